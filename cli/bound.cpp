@@ -1,0 +1,36 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "options.hpp"
+#include "redblue/bound/forward.hpp"
+
+namespace redblue::cli {
+
+void add_bound(CLI::App& program, int& exit_code) {
+  auto* app = program.add_subcommand("bound", "proven lower bounds on words moved");
+  app->footer("Example:\n  redblue bound --n 4096 --d 64 --M 16384");
+  auto options = std::make_shared<ProblemOptions>();
+  options->add_to(*app, false);
+  app->callback([options, &exit_code] {
+    const Problem p = options->problem();
+    const Words M = options->M();
+    if (M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", M.str()));
+    const auto bounds = bound::forward_bounds(p.bound_problem(M));
+    const bound::Bound best = bound::best(bounds);
+    if (options->json) {
+      Json list = Json::array();
+      for (const bound::Bound& b : bounds) list.push_back(to_json(b));
+      print({{"schema", "redblue.bound/1"}, {"problem", to_json(p)}, {"M", to_json(M)}, {"bound", to_json(best)}, {"bounds", list}});
+    } else {
+      for (const bound::Bound& b : bounds)
+        fmt::print("{} {:<8} {:>24} words  {}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name, b.words.str(), b.status,
+                   b.algorithms, b.condition);
+    }
+    exit_code = 0;
+  });
+}
+
+}  // namespace redblue::cli

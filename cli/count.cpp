@@ -1,0 +1,50 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "options.hpp"
+
+namespace redblue::cli {
+
+void add_count(CLI::App& program, int& exit_code) {
+  auto* app = program.add_subcommand("count", "run a schedule on the counting machine and compare with its formula");
+  app->footer(
+      "Examples:\n"
+      "  redblue count --n 4096 --d 64 --M 16384\n"
+      "  redblue count --n 4096 --d 256 --M 4096 --schedule flash --json");
+  auto options = std::make_shared<ProblemOptions>();
+  options->add_to(*app);
+  app->callback([options, &exit_code] {
+    const plan::Plan plan = options->plan();
+    const plan::Row& row = plan.row();
+    const Measured counted = count(plan);
+    const bool equal = counted.io == row.io && counted.peak == row.footprint && counted.flops == row.flops;
+    if (options->json) {
+      print({{"schema", "redblue.count/1"},
+             {"problem", to_json(plan.problem)},
+             {"M", to_json(plan.options.M)},
+             {"schedule", std::string(row.schedule)},
+             {"tiling", to_json(row.tiling)},
+             {"counted", counts_to_json(counted.io, counted.peak, counted.flops)},
+             {"formula", counts_to_json(row.io, row.footprint, row.flops)},
+             {"equal", equal},
+             {"bound", to_json(plan.bound)},
+             {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}});
+    } else {
+      fmt::print("{:<10} {:>22} {:>22}\n", row.schedule, "counted", "formula");
+      const auto line = [](const char* what, Words a, Words b) { fmt::print("{:<10} {:>22} {:>22}\n", what, a.str(), b.str()); };
+      line("reads", counted.io.total_reads(), row.io.total_reads());
+      line("writes", counted.io.total_writes(), row.io.total_writes());
+      line("peak", counted.peak, row.footprint);
+      line("flops", counted.flops, row.flops);
+      fmt::print("{:<10} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
+      if (row.ratio) fmt::print("{:<10} {:>22.4f}\n", "ratio", *row.ratio);
+      fmt::print("{}\n", equal ? "counted = formula" : "counted and formula DIFFER");
+    }
+    exit_code = equal ? 0 : 1;
+  });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,74 @@
+#include "json.hpp"
+
+#include <fmt/core.h>
+
+namespace redblue::cli {
+
+Json to_json(const Problem& p) {
+  Json j{{"op", "forward"}, {"batch", p.batch},           {"heads", p.heads}, {"kv_heads", p.kv_heads.value_or(p.heads)},
+         {"n_q", p.n_q},    {"n_k", p.n_k},               {"d", p.d},         {"d_v", p.d_v},
+         {"causal", p.causal}, {"scale", p.scale_or_default()}, {"lse_required", p.lse_required}};
+  if (p.causal) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
+  return j;
+}
+
+Json to_json(const bound::Bound& b) {
+  return {{"words", to_json(b.words)},
+          {"theorem", std::string(b.name)},
+          {"class", std::string(b.algorithms)},
+          {"status", std::string(b.status)},
+          {"condition", std::string(b.condition)},
+          {"holds", b.holds}};
+}
+
+Json to_json(const std::vector<schedule::Knob>& tiling) {
+  Json j = Json::object();
+  for (const schedule::Knob& k : tiling) j[std::string(k.name)] = k.value;
+  return j;
+}
+
+Json counts_to_json(const Io& io, Words peak, Words flops) {
+  Json arrays = Json::object();
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (io.reads[a] > 0 || io.writes[a] > 0)
+      arrays[std::string(kSlowArrayNames[a])] = {{"reads", to_json(io.reads[a])}, {"writes", to_json(io.writes[a])}};
+  return {{"reads", to_json(io.total_reads())}, {"writes", to_json(io.total_writes())}, {"io", to_json(io.total())},
+          {"peak", to_json(peak)},              {"flops", to_json(flops)},              {"per_array", arrays}};
+}
+
+Json to_json(const plan::Row& row) {
+  Json j{{"schedule", std::string(row.schedule)},
+         {"tiling", to_json(row.tiling)},
+         {"reads", to_json(row.io.total_reads())},
+         {"writes", to_json(row.io.total_writes())},
+         {"io", to_json(row.io.total())},
+         {"footprint", to_json(row.footprint)},
+         {"prefetch", to_json(row.prefetch)},
+         {"workspace", to_json(row.workspace)},
+         {"flops", to_json(row.flops)},
+         {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+         {"stable", row.stable}};
+  if (row.bytes) j["bytes"] = to_json(*row.bytes);
+  return j;
+}
+
+Json to_json(const plan::Plan& plan) {
+  Json rows = Json::array(), refused = Json::array(), bounds = Json::array();
+  for (const plan::Row& r : plan.rows) rows.push_back(to_json(r));
+  for (const plan::Refusal& r : plan.refused)
+    refused.push_back({{"schedule", std::string(r.schedule)}, {"why", r.why}, {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)}});
+  for (const bound::Bound& b : plan.bounds) bounds.push_back(to_json(b));
+  return {{"schema", "redblue.plan/1"},
+          {"problem", to_json(plan.problem)},
+          {"M", to_json(plan.options.M)},
+          {"bound", to_json(plan.bound)},
+          {"bounds", bounds},
+          {"plans", rows},
+          {"refused", refused},
+          {"chosen", plan.chosen},
+          {"reason", plan.reason}};
+}
+
+void print(const Json& j) { fmt::print("{}\n", j.dump(2)); }
+
+}  // namespace redblue::cli

@@ -1,0 +1,146 @@
+#include "options.hpp"
+
+#include <fmt/format.h>
+
+#include <charconv>
+#include <cmath>
+
+namespace redblue::cli {
+
+void require_forward(const std::string& op) {
+  if (op != "forward") throw Unsupported(fmt::format("--op {}: this version knows 'forward' only", op));
+}
+
+DType parse_dtype(const std::string& option, const std::string& name) {
+  if (const auto t = dtype_from_name(name)) return *t;
+  throw Unsupported(fmt::format("{} {}: element types are f64, f32, f16 and bf16", option, name));
+}
+
+Words parse_bytes(const std::string& text) {
+  const auto fail = [&] {
+    return InvalidProblem(fmt::format("--memory {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", text));
+  };
+  double number = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
+  if (error != std::errc()) throw fail();
+  static const std::map<std::string, double> kUnits = {{"", 1},           {"B", 1},           {"KiB", 0x1p10},    {"MiB", 0x1p20}, {"GiB", 0x1p30},
+                                                       {"TiB", 0x1p40},   {"KB", 1e3},        {"MB", 1e6},        {"GB", 1e9},     {"TB", 1e12}};
+  const auto unit = kUnits.find(std::string(end, text.data() + text.size()));
+  if (unit == kUnits.end()) throw fail();
+  const double bytes = number * unit->second;
+  if (!(bytes >= 1 && bytes < 0x1p62)) throw fail();
+  return static_cast<index_t>(bytes);
+}
+
+std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
+  std::map<std::string, index_t> result;
+  std::size_t from = 0;
+  while (from < text.size()) {
+    const std::size_t comma = std::min(text.find(',', from), text.size());
+    const std::string item = text.substr(from, comma - from);
+    const std::size_t equals = item.find('=');
+    index_t value = 0;
+    const bool number = equals != std::string::npos && [&] {
+      const auto [end, error] = std::from_chars(item.data() + equals + 1, item.data() + item.size(), value);
+      return error == std::errc() && end == item.data() + item.size() && value >= 1;
+    }();
+    const std::string name = item.substr(0, equals);
+    if (!number || std::find(names.begin(), names.end(), name) == names.end())
+      throw InvalidProblem(fmt::format("{} {}: '{}' is not NAME=NUMBER with NAME one of {} and NUMBER at least 1", option, text, item,
+                                       fmt::join(names, ", ")));
+    result[name] = value;
+    from = comma + 1;
+  }
+  return result;
+}
+
+void MemoryOptions::add_to(CLI::App& app) {
+  app.add_option("--M", M, "fast memory in words")->type_name("WORDS");
+  app.add_option("--memory", memory, "fast memory in bytes: 64KiB, 1.5MiB; words are those of --dtype (run: --compute-dtype)")->type_name("BYTES");
+}
+
+Words MemoryOptions::words(DType dtype) const {
+  if (M.has_value() == memory.has_value()) throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
+  return M ? Words(*M) : parse_bytes(*memory) / Words(size_of(dtype));
+}
+
+void PlannerOptions::add_to(CLI::App& app) {
+  app.add_option("--schedule", schedule, fmt::format("plan this one only: {}", fmt::join(plan::schedule_names(), ", ")))->type_name("NAME");
+  app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
+  app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")->type_name("WORDS");
+  app.add_flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
+  app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")->type_name("LIST");
+  app.add_option("--width", width, "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
+      ->type_name("LIST");
+  app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
+}
+
+plan::Options PlannerOptions::options(Words M) const {
+  plan::Options o;
+  o.M = M;
+  o.quadratic_workspace = !no_workspace;
+  o.reserve = reserve;
+  o.double_buffer = double_buffer;
+  for (const auto& [name, value] : parse_assignments("--multiple", multiple, {"q", "k", "f"}))
+    (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
+  o.write_cost = write_cost;
+  o.schedule = schedule;
+  return o;
+}
+
+void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
+  app.add_option("--op", op, "operation: forward")->type_name("NAME");
+  app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
+  app.add_option("--nq", n_q, "queries");
+  app.add_option("--nk", n_k, "keys");
+  app.add_option("--d", d, "head dimension of queries and keys")->required();
+  app.add_option("--dv", d_v, "head dimension of values (default: --d)");
+  app.add_option("--heads", heads, "query heads");
+  app.add_option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
+  app.add_option("--batch", batch, "batch size");
+  app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
+  app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
+  app.add_flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
+  app.add_option("--dtype", dtype, "element type: f64 f32 f16 bf16 (turns --memory into words)");
+  memory.add_to(app);
+  if (with_planner) planner.add_to(app);
+  app.add_flag("--json", json, "print JSON");
+}
+
+Problem ProblemOptions::problem() const {
+  require_forward(op);
+  const auto size = [&](const char* name, const std::optional<index_t>& given) {
+    if (given) return *given;
+    if (n) return *n;
+    throw InvalidProblem(fmt::format("the number of {} is missing: give --n, or both --nq and --nk", name));
+  };
+  Problem p;
+  p.batch = batch;
+  p.heads = heads;
+  p.kv_heads = kv_heads;
+  p.n_q = size("queries", n_q);
+  p.n_k = size("keys", n_k);
+  p.d = d;
+  p.d_v = d_v.value_or(d);
+  p.causal = causal || causal_offset.has_value();
+  p.causal_offset = causal_offset;
+  p.lse_required = lse;
+  p.validate();
+  return p;
+}
+
+Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dtype)); }
+
+plan::Plan ProblemOptions::plan() const {
+  const Problem p = problem();
+  plan::Options o = planner.options(M());
+  if (!planner.width.empty()) {
+    o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
+    const std::vector<std::string> names(kSlowArrayNames.begin(), kSlowArrayNames.end());
+    for (const auto& [name, value] : parse_assignments("--width", planner.width, names))
+      o.width[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())] = value;
+  }
+  return plan::make_plan(p, o);
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,64 @@
+#pragma once
+#include <CLI/CLI.hpp>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "redblue/attention.hpp"
+
+namespace redblue::cli {
+
+/// Fast memory: --M words or --memory bytes.
+struct MemoryOptions {
+  std::optional<index_t> M;
+  std::optional<std::string> memory;
+
+  void add_to(CLI::App& app);
+  /// Words of `dtype`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
+  Words words(DType dtype) const;
+};
+
+/// What the planner may do.
+struct PlannerOptions {
+  bool no_workspace = false;
+  index_t reserve = 0;
+  bool double_buffer = false;
+  std::string multiple;  ///< "q=16,k=16,f=8"
+  std::string width;     ///< "Q=2,K=1,V=1"
+  double write_cost = 1;
+  std::string schedule;
+
+  void add_to(CLI::App& app);
+  plan::Options options(Words M) const;
+};
+
+/// A problem described by sizes: plan, bound, count, trace.
+struct ProblemOptions {
+  std::string op = "forward";
+  std::optional<index_t> n, n_q, n_k, d_v, kv_heads, causal_offset;
+  index_t d = 0;
+  index_t heads = 1;
+  index_t batch = 1;
+  bool causal = false;
+  bool lse = false;
+  std::string dtype = "f32";
+  MemoryOptions memory;
+  PlannerOptions planner;
+  bool json = false;
+
+  void add_to(CLI::App& app, bool with_planner = true);
+  Problem problem() const;
+  Words M() const;
+  plan::Plan plan() const;
+};
+
+/// Throws Unsupported unless `op` is one redblue knows.
+void require_forward(const std::string& op);
+/// Throws Unsupported naming the types there are.
+DType parse_dtype(const std::string& option, const std::string& name);
+/// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
+Words parse_bytes(const std::string& text);
+/// "a=1,b=2" with these names allowed. Throws InvalidProblem.
+std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text, const std::vector<std::string>& names);
+
+}  // namespace redblue::cli

@@ -1,0 +1,57 @@
+#include <fmt/format.h>
+
+#include <memory>
+
+#include "commands.hpp"
+#include "json.hpp"
+#include "options.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+std::string tiling_text(const plan::Row& row) {
+  std::string text;
+  for (const schedule::Knob& k : row.tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
+  return text;
+}
+
+void print_table(const plan::Plan& plan) {
+  const Problem& p = plan.problem;
+  fmt::print("forward attention: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n", p.batch, p.heads,
+             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "", plan.options.M.str());
+  fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
+  fmt::print("  {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}\n", "schedule", "reads", "writes", "I/O words", "ratio", "footprint",
+             "workspace", "tiling");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const plan::Row& r = plan.rows[i];
+    fmt::print("{} {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}{}\n", i == plan.chosen ? '*' : ' ', r.schedule, r.io.total_reads().str(),
+               r.io.total_writes().str(), r.io.total().str(), r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.footprint.str(), r.workspace.str(),
+               tiling_text(r), r.stable ? "" : "  (unstable, for comparison)");
+  }
+  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<13} {}\n", r.schedule, r.why);
+  fmt::print("\n{}\n", plan.reason);
+}
+
+}  // namespace
+
+void add_plan(CLI::App& program, int& exit_code) {
+  auto* app = program.add_subcommand("plan", "rank schedules and tilings by exact words moved");
+  app->footer(
+      "Examples:\n"
+      "  redblue plan --n 4096 --d 64 --M 16384\n"
+      "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
+      "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
+  auto options = std::make_shared<ProblemOptions>();
+  options->add_to(*app);
+  app->callback([options, &exit_code] {
+    const plan::Plan plan = options->plan();
+    if (options->json)
+      print(to_json(plan));
+    else
+      print_table(plan);
+    exit_code = 0;
+  });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,20 @@
+# How redblue itself is compiled. Nothing here reaches a consumer.
+if(NOT CMAKE_BUILD_TYPE AND NOT CMAKE_CONFIGURATION_TYPES)
+  set(CMAKE_BUILD_TYPE Release CACHE STRING "Debug, Release, ..." FORCE)
+endif()
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+add_compile_options(-Wall -Wextra -Wpedantic -Wconversion)
+if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
+  add_compile_options(-Wshadow)  # g++ also complains where a constructor's parameter is named like the member it sets
+endif()
+if(REDBLUE_WERROR)
+  set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
+endif()
+
+if(REDBLUE_SANITIZE)
+  add_compile_options(-fsanitize=${REDBLUE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
+  add_link_options(-fsanitize=${REDBLUE_SANITIZE})
+endif()

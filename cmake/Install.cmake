@@ -1,0 +1,25 @@
+include(CMakePackageConfigHelpers)
+
+if(BUILD_SHARED_LIBS AND TARGET redblue-cli)
+  file(RELATIVE_PATH to_lib /prefix/${CMAKE_INSTALL_BINDIR} /prefix/${CMAKE_INSTALL_LIBDIR})
+  set_target_properties(redblue-cli PROPERTIES INSTALL_RPATH "$ORIGIN/${to_lib}")
+endif()
+
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/redblue)
+install(DIRECTORY include/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.hpp)
+install(TARGETS redblue EXPORT redblueTargets)
+if(TARGET redblue-cli)
+  install(TARGETS redblue-cli)
+endif()
+
+install(EXPORT redblueTargets NAMESPACE redblue:: DESTINATION ${package_dir})
+configure_package_config_file(cmake/redblueConfig.cmake.in redblueConfig.cmake INSTALL_DESTINATION ${package_dir}
+                              NO_SET_AND_CHECK_MACRO)
+write_basic_package_version_file(redblueConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/redblueConfig.cmake ${PROJECT_BINARY_DIR}/redblueConfigVersion.cmake DESTINATION ${package_dir})
+
+# ${pcfiledir} keeps the .pc file right wherever the install tree is moved to.
+set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
+file(RELATIVE_PATH pc_to_prefix /prefix/${pc_dir} /prefix)
+configure_file(cmake/redblue.pc.in redblue.pc @ONLY)
+install(FILES ${PROJECT_BINARY_DIR}/redblue.pc DESTINATION ${pc_dir})

@@ -1,0 +1,23 @@
+#pragma once
+#include "redblue/core/slow_matrix.hpp"
+
+namespace redblue {
+
+/// An argument of a tile operation, as a machine sees it: a rectangle of a resident tile, or a block of slow memory
+/// whose words pass by one at a time.
+struct Arg {
+  enum class Kind : std::uint8_t { tile, stream };
+  Kind kind = Kind::tile;
+  index_t depth = 0;  ///< tile: its place on the stack of fast memory
+  Block block{};      ///< tile: the rectangle inside it (array unused); stream: the block
+
+  constexpr Shape shape() const { return block.shape; }
+  static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
+};
+
+/// A block consumed word by word: |block| reads, one word of footprint.
+struct Stream {
+  Block block;
+};
+
+}  // namespace redblue

@@ -1,0 +1,25 @@
+#pragma once
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace redblue {
+
+/// Element types of slow memory. Arithmetic is fp32 or fp64; bf16 and f16 are storage only.
+enum class DType : std::uint8_t { f64, f32, f16, bf16 };
+
+constexpr std::size_t size_of(DType t) { return t == DType::f64 ? 8 : t == DType::f32 ? 4 : 2; }
+constexpr std::string_view name_of(DType t) {
+  return t == DType::f64 ? "f64" : t == DType::f32 ? "f32" : t == DType::f16 ? "f16" : "bf16";
+}
+constexpr std::optional<DType> dtype_from_name(std::string_view name) {
+  for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    if (name == name_of(t)) return t;
+  return std::nullopt;
+}
+
+template <class T>
+inline constexpr DType kDTypeOf = sizeof(T) == 8 ? DType::f64 : DType::f32;
+
+}  // namespace redblue

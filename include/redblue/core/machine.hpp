@@ -1,0 +1,120 @@
+#pragma once
+#include <concepts>
+#include <span>
+
+#include "redblue/core/arg.hpp"
+#include "redblue/core/layout.hpp"
+#include "redblue/kernel/kernel.hpp"
+
+/// The words a schedule is written in: load, alloc, stream, compute, update, store, each. docs/model.md says what each
+/// costs. A machine M derives from MachineFace<M>, which turns these words into seven primitives:
+///
+///   index_t open(Shape, Layout)                       a tile is born on top of the stack; returns its depth
+///   void    close(index_t depth, Shape)               and evicted; the topmost goes first
+///   void    read(const Arg& tile, const Block&)       slow -> fast
+///   void    write(const Block&, const Arg& tile)      fast -> slow
+///   void    run(kernel, span<const Arg>)              kernel on tiles and streams
+///   void    modify(kernel, span<const Arg>)           the same, args[0] a block of slow memory, rewritten word by word
+///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order
+namespace redblue {
+
+/// The resident copy of a block, or a fresh one. Residency is scope: born by load or alloc, evicted by the closing
+/// brace. Neither copied nor moved, so lifetimes nest, fast memory is a stack, and its peak is the footprint. A schedule
+/// cannot read a tile's numbers.
+template <class Machine>
+class Tile {
+ public:
+  Tile(Machine& m, Shape shape, Layout layout) : machine_(m), arg_{Arg::Kind::tile, m.open(shape, layout), {}} {
+    arg_.block.shape = shape;
+  }
+  Tile(const Tile&) = delete;
+  Tile& operator=(const Tile&) = delete;
+  Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.shape, layout) { m.read(arg_, b); }
+  ~Tile() { machine_.close(arg_.depth, arg_.block.shape); }
+
+  Shape shape() const { return arg_.block.shape; }
+  const Arg& arg() const { return arg_; }
+  /// The leading n columns, as an argument: what a ragged last block leaves of a tile.
+  Arg cols(index_t n) const {
+    Arg a = arg_;
+    a.block.shape.cols = n;
+    return a;
+  }
+  /// n rows from `first` on, as an argument.
+  Arg rows(index_t first, index_t n) const {
+    Arg a = arg_;
+    a.block.row = first;
+    a.block.shape.rows = n;
+    return a;
+  }
+
+ private:
+  Machine& machine_;
+  Arg arg_;
+};
+
+namespace detail {
+template <class M>
+const Arg& to_arg(const Tile<M>& t) {
+  return t.arg();
+}
+inline const Arg& to_arg(const Arg& a) { return a; }
+inline Arg to_arg(const Stream& s) { return Arg::streaming(s.block); }
+
+/// Streamed words are gone once used: a kernel may only read such an argument.
+template <class K, class... Args>
+consteval bool streams_are_only_read() {
+  static_assert(sizeof...(Args) == kernel::arity<K>, "this kernel takes another number of arguments");
+  std::size_t i = 0;
+  bool ok = true;
+  ((ok = ok && (!std::same_as<Args, Stream> || K::access[i] == kernel::Access::read), ++i), ...);
+  return ok;
+}
+}  // namespace detail
+
+template <class Self>
+class MachineFace {
+ public:
+  /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
+  [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) {
+    return {self(), b, layout};
+  }
+  /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope.
+  [[nodiscard]] Tile<Self> alloc(Shape shape, Layout layout = Layout::row_major) { return {self(), shape, layout}; }
+  /// `b` as an argument that passes by word by word: |b| reads when its consumer runs, one word of footprint.
+  [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
+  /// Refills a tile that is already resident: |b| reads.
+  void load_into(const Tile<Self>& t, const Block& b) { self().read(t.arg(), b); }
+
+  template <kernel::Kernel K, class... Args>
+  void compute(const K& k, const Args&... args) {
+    static_assert(detail::streams_are_only_read<K, Args...>(), "only an argument that the kernel reads may be streamed");
+    const std::array<Arg, sizeof...(Args)> list{detail::to_arg(args)...};
+    self().run(k, std::span<const Arg>(list));
+  }
+  /// Read-modify-write of `b` through one word: |b| reads (none if k.first), |b| writes.
+  template <kernel::Kernel K, class... Args>
+    requires requires(const K& k) { k.first; }
+  void update(const K& k, const Block& b, const Args&... args) {
+    static_assert(detail::streams_are_only_read<K, Block, Args...>(), "only an argument that the kernel reads may be streamed");
+    const std::array<Arg, 1 + sizeof...(Args)> list{detail::to_arg(Stream{b}), detail::to_arg(args)...};
+    self().modify(k, std::span<const Arg>(list));
+  }
+  /// Copies a tile to slow memory: |b| writes. The tile stays.
+  void store(const Tile<Self>& t, const Block& b) { self().write(b, t.arg()); }
+
+ private:
+  Self& self() { return static_cast<Self&>(*this); }
+};
+
+/// What a schedule asks of its machine.
+template <class M>
+concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b, Shape s) {
+  { m.open(s, Layout::row_major) } -> std::same_as<index_t>;
+  m.close(index_t{}, s);
+  m.read(a, b);
+  m.write(b, a);
+  m.each(index_t{}, [](M&, index_t) {});
+};
+
+}  // namespace redblue

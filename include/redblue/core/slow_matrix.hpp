@@ -1,0 +1,64 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <string_view>
+
+#include "redblue/core/types.hpp"
+
+namespace redblue {
+
+/// The arrays that live in slow memory. A schedule names them; a machine knows where they lie (or that they do not).
+enum class SlowArray : std::uint8_t { Q, K, V, O, lse, S };
+inline constexpr std::array<std::string_view, 6> kSlowArrayNames = {"Q", "K", "V", "O", "lse", "S"};
+inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
+
+constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
+constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
+
+/// A rectangle of one array in slow memory: data-free, so that counting needs no data.
+struct Block {
+  SlowArray array{};
+  index_t instance = 0;  ///< which (batch, key-value head)
+  index_t row = 0;
+  index_t col = 0;
+  Shape shape{};
+};
+
+/// One matrix in slow memory, or a group of its columns.
+struct SlowMatrix {
+  SlowArray array{};
+  Shape shape{};
+  index_t instance = 0;
+  index_t first_col = 0;
+
+  constexpr Block block(index_t row, index_t col, Shape s) const { return {array, instance, row, first_col + col, s}; }
+  constexpr SlowMatrix columns(index_t first, index_t count) const {
+    return {array, {shape.rows, count}, instance, first_col + first};
+  }
+  constexpr Block rows(index_t first, index_t count) const { return block(first, 0, {count, shape.cols}); }
+  constexpr Block all() const { return block(0, 0, shape); }
+};
+
+/// A matrix cut into br x bc blocks; those at the lower and right edge are what is left.
+class Tiled {
+ public:
+  constexpr Tiled(const SlowMatrix& matrix, index_t br, index_t bc) : matrix_(matrix), br_(br), bc_(bc) {}
+
+  constexpr index_t rows() const { return ceil_div(matrix_.shape.rows, br_); }
+  constexpr index_t cols() const { return ceil_div(matrix_.shape.cols, bc_); }
+  constexpr Block operator()(index_t i, index_t j = 0) const {
+    return matrix_.block(i * br_, j * bc_,
+                         {std::min(br_, matrix_.shape.rows - i * br_), std::min(bc_, matrix_.shape.cols - j * bc_)});
+  }
+
+ private:
+  SlowMatrix matrix_;
+  index_t br_;
+  index_t bc_;
+};
+
+/// Whole rows, br at a time.
+constexpr Tiled tiled(const SlowMatrix& m, index_t br) { return {m, br, m.shape.cols}; }
+constexpr Tiled tiled(const SlowMatrix& m, index_t br, index_t bc) { return {m, br, bc}; }
+
+}  // namespace redblue

@@ -1,0 +1,34 @@
+#pragma once
+#include <type_traits>
+
+#include "redblue/core/types.hpp"
+
+namespace redblue {
+
+/// A strided matrix of scalars that a kernel may touch.
+template <class T>
+struct View {
+  T* data = nullptr;
+  Shape shape{};
+  index_t row_stride = 0;
+  index_t col_stride = 1;
+
+  constexpr View() = default;
+  constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1)
+      : data(data), shape(shape), row_stride(row_stride), col_stride(col_stride) {}
+  /// A view of mutable words serves as a view of constant ones.
+  constexpr operator View<const T>() const  // NOLINT(google-explicit-constructor)
+    requires(!std::is_const_v<T>)
+  {
+    return {data, shape, row_stride, col_stride};
+  }
+
+  constexpr index_t rows() const { return shape.rows; }
+  constexpr index_t cols() const { return shape.cols; }
+  constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
+  /// Word k of a vector, whichever way it lies.
+  constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }
+  constexpr View transposed() const { return {data, {shape.cols, shape.rows}, col_stride, row_stride}; }
+};
+
+}  // namespace redblue

@@ -1,0 +1,27 @@
+#pragma once
+#include <cstddef>
+#include <span>
+#include <string>
+
+#include "redblue/file/tensor_file.hpp"
+
+namespace redblue::file {
+
+class AtomicFile;
+
+/// Reads a numpy .npy file (format 1, 2 or 3; row- or column-major; either byte order) of dtype f8, f4, f2, or V2,
+/// which is how numpy stores the bfloat16 of ml_dtypes: numpy has no code for it, so two void bytes are taken for bf16.
+/// Throws IoError when the file cannot be read, is truncated or malformed; Unsupported for any other dtype.
+Tensor read_npy(const std::string& path);
+
+/// The same from memory; the result points into `bytes`. `path` is for error messages.
+FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path = "<memory>");
+
+/// Writes `tensor` (any strides, any byte order) as .npy: row-major, little-endian, format 1 (2 when the header is too
+/// long for it), bf16 as '<V2'. The file appears complete or not at all.
+/// Throws IoError when it cannot be written, InvalidProblem when the tensor makes no sense.
+void write_npy(const std::string& path, const FileTensor& tensor);
+/// The same into a file that the caller commits, for instance together with others.
+void write_npy(AtomicFile& out, const FileTensor& tensor);
+
+}  // namespace redblue::file

@@ -1,0 +1,42 @@
+#pragma once
+#include "redblue/core/layout.hpp"
+#include "redblue/kernel/softmax.hpp"
+
+/// Composite kernels of attention.
+namespace redblue::kernel {
+
+/// One step of FlashAttention: S <- scale Q K^T; the online softmax; O += S V. A machine may run it as one body, panel
+/// by panel; its meaning is the parts in this order.
+struct OnlineAttention {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "online_attention";
+  static constexpr std::array access{Access::write, Access::update, Access::update, Access::update,
+                                     Access::read,  Access::read,   Access::read};
+  // The layouts a fused body would like its tiles in.
+  static constexpr Layout S = Layout::panel_scratch;
+  static constexpr Layout Q = Layout::query_panels;
+  static constexpr Layout O = Layout::query_panels;
+
+  Scores scores;
+  template <class Visit, class A>
+  void parts(const Visit& visit, const A& S_ij, const A& O_i, const A& m_i, const A& l_i, const A& Q_i, const A& K_j,
+             const A& V_j) const {
+    visit(scores, S_ij, Q_i, K_j);
+    visit(OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
+    visit(Gemm{}, O_i, S_ij, V_j);
+  }
+};
+
+/// O <- O / l; m <- lse
+struct SoftmaxFinish {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "softmax_finish";
+  static constexpr std::array access{Access::update, Access::update, Access::read};
+  template <class Visit, class A>
+  void parts(const Visit& visit, const A& O_i, const A& m_i, const A& l_i) const {
+    visit(DivideRows{}, O_i, l_i);
+    visit(LogSum{}, m_i, l_i);
+  }
+};
+
+}  // namespace redblue::kernel

@@ -1,0 +1,78 @@
+#pragma once
+#include <array>
+
+#include "redblue/kernel/kernel.hpp"
+
+/// Kernels of plain dense algebra.
+namespace redblue::kernel {
+
+/// T <- 0
+struct Zero {
+  static constexpr std::string_view name = "zero";
+  static constexpr std::array access{Access::write};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  template <class T>
+  void run(View<T> out) const {
+    for (index_t i = 0; i < out.rows(); ++i)
+      for (index_t j = 0; j < out.cols(); ++j) out(i, j) = T(0);
+  }
+};
+
+/// T <- factor T
+struct Scale {
+  static constexpr std::string_view name = "scale";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"factor"};
+  auto parameters() { return std::tie(factor); }
+  double factor = 1;
+  template <class T>
+  void run(View<T> t) const {
+    for (index_t i = 0; i < t.rows(); ++i)
+      for (index_t j = 0; j < t.cols(); ++j) t(i, j) *= static_cast<T>(factor);
+  }
+};
+
+/// C <- C + op(A) op(B), op being the transpose where asked for.
+struct Gemm {
+  static constexpr std::string_view name = "gemm";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr std::array<std::string_view, 2> parameter_names{"transpose_a", "transpose_b"};
+  auto parameters() { return std::tie(transpose_a, transpose_b); }
+  bool transpose_a = false;
+  bool transpose_b = false;
+
+  /// Some choice of transposes makes the shapes agree (which one is a value, not part of the shape).
+  static constexpr bool fits(Shape C, Shape A, Shape B) {
+    const bool a = A.rows == C.rows || A.cols == C.rows, b = B.cols == C.cols || B.rows == C.cols;
+    return a && b && A.words() * C.cols == B.words() * C.rows;
+  }
+  static constexpr index_t macs(Shape C, Shape A, Shape /*B*/) { return A.words() * C.cols; }
+  template <class T>
+  void run(View<T> C, View<const T> A_, View<const T> B_) const {
+    const auto A = transpose_a ? A_.transposed() : A_, B = transpose_b ? B_.transposed() : B_;
+    for (index_t i = 0; i < C.rows(); ++i)
+      for (index_t t = 0; t < A.cols(); ++t) {
+        const T a = A(i, t);
+        for (index_t j = 0; j < C.cols(); ++j) C(i, j) += a * B(t, j);
+      }
+  }
+};
+
+/// x . y with eight partial sums: the order of summation is fixed, and a compiler can keep them in vector lanes.
+template <class T>
+T dot(const T* x, index_t x_stride, const T* y, index_t y_stride, index_t n) {
+  constexpr index_t kLanes = 8;
+  std::array<T, kLanes> sum{};
+  index_t k = 0;
+  if (x_stride == 1 && y_stride == 1) {
+    for (; k + kLanes <= n; k += kLanes)
+      for (index_t lane = 0; lane < kLanes; ++lane) sum[static_cast<std::size_t>(lane)] += x[k + lane] * y[k + lane];
+  }
+  for (; k < n; ++k) sum[0] += x[k * x_stride] * y[k * y_stride];
+  return ((sum[0] + sum[4]) + (sum[2] + sum[6])) + ((sum[1] + sum[5]) + (sum[3] + sum[7]));
+}
+
+}  // namespace redblue::kernel

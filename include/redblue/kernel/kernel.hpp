@@ -1,0 +1,222 @@
+#pragma once
+#include <array>
+#include <concepts>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "redblue/core/arg.hpp"
+#include "redblue/core/view.hpp"
+
+/// What a kernel is. A kernel is the maths of one tile operation. It knows no machine: views in, views out, output
+/// first, no I/O, no allocation. A plain kernel K has
+///
+///   static constexpr std::string_view name;
+///   static constexpr std::array access{...};             // one Access per argument
+///   static constexpr bool fits(Shape...);                // do these shapes go together?
+///   static constexpr index_t macs(Shape...);             // multiply-adds
+///   template <class T> void run(View<T>...) const;       // the portable body; the readable reference
+///
+/// with, if it has data members, what a trace needs to write it down and read it back,
+///
+///   static constexpr std::array parameter_names{...};    // std::string_view each
+///   auto parameters() { return std::tie(...); }
+///
+/// and, when it revisits words of slow memory through Machine::update, a member `bool first`: argument 0 is then
+/// written without being read. A composite kernel has, in place of run and macs,
+///
+///   template <class Visit, class A> void parts(const Visit& visit, const A&... args) const;   // visit(part, args...)
+///
+/// Counting, checking and tracing see the parts; a machine that computes may run a fused body instead.
+namespace redblue::kernel {
+
+enum class Access : std::uint8_t { read, write, update };
+
+template <class K>
+inline constexpr std::size_t arity = K::access.size();
+
+namespace detail {
+template <class F, std::size_t... I>
+constexpr decltype(auto) spread(F&& f, const auto& list, std::index_sequence<I...>) {
+  return std::forward<F>(f)(list[I]...);
+}
+}  // namespace detail
+
+/// f(list[0], ..., list[N-1]).
+template <std::size_t N, class F>
+constexpr decltype(auto) spread(F&& f, const auto& list) {
+  return detail::spread(std::forward<F>(f), list, std::make_index_sequence<N>{});
+}
+
+template <class K>
+concept Composite = requires(const K& k) { K::kComposite; };
+
+template <class K>
+concept Kernel = requires {
+  { K::name } -> std::convertible_to<std::string_view>;
+  { K::access.size() } -> std::convertible_to<std::size_t>;
+};
+
+/// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
+/// it like any other kernel.
+class AnyKernel {
+ public:
+  AnyKernel() = default;
+  AnyKernel(const AnyKernel&) = delete;
+  AnyKernel& operator=(const AnyKernel&) = delete;
+  virtual ~AnyKernel() = default;
+
+  virtual std::string_view name() const = 0;
+  virtual std::span<const Access> access() const = 0;
+  virtual bool first() const = 0;
+  virtual bool fits(std::span<const Arg> args) const = 0;
+  virtual index_t macs(std::span<const Arg> args) const = 0;
+  virtual void run(std::span<const View<float>> views) const = 0;
+  virtual void run(std::span<const View<double>> views) const = 0;
+  using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
+  virtual std::vector<double> parameters() const = 0;
+  virtual void parts(const VisitPart& visit, std::span<const Arg> args) const = 0;
+};
+
+// ---- One set of questions for plain, composite and type-erased kernels ----
+
+template <Kernel K>
+std::string_view name_of(const K&) {
+  return K::name;
+}
+inline std::string_view name_of(const AnyKernel& k) { return k.name(); }
+
+template <Kernel K>
+std::span<const Access> access_of(const K&) {
+  return K::access;
+}
+inline std::span<const Access> access_of(const AnyKernel& k) { return k.access(); }
+
+/// Does this operation see its first argument for the first time (so that nothing is read)?
+template <Kernel K>
+constexpr bool first_of(const K& k) {
+  if constexpr (requires { k.first; })
+    return k.first;
+  else
+    return false;
+}
+inline bool first_of(const AnyKernel& k) { return k.first(); }
+
+/// What the kernel does to argument i, given that `first` makes an update a write.
+template <class K>
+Access access_of(const K& k, std::size_t i) {
+  return i == 0 && first_of(k) ? Access::write : access_of(k)[i];
+}
+
+/// The values of the kernel's data members, in the order of parameter_names.
+template <Kernel K>
+std::vector<double> parameters_of(K k) {
+  if constexpr (requires { k.parameters(); })
+    return std::apply([](const auto&... p) { return std::vector<double>{static_cast<double>(p)...}; }, k.parameters());
+  else
+    return {};
+}
+inline std::vector<double> parameters_of(const AnyKernel& k) { return k.parameters(); }
+
+/// Calls visit(part, args) for each plain kernel that k consists of, in order.
+template <Kernel K, class Visit>
+void for_parts(const K& k, std::span<const Arg> args, Visit&& visit) {
+  if constexpr (Composite<K>) {
+    const auto each_part = [&](const auto& part, const auto&... part_args) {
+      const std::array<Arg, sizeof...(part_args)> list{part_args...};
+      for_parts(part, std::span<const Arg>(list), visit);
+    };
+    spread<arity<K>>([&](const auto&... a) { k.parts(each_part, a...); }, args);
+  } else {
+    visit(k, args);
+  }
+}
+template <class Visit>
+void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
+  k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
+}
+
+/// f(arg) for each argument; unrolled where the kernel is known at compile time.
+template <Kernel K, class F>
+void for_args(const K&, std::span<const Arg> args, const F& f) {
+  spread<arity<K>>([&](const auto&... a) { (f(a), ...); }, args);
+}
+template <class F>
+void for_args(const AnyKernel&, std::span<const Arg> args, const F& f) {
+  for (const Arg& a : args) f(a);
+}
+
+/// Do the shapes of the arguments go together? (Plain kernels.)
+template <Kernel K>
+constexpr bool fits(const K&, std::span<const Arg> args) {
+  return args.size() == arity<K> && spread<arity<K>>([](const auto&... a) { return K::fits(a.shape()...); }, args);
+}
+inline bool fits(const AnyKernel& k, std::span<const Arg> args) { return k.fits(args); }
+
+/// Multiply-adds of one call. (Plain kernels.)
+template <Kernel K>
+constexpr index_t macs(const K&, std::span<const Arg> args) {
+  return spread<arity<K>>([](const auto&... a) { return K::macs(a.shape()...); }, args);
+}
+inline index_t macs(const AnyKernel& k, std::span<const Arg> args) { return k.macs(args); }
+
+/// Runs the kernel's body; a composite's portable body is the composition of its parts.
+template <class T, Kernel K>
+void run(const K& k, std::span<const View<T>> views) {
+  if constexpr (Composite<K>) {
+    const auto run_part = [](const auto& part, const auto&... v) {
+      const std::array<View<T>, sizeof...(v)> list{v...};
+      run<T>(part, std::span<const View<T>>(list));
+    };
+    spread<arity<K>>([&](const auto&... v) { k.parts(run_part, v...); }, views);
+  } else {
+    spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
+  }
+}
+template <class T>
+void run(const AnyKernel& k, std::span<const View<T>> views) {
+  k.run(views);
+}
+
+/// Puts a kernel behind AnyKernel.
+template <Kernel K>
+class Erased final : public AnyKernel {
+ public:
+  explicit Erased(const K& k) : k_(k) {}
+  std::string_view name() const override { return K::name; }
+  std::span<const Access> access() const override { return K::access; }
+  bool first() const override { return first_of(k_); }
+  bool fits(std::span<const Arg> args) const override {
+    if constexpr (Composite<K>)
+      return args.size() == arity<K>;
+    else
+      return kernel::fits(k_, args);
+  }
+  index_t macs(std::span<const Arg> args) const override {
+    index_t total = 0;
+    for_parts(k_, args, [&](const auto& part, std::span<const Arg> a) { total += kernel::macs(part, a); });
+    return total;
+  }
+  std::vector<double> parameters() const override { return parameters_of(k_); }
+  void run(std::span<const View<float>> views) const override { kernel::run<float>(k_, views); }
+  void run(std::span<const View<double>> views) const override { kernel::run<double>(k_, views); }
+  void parts(const VisitPart& visit, std::span<const Arg> args) const override {
+    for_parts(k_, args, [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });
+  }
+
+ private:
+  K k_;
+};
+
+template <Kernel K>
+Erased<K> erase(const K& k) {
+  return Erased<K>(k);
+}
+inline const AnyKernel& erase(const AnyKernel& k) { return k; }
+
+}  // namespace redblue::kernel

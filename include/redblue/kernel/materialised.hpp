@@ -1,0 +1,156 @@
+#pragma once
+#include "redblue/kernel/softmax.hpp"
+
+/// Kernels of schedules that keep scores or partial outputs in slow memory.
+namespace redblue::kernel {
+
+/// O <- O + exp(S - lse) V: the exponential is taken as the scores pass.
+struct ExpAccumulate {
+  static constexpr std::string_view name = "exp_accumulate";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape S, Shape lse, Shape V) {
+    return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols == 1;
+  }
+  static constexpr index_t macs(Shape O, Shape S, Shape, Shape) { return S.words() * O.cols; }
+  template <class T>
+  void run(View<T> O, View<const T> S, View<const T> lse, View<const T> V) const {
+    for (index_t i = 0; i < O.rows(); ++i)
+      for (index_t j = 0; j < S.cols(); ++j) {
+        const T p = exp_shifted(S(i, j), lse[i]);
+        for (index_t t = 0; t < O.cols(); ++t) O(i, t) += p * V(j, t);
+      }
+  }
+};
+
+/// P <- exp(S - m) / l over S
+struct NormaliseRows {
+  static constexpr std::string_view name = "normalise_rows";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = false;
+  template <class T>
+  void run(View<T> S, View<const T> m, View<const T> l) const {
+    for (index_t i = 0; i < S.rows(); ++i)
+      for (index_t j = 0; j < S.cols(); ++j) S(i, j) = l[i] == T(0) ? T(0) : exp_shifted(S(i, j), m[i]) / l[i];
+  }
+};
+
+/// S <- softmax of its rows; ln <- their lse: one block of keys, complete in itself
+struct BlockSoftmax {
+  static constexpr std::string_view name = "block_softmax";
+  static constexpr std::array access{Access::update, Access::write};
+  static constexpr bool fits(Shape S, Shape ln) { return S.rows == ln.rows && ln.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> S, View<T> ln) const {
+    for (index_t i = 0; i < S.rows(); ++i) {
+      T mx = kMinusInf<T>, sum = T(0);
+      raise_max<T>(mx, S, i);
+      for (index_t j = 0; j < S.cols(); ++j) sum += S(i, j) = exp_shifted(S(i, j), mx);
+      for (index_t j = 0; j < S.cols() && sum != T(0); ++j) S(i, j) /= sum;
+      ln[i] = mx == kMinusInf<T> ? mx : mx + std::log(sum);
+    }
+  }
+};
+
+/// Two sets of keys meet: alpha holds the lse of one, ln of the other. ln <- logaddexp of both; alpha, beta <- their
+/// shares exp(lse - ln). The shares are formed from each other, not from the rounded ln: they sum to 1 however large lse is.
+struct MergeLse {
+  static constexpr std::string_view name = "merge_lse";
+  static constexpr std::array access{Access::update, Access::update, Access::write};
+  static constexpr bool fits(Shape ln, Shape alpha, Shape beta) { return ln == alpha && alpha == beta; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> ln, View<T> alpha, View<T> beta) const {
+    for (index_t i = 0; i < ln.rows(); ++i) {
+      const T top = max_or_nan(alpha[i], ln[i]);
+      const T a = exp_shifted(alpha[i], top), b = exp_shifted(ln[i], top);
+      ln[i] = top == kMinusInf<T> ? top : top + std::log(a + b);
+      alpha[i] = a + b == T(0) ? T(0) : a / (a + b);
+      beta[i] = a + b == T(0) ? T(0) : b / (a + b);
+    }
+  }
+};
+
+/// O <- alpha O + S V; the first time O <- S V
+struct MergeOutput {
+  static constexpr std::string_view name = "merge_output";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape alpha, Shape S, Shape V) {
+    return O.rows == alpha.rows && O.rows == S.rows && S.cols == V.rows && V.cols == O.cols;
+  }
+  static constexpr index_t macs(Shape O, Shape, Shape S, Shape) { return S.words() * O.cols; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = false;
+  template <class T>
+  void run(View<T> O, View<const T> alpha, View<const T> S, View<const T> V) const {
+    if (first)
+      Zero{}.run<T>(O);
+    else
+      ScaleRows{}.run<T>(O, alpha);
+    Gemm{}.run<T>(O, S, V);
+  }
+};
+
+/// T <- exp(scale T), unshifted as Saha & Ye print it: overflows where a score exceeds log of the largest number
+struct UnshiftedExp {
+  static constexpr std::string_view name = "unshifted_exp";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"scale"};
+  auto parameters() { return std::tie(scale); }
+  double scale = 1;
+  template <class T>
+  void run(View<T> t) const {
+    for (index_t i = 0; i < t.rows(); ++i)
+      for (index_t j = 0; j < t.cols(); ++j) t(i, j) = std::exp(static_cast<T>(scale) * t(i, j));
+  }
+};
+
+/// l <- l + row sums of A
+struct AddRowSums {
+  static constexpr std::string_view name = "add_row_sums";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape l, Shape A) { return l.rows == A.rows && l.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> l, View<const T> A) const {
+    for (index_t i = 0; i < A.rows(); ++i)
+      for (index_t j = 0; j < A.cols(); ++j) l[i] += A(i, j);
+  }
+};
+
+/// l <- log l
+struct Log {
+  static constexpr std::string_view name = "log";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  template <class T>
+  void run(View<T> l) const {
+    for (index_t r = 0; r < l.rows(); ++r) l[r] = std::log(l[r]);
+  }
+};
+
+/// O <- O + exp(-lse) A V: divides by the row sum inside the sum, as Saha & Ye do
+struct DivideAccumulate {
+  static constexpr std::string_view name = "divide_accumulate";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape A, Shape lse, Shape V) { return ExpAccumulate::fits(O, A, lse, V); }
+  static constexpr index_t macs(Shape O, Shape A, Shape lse, Shape V) { return ExpAccumulate::macs(O, A, lse, V); }
+  template <class T>
+  void run(View<T> O, View<const T> A, View<const T> lse, View<const T> V) const {
+    for (index_t i = 0; i < O.rows(); ++i)
+      for (index_t j = 0; j < A.cols(); ++j) {
+        const T p = A(i, j) * std::exp(-lse[i]);
+        for (index_t t = 0; t < O.cols(); ++t) O(i, t) += p * V(j, t);
+      }
+  }
+};
+
+}  // namespace redblue::kernel

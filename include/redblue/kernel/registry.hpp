@@ -1,0 +1,52 @@
+#pragma once
+#include <optional>
+#include <variant>
+
+#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/materialised.hpp"
+
+/// Every plain kernel by name: what a trace can hold.
+namespace redblue::kernel {
+
+using AnyPlainKernel =
+    std::variant<Zero, Scale, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows,
+                 ScaleRows, ExpAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput, UnshiftedExp, AddRowSums, Log,
+                 DivideAccumulate>;
+
+namespace detail {
+template <class K>
+bool set_if_named(AnyPlainKernel& out, std::string_view name, std::span<const double> values) {
+  if (name != K::name) return false;
+  K k;
+  if constexpr (requires { k.parameters(); }) {
+    if (values.size() != K::parameter_names.size()) return false;
+    std::size_t i = 0;
+    std::apply([&](auto&... p) { ((p = static_cast<std::decay_t<decltype(p)>>(values[i++])), ...); }, k.parameters());
+  } else if (!values.empty()) {
+    return false;
+  }
+  out = k;
+  return true;
+}
+template <class... K>
+std::optional<AnyPlainKernel> make_plain(std::variant<K...>*, std::string_view name, std::span<const double> values) {
+  AnyPlainKernel k;
+  return (set_if_named<K>(k, name, values) || ...) ? std::optional(k) : std::nullopt;
+}
+}  // namespace detail
+
+/// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none such.
+inline std::optional<AnyPlainKernel> make_plain(std::string_view name, std::span<const double> values) {
+  return detail::make_plain(static_cast<AnyPlainKernel*>(nullptr), name, values);
+}
+
+/// Any plain kernel as one of the list.
+template <class K>
+AnyPlainKernel to_plain(const K& k) {
+  if constexpr (std::constructible_from<AnyPlainKernel, K>)
+    return k;
+  else
+    return make_plain(name_of(k), parameters_of(k)).value();
+}
+
+}  // namespace redblue::kernel

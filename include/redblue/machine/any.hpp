@@ -1,0 +1,70 @@
+#pragma once
+#include <functional>
+#include <memory>
+
+#include "redblue/core/machine.hpp"
+
+namespace redblue::machine {
+
+/// A machine chosen at run time: the same words behind one virtual call each. A schedule instantiated once for Any runs
+/// on every machine; the compiled-in machines are faster.
+class Any : public MachineFace<Any> {
+ public:
+  template <class M>
+    requires(!std::same_as<M, Any>)
+  explicit Any(M& m) : backend_(std::make_unique<Over<M>>(m)) {}
+
+  index_t open(Shape s, Layout layout) { return backend_->open(s, layout); }
+  void close(index_t depth, Shape s) { backend_->close(depth, s); }
+  void read(const Arg& tile, const Block& b) { backend_->read(tile, b); }
+  void write(const Block& b, const Arg& tile) { backend_->write(b, tile); }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    backend_->run(kernel::erase(k), args);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    backend_->modify(kernel::erase(k), args);
+  }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    backend_->each(n, [&](Any& worker, index_t i) { body(worker, i); });
+  }
+
+ private:
+  struct Backend {
+    Backend() = default;
+    Backend(const Backend&) = delete;
+    Backend& operator=(const Backend&) = delete;
+    virtual ~Backend() = default;
+    virtual index_t open(Shape s, Layout layout) = 0;
+    virtual void close(index_t depth, Shape s) = 0;
+    virtual void read(const Arg& tile, const Block& b) = 0;
+    virtual void write(const Block& b, const Arg& tile) = 0;
+    virtual void run(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
+    virtual void modify(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
+    virtual void each(index_t n, const std::function<void(Any&, index_t)>& body) = 0;
+  };
+
+  template <class M>
+  struct Over final : Backend {
+    explicit Over(M& m) : m(m) {}
+    index_t open(Shape s, Layout layout) override { return m.open(s, layout); }
+    void close(index_t depth, Shape s) override { m.close(depth, s); }
+    void read(const Arg& tile, const Block& b) override { m.read(tile, b); }
+    void write(const Block& b, const Arg& tile) override { m.write(b, tile); }
+    void run(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.run(k, args); }
+    void modify(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.modify(k, args); }
+    void each(index_t n, const std::function<void(Any&, index_t)>& body) override {
+      m.each(n, [&](M& worker, index_t i) {
+        Any any(worker);
+        body(any, i);
+      });
+    }
+    M& m;
+  };
+
+  std::unique_ptr<Backend> backend_;
+};
+
+}  // namespace redblue::machine

@@ -1,0 +1,103 @@
+#pragma once
+#include <functional>
+#include <map>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "redblue/core/error.hpp"
+#include "redblue/core/machine.hpp"
+#include "redblue/machine/counting.hpp"
+
+namespace redblue::machine {
+
+/// The referee of the rules of the game, word by word: no read of a word never written, kernels read initialised words
+/// only, shapes agree, inputs stay as they are, tiles leave in reverse order, at most M words resident. Throws RuleError
+/// or CapacityError. Slow (a flag per word): for tests and for authors of schedules.
+class Referee {
+ public:
+  explicit Referee(Words M) : M_(M) {}
+  void input(const SlowMatrix& m) { declare(m, true); }
+  void output(const SlowMatrix& m) { declare(m, false); }
+  void workspace(const SlowMatrix& m) { declare(m, false, false); }
+
+  void open(index_t depth, Shape s);
+  void close(index_t depth, Shape s);
+  void read(const Arg& tile, const Block& b);
+  void write(const Block& b, const Arg& tile);
+  void check(const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// Every output written, fast memory empty.
+  void finish() const;
+
+ private:
+  struct Matrix {
+    Shape shape;
+    bool input;
+    bool must_be_written;
+    std::vector<bool> known;
+  };
+  struct Resident {
+    Shape shape;
+    std::vector<bool> known;
+  };
+  using Key = std::pair<SlowArray, index_t>;
+
+  void declare(const SlowMatrix& m, bool input, bool must_be_written = true);
+  Matrix& matrix(const Block& b);
+  Resident& resident(const Arg& tile);
+  void require_known(const Arg& a, std::string_view who);
+  void mark_known(const Arg& a, std::string_view who);
+  void require_room(index_t passing) const;
+
+  Words M_;
+  index_t used_ = 0;
+  std::map<Key, Matrix> slow_;
+  std::vector<Resident> tiles_;
+};
+
+/// Referees what passes through another machine.
+template <class Base>
+class Checked : public MachineFace<Checked<Base>> {
+ public:
+  Checked(Base& base, Referee& referee) : base_(base), referee_(referee) {}
+
+  index_t open(Shape s, Layout layout) {
+    referee_.open(depth_, s);
+    base_.open(s, layout);
+    return depth_++;
+  }
+  void close(index_t depth, Shape s) {
+    referee_.close(depth, s);
+    base_.close(depth, s);
+    --depth_;
+  }
+  void read(const Arg& tile, const Block& b) {
+    referee_.read(tile, b);
+    base_.read(tile, b);
+  }
+  void write(const Block& b, const Arg& tile) {
+    referee_.write(b, tile);
+    base_.write(b, tile);
+  }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { referee_.check(kernel::erase(part), a); });
+    base_.run(k, args);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    referee_.check(kernel::erase(k), args);
+    base_.modify(k, args);
+  }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    base_.each(n, [&](Base&, index_t i) { body(*this, i); });
+  }
+
+ private:
+  Base& base_;
+  Referee& referee_;
+  index_t depth_ = 0;
+};
+
+}  // namespace redblue::machine

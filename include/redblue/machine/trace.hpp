@@ -1,0 +1,112 @@
+#pragma once
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+#include "redblue/core/machine.hpp"
+#include "redblue/kernel/registry.hpp"
+
+namespace redblue::machine {
+
+/// One operation of a schedule, as it happened.
+struct Operation {
+  enum class Kind : std::uint8_t { open, close, read, write, run, modify, step };
+  Kind kind;
+  index_t depth = 0;          ///< open, close: the tile; step: which round of an `each`
+  Shape shape{};              ///< open, close
+  Layout layout{};            ///< open
+  std::vector<Arg> args;      ///< read: tile, block; write: block, tile; run, modify: the arguments
+  kernel::AnyPlainKernel kernel{};  ///< run, modify
+};
+
+/// The operations of one run of a schedule: composites as their parts, tiles named by their depth.
+struct Trace {
+  std::vector<Operation> operations;
+  std::size_t most = 1'000'000;  ///< recording more throws InvalidProblem
+};
+
+/// One line per operation; docs/machines.md describes the form.
+void write_text(std::ostream& out, const Trace& trace);
+/// Reads it back. Throws InvalidProblem naming the line that is not an operation.
+Trace read_text(std::istream& in);
+
+namespace detail {
+[[noreturn]] void throw_trace_full(std::size_t most);
+}  // namespace detail
+
+/// Records what passes through another machine.
+template <class Base>
+class Traced : public MachineFace<Traced<Base>> {
+ public:
+  Traced(Base& base, Trace& trace) : base_(base), trace_(trace) {}
+
+  index_t open(Shape s, Layout layout) {
+    add({.kind = Operation::Kind::open, .depth = depth_, .shape = s, .layout = layout, .args = {}});
+    base_.open(s, layout);
+    return depth_++;
+  }
+  void close(index_t depth, Shape s) {
+    add({.kind = Operation::Kind::close, .depth = depth, .shape = s, .args = {}});
+    base_.close(depth, s);
+    --depth_;
+  }
+  void read(const Arg& tile, const Block& b) {
+    add({.kind = Operation::Kind::read, .args = {tile, Arg::streaming(b)}});
+    base_.read(tile, b);
+  }
+  void write(const Block& b, const Arg& tile) {
+    add({.kind = Operation::Kind::write, .args = {Arg::streaming(b), tile}});
+    base_.write(b, tile);
+  }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
+      add({.kind = Operation::Kind::run, .args = {a.begin(), a.end()}, .kernel = kernel::to_plain(part)});
+    });
+    base_.run(k, args);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
+    base_.modify(k, args);
+  }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    base_.each(n, [&](Base&, index_t i) {
+      add({.kind = Operation::Kind::step, .depth = i, .args = {}});
+      body(*this, i);
+    });
+  }
+
+ private:
+  void add(Operation op) {
+    if (trace_.operations.size() == trace_.most) detail::throw_trace_full(trace_.most);
+    trace_.operations.push_back(std::move(op));
+  }
+
+  Base& base_;
+  Trace& trace_;
+  index_t depth_ = 0;
+};
+
+/// Plays a trace on a machine, operation by operation.
+template <class M>
+void replay(const Trace& trace, M& m) {
+  for (const Operation& op : trace.operations) switch (op.kind) {
+      case Operation::Kind::open: m.open(op.shape, op.layout); break;
+      case Operation::Kind::close: m.close(op.depth, op.shape); break;
+      case Operation::Kind::read: m.read(op.args[0], op.args[1].block); break;
+      case Operation::Kind::write: m.write(op.args[0].block, op.args[1]); break;
+      case Operation::Kind::run: std::visit([&](const auto& k) { m.run(k, op.args); }, op.kernel); break;
+      case Operation::Kind::modify:
+        std::visit(
+            [&](const auto& k) {
+              if constexpr (requires { k.first; }) m.modify(k, op.args);
+            },
+            op.kernel);
+        break;
+      case Operation::Kind::step: break;
+    }
+}
+
+}  // namespace redblue::machine

@@ -1,0 +1,87 @@
+#pragma once
+#include "redblue/core/machine.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/schedule/forward.hpp"
+#include "redblue/schedule/limits.hpp"
+#include "redblue/schedule/visible.hpp"
+
+namespace redblue::schedule {
+
+/// FlashAttention-2 forward: a block of Br queries stays red while keys and values stream past it.
+/// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2. Optimal including
+/// the constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
+///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
+/// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. The words do not depend on Bc.
+struct FlashForward {
+  static constexpr std::string_view name = "flash";
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool rewrites_outputs = false;
+
+  struct Tiling {
+    index_t Br = 1;  ///< queries resident at a time
+    index_t Bc = 1;  ///< keys per step
+    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
+  };
+
+  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
+  }
+  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+    const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
+    const index_t step = limits.multiple.query;
+    const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); });
+    if (largest == 0) return std::nullopt;
+    return Tiling{fewest_visits(x, largest, step), Bc};
+  }
+
+  static Words footprint(const ForwardShape& x, Tiling t) {
+    const index_t Br = std::min(t.Br, x.n_q), Bc = std::min(t.Bc, x.n_k), ragged = x.n_q % Br;
+    const Words per_row = Words(x.d) + x.d_v + 2 + Bc;
+    const auto sees = [&](index_t end) { return x.mask.visible(end - 1, x.n_k) > 0 ? 1 : 0; };
+    return std::max(per_row * Br + sees(x.n_q - ragged), ragged > 0 ? per_row * ragged + sees(x.n_q) : Words(0));
+  }
+  /// The next streamed word.
+  static Words prefetch(const ForwardShape&, Tiling) { return 1; }
+  static Io io(const ForwardShape& x, Tiling t) {
+    const Words visits = visited_keys(x, t.Br);  // SUM_I kappa_I
+    return Io()
+        .read(SlowArray::Q, Words(x.n_q) * x.d)
+        .read(SlowArray::K, visits * x.d)
+        .read(SlowArray::V, visits * x.d_v)
+        .write(SlowArray::O, Words(x.n_q) * x.d_v)
+        .write(SlowArray::lse, x.n_q);
+  }
+  static Words workspace(const ForwardShape&) { return 0; }
+  static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const Forward& x, Tiling t) {
+    run(m, x, t, [](auto& w, const Block& b) { return w.stream(b); });
+  }
+
+  /// `pass(w, block)` says how a block of keys or values meets the queries: here it streams, pinned it may be resident.
+  template <Machine M, class Pass>
+  static void run(M& m, const Forward& x, Tiling t, const Pass& pass) {
+    using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
+    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    m.each(Q.rows(), [&](auto& w, index_t i) {
+      const auto Q_i = w.load(Q(i), Step::Q);
+      const auto O_i = w.alloc(O(i).shape, Step::O);
+      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const auto S = w.alloc({Q(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
+      w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
+      const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+      for (index_t j = 0; j < kappa; j += t.Bc) {
+        const index_t keys = std::min(t.Bc, kappa - j);
+        const Step step{{x.scale, x.shape.mask, Q(i).row, j}};
+        w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(j, keys)), pass(w, x.V.rows(j, keys)));
+      }
+      w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);  // O <- O / l, m <- lse
+      w.store(O_i, O(i));
+      if (x.store_lse) w.store(m_i, lse(i));
+    });
+  }
+};
+
+}  // namespace redblue::schedule

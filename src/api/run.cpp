@@ -1,0 +1,160 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <unistd.h>
+
+#include <functional>
+#include <memory>
+#include <new>
+
+#include "execute.hpp"
+#include "redblue/machine/counting.hpp"
+#include "redblue/machine/observed.hpp"
+#include "redblue/machine/ram.hpp"
+#include "storage_of.hpp"
+
+namespace redblue {
+
+namespace {
+
+void require_shape(std::string_view name, const Tensor& t, std::array<index_t, 4> wanted) {
+  if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", name));
+  if (t.shape != wanted)
+    throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)", name,
+                                     fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
+}
+
+/// First and one past the last byte that a tensor touches.
+std::pair<const std::byte*, const std::byte*> extent(const Tensor& t) {
+  index_t low = 0, high = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const index_t reach = (t.shape[i] - 1) * t.strides[i];
+    (reach < 0 ? low : high) += reach;
+  }
+  const auto* data = static_cast<const std::byte*>(t.data);
+  const auto size = static_cast<index_t>(size_of(t.dtype));
+  return {data + low * size, data + (high + 1) * size};
+}
+
+void require_disjoint(std::string_view output, const Tensor& o, std::string_view other, const Tensor& x) {
+  const auto [o_first, o_end] = extent(o);
+  const auto [x_first, x_end] = extent(x);
+  if (std::less<>()(o_first, x_end) && std::less<>()(x_first, o_end))
+    throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
+}
+
+/// Slow memory that the run itself needs, from the system.
+template <class T>
+std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
+  const Words bytes = words * sizeof(T);
+  const Words have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const auto refuse = [&] {
+    return CapacityError(fmt::format("{} needs {} bytes and this machine has {}: choose a schedule without workspace, or a smaller problem",
+                                     what, bytes.str(), have.str()),
+                         bytes, have);
+  };
+  if (bytes > have) throw refuse();
+  try {
+    return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index()));
+  } catch (const std::bad_alloc&) {
+    throw refuse();
+  }
+}
+
+/// An output that lives in the compute type while the schedule revisits it, and is converted once at the end: rounding
+/// to a narrower type at each visit would add an error per visit.
+template <class T>
+class Working {
+ public:
+  Working(const Tensor& target, bool revisited) : target_(target), view_(target) {
+    if (!revisited || target.dtype == kDTypeOf<T>) return;
+    words_ = Words(target.shape[0]) * target.shape[1] * target.shape[2] * target.shape[3];
+    buffer_ = allocate<T>(words_, "an output in the compute type");
+    view_ = Tensor(buffer_.get(), kDTypeOf<T>, target.shape);
+  }
+  const Tensor& tensor() const { return view_; }
+  Words words() const { return words_; }
+  void finish() {
+    if (!buffer_) return;
+    const auto [B, H, rows, cols] = target_.shape;
+    const machine::Storage to = storage_of(target_, H, 1, true);
+    for (index_t instance = 0; instance < B * H; ++instance)
+      machine::scatter<T>(to, {SlowArray::O, instance, 0, 0, {rows, cols}}, buffer_.get() + instance * rows * cols, cols, 1);
+  }
+
+ private:
+  Tensor target_, view_;
+  std::unique_ptr<T[]> buffer_;
+  Words words_ = 0;
+};
+
+template <class T>
+Measured run_in(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options) {
+  const Problem& p = plan.problem;
+  const plan::Row& row = plan.row();
+  const bool revisited = std::visit([](const auto& c) { return std::decay_t<decltype(c)>::Schedule::rewrites_outputs; }, row.choice);
+  const index_t kv_heads = p.kv_heads.value_or(p.heads);
+  Working<T> o(out.o, revisited);
+
+  Tensor lse = out.lse;
+  std::unique_ptr<T[]> unwanted_lse;
+  if (lse.data == nullptr) {
+    const std::array<index_t, 4> shape{p.batch, p.heads, p.n_q, 1};
+    unwanted_lse = allocate<T>(Words(p.batch) * p.heads * p.n_q, "lse");
+    lse = Tensor(unwanted_lse.get(), kDTypeOf<T>, shape);
+  }
+  // Every schedule that reads lse back does so to compute with it.
+  Working<T> working_lse(lse, true);
+
+  const auto S = allocate<T>(row.workspace, "workspace for scores");
+  machine::SlowMemory slow;
+  slow[index_of(SlowArray::Q)] = storage_of(in.q, kv_heads, p.group(), false);
+  slow[index_of(SlowArray::K)] = storage_of(in.k, kv_heads, 1, false);
+  slow[index_of(SlowArray::V)] = storage_of(in.v, kv_heads, 1, false);
+  slow[index_of(SlowArray::O)] = storage_of(o.tensor(), kv_heads, p.group(), true);
+  slow[index_of(SlowArray::lse)] = storage_of(working_lse.tensor(), kv_heads, p.group(), true);
+  slow[index_of(SlowArray::S)] = machine::Storage::matrix(S.get(), {p.n_q * p.group(), p.n_k});
+
+  allocate<T>(row.footprint, "fast memory");  // says so if there is no room; freed again at once
+  machine::Ram<T> ram(row.footprint.to_index(), slow);
+  machine::Counted counted(ram);
+  const double total = row.io.total().to_double();
+  machine::Observed observed(counted, [&] {
+    if (options.progress) options.progress(counted.io().total().to_double() / total);
+  });
+  execute(observed, plan);
+  o.finish();
+  working_lse.finish();
+
+  Measured m;
+  m.io = counted.io();
+  m.peak = counted.peak();
+  m.flops = Words(2) * counted.macs();
+  m.staging_words = ram.staging_words();
+  m.converted_words = o.words() + working_lse.words();
+  return m;
+}
+
+}  // namespace
+
+void require_shapes(const Problem& p, const Inputs& in, const Outputs& out) {
+  const index_t kv_heads = p.kv_heads.value_or(p.heads);
+  require_shape("q", in.q, {p.batch, p.heads, p.n_q, p.d});
+  require_shape("k", in.k, {p.batch, kv_heads, p.n_k, p.d});
+  require_shape("v", in.v, {p.batch, kv_heads, p.n_k, p.d_v});
+  require_shape("o", out.o, {p.batch, p.heads, p.n_q, p.d_v});
+  if (out.lse.data != nullptr) require_shape("lse", out.lse, {p.batch, p.heads, p.n_q, 1});
+}
+
+Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {
+  require_shapes(plan.problem, inputs, outputs);
+  for (const auto& [name, x] : {std::pair("q", &inputs.q), std::pair("k", &inputs.k), std::pair("v", &inputs.v)}) {
+    require_disjoint("o", outputs.o, name, *x);
+    if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, name, *x);
+  }
+  if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, "o", outputs.o);
+  if (options.compute == DType::f64) return run_in<double>(plan, inputs, outputs, options);
+  if (options.compute == DType::f32) return run_in<float>(plan, inputs, outputs, options);
+  throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(options.compute)));
+}
+
+}  // namespace redblue

@@ -1,0 +1,26 @@
+#pragma once
+#include "redblue/attention.hpp"
+#include "redblue/machine/storage.hpp"
+
+namespace redblue {
+
+/// Where a tensor lies, for a machine. `group` query heads share one instance (1 for K and V).
+inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t group, bool writable) {
+  machine::Storage s;
+  s.data = static_cast<std::byte*>(t.data);
+  s.dtype = t.dtype;
+  s.writable = writable;
+  s.kv_heads = kv_heads;
+  s.group = group;
+  s.batch_stride = t.strides[0];
+  s.kv_head_stride = group * t.strides[1];
+  s.head_stride = t.strides[1];
+  s.row_stride = t.strides[2];
+  s.col_stride = t.strides[3];
+  return s;
+}
+
+/// Throws InvalidProblem unless the tensors have the shapes the problem says.
+void require_shapes(const Problem& p, const Inputs& in, const Outputs& out);
+
+}  // namespace redblue

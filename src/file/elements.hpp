@@ -1,0 +1,13 @@
+#pragma once
+#include "redblue/file/atomic_file.hpp"
+#include "redblue/file/tensor_file.hpp"
+
+namespace redblue::file {
+
+/// Throws InvalidProblem, naming `what`, unless the tensor can be written: shape, strides, data.
+void check_writable(const FileTensor& tensor, const std::string& what);
+
+/// Appends the elements of a checked tensor, row-major and little-endian.
+void write_elements(AtomicFile& out, const FileTensor& tensor);
+
+}  // namespace redblue::file

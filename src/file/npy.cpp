@@ -1,0 +1,135 @@
+#include "redblue/file/npy.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <bit>
+#include <cstring>
+
+#include "elements.hpp"
+#include "npy_header.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/file/atomic_file.hpp"
+#include "redblue/file/mapped_file.hpp"
+#include "text.hpp"
+
+namespace redblue::file {
+
+namespace {
+
+constexpr std::string_view kMagic = "\x93NUMPY";
+constexpr bool kHostIsLittle = std::endian::native == std::endian::little;
+
+struct Element {
+  DType dtype;
+  bool swap_bytes;
+};
+
+Element parse_descr(const std::string& descr, const std::string& path) {
+  std::string_view code = descr;
+  char order = '=';
+  if (!code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos) {
+    order = code[0];
+    code.remove_prefix(1);
+  }
+  // '|' says that order does not matter, '=' and no mark that it is the machine's: numpy reads all three alike.
+  const bool swap = (order == '<' && !kHostIsLittle) || (order == '>' && kHostIsLittle);
+  if (code == "f8") return {DType::f64, swap};
+  if (code == "f4") return {DType::f32, swap};
+  if (code == "f2") return {DType::f16, swap};
+  if (code == "V2" && order != '>') return {DType::bf16, !kHostIsLittle};  // void bytes have no order to reverse
+  throw Unsupported(
+      fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, and V2 as bf16",
+                  path, printable(descr, true)));
+}
+
+std::string_view code_of(DType t) {
+  switch (t) {
+    case DType::f64:
+      return "<f8";
+    case DType::f32:
+      return "<f4";
+    case DType::f16:
+      return "<f2";
+    case DType::bf16:
+      return "<V2";
+  }
+  return {};
+}
+
+std::size_t little_endian(std::span<const std::byte> bytes) {
+  std::size_t value = 0;
+  for (std::size_t i = bytes.size(); i-- > 0;) value = value << 8 | std::to_integer<std::size_t>(bytes[i]);
+  return value;
+}
+
+std::string header_of(const FileTensor& tensor) {
+  std::string header =
+      fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code_of(tensor.dtype),
+                  fmt::join(tensor.shape, ", "), tensor.shape.size() == 1 ? "," : "");
+  // magic, version and length take 10 bytes, 12 in format 2; the data starts at a multiple of 64
+  const bool fits_v1 = header.size() + 10 + 64 <= 65535;
+  const std::size_t before = fits_v1 ? 10 : 12;
+  header.append(63 - (before + header.size()) % 64, ' ');
+  header += '\n';
+
+  std::string start(kMagic);
+  start += fits_v1 ? '\1' : '\2';
+  start += '\0';
+  for (std::size_t i = 0; i < (fits_v1 ? 2u : 4u); ++i) start += static_cast<char>(header.size() >> 8 * i & 0xff);
+  return start + header;
+}
+
+}  // namespace
+
+FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) {
+  const auto bad = [&](std::size_t offset, const std::string& what) {
+    return IoError(fmt::format("'{}' is not a valid .npy file: {}", path, what), path, static_cast<index_t>(offset));
+  };
+  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    throw bad(0, "it does not start with \\x93NUMPY");
+  if (bytes.size() < 10) throw bad(bytes.size(), "it ends within its first 10 bytes");
+  const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
+  if (major < 1 || major > 3 || minor != 0)
+    throw bad(6, fmt::format("format {}.{}; redblue reads 1.0, 2.0 and 3.0", major, minor));
+  const std::size_t header_at = major == 1 ? 10 : 12;
+  if (bytes.size() < header_at) throw bad(bytes.size(), "it ends within its first 12 bytes");
+  const std::size_t header_size = little_endian(bytes.subspan(8, header_at - 8));
+  if (header_size > bytes.size() - header_at)
+    throw bad(8, fmt::format("a header of {} bytes, but only {} bytes follow", header_size, bytes.size() - header_at));
+
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + header_at, header_size);
+  NpyHeader header = parse_npy_header(text, path, header_at);
+  const Element element = parse_descr(header.descr, path);
+  const auto width = static_cast<index_t>(size_of(element.dtype));
+  const auto count = element_count(header.shape, width);
+  if (!count)
+    throw bad(header_at,
+              fmt::format("shape ({}) of {} overflows 63 bits", fmt::join(header.shape, ", "), name_of(element.dtype)));
+  const auto data = bytes.subspan(header_at + header_size);
+  if (static_cast<std::size_t>(*count * width) != data.size())
+    throw bad(bytes.size(),
+              fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}", fmt::join(header.shape, ", "),
+                          name_of(element.dtype), *count * width, data.size()));
+  auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
+  return {element.dtype, std::move(header.shape), std::move(strides), data.data(), element.swap_bytes};
+}
+
+Tensor read_npy(const std::string& path) {
+  auto file = std::make_shared<const MappedFile>(path);
+  return Tensor(parse_npy(file->bytes(), path), file);
+}
+
+void write_npy(AtomicFile& out, const FileTensor& tensor) {
+  check_writable(tensor, fmt::format("'{}'", out.path()));
+  out.write(header_of(tensor));
+  write_elements(out, tensor);
+}
+
+void write_npy(const std::string& path, const FileTensor& tensor) {
+  AtomicFile out(path);
+  write_npy(out, tensor);
+  out.commit();
+}
+
+}  // namespace redblue::file

@@ -1,0 +1,38 @@
+#pragma once
+#include <array>
+#include <cstddef>
+#include <optional>
+#include <string_view>
+#include <utility>
+
+#include "redblue/core/dtype.hpp"
+#include "redblue/core/types.hpp"
+
+namespace redblue::file {
+
+inline constexpr std::size_t kMaxHeaderBytes = 100'000'000;  ///< the reference implementation's limit
+
+/// Bits per element of every dtype of the format (safetensors 0.6), or nothing for an unknown one.
+constexpr std::optional<index_t> bits_of_safetensors_dtype(std::string_view name) {
+  constexpr std::array<std::pair<std::string_view, index_t>, 22> kBits{{
+      {"BOOL", 8},    {"F4", 4},      {"F6_E2M3", 6}, {"F6_E3M2", 6},     {"U8", 8},          {"I8", 8},
+      {"F8_E5M2", 8}, {"F8_E4M3", 8}, {"F8_E8M0", 8}, {"F8_E4M3FNUZ", 8}, {"F8_E5M2FNUZ", 8}, {"I16", 16},
+      {"U16", 16},    {"F16", 16},    {"BF16", 16},   {"I32", 32},        {"U32", 32},        {"F32", 32},
+      {"C64", 64},    {"F64", 64},    {"I64", 64},    {"U64", 64},
+  }};
+  for (const auto& [known, bits] : kBits)
+    if (known == name) return bits;
+  return std::nullopt;
+}
+
+constexpr std::string_view safetensors_name_of(DType t) {
+  return t == DType::f64 ? "F64" : t == DType::f32 ? "F32" : t == DType::f16 ? "F16" : "BF16";
+}
+
+constexpr std::optional<DType> dtype_of_safetensors(std::string_view name) {
+  for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    if (name == safetensors_name_of(t)) return t;
+  return std::nullopt;
+}
+
+}  // namespace redblue::file

@@ -1,0 +1,14 @@
+#pragma once
+#include <string>
+#include <string_view>
+
+namespace redblue::file {
+
+/// Text from a file made fit for an error message: control characters (and, if asked, all that is not ASCII) as \xNN,
+/// cut after `limit` bytes.
+std::string printable(std::string_view text, bool ascii_only = false, std::size_t limit = 120);
+
+/// Throws IoError "cannot <doing> '<path>': <text of errno>", with a hint where one helps.
+[[noreturn]] void throw_errno(std::string_view doing, const std::string& path, int errno_value);
+
+}  // namespace redblue::file

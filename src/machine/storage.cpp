@@ -1,0 +1,70 @@
+#include "redblue/machine/storage.hpp"
+
+#include <Eigen/Core>
+#include <bit>
+#include <cmath>
+#include <cstdint>
+#include <type_traits>
+
+namespace redblue::machine {
+
+namespace {
+
+/// Calls f with a null pointer of the C++ type that stores `t`.
+template <class F>
+void with_type(DType t, F&& f) {
+  switch (t) {
+    case DType::f64: return f(static_cast<double*>(nullptr));
+    case DType::f32: return f(static_cast<float*>(nullptr));
+    case DType::f16: return f(static_cast<Eigen::half*>(nullptr));
+    case DType::bf16: return f(static_cast<Eigen::bfloat16*>(nullptr));
+  }
+}
+
+/// fp64 to 16 bits through fp32 rounded to odd: the second rounding then sees whether the first one lost anything.
+float round_to_odd(double x) {
+  const auto f = static_cast<float>(x);
+  if (static_cast<double>(f) == x || !std::isfinite(f)) return f;
+  auto bits = std::bit_cast<std::uint32_t>(f);
+  if (std::abs(static_cast<double>(f)) > std::abs(x)) --bits;  // towards zero
+  return std::bit_cast<float>(bits | 1U);
+}
+
+template <class To, class From>
+To convert(From x) {
+  if constexpr (std::is_same_v<From, double> && sizeof(To) == 2)
+    return static_cast<To>(round_to_odd(x));
+  else
+    return static_cast<To>(x);
+}
+
+}  // namespace
+
+template <class T>
+void gather(const Storage& s, const Block& b, T* out, index_t ld) {
+  with_type(s.dtype, [&]<class E>(E*) {
+    const E* data = reinterpret_cast<const E*>(s.data);
+    for (index_t i = 0; i < b.shape.rows; ++i) {
+      const E* row = data + s.offset(b.instance, b.row + i, b.col);
+      for (index_t j = 0; j < b.shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
+    }
+  });
+}
+
+template <class T>
+void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride) {
+  with_type(s.dtype, [&]<class E>(E*) {
+    E* data = reinterpret_cast<E*>(s.data);
+    for (index_t i = 0; i < b.shape.rows; ++i) {
+      E* row = data + s.offset(b.instance, b.row + i, b.col);
+      for (index_t j = 0; j < b.shape.cols; ++j) row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
+    }
+  });
+}
+
+template void gather(const Storage&, const Block&, float*, index_t);
+template void gather(const Storage&, const Block&, double*, index_t);
+template void scatter(const Storage&, const Block&, const float*, index_t, index_t);
+template void scatter(const Storage&, const Block&, const double*, index_t, index_t);
+
+}  // namespace redblue::machine

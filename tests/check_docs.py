@@ -1,0 +1,128 @@
+#!/usr/bin/env python3
+"""Fails when documentation names what does not exist.
+
+docs/theorems.md: every `path` exists; `bound::name` is declared under include/redblue/bound/; `Class::member` and
+`function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
+Any *.md: a relative link leads to a file, and its #anchor to a heading.
+"""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+THEOREMS = ROOT / "docs/theorems.md"
+REQUIRED = {"theorem", "statement", "source", "file", "bound", "cost", "proof", "page", "tests"}
+
+TEST = re.compile(r"\b(?:(?:TYPED_)?TEST(?:_[FP])?|RC_GTEST_(?:FIXTURE_)?PROP)\s*\(\s*(\w+)\s*,\s*(\w+)")
+PATH = re.compile(r"[\w./-]+/[\w./-]*|[\w-]+\.(?:md|hpp|cpp|py|sh|csv|txt|cff)")
+LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+
+
+def read(path):
+    return path.read_text(encoding="utf-8")
+
+
+def tests():
+    found = set()
+    for file in (ROOT / "tests").rglob("*.cpp"):
+        found |= {f"{suite}.{name}" for suite, name in TEST.findall(read(file))}
+    return found
+
+
+def names_member(text, qualified):
+    """Is `Class::member`, or a free `function`, in this source text?"""
+    *scopes, name = qualified.split("::")
+    return all(re.search(rf"\b(?:struct|class|namespace)\s+(?:\w+::)*{s}\b", text) for s in scopes) and re.search(
+        rf"\b{name}\b", text
+    )
+
+
+def check_reference(ref, files, known_tests):
+    """What is wrong with one backticked reference, or None."""
+    if PATH.fullmatch(ref):
+        return None if (ROOT / ref).exists() else f"no such file: {ref}"
+    if re.fullmatch(r"\w+\.\w+", ref):
+        return None if ref in known_tests else f"no such test: {ref}"
+    if re.fullmatch(r"\w+(::\w+)*", ref):
+        if ref.startswith("bound::"):
+            text = "".join(read(f) for f in (ROOT / "include/redblue/bound").glob("*.hpp"))
+            return None if re.search(rf"\b{ref.removeprefix('bound::')}\s*\(", text) else f"no such bound: {ref}"
+        if any(names_member(read(f), ref) for f in files):
+            return None
+        return f"{ref} is not in {', '.join(str(f.relative_to(ROOT)) for f in files) or 'any file of its row'}"
+    return f"not a path, name or test: {ref}"
+
+
+def rows(text):
+    """(line number, {column: cell}) for the rows of all tables."""
+    header = None
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.startswith("|"):
+            header = None
+            continue
+        cells = [c.strip() for c in line.strip().strip("|").split(" | ")]
+        if header is None:
+            header = cells
+        elif not re.fullmatch(r"[\s|:-]+", line):
+            yield number, dict(zip(header, cells)), len(cells) == len(header)
+
+
+def check_theorems():
+    known_tests = tests()
+    count = 0
+    for number, row, complete in rows(read(THEOREMS)):
+        count += 1
+        where = f"docs/theorems.md:{number}"
+        if not complete:
+            yield f"{where}: another number of cells than its table has columns"
+        for column in REQUIRED & {c.split(" (")[0] for c in row}:
+            cell = next(v for k, v in row.items() if k.split(" (")[0] == column)
+            if cell in ("", "-"):
+                yield f"{where}: column '{column}' is empty"
+        refs = re.findall(r"`([^`]+)`", " ".join(row.values()))
+        files = [ROOT / r for r in refs if PATH.fullmatch(r) and (ROOT / r).is_file() and r.endswith((".hpp", ".cpp"))]
+        for ref in refs:
+            problem = check_reference(ref, files, known_tests)
+            if problem:
+                yield f"{where}: {problem}"
+    if count == 0:
+        yield "docs/theorems.md: no rows"
+    for ref in re.findall(r"`([^`]+)`", re.sub(r"^\|.*$", "", read(THEOREMS), flags=re.MULTILINE)):
+        if PATH.fullmatch(ref) and not (ROOT / ref).exists():
+            yield f"docs/theorems.md: no such file: {ref}"
+
+
+def anchors(text):
+    text = re.sub(r"```.*?```", "", text, flags=re.DOTALL)
+    slug = lambda h: re.sub(r"[^\w\- ]", "", re.sub(r"[`*]", "", h).lower()).replace(" ", "-")
+    return {slug(h) for h in HEADING.findall(text)}
+
+
+def check_links(file):
+    text = re.sub(r"```.*?```|`[^`\n]*`", "", read(file), flags=re.DOTALL)
+    for target in LINK.findall(text):
+        if re.match(r"[a-z][a-z0-9+.-]*:", target, re.IGNORECASE):
+            continue
+        path, _, anchor = target.partition("#")
+        to = (ROOT / path.lstrip("/") if path.startswith("/") else file.parent / path) if path else file
+        where = f"{file.relative_to(ROOT)}: link to {target}:"
+        if not to.exists():
+            yield f"{where} no such file"
+        elif anchor and to.suffix == ".md" and anchor not in anchors(read(to)):
+            yield f"{where} no such heading"
+
+
+def main():
+    skip = {"build", ".git", "node_modules"}
+    documents = [f for f in sorted(ROOT.rglob("*.md")) if not skip & set(f.relative_to(ROOT).parts)]
+    wrong = list(check_theorems()) if THEOREMS.exists() else ["docs/theorems.md does not exist"]
+    for file in documents:
+        wrong += check_links(file)
+    print("\n".join(wrong) if wrong else f"{len(documents)} documents: all that they name exists")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,58 @@
+#!/usr/bin/env python3
+"""Imports go down only: fails when a file includes a header of a layer that its own layer may not know."""
+
+import re
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parents[1]
+
+# Layer: what it may include beside itself, as folders (with a slash) or single headers below redblue/.
+ALLOWED = {
+    "core": ["kernel/kernel.hpp"],  # core/machine.hpp says what a kernel may be given
+    "kernel": ["core/"],
+    "schedule": ["core/", "kernel/"],
+    "bound": ["core/"],
+    "machine": ["core/", "kernel/"],
+    "file": ["core/"],
+    "plan": ["core/", "bound/", "schedule/", "problem.hpp"],
+    "problem": ["core/", "bound/", "schedule/"],  # problem.hpp: what plan/ plans
+    "api": [""],  # src/api and the headers at the top: the only place where a schedule meets a machine
+    "cli": [""],
+}
+INCLUDE = re.compile(r'^\s*#\s*include\s*[<"](?:redblue/)?([^">]+)[">]', re.MULTILINE)
+
+
+def layer_of(path):
+    parts = path.parts
+    if parts[0] == "cli":
+        return "cli"
+    below = parts[2:] if parts[0] == "include" else parts[1:]
+    if len(below) > 1:
+        return below[0]
+    return "problem" if below[0] == "problem.hpp" else "api"
+
+
+def redblue_header(name):
+    return (ROOT / "include/redblue" / name).exists()
+
+
+def main():
+    wrong = []
+    files = sorted(p for top in ("include", "src", "cli") for p in (ROOT / top).rglob("*.[ch]pp"))
+    for file in files:
+        path = file.relative_to(ROOT)
+        layer = layer_of(path)
+        if layer not in ALLOWED:
+            wrong.append(f"{path}: layer '{layer}' is not in the list of tests/check_layers.py")
+            continue
+        may = [f"{layer}/", *ALLOWED[layer]]
+        for name in INCLUDE.findall(file.read_text(encoding="utf-8")):
+            if redblue_header(name) and not any(name.startswith(prefix) for prefix in may):
+                wrong.append(f"{path}: layer {layer} may not include redblue/{name} (only {', '.join(may)})")
+    print("\n".join(wrong) if wrong else f"{len(files)} files keep to their layers")
+    return 1 if wrong or not files else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

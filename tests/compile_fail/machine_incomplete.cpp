@@ -1,0 +1,14 @@
+// expect: constraints not satisfied|no matching function
+#include "redblue/machine/counting.hpp"
+#include "redblue/schedule/flash_forward.hpp"
+
+// Has the words of a machine, but none of the primitives behind them.
+struct Incomplete : redblue::MachineFace<Incomplete> {};
+
+#ifdef REDBLUE_WRONG
+using Machine = Incomplete;
+#else
+using Machine = redblue::machine::Counting;
+#endif
+
+void count(Machine& m, const redblue::schedule::Forward& x) { redblue::schedule::FlashForward::run(m, x, {1, 1}); }

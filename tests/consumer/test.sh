@@ -1,0 +1,31 @@
+#!/usr/bin/env bash
+# Usage: test.sh find_package|pkg_config BUILD_DIR COMPILER
+# Installs BUILD_DIR into an empty folder, moves it, and builds and runs main.cpp against it, away from the source tree.
+set -euo pipefail
+way=$1 build=$2 compiler=$3
+here=$(cd "$(dirname "$0")" && pwd)
+work=$(mktemp -d)
+trap 'rm -rf "$work"' EXIT
+
+cmake --install "$build" --prefix "$work/installed" >"$work/log"
+mv "$work/installed" "$work/prefix"
+mkdir "$work/project"
+cp "$here/CMakeLists.txt" "$here/main.cpp" "$work/project"
+cd "$work/project"
+
+case $way in
+find_package)
+  cmake -S . -B build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
+  cmake --build build
+  build/consumer
+  ;;
+pkg_config)
+  pc=$(find "$work/prefix" -name redblue.pc)
+  export PKG_CONFIG_PATH=${pc%/*}
+  libdir=$(pkg-config --variable=libdir redblue)
+  # shellcheck disable=SC2046
+  "$compiler" -std=c++20 main.cpp -o consumer $(pkg-config --cflags --libs redblue)
+  LD_LIBRARY_PATH=$libdir ./consumer
+  ;;
+esac
+if [ -x "$work/prefix/bin/redblue" ]; then "$work/prefix/bin/redblue" --version; fi
