@@ -56,7 +56,7 @@ def check_reference(ref, files, known_tests):
 
 
 def rows(text):
-    """(line number, {column: cell}) for the rows of all tables."""
+    """(line number, {column: cell}, is no cell missing) for the rows of all tables."""
     header = None
     for number, line in enumerate(text.splitlines(), 1):
         if not line.startswith("|"):
@@ -64,7 +64,7 @@ def rows(text):
             continue
         cells = [c.strip() for c in line.strip().strip("|").split(" | ")]
         if header is None:
-            header = cells
+            header = [c.split(" (")[0] for c in cells]
         elif not re.fullmatch(r"[\s|:-]+", line):
             yield number, dict(zip(header, cells)), len(cells) == len(header)
 
@@ -77,9 +77,8 @@ def check_theorems():
         where = f"docs/theorems.md:{number}"
         if not complete:
             yield f"{where}: another number of cells than its table has columns"
-        for column in REQUIRED & {c.split(" (")[0] for c in row}:
-            cell = next(v for k, v in row.items() if k.split(" (")[0] == column)
-            if cell in ("", "-"):
+        for column in sorted(REQUIRED & row.keys()):
+            if row[column] in ("", "-"):
                 yield f"{where}: column '{column}' is empty"
         refs = re.findall(r"`([^`]+)`", " ".join(row.values()))
         files = [ROOT / r for r in refs if PATH.fullmatch(r) and (ROOT / r).is_file() and r.endswith((".hpp", ".cpp"))]

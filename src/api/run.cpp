@@ -42,22 +42,26 @@ void require_disjoint(std::string_view output, const Tensor& o, std::string_view
     throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
 }
 
-/// Slow memory that the run itself needs, from the system.
-template <class T>
-std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
-  const Words bytes = words * sizeof(T);
-  const Words have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  const auto refuse = [&] {
+/// make(), which takes about this many words of T from the system; says who wanted them if they cannot be had.
+template <class T, class Make>
+auto with_memory(Words words, std::string_view what, const Make& make) {
+  const Words bytes = words * sizeof(T), have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const auto refusal = [&] {
     return CapacityError(fmt::format("{} needs {} bytes and this machine has {}: choose a schedule without workspace, or a smaller problem",
                                      what, bytes.str(), have.str()),
                          bytes, have);
   };
-  if (bytes > have) throw refuse();
+  if (bytes > have) throw refusal();
   try {
-    return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index()));
+    return make();
   } catch (const std::bad_alloc&) {
-    throw refuse();
+    throw refusal();
   }
+}
+
+template <class T>
+std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
+  return with_memory<T>(words, what, [&] { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index())); });
 }
 
 /// An output that lives in the compute type while the schedule revisits it, and is converted once at the end: rounding
@@ -114,8 +118,7 @@ Measured run_in(const plan::Plan& plan, const Inputs& in, const Outputs& out, co
   slow[index_of(SlowArray::lse)] = storage_of(working_lse.tensor(), kv_heads, p.group(), true);
   slow[index_of(SlowArray::S)] = machine::Storage::matrix(S.get(), {p.n_q * p.group(), p.n_k});
 
-  allocate<T>(row.footprint, "fast memory");  // says so if there is no room; freed again at once
-  machine::Ram<T> ram(row.footprint.to_index(), slow);
+  auto ram = with_memory<T>(row.footprint, "fast memory", [&] { return machine::Ram<T>(row.footprint.to_index(), slow); });
   machine::Counted counted(ram);
   const double total = row.io.total().to_double();
   machine::Observed observed(counted, [&] {

@@ -1,12 +1,12 @@
 #include "elements.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <bit>
 
 #include "redblue/core/error.hpp"
+#include "text.hpp"
 
 namespace redblue::file {
 
@@ -14,7 +14,7 @@ void check_writable(const FileTensor& tensor, const std::string& what) {
   const auto count = element_count(tensor.shape, static_cast<index_t>(size_of(tensor.dtype)));
   if (!count)
     throw InvalidProblem(fmt::format("cannot write {}: shape [{}] is negative or its size overflows 63 bits", what,
-                                     fmt::join(tensor.shape, ", ")));
+                                     text_of(tensor.shape)));
   if (tensor.strides.size() != tensor.shape.size())
     throw InvalidProblem(
         fmt::format("cannot write {}: {} strides for {} dimensions", what, tensor.strides.size(), tensor.shape.size()));

@@ -105,12 +105,11 @@ FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) 
   const auto count = element_count(header.shape, width);
   if (!count)
     throw bad(header_at,
-              fmt::format("shape ({}) of {} overflows 63 bits", fmt::join(header.shape, ", "), name_of(element.dtype)));
+              fmt::format("shape ({}) of {} overflows 63 bits", text_of(header.shape), name_of(element.dtype)));
   const auto data = bytes.subspan(header_at + header_size);
   if (static_cast<std::size_t>(*count * width) != data.size())
-    throw bad(bytes.size(),
-              fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}", fmt::join(header.shape, ", "),
-                          name_of(element.dtype), *count * width, data.size()));
+    throw bad(bytes.size(), fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}",
+                                        text_of(header.shape), name_of(element.dtype), *count * width, data.size()));
   auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
   return {element.dtype, std::move(header.shape), std::move(strides), data.data(), element.swap_bytes};
 }

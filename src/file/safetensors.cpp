@@ -34,6 +34,9 @@ class HeaderReader {
 
   json parse() const {
     if (text_.empty() || text_.front() != '{') throw bad("its header does not start with '{'");
+    // nlohmann takes a NUL for the end of its input and would not look at what follows
+    if (const auto nul = text_.find('\0'); nul != std::string_view::npos)
+      throw bad("a NUL byte in its header", 8 + nul);
     std::vector<std::set<std::string>> keys;  // of the objects that are open
     const auto check = [&](int depth, json::parse_event_t event, json& value) {
       if (depth > kMaxDepth) throw bad("its header is nested too deeply");
@@ -87,11 +90,11 @@ class HeaderReader {
     const auto bits = bits_of_safetensors_dtype(e.dtype);
     // counted in bits: up to eight times stricter than need be, at sizes no file has
     const auto count = element_count(e.shape, bits ? *bits : 1);
-    if (!count) throw bad_tensor(fmt::format("has shape [{}], whose size overflows 63 bits", fmt::join(e.shape, ", ")));
+    if (!count) throw bad_tensor(fmt::format("has shape [{}], whose size overflows 63 bits", text_of(e.shape)));
     const auto bytes = static_cast<index_t>(e.bytes.size());
     if (bits && (*count * *bits % 8 != 0 || *count * *bits / 8 != bytes))
       throw bad_tensor(
-          fmt::format("of shape [{}] and dtype {} has {} bytes of data", fmt::join(e.shape, ", "), e.dtype, bytes));
+          fmt::format("of shape [{}] and dtype {} has {} bytes of data", text_of(e.shape), e.dtype, bytes));
     return e;
   }
 
@@ -164,6 +167,7 @@ Safetensors read_safetensors(const std::string& path) {
 
 std::vector<std::string> Safetensors::names() const {
   std::vector<std::string> names;
+  names.reserve(index_.size());
   for (const auto& [name, position] : index_) names.push_back(name);
   return names;
 }

@@ -25,6 +25,7 @@ std::vector<const NamedTensor*> in_file_order(const std::vector<NamedTensor>& te
     return std::pair<int, std::string_view>(rank, t->name);
   };
   std::vector<const NamedTensor*> order;
+  order.reserve(tensors.size());
   for (const auto& t : tensors) order.push_back(&t);
   std::sort(order.begin(), order.end(), [&](const auto* a, const auto* b) { return place(a) < place(b); });
   return order;

@@ -1,12 +1,12 @@
 #include "redblue/file/tensor_file.hpp"
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cstring>
 
 #include "redblue/core/error.hpp"
+#include "text.hpp"
 
 namespace redblue::file {
 
@@ -37,7 +37,7 @@ std::vector<index_t> fortran_order_strides(std::span<const index_t> shape) {
 
 index_t FileTensor::size() const {
   const auto count = element_count(shape, static_cast<index_t>(size_of(dtype)));
-  if (!count) throw InvalidProblem(fmt::format("no tensor has shape [{}]", fmt::join(shape, ", ")));
+  if (!count) throw InvalidProblem(fmt::format("no tensor has shape [{}]", text_of(shape)));
   return *count;
 }
 

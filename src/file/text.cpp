@@ -1,7 +1,9 @@
 #include "text.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -22,6 +24,12 @@ std::string printable(std::string_view text, bool ascii_only, std::size_t limit)
     out += plain ? std::string(1, c) : fmt::format("\\x{:02x}", byte);
   }
   return cut ? out + "..." : out;
+}
+
+std::string text_of(std::span<const index_t> shape) {
+  constexpr std::size_t kMost = 16;
+  const std::string start = fmt::format("{}", fmt::join(shape.first(std::min(shape.size(), kMost)), ", "));
+  return shape.size() <= kMost ? start : fmt::format("{}, ... {} dimensions", start, shape.size());
 }
 
 void throw_errno(std::string_view doing, const std::string& path, int errno_value) {

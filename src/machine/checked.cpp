@@ -61,8 +61,11 @@ void Referee::open(index_t depth, Shape s) {
   tiles_.push_back({s, std::vector<bool>(static_cast<std::size_t>(s.words()), false)});
 }
 
-void Referee::close(index_t depth, Shape s) {
-  if (depth + 1 != static_cast<index_t>(tiles_.size())) throw RuleError(fmt::format("tile {} leaves before those above it", depth));
+void Referee::close(index_t depth, Shape s) noexcept {
+  if (depth + 1 != static_cast<index_t>(tiles_.size()) || tiles_.back().shape != s) {
+    in_order_ = false;
+    return;
+  }
   used_ -= s.words();
   tiles_.pop_back();
 }
@@ -114,6 +117,7 @@ void Referee::check(const kernel::AnyKernel& k, std::span<const Arg> args) {
 }
 
 void Referee::finish() const {
+  if (!in_order_) throw RuleError("a tile was evicted before one above it, or under another shape");
   if (!tiles_.empty()) throw RuleError("fast memory is not empty at the end");
   for (const auto& [key, m] : slow_)
     for (std::size_t w = 0; m.must_be_written && w < m.known.size(); ++w)

@@ -229,6 +229,12 @@ TEST(Npy, SaysHowManyBytesAreMissing) {
   EXPECT_CONTAINS(message, "shape (2, 4) of f32 needs 32 bytes of data, the file has 24");
 }
 
+TEST(Npy, CutsALongShapeInAMessage) {
+  std::string shape;
+  for (int i = 0; i < 20; ++i) shape += "2, ";
+  EXPECT_CONTAINS(io_message(npy(head("<f4", "(" + shape + ")"), "")), "2, ... 20 dimensions) of f32");
+}
+
 TEST(Npy, RefusesBytesAfterTheData) {
   EXPECT_CONTAINS(io_message(npy(head("<f4", "(2, 2)"), raw(kSix))), "needs 16 bytes of data, the file has 24");
 }

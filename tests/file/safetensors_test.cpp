@@ -190,6 +190,10 @@ TEST(Safetensors, RefusesHeadersThatAreNotAJsonObject) {
     EXPECT_CONTAINS(io_message(safetensors(header, "")), "not JSON");
 }
 
+TEST(Safetensors, RefusesTextHiddenBehindANul) {
+  EXPECT_CONTAINS(io_message(safetensors(std::string("{}\0garbage", 10), "")), "NUL");
+}
+
 TEST(Safetensors, RefusesDeepNesting) {
   EXPECT_CONTAINS(io_message(safetensors("{\"a\":" + std::string(100000, '['), "")), "nested too deeply");
 }

@@ -150,6 +150,8 @@ def safetensors_files():
         "space_first": safetensors(" " + text, data),
         "list": safetensors("[]", b""),
         "trailing_text": safetensors(text + "x", data),
+        "text_after_nul": safetensors(text + "\0x", data),
+        "padded_with_nul": safetensors(text + "\0" * (-len(text) % 8), data),
         "not_utf8": safetensors(text.replace("q", "\udcff"), data),
         "duplicate": safetensors(text[:-1] + ", " + text[1:], data),
         "duplicate_field": safetensors(text.replace('"shape"', '"dtype": "F32", "shape"'), data),

@@ -22,11 +22,12 @@ class Referee {
   void workspace(const SlowMatrix& m) { declare(m, false, false); }
 
   void open(index_t depth, Shape s);
-  void close(index_t depth, Shape s);
+  /// Never throws, for destructors call it: a tile that leaves out of order is reported by finish().
+  void close(index_t depth, Shape s) noexcept;
   void read(const Arg& tile, const Block& b);
   void write(const Block& b, const Arg& tile);
   void check(const kernel::AnyKernel& k, std::span<const Arg> args);
-  /// Every output written, fast memory empty.
+  /// Every output written, fast memory empty, tiles evicted in order.
   void finish() const;
 
  private:
@@ -51,6 +52,7 @@ class Referee {
 
   Words M_;
   index_t used_ = 0;
+  bool in_order_ = true;
   std::map<Key, Matrix> slow_;
   std::vector<Resident> tiles_;
 };

@@ -46,7 +46,8 @@ class Traced : public MachineFace<Traced<Base>> {
     return depth_++;
   }
   void close(index_t depth, Shape s) {
-    add({.kind = Operation::Kind::close, .depth = depth, .shape = s, .args = {}});
+    // A tile is evicted by a destructor, which must not throw: closing does not count against the limit.
+    trace_.operations.push_back({.kind = Operation::Kind::close, .depth = depth, .shape = s, .args = {}});
     base_.close(depth, s);
     --depth_;
   }

@@ -1,0 +1,67 @@
+// A schedule of your own: the log of the row sums of exp(scale Q K^T), without V. Its loops are written once, in the
+// words of a machine; its costs stand beside them as formulas; three machines hold the two together.
+#include <cmath>
+#include <cstdio>
+#include <vector>
+
+#include "redblue/kernel/softmax.hpp"
+#include "redblue/machine/checked.hpp"
+#include "redblue/machine/counting.hpp"
+#include "redblue/machine/ram.hpp"
+#include "redblue/schedule/forward.hpp"
+
+using namespace redblue;
+
+/// A block of Br queries stays in fast memory while the keys stream past, one after another.
+struct RowSums {
+  static Io io(const schedule::ForwardShape& x, index_t Br) {
+    return Io()
+        .read(SlowArray::Q, Words(x.n_q) * x.d)                          // each query once
+        .read(SlowArray::K, ceil_div(x.n_q, Br) * (Words(x.n_k) * x.d))  // every key for every block of queries
+        .write(SlowArray::lse, x.n_q);
+  }
+  /// Q_i, m_i, l_i, one column of scores, and the word of K that is passing.
+  static Words footprint(const schedule::ForwardShape& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
+
+  template <Machine M>
+  static void run(M& m, const schedule::Forward& x, index_t Br) {
+    const auto Q = tiled(x.Q, Br), lse = tiled(x.lse, Br), K = tiled(x.K, 1);
+    m.each(Q.rows(), [&](auto& w, index_t i) {  // blocks of queries are independent
+      const auto Q_i = w.load(Q(i));            // resident until the closing brace
+      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape), s = w.alloc(lse(i).shape);
+      w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      for (index_t j = 0; j < K.rows(); ++j) {
+        w.compute(kernel::Scores{x.scale}, s, Q_i, w.stream(K(j)));  // s <- scale Q_i k_j
+        w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);             // m <- max(m, s), l <- sum of exp(s - m)
+      }
+      w.compute(kernel::LogSum{}, m_i, l_i);  // m <- m + log l
+      w.store(m_i, lse(i));
+    });
+  }
+};
+
+int main() {
+  const schedule::Forward x({1000, 300, 8, 1}, 0.5);  // n_q, n_k, d, d_v; scale
+  const index_t Br = 64;                              // does not divide 1000: the last block is smaller
+  const Words footprint = RowSums::footprint(x.shape, Br);
+  machine::Counting counting;  // 1. count, without data
+  RowSums::run(counting, x, Br);
+
+  std::vector<double> q(1000 * 8, 0.125), k(300 * 8, 0.25), sums(1000);
+  machine::SlowMemory slow;
+  slow[index_of(SlowArray::Q)] = machine::Storage::matrix(q.data(), x.Q.shape);
+  slow[index_of(SlowArray::K)] = machine::Storage::matrix(k.data(), x.K.shape);
+  slow[index_of(SlowArray::lse)] = machine::Storage::matrix(sums.data(), x.lse.shape);
+  machine::Ram<double> ram(footprint.to_index(), slow);  // 2. run, in exactly that many words
+  machine::Referee referee(footprint);                   // 3. and by the rules: throws where one is broken
+  referee.input(x.Q), referee.input(x.K), referee.output(x.lse);
+  machine::Checked checked(ram, referee);
+  RowSums::run(checked, x, Br);
+  referee.finish();
+
+  const double expected = 0.5 * 8 * 0.125 * 0.25 + std::log(300.0);  // 300 equal scores
+  std::printf("formula %s words, counted %s; row 999: %.12f, expected %.12f\n",
+              RowSums::io(x.shape, Br).total().str().c_str(), counting.io().total().str().c_str(), sums[999], expected);
+  const bool exact = counting.io() == RowSums::io(x.shape, Br) && footprint == counting.peak();
+  return exact && std::abs(sums[999] - expected) < 1e-12 ? 0 : 1;
+}

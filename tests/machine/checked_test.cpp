@@ -1,0 +1,129 @@
+#include <gtest/gtest.h>
+
+#include "redblue/core/error.hpp"
+#include "redblue/kernel/registry.hpp"
+#include "redblue/machine/checked.hpp"
+
+/// The referee itself: each rule, broken once.
+namespace redblue::test {
+
+using machine::Checked;
+using machine::Null;
+using machine::Referee;
+
+namespace {
+
+constexpr SlowMatrix kIn{SlowArray::Q, {4, 3}};
+constexpr SlowMatrix kOut{SlowArray::O, {4, 3}};
+
+struct Game {
+  Null null;
+  Referee referee{20};
+  Checked<Null> m{null, referee};
+  Game() {
+    referee.input(kIn);
+    referee.output(kOut);
+  }
+};
+
+}  // namespace
+
+TEST(Referee, AcceptsALegalGame) {
+  Game g;
+  const auto t = g.m.load(kIn.all());
+  g.m.store(t, kOut.all());
+  SUCCEED();
+}
+
+TEST(Referee, WantsEveryOutputWritten) {
+  Game g;
+  {
+    const auto t = g.m.load(kIn.rows(0, 3));
+    g.m.store(t, kOut.rows(0, 3));
+  }
+  EXPECT_THROW(g.referee.finish(), RuleError);
+}
+
+TEST(Referee, WantsFastMemoryEmptyAtTheEnd) {
+  Game g;
+  const auto t = g.m.load(kIn.all());
+  g.m.store(t, kOut.all());
+  EXPECT_THROW(g.referee.finish(), RuleError);
+}
+
+TEST(Referee, WantsTilesEvictedInOrder) {
+  Game g;
+  const index_t below = g.m.open({1, 1}, Layout::row_major);
+  const index_t above = g.m.open({1, 1}, Layout::row_major);
+  g.m.close(below, {1, 1});
+  g.m.close(above, {1, 1});
+  EXPECT_THROW(g.referee.finish(), RuleError);
+}
+
+TEST(Referee, RefusesToReadWhatWasNeverWritten) {
+  Game g;
+  EXPECT_THROW((void)g.m.load(kOut.all()), RuleError);
+}
+
+TEST(Referee, RefusesToStoreWordsThatHoldNothing) {
+  Game g;
+  const auto t = g.m.alloc(kOut.shape);
+  EXPECT_THROW(g.m.store(t, kOut.all()), RuleError);
+}
+
+TEST(Referee, RefusesKernelsOnWordsThatHoldNothing) {
+  Game g;
+  const auto t = g.m.alloc({2, 2});
+  EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);
+  g.m.compute(kernel::Zero{}, t);
+  EXPECT_NO_THROW(g.m.compute(kernel::Scale{2}, t));
+}
+
+TEST(Referee, SeesSingleWordsOfATile) {
+  Game g;
+  const auto t = g.m.alloc({2, 3});
+  g.m.compute(kernel::Zero{}, t.cols(2));
+  EXPECT_NO_THROW(g.m.compute(kernel::Scale{2}, t.cols(2)));
+  EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);
+}
+
+TEST(Referee, RefusesToWriteInputs) {
+  Game g;
+  const auto t = g.m.load(kIn.all());
+  EXPECT_THROW(g.m.store(t, kIn.all()), RuleError);
+}
+
+TEST(Referee, RefusesShapesThatDoNotGoTogether) {
+  Game g;
+  const auto t = g.m.alloc({2, 2}), u = g.m.alloc({3, 1});
+  g.m.compute(kernel::Zero{}, t);
+  g.m.compute(kernel::Zero{}, u);
+  EXPECT_THROW(g.m.compute(kernel::ScaleRows{}, t, u), RuleError);
+}
+
+TEST(Referee, RefusesBlocksOutsideTheirMatrix) {
+  Game g;
+  EXPECT_THROW((void)g.m.load(kIn.rows(3, 2)), RuleError);
+}
+
+TEST(Referee, RefusesArraysThatAreNotOfTheProblem) {
+  Game g;
+  EXPECT_THROW((void)g.m.load(SlowMatrix{SlowArray::K, {1, 1}}.all()), RuleError);
+}
+
+TEST(Referee, CountsTheStreamWord) {
+  Game g;
+  const auto l = g.m.alloc({4, 1});
+  g.m.compute(kernel::Zero{}, l);
+  EXPECT_NO_THROW(g.m.compute(kernel::AddRowSums{}, l, g.m.stream(kIn.all())));
+  const auto rest = g.m.alloc({16, 1});
+  EXPECT_THROW(g.m.compute(kernel::AddRowSums{}, l, g.m.stream(kIn.all())), CapacityError);
+}
+
+TEST(Referee, LimitsResidentWords) {
+  Game g;
+  const auto t = g.m.alloc({20, 1});
+  EXPECT_THROW((void)g.m.alloc({1, 1}), CapacityError);
+}
+
+}  // namespace redblue::test

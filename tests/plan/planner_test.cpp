@@ -1,0 +1,353 @@
+#include "redblue/plan/planner.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <rapidcheck/gtest.h>
+
+#include <algorithm>
+#include <cmath>
+#include <set>
+
+#include "redblue/core/error.hpp"
+#include "support/generators.hpp"
+#include "support/table.hpp"
+
+namespace redblue::test {
+namespace {
+
+using plan::make_plan;
+using plan::Options;
+using plan::Plan;
+using plan::Row;
+using testing::HasSubstr;
+
+Options with_M(Words M, std::string schedule = "") {
+  Options o;
+  o.M = M;
+  o.schedule = std::move(schedule);
+  return o;
+}
+
+const Row* find(const Plan& plan, std::string_view schedule) {
+  for (const Row& r : plan.rows)
+    if (r.schedule == schedule) return &r;
+  return nullptr;
+}
+
+/// A tile size of the row, 0 if it has none of that name.
+index_t knob(const Row& row, std::string_view name) {
+  for (const schedule::Knob& k : row.tiling)
+    if (k.name == name) return k.value;
+  return 0;
+}
+
+/// Which dimension a tile size cuts, and the multiple asked of it.
+struct Cut {
+  index_t size, multiple;
+};
+Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::ForwardShape& x, const schedule::Multiples& m) {
+  static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
+  if (schedule == "saha_ye" || knob == "rho" || knob == "panel") return {0, 1};
+  if (kQueries.contains(knob)) return {x.n_q, m.query};
+  if (kFeatures.contains(knob)) return {x.d_v, m.feature};
+  return {x.n_k, m.key};
+}
+
+Problem any_problem(int most = 3000) {
+  const auto size = [&](int n) { return *rc::gen::inRange(1, n); };
+  Problem p = problem(size(most), size(most), size(300), size(300));
+  p.causal = *rc::gen::arbitrary<bool>();
+  if (*rc::gen::arbitrary<bool>()) p.causal_offset = *rc::gen::inRange(-most, most);
+  p.kv_heads = size(3);
+  p.heads = *p.kv_heads * size(4);
+  p.batch = size(3);
+  return p;
+}
+
+Options any_options() {
+  const auto size = [&](int n) { return *rc::gen::inRange(1, n); };
+  Options o = with_M(*rc::gen::element(40, 1000, 5000, 30000, 300000) + size(1000));
+  o.reserve = *rc::gen::element(0, 0, 2, 30);
+  o.double_buffer = *rc::gen::arbitrary<bool>();
+  o.multiple = {*rc::gen::element(1, 1, 4, 16, 48), *rc::gen::element(1, 1, 8, 16), *rc::gen::element(1, 1, 8, 32)};
+  o.write_cost = *rc::gen::element(1.0, 0.5, 3.0);
+  if (*rc::gen::arbitrary<bool>()) o.width = {2, 1, 1, 2, 4, 4};
+  return o;
+}
+
+TEST(Planner, ReproducesTheTable) {
+  for (const TableRow& line : table_of_theory_41()) {
+    const index_t d = std::stoll(line.at("d")), M = std::stoll(line.at("M"));
+    SCOPED_TRACE("d = " + line.at("d") + ", M = " + line.at("M"));
+    const Plan plan = make_plan(problem(4096, 4096, d, d), with_M(M));
+    const auto words = [](const Plan& p, const char* schedule) {
+      const Row* row = find(p, schedule);
+      return row == nullptr ? std::string() : row->io.total().str();
+    };
+    for (const char* schedule : {"flash", "flash_pinned", "key_outer", "small_cache", "saha_ye", "score_tiles", "naive"})
+      EXPECT_EQ(words(plan, schedule), line.at(schedule)) << schedule;
+
+    Options sixteen_keys = with_M(M, "flash_tiled");
+    sixteen_keys.multiple.key = 16;
+    if (line.at("flash_tiled16").empty())
+      EXPECT_THROW(make_plan(plan.problem, sixteen_keys), CapacityError);
+    else
+      EXPECT_EQ(words(make_plan(plan.problem, sixteen_keys), "flash_tiled"), line.at("flash_tiled16"));
+
+    const auto expect_tile = [&](const char* schedule, const char* name, const char* column) {
+      if (const Row* row = find(plan, schedule)) EXPECT_EQ(std::to_string(knob(*row, name)), line.at(column)) << column;
+    };
+    expect_tile("flash", "Br", "flash_Br");
+    expect_tile("flash_pinned", "Br", "pin_Br");
+    expect_tile("flash_pinned", "rho", "pin_rho");
+    expect_tile("key_outer", "Bc", "key_outer_Bc");
+    expect_tile("score_tiles", "a", "st_a");
+    expect_tile("score_tiles", "b", "st_b");
+    const Row& small_cache = *find(plan, "small_cache");
+    const std::string keys = knob(small_cache, "panel") == 1 ? "p" : std::to_string(knob(small_cache, "b"));
+    EXPECT_EQ(std::to_string(knob(small_cache, "a")) + "x" + keys, line.at("sc_phase1"));
+    EXPECT_EQ(std::to_string(knob(small_cache, "a2")) + "x" + std::to_string(knob(small_cache, "c2")), line.at("sc_phase2"));
+
+    EXPECT_EQ(plan.bound.words.str(), line.at("bound"));
+    EXPECT_EQ(plan.bound.name, line.at("bound_letter") == "t" ? "trivial" : line.at("bound_letter") == "s" ? "F'" : "F''");
+    EXPECT_NEAR(plan.row().ratio.value(), std::stod(line.at("ratio")), 0.0005 + 1e-12);
+  }
+}
+
+RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
+  const Problem p = any_problem();
+  const Options o = any_options();
+  try {
+    const Plan plan = make_plan(p, o);
+    RC_ASSERT(std::is_sorted(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) { return a.cost < b.cost; }));
+    RC_ASSERT(plan.row().stable);
+    RC_ASSERT(plan.rows.size() + plan.refused.size() == plan::schedule_names().size());
+    for (const Row& row : plan.rows) {
+      RC_ASSERT(row.footprint + row.prefetch + o.reserve <= o.M);
+      RC_ASSERT(o.double_buffer || row.prefetch == 0);
+      RC_ASSERT(row.io.total() >= plan.bound.words);
+      for (const schedule::Knob& k : row.tiling) {
+        const Cut cut = cut_of(row.schedule, k.name, p.shape(), o.multiple);
+        RC_LOG() << row.schedule << ": " << k.name << " = " << k.value << " of " << cut.size << ", multiple " << cut.multiple << '\n';
+        RC_ASSERT(k.value == cut.size || k.value % cut.multiple == 0 || k.name == "b");
+      }
+    }
+  } catch (const CapacityError&) {  // nothing fits
+  }
+}
+
+RC_GTEST_PROP(Planner, SmallestMIsTheSmallest, ()) {
+  const Problem p = any_problem(200);
+  Options o = any_options();
+  for (const std::string_view schedule : plan::schedule_names()) {
+    o.schedule = schedule;
+    o.M = 1;
+    Words least;
+    try {
+      make_plan(p, o);
+    } catch (const Unsupported&) {  // at no M: a mask it does not know, a single column that cannot be split
+      o.M = index_t{1} << 40;
+      RC_ASSERT_THROWS_AS(make_plan(p, o), Unsupported);
+      continue;
+    } catch (const CapacityError& e) {
+      least = e.needed;
+      RC_ASSERT(std::string(e.what()).find(least.str()) != std::string::npos);
+    }
+    RC_LOG() << schedule << " claims to need " << least.str() << '\n';
+    for (const index_t more : {0, 1, 2, 5, 10, 100}) {
+      o.M = least + more;
+      RC_ASSERT(make_plan(p, o).row().schedule == schedule);
+    }
+    o.M = least - 1;
+    RC_ASSERT_THROWS_AS(make_plan(p, o), CapacityError);
+  }
+}
+
+TEST(Planner, TooSmallMListsTheSmallestOfEverySchedule) {
+  const Problem p = problem(100, 100, 64, 64);
+  try {
+    make_plan(p, with_M(3));
+    FAIL() << "a plan for 3 words";
+  } catch (const CapacityError& e) {
+    EXPECT_EQ(e.available, 3);
+    EXPECT_EQ(e.needed, 5);
+    for (const std::string_view name : plan::schedule_names()) {
+      EXPECT_THAT(e.what(), HasSubstr(std::string(name) + ": needs M >= "));
+      try {
+        make_plan(p, with_M(1, std::string(name)));
+      } catch (const CapacityError& alone) {
+        EXPECT_THAT(e.what(), HasSubstr(std::string(name) + ": needs M >= " + alone.needed.str()));
+      }
+    }
+  }
+}
+
+TEST(Planner, RefusesWithTheReason) {
+  Problem causal = problem(64, 64, 16, 16);
+  causal.causal = true;
+  const Plan masked = make_plan(causal, with_M(1000));
+  std::vector<std::string> refused;
+  for (const plan::Refusal& r : masked.refused) {
+    refused.emplace_back(r.schedule);
+    EXPECT_THAT(r.why, HasSubstr("mask"));
+  }
+  EXPECT_THAT(refused, testing::UnorderedElementsAre("flash_pinned", "key_outer", "small_cache", "score_tiles", "naive", "saha_ye"));
+
+  Options o = with_M(1000);
+  o.quadratic_workspace = false;
+  const Plan lean = make_plan(problem(64, 64, 16, 16), o);
+  refused.clear();
+  for (const plan::Refusal& r : lean.refused) {
+    refused.emplace_back(r.schedule);
+    EXPECT_THAT(r.why, HasSubstr("4096 words of workspace"));
+  }
+  EXPECT_THAT(refused, testing::UnorderedElementsAre("small_cache", "naive", "saha_ye"));
+  for (const Row& row : lean.rows) EXPECT_EQ(row.workspace, 0) << row.schedule;
+}
+
+TEST(Planner, CannotSplitASingleColumn) {
+  EXPECT_THROW(make_plan(problem(64, 64, 16, 1), with_M(1'000'000, "column_split")), Unsupported);
+  const Plan plan = make_plan(problem(64, 64, 16, 1), with_M(1000));
+  ASSERT_EQ(plan.refused.size(), 1U);
+  EXPECT_EQ(plan.refused[0].schedule, "column_split");
+  EXPECT_EQ(plan.refused[0].smallest_M, std::nullopt);
+}
+
+TEST(Planner, ReserveLeavesThatManyWords) {
+  Options o = with_M(1000 + 37);
+  o.reserve = 37;
+  const Plan reserved = make_plan(problem(500, 500, 16, 16), o), plain = make_plan(problem(500, 500, 16, 16), with_M(1000));
+  ASSERT_EQ(reserved.rows.size(), plain.rows.size());
+  for (std::size_t i = 0; i < plain.rows.size(); ++i) EXPECT_EQ(reserved.rows[i].io, plain.rows[i].io) << plain.rows[i].schedule;
+}
+
+TEST(Planner, DoubleBufferingLeavesRoomForSecondBuffers) {
+  // One query, its output, statistics and score; one word that passes, one that is on its way.
+  Options o = with_M(1, "flash");
+  o.double_buffer = true;
+  const Problem p = problem(500, 500, 16, 16);
+  try {
+    make_plan(p, o);
+    FAIL();
+  } catch (const CapacityError& e) {
+    EXPECT_EQ(e.needed, 16 + 16 + 2 + 1 + 1 + 1);
+    o.M = e.needed;
+  }
+  EXPECT_EQ(make_plan(p, o).row().prefetch, 1);
+}
+
+TEST(Planner, ExpensiveWritesMoveSchedulesThatRevisitOutputsDown) {
+  const Problem p = problem(4096, 4096, 64, 64);
+  const auto rank = [&](double write_cost) {
+    Options o = with_M(16384);
+    o.write_cost = write_cost;
+    const Plan plan = make_plan(p, o);
+    return std::find_if(plan.rows.begin(), plan.rows.end(), [](const Row& r) { return r.schedule == "key_outer"; }) - plan.rows.begin();
+  };
+  EXPECT_LT(rank(0), rank(1));
+  EXPECT_LT(rank(1), rank(10));
+}
+
+TEST(Planner, WidthsMinimiseBytes) {
+  Options o = with_M(16384);
+  o.width = {2, 1, 1, 2, 4, 4};  // Q, K, V, O, lse, S
+  const Plan plan = make_plan(problem(1000, 1000, 64, 64), o);
+  for (const Row& row : plan.rows) {
+    Words bytes;
+    for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += o.width[a] * (row.io.reads[a] + row.io.writes[a]);
+    EXPECT_EQ(row.bytes, bytes) << row.schedule;
+    EXPECT_EQ(row.cost, 1000 * bytes) << row.schedule;
+  }
+  // Scores twice as wide as anything else: the schedule that keeps them in slow memory loses ground.
+  o.width = {1, 1, 1, 1, 1, 1};
+  const auto cost_of_scores = [&] { return find(make_plan(plan.problem, o), "small_cache")->cost.to_double(); };
+  const double narrow = cost_of_scores();
+  o.width[index_of(SlowArray::S)] = 2;
+  EXPECT_GT(cost_of_scores(), narrow);
+}
+
+TEST(Planner, HeadsAndBatchesMultiply) {
+  Problem one = problem(100, 100, 16, 16), many = one;
+  many.heads = 6;
+  many.batch = 2;
+  const Plan plan = make_plan(many, with_M(2000)), single = make_plan(one, with_M(2000));
+  ASSERT_EQ(plan.rows.size(), single.rows.size());
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    EXPECT_EQ(plan.rows[i].io, 12 * single.rows[i].io);
+    EXPECT_EQ(plan.rows[i].flops, 12 * single.rows[i].flops);
+    EXPECT_EQ(plan.rows[i].footprint, single.rows[i].footprint);
+  }
+  // Six query heads on two key-value heads are two problems of three times as many rows.
+  many.kv_heads = 2;
+  const Plan grouped = make_plan(many, with_M(2000)), stacked = make_plan(problem(300, 100, 16, 16), with_M(2000));
+  EXPECT_EQ(grouped.row().io, 4 * stacked.row().io);
+  EXPECT_LT(grouped.row().io.total(), plan.row().io.total());
+}
+
+TEST(Planner, GivesAReasonWithNumbers) {
+  EXPECT_THAT(make_plan(problem(4096, 4096, 64, 64), with_M(16384)).reason, testing::AllOf(HasSubstr("M = 4 d^2"), HasSubstr("flash"), HasSubstr("x as much")));
+  EXPECT_THAT(make_plan(problem(4096, 4096, 64, 64), with_M(16384, "naive")).reason, HasSubstr("naive was asked for"));
+}
+
+TEST(Planner, NeverChoosesAnUnstableScheduleUnasked) {
+  for (const index_t M : {16, 64, 256, 1024, 4096}) EXPECT_NE(make_plan(problem(512, 512, 512, 512), with_M(M)).row().schedule, "saha_ye");
+  EXPECT_EQ(make_plan(problem(512, 512, 512, 512), with_M(64, "saha_ye")).row().schedule, "saha_ye");
+}
+
+TEST(Planner, AnswersForSizesFarBeyondMemory) {
+  const index_t n = index_t{1} << 40;
+  for (const index_t d : {1, 64, 256})
+    for (const index_t M : {100, 16384, 1 << 24}) {
+      try {
+        const Plan plan = make_plan(problem(n, n, d, d), with_M(M));
+        EXPECT_GT(plan.row().io.total(), n) << "d = " << d << ", M = " << M;
+        EXPECT_GE(plan.row().ratio.value(), 1);
+      } catch (const CapacityError&) {
+        FAIL() << "d = " << d << ", M = " << M;
+      }
+    }
+}
+
+TEST(Planner, NamesTheBadSizeOrOption) {
+  const Problem good = problem(8, 8, 4, 4);
+  const auto message = [](const Problem& p, const Options& o) -> std::string {
+    try {
+      make_plan(p, o);
+    } catch (const InvalidProblem& e) {
+      return e.what();
+    }
+    return "accepted";
+  };
+  const auto with = [&](auto change) {
+    Problem p = good;
+    change(p);
+    return message(p, with_M(100));
+  };
+  const auto having = [&](auto change) {
+    Options o = with_M(100);
+    change(o);
+    return message(good, o);
+  };
+  EXPECT_THAT(with([](Problem& p) { p.n_q = 0; }), HasSubstr("n_q = 0"));
+  EXPECT_THAT(with([](Problem& p) { p.n_k = -1; }), HasSubstr("n_k = -1"));
+  EXPECT_THAT(with([](Problem& p) { p.d = 0; }), HasSubstr("d = 0"));
+  EXPECT_THAT(with([](Problem& p) { p.d_v = index_t{1} << 60; }), HasSubstr("d_v = 1152921504606846976"));
+  EXPECT_THAT(with([](Problem& p) { p.batch = 0; }), HasSubstr("batch = 0"));
+  EXPECT_THAT(with([](Problem& p) { p.heads = 0; }), HasSubstr("heads = 0"));
+  EXPECT_THAT(with([](Problem& p) { p.heads = 8, p.kv_heads = 3; }), testing::AllOf(HasSubstr("heads = 8"), HasSubstr("kv_heads = 3")));
+  EXPECT_THAT(with([](Problem& p) { p.batch = p.heads = index_t{1} << 40; }), HasSubstr("too large"));
+  EXPECT_THAT(with([](Problem& p) { p.scale = std::nan(""); }), HasSubstr("scale"));
+  EXPECT_THAT(with([](Problem& p) { p.causal_offset = index_t{1} << 60; }), HasSubstr("causal_offset"));
+  EXPECT_THAT(having([](Options& o) { o.M = 0; }), HasSubstr("M = 0"));
+  EXPECT_THAT(having([](Options& o) { o.M = -5; }), HasSubstr("M = -5"));
+  EXPECT_THAT(having([](Options& o) { o.reserve = -1; }), HasSubstr("reserve = -1"));
+  EXPECT_THAT(having([](Options& o) { o.multiple.key = 0; }), HasSubstr("multiple of keys = 0"));
+  EXPECT_THAT(having([](Options& o) { o.write_cost = std::nan(""); }), HasSubstr("write cost"));
+  EXPECT_THAT(having([](Options& o) { o.write_cost = -1; }), HasSubstr("write cost"));
+  EXPECT_THAT(having([](Options& o) { o.width = {4, 4, -4, 4, 4, 4}; }), HasSubstr("width of V = -4"));
+  EXPECT_THAT(having([](Options& o) { o.width = {4, 0, 4, 4, 4, 4}; }), HasSubstr("width of K = 0"));
+  EXPECT_THAT(having([](Options& o) { o.schedule = "fast"; }), testing::AllOf(HasSubstr("'fast'"), HasSubstr("flash_pinned")));
+}
+
+}  // namespace
+}  // namespace redblue::test

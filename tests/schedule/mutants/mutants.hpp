@@ -1,0 +1,96 @@
+#pragma once
+#include "redblue/core/machine.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/flash_forward.hpp"
+#include "redblue/schedule/key_outer_forward.hpp"
+#include "redblue/schedule/small_cache_forward.hpp"
+
+/// Wrong schedules, each with one slip that a person might make. The data-free checks must catch every one.
+namespace redblue::test::mutants {
+
+using namespace redblue::schedule;
+
+/// Slips in flash, selected by a number; none of them is flash itself.
+enum class FlashSlip {
+  none,
+  loads_keys_instead_of_streaming,
+  reloads_queries_for_every_key,
+  forgets_to_store_lse,
+  forgets_to_store_the_last_block,
+  allocates_scores_too_early,
+  keeps_scores_as_a_square_tile,
+  streams_values_twice,
+  skips_the_initialisation,
+  stores_into_an_input,
+  visits_invisible_keys,
+  misses_the_last_key,
+};
+
+struct Flash {
+  template <Machine M>
+  static void run(M& m, const Forward& x, FlashForward::Tiling t, FlashSlip slip) {
+    using Step = kernel::OnlineAttention;
+    using enum FlashSlip;
+    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const auto early = m.alloc({slip == allocates_scores_too_early ? t.Br : 0, 1});
+    m.each(Q.rows(), [&](auto& w, index_t i) {
+      const auto Q_i = w.load(Q(i), Step::Q);
+      const auto O_i = w.alloc(O(i).shape, Step::O);
+      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const index_t Bc = slip == keeps_scores_as_a_square_tile ? x.shape.n_k : std::min(t.Bc, x.shape.n_k);
+      const auto S = w.alloc({Q(i).shape.rows, Bc}, Step::S);
+      if (slip != skips_the_initialisation) w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
+      const index_t seen = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+      const index_t kappa = slip == visits_invisible_keys ? x.shape.n_k : seen - (slip == misses_the_last_key ? 1 : 0);
+      for (index_t j = 0; j < kappa; j += t.Bc) {
+        const index_t keys = std::min(t.Bc, kappa - j);
+        const Step step{{x.scale, x.shape.mask, Q(i).row, j}};
+        if (slip == reloads_queries_for_every_key) w.load_into(Q_i, Q(i));
+        if (slip == streams_values_twice)
+          w.compute(kernel::Gemm{}, O_i, S.cols(keys), w.stream(x.V.rows(j, keys)));
+        if (slip == loads_keys_instead_of_streaming) {
+          const auto K_j = w.load(x.K.rows(j, keys));
+          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, K_j, w.stream(x.V.rows(j, keys)));
+        } else {
+          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, w.stream(x.K.rows(j, keys)), w.stream(x.V.rows(j, keys)));
+        }
+      }
+      w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);
+      if (slip != forgets_to_store_the_last_block || i + 1 < Q.rows()) w.store(O_i, O(i));
+      if (slip == stores_into_an_input) w.store(Q_i, Q(i));
+      if (slip != forgets_to_store_lse) w.store(m_i, lse(i));
+    });
+  }
+};
+
+/// Key-outer that treats every block as the first: old outputs are overwritten unread.
+struct KeyOuterForgetsWhatWas {
+  template <Machine M>
+  static void run(M& m, const Forward& x, KeyOuterForward::Tiling t) {
+    const auto K = tiled(x.K, t.Bc), V = tiled(x.V, t.Bc);
+    for (index_t j = 0; j < K.rows(); ++j) {
+      const auto K_j = m.load(K(j)), V_j = m.load(V(j));
+      m.each(x.Q.shape.rows, [&](auto& w, index_t i) {
+        const auto s = w.alloc({1, K(j).shape.rows});
+        const auto ln = w.alloc({1, 1}), alpha = w.alloc({1, 1}), beta = w.alloc({1, 1});
+        w.compute(kernel::Scores{x.scale}, s, w.stream(x.Q.rows(i, 1)), K_j);
+        w.compute(kernel::BlockSoftmax{}, s, ln);
+        w.compute(kernel::Zero{}, alpha);
+        w.update(kernel::MergeOutput{true}, x.O.rows(i, 1), alpha, s, V_j);
+        w.store(ln, x.lse.rows(i, 1));
+      });
+    }
+  }
+};
+
+/// Small cache whose phases stand in the wrong order: scores are read before they are written.
+struct SmallCachePhasesSwapped {
+  template <Machine M>
+  static void run(M& m, const Forward& x, SmallCacheForward::Tiling t) {
+    SmallCacheForward::output(m, x, t);
+    SmallCacheForward::scores(m, x, t);
+  }
+};
+
+}  // namespace redblue::test::mutants
