@@ -23,11 +23,15 @@ void add_bound(CLI::App& program, int& exit_code) {
     if (options->json) {
       Json list = Json::array();
       for (const bound::Bound& b : bounds) list.push_back(to_json(b));
-      print({{"schema", "redblue.bound/1"}, {"problem", to_json(p)}, {"M", to_json(M)}, {"bound", to_json(best)}, {"bounds", list}});
+      print({{"schema", "redblue.bound/1"},
+             {"problem", to_json(p)},
+             {"M", to_json(M)},
+             {"bound", to_json(best)},
+             {"bounds", list}});
     } else {
       for (const bound::Bound& b : bounds)
-        fmt::print("{} {:<8} {:>24} words  {}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name, b.words.str(), b.status,
-                   b.algorithms, b.condition);
+        fmt::print("{} {:<8} {:>24} words  {}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
+                   b.words.str(), b.status, b.algorithms, b.condition);
     }
     exit_code = 0;
   });

@@ -34,7 +34,9 @@ void add_count(CLI::App& program, int& exit_code) {
              {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}});
     } else {
       fmt::print("{:<10} {:>22} {:>22}\n", row.schedule, "counted", "formula");
-      const auto line = [](const char* what, Words a, Words b) { fmt::print("{:<10} {:>22} {:>22}\n", what, a.str(), b.str()); };
+      const auto line = [](const char* what, Words a, Words b) {
+        fmt::print("{:<10} {:>22} {:>22}\n", what, a.str(), b.str());
+      };
       line("reads", counted.io.total_reads(), row.io.total_reads());
       line("writes", counted.io.total_writes(), row.io.total_writes());
       line("peak", counted.peak, row.footprint);

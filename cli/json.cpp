@@ -5,20 +5,25 @@
 namespace redblue::cli {
 
 Json to_json(const Problem& p) {
-  Json j{{"op", "forward"}, {"batch", p.batch},           {"heads", p.heads}, {"kv_heads", p.kv_heads.value_or(p.heads)},
-         {"n_q", p.n_q},    {"n_k", p.n_k},               {"d", p.d},         {"d_v", p.d_v},
-         {"causal", p.causal}, {"scale", p.scale_or_default()}, {"lse_required", p.lse_required}};
+  Json j{{"op", "forward"},
+         {"batch", p.batch},
+         {"heads", p.heads},
+         {"kv_heads", p.kv_heads.value_or(p.heads)},
+         {"n_q", p.n_q},
+         {"n_k", p.n_k},
+         {"d", p.d},
+         {"d_v", p.d_v},
+         {"causal", p.causal},
+         {"scale", p.scale_or_default()},
+         {"lse_required", p.lse_required}};
   if (p.causal) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
   return j;
 }
 
 Json to_json(const bound::Bound& b) {
-  return {{"words", to_json(b.words)},
-          {"theorem", std::string(b.name)},
-          {"class", std::string(b.algorithms)},
-          {"status", std::string(b.status)},
-          {"condition", std::string(b.condition)},
-          {"holds", b.holds}};
+  return {
+      {"words", to_json(b.words)},       {"theorem", std::string(b.name)},        {"class", std::string(b.algorithms)},
+      {"status", std::string(b.status)}, {"condition", std::string(b.condition)}, {"holds", b.holds}};
 }
 
 Json to_json(const std::vector<schedule::Knob>& tiling) {
@@ -32,8 +37,12 @@ Json counts_to_json(const Io& io, Words peak, Words flops) {
   for (std::size_t a = 0; a < kSlowArrays; ++a)
     if (io.reads[a] > 0 || io.writes[a] > 0)
       arrays[std::string(kSlowArrayNames[a])] = {{"reads", to_json(io.reads[a])}, {"writes", to_json(io.writes[a])}};
-  return {{"reads", to_json(io.total_reads())}, {"writes", to_json(io.total_writes())}, {"io", to_json(io.total())},
-          {"peak", to_json(peak)},              {"flops", to_json(flops)},              {"per_array", arrays}};
+  return {{"reads", to_json(io.total_reads())},
+          {"writes", to_json(io.total_writes())},
+          {"io", to_json(io.total())},
+          {"peak", to_json(peak)},
+          {"flops", to_json(flops)},
+          {"per_array", arrays}};
 }
 
 Json to_json(const plan::Row& row) {
@@ -56,7 +65,9 @@ Json to_json(const plan::Plan& plan) {
   Json rows = Json::array(), refused = Json::array(), bounds = Json::array();
   for (const plan::Row& r : plan.rows) rows.push_back(to_json(r));
   for (const plan::Refusal& r : plan.refused)
-    refused.push_back({{"schedule", std::string(r.schedule)}, {"why", r.why}, {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)}});
+    refused.push_back({{"schedule", std::string(r.schedule)},
+                       {"why", r.why},
+                       {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)}});
   for (const bound::Bound& b : plan.bounds) bounds.push_back(to_json(b));
   return {{"schema", "redblue.plan/1"},
           {"problem", to_json(plan.problem)},

@@ -18,13 +18,15 @@ DType parse_dtype(const std::string& option, const std::string& name) {
 
 Words parse_bytes(const std::string& text) {
   const auto fail = [&] {
-    return InvalidProblem(fmt::format("--memory {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", text));
+    return InvalidProblem(fmt::format(
+        "--memory {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", text));
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
   if (error != std::errc()) throw fail();
-  static const std::map<std::string, double> kUnits = {{"", 1},           {"B", 1},           {"KiB", 0x1p10},    {"MiB", 0x1p20}, {"GiB", 0x1p30},
-                                                       {"TiB", 0x1p40},   {"KB", 1e3},        {"MB", 1e6},        {"GB", 1e9},     {"TB", 1e12}};
+  static const std::map<std::string, double> kUnits = {
+      {"", 1},         {"B", 1},    {"KiB", 0x1p10}, {"MiB", 0x1p20}, {"GiB", 0x1p30},
+      {"TiB", 0x1p40}, {"KB", 1e3}, {"MB", 1e6},     {"GB", 1e9},     {"TB", 1e12}};
   const auto unit = kUnits.find(std::string(end, text.data() + text.size()));
   if (unit == kUnits.end()) throw fail();
   const double bytes = number * unit->second;
@@ -32,7 +34,8 @@ Words parse_bytes(const std::string& text) {
   return static_cast<index_t>(bytes);
 }
 
-std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text, const std::vector<std::string>& names) {
+std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
+                                                 const std::vector<std::string>& names) {
   std::map<std::string, index_t> result;
   std::size_t from = 0;
   while (from < text.size()) {
@@ -46,8 +49,8 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
     }();
     const std::string name = item.substr(0, equals);
     if (!number || std::find(names.begin(), names.end(), name) == names.end())
-      throw InvalidProblem(fmt::format("{} {}: '{}' is not NAME=NUMBER with NAME one of {} and NUMBER at least 1", option, text, item,
-                                       fmt::join(names, ", ")));
+      throw InvalidProblem(fmt::format("{} {}: '{}' is not NAME=NUMBER with NAME one of {} and NUMBER at least 1",
+                                       option, text, item, fmt::join(names, ", ")));
     result[name] = value;
     from = comma + 1;
   }
@@ -56,21 +59,29 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
 
 void MemoryOptions::add_to(CLI::App& app) {
   app.add_option("--M", M, "fast memory in words")->type_name("WORDS");
-  app.add_option("--memory", memory, "fast memory in bytes: 64KiB, 1.5MiB; words are those of --dtype (run: --compute-dtype)")->type_name("BYTES");
+  app.add_option("--memory", memory,
+                 "fast memory in bytes: 64KiB, 1.5MiB; words are those of --dtype (run: --compute-dtype)")
+      ->type_name("BYTES");
 }
 
 Words MemoryOptions::words(DType dtype) const {
-  if (M.has_value() == memory.has_value()) throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
+  if (M.has_value() == memory.has_value())
+    throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
   return M ? Words(*M) : parse_bytes(*memory) / Words(size_of(dtype));
 }
 
 void PlannerOptions::add_to(CLI::App& app) {
-  app.add_option("--schedule", schedule, fmt::format("plan this one only: {}", fmt::join(plan::schedule_names(), ", ")))->type_name("NAME");
+  app.add_option("--schedule", schedule, fmt::format("plan this one only: {}", fmt::join(plan::schedule_names(), ", ")))
+      ->type_name("NAME");
   app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
-  app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")->type_name("WORDS");
+  app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
+      ->type_name("WORDS");
   app.add_flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
-  app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")->type_name("LIST");
-  app.add_option("--width", width, "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
+  app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
+      ->type_name("LIST");
+  app.add_option(
+         "--width", width,
+         "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
       ->type_name("LIST");
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }

@@ -59,6 +59,7 @@ DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
 Words parse_bytes(const std::string& text);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
-std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text, const std::vector<std::string>& names);
+std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
+                                                 const std::vector<std::string>& names);
 
 }  // namespace redblue::cli

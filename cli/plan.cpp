@@ -18,16 +18,18 @@ std::string tiling_text(const plan::Row& row) {
 
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
-  fmt::print("forward attention: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n", p.batch, p.heads,
-             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "", plan.options.M.str());
+  fmt::print("forward attention: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n",
+             p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "",
+             plan.options.M.str());
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
-  fmt::print("  {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}\n", "schedule", "reads", "writes", "I/O words", "ratio", "footprint",
-             "workspace", "tiling");
+  fmt::print("  {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}\n", "schedule", "reads", "writes", "I/O words",
+             "ratio", "footprint", "workspace", "tiling");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
-    fmt::print("{} {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}{}\n", i == plan.chosen ? '*' : ' ', r.schedule, r.io.total_reads().str(),
-               r.io.total_writes().str(), r.io.total().str(), r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.footprint.str(), r.workspace.str(),
-               tiling_text(r), r.stable ? "" : "  (unstable, for comparison)");
+    fmt::print("{} {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}{}\n", i == plan.chosen ? '*' : ' ', r.schedule,
+               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.footprint.str(), r.workspace.str(), tiling_text(r),
+               r.stable ? "" : "  (unstable, for comparison)");
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<13} {}\n", r.schedule, r.why);
   fmt::print("\n{}\n", plan.reason);

@@ -32,7 +32,8 @@ struct RunFlags {
     app.add_option("--op", op, "operation: forward")->type_name("NAME");
     app.add_option("--input", files.input, "safetensors file with q [batch, heads, n_q, d], k, v")->type_name("FILE");
     app.add_option("--output", files.output, "safetensors file to write o and lse to")->type_name("FILE");
-    app.add_option("--name", files.names, "name of a tensor in these files: q=query (repeatable; q k v o lse)")->type_name("TENSOR=NAME");
+    app.add_option("--name", files.names, "name of a tensor in these files: q=query (repeatable; q k v o lse)")
+        ->type_name("TENSOR=NAME");
     app.add_option("--q", files.q, "queries, .npy [n, d], [heads, n, d] or [batch, heads, n, d]")->type_name("FILE");
     app.add_option("--k", files.k, "keys, .npy")->type_name("FILE");
     app.add_option("--v", files.v, "values, .npy")->type_name("FILE");
@@ -43,7 +44,8 @@ struct RunFlags {
     app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
     app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d))");
-    app.add_option("--compute-dtype", compute_dtype, "arithmetic in f64 or f32 (default: f64 if an input is f64, else f32)");
+    app.add_option("--compute-dtype", compute_dtype,
+                   "arithmetic in f64 or f32 (default: f64 if an input is f64, else f32)");
     app.add_flag("--verify", verify, "compare with attention in fp64, row by row");
     app.add_flag("--json", json, "print JSON");
     app.add_flag("--quiet", quiet, "print nothing but errors");
@@ -65,9 +67,12 @@ Problem problem_of(const RunFlags& flags, const Inputs& in) {
   p.lse_required = flags.files.output.has_value() || flags.files.lse.has_value();
   for (const auto& [name, t] : {std::pair("q", in.q), std::pair("k", in.k), std::pair("v", in.v)})
     for (const index_t size : t.shape)
-      if (size < 1) throw InvalidProblem(fmt::format("{} is [{}]: every dimension must be at least 1", name, fmt::join(t.shape, ", ")));
+      if (size < 1)
+        throw InvalidProblem(
+            fmt::format("{} is [{}]: every dimension must be at least 1", name, fmt::join(t.shape, ", ")));
   const auto disagree = [&](const char* what, const char* a, const Tensor& x, const char* b, const Tensor& y) {
-    return InvalidProblem(fmt::format("{} [{}] and {} [{}] disagree in {}", a, fmt::join(x.shape, ", "), b, fmt::join(y.shape, ", "), what));
+    return InvalidProblem(fmt::format("{} [{}] and {} [{}] disagree in {}", a, fmt::join(x.shape, ", "), b,
+                                      fmt::join(y.shape, ", "), what));
   };
   if (in.k.shape[0] != p.batch) throw disagree("batch size (dimension 0)", "q", in.q, "k", in.k);
   if (in.v.shape[0] != p.batch) throw disagree("batch size (dimension 0)", "q", in.q, "v", in.v);
@@ -79,7 +84,11 @@ Problem problem_of(const RunFlags& flags, const Inputs& in) {
 }
 
 Json deviation_to_json(const Deviation& d) {
-  return {{"error", d.error}, {"naive_error", d.naive_error}, {"tolerance", d.tolerance}, {"nan_mismatches", d.nan_mismatches}, {"ok", d.ok()}};
+  return {{"error", d.error},
+          {"naive_error", d.naive_error},
+          {"tolerance", d.tolerance},
+          {"nan_mismatches", d.nan_mismatches},
+          {"ok", d.ok()}};
 }
 
 Json verification_to_json(const Verification& v) {
@@ -92,11 +101,11 @@ Json verification_to_json(const Verification& v) {
 
 void print_text(const Verification& v) {
   for (const auto& [name, d] : {std::pair("o", v.o), std::pair("lse", v.lse)})
-    fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e} (plain attention in the compute type: {:.2e}): {}\n", name, d.error, d.tolerance,
-               d.naive_error, d.ok() ? "ok" : "WRONG");
+    fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e} (plain attention in the compute type: {:.2e}): {}\n", name,
+               d.error, d.tolerance, d.naive_error, d.ok() ? "ok" : "WRONG");
   if (v.nan_inputs[0] + v.nan_inputs[1] + v.nan_inputs[2] + v.nan_outputs > 0)
-    fmt::print("verify: NaN in the inputs (q {}, k {}, v {} entries) and the outputs ({} entries): FAILED\n", v.nan_inputs[0], v.nan_inputs[1],
-               v.nan_inputs[2], v.nan_outputs);
+    fmt::print("verify: NaN in the inputs (q {}, k {}, v {} entries) and the outputs ({} entries): FAILED\n",
+               v.nan_inputs[0], v.nan_inputs[1], v.nan_inputs[2], v.nan_outputs);
 }
 
 void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
@@ -105,7 +114,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
   for (const schedule::Knob& k : row.tiling) tiling += fmt::format(" {}={}", k.name, k.value);
   fmt::print("{}{}: {}\n", row.schedule, tiling, plan.reason);
   fmt::print("{:<14} {:>20} {:>20} {:>20}\n", "", "moved", "formula", "bound");
-  const auto line = [](const char* what, Words a, Words b, const std::string& c) { fmt::print("{:<14} {:>20} {:>20} {:>20}\n", what, a.str(), b.str(), c); };
+  const auto line = [](const char* what, Words a, Words b, const std::string& c) {
+    fmt::print("{:<14} {:>20} {:>20} {:>20}\n", what, a.str(), b.str(), c);
+  };
   line("words", m.io.total(), row.io.total(), fmt::format("{} ({})", plan.bound.words.str(), plan.bound.name));
   line("  read", m.io.total_reads(), row.io.total_reads(), "");
   line("  written", m.io.total_writes(), row.io.total_writes(), "");
@@ -113,7 +124,8 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
   if (row.ratio) fmt::print("{:<14} {:>20.4f}\n", "ratio", *row.ratio);
   fmt::print("{:<14} {:>20.3f} s, {:.2f} GFLOP/s\n", "time", seconds, m.flops.to_double() / seconds * 1e-9);
   if (m.staging_words > 0 || m.converted_words > 0)
-    fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n", m.staging_words.str(), m.converted_words.str());
+    fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n",
+               m.staging_words.str(), m.converted_words.str());
 }
 
 int run_command(const RunFlags& flags) {
@@ -124,11 +136,14 @@ int run_command(const RunFlags& flags) {
   const Problem problem = problem_of(flags, in);
   const bool any_f64 = in.q.dtype == DType::f64 || in.k.dtype == DType::f64 || in.v.dtype == DType::f64;
   RunOptions options;
-  options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype) : any_f64 ? DType::f64 : DType::f32;
+  options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype)
+                    : any_f64           ? DType::f64
+                                        : DType::f32;
   if (options.compute != DType::f32 && options.compute != DType::f64)
     throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
   plan::Options planner = flags.planner.options(flags.memory.words(options.compute));
-  if (!flags.planner.width.empty()) throw InvalidProblem("--width belongs to plan: a run knows the widths of its files");
+  if (!flags.planner.width.empty())
+    throw InvalidProblem("--width belongs to plan: a run knows the widths of its files");
   const plan::Plan plan = plan::make_plan(problem, planner);
 
   OutputFiles outputs(flags.files, problem, in.q.dtype, any_f64 ? DType::f64 : DType::f32, loaded.rank);

@@ -20,8 +20,8 @@ const std::array<std::string, 5> kTensorNames = {"q", "k", "v", "o", "lse"};
 /// [n, d] and [heads, n, d] become [1, 1, n, d] and [1, heads, n, d].
 Tensor view(const std::string& name, const file::Tensor& t) {
   if (t.rank() < 2 || t.rank() > 4)
-    throw InvalidProblem(fmt::format("{} has {} dimensions [{}]: give [n, d], [heads, n, d] or [batch, heads, n, d]", name, t.rank(),
-                                     fmt::join(t.shape(), ", ")));
+    throw InvalidProblem(fmt::format("{} has {} dimensions [{}]: give [n, d], [heads, n, d] or [batch, heads, n, d]",
+                                     name, t.rank(), fmt::join(t.shape(), ", ")));
   std::array<index_t, 4> shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
   const std::size_t missing = 4 - t.shape().size();
   std::copy(t.shape().begin(), t.shape().end(), shape.begin() + static_cast<std::ptrdiff_t>(missing));
@@ -31,7 +31,8 @@ Tensor view(const std::string& name, const file::Tensor& t) {
 }
 
 /// The leading dimensions that q had, without `dropped` trailing ones.
-file::FileTensor output_tensor(DType dtype, std::vector<index_t> bhsd, std::size_t rank, bool drop_last, const void* data) {
+file::FileTensor output_tensor(DType dtype, std::vector<index_t> bhsd, std::size_t rank, bool drop_last,
+                               const void* data) {
   bhsd.erase(bhsd.begin(), bhsd.begin() + static_cast<std::ptrdiff_t>(4 - rank));
   if (drop_last) bhsd.pop_back();
   return file::c_order_tensor(dtype, std::move(bhsd), data);
@@ -46,15 +47,19 @@ std::size_t bytes_of(const Problem& p, index_t features, DType dtype) {
 
 void FileOptions::validate() const {
   const bool npy = q || k || v || o || lse;
-  if (npy && (input || output)) throw InvalidProblem("give either --input and --output (safetensors) or --q --k --v --o [--lse] (npy), not both");
+  if (npy && (input || output))
+    throw InvalidProblem("give either --input and --output (safetensors) or --q --k --v --o [--lse] (npy), not both");
   if (!npy && !(input && output))
-    throw InvalidProblem("files are missing: give --input X.safetensors --output Y.safetensors, or --q --k --v --o [--lse] as .npy files");
+    throw InvalidProblem(
+        "files are missing: give --input X.safetensors --output Y.safetensors, or --q --k --v --o [--lse] as .npy "
+        "files");
   if (npy && !(q && k && v && o)) throw InvalidProblem("files are missing: .npy runs need all of --q --k --v --o");
   for (const std::string& n : names) {
     const std::size_t equals = n.find('=');
     if (equals == std::string::npos || equals + 1 == n.size() ||
         std::find(kTensorNames.begin(), kTensorNames.end(), n.substr(0, equals)) == kTensorNames.end())
-      throw InvalidProblem(fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(kTensorNames, ", ")));
+      throw InvalidProblem(
+          fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(kTensorNames, ", ")));
   }
   std::vector<std::string> in, out;
   for (const auto& f : {input, q, k, v})
@@ -63,8 +68,10 @@ void FileOptions::validate() const {
     if (f) out.push_back(*f);
   for (const std::string& to : out)
     for (const std::string& from : in)
-      if (file::same_file(from, to)) throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to));
-  if (o && lse && file::same_file(*o, *lse)) throw InvalidProblem(fmt::format("--o and --lse are the same file {}: choose two", *o));
+      if (file::same_file(from, to))
+        throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to));
+  if (o && lse && file::same_file(*o, *lse))
+    throw InvalidProblem(fmt::format("--o and --lse are the same file {}: choose two", *o));
 }
 
 std::string FileOptions::name_of(const std::string& tensor) const {
@@ -110,7 +117,8 @@ Outputs OutputFiles::views() { return views_; }
 
 void OutputFiles::commit() {
   if (files_->options.output) {
-    file::write_safetensors(files_->first, {{files_->options.name_of("o"), o_tensor_}, {files_->options.name_of("lse"), lse_tensor_}});
+    file::write_safetensors(files_->first,
+                            {{files_->options.name_of("o"), o_tensor_}, {files_->options.name_of("lse"), lse_tensor_}});
   } else {
     file::write_npy(files_->first, o_tensor_);
     if (files_->second) file::write_npy(*files_->second, lse_tensor_);

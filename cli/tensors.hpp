@@ -11,9 +11,9 @@ namespace redblue::cli {
 
 /// Where the tensors of a run come from and go to: one safetensors file each way, or .npy files.
 struct FileOptions {
-  std::optional<std::string> input, output;         ///< safetensors
-  std::optional<std::string> q, k, v, o, lse;       ///< npy
-  std::vector<std::string> names;                   ///< "q=query": names inside the safetensors files
+  std::optional<std::string> input, output;    ///< safetensors
+  std::optional<std::string> q, k, v, o, lse;  ///< npy
+  std::vector<std::string> names;              ///< "q=query": names inside the safetensors files
 
   /// Throws InvalidProblem unless the options name a complete set of files, outputs apart from inputs.
   void validate() const;

@@ -11,7 +11,8 @@
 namespace redblue::cli {
 
 void add_trace(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("trace", "list every operation of a schedule, in order (docs/machines.md has the form)");
+  auto* app =
+      program.add_subcommand("trace", "list every operation of a schedule, in order (docs/machines.md has the form)");
   app->footer("Example:\n  redblue trace --n 3 --d 2 --M 24 --schedule flash");
   struct TraceOptions {
     ProblemOptions problem;

@@ -44,8 +44,8 @@ struct Outputs {
 };
 
 struct RunOptions {
-  DType compute = DType::f32;                ///< f32 or f64: the type of a word in fast memory
-  std::function<void(double)> progress{};    ///< called now and then with the share of the work that is done
+  DType compute = DType::f32;              ///< f32 or f64: the type of a word in fast memory
+  std::function<void(double)> progress{};  ///< called now and then with the share of the work that is done
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.

@@ -24,10 +24,10 @@ struct Problem {
   /// Throws InvalidProblem naming the offending size, its value and what would work.
   void validate() const;
 
-  index_t group() const { return heads / kv_heads.value_or(heads); }         ///< query heads per key-value head
-  index_t instances() const { return batch * kv_heads.value_or(heads); }     ///< independent problems
+  index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
+  index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
-  schedule::ForwardShape shape() const;                 ///< of one instance, query heads stacked position-major
+  schedule::ForwardShape shape() const;                ///< of one instance, query heads stacked position-major
   bound::ForwardProblem bound_problem(Words M) const;  ///< of all instances
 };
 

@@ -8,8 +8,8 @@ namespace redblue {
 /// One output against the oracle. Errors are the largest absolute ones over the largest finite entry of the oracle.
 struct Deviation {
   double error = 0;
-  double naive_error = 0;  ///< of plain attention in the compute type
-  double tolerance = 0;    ///< 2 x naive_error + a few roundings
+  double naive_error = 0;      ///< of plain attention in the compute type
+  double tolerance = 0;        ///< 2 x naive_error + a few roundings
   index_t nan_mismatches = 0;  ///< entries that are NaN here or there only
   bool ok() const { return nan_mismatches == 0 && error <= tolerance; }
 };

@@ -19,8 +19,8 @@ namespace {
 void require_shape(std::string_view name, const Tensor& t, std::array<index_t, 4> wanted) {
   if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", name));
   if (t.shape != wanted)
-    throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)", name,
-                                     fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
+    throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
+                                     name, fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
 }
 
 /// First and one past the last byte that a tensor touches.
@@ -47,9 +47,11 @@ template <class T, class Make>
 auto with_memory(Words words, std::string_view what, const Make& make) {
   const Words bytes = words * sizeof(T), have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const auto refusal = [&] {
-    return CapacityError(fmt::format("{} needs {} bytes and this machine has {}: choose a schedule without workspace, or a smaller problem",
-                                     what, bytes.str(), have.str()),
-                         bytes, have);
+    return CapacityError(
+        fmt::format(
+            "{} needs {} bytes and this machine has {}: choose a schedule without workspace, or a smaller problem",
+            what, bytes.str(), have.str()),
+        bytes, have);
   };
   if (bytes > have) throw refusal();
   try {
@@ -61,7 +63,8 @@ auto with_memory(Words words, std::string_view what, const Make& make) {
 
 template <class T>
 std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
-  return with_memory<T>(words, what, [&] { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index())); });
+  return with_memory<T>(
+      words, what, [&] { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index())); });
 }
 
 /// An output that lives in the compute type while the schedule revisits it, and is converted once at the end: rounding
@@ -82,7 +85,8 @@ class Working {
     const auto [B, H, rows, cols] = target_.shape;
     const machine::Storage to = storage_of(target_, H, 1, true);
     for (index_t instance = 0; instance < B * H; ++instance)
-      machine::scatter<T>(to, {SlowArray::O, instance, 0, 0, {rows, cols}}, buffer_.get() + instance * rows * cols, cols, 1);
+      machine::scatter<T>(to, {SlowArray::O, instance, 0, 0, {rows, cols}}, buffer_.get() + instance * rows * cols,
+                          cols, 1);
   }
 
  private:
@@ -95,7 +99,8 @@ template <class T>
 Measured run_in(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options) {
   const Problem& p = plan.problem;
   const plan::Row& row = plan.row();
-  const bool revisited = std::visit([](const auto& c) { return std::decay_t<decltype(c)>::Schedule::rewrites_outputs; }, row.choice);
+  const bool revisited =
+      std::visit([](const auto& c) { return std::decay_t<decltype(c)>::Schedule::rewrites_outputs; }, row.choice);
   const index_t kv_heads = p.kv_heads.value_or(p.heads);
   Working<T> o(out.o, revisited);
 
@@ -118,7 +123,8 @@ Measured run_in(const plan::Plan& plan, const Inputs& in, const Outputs& out, co
   slow[index_of(SlowArray::lse)] = storage_of(working_lse.tensor(), kv_heads, p.group(), true);
   slow[index_of(SlowArray::S)] = machine::Storage::matrix(S.get(), {p.n_q * p.group(), p.n_k});
 
-  auto ram = with_memory<T>(row.footprint, "fast memory", [&] { return machine::Ram<T>(row.footprint.to_index(), slow); });
+  auto ram =
+      with_memory<T>(row.footprint, "fast memory", [&] { return machine::Ram<T>(row.footprint.to_index(), slow); });
   machine::Counted counted(ram);
   const double total = row.io.total().to_double();
   machine::Observed observed(counted, [&] {

@@ -19,7 +19,8 @@ struct RowResult {
 
 /// Plain attention of one query in T: scores, maximum, weights, weighted sum.
 template <class T>
-RowResult<T> attend(const std::vector<T>& q, const std::vector<T>& K, const std::vector<T>& V, index_t seen, T scale, index_t d, index_t d_v) {
+RowResult<T> attend(const std::vector<T>& q, const std::vector<T>& K, const std::vector<T>& V, index_t seen, T scale,
+                    index_t d, index_t d_v) {
   const auto at = [](const std::vector<T>& x, index_t i) { return x[static_cast<std::size_t>(i)]; };
   std::vector<T> s(static_cast<std::size_t>(seen));
   T m = -std::numeric_limits<T>::infinity();
@@ -84,10 +85,14 @@ struct Comparison {
 
 double eps_of(DType t) {
   switch (t) {
-    case DType::f64: return std::ldexp(1.0, -53);
-    case DType::f32: return std::ldexp(1.0, -24);
-    case DType::f16: return std::ldexp(1.0, -11);
-    case DType::bf16: return std::ldexp(1.0, -8);
+    case DType::f64:
+      return std::ldexp(1.0, -53);
+    case DType::f32:
+      return std::ldexp(1.0, -24);
+    case DType::f16:
+      return std::ldexp(1.0, -11);
+    case DType::bf16:
+      return std::ldexp(1.0, -8);
   }
   return 1;
 }
@@ -96,7 +101,8 @@ template <class T>
 Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, DType compute) {
   const index_t kv_heads = p.kv_heads.value_or(p.heads), group = p.group();
   const schedule::ForwardShape x = p.shape();
-  const auto Q = storage_of(in.q, kv_heads, group, false), K = storage_of(in.k, kv_heads, 1, false), V = storage_of(in.v, kv_heads, 1, false);
+  const auto Q = storage_of(in.q, kv_heads, group, false), K = storage_of(in.k, kv_heads, 1, false),
+             V = storage_of(in.v, kv_heads, 1, false);
   const auto O = storage_of(out.o, kv_heads, group, false);
   const bool has_lse = out.lse.data != nullptr;
   const auto lse = has_lse ? storage_of(out.lse, kv_heads, group, false) : machine::Storage{};
@@ -112,7 +118,8 @@ Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, D
       const auto q = gathered<double>(Q, h, r, {1, x.d});
       v.nan_inputs[0] += count_nan(q);
       const auto oracle = attend<double>(q, K64, V64, seen, p.scale_or_default(), x.d, x.d_v);
-      const auto naive = attend<T>(gathered<T>(Q, h, r, {1, x.d}), KT, VT, seen, static_cast<T>(p.scale_or_default()), x.d, x.d_v);
+      const auto naive =
+          attend<T>(gathered<T>(Q, h, r, {1, x.d}), KT, VT, seen, static_cast<T>(p.scale_or_default()), x.d, x.d_v);
       const auto ours = gathered<double>(O, h, r, {1, x.d_v});
       for (std::size_t t = 0; t < ours.size(); ++t) o_cmp.add(oracle.o[t], ours[t], static_cast<double>(naive.o[t]));
       if (has_lse) lse_cmp.add(oracle.lse, gathered<double>(lse, h, r, {1, 1})[0], static_cast<double>(naive.lse));
@@ -128,7 +135,8 @@ Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, D
 
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute) {
   require_shapes(problem, inputs, outputs);
-  return compute == DType::f64 ? verify_in<double>(problem, inputs, outputs, compute) : verify_in<float>(problem, inputs, outputs, compute);
+  return compute == DType::f64 ? verify_in<double>(problem, inputs, outputs, compute)
+                               : verify_in<float>(problem, inputs, outputs, compute);
 }
 
 }  // namespace redblue

@@ -13,8 +13,8 @@ constexpr std::string_view kAny = "any schedule";
 constexpr std::string_view kPA = "PA (plain algebra, recomputation included)";
 constexpr std::string_view kTrees = "standard summation trees, strict red-blue pebbling, recomputation included";
 
-/// The least integer not below x - error: an integer that x is within rounding of is reached, never overshot. `scale` is
-/// the largest magnitude that entered x; 2^-60 of it covers a handful of roundings of 2^-64.
+/// The least integer not below x - error: an integer that x is within rounding of is reached, never overshot. `scale`
+/// is the largest magnitude that entered x; 2^-60 of it covers a handful of roundings of 2^-64.
 Words ceil_words(long double x, long double scale) {
   const long double lowered = std::ceil(x - std::ldexp(scale, -60));
   return lowered <= 0 ? Words(0) : Words::from_int128(static_cast<redblue::detail::int128>(lowered));
@@ -62,12 +62,13 @@ long double value(Words N, Words K, Words M) {
 Bound f_double_prime(const ForwardProblem& x) {
   const Words sum = Words(x.d) + x.d_v, K = x.d_v <= x.d ? sum * sum : Words(4) * x.d * x.d_v, N = scored_pairs(x);
   const long double words = value(N, K, x.M);
-  return {ceil_words(words, words + 20 * x.M.to_long_double()), "F''", kPA, "proved", "Q, K, V distinct arrays, each word read as it is",
-          true};
+  return {ceil_words(words, words + 20 * x.M.to_long_double()), "F''", kPA, "proved",
+          "Q, K, V distinct arrays, each word read as it is",   true};
 }
 
 Bound g(const ForwardProblem& x) {
-  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), dd = static_cast<long double>(x.d) * static_cast<long double>(x.d);
+  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(),
+                    dd = static_cast<long double>(x.d) * static_cast<long double>(x.d);
   const long double parts = N * dd / (M + 4 * dd);
   return {ceil_words(parts - M, std::max(parts, M)), "G", kTrees, "proved", "Q, K distinct arrays", true};
 }

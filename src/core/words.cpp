@@ -10,13 +10,14 @@ namespace redblue {
 
 namespace detail {
 void throw_overflow(const char* operation) {
-  throw InvalidProblem(
-      fmt::format("a word count overflows 127 bits ('{}'): the sizes are too large to multiply; use sizes up to 2^40", operation));
+  throw InvalidProblem(fmt::format(
+      "a word count overflows 127 bits ('{}'): the sizes are too large to multiply; use sizes up to 2^40", operation));
 }
 
 void throw_capacity(Words needed, Words available) {
   throw CapacityError(
-      fmt::format("fast memory is too small: {} words needed, {} available", needed.str(), available.str()), needed, available);
+      fmt::format("fast memory is too small: {} words needed, {} available", needed.str(), available.str()), needed,
+      available);
 }
 }  // namespace detail
 

@@ -16,7 +16,8 @@ bool inside(const Block& b, Shape s) {
 }
 
 /// Calls f with the flag of each word of the rectangle.
-void for_words(std::vector<bool>& known, Shape s, const Block& b, const std::function<void(std::vector<bool>::reference)>& f) {
+void for_words(std::vector<bool>& known, Shape s, const Block& b,
+               const std::function<void(std::vector<bool>::reference)>& f) {
   for (index_t i = b.row; i < b.row + b.shape.rows; ++i)
     for (index_t j = b.col; j < b.col + b.shape.cols; ++j) f(known[static_cast<std::size_t>(i * s.cols + j)]);
 }
@@ -88,11 +89,13 @@ void Referee::write(const Block& b, const Arg& tile) {
 void Referee::require_known(const Arg& a, std::string_view who) {
   if (a.kind == Arg::Kind::stream) {
     Matrix& m = matrix(a.block);
-    if (!all_known(m.known, m.shape, a.block)) throw RuleError(fmt::format("{} reads {} before it was written", who, text(a.block)));
+    if (!all_known(m.known, m.shape, a.block))
+      throw RuleError(fmt::format("{} reads {} before it was written", who, text(a.block)));
     return;
   }
   Resident& r = resident(a);
-  if (!all_known(r.known, r.shape, a.block)) throw RuleError(fmt::format("{} reads words of tile {} that hold nothing yet", who, a.depth));
+  if (!all_known(r.known, r.shape, a.block))
+    throw RuleError(fmt::format("{} reads words of tile {} that hold nothing yet", who, a.depth));
 }
 
 void Referee::mark_known(const Arg& a, std::string_view who) {
@@ -122,8 +125,9 @@ void Referee::finish() const {
   for (const auto& [key, m] : slow_)
     for (std::size_t w = 0; m.must_be_written && w < m.known.size(); ++w)
       if (!m.known[w])
-        throw RuleError(fmt::format("{} of instance {}: word ({}, {}) was never written", name_of(key.first), key.second,
-                                    static_cast<index_t>(w) / m.shape.cols, static_cast<index_t>(w) % m.shape.cols));
+        throw RuleError(fmt::format("{} of instance {}: word ({}, {}) was never written", name_of(key.first),
+                                    key.second, static_cast<index_t>(w) / m.shape.cols,
+                                    static_cast<index_t>(w) % m.shape.cols));
 }
 
 }  // namespace redblue::machine

@@ -14,10 +14,14 @@ namespace {
 template <class F>
 void with_type(DType t, F&& f) {
   switch (t) {
-    case DType::f64: return f(static_cast<double*>(nullptr));
-    case DType::f32: return f(static_cast<float*>(nullptr));
-    case DType::f16: return f(static_cast<Eigen::half*>(nullptr));
-    case DType::bf16: return f(static_cast<Eigen::bfloat16*>(nullptr));
+    case DType::f64:
+      return f(static_cast<double*>(nullptr));
+    case DType::f32:
+      return f(static_cast<float*>(nullptr));
+    case DType::f16:
+      return f(static_cast<Eigen::half*>(nullptr));
+    case DType::bf16:
+      return f(static_cast<Eigen::bfloat16*>(nullptr));
   }
 }
 
@@ -57,7 +61,8 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
     E* data = reinterpret_cast<E*>(s.data);
     for (index_t i = 0; i < b.shape.rows; ++i) {
       E* row = data + s.offset(b.instance, b.row + i, b.col);
-      for (index_t j = 0; j < b.shape.cols; ++j) row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
+      for (index_t j = 0; j < b.shape.cols; ++j)
+        row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
     }
   });
 }

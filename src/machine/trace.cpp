@@ -19,7 +19,8 @@ constexpr std::array<std::string_view, 7> kWords = {"open", "close", "read", "wr
 
 std::string to_text(const Arg& a) {
   const Block& b = a.block;
-  const std::string who = a.kind == Arg::Kind::tile ? fmt::format("t{}", a.depth) : fmt::format("{}#{}", name_of(b.array), b.instance);
+  const std::string who =
+      a.kind == Arg::Kind::tile ? fmt::format("t{}", a.depth) : fmt::format("{}#{}", name_of(b.array), b.instance);
   return fmt::format("{}[{}:{},{}:{}]", who, b.row, b.row + b.shape.rows, b.col, b.col + b.shape.cols);
 }
 
@@ -64,7 +65,8 @@ class Line {
     return value;
   }
   std::string_view name() {
-    const std::size_t n = std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"), rest_.size());
+    const std::size_t n =
+        std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"), rest_.size());
     const std::string_view taken = rest_.substr(0, n);
     rest_.remove_prefix(n);
     return taken;
@@ -135,7 +137,9 @@ Operation parse(Line& line) {
   op.kind = static_cast<Kind>(line.one_of(kWords));
   line.expect(" ");
   switch (op.kind) {
-    case Kind::step: op.depth = line.number<index_t>(); break;
+    case Kind::step:
+      op.depth = line.number<index_t>();
+      break;
     case Kind::open:
     case Kind::close:
       line.expect("t");
@@ -145,7 +149,9 @@ Operation parse(Line& line) {
       if (line.skip(" ")) op.layout = static_cast<Layout>(line.one_of(kLayoutNames));
       break;
     case Kind::run:
-    case Kind::modify: op.kernel = line.kernel(); [[fallthrough]];
+    case Kind::modify:
+      op.kernel = line.kernel();
+      [[fallthrough]];
     case Kind::read:
     case Kind::write:
       if (op.kind == Kind::read || op.kind == Kind::write) op.args.push_back(line.arg());
@@ -154,9 +160,10 @@ Operation parse(Line& line) {
   }
   if (!line.empty()) line.fail("the end of the line");
   const bool moves = op.kind == Kind::read || op.kind == Kind::write;
-  const std::size_t wanted = moves                                               ? 2
-                             : op.kind == Kind::run || op.kind == Kind::modify ? std::visit([](const auto& k) { return k.access.size(); }, op.kernel)
-                                                                                 : 0;
+  const std::size_t wanted = moves ? 2
+                             : op.kind == Kind::run || op.kind == Kind::modify
+                                 ? std::visit([](const auto& k) { return k.access.size(); }, op.kernel)
+                                 : 0;
   if (op.args.size() != wanted) line.fail(fmt::format("{} arguments", wanted));
   return op;
 }
@@ -164,7 +171,8 @@ Operation parse(Line& line) {
 }  // namespace
 
 void detail::throw_trace_full(std::size_t most) {
-  throw InvalidProblem(fmt::format("the trace has more than {} operations: choose a smaller problem, or allow more", most));
+  throw InvalidProblem(
+      fmt::format("the trace has more than {} operations: choose a smaller problem, or allow more", most));
 }
 
 void write_text(std::ostream& out, const Trace& trace) {

@@ -26,8 +26,10 @@ void validate(const Options& o) {
   require_positive("multiple of features", o.multiple.feature);
   if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
     throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
+  const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
   for (std::size_t a = 0; a < kSlowArrays; ++a)
-    if (o.width[a] < 0) throw InvalidProblem(fmt::format("width of {} = {} bytes: give 1 or more", kSlowArrayNames[a], o.width[a]));
+    if (o.width[a] < 1 && !words)
+      throw InvalidProblem(fmt::format("width of {} = {} bytes: give 1 or more", kSlowArrayNames[a], o.width[a]));
 }
 
 bool in_bytes(const Options& o) {
@@ -50,6 +52,24 @@ schedule::Limits limits_of(const Options& o) {
   return limits;
 }
 
+/// The least M for which S has a tiling: at most what its smallest tiles occupy. None if no M will do (one column of
+/// values cannot be split).
+template <class S>
+std::optional<Words> smallest_M(const schedule::ForwardShape& x, schedule::Limits limits) {
+  const auto tiles = S::smallest(x, limits.multiple);
+  Words too_small = 0, enough = limits.occupied(S::footprint(x, tiles), S::prefetch(x, tiles));
+  const auto works = [&](Words M) {
+    limits.M = M;
+    return S::choose_tiling(x, limits).has_value();
+  };
+  if (!works(enough)) return std::nullopt;
+  while (enough - too_small > 1) {
+    const Words middle = too_small + (enough - too_small) / 2;
+    (works(middle) ? enough : too_small) = middle;
+  }
+  return enough;
+}
+
 template <class S>
 void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limits& limits) {
   const Options& o = plan.options;
@@ -59,14 +79,16 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
     return;
   }
   if (!o.quadratic_workspace && S::workspace(x) >= x.N()) {
-    plan.refused.push_back({S::name, fmt::format("needs {} words of workspace for scores", S::workspace(x).str()), std::nullopt});
+    plan.refused.push_back(
+        {S::name, fmt::format("needs {} words of workspace for scores", S::workspace(x).str()), std::nullopt});
     return;
   }
   const auto tiling = S::choose_tiling(x, limits);
   if (!tiling) {
-    const auto least = S::smallest(x, limits.multiple);
-    const Words M = limits.occupied(S::footprint(x, least), S::prefetch(x, least));
-    plan.refused.push_back({S::name, fmt::format("needs M >= {}", M.str()), M});
+    const auto least = smallest_M<S>(x, limits);
+    plan.refused.push_back(
+        {S::name, least ? fmt::format("needs M >= {}", least->str()) : "has no tiling for these sizes, whatever M",
+         least});
     return;
   }
   const Words instances = plan.problem.instances();
@@ -98,7 +120,8 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
     if (r.smallest_M && (!least || *r.smallest_M < *least)) least = r.smallest_M;
   }
   if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
-  throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(), least->str(), list),
+  throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
+                                  least->str(), list),
                       *least, plan.options.M);
 }
 
@@ -116,22 +139,29 @@ std::string_view idea_of(std::string_view schedule) {
 }
 
 /// Which of the two great families? Their turn is at M = d^2.
-bool keeps_scores_only(std::string_view schedule) { return schedule == "small_cache" || schedule == "score_tiles" || schedule == "naive"; }
+bool keeps_scores_only(std::string_view schedule) {
+  return schedule == "small_cache" || schedule == "score_tiles" || schedule == "naive";
+}
 
 std::string reason(const Plan& plan) {
   const Row& best = plan.row();
   const double d = static_cast<double>(plan.problem.d);
   const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
   if (!plan.options.schedule.empty()) return fmt::format("{}: {} was asked for", where, best.schedule);
-  const std::string near = best.ratio && *best.ratio < 1.1 ? fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1)) : "";
+  const std::string near = best.ratio && *best.ratio < 1.1
+                               ? fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1))
+                               : "";
   // The cheapest plan of the other family says most; failing that, the runner-up.
   const Row* rival = nullptr;
   for (const Row& r : plan.rows)
-    if (r.stable && &r != &best && (rival == nullptr || keeps_scores_only(rival->schedule) == keeps_scores_only(best.schedule)))
+    if (r.stable && &r != &best &&
+        (rival == nullptr || keeps_scores_only(rival->schedule) == keeps_scores_only(best.schedule)))
       if (rival == nullptr || keeps_scores_only(r.schedule) != keeps_scores_only(best.schedule)) rival = &r;
-  if (rival == nullptr) return fmt::format("{}: {} ({}) is all that fits{}", where, idea_of(best.schedule), best.schedule, near);
-  return fmt::format("{}: {} ({}) costs least{}; {} ({}) would cost {:.2f}x as much", where, idea_of(best.schedule), best.schedule,
-                     near, idea_of(rival->schedule), rival->schedule, rival->cost.to_double() / best.cost.to_double());
+  if (rival == nullptr)
+    return fmt::format("{}: {} ({}) is all that fits{}", where, idea_of(best.schedule), best.schedule, near);
+  return fmt::format("{}: {} ({}) costs least{}; {} ({}) would cost {:.2f}x as much", where, idea_of(best.schedule),
+                     best.schedule, near, idea_of(rival->schedule), rival->schedule,
+                     rival->cost.to_double() / best.cost.to_double());
 }
 
 }  // namespace
@@ -141,7 +171,8 @@ Plan make_plan(const Problem& problem, const Options& options) {
   validate(options);
   const auto names = schedule_names();
   if (!options.schedule.empty() && std::find(names.begin(), names.end(), options.schedule) == names.end())
-    throw InvalidProblem(fmt::format("no schedule is called '{}': choose from {}", options.schedule, fmt::join(names, ", ")));
+    throw InvalidProblem(
+        fmt::format("no schedule is called '{}': choose from {}", options.schedule, fmt::join(names, ", ")));
   Plan plan;
   plan.problem = problem;
   plan.options = options;
@@ -151,7 +182,8 @@ Plan make_plan(const Problem& problem, const Options& options) {
   const schedule::Limits limits = limits_of(options);
   ForwardSchedules::for_each([&]<class S>(Choice<S>) { consider<S>(plan, x, limits); });
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
-    return std::make_tuple(a.cost, a.io.total_writes(), a.flops) < std::make_tuple(b.cost, b.io.total_writes(), b.flops);
+    return std::make_tuple(a.cost, a.io.total_writes(), a.flops) <
+           std::make_tuple(b.cost, b.io.total_writes(), b.flops);
   });
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const Row& r) { return r.stable || r.schedule == options.schedule; });

@@ -28,8 +28,9 @@ void Problem::validate() const {
   require_size("d", d);
   require_size("d_v", d_v);
   if (heads % kv_heads.value_or(heads) != 0)
-    throw InvalidProblem(fmt::format("heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",
-                                     heads, *kv_heads));
+    throw InvalidProblem(fmt::format(
+        "heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",
+        heads, *kv_heads));
   const auto require_product = [](const char* what, index_t a, index_t b) {
     index_t product = 0;
     if (__builtin_mul_overflow(a, b, &product) || product > kLargest)

@@ -1,8 +1,9 @@
+#include "redblue/machine/checked.hpp"
+
 #include <gtest/gtest.h>
 
 #include "redblue/core/error.hpp"
 #include "redblue/kernel/registry.hpp"
-#include "redblue/machine/checked.hpp"
 
 /// The referee itself: each rule, broken once.
 namespace redblue::test {

@@ -1,3 +1,5 @@
+#include "redblue/machine/trace.hpp"
+
 #include <gtest/gtest.h>
 
 #include <fstream>
@@ -6,7 +8,6 @@
 #include "redblue/core/error.hpp"
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/counting.hpp"
-#include "redblue/machine/trace.hpp"
 #include "redblue/plan/schedules.hpp"
 
 namespace redblue::test {
@@ -45,7 +46,9 @@ ForwardShape tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
 TEST(GoldenTrace, Flash) { expect_golden("flash", trace_text<FlashForward>(tiny({true, 0, 1}), {2, 1})); }
 TEST(GoldenTrace, FlashPinned) { expect_golden("flash_pinned", trace_text<FlashPinnedForward>(tiny(), {2, 1})); }
 TEST(GoldenTrace, KeyOuter) { expect_golden("key_outer", trace_text<KeyOuterForward>(tiny(), {2, 1})); }
-TEST(GoldenTrace, SmallCache) { expect_golden("small_cache", trace_text<SmallCacheForward>(tiny(), {false, 2, 3, 2, 1})); }
+TEST(GoldenTrace, SmallCache) {
+  expect_golden("small_cache", trace_text<SmallCacheForward>(tiny(), {false, 2, 3, 2, 1}));
+}
 TEST(GoldenTrace, ScoreTiles) { expect_golden("score_tiles", trace_text<ScoreTilesForward>(tiny(), {2, 2})); }
 TEST(GoldenTrace, Naive) { expect_golden("naive", trace_text<NaiveForward>(tiny(), {2, 3, 3, 1, 2})); }
 
@@ -58,9 +61,9 @@ TEST(Trace, TextIsReadBackToTheSameText) {
 }
 
 TEST(Trace, RefusesLinesThatAreNoOperation) {
-  for (const char* line : {"jump t0", "open t0", "open x0 1x1", "read t0[0:1,0:1]", "compute nothing t0[0:1,0:1]", "compute zero",
-                           "compute scores(scale=1) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]", "read t0[0:1,0:1] W#0[0:1,0:1]",
-                           "close t0 1x1 diagonal", "step 0 0"}) {
+  for (const char* line : {"jump t0", "open t0", "open x0 1x1", "read t0[0:1,0:1]", "compute nothing t0[0:1,0:1]",
+                           "compute zero", "compute scores(scale=1) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]",
+                           "read t0[0:1,0:1] W#0[0:1,0:1]", "close t0 1x1 diagonal", "step 0 0"}) {
     std::istringstream in(std::string("# redblue.trace/1\n") + line + "\n");
     EXPECT_THROW(machine::read_text(in), InvalidProblem) << line;
   }

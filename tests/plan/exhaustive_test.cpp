@@ -2,10 +2,12 @@
 #include <rapidcheck/gtest.h>
 
 #include <map>
+#include <string>
 #include <utility>
 #include <vector>
 
 #include "redblue/plan/schedules.hpp"
+#include "support/many_cases.hpp"
 
 /// choose_tiling against every tiling there is, at every M there is.
 namespace redblue::test {
@@ -87,7 +89,8 @@ constexpr bool kPrinted = std::same_as<S, SahaYeForward>;
 template <class S>
 std::map<Words, Words> cheapest(const ForwardShape& x, const Limits& limits) {
   std::map<Words, Words> best;
-  const Sizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key), tiles(x.d_v, limits.multiple.feature)};
+  const Sizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key),
+                    tiles(x.d_v, limits.multiple.feature)};
   for_each_tiling(std::type_identity<S>{}, x, sizes, [&](const typename S::Tiling& t) {
     const Words cost = limits.price.of(S::io(x, t));
     const auto [entry, fresh] = best.try_emplace(limits.occupied(S::footprint(x, t), S::prefetch(x, t)), cost);
@@ -109,19 +112,17 @@ void check_every_M(const ForwardShape& x, Limits limits) {
   if (std::same_as<S, ColumnSplitForward> && x.d_v <= limits.multiple.feature) return;  // nothing to split
   const auto best = cheapest<S>(x, limits);
   const Words least = best.begin()->first, most = best.rbegin()->first + 3;
-  const auto smallest = S::smallest(x, limits.multiple);
-  RC_LOG() << S::name << '\n';
-  RC_ASSERT(limits.occupied(S::footprint(x, smallest), S::prefetch(x, smallest)) == least);
   for (limits.M = 1; limits.M <= most; limits.M += 1) {
     const auto chosen = S::choose_tiling(x, limits);
-    RC_LOG() << "M = " << limits.M.str() << '\n';
-    RC_ASSERT(chosen.has_value() == (limits.M >= least));
+    const auto at = [&](const std::string& what) {
+      return std::string(S::name) + " at M = " + limits.M.str() + ": " + what;
+    };
+    if (chosen.has_value() != (limits.M >= least)) RC_FAIL(at("least M is " + least.str()));
     if (!chosen) continue;
-    RC_ASSERT(limits.fit(S::footprint(x, *chosen), S::prefetch(x, *chosen)));
+    if (!limits.fit(S::footprint(x, *chosen), S::prefetch(x, *chosen))) RC_FAIL(at("does not fit"));
     if (kPrinted<S>) continue;
     const Words cost = limits.price.of(S::io(x, *chosen)), optimum = std::prev(best.upper_bound(limits.M))->second;
-    RC_LOG() << "cost " << cost.str() << ", best " << optimum.str() << '\n';
-    RC_ASSERT(cost == optimum);
+    if (cost != optimum) RC_FAIL(at("costs " + cost.str() + ", best " + optimum.str()));
   }
 }
 
@@ -134,8 +135,8 @@ ForwardShape any_shape() {
   x.d_v = size(7);
   x.lse_required = *rc::gen::arbitrary<bool>();
   if (*rc::gen::arbitrary<bool>()) x.mask = {true, *rc::gen::inRange(-9, 10), size(3)};
-  RC_LOG() << "n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v << " causal " << x.mask.causal << " offset " << x.mask.offset
-           << " group " << x.mask.group << '\n';
+  RC_LOG() << "n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v << " causal " << x.mask.causal
+           << " offset " << x.mask.offset << " group " << x.mask.group << '\n';
   return x;
 }
 
@@ -153,7 +154,8 @@ RC_GTEST_PROP(ChooseTiling, IsNeverWorseThanAnyOtherWithMultiplesAndPrices, ()) 
     limits.price.read[a] = *rc::gen::element(1, 2, 4, 1000);
     limits.price.write[a] = *rc::gen::element(0, 1, 3, 5000);
   }
-  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature << '\n';
+  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature
+           << '\n';
   check_all_schedules(any_shape(), limits);
 }
 
@@ -161,7 +163,8 @@ RC_GTEST_PROP(ChooseTiling, IsNeverWorseThanAnyOtherWithSecondBuffers, ()) {
   Limits limits;
   limits.double_buffer = true;
   limits.multiple = {*rc::gen::inRange(1, 4), *rc::gen::inRange(1, 4), *rc::gen::inRange(1, 4)};
-  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature << '\n';
+  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature
+           << '\n';
   check_all_schedules(any_shape(), limits);
 }
 

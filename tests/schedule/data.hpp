@@ -56,15 +56,19 @@ struct Dense {
 template <class T>
 Dense dense(const Arrays<T>& a) {
   const schedule::ForwardShape& x = a.x;
-  Dense r{std::vector<double>(a.O.size(), 0.0), std::vector<double>(a.lse.size(), -std::numeric_limits<double>::infinity())};
-  const auto at = [](const std::vector<T>& m, index_t i, index_t cols, index_t j) { return static_cast<double>(m[static_cast<std::size_t>(i * cols + j)]); };
+  Dense r{std::vector<double>(a.O.size(), 0.0),
+          std::vector<double>(a.lse.size(), -std::numeric_limits<double>::infinity())};
+  const auto at = [](const std::vector<T>& m, index_t i, index_t cols, index_t j) {
+    return static_cast<double>(m[static_cast<std::size_t>(i * cols + j)]);
+  };
   for (index_t i = 0; i < x.n_q; ++i) {
     const index_t seen = x.mask.visible(i, x.n_k);
     if (seen == 0) continue;
     std::vector<double> s(static_cast<std::size_t>(seen), 0.0);
     double top = -std::numeric_limits<double>::infinity(), sum = 0;
     for (index_t j = 0; j < seen; ++j) {
-      for (index_t t = 0; t < x.d; ++t) s[static_cast<std::size_t>(j)] += a.scale * at(a.Q, i, x.d, t) * at(a.K, j, x.d, t);
+      for (index_t t = 0; t < x.d; ++t)
+        s[static_cast<std::size_t>(j)] += a.scale * at(a.Q, i, x.d, t) * at(a.K, j, x.d, t);
       top = std::max(top, s[static_cast<std::size_t>(j)]);
     }
     for (double& p : s) sum += p = std::exp(p - top);

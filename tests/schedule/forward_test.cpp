@@ -1,3 +1,5 @@
+#include "redblue/bound/forward.hpp"
+
 #include <gtest/gtest.h>
 #include <rapidcheck/gtest.h>
 
@@ -6,7 +8,6 @@
 
 #include "cases.hpp"
 #include "data.hpp"
-#include "redblue/bound/forward.hpp"
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"

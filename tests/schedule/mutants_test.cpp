@@ -1,6 +1,7 @@
+#include "mutants/mutants.hpp"
+
 #include <gtest/gtest.h>
 
-#include "mutants/mutants.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
 
@@ -18,7 +19,8 @@ schedule::ForwardShape small_problem() { return {7, 9, 3, 2, {true, 2, 1}, true}
 
 /// What the data-free checks say of a run: empty if they find nothing.
 template <class Run>
-std::string verdict(const schedule::ForwardShape& shape, const Io& io, Words footprint, bool workspace, const Run& run) {
+std::string verdict(const schedule::ForwardShape& shape, const Io& io, Words footprint, bool workspace,
+                    const Run& run) {
   const schedule::Forward x(shape, 1);
   Null null;
   Counted<Null> counted(null);
@@ -54,22 +56,23 @@ class FlashMutants : public ::testing::TestWithParam<FlashSlip> {};
 TEST_P(FlashMutants, AreCaught) { EXPECT_NE(verdict(GetParam()), ""); }
 
 INSTANTIATE_TEST_SUITE_P(EverySlip, FlashMutants,
-                         ::testing::Values(FlashSlip::loads_keys_instead_of_streaming, FlashSlip::reloads_queries_for_every_key,
-                                           FlashSlip::forgets_to_store_lse, FlashSlip::forgets_to_store_the_last_block,
-                                           FlashSlip::allocates_scores_too_early, FlashSlip::keeps_scores_as_a_square_tile,
-                                           FlashSlip::streams_values_twice, FlashSlip::skips_the_initialisation,
-                                           FlashSlip::stores_into_an_input, FlashSlip::visits_invisible_keys,
-                                           FlashSlip::misses_the_last_key));
+                         ::testing::Values(FlashSlip::loads_keys_instead_of_streaming,
+                                           FlashSlip::reloads_queries_for_every_key, FlashSlip::forgets_to_store_lse,
+                                           FlashSlip::forgets_to_store_the_last_block,
+                                           FlashSlip::allocates_scores_too_early,
+                                           FlashSlip::keeps_scores_as_a_square_tile, FlashSlip::streams_values_twice,
+                                           FlashSlip::skips_the_initialisation, FlashSlip::stores_into_an_input,
+                                           FlashSlip::visits_invisible_keys, FlashSlip::misses_the_last_key));
 
 TEST(Mutants, KeyOuterThatForgetsWhatWasIsCaught) {
   schedule::ForwardShape shape = small_problem();
   shape.mask = {};
   const schedule::KeyOuterForward::Tiling t{4, 1};
-  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), false,
-                    [&](auto& m, const schedule::Forward& x) { schedule::KeyOuterForward::run(m, x, t); }),
+  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t),
+                    false, [&](auto& m, const schedule::Forward& x) { schedule::KeyOuterForward::run(m, x, t); }),
             "");
-  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), false,
-                    [&](auto& m, const schedule::Forward& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
+  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t),
+                    false, [&](auto& m, const schedule::Forward& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
             "words differ from the formula");
 }
 
@@ -79,8 +82,11 @@ TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
   const schedule::SmallCacheForward::Tiling t{false, 3, 2, 2, 2};
   const auto io = schedule::SmallCacheForward::io(shape, t);
   const auto footprint = schedule::SmallCacheForward::footprint(shape, t);
-  EXPECT_EQ(verdict(shape, io, footprint, true, [&](auto& m, const schedule::Forward& x) { schedule::SmallCacheForward::run(m, x, t); }), "");
-  EXPECT_NE(verdict(shape, io, footprint, true, [&](auto& m, const schedule::Forward& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
+  EXPECT_EQ(verdict(shape, io, footprint, true,
+                    [&](auto& m, const schedule::Forward& x) { schedule::SmallCacheForward::run(m, x, t); }),
+            "");
+  EXPECT_NE(verdict(shape, io, footprint, true,
+                    [&](auto& m, const schedule::Forward& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
             "");
 }
 

@@ -19,8 +19,8 @@
 namespace redblue {
 
 /// The resident copy of a block, or a fresh one. Residency is scope: born by load or alloc, evicted by the closing
-/// brace. Neither copied nor moved, so lifetimes nest, fast memory is a stack, and its peak is the footprint. A schedule
-/// cannot read a tile's numbers.
+/// brace. Neither copied nor moved, so lifetimes nest, fast memory is a stack, and its peak is the footprint. A
+/// schedule cannot read a tile's numbers.
 template <class Machine>
 class Tile {
  public:
@@ -76,9 +76,7 @@ template <class Self>
 class MachineFace {
  public:
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
-  [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) {
-    return {self(), b, layout};
-  }
+  [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
   /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope.
   [[nodiscard]] Tile<Self> alloc(Shape shape, Layout layout = Layout::row_major) { return {self(), shape, layout}; }
   /// `b` as an argument that passes by word by word: |b| reads when its consumer runs, one word of footprint.
@@ -88,7 +86,8 @@ class MachineFace {
 
   template <kernel::Kernel K, class... Args>
   void compute(const K& k, const Args&... args) {
-    static_assert(detail::streams_are_only_read<K, Args...>(), "only an argument that the kernel reads may be streamed");
+    static_assert(detail::streams_are_only_read<K, Args...>(),
+                  "only an argument that the kernel reads may be streamed");
     const std::array<Arg, sizeof...(Args)> list{detail::to_arg(args)...};
     self().run(k, std::span<const Arg>(list));
   }
@@ -96,7 +95,8 @@ class MachineFace {
   template <kernel::Kernel K, class... Args>
     requires requires(const K& k) { k.first; }
   void update(const K& k, const Block& b, const Args&... args) {
-    static_assert(detail::streams_are_only_read<K, Block, Args...>(), "only an argument that the kernel reads may be streamed");
+    static_assert(detail::streams_are_only_read<K, Block, Args...>(),
+                  "only an argument that the kernel reads may be streamed");
     const std::array<Arg, 1 + sizeof...(Args)> list{detail::to_arg(Stream{b}), detail::to_arg(args)...};
     self().modify(k, std::span<const Arg>(list));
   }

@@ -206,7 +206,8 @@ class Erased final : public AnyKernel {
   void run(std::span<const View<float>> views) const override { kernel::run<float>(k_, views); }
   void run(std::span<const View<double>> views) const override { kernel::run<double>(k_, views); }
   void parts(const VisitPart& visit, std::span<const Arg> args) const override {
-    for_parts(k_, args, [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });
+    for_parts(k_, args,
+              [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });
   }
 
  private:

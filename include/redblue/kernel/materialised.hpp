@@ -57,7 +57,8 @@ struct BlockSoftmax {
 };
 
 /// Two sets of keys meet: alpha holds the lse of one, ln of the other. ln <- logaddexp of both; alpha, beta <- their
-/// shares exp(lse - ln). The shares are formed from each other, not from the rounded ln: they sum to 1 however large lse is.
+/// shares exp(lse - ln). The shares are formed from each other, not from the rounded ln: they sum to 1 however large
+/// lse is.
 struct MergeLse {
   static constexpr std::string_view name = "merge_lse";
   static constexpr std::array access{Access::update, Access::update, Access::write};

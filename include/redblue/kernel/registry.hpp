@@ -9,9 +9,9 @@
 namespace redblue::kernel {
 
 using AnyPlainKernel =
-    std::variant<Zero, Scale, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows,
-                 ScaleRows, ExpAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput, UnshiftedExp, AddRowSums, Log,
-                 DivideAccumulate>;
+    std::variant<Zero, Scale, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax,
+                 LogSum, DivideRows, ScaleRows, ExpAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput,
+                 UnshiftedExp, AddRowSums, Log, DivideAccumulate>;
 
 namespace detail {
 template <class K>

@@ -12,8 +12,8 @@
 namespace redblue::machine {
 
 /// The referee of the rules of the game, word by word: no read of a word never written, kernels read initialised words
-/// only, shapes agree, inputs stay as they are, tiles leave in reverse order, at most M words resident. Throws RuleError
-/// or CapacityError. Slow (a flag per word): for tests and for authors of schedules.
+/// only, shapes agree, inputs stay as they are, tiles leave in reverse order, at most M words resident. Throws
+/// RuleError or CapacityError. Slow (a flag per word): for tests and for authors of schedules.
 class Referee {
  public:
   explicit Referee(Words M) : M_(M) {}
@@ -83,7 +83,8 @@ class Checked : public MachineFace<Checked<Base>> {
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { referee_.check(kernel::erase(part), a); });
+    kernel::for_parts(k, args,
+                      [&](const auto& part, std::span<const Arg> a) { referee_.check(kernel::erase(part), a); });
     base_.run(k, args);
   }
   template <class K>

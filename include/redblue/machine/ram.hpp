@@ -15,7 +15,8 @@ namespace redblue::machine {
 template <class T>
 class Ram : public MachineFace<Ram<T>> {
  public:
-  Ram(index_t M, SlowMemory slow) : M_(M), arena_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(M))), slow_(slow) {}
+  Ram(index_t M, SlowMemory slow)
+      : M_(M), arena_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(M))), slow_(slow) {}
 
   index_t open(Shape s, Layout) {
     require(s.words());
@@ -79,7 +80,8 @@ class Ram : public MachineFace<Ram<T>> {
   static bool is_view(const Storage& s) { return s.dtype == kDTypeOf<T> && s.uniform_rows(); }
   View<T> direct(const Block& b) const {
     const Storage& s = storage(b);
-    return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(), s.col_stride};
+    return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(),
+            s.col_stride};
   }
   View<T> view(const Arg& tile) const {
     View<T> v = tiles_[static_cast<std::size_t>(tile.depth)];

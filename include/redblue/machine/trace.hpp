@@ -12,10 +12,10 @@ namespace redblue::machine {
 struct Operation {
   enum class Kind : std::uint8_t { open, close, read, write, run, modify, step };
   Kind kind;
-  index_t depth = 0;          ///< open, close: the tile; step: which round of an `each`
-  Shape shape{};              ///< open, close
-  Layout layout{};            ///< open
-  std::vector<Arg> args;      ///< read: tile, block; write: block, tile; run, modify: the arguments
+  index_t depth = 0;                ///< open, close: the tile; step: which round of an `each`
+  Shape shape{};                    ///< open, close
+  Layout layout{};                  ///< open
+  std::vector<Arg> args;            ///< read: tile, block; write: block, tile; run, modify: the arguments
   kernel::AnyPlainKernel kernel{};  ///< run, modify
 };
 
@@ -94,11 +94,21 @@ class Traced : public MachineFace<Traced<Base>> {
 template <class M>
 void replay(const Trace& trace, M& m) {
   for (const Operation& op : trace.operations) switch (op.kind) {
-      case Operation::Kind::open: m.open(op.shape, op.layout); break;
-      case Operation::Kind::close: m.close(op.depth, op.shape); break;
-      case Operation::Kind::read: m.read(op.args[0], op.args[1].block); break;
-      case Operation::Kind::write: m.write(op.args[0].block, op.args[1]); break;
-      case Operation::Kind::run: std::visit([&](const auto& k) { m.run(k, op.args); }, op.kernel); break;
+      case Operation::Kind::open:
+        m.open(op.shape, op.layout);
+        break;
+      case Operation::Kind::close:
+        m.close(op.depth, op.shape);
+        break;
+      case Operation::Kind::read:
+        m.read(op.args[0], op.args[1].block);
+        break;
+      case Operation::Kind::write:
+        m.write(op.args[0].block, op.args[1]);
+        break;
+      case Operation::Kind::run:
+        std::visit([&](const auto& k) { m.run(k, op.args); }, op.kernel);
+        break;
       case Operation::Kind::modify:
         std::visit(
             [&](const auto& k) {
@@ -106,7 +116,8 @@ void replay(const Trace& trace, M& m) {
             },
             op.kernel);
         break;
-      case Operation::Kind::step: break;
+      case Operation::Kind::step:
+        break;
     }
 }
 

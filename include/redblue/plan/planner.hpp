@@ -14,14 +14,14 @@
 namespace redblue::plan {
 
 struct Options {
-  Words M;                                       ///< words of fast memory
-  bool quadratic_workspace = true;               ///< may a schedule keep n_q x n_k scores in slow memory?
-  Words reserve = 0;                             ///< words of M to leave free (2: strict Hong-Kung play)
-  bool double_buffer = false;                    ///< leave room for second buffers of what the innermost loop brings in
-  schedule::Multiples multiple{};                ///< tile sizes must be multiples of these
-  std::array<index_t, kSlowArrays> width{};      ///< bytes per word of each array; all 0: count words
-  double write_cost = 1;                         ///< what a write costs, in reads (resolution 1/1000)
-  std::string schedule;                          ///< plan this one only, if not empty
+  Words M;                                   ///< words of fast memory
+  bool quadratic_workspace = true;           ///< may a schedule keep n_q x n_k scores in slow memory?
+  Words reserve = 0;                         ///< words of M to leave free (2: strict Hong-Kung play)
+  bool double_buffer = false;                ///< leave room for second buffers of what the innermost loop brings in
+  schedule::Multiples multiple{};            ///< tile sizes must be multiples of these
+  std::array<index_t, kSlowArrays> width{};  ///< bytes per word of each array; all 0: count words
+  double write_cost = 1;                     ///< what a write costs, in reads (resolution 1/1000)
+  std::string schedule;                      ///< plan this one only, if not empty
 };
 
 /// One line of the ranked table. All counts are totals over batch and heads.
@@ -31,12 +31,12 @@ struct Row {
   ForwardChoice choice;
   std::vector<schedule::Knob> tiling;
   Io io;
-  Words footprint;           ///< peak resident words
-  Words prefetch;            ///< words of second buffers, if double buffering was asked for
-  Words workspace;           ///< extra words of slow memory, per instance in flight
-  Words flops;               ///< 2 x multiply-adds of the two products
-  Words cost;                ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/1000)
-  std::optional<Words> bytes;  ///< moved, when widths were given
+  Words footprint;  ///< peak resident words
+  Words prefetch;   ///< words of second buffers, if double buffering was asked for
+  Words workspace;  ///< extra words of slow memory, per instance in flight
+  Words flops;      ///< 2 x multiply-adds of the two products
+  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/1000)
+  std::optional<Words> bytes;   ///< moved, when widths were given
   std::optional<double> ratio;  ///< I/O over the best proved bound
 };
 
@@ -51,7 +51,7 @@ struct Plan {
   Problem problem;
   Options options;
   std::vector<bound::Bound> bounds;
-  bound::Bound bound;  ///< the largest proved one
+  bound::Bound bound;     ///< the largest proved one
   std::vector<Row> rows;  ///< cheapest first
   std::vector<Refusal> refused;
   std::size_t chosen = 0;
@@ -60,8 +60,8 @@ struct Plan {
   const Row& row() const { return rows[chosen]; }
 };
 
-/// Ranks every schedule with its best tiling under M. Throws InvalidProblem for sizes or options that make no sense, and
-/// CapacityError with the smallest M of each schedule when none fits.
+/// Ranks every schedule with its best tiling under M. Throws InvalidProblem for sizes or options that make no sense,
+/// and CapacityError with the smallest M of each schedule when none fits.
 Plan make_plan(const Problem& problem, const Options& options);
 
 /// Names of all forward schedules.

@@ -34,9 +34,9 @@ struct ScheduleList {
 
 /// On a tie the earlier one wins: simpler first.
 using ForwardSchedules =
-    ScheduleList<schedule::FlashForward, schedule::FlashPinnedForward, schedule::ColumnSplitForward, schedule::KeyOuterForward,
-                 schedule::SmallCacheForward, schedule::ScoreTilesForward, schedule::FlashTiledForward, schedule::NaiveForward,
-                 schedule::SahaYeForward>;
+    ScheduleList<schedule::FlashForward, schedule::FlashPinnedForward, schedule::ColumnSplitForward,
+                 schedule::KeyOuterForward, schedule::SmallCacheForward, schedule::ScoreTilesForward,
+                 schedule::FlashTiledForward, schedule::NaiveForward, schedule::SahaYeForward>;
 using ForwardChoice = ForwardSchedules::AnyChoice;
 
 }  // namespace redblue::plan

@@ -24,13 +24,14 @@ struct ColumnSplitForward {
   }
   /// Every distinct width, from two groups down, until Q alone costs more than the best.
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
-    const index_t Bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query, step_w = limits.multiple.feature;
+    const index_t Bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query,
+                  step_w = limits.multiple.feature;
     std::optional<Tiling> best;
     Words best_cost;
     for (index_t w = x.d_v; w > step_w;) {
       w = balanced(x.d_v, (ceil_div(w, step_w) - 1) * step_w, step_w);
-      const index_t largest =
-          largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc, w}), prefetch(x, {Br, Bc, w})); });
+      const index_t largest = largest_tile(
+          x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc, w}), prefetch(x, {Br, Bc, w})); });
       if (largest == 0) continue;
       const Tiling t{fewest_visits(x, largest, step), Bc, w};
       const Words cost = limits.price.of(io(x, t));

@@ -30,7 +30,8 @@ struct FlashForward {
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
     const index_t step = limits.multiple.query;
-    const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); });
+    const index_t largest = largest_tile(
+        x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); });
     if (largest == 0) return std::nullopt;
     return Tiling{fewest_visits(x, largest, step), Bc};
   }

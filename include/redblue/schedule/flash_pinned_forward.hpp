@@ -24,7 +24,9 @@ struct FlashPinnedForward {
   /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned ones.
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const index_t step = limits.multiple.query;
-    const auto fits = [&](index_t Br, index_t rho) { return limits.fit(footprint(x, {Br, rho}), prefetch(x, {Br, rho})); };
+    const auto fits = [&](index_t Br, index_t rho) {
+      return limits.fit(footprint(x, {Br, rho}), prefetch(x, {Br, rho}));
+    };
     const index_t all_pinned = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, x.n_k); });
     if (all_pinned > 0) return Tiling{balanced(x.n_q, all_pinned, step), x.n_k};
     const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
@@ -48,7 +50,8 @@ struct FlashPinnedForward {
   }
 
   static Words footprint(const ForwardShape& x, Tiling t) {
-    return Words(t.rho) * (Words(x.d) + x.d_v) + Words(std::min(t.Br, x.n_q)) * (Words(x.d) + x.d_v + 3) + (t.rho < x.n_k ? 1 : 0);
+    return Words(t.rho) * (Words(x.d) + x.d_v) + Words(std::min(t.Br, x.n_q)) * (Words(x.d) + x.d_v + 3) +
+           (t.rho < x.n_k ? 1 : 0);
   }
   /// The next streamed word, if any streams.
   static Words prefetch(const ForwardShape& x, Tiling t) { return t.rho < x.n_k ? 1 : 0; }

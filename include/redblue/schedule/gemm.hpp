@@ -36,24 +36,23 @@ constexpr Words gemm_prefetch(index_t m, index_t n, GemmTiling t) { return Words
 
 /// C (m x n) = A (m x k) B (k x n).
 constexpr Io gemm_io(SlowArray C, SlowArray A, SlowArray B, index_t m, index_t k, index_t n, GemmTiling t) {
-  return Io()
-      .read(A, c(n, t.b2) * m * k)
-      .read(B, c(m, t.b1) * k * n)
-      .write(C, Words(m) * n);
+  return Io().read(A, c(n, t.b2) * m * k).read(B, c(m, t.b1) * k * n).write(C, Words(m) * n);
 }
 
 /// The tiling of fewest (priced) words.
-inline std::optional<GemmTiling> choose_gemm_tiling(const Limits& limits, SlowArray A, SlowArray B, index_t m, index_t k, index_t n,
-                                                    index_t step1, index_t step2) {
+inline std::optional<GemmTiling> choose_gemm_tiling(const Limits& limits, SlowArray A, SlowArray B, index_t m,
+                                                    index_t k, index_t n, index_t step1, index_t step2) {
   const auto fits = [&](index_t b1, index_t b2) {
     return limits.fit(gemm_footprint(m, n, {b1, b2}), gemm_prefetch(m, n, {b1, b2}));
   };
-  const auto best = best_tile(m, n, step1, step2, limits.price.reading(A) * m * k, limits.price.reading(B) * k * n, limits.M, fits);
+  const auto best =
+      best_tile(m, n, step1, step2, limits.price.reading(A) * m * k, limits.price.reading(B) * k * n, limits.M, fits);
   if (!best) return std::nullopt;
   return GemmTiling{(*best)[0], (*best)[1]};
 }
 
-/// For each t: apply(A[I,t], B[t,J]), the shorter resident, the longer streamed. T's corner is (row, col) of the product.
+/// For each t: apply(A[I,t], B[t,J]), the shorter resident, the longer streamed. T's corner is (row, col) of the
+/// product.
 template <class W, class Apply>
 void for_rank_one(W& w, Shape T, const Factor& A, index_t row, const Factor& B, index_t col, const Apply& apply) {
   for (index_t t = 0; t < A.cols(); ++t) {

@@ -6,9 +6,9 @@
 
 namespace redblue::schedule {
 
-/// FlashAttention-1 order: a block of keys and values stays red while queries stream past, outputs are revisited in slow
-/// memory. O is kept normalised, so one statistic (lse) per query suffices where Dao et al. 2022 (arXiv 2205.14135) move
-/// m and l. With all keys in one block every word moves once.
+/// FlashAttention-1 order: a block of keys and values stays red while queries stream past, outputs are revisited in
+/// slow memory. O is kept normalised, so one statistic (lse) per query suffices where Dao et al. 2022 (arXiv
+/// 2205.14135) move m and l. With all keys in one block every word moves once.
 ///   T = ceil(n_k/Bc): reads n_k (d + d_v) + T n_q d + (T-1) n_q (d_v + 1)   writes T n_q (d_v + 1)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1
 struct KeyOuterForward {
@@ -29,7 +29,8 @@ struct KeyOuterForward {
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const index_t Br = smallest_tile(x.n_q, limits.multiple.query);  // the words do not depend on Br
     const index_t step = limits.multiple.key;
-    const index_t Bc = largest_tile(x.n_k, step, [&](index_t b) { return limits.fit(footprint(x, {b, Br}), prefetch(x, {b, Br})); });
+    const index_t Bc =
+        largest_tile(x.n_k, step, [&](index_t b) { return limits.fit(footprint(x, {b, Br}), prefetch(x, {b, Br})); });
     if (Bc == 0) return std::nullopt;
     return Tiling{balanced(x.n_k, Bc, step), Br};
   }

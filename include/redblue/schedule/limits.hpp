@@ -42,7 +42,9 @@ struct Limits {
   Prices price{};
 
   /// Words a tiling occupies under these limits.
-  Words occupied(Words footprint, Words prefetch) const { return footprint + reserve + (double_buffer ? prefetch : Words(0)); }
+  Words occupied(Words footprint, Words prefetch) const {
+    return footprint + reserve + (double_buffer ? prefetch : Words(0));
+  }
   bool fit(Words footprint, Words prefetch) const { return occupied(footprint, prefetch) <= M; }
 };
 
@@ -79,8 +81,8 @@ index_t largest_tile(index_t n, index_t step, const Fits& fits) {
 /// must be monotone in b2 and imply b1 b2 <= M. Exact: for a number of row blocks the smallest b1 leaves most room for
 /// b2; walking outwards from the continuous optimum, a direction ends when even b2 = M / b1 could not win.
 template <class Fits>
-std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t step1, index_t step2, Words alpha, Words beta, Words M,
-                                                const Fits& fits) {
+std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t step1, index_t step2, Words alpha,
+                                                Words beta, Words M, const Fits& fits) {
   std::optional<std::array<index_t, 2>> best;
   Words best_cost;
   const auto try_rows = [&](index_t b1) {

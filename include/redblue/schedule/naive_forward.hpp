@@ -42,14 +42,18 @@ struct NaiveForward {
   /// The next row, or the next streamed word.
   static Words softmax_prefetch(const ForwardShape& x, index_t rho) { return rho == 1 ? x.n_k : 1; }
   static Words footprint(const ForwardShape& x, Tiling t) {
-    return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho), gemm_footprint(x.n_q, x.d_v, t.output())});
+    return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho),
+                     gemm_footprint(x.n_q, x.d_v, t.output())});
   }
   static Words prefetch(const ForwardShape& x, Tiling t) {
-    return std::max({gemm_prefetch(x.n_q, x.n_k, t.scores()), softmax_prefetch(x, t.rho), gemm_prefetch(x.n_q, x.d_v, t.output())});
+    return std::max(
+        {gemm_prefetch(x.n_q, x.n_k, t.scores()), softmax_prefetch(x, t.rho), gemm_prefetch(x.n_q, x.d_v, t.output())});
   }
   static Io io(const ForwardShape& x, Tiling t) {
     return gemm_io(SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, t.scores()) +
-           Io().read(SlowArray::S, x.N() * t.rho).write(SlowArray::S, x.N()).write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
+           Io().read(SlowArray::S, x.N() * t.rho)
+               .write(SlowArray::S, x.N())
+               .write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
            gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output());
   }
   static Words workspace(const ForwardShape& x) { return x.N(); }
@@ -57,7 +61,8 @@ struct NaiveForward {
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {
-    gemm(m, x.S, {x.Q}, transposed(x.K), t.scores(), [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
+    gemm(m, x.S, {x.Q}, transposed(x.K), t.scores(),
+         [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
     const auto S = tiled(x.S, 1), lse = tiled(x.lse, 1);
     m.each(S.rows(), [&](auto& w, index_t i) {
       const auto m_i = w.alloc({1, 1}), l_i = w.alloc({1, 1});

@@ -4,8 +4,9 @@
 
 namespace redblue::schedule {
 
-/// The small cache without n x n workspace: a tile of scores is formed by rank-one updates, turned into weights where it
-/// lies, and spent on O, whose columns are revisited in slow memory. 2 sqrt(6) n^2 d / sqrt(M) words to leading order.
+/// The small cache without n x n workspace: a tile of scores is formed by rank-one updates, turned into weights where
+/// it lies, and spent on O, whose columns are revisited in slow memory. 2 sqrt(6) n^2 d / sqrt(M) words to leading
+/// order.
 ///   reads ceil(n_k/b) n_q d + ceil(n_q/a) n_k (d + d_v) + (ceil(n_k/b) - 1) n_q d_v
 ///   writes ceil(n_k/b) n_q d_v + n_q   footprint a b + 4 a + 1
 struct ScoreTilesForward {
@@ -25,10 +26,12 @@ struct ScoreTilesForward {
   }
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const Prices& p = limits.price;
-    const Words per_key_block = p.reading(SlowArray::Q) * x.n_q * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.n_q * x.d_v;
+    const Words per_key_block =
+        p.reading(SlowArray::Q) * x.n_q * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.n_q * x.d_v;
     const Words per_query_block = p.reading(SlowArray::K) * x.n_k * x.d + p.reading(SlowArray::V) * x.n_k * x.d_v;
-    const auto best = best_tile(x.n_q, x.n_k, limits.multiple.query, limits.multiple.key, per_key_block, per_query_block, limits.M,
-                                [&](index_t a, index_t b) { return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b})); });
+    const auto best =
+        best_tile(x.n_q, x.n_k, limits.multiple.query, limits.multiple.key, per_key_block, per_query_block, limits.M,
+                  [&](index_t a, index_t b) { return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b})); });
     if (!best) return std::nullopt;
     return Tiling{(*best)[0], (*best)[1]};
   }

@@ -36,15 +36,17 @@ struct SmallCacheForward {
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
     const Prices& price = limits.price;
-    const Words q_words = price.reading(SlowArray::Q) * x.n_q * x.d, k_words = price.reading(SlowArray::K) * x.n_k * x.d;
+    const Words q_words = price.reading(SlowArray::Q) * x.n_q * x.d,
+                k_words = price.reading(SlowArray::K) * x.n_k * x.d;
     const auto tile = best_tile(x.n_q, x.n_k, s.query, s.key, q_words, k_words, limits.M, [&](index_t a, index_t b) {
       return limits.fit(tile_footprint(x, a, b), gemm_prefetch(x.n_q, x.n_k, {a, b}));
     });
     const index_t panel = largest_tile(x.n_q, s.query, [&](index_t a) { return limits.fit(panel_footprint(x, a), 1); });
-    const auto output = best_tile(x.n_q, x.d_v, s.query, s.feature, price.reading(SlowArray::S) * x.N(),
-                                  price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M, [&](index_t a2, index_t c2) {
-                                    return limits.fit(output_footprint(x, a2, c2), gemm_prefetch(x.n_q, x.d_v, {a2, c2}));
-                                  });
+    const auto output =
+        best_tile(x.n_q, x.d_v, s.query, s.feature, price.reading(SlowArray::S) * x.N(),
+                  price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M, [&](index_t a2, index_t c2) {
+                    return limits.fit(output_footprint(x, a2, c2), gemm_prefetch(x.n_q, x.d_v, {a2, c2}));
+                  });
     if ((!tile && panel == 0) || !output) return std::nullopt;
     Tiling t;
     t.a2 = (*output)[0];
@@ -59,7 +61,9 @@ struct SmallCacheForward {
   static Words tile_footprint(const ForwardShape& x, index_t a, index_t b) {
     return gemm_footprint(x.n_q, x.n_k, {a, b}) + Words(2) * std::min(a, x.n_q);
   }
-  static Words panel_footprint(const ForwardShape& x, index_t a) { return Words(std::min(a, x.n_q)) * (Words(x.d) + 3) + 1; }
+  static Words panel_footprint(const ForwardShape& x, index_t a) {
+    return Words(std::min(a, x.n_q)) * (Words(x.d) + 3) + 1;
+  }
   static Words output_footprint(const ForwardShape& x, index_t a2, index_t c2) {
     return gemm_footprint(x.n_q, x.d_v, {a2, c2}) + std::min(a2, x.n_q);
   }
@@ -67,7 +71,8 @@ struct SmallCacheForward {
     return std::max(t.panel ? panel_footprint(x, t.a) : tile_footprint(x, t.a, t.b), output_footprint(x, t.a2, t.c2));
   }
   static Words prefetch(const ForwardShape& x, Tiling t) {
-    return std::max(t.panel ? Words(1) : gemm_prefetch(x.n_q, x.n_k, {t.a, t.b}), gemm_prefetch(x.n_q, x.d_v, {t.a2, t.c2}));
+    return std::max(t.panel ? Words(1) : gemm_prefetch(x.n_q, x.n_k, {t.a, t.b}),
+                    gemm_prefetch(x.n_q, x.d_v, {t.a2, t.c2}));
   }
   static Io io(const ForwardShape& x, Tiling t) {
     return Io()

@@ -19,9 +19,9 @@ inline Words visited_pairs(const ForwardShape& x, index_t Br) {
   return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
 }
 
-/// Of all legal Br up to `largest`, the one with the fewest visited keys. Without a mask: the largest, balanced. Causal,
-/// the sum is not monotone in Br; for one number of blocks the smallest Br is best, and Br SUM kappa >= visible pairs
-/// tells when fewer queries at a time cannot win any more.
+/// Of all legal Br up to `largest`, the one with the fewest visited keys. Without a mask: the largest, balanced.
+/// Causal, the sum is not monotone in Br; for one number of blocks the smallest Br is best, and Br SUM kappa >= visible
+/// pairs tells when fewer queries at a time cannot win any more.
 inline index_t fewest_visits(const ForwardShape& x, index_t largest, index_t step) {
   index_t Br = balanced(x.n_q, largest, step), best = Br;
   Words fewest = visited_keys(x, Br);

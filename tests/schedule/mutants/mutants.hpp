@@ -47,8 +47,7 @@ struct Flash {
         const index_t keys = std::min(t.Bc, kappa - j);
         const Step step{{x.scale, x.shape.mask, Q(i).row, j}};
         if (slip == reloads_queries_for_every_key) w.load_into(Q_i, Q(i));
-        if (slip == streams_values_twice)
-          w.compute(kernel::Gemm{}, O_i, S.cols(keys), w.stream(x.V.rows(j, keys)));
+        if (slip == streams_values_twice) w.compute(kernel::Gemm{}, O_i, S.cols(keys), w.stream(x.V.rows(j, keys)));
         if (slip == loads_keys_instead_of_streaming) {
           const auto K_j = w.load(x.K.rows(j, keys));
           w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, K_j, w.stream(x.V.rows(j, keys)));
