@@ -80,6 +80,6 @@ Json to_json(const plan::Plan& plan) {
           {"reason", plan.reason}};
 }
 
-void print(const Json& j) { fmt::print("{}\n", j.dump(2)); }
+void print(const Json& j) { fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace)); }
 
 }  // namespace redblue::cli

@@ -161,6 +161,10 @@ Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& output
     if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, name, *x);
   }
   if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, "o", outputs.o);
+  if (outputs.lse.data != nullptr && plan.row().io.writes[index_of(SlowArray::lse)] == 0)
+    throw InvalidProblem(
+        fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
+                    plan.row().schedule));
   if (options.compute == DType::f64) return run_in<double>(plan, inputs, outputs, options);
   if (options.compute == DType::f32) return run_in<float>(plan, inputs, outputs, options);
   throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(options.compute)));

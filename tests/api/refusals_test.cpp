@@ -1,0 +1,132 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "api/arrays.hpp"
+#include "api/plans.hpp"
+#include "support/generators.hpp"
+
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Problem grouped() {
+  Problem p = problem(5, 6, 3, 4);
+  p.batch = 2;
+  p.heads = 4;
+  p.kv_heads = 2;
+  p.lse_required = true;
+  return p;
+}
+
+plan::Plan some_plan(const Problem& p) {
+  plan::Options o;
+  o.M = 200;
+  return plan::make_plan(p, o);
+}
+
+/// The message of the error that the run must end in.
+std::string refusal(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options = {}) {
+  try {
+    run(plan, in, out, options);
+  } catch (const Error& e) {
+    return e.what();
+  }
+  return "accepted";
+}
+
+TEST(Run, RefusesTensorsOfAnyOtherShape) {
+  const plan::Plan plan = some_plan(grouped());
+  Arrays a(grouped(), DType::f32, DType::f32);
+  for (std::size_t axis = 0; axis < 4; ++axis)
+    for (const index_t change : {-1, 1})
+      for (const char* name : {"q", "k", "v", "o", "lse"}) {
+        Inputs in = a.inputs();
+        Outputs out = a.outputs();
+        Tensor& t = name == std::string("q")   ? in.q
+                    : name == std::string("k") ? in.k
+                    : name == std::string("v") ? in.v
+                    : name == std::string("o") ? out.o
+                                               : out.lse;
+        t.shape[axis] += change;
+        EXPECT_THAT(refusal(plan, in, out),
+                    AllOf(HasSubstr(std::string("tensor ") + name + " is ["), HasSubstr("the problem wants [")))
+            << axis;
+      }
+  EXPECT_FALSE(refusal(plan, a.inputs(), a.outputs()) != "accepted");
+}
+
+TEST(Run, RefusesTensorsWithoutData) {
+  const plan::Plan plan = some_plan(grouped());
+  Arrays a(grouped(), DType::f32, DType::f32);
+  Inputs in = a.inputs();
+  in.k.data = nullptr;
+  EXPECT_THAT(refusal(plan, in, a.outputs()), HasSubstr("tensor k has no data"));
+  Outputs out = a.outputs();
+  out.o.data = nullptr;
+  EXPECT_THAT(refusal(plan, a.inputs(), out), HasSubstr("tensor o has no data"));
+}
+
+TEST(Run, RefusesArithmeticInNarrowTypes) {
+  Arrays a(grouped(), DType::f16, DType::f16);
+  for (const DType t : {DType::f16, DType::bf16}) {
+    RunOptions options;
+    options.compute = t;
+    EXPECT_THAT(refusal(some_plan(grouped()), a.inputs(), a.outputs(), options),
+                HasSubstr(std::string("compute type ") + std::string(name_of(t))));
+  }
+}
+
+TEST(Run, RefusesOutputsThatOverlapAnything) {
+  const Problem p = problem(4, 4, 4, 4);
+  const plan::Plan plan = some_plan(p);
+  std::vector<float> pool(1000);
+  const auto at = [&](std::size_t word) { return Tensor(pool.data() + word, {1, 1, 4, 4}); };
+  const auto lse_at = [&](std::size_t word) { return Tensor(pool.data() + word, {1, 1, 4, 1}); };
+  const Inputs in{at(0), at(16), at(32)};
+  EXPECT_EQ(refusal(plan, in, {at(48), Tensor()}), "accepted");
+  const struct {
+    Outputs out;
+    const char *output, *other;
+  } cases[] = {
+      {{at(0), Tensor()}, "output o", "overlaps q"},      {{at(31), Tensor()}, "output o", "overlaps k"},
+      {{at(47), Tensor()}, "output o", "overlaps v"},     {{at(48), lse_at(15)}, "output lse", "overlaps q"},
+      {{at(48), lse_at(63)}, "output lse", "overlaps o"},
+  };
+  for (const auto& c : cases) EXPECT_THAT(refusal(plan, in, c.out), AllOf(HasSubstr(c.output), HasSubstr(c.other)));
+
+  // The last word of a view that runs backwards is its first.
+  Tensor backwards = at(60);
+  backwards.strides = {0, 0, -4, 1};
+  EXPECT_THAT(refusal(plan, in, {backwards, Tensor()}), HasSubstr("output o overlaps v"));
+}
+
+TEST(Run, RefusesLseThatThePlanDoesNotWrite) {
+  Problem p = problem(4, 4, 4, 4);  // lse_required is false: naive leaves it out
+  plan::Options o;
+  o.M = 200;
+  o.schedule = "naive";
+  Arrays a(p, DType::f32, DType::f32);
+  EXPECT_THAT(refusal(plan::make_plan(p, o), a.inputs(), a.outputs()), HasSubstr("lse_required"));
+  p.lse_required = true;
+  EXPECT_EQ(refusal(plan::make_plan(p, o), a.inputs(), a.outputs()), "accepted");
+}
+
+TEST(Run, RefusesWorkspaceThatThisMachineDoesNotHave) {
+  const Problem p = problem(index_t{1} << 24, index_t{1} << 24, 1, 1);
+  plan::Options o;
+  o.M = 200;
+  o.schedule = "small_cache";
+  const plan::Plan plan = plan::make_plan(p, o);
+  float word = 0;  // never read: the run ends before
+  const Inputs in{Tensor(&word, DType::f32, {1, 1, p.n_q, 1}, {0, 0, 0, 1}),
+                  Tensor(&word, DType::f32, {1, 1, p.n_k, 1}, {0, 0, 0, 1}),
+                  Tensor(&word, DType::f32, {1, 1, p.n_k, 1}, {0, 0, 0, 1})};
+  float out = 0;
+  EXPECT_THAT(refusal(plan, in, {Tensor(&out, DType::f32, {1, 1, p.n_q, 1}, {0, 0, 0, 1}), Tensor()}),
+              AllOf(HasSubstr("workspace for scores needs"), HasSubstr("choose a schedule without workspace")));
+}
+
+}  // namespace
+}  // namespace redblue::test
