@@ -56,8 +56,23 @@ Json to_json(const plan::Row& row) {
          {"workspace", to_json(row.workspace)},
          {"flops", to_json(row.flops)},
          {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
-         {"stable", row.stable}};
+         {"stable", row.stable},
+         {"cost", row.cost.to_double() / plan::kCostUnit}};
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
+  return j;
+}
+
+Json to_json(const plan::Options& o) {
+  Json j{{"quadratic_workspace", o.quadratic_workspace},
+         {"reserve", to_json(o.reserve)},
+         {"double_buffer", o.double_buffer},
+         {"multiple", {{"q", o.multiple.query}, {"k", o.multiple.key}, {"f", o.multiple.feature}}},
+         {"write_cost", o.write_cost}};
+  Json widths = Json::object();
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (o.width[a] > 0) widths[std::string(kSlowArrayNames[a])] = o.width[a];
+  if (!widths.empty()) j["width"] = widths;
+  if (!o.schedule.empty()) j["schedule"] = o.schedule;
   return j;
 }
 
@@ -72,6 +87,7 @@ Json to_json(const plan::Plan& plan) {
   return {{"schema", "redblue.plan/1"},
           {"problem", to_json(plan.problem)},
           {"M", to_json(plan.options.M)},
+          {"options", to_json(plan.options)},
           {"bound", to_json(plan.bound)},
           {"bounds", bounds},
           {"plans", rows},

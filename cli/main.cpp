@@ -1,28 +1,64 @@
 #include <fmt/format.h>
 
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstdio>
+#include <cstring>
 #include <exception>
+#include <string>
+#include <system_error>
 
 #include "commands.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/version.hpp"
 
+namespace {
+
+/// CLI11 takes a number beyond 64 bits for the largest there is, and 010 for 8.
+std::string not_decimal(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return text + " does not fit 64 bits";
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool leading_zero = digits.size() > 1 && digits[0] == '0';
+  return error == std::errc() && end == text.data() + text.size() && !leading_zero
+             ? ""
+             : "'" + text + "' is not a whole number in decimal digits";
+}
+
+bool takes_whole_number(const CLI::Option& option) {
+  const std::string type = option.get_type_name();
+  return type == "INT" || type == "UINT" || type == "WORDS";
+}
+
+}  // namespace
+
 int main(int argc, char** argv) {
   CLI::App program{"redblue: attention with provably few words moved between fast and slow memory"};
   program.set_version_flag("--version", std::string(redblue::kVersion));
-  program.require_subcommand(1);
   program.footer("Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
+  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
   int exit_code = 0;
   redblue::cli::add_plan(program, exit_code);
   redblue::cli::add_bound(program, exit_code);
   redblue::cli::add_count(program, exit_code);
   redblue::cli::add_run(program, exit_code);
   redblue::cli::add_trace(program, exit_code);
+  for (CLI::App* command : program.get_subcommands({}))
+    for (CLI::Option* option : command->get_options())
+      if (takes_whole_number(*option)) option->check(not_decimal);
   try {
     program.parse(argc, argv);
+    if (program.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before
   } catch (const CLI::ParseError& e) {
     return program.exit(e) == 0 ? 0 : 2;
   } catch (const std::exception& e) {
     fmt::print(stderr, "redblue: {}\n", e.what());
+    return 2;
+  }
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
     return 2;
   }
   return exit_code;

@@ -37,8 +37,7 @@ Words parse_bytes(const std::string& text) {
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names) {
   std::map<std::string, index_t> result;
-  std::size_t from = 0;
-  while (from < text.size()) {
+  for (std::size_t from = 0; !text.empty() && from <= text.size();) {
     const std::size_t comma = std::min(text.find(',', from), text.size());
     const std::string item = text.substr(from, comma - from);
     const std::size_t equals = item.find('=');
@@ -51,7 +50,8 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
     if (!number || std::find(names.begin(), names.end(), name) == names.end())
       throw InvalidProblem(fmt::format("{} {}: '{}' is not NAME=NUMBER with NAME one of {} and NUMBER at least 1",
                                        option, text, item, fmt::join(names, ", ")));
-    result[name] = value;
+    if (!result.emplace(name, value).second)
+      throw InvalidProblem(fmt::format("{} {}: {} is given twice", option, text, name));
     from = comma + 1;
   }
   return result;
@@ -67,10 +67,15 @@ void MemoryOptions::add_to(CLI::App& app) {
 Words MemoryOptions::words(DType dtype) const {
   if (M.has_value() == memory.has_value())
     throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
-  return M ? Words(*M) : parse_bytes(*memory) / Words(size_of(dtype));
+  if (M) return *M;
+  const Words fit = parse_bytes(*memory) / Words(size_of(dtype));
+  if (fit < 1)
+    throw InvalidProblem(
+        fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(dtype), size_of(dtype)));
+  return fit;
 }
 
-void PlannerOptions::add_to(CLI::App& app) {
+void PlannerOptions::add_to(CLI::App& app, bool with_width) {
   app.add_option("--schedule", schedule, fmt::format("plan this one only: {}", fmt::join(plan::schedule_names(), ", ")))
       ->type_name("NAME");
   app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
@@ -79,10 +84,11 @@ void PlannerOptions::add_to(CLI::App& app) {
   app.add_flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
   app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       ->type_name("LIST");
-  app.add_option(
-         "--width", width,
-         "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
-      ->type_name("LIST");
+  if (with_width)
+    app.add_option(
+           "--width", width,
+           "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
+        ->type_name("LIST");
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }
 

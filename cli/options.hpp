@@ -28,7 +28,7 @@ struct PlannerOptions {
   double write_cost = 1;
   std::string schedule;
 
-  void add_to(CLI::App& app);
+  void add_to(CLI::App& app, bool with_width = true);
   plan::Options options(Words M) const;
 };
 

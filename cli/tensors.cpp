@@ -54,8 +54,13 @@ void FileOptions::validate() const {
         "files are missing: give --input X.safetensors --output Y.safetensors, or --q --k --v --o [--lse] as .npy "
         "files");
   if (npy && !(q && k && v && o)) throw InvalidProblem("files are missing: .npy runs need all of --q --k --v --o");
+  if (npy && !names.empty())
+    throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
+  std::set<std::string> named;
   for (const std::string& n : names) {
     const std::size_t equals = n.find('=');
+    if (!named.insert(n.substr(0, equals)).second)
+      throw InvalidProblem(fmt::format("--name {}: {} has a name already", n, n.substr(0, equals)));
     if (equals == std::string::npos || equals + 1 == n.size() ||
         std::find(kTensorNames.begin(), kTensorNames.end(), n.substr(0, equals)) == kTensorNames.end())
       throw InvalidProblem(
@@ -85,6 +90,10 @@ Inputs LoadedInputs::views() const { return {view("q", q), view("k", k), view("v
 LoadedInputs load_inputs(const FileOptions& files) {
   const auto loaded = [](file::Tensor q, file::Tensor k, file::Tensor v) {
     const auto rank = static_cast<std::size_t>(q.rank());
+    if (k.rank() != q.rank() || v.rank() != q.rank())
+      throw InvalidProblem(
+          fmt::format("q [{}], k [{}] and v [{}] have different numbers of dimensions: give all three the same",
+                      fmt::join(q.shape(), ", "), fmt::join(k.shape(), ", "), fmt::join(v.shape(), ", ")));
     return LoadedInputs{std::move(q), std::move(k), std::move(v), rank};
   };
   if (files.input) {
@@ -108,12 +117,10 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType o_dty
   o_tensor_ = output_tensor(o_dtype, {p.batch, p.heads, p.n_q, p.d_v}, rank, false, o_.data());
   lse_tensor_ = output_tensor(lse_dtype, {p.batch, p.heads, p.n_q, 1}, rank, true, lse_.data());
   views_.o = Tensor(o_.data(), o_dtype, {p.batch, p.heads, p.n_q, p.d_v});
-  views_.lse = Tensor(lse_.data(), lse_dtype, {p.batch, p.heads, p.n_q, 1});
+  if (files.output || files.lse) views_.lse = Tensor(lse_.data(), lse_dtype, {p.batch, p.heads, p.n_q, 1});
 }
 
 OutputFiles::~OutputFiles() = default;
-
-Outputs OutputFiles::views() { return views_; }
 
 void OutputFiles::commit() {
   if (files_->options.output) {
@@ -123,7 +130,6 @@ void OutputFiles::commit() {
     file::write_npy(files_->first, o_tensor_);
     if (files_->second) file::write_npy(*files_->second, lse_tensor_);
   }
-  // Both are complete before either appears.
   files_->first.commit();
   if (files_->second) files_->second->commit();
 }

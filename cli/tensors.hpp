@@ -37,7 +37,9 @@ class OutputFiles {
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  Outputs views();
+  Outputs views() const { return views_; }  ///< lse without data where no file takes it
+  /// Throws IoError. Both files are complete before the first appears; should the second then not get its name, the
+  /// first stays.
   void commit();
 
  private:

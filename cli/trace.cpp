@@ -20,7 +20,7 @@ void add_trace(CLI::App& program, int& exit_code) {
   };
   auto options = std::make_shared<TraceOptions>();
   options->problem.add_to(*app);
-  app->add_option("--most", options->most, "give up beyond this many operations");
+  app->add_option("--most", options->most, "give up beyond this many operations")->check(CLI::PositiveNumber);
   app->callback([options, &exit_code] {
     const plan::Plan plan = options->problem.plan();
     std::stringstream text;

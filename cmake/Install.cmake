@@ -21,5 +21,6 @@ install(FILES ${PROJECT_BINARY_DIR}/redblueConfig.cmake ${PROJECT_BINARY_DIR}/re
 # ${pcfiledir} keeps the .pc file right wherever the install tree is moved to.
 set(pc_dir ${CMAKE_INSTALL_LIBDIR}/pkgconfig)
 file(RELATIVE_PATH pc_to_prefix /prefix/${pc_dir} /prefix)
+string(REGEX REPLACE "/$" "" pc_to_prefix ${pc_to_prefix})
 configure_file(cmake/redblue.pc.in redblue.pc @ONLY)
 install(FILES ${PROJECT_BINARY_DIR}/redblue.pc DESTINATION ${pc_dir})

@@ -1,6 +1,6 @@
 // How many words must attention move between a fast memory of M words and the slow memory behind it, how many does the
 // best schedule move, and does it really? No data is needed for any of the three answers.
-#include <cstdio>
+#include <iostream>
 
 #include "redblue/attention.hpp"
 
@@ -14,21 +14,19 @@ int main() {
   // The plan ranks every schedule by its formula, an exact count of words, and knows the proven lower bound.
   const redblue::plan::Plan plan = redblue::plan::make_plan(problem, options);
   const redblue::plan::Row& best = plan.row();
-  std::printf("n = 2^20: %s\n", plan.reason.c_str());
-  std::printf("  formula  %16s words, by %s\n", best.io.total().str().c_str(), std::string(best.schedule).c_str());
+  std::cout << "n = 2^20: " << plan.reason << "\n  formula " << best.io.total().str() << " words, by " << best.schedule;
 
   // Counting runs the very loops of the schedule on a machine that does nothing but count.
   const redblue::Measured counted = redblue::count(plan);
-  std::printf("  counted  %16s words, at most %s resident\n", counted.io.total().str().c_str(),
-              counted.peak.str().c_str());
-  std::printf("  bound    %16s words, theorem %s; ratio %.4f\n", plan.bound.words.str().c_str(),
-              std::string(plan.bound.name).c_str(), best.ratio.value());
+  std::cout << "\n  counted " << counted.io.total().str() << " words, at most " << counted.peak.str() << " resident"
+            << "\n  bound   " << plan.bound.words.str() << " words, theorem " << plan.bound.name << "; ratio "
+            << best.ratio.value() << '\n';
 
   // A formula answers at once for sizes that no one will ever count: n = 2^40, that is 2^80 scores.
   problem.n_q = problem.n_k = redblue::index_t{1} << 40;
   const redblue::plan::Plan vast = redblue::plan::make_plan(problem, options);
-  std::printf("n = 2^40: formula %s words, bound %s, ratio %.4f\n", vast.row().io.total().str().c_str(),
-              vast.bound.words.str().c_str(), vast.row().ratio.value());
+  std::cout << "n = 2^40: formula " << vast.row().io.total().str() << " words, bound " << vast.bound.words.str()
+            << ", ratio " << vast.row().ratio.value() << '\n';
 
   const bool exact = counted.io == best.io && counted.peak == best.footprint;
   const bool above = best.io.total() >= plan.bound.words && vast.row().io.total() >= vast.bound.words;

@@ -1,6 +1,6 @@
 // Attention on your own arrays: describe the problem, plan it for a fast memory, run it, check it.
 #include <cmath>
-#include <cstdio>
+#include <iostream>
 #include <vector>
 
 #include "redblue/attention.hpp"
@@ -37,9 +37,8 @@ int main() {
 
   // 4. Check against attention in fp64, row by row.
   const redblue::Verification check = redblue::verify(problem, in, out, redblue::DType::f32);
-  std::printf("%s\n", plan.reason.c_str());
-  std::printf("moved %s words (formula %s, bound %s)\n", moved.io.total().str().c_str(),
-              plan.row().io.total().str().c_str(), plan.bound.words.str().c_str());
-  std::printf("largest error %.1e of the largest entry (allowed: %.1e)\n", check.o.error, check.o.tolerance);
+  std::cout << plan.reason << "\nmoved " << moved.io.total().str() << " words (formula " << plan.row().io.total().str()
+            << ", bound " << plan.bound.words.str() << ")\nlargest error " << check.o.error
+            << " of the largest entry (allowed: " << check.o.tolerance << ")\n";
   return check.ok() && moved.io == plan.row().io ? 0 : 1;
 }

@@ -11,7 +11,7 @@ if [ ! -f build/release/build.ninja ]; then
   echo "demo: configuring build/release"
   cmake --preset release -DREDBLUE_BUILD_TESTS=OFF -DREDBLUE_BUILD_EXAMPLES=OFF >/dev/null
 fi
-echo "demo: building (the first time takes a minute or two)"
+echo "demo: building (the first time takes a few minutes)"
 cmake --build --preset release --target redblue-cli
 mkdir -p build/demo
 

@@ -2,9 +2,12 @@
 #include <fmt/ranges.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <functional>
 #include <memory>
 #include <new>
+#include <utility>
+#include <vector>
 
 #include "execute.hpp"
 #include "redblue/machine/counting.hpp"
@@ -23,23 +26,38 @@ void require_shape(std::string_view name, const Tensor& t, std::array<index_t, 4
                                      name, fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
 }
 
-/// First and one past the last byte that a tensor touches.
-std::pair<const std::byte*, const std::byte*> extent(const Tensor& t) {
-  index_t low = 0, high = 0;
-  for (std::size_t i = 0; i < 4; ++i) {
-    const index_t reach = (t.shape[i] - 1) * t.strides[i];
-    (reach < 0 ? low : high) += reach;
-  }
-  const auto* data = static_cast<const std::byte*>(t.data);
+using Run = std::pair<const std::byte*, const std::byte*>;  // first byte and one past the last
+
+/// The runs of bytes that a tensor touches, sorted.
+std::vector<Run> runs_of(const Tensor& t) {
   const auto size = static_cast<index_t>(size_of(t.dtype));
-  return {data + low * size, data + (high + 1) * size};
+  const bool rows = t.strides[3] == 1;  // a row is one run, else every element is
+  std::vector<Run> runs;
+  for (index_t b = 0; b < t.shape[0]; ++b)
+    for (index_t h = 0; h < t.shape[1]; ++h)
+      for (index_t r = 0; r < t.shape[2]; ++r)
+        for (index_t c = 0; c < (rows ? 1 : t.shape[3]); ++c) {
+          const index_t at = b * t.strides[0] + h * t.strides[1] + r * t.strides[2] + c * t.strides[3];
+          const auto* first = static_cast<const std::byte*>(t.data) + at * size;
+          runs.emplace_back(first, first + (rows ? t.shape[3] : 1) * size);
+        }
+  std::sort(runs.begin(), runs.end(), [](const Run& x, const Run& y) { return std::less<>()(x.first, y.first); });
+  return runs;
 }
 
-void require_disjoint(std::string_view output, const Tensor& o, std::string_view other, const Tensor& x) {
-  const auto [o_first, o_end] = extent(o);
-  const auto [x_first, x_end] = extent(x);
-  if (std::less<>()(o_first, x_end) && std::less<>()(x_first, o_end))
-    throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
+void require_own_memory(std::string_view name, const std::vector<Run>& runs) {
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    if (std::less<>()(runs[i].first, runs[i - 1].second))
+      throw InvalidProblem(fmt::format("output {} overlaps itself: two of its entries share memory", name));
+}
+
+void require_disjoint(std::string_view output, const std::vector<Run>& o, std::string_view other,
+                      const std::vector<Run>& x) {
+  for (std::size_t i = 0, j = 0; i < o.size() && j < x.size();) {
+    if (std::less<>()(o[i].first, x[j].second) && std::less<>()(x[j].first, o[i].second))
+      throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
+    std::less<>()(o[i].second, x[j].second) ? ++i : ++j;
+  }
 }
 
 /// make(), which takes about this many words of T from the system; says who wanted them if they cannot be had.
@@ -156,11 +174,15 @@ void require_shapes(const Problem& p, const Inputs& in, const Outputs& out) {
 
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {
   require_shapes(plan.problem, inputs, outputs);
+  const auto o = runs_of(outputs.o), lse = outputs.lse.data != nullptr ? runs_of(outputs.lse) : std::vector<Run>();
+  require_own_memory("o", o);
+  require_own_memory("lse", lse);
+  require_disjoint("lse", lse, "o", o);
   for (const auto& [name, x] : {std::pair("q", &inputs.q), std::pair("k", &inputs.k), std::pair("v", &inputs.v)}) {
-    require_disjoint("o", outputs.o, name, *x);
-    if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, name, *x);
+    const auto input = runs_of(*x);
+    require_disjoint("o", o, name, input);
+    require_disjoint("lse", lse, name, input);
   }
-  if (outputs.lse.data != nullptr) require_disjoint("lse", outputs.lse, "o", outputs.o);
   if (outputs.lse.data != nullptr && plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",

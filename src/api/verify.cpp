@@ -1,5 +1,7 @@
 #include "redblue/verify.hpp"
 
+#include <fmt/format.h>
+
 #include <cmath>
 #include <limits>
 #include <vector>
@@ -73,12 +75,12 @@ struct Comparison {
     d.error = std::max(d.error, std::abs(oracle - ours));
     if (!std::isnan(naive)) d.naive_error = std::max(d.naive_error, std::abs(oracle - naive));
   }
-  Deviation finish(double eps) {
+  Deviation finish(double roundings) {
     if (largest > 0) {
       d.error /= largest;
       d.naive_error /= largest;
     }
-    d.tolerance = 2 * d.naive_error + 4 * eps;
+    d.tolerance = 2 * d.naive_error + roundings;
     return d;
   }
 };
@@ -97,7 +99,9 @@ double eps_of(DType t) {
   return 1;
 }
 
-template <class T>
+/// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
+/// by nothing and nothing would be allowed.
+template <class T, class Wide>
 Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, DType compute) {
   const index_t kv_heads = p.kv_heads.value_or(p.heads), group = p.group();
   const schedule::ForwardShape x = p.shape();
@@ -108,8 +112,10 @@ Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, D
   const auto lse = has_lse ? storage_of(out.lse, kv_heads, group, false) : machine::Storage{};
   Verification v;
   Comparison o_cmp, lse_cmp;
+  double largest_lse = 0;
   for (index_t h = 0; h < p.instances(); ++h) {
     const auto K64 = gathered<double>(K, h, 0, {x.n_k, x.d}), V64 = gathered<double>(V, h, 0, {x.n_k, x.d_v});
+    const std::vector<Wide> K_wide(K64.begin(), K64.end()), V_wide(V64.begin(), V64.end());
     const auto KT = gathered<T>(K, h, 0, {x.n_k, x.d}), VT = gathered<T>(V, h, 0, {x.n_k, x.d_v});
     v.nan_inputs[1] += count_nan(K64);
     v.nan_inputs[2] += count_nan(V64);
@@ -117,17 +123,23 @@ Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, D
       const index_t seen = x.mask.visible(r, x.n_k);
       const auto q = gathered<double>(Q, h, r, {1, x.d});
       v.nan_inputs[0] += count_nan(q);
-      const auto oracle = attend<double>(q, K64, V64, seen, p.scale_or_default(), x.d, x.d_v);
+      const auto oracle =
+          attend<Wide>({q.begin(), q.end()}, K_wide, V_wide, seen, Wide(p.scale_or_default()), x.d, x.d_v);
       const auto naive =
           attend<T>(gathered<T>(Q, h, r, {1, x.d}), KT, VT, seen, static_cast<T>(p.scale_or_default()), x.d, x.d_v);
       const auto ours = gathered<double>(O, h, r, {1, x.d_v});
-      for (std::size_t t = 0; t < ours.size(); ++t) o_cmp.add(oracle.o[t], ours[t], static_cast<double>(naive.o[t]));
-      if (has_lse) lse_cmp.add(oracle.lse, gathered<double>(lse, h, r, {1, 1})[0], static_cast<double>(naive.lse));
+      if (std::isfinite(oracle.lse)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(oracle.lse)));
+      for (std::size_t t = 0; t < ours.size(); ++t)
+        o_cmp.add(static_cast<double>(oracle.o[t]), ours[t], static_cast<double>(naive.o[t]));
+      if (has_lse)
+        lse_cmp.add(static_cast<double>(oracle.lse), gathered<double>(lse, h, r, {1, 1})[0],
+                    static_cast<double>(naive.lse));
     }
   }
   v.nan_outputs = o_cmp.nan_outputs + lse_cmp.nan_outputs;
-  v.o = o_cmp.finish(std::max(eps_of(compute), eps_of(out.o.dtype)));
-  v.lse = lse_cmp.finish(std::max(eps_of(compute), has_lse ? eps_of(out.lse.dtype) : 0));
+  // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps.
+  v.o = o_cmp.finish(4 * std::max(eps_of(compute), eps_of(out.o.dtype)) + 2 * largest_lse * eps_of(compute));
+  v.lse = lse_cmp.finish(4 * std::max(eps_of(compute), has_lse ? eps_of(out.lse.dtype) : 0));
   return v;
 }
 
@@ -135,8 +147,10 @@ Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, D
 
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute) {
   require_shapes(problem, inputs, outputs);
-  return compute == DType::f64 ? verify_in<double>(problem, inputs, outputs, compute)
-                               : verify_in<float>(problem, inputs, outputs, compute);
+  if (compute != DType::f32 && compute != DType::f64)
+    throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(compute)));
+  return compute == DType::f64 ? verify_in<double, long double>(problem, inputs, outputs, compute)
+                               : verify_in<float, double>(problem, inputs, outputs, compute);
 }
 
 }  // namespace redblue

@@ -13,8 +13,6 @@ namespace redblue::plan {
 
 namespace {
 
-constexpr int kCostUnit = 1000;  // of Options::write_cost
-
 void validate(const Options& o) {
   const auto require_positive = [](std::string_view name, index_t value) {
     if (value < 1) throw InvalidProblem(fmt::format("{} = {}: give 1 or more", name, value));
@@ -75,7 +73,7 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
   const Options& o = plan.options;
   if (!o.schedule.empty() && o.schedule != S::name) return;
   if (x.mask.causal && !S::masks) {
-    plan.refused.push_back({S::name, "knows no causal mask", std::nullopt});
+    plan.refused.push_back({S::name, "knows no causal mask (flash, flash_tiled and column_split do)", std::nullopt});
     return;
   }
   if (!o.quadratic_workspace && S::workspace(x) >= x.N()) {
@@ -148,20 +146,27 @@ std::string reason(const Plan& plan) {
   const double d = static_cast<double>(plan.problem.d);
   const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
   if (!plan.options.schedule.empty()) return fmt::format("{}: {} was asked for", where, best.schedule);
-  const std::string near = best.ratio && *best.ratio < 1.1
-                               ? fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1))
-                               : "";
+  const bool priced = in_bytes(plan.options) || plan.options.write_cost != 1;
+  std::string text = fmt::format("{}: {} ({}) {}", where, idea_of(best.schedule), best.schedule,
+                                 priced ? "costs least at the given widths and write cost" : "moves the fewest words");
+  if (best.ratio && *best.ratio <= 1)
+    text += ", the proven bound itself";
+  else if (best.ratio && *best.ratio < 1.1)
+    text += fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1));
   // The cheapest plan of the other family says most; failing that, the runner-up.
   const Row* rival = nullptr;
-  for (const Row& r : plan.rows)
-    if (r.stable && &r != &best &&
-        (rival == nullptr || keeps_scores_only(rival->schedule) == keeps_scores_only(best.schedule)))
-      if (rival == nullptr || keeps_scores_only(r.schedule) != keeps_scores_only(best.schedule)) rival = &r;
-  if (rival == nullptr)
-    return fmt::format("{}: {} ({}) is all that fits{}", where, idea_of(best.schedule), best.schedule, near);
-  return fmt::format("{}: {} ({}) costs least{}; {} ({}) would cost {:.2f}x as much", where, idea_of(best.schedule),
-                     best.schedule, near, idea_of(rival->schedule), rival->schedule,
-                     rival->cost.to_double() / best.cost.to_double());
+  for (const Row& r : plan.rows) {
+    if (!r.stable || &r == &best) continue;
+    const bool other = keeps_scores_only(r.schedule) != keeps_scores_only(best.schedule);
+    const bool had_other = rival != nullptr && keeps_scores_only(rival->schedule) != keeps_scores_only(best.schedule);
+    if (rival == nullptr || (other && !had_other)) rival = &r;
+  }
+  if (rival == nullptr) return text + "; nothing else fits";
+  if (rival->cost == best.cost)
+    return text + fmt::format("; {} ({}) does as well", idea_of(rival->schedule), rival->schedule);
+  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", idea_of(rival->schedule), rival->schedule,
+                            priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
+                            priced ? "much" : "many");
 }
 
 }  // namespace

@@ -52,6 +52,7 @@ schedule::ForwardShape Problem::shape() const {
   s.d = d;
   s.d_v = d_v;
   s.mask = {causal, causal_offset.value_or(n_k - n_q), group()};
+  if (s.mask.visible(0, n_k) == n_k) s.mask.causal = false;  // the first query sees every key: nothing is masked
   s.lse_required = lse_required;
   return s;
 }

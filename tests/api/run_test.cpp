@@ -2,6 +2,7 @@
 
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
+#include "redblue/machine/counting.hpp"
 #include "redblue/verify.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"

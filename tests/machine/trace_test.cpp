@@ -44,7 +44,7 @@ ForwardShape tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
 }  // namespace
 
 TEST(GoldenTrace, Flash) { expect_golden("flash", trace_text<FlashForward>(tiny({true, 0, 1}), {2, 1})); }
-TEST(GoldenTrace, FlashPinned) { expect_golden("flash_pinned", trace_text<FlashPinnedForward>(tiny(), {2, 1})); }
+TEST(GoldenTrace, FlashPinned) { expect_golden("flash_pinned", trace_text<FlashPinnedForward>(tiny(), {2, 1, 1})); }
 TEST(GoldenTrace, KeyOuter) { expect_golden("key_outer", trace_text<KeyOuterForward>(tiny(), {2, 1})); }
 TEST(GoldenTrace, SmallCache) {
   expect_golden("small_cache", trace_text<SmallCacheForward>(tiny(), {false, 2, 3, 2, 1}));

@@ -40,7 +40,8 @@ void for_each_tiling(std::type_identity<FlashTiledForward>, const ForwardShape&,
 template <class F>
 void for_each_tiling(std::type_identity<FlashPinnedForward>, const ForwardShape& x, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
-    for (index_t rho = 0; rho <= x.n_k; ++rho) f(FlashPinnedForward::Tiling{Br, rho});
+    for (index_t Bc : s.k)
+      for (index_t rho = 0; rho < x.n_k + Bc; rho += Bc) f(FlashPinnedForward::Tiling{Br, std::min(rho, x.n_k), Bc});
 }
 template <class F>
 void for_each_tiling(std::type_identity<ColumnSplitForward>, const ForwardShape& x, const Sizes& s, const F& f) {
@@ -64,8 +65,8 @@ void for_each_tiling(std::type_identity<SmallCacheForward>, const ForwardShape&,
   for (index_t a2 : s.q)
     for (index_t c2 : s.v)
       for (index_t a : s.q) {
-        f(SmallCacheForward::Tiling{true, a, 1, a2, c2});
-        for (index_t b : s.k) f(SmallCacheForward::Tiling{false, a, b, a2, c2});
+        for (index_t b : s.k)
+          for (bool panel : {false, true}) f(SmallCacheForward::Tiling{panel, a, b, a2, c2});
       }
 }
 template <class F>

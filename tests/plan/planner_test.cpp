@@ -49,7 +49,7 @@ struct Cut {
 Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::ForwardShape& x,
            const schedule::Multiples& m) {
   static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
-  if (schedule == "saha_ye" || knob == "rho" || knob == "panel") return {0, 1};
+  if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel") return {0, 1};
   if (kQueries.contains(knob)) return {x.n_q, m.query};
   if (kFeatures.contains(knob)) return {x.d_v, m.feature};
   return {x.n_k, m.key};
@@ -116,7 +116,7 @@ TEST(Planner, ReproducesTheTable) {
       EXPECT_EQ(S::io(plan.problem.shape(), t).total().str(), line.at(column));
     };
     if (number("pin_Br") > 0)
-      expect_tiling(std::type_identity<schedule::FlashPinnedForward>{}, {number("pin_Br"), number("pin_rho")},
+      expect_tiling(std::type_identity<schedule::FlashPinnedForward>{}, {number("pin_Br"), number("pin_rho"), 1},
                     "flash_pinned");
     expect_tiling(std::type_identity<schedule::ScoreTilesForward>{}, {number("st_a"), number("st_b")}, "score_tiles");
     const auto [a, b] = sides(line.at("sc_phase1"));
@@ -142,7 +142,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(plan.row().stable);
     RC_ASSERT(plan.rows.size() + plan.refused.size() == plan::schedule_names().size());
     for (const Row& row : plan.rows) {
-      RC_ASSERT(row.footprint + row.prefetch + o.reserve <= o.M);
+      if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
       RC_ASSERT(row.io.total() >= plan.bound.words);
       for (const schedule::Knob& k : row.tiling) {
@@ -313,7 +313,7 @@ TEST(Planner, HeadsAndBatchesMultiply) {
 
 TEST(Planner, GivesAReasonWithNumbers) {
   EXPECT_THAT(make_plan(problem(4096, 4096, 64, 64), with_M(16384)).reason,
-              testing::AllOf(HasSubstr("M = 4 d^2"), HasSubstr("flash"), HasSubstr("x as much")));
+              testing::AllOf(HasSubstr("M = 4 d^2"), HasSubstr("flash"), HasSubstr("2.34x as many")));
   EXPECT_THAT(make_plan(problem(4096, 4096, 64, 64), with_M(16384, "naive")).reason, HasSubstr("naive was asked for"));
 }
 

@@ -68,6 +68,8 @@ def reference_tiling(schedule, tiling, p, M):
         tiling["b"] = None
     elif schedule == "column_split":
         tiling["h"] = -(-p.d_v // tiling.pop("w"))  # passes over groups of w value columns
+    elif schedule == "flash_pinned":
+        assert tiling.pop("Bc") == 1
     elif schedule == "key_outer":
         tiling.pop("Br", None)  # queries pass one by one: no tile of them is resident
     return tiling

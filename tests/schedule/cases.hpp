@@ -45,14 +45,15 @@ typename S::Tiling tiling_of(const Case& c) {
   if constexpr (std::same_as<S, FlashForward> || std::same_as<S, FlashTiledForward>) {
     return {size(0, x.n_q), size(1, x.n_k)};
   } else if constexpr (std::same_as<S, FlashPinnedForward>) {
-    return {size(0, x.n_q), size(1, x.n_k) - c.sizes[2] % 2};
+    const index_t Bc = size(1, x.n_k), steps = c.sizes[2] % 3;
+    return {size(0, x.n_q), c.sizes[3] % 4 == 0 ? x.n_k : std::min(steps * Bc, x.n_k), Bc};
   } else if constexpr (std::same_as<S, ColumnSplitForward>) {
     return {size(0, x.n_q), size(1, x.n_k), size(2, x.d_v)};
   } else if constexpr (std::same_as<S, KeyOuterForward>) {
     return {size(0, x.n_k), size(1, x.n_q)};
   } else if constexpr (std::same_as<S, SmallCacheForward>) {
     const bool panel = c.sizes[0] % 2 == 0;
-    return {panel, size(0, x.n_q), panel ? 1 : size(1, x.n_k), size(2, x.n_q), size(3, x.d_v)};
+    return {panel, size(0, x.n_q), size(1, x.n_k), size(2, x.n_q), size(3, x.d_v)};
   } else if constexpr (std::same_as<S, ScoreTilesForward>) {
     return {size(0, x.n_q), size(1, x.n_k)};
   } else if constexpr (std::same_as<S, NaiveForward>) {

@@ -2,8 +2,10 @@
 
 #include <gtest/gtest.h>
 
+#include "cases.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
+#include "sabotage.hpp"
 
 namespace redblue::test {
 
@@ -88,6 +90,33 @@ TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
   EXPECT_NE(verdict(shape, io, footprint, true,
                     [&](auto& m, const schedule::Forward& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
             "");
+}
+
+/// Every load and every store of every schedule, left out or done twice.
+TEST(Mutants, NoLoadOrStoreOfAnyScheduleCanBeSkippedOrRepeated) {
+  Case c;
+  c.shape = {5, 7, 3, 4, {}, true};
+  c.sizes = {2, 3, 2, 3};
+  for_each_schedule(c, [&]<class S>(plan::Choice<S> choice) {
+    const auto play = [&](Slip slip, index_t target, index_t* loads, index_t* stores) {
+      return verdict(c.shape, S::io(c.shape, choice.tiling), S::footprint(c.shape, choice.tiling),
+                     S::workspace(c.shape) > 0, [&](auto& m, const schedule::Forward& x) {
+                       Sabotaged<std::decay_t<decltype(m)>> sabotaged(m, slip, target);
+                       S::run(sabotaged, x, choice.tiling);
+                       if (loads != nullptr) *loads = sabotaged.loads();
+                       if (stores != nullptr) *stores = sabotaged.stores();
+                     });
+    };
+    index_t loads = 0, stores = 0;
+    EXPECT_EQ(play(Slip::none, 0, &loads, &stores), "") << S::name;
+    EXPECT_GT(loads + stores, 0) << S::name;
+    for (index_t k = 0; k < loads; ++k)
+      for (Slip slip : {Slip::skips_a_load, Slip::loads_twice})
+        EXPECT_NE(play(slip, k, nullptr, nullptr), "") << S::name << ": load " << k;
+    for (index_t k = 0; k < stores; ++k)
+      for (Slip slip : {Slip::skips_a_store, Slip::stores_twice})
+        EXPECT_NE(play(slip, k, nullptr, nullptr), "") << S::name << ": store " << k;
+  });
 }
 
 }  // namespace redblue::test

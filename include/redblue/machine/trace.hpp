@@ -81,7 +81,7 @@ class Traced : public MachineFace<Traced<Base>> {
 
  private:
   void add(Operation op) {
-    if (trace_.operations.size() == trace_.most) detail::throw_trace_full(trace_.most);
+    if (trace_.operations.size() >= trace_.most) detail::throw_trace_full(trace_.most);
     trace_.operations.push_back(std::move(op));
   }
 

@@ -13,6 +13,9 @@
 
 namespace redblue::plan {
 
+/// Row::cost is in thousandths, the resolution of Options::write_cost.
+inline constexpr int kCostUnit = 1000;
+
 struct Options {
   Words M;                                   ///< words of fast memory
   bool quadratic_workspace = true;           ///< may a schedule keep n_q x n_k scores in slow memory?
@@ -35,7 +38,7 @@ struct Row {
   Words prefetch;   ///< words of second buffers, if double buffering was asked for
   Words workspace;  ///< extra words of slow memory, per instance in flight
   Words flops;      ///< 2 x multiply-adds of the two products
-  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/1000)
+  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;   ///< moved, when widths were given
   std::optional<double> ratio;  ///< I/O over the best proved bound
 };

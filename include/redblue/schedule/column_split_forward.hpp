@@ -30,10 +30,10 @@ struct ColumnSplitForward {
     Words best_cost;
     for (index_t w = x.d_v; w > step_w;) {
       w = balanced(x.d_v, (ceil_div(w, step_w) - 1) * step_w, step_w);
-      const index_t largest = largest_tile(
-          x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc, w}), prefetch(x, {Br, Bc, w})); });
-      if (largest == 0) continue;
-      const Tiling t{fewest_visits(x, largest, step), Bc, w};
+      const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc, w}), prefetch(x, {Br, Bc, w})); };
+      const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, fits), step, fits);
+      if (Br == 0) continue;
+      const Tiling t{Br, Bc, w};
       const Words cost = limits.price.of(io(x, t));
       if (!best || cost < best_cost) {
         best = t;
@@ -50,15 +50,7 @@ struct ColumnSplitForward {
     return FlashForward::footprint(group, {t.Br, t.Bc});
   }
   static Words prefetch(const ForwardShape&, Tiling) { return 1; }
-  static Io io(const ForwardShape& x, Tiling t) {
-    const Words visits = visited_keys(x, t.Br), h = c(x.d_v, t.w);
-    return Io()
-        .read(SlowArray::Q, h * x.n_q * x.d)
-        .read(SlowArray::K, h * visits * x.d)
-        .read(SlowArray::V, visits * x.d_v)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v)
-        .write(SlowArray::lse, x.n_q);
-  }
+  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br), c(x.d_v, t.w)); }
   static Words workspace(const ForwardShape&) { return 0; }
   static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
 

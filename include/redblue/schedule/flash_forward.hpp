@@ -30,10 +30,10 @@ struct FlashForward {
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
     const index_t step = limits.multiple.query;
-    const index_t largest = largest_tile(
-        x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); });
-    if (largest == 0) return std::nullopt;
-    return Tiling{fewest_visits(x, largest, step), Bc};
+    const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
+    const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, fits), step, fits);
+    if (Br == 0) return std::nullopt;
+    return Tiling{Br, Bc};
   }
 
   static Words footprint(const ForwardShape& x, Tiling t) {
@@ -44,15 +44,7 @@ struct FlashForward {
   }
   /// The next streamed word.
   static Words prefetch(const ForwardShape&, Tiling) { return 1; }
-  static Io io(const ForwardShape& x, Tiling t) {
-    const Words visits = visited_keys(x, t.Br);  // SUM_I kappa_I
-    return Io()
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .read(SlowArray::K, visits * x.d)
-        .read(SlowArray::V, visits * x.d_v)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v)
-        .write(SlowArray::lse, x.n_q);
-  }
+  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
   static Words workspace(const ForwardShape&) { return 0; }
   static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 

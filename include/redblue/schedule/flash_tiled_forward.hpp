@@ -29,10 +29,14 @@ struct FlashTiledForward {
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
-    const index_t largest = largest_tile(
-        x.n_q, step, [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); });
-    if (largest == 0) return std::nullopt;
-    return Tiling{fewest_visits(x, largest, step), Bc};
+    const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
+    // Under a mask the footprint is not monotone in Br: more queries at a time may see fewer keys. Start from what no
+    // tiling can exceed.
+    const Words query = Words(x.d) + x.d_v + 2;
+    const auto may_fit = [&](index_t Br) { return x.mask.causal ? limits.fit(query * Br, 0) : fits(Br); };
+    const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, may_fit), step, fits);
+    if (Br == 0) return std::nullopt;
+    return Tiling{Br, Bc};
   }
 
   /// Blocks that see no key never hold one; those that see fewer than Bc hold what they see.
@@ -46,15 +50,7 @@ struct FlashTiledForward {
   }
   /// The next block of keys or values.
   static Words prefetch(const ForwardShape& x, Tiling t) { return Words(std::min(t.Bc, x.n_k)) * std::max(x.d, x.d_v); }
-  static Io io(const ForwardShape& x, Tiling t) {
-    const Words visits = visited_keys(x, t.Br);
-    return Io()
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .read(SlowArray::K, visits * x.d)
-        .read(SlowArray::V, visits * x.d_v)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v)
-        .write(SlowArray::lse, x.n_q);
-  }
+  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
   static Words workspace(const ForwardShape&) { return 0; }
   static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 

@@ -15,9 +15,6 @@ struct ForwardShape {
   bool lse_required = false;  ///< naive writes lse only then; every other schedule writes it anyway
 
   constexpr Words N() const { return Words(n_q) * n_k; }
-  friend bool operator==(const ForwardShape& a, const ForwardShape& b) {
-    return a.n_q == b.n_q && a.n_k == b.n_k && a.d == b.d && a.d_v == b.d_v;
-  }
 };
 
 /// The operands: Q n_q x d, K n_k x d, V n_k x d_v, O n_q x d_v, lse n_q x 1; S n_q x n_k is workspace that only

@@ -45,9 +45,13 @@ struct NaiveForward {
     return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho),
                      gemm_footprint(x.n_q, x.d_v, t.output())});
   }
+  /// What second buffers add to the footprint: the phases do not overlap.
   static Words prefetch(const ForwardShape& x, Tiling t) {
-    return std::max(
-        {gemm_prefetch(x.n_q, x.n_k, t.scores()), softmax_prefetch(x, t.rho), gemm_prefetch(x.n_q, x.d_v, t.output())});
+    const GemmTiling qk = t.scores(), pv = t.output();
+    return std::max({gemm_footprint(x.n_q, x.n_k, qk) + gemm_prefetch(x.n_q, x.n_k, qk),
+                     softmax_footprint(x, t.rho) + softmax_prefetch(x, t.rho),
+                     gemm_footprint(x.n_q, x.d_v, pv) + gemm_prefetch(x.n_q, x.d_v, pv)}) -
+           footprint(x, t);
   }
   static Io io(const ForwardShape& x, Tiling t) {
     return gemm_io(SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, t.scores()) +

@@ -21,12 +21,15 @@ struct SahaYeForward {
   };
 
   static Tiling smallest(const ForwardShape&, const Multiples&) { return {1}; }
-  /// The paper's B for the memory that is left, whatever the multiples: it is printed, not tuned.
+  /// The paper's B for the memory that is left (less where second buffers must fit), whatever the multiples: it is
+  /// printed, not tuned.
   static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
     const Words M = limits.M - limits.reserve;
     const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});
-    const index_t B = largest_tile(longest, 1, [&](index_t b) { return Words(4) * b * b <= M; });
-    if (B == 0 || !limits.fit(footprint(x, {B}), prefetch(x, {B}))) return std::nullopt;
+    const index_t B = largest_tile(longest, 1, [&](index_t b) {
+      return Words(4) * b * b <= M && limits.fit(footprint(x, {b}), prefetch(x, {b}));
+    });
+    if (B == 0) return std::nullopt;
     return Tiling{B};
   }
 

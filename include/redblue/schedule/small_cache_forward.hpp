@@ -10,7 +10,7 @@ namespace redblue::schedule {
 ///   reads  tile [ceil(n_k/b) n_q d + ceil(n_q/a) n_k d] or panel [n_q d + ceil(n_q/a) n_k d],
 ///          + ceil(d_v/c2) n_q n_k + ceil(n_q/a2) n_k d_v + n_q
 ///   writes n_q n_k + n_q + n_q d_v
-///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 3) + 1,  a2 c2 + a2 + min(a2, c2) + 1)
+///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + a2 + min(a2, c2) + 1)
 struct SmallCacheForward {
   static constexpr std::string_view name = "small_cache";
   static constexpr bool stable = true;
@@ -18,13 +18,14 @@ struct SmallCacheForward {
   static constexpr bool rewrites_outputs = false;
 
   struct Tiling {
-    bool panel = false;  ///< phase 1: rows of Q resident over all d, keys stream past one by one
+    bool panel = false;  ///< phase 1: rows of Q resident over all d, keys stream past
     index_t a = 1;       ///< phase 1: queries
-    index_t b = 1;       ///< phase 1: keys (1 for a panel)
+    index_t b = 1;       ///< phase 1: keys
     index_t a2 = 1;      ///< phase 2: queries
     index_t c2 = 1;      ///< phase 2: value columns
     std::vector<Knob> knobs() const {
-      if (panel) return {{"panel", 1}, {"a", a}, {"a2", a2}, {"c2", c2}};
+      if (panel && b == 1) return {{"panel", 1}, {"a", a}, {"a2", a2}, {"c2", c2}};
+      if (panel) return {{"panel", 1}, {"a", a}, {"b", b}, {"a2", a2}, {"c2", c2}};
       return {{"a", a}, {"b", b}, {"a2", a2}, {"c2", c2}};
     }
   };
@@ -41,7 +42,9 @@ struct SmallCacheForward {
     const auto tile = best_tile(x.n_q, x.n_k, s.query, s.key, q_words, k_words, limits.M, [&](index_t a, index_t b) {
       return limits.fit(tile_footprint(x, a, b), gemm_prefetch(x.n_q, x.n_k, {a, b}));
     });
-    const index_t panel = largest_tile(x.n_q, s.query, [&](index_t a) { return limits.fit(panel_footprint(x, a), 1); });
+    const index_t b = smallest_tile(x.n_k, s.key);  // of a panel: the words do not depend on it
+    const index_t panel =
+        largest_tile(x.n_q, s.query, [&](index_t a) { return limits.fit(panel_footprint(x, a, b), 1); });
     const auto output =
         best_tile(x.n_q, x.d_v, s.query, s.feature, price.reading(SlowArray::S) * x.N(),
                   price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M, [&](index_t a2, index_t c2) {
@@ -54,25 +57,30 @@ struct SmallCacheForward {
     const auto scores_cost = [&](index_t visits_q, index_t a) { return q_words * visits_q + k_words * c(x.n_q, a); };
     t.panel = panel > 0 && (!tile || scores_cost(1, panel) < scores_cost(ceil_div(x.n_k, (*tile)[1]), (*tile)[0]));
     t.a = t.panel ? balanced(x.n_q, panel, s.query) : (*tile)[0];
-    t.b = t.panel ? 1 : (*tile)[1];
+    t.b = t.panel ? b : (*tile)[1];
     return t;
   }
 
   static Words tile_footprint(const ForwardShape& x, index_t a, index_t b) {
     return gemm_footprint(x.n_q, x.n_k, {a, b}) + Words(2) * std::min(a, x.n_q);
   }
-  static Words panel_footprint(const ForwardShape& x, index_t a) {
-    return Words(std::min(a, x.n_q)) * (Words(x.d) + 3) + 1;
+  static Words panel_footprint(const ForwardShape& x, index_t a, index_t b) {
+    return Words(std::min(a, x.n_q)) * (Words(x.d) + 2 + std::min(b, x.n_k)) + 1;
   }
   static Words output_footprint(const ForwardShape& x, index_t a2, index_t c2) {
     return gemm_footprint(x.n_q, x.d_v, {a2, c2}) + std::min(a2, x.n_q);
   }
-  static Words footprint(const ForwardShape& x, Tiling t) {
-    return std::max(t.panel ? panel_footprint(x, t.a) : tile_footprint(x, t.a, t.b), output_footprint(x, t.a2, t.c2));
+  static Words scores_footprint(const ForwardShape& x, Tiling t) {
+    return t.panel ? panel_footprint(x, t.a, t.b) : tile_footprint(x, t.a, t.b);
   }
+  static Words footprint(const ForwardShape& x, Tiling t) {
+    return std::max(scores_footprint(x, t), output_footprint(x, t.a2, t.c2));
+  }
+  /// What second buffers add to the footprint: the phases do not overlap.
   static Words prefetch(const ForwardShape& x, Tiling t) {
-    return std::max(t.panel ? Words(1) : gemm_prefetch(x.n_q, x.n_k, {t.a, t.b}),
-                    gemm_prefetch(x.n_q, x.d_v, {t.a2, t.c2}));
+    const Words scores = scores_footprint(x, t) + (t.panel ? Words(1) : gemm_prefetch(x.n_q, x.n_k, {t.a, t.b}));
+    const Words output = output_footprint(x, t.a2, t.c2) + gemm_prefetch(x.n_q, x.d_v, {t.a2, t.c2});
+    return std::max(scores, output) - footprint(x, t);
   }
   static Io io(const ForwardShape& x, Tiling t) {
     return Io()
@@ -97,7 +105,7 @@ struct SmallCacheForward {
   /// Phase 1: raw scores and lse.
   template <Machine M>
   static void scores(M& m, const Forward& x, Tiling t) {
-    const auto Q = tiled(x.Q, t.a), lse = tiled(x.lse, t.a), S = tiled(x.S, t.a, t.b);
+    const auto Q = tiled(x.Q, t.a), K = tiled(x.K, t.b), lse = tiled(x.lse, t.a), S = tiled(x.S, t.a, t.b);
     m.each(S.rows(), [&](auto& w, index_t i) {
       const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
@@ -109,7 +117,7 @@ struct SmallCacheForward {
         const auto Q_i = w.load(Q(i));
         for (index_t j = 0; j < S.cols(); ++j) {
           const auto T = w.alloc(S(i, j).shape);
-          w.compute(kernel::Scores{x.scale}, T, Q_i, w.stream(x.K.rows(j, 1)));
+          w.compute(kernel::Scores{x.scale}, T, Q_i, w.stream(K(j)));
           finish(T, S(i, j));
         }
       } else {

@@ -19,21 +19,36 @@ inline Words visited_pairs(const ForwardShape& x, index_t Br) {
   return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
 }
 
-/// Of all legal Br up to `largest`, the one with the fewest visited keys. Without a mask: the largest, balanced.
-/// Causal, the sum is not monotone in Br; for one number of blocks the smallest Br is best, and Br SUM kappa >= visible
-/// pairs tells when fewer queries at a time cannot win any more.
-inline index_t fewest_visits(const ForwardShape& x, index_t largest, index_t step) {
-  index_t Br = balanced(x.n_q, largest, step), best = Br;
-  Words fewest = visited_keys(x, Br);
-  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k);
-  while (x.mask.causal && Br > smallest_tile(x.n_q, step)) {
-    Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step);
-    if (pairs >= fewest * Br) break;
+/// What a query-outer schedule moves when all its blocks together visit `visits` keys, in each of `passes` passes over
+/// the queries; a value is visited in one pass only.
+inline Io query_outer_io(const ForwardShape& x, Words visits, Words passes = 1) {
+  return Io()
+      .read(SlowArray::Q, passes * x.n_q * x.d)
+      .read(SlowArray::K, passes * visits * x.d)
+      .read(SlowArray::V, visits * x.d_v)
+      .write(SlowArray::O, Words(x.n_q) * x.d_v)
+      .write(SlowArray::lse, x.n_q);
+}
+
+/// Of all legal Br up to `largest` for which fits(Br) holds, the one with the fewest visited keys; 0 if there is none.
+/// Without a mask: the largest, balanced. Causal, the sum is not monotone in Br; for one number of blocks the smallest
+/// Br is best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can
+/// once no more keys are visited than the last row sees.
+template <class Fits>
+index_t fewest_visits(const ForwardShape& x, index_t largest, index_t step, const Fits& fits) {
+  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);
+  index_t best = 0;
+  Words fewest;
+  for (index_t Br = largest; Br > 0; Br = (ceil_div(Br, step) - 1) * step) {
+    Br = balanced(x.n_q, Br, step);
+    if (best > 0 && pairs >= fewest * Br) break;
+    if (!fits(Br)) continue;
     const Words visits = visited_keys(x, Br);
-    if (visits < fewest) {
+    if (best == 0 || visits < fewest) {
       fewest = visits;
       best = Br;
     }
+    if (!x.mask.causal || fewest == least) break;
   }
   return best;
 }

@@ -11,7 +11,7 @@ namespace redblue::test::mutants {
 
 using namespace redblue::schedule;
 
-/// Slips in flash, selected by a number; none of them is flash itself.
+/// Slips in flash; `none` is flash itself, to show that the checks pass a right schedule.
 enum class FlashSlip {
   none,
   loads_keys_instead_of_streaming,

@@ -1,0 +1,221 @@
+#include <cmath>
+
+#include "cli/cli.hpp"
+#include "redblue/plan/planner.hpp"
+
+/// plan, bound, count, trace: the words they print and the JSON they promise.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::Contains;
+using testing::HasSubstr;
+
+const Args kSmall = {"--n", "100", "--d", "8", "--M", "200"};
+
+/// Every field that is documented is there.
+void expect_fields(const Json& j, const std::set<std::string>& documented) {
+  for (const std::string& name : documented) EXPECT_TRUE(j.contains(name)) << name << " is missing in " << j.dump();
+}
+
+const std::set<std::string> kProblem = {"op",  "batch", "heads", "kv_heads", "n_q",
+                                        "n_k", "d",     "d_v",   "causal",   "scale"};
+const std::set<std::string> kBound = {"words", "theorem", "class", "status", "condition", "holds"};
+const std::set<std::string> kCounts = {"reads", "writes", "io", "peak", "flops", "per_array"};
+
+TEST(Cli, PlanPrintsItsSchema) {
+  const Finished f =
+      Workplace().run(Args{"plan", "--op", "forward", "--n", "4096", "--d", "64", "--M", "16384", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.err, "");
+  const Json j = f.json();
+  EXPECT_EQ(j["schema"], "redblue.plan/1");
+  expect_fields(j, {"problem", "M", "bound", "bounds", "plans", "refused", "chosen", "reason"});
+  expect_fields(j["problem"], kProblem);
+  expect_fields(j["bound"], kBound);
+  EXPECT_EQ(j["M"], 16384);
+  EXPECT_EQ(j["bound"]["words"], 16760832);
+  EXPECT_EQ(j["bound"]["theorem"], "F'");
+  std::set<std::string> schedules;
+  for (const Json& row : j["plans"]) {
+    expect_fields(
+        row, {"schedule", "tiling", "reads", "writes", "io", "footprint", "workspace", "flops", "ratio", "stable"});
+    EXPECT_EQ(row["io"], row["reads"].get<std::int64_t>() + row["writes"].get<std::int64_t>());
+    EXPECT_LE(row["footprint"], 16384);
+    schedules.insert(row["schedule"]);
+  }
+  for (const std::string_view name : plan::schedule_names()) EXPECT_TRUE(schedules.contains(std::string(name))) << name;
+  const Json& best = j["plans"][j["chosen"].get<std::size_t>()];
+  EXPECT_EQ(best["schedule"], "flash");
+  EXPECT_EQ(best["io"], 17829888);
+}
+
+TEST(Cli, PlanPrintsATable) {
+  const Finished f = Workplace().run(Args{"plan", "--n", "4096", "--d", "64", "--M", "16384"});
+  EXPECT_EQ(f.exit_code, 0);
+  EXPECT_THAT(f.out, AllOf(HasSubstr("* flash"), HasSubstr("17829888"), HasSubstr("16760832"), HasSubstr("1.064")));
+}
+
+TEST(Cli, PlanTakesEveryOption) {
+  const Finished f = Workplace().run({"plan",
+                                      "--nq",
+                                      "60",
+                                      "--nk",
+                                      "90",
+                                      "--d",
+                                      "16",
+                                      "--dv",
+                                      "24",
+                                      "--heads",
+                                      "6",
+                                      "--kv-heads",
+                                      "2",
+                                      "--batch",
+                                      "3",
+                                      "--M",
+                                      "3000",
+                                      "--reserve",
+                                      "2",
+                                      "--double-buffer",
+                                      "--multiple",
+                                      "q=16,k=8,f=4",
+                                      "--width",
+                                      "Q=2,K=1,V=1",
+                                      "--write-cost",
+                                      "2.5",
+                                      "--no-workspace",
+                                      "--lse",
+                                      "--dtype",
+                                      "bf16",
+                                      "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json j = f.json();
+  const Json& p = j["problem"];
+  EXPECT_EQ(p["batch"], 3);
+  EXPECT_EQ(p["heads"], 6);
+  EXPECT_EQ(p["kv_heads"], 2);
+  EXPECT_EQ(p["n_q"], 60);
+  EXPECT_EQ(p["n_k"], 90);
+  EXPECT_EQ(p["d"], 16);
+  EXPECT_EQ(p["d_v"], 24);
+  EXPECT_EQ(p["lse_required"], true);
+  for (const Json& row : j["plans"]) {
+    EXPECT_EQ(row["workspace"], 0);
+    EXPECT_LE(row["footprint"].get<int>() + row["prefetch"].get<int>() + 2, 3000);
+    expect_fields(row, {"bytes"});
+    EXPECT_EQ(row["tiling"].value("Br", 16) % 16, 0);
+  }
+  for (const Json& r : j["refused"]) expect_fields(r, {"schedule", "why", "smallest_M"});
+}
+
+TEST(Cli, PlanKnowsCausalOffsets) {
+  const Workplace w;
+  const auto offset = [&](const Args& more) {
+    return w.run(Args{"plan", "--nq", "50", "--nk", "80", "--d", "8", "--M", "500", "--json"} + more).json()["problem"];
+  };
+  EXPECT_FALSE(offset({}).contains("causal_offset"));
+  EXPECT_EQ(offset({"--causal"})["causal_offset"], 30);
+  EXPECT_EQ(offset({"--causal-offset", "0"})["causal_offset"], 0);
+  EXPECT_EQ(offset({"--causal-offset", "-7"})["causal_offset"], -7);
+  EXPECT_EQ(offset({"--causal-offset", "-7"})["causal"], true);
+}
+
+TEST(Cli, NumbersBeyond64BitsAreExact) {
+  const Finished f = Workplace().run({"plan", "--n", "1099511627776", "--d", "64", "--M", "16384", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  // n^2 words of scores and more: 2^80 = 1208925819614629174706176, digit by digit in the text.
+  EXPECT_THAT(f.out, HasSubstr("\"workspace\": 1208925819614629174706176"));
+}
+
+TEST(Cli, BoundPrintsItsSchema) {
+  const Finished f = Workplace().run({"bound", "--n", "4096", "--d", "64", "--M", "16384", "--json"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const Json j = f.json();
+  EXPECT_EQ(j["schema"], "redblue.bound/1");
+  expect_fields(j["problem"], kProblem);
+  EXPECT_EQ(j["bound"]["words"], 16760832);
+  ASSERT_EQ(j["bounds"].size(), 4U);
+  for (const Json& b : j["bounds"]) expect_fields(b, kBound);
+  const Finished text = Workplace().run({"bound", "--n", "4096", "--d", "64", "--M", "16384"});
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("* F'"), HasSubstr("16760832"), HasSubstr("proved")));
+}
+
+TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
+  const Workplace w;
+  for (const std::string_view name : plan::schedule_names()) {
+    const Finished f = w.run(Args{"count", "--nq", "37", "--nk", "53", "--d", "8", "--dv", "6", "--heads", "4",
+                                  "--kv-heads", "2", "--M", "150", "--schedule", std::string(name), "--json"});
+    ASSERT_EQ(f.exit_code, 0) << name << f.err;
+    const Json j = f.json();
+    EXPECT_EQ(j["schema"], "redblue.count/1");
+    expect_fields(j, {"problem", "M", "schedule", "tiling", "counted", "formula", "equal", "bound", "ratio"});
+    expect_fields(j["counted"], kCounts);
+    EXPECT_EQ(j["schedule"], name);
+    EXPECT_EQ(j["counted"], j["formula"]);
+    EXPECT_EQ(j["equal"], true);
+    EXPECT_GE(j["counted"]["io"], j["bound"]["words"]);
+  }
+  const Finished text = w.run(Args{"count"} + kSmall);
+  EXPECT_EQ(text.exit_code, 0);
+  EXPECT_THAT(text.out, HasSubstr("counted = formula"));
+}
+
+TEST(Cli, TraceListsEveryOperation) {
+  const Workplace w;
+  const Args args = {"trace", "--n", "3", "--d", "2", "--M", "24", "--schedule", "flash"};
+  const Finished text = w.run(args), json = w.run(args + Args{"--json"});
+  ASSERT_EQ(text.exit_code, 0) << text.err;
+  EXPECT_THAT(text.out, testing::StartsWith("# redblue.trace/1\n"));
+  const Json j = json.json();
+  EXPECT_EQ(j["schema"], "redblue.trace/1");
+  expect_fields(j, {"problem", "M", "schedule", "tiling", "operations"});
+  std::string lines = "# redblue.trace/1\n";
+  for (const Json& line : j["operations"]) lines += line.get<std::string>() + "\n";
+  EXPECT_EQ(text.out, lines);
+  EXPECT_THAT(text.out, AllOf(HasSubstr("read t0"), HasSubstr("write O#0"), HasSubstr("write lse#0")));
+}
+
+TEST(Cli, TraceStopsAtItsLimitForEverySchedule) {
+  const Workplace w;
+  for (const std::string_view name : plan::schedule_names())
+    for (const char* most : {"7", "10", "11", "50"}) {
+      const Finished f =
+          w.run({"trace", "--n", "20", "--d", "4", "--M", "40", "--schedule", std::string(name), "--most", most});
+      EXPECT_EQ(f.exit_code, 2) << name << ", " << most;
+      EXPECT_THAT(f.err, HasSubstr("more than " + std::string(most) + " operations"));
+      EXPECT_EQ(f.out, "");
+    }
+}
+
+TEST(Cli, MemoryIsTakenInBytesAndUnits) {
+  const Workplace w;
+  const struct {
+    const char *memory, *dtype;
+    int words;
+  } cases[] = {{"65536", "f32", 16384},   {"65536B", "f32", 16384},  {"64KiB", "f32", 16384},
+               {"64KiB", "f64", 8192},    {"64KiB", "bf16", 32768},  {"64KB", "f32", 16000},
+               {"1.5MiB", "f32", 393216}, {"0.001GB", "f16", 500000}};
+  for (const auto& c : cases) {
+    const Finished f = w.run({"plan", "--n", "64", "--d", "8", "--memory", c.memory, "--dtype", c.dtype, "--json"});
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    EXPECT_EQ(f.json()["M"], c.words) << c.memory << " of " << c.dtype;
+  }
+}
+
+TEST(Cli, HelpsAndSaysItsVersion) {
+  const Workplace w;
+  const Finished help = w.run({"--help"}), version = w.run({"--version"});
+  EXPECT_EQ(help.exit_code, 0);
+  EXPECT_EQ(version.exit_code, 0);
+  EXPECT_THAT(version.out, testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+\n"));
+  for (const char* command : {"plan", "bound", "count", "run", "trace"}) {
+    EXPECT_THAT(help.out, HasSubstr(command));
+    const Finished f = w.run({command, "--help"});
+    EXPECT_EQ(f.exit_code, 0) << command;
+    EXPECT_THAT(f.out, AllOf(HasSubstr("Example"), HasSubstr(std::string("redblue ") + command))) << command;
+  }
+}
+
+}  // namespace
+}  // namespace redblue::test

@@ -1,0 +1,277 @@
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "cli/cli.hpp"
+#include "redblue/plan/planner.hpp"
+
+/// Bad input ends with exit code 2, a message that names the culprit and what would work, and no file that was not
+/// there.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A bad command line and what its message must say.
+struct Bad {
+  Args args;
+  std::vector<std::string> says;
+};
+
+void expect_refused(const Workplace& w, const Bad& bad, const std::string& before = "") {
+  std::string line;
+  for (const std::string& a : bad.args) line += a + " ";
+  SCOPED_TRACE(line);
+  const auto files = w.files();
+  const Finished f = w.run(bad.args, before);
+  EXPECT_EQ(f.exit_code, 2) << f.err;
+  EXPECT_EQ(f.out, "");
+  for (const std::string& text : bad.says) EXPECT_THAT(f.err, HasSubstr(text));
+  EXPECT_EQ(w.files(), files) << "a file was left behind";
+}
+
+Problem small() { return problem(5, 7, 4, 3); }
+
+/// A workplace with good inputs, as .npy and as safetensors.
+struct Stocked : Workplace {
+  Stocked() {
+    inputs(small(), generate(small()), 2);
+    safetensors("x.safetensors", small(), generate(small()));
+  }
+};
+
+TEST(Cli, RefusesSizesThatAreNone) {
+  const Workplace w;
+  const auto plan = [](const Args& more) { return Args{"plan", "--M", "1000"} + more; };
+  for (const Bad& bad : {
+           Bad{plan({"--n", "0", "--d", "8"}), {"n_q = 0", "from 1 to 2^48"}},
+           Bad{plan({"--n", "-4", "--d", "8"}), {"n_q = -4"}},
+           Bad{plan({"--nq", "4", "--nk", "0", "--d", "8"}), {"n_k = 0"}},
+           Bad{plan({"--n", "4", "--d", "0"}), {"d = 0"}},
+           Bad{plan({"--n", "4", "--d", "8", "--dv", "-1"}), {"d_v = -1"}},
+           Bad{plan({"--n", "4", "--d", "8", "--batch", "0"}), {"batch = 0"}},
+           Bad{plan({"--n", "4", "--d", "8", "--heads", "0"}), {"heads = 0"}},
+           Bad{plan({"--n", "4", "--d", "8", "--heads", "4", "--kv-heads", "3"}), {"heads = 4", "kv_heads = 3"}},
+           Bad{plan({"--n", "9999999999999999", "--d", "8"}), {"n_q = 9999999999999999"}},
+           Bad{plan({"--n", "281474976710656", "--d", "281474976710656", "--heads", "281474976710656", "--kv-heads",
+                     "1"}),
+               {"too large", "281474976710656"}},
+           Bad{plan({"--n", "281474976710656", "--d", "281474976710656", "--batch", "281474976710656"}), {"overflow"}},
+           Bad{plan({"--n", "4", "--d", "8", "--causal-offset", "999999999999999"}),
+               {"causal_offset = 999999999999999"}},
+           Bad{plan({"--d", "8"}), {"queries", "--n"}},
+           Bad{plan({"--nq", "8", "--d", "8"}), {"keys", "--nk"}},
+           Bad{plan({"--n", "8"}), {"--d"}},
+           Bad{plan({"--n", "eight", "--d", "8"}), {"--n", "eight"}},
+           Bad{plan({"--n", "1e6", "--d", "8"}), {"--n", "1e6"}},
+           Bad{plan({"--n", "99999999999999999999999", "--d", "8"}), {"--n", "99999999999999999999999"}},
+       })
+    expect_refused(w, bad);
+}
+
+TEST(Cli, RefusesOptionsThatMakeNoSense) {
+  const Workplace w;
+  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8", "--M", "1000"} + more; };
+  for (const Bad& bad : {
+           Bad{{}, {"subcommand"}},
+           Bad{{"explode"}, {"explode"}},
+           Bad{plan({"--explode"}), {"--explode"}},
+           Bad{plan({"--op", "backward"}), {"backward", "forward"}},
+           Bad{plan({"--schedule", "fast"}), {"'fast'", "flash_pinned", "score_tiles"}},
+           Bad{plan({"--dtype", "f8"}), {"--dtype f8", "bf16"}},
+           Bad{plan({"--reserve", "-2"}), {"reserve = -2"}},
+           Bad{plan({"--multiple", "q=0"}), {"--multiple", "q=0"}},
+           Bad{plan({"--multiple", "x=4"}), {"--multiple", "x=4", "q, k, f"}},
+           Bad{plan({"--multiple", "16"}), {"--multiple", "'16'"}},
+           Bad{plan({"--multiple", "q=4,"}), {"--multiple", "q=4,"}},
+           Bad{plan({"--multiple", "q=4,q=8"}), {"--multiple", "q is given twice"}},
+           Bad{plan({"--reserve", "010"}), {"--reserve", "010"}},
+           Bad{plan({"--width", "Q=0"}), {"--width", "Q=0"}},
+           Bad{plan({"--width", "P=2"}), {"--width", "P=2", "lse"}},
+           Bad{plan({"--write-cost", "-1"}), {"write cost = -1"}},
+           Bad{plan({"--write-cost", "nan"}), {"write cost = nan"}},
+           Bad{plan({"--causal", "--schedule", "naive"}), {"naive", "mask"}},
+           Bad{{"plan", "--n", "100", "--d", "8", "--dv", "1", "--M", "1000", "--schedule", "column_split"},
+               {"column_split", "no tiling"}},
+           Bad{plan({"--no-workspace", "--schedule", "naive"}), {"naive", "workspace"}},
+           Bad{{"trace", "--n", "100", "--d", "8", "--M", "1000", "--most", "-1"}, {"--most"}},
+       })
+    expect_refused(w, bad);
+}
+
+TEST(Cli, RefusesMemoryThatMakesNoSense) {
+  const Workplace w;
+  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8"} + more; };
+  for (const Bad& bad : {
+           Bad{plan({}), {"--M", "--memory"}},
+           Bad{plan({"--M", "100", "--memory", "64KiB"}), {"--M", "--memory"}},
+           Bad{plan({"--M", "0"}), {"M = 0"}},
+           Bad{plan({"--M", "-7"}), {"M = -7"}},
+           Bad{plan({"--M", "64KiB"}), {"--M", "64KiB"}},
+           Bad{plan({"--memory", "64XB"}), {"--memory 64XB", "1.5MiB"}},
+           Bad{plan({"--memory", "-64KiB"}), {"--memory -64KiB"}},
+           Bad{plan({"--memory", "0"}), {"--memory 0"}},
+           Bad{plan({"--memory", "1e300"}), {"--memory 1e300"}},
+           Bad{plan({"--memory", "nan"}), {"--memory nan"}},
+           Bad{plan({"--memory", "3"}), {"--memory 3 holds no word of f32"}},
+           Bad{plan({"--M", "99999999999999999999"}), {"--M", "99999999999999999999", "64 bits"}},
+           Bad{plan({"--M", "0x10"}), {"--M", "0x10"}},
+           Bad{{"bound", "--n", "8", "--d", "8", "--M", "0"}, {"M = 0"}},
+       })
+    expect_refused(w, bad);
+}
+
+TEST(Cli, TooSmallMListsTheSmallestOfEverySchedule) {
+  const Workplace w;
+  for (const char* command : {"plan", "count", "trace"}) {
+    Bad bad{{command, "--n", "100", "--d", "8", "--M", "2"},
+            {"M = 2 words is too small", "the smallest that works is 3"}};
+    for (const std::string_view name : plan::schedule_names()) bad.says.push_back(std::string(name) + ": needs M >= ");
+    expect_refused(w, bad);
+  }
+  const Stocked s;
+  expect_refused(s, {Args{"run", "--M", "2"} + kNpyFiles, {"M = 2 words is too small", "flash: needs M >= "}});
+  expect_refused(s, {Args{"run", "--memory", "40B", "--schedule", "flash"} + kNpyFiles,
+                     {"M = 10 words is too small", "flash: needs M >= 11"}});
+}
+
+TEST(Cli, RefusesIncompleteOrMixedFiles) {
+  const Stocked w;
+  const Args run = {"run", "--M", "100"};
+  for (const Bad& bad : {
+           Bad{run, {"files are missing"}},
+           Bad{run + Args{"--input", "x.safetensors"}, {"--output"}},
+           Bad{run + Args{"--output", "y.safetensors"}, {"--input"}},
+           Bad{run + Args{"--q", "q.npy", "--k", "k.npy", "--o", "o.npy"}, {"--v"}},
+           Bad{run + Args{"--q", "q.npy", "--k", "k.npy", "--v", "v.npy"}, {"--o"}},
+           Bad{run + kSafetensorsFiles + Args{"--q", "q.npy"}, {"not both"}},
+           Bad{run + kSafetensorsFiles + Args{"--name", "q"}, {"--name q"}},
+           Bad{run + kSafetensorsFiles + Args{"--name", "x=q"}, {"--name x=q", "lse"}},
+           Bad{run + kSafetensorsFiles + Args{"--name", "q=q", "--name", "q=k"}, {"--name q=k", "already"}},
+           Bad{run + kNpyFiles + Args{"--name", "q=q"}, {"--name q=q", ".npy"}},
+           Bad{run + kSafetensorsFiles + Args{"--name", "q=nowhere"}, {"nowhere", "it has k, q, v"}},
+           Bad{run + kSafetensorsFiles + Args{"--name", "o=same", "--name", "lse=same"}, {"same"}},
+           Bad{run + kNpyFiles + Args{"--compute-dtype", "f16"}, {"--compute-dtype f16", "f32 or f64"}},
+           Bad{run + kNpyFiles + Args{"--compute-dtype", "int"}, {"--compute-dtype int"}},
+           Bad{run + kNpyFiles + Args{"--scale", "nan"}, {"scale = nan"}},
+           Bad{run + kNpyFiles + Args{"--scale", "big"}, {"--scale", "big"}},
+           Bad{run + kNpyFiles + Args{"--width", "Q=2"}, {"--width"}},
+           Bad{run + kNpyFiles + Args{"--op", "backward"}, {"backward"}},
+           Bad{{"run", "--M", "100", "--input", "absent.safetensors", "--output", "y.safetensors"},
+               {"absent.safetensors"}},
+           Bad{{"run", "--M", "100", "--input", "q.npy", "--output", "y.safetensors"}, {"q.npy"}},
+       })
+    expect_refused(w, bad);
+}
+
+TEST(Cli, RefusesShapesThatDisagree) {
+  const struct {
+    std::vector<index_t> q, k, v;
+    std::vector<std::string> says;
+  } cases[] = {
+      {{5, 4}, {7, 5}, {7, 3}, {"q [1, 1, 5, 4]", "k [1, 1, 7, 5]", "head dimension"}},
+      {{5, 4}, {7, 4}, {6, 3}, {"k [1, 1, 7, 4]", "v [1, 1, 6, 3]", "number of keys"}},
+      {{2, 5, 4}, {1, 7, 4}, {2, 7, 3}, {"k [1, 1, 7, 4]", "v [1, 2, 7, 3]", "heads"}},
+      {{3, 5, 4}, {2, 7, 4}, {2, 7, 3}, {"heads = 3", "kv_heads = 2"}},
+      {{1, 1, 5, 4}, {2, 1, 7, 4}, {2, 1, 7, 3}, {"q [1, 1, 5, 4]", "k [2, 1, 7, 4]", "batch"}},
+      {{1, 1, 5, 4}, {1, 1, 7, 4}, {2, 1, 7, 3}, {"q [1, 1, 5, 4]", "v [2, 1, 7, 3]", "batch"}},
+      {{5, 4}, {7, 4}, {1, 7, 3}, {"q [5, 4]", "v [1, 7, 3]", "dimensions"}},
+      {{0, 4}, {7, 4}, {7, 3}, {"q is [1, 1, 0, 4]", "at least 1"}},
+      {{5, 4}, {7, 4}, {7, 0}, {"v is [1, 1, 7, 0]", "at least 1"}},
+      {{4}, {4}, {4}, {"q has 1 dimension", "[n, d]"}},
+      {{1, 1, 1, 5, 4}, {1, 1, 1, 7, 4}, {1, 1, 1, 7, 3}, {"q has 5 dimensions", "[batch, heads, n, d]"}},
+  };
+  for (const auto& c : cases) {
+    const Workplace w;
+    w.zeros("q.npy", c.q);
+    w.zeros("k.npy", c.k);
+    w.zeros("v.npy", c.v);
+    expect_refused(w, {Args{"run", "--M", "100"} + kNpyFiles, c.says});
+  }
+}
+
+TEST(Cli, RefusesBrokenFiles) {
+  const struct {
+    const char *file, *what;
+    std::string (*spoil)(std::string);
+  } cases[] = {
+      {"k.npy", "k.npy", [](std::string s) { return s.substr(0, s.size() - 3); }},
+      {"k.npy", "k.npy", [](std::string s) { return s.substr(0, 5); }},
+      {"k.npy", "k.npy", [](std::string) { return std::string(); }},
+      {"k.npy", "k.npy", [](std::string) { return std::string("no numbers here"); }},
+      {"k.npy", "i4", [](std::string s) { return s.replace(s.find("<f4"), 3, "<i4"); }},
+      {"x.safetensors", "x.safetensors", [](std::string s) { return s.substr(0, s.size() - 1); }},
+      {"x.safetensors", "x.safetensors", [](std::string s) { return s.substr(0, 20); }},
+      {"x.safetensors", "x.safetensors", [](std::string s) { return s.replace(0, 8, 8, '\xff'); }},
+      {"x.safetensors", "x.safetensors", [](std::string) { return std::string(); }},
+      {"x.safetensors", "I32", [](std::string s) { return s.replace(s.find("F32"), 3, "I32"); }},
+  };
+  for (const auto& c : cases) {
+    const Stocked w;
+    file::write_text(w / c.file, c.spoil(file::read_text(w / c.file)));
+    expect_refused(
+        w, {Args{"run", "--M", "100"} + (c.file == std::string("k.npy") ? kNpyFiles : kSafetensorsFiles), {c.what}});
+  }
+}
+
+TEST(Cli, RefusesOutputThatIsAlsoInput) {
+  const Stocked w;
+  const std::string before = file::read_text(w / "q.npy");
+  std::filesystem::create_symlink("q.npy", w / "soft.npy");
+  std::filesystem::create_hard_link(w / "k.npy", w / "hard.npy");
+  std::filesystem::create_directory(w / "sub");
+  const auto with_o = [](const std::string& o) {
+    return Args{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", o};
+  };
+  for (const char* o : {"q.npy", "./v.npy", "sub/../k.npy", "soft.npy", "hard.npy"})
+    expect_refused(w, {with_o(o), {o, "also an input"}});
+  expect_refused(w, {with_o(w / "q.npy"), {"also an input"}});
+  expect_refused(w, {with_o("o.npy") + Args{"--lse", "v.npy"}, {"v.npy", "also an input"}});
+  expect_refused(w, {with_o("o.npy") + Args{"--lse", "sub/../o.npy"}, {"--o and --lse"}});
+  expect_refused(w, {{"run", "--M", "100", "--input", "x.safetensors", "--output", "x.safetensors"},
+                     {"x.safetensors", "also an input"}});
+  EXPECT_EQ(file::read_text(w / "q.npy"), before);
+}
+
+TEST(Cli, RefusesPlacesThatCannotBeWritten) {
+  const Stocked w;
+  std::filesystem::create_directory(w / "sub");
+  const auto with_o = [](const std::string& o) {
+    return Args{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", o};
+  };
+  for (const char* o : {"no/such/place/o.npy", "q.npy/o.npy", "/proc/o.npy", "sub", "sub/", "/dev/full", ""})
+    expect_refused(w, {with_o(o), {o}});
+  // The second output is as good a reason as the first, and the first does not stay behind.
+  expect_refused(w, {with_o("o.npy") + Args{"--lse", "no/such/place/lse.npy"}, {"no/such/place"}});
+  if (geteuid() == 0) return;  // root writes where it likes
+  chmod((w / "sub").c_str(), 0555);
+  expect_refused(w, {with_o("sub/o.npy"), {"sub/o.npy"}});
+}
+
+TEST(Cli, KeepsTheOldOutputWhenTheDiskIsFull) {
+  const Problem p = problem(200, 200, 16, 16);
+  const Workplace w;
+  w.inputs(p, generate(p), 2);
+  w.safetensors("x.safetensors", p, generate(p));
+  file::write_text(w / "o.npy", "old");
+  file::write_text(w / "y.safetensors", "old");
+  // No file may grow beyond 8 blocks of 512 bytes; the outputs are larger.
+  for (const Args& files : {kNpyFiles, kSafetensorsFiles})
+    expect_refused(w, {Args{"run", "--M", "1000"} + files, {files[0] == "--q" ? "o.npy" : "y.safetensors"}},
+                   "ulimit -f 8;");
+  EXPECT_EQ(file::read_text(w / "o.npy"), "old");
+  EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
+}
+
+TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
+  // Results on standard output are results too.
+  for (const char* command : {"plan", "bound", "count", "trace"}) {
+    const std::string line =
+        quoted(REDBLUE_CLI) + std::string(" ") + command + " --n 100 --d 8 --M 1000 >/dev/full 2>/dev/null";
+    const int status = std::system(line.c_str());
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2) << command;
+  }
+}
+
+}  // namespace
+}  // namespace redblue::test

@@ -1,0 +1,206 @@
+#include <limits>
+
+#include "cli/cli.hpp"
+#include "redblue/plan/planner.hpp"
+#include "support/tolerance.hpp"
+
+/// run: files in, files out, checked.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+Problem grouped() {
+  Problem p = problem(9, 11, 6, 5);
+  p.batch = 2;
+  p.heads = 4;
+  p.kv_heads = 2;
+  return p;
+}
+
+Result result(const file::Tensor& o, const file::Tensor& lse) { return {numbers(o), numbers(lse)}; }
+
+TEST(Cli, RunSolvesNpyFilesOfEveryRank) {
+  for (const std::size_t rank : {2, 3, 4}) {
+    Problem p = grouped();
+    if (rank < 4) p.batch = 1;
+    if (rank < 3) p.heads = 1, p.kv_heads = 1;
+    const Data x = generate(p);
+    const Workplace w;
+    w.inputs(p, x, rank);
+    const Finished f = w.run(Args{"run", "--M", "200"} + kNpyFiles);
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
+    std::vector<index_t> shape = {p.batch, p.heads, p.n_q, p.d_v};
+    shape.erase(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank));
+    EXPECT_EQ(o.shape(), shape);
+    shape.pop_back();
+    EXPECT_EQ(lse.shape(), shape);
+    EXPECT_EQ(o.dtype(), DType::f32);
+    EXPECT_TRUE(close(result(o, lse), oracle(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v), eps_of(DType::f32)));
+    EXPECT_EQ(w.files(), (std::set<std::string>{"q.npy", "k.npy", "v.npy", "o.npy", "lse.npy"}));
+  }
+}
+
+TEST(Cli, RunWorksInDoubleWhereTheInputsAre) {
+  const Problem p = grouped();
+  const Data x = generate(p);
+  const Workplace w;
+  w.inputs(p, x, 4, DType::f64);
+  const Finished f = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  EXPECT_EQ(f.json()["compute_dtype"], "f64");
+  const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
+  EXPECT_EQ(o.dtype(), DType::f64);
+  const Result truth = oracle(p, x.q, x.k, x.v);
+  EXPECT_TRUE(close(result(o, lse), truth, truth, eps_of(DType::f64)));
+}
+
+TEST(Cli, RunTakesMaskAndScale) {
+  Problem p = problem(9, 12, 6, 5);
+  p.causal = true;
+  p.scale = -0.25;
+  for (const std::optional<index_t> offset : {std::optional<index_t>(), std::optional<index_t>(-4)}) {
+    p.causal_offset = offset;
+    const Data x = generate(p);
+    const Workplace w;
+    w.inputs(p, x, 2);
+    const Args mask = offset ? Args{"--causal-offset", std::to_string(*offset)} : Args{"--causal"};
+    const Finished f =
+        w.run(Args{"run", "--M", "200", "--scale", "-0.25", "--compute-dtype", "f64"} + mask + kNpyFiles);
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    const Result ours = result(file::read_npy(w / "o.npy"), file::read_npy(w / "lse.npy")),
+                 truth = oracle(p, x.q, x.k, x.v);
+    EXPECT_TRUE(close(ours, truth, truth, eps_of(DType::f32)));
+  }
+}
+
+TEST(Cli, RunSolvesSafetensorsUnderAnyNames) {
+  const Problem p = grouped();
+  const Data x = generate(p);
+  const Workplace w;
+  w.safetensors("x.safetensors", p, x);
+  w.safetensors("named.safetensors", p, x, {"query", "layer.0/key", "v=v"});
+  ASSERT_EQ(w.run(Args{"run", "--M", "200"} + kSafetensorsFiles).exit_code, 0);
+  const Finished f =
+      w.run({"run", "--M", "200", "--input", "named.safetensors", "--output", "z.safetensors", "--name", "q=query",
+             "--name", "k=layer.0/key", "--name", "v=v=v", "--name", "o=out", "--name", "lse=log sum"});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  const file::Safetensors y = file::read_safetensors(w / "y.safetensors"),
+                          z = file::read_safetensors(w / "z.safetensors");
+  EXPECT_EQ(y.names(), (std::vector<std::string>{"lse", "o"}));
+  EXPECT_EQ(z.names(), (std::vector<std::string>{"log sum", "out"}));
+  EXPECT_EQ(numbers(y.tensor("o")), numbers(z.tensor("out")));
+  EXPECT_EQ(numbers(y.tensor("lse")), numbers(z.tensor("log sum")));
+  EXPECT_TRUE(close(result(y.tensor("o"), y.tensor("lse")), oracle(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v),
+                    eps_of(DType::f32)));
+}
+
+TEST(Cli, RunPrintsItsSchema) {
+  const Problem p = grouped();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Finished f = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_EQ(f.err, "");  // no progress bar where there is no terminal
+  const Json j = f.json();
+  EXPECT_EQ(j["schema"], "redblue.run/1");
+  for (const char* name : {"problem", "M", "schedule", "tiling", "compute_dtype", "moved", "formula", "bound", "ratio",
+                           "seconds", "reason", "verify"})
+    EXPECT_TRUE(j.contains(name)) << name;
+  EXPECT_EQ(j["moved"], j["formula"]);
+  EXPECT_EQ(j["verify"]["ok"], true);
+  for (const char* name : {"o", "lse"})
+    for (const char* field : {"error", "naive_error", "tolerance", "nan_mismatches", "ok"})
+      EXPECT_TRUE(j["verify"][name].contains(field));
+}
+
+TEST(Cli, RunShowsWordsFormulaBoundAndRatio) {
+  const Problem p = grouped();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Finished f = w.run(Args{"run", "--M", "200", "--verify"} + kNpyFiles);
+  EXPECT_EQ(f.exit_code, 0);
+  EXPECT_THAT(f.out, AllOf(HasSubstr("moved"), HasSubstr("formula"), HasSubstr("bound"), HasSubstr("ratio"),
+                           HasSubstr("verify o"), HasSubstr("ok")));
+  const Finished quiet = w.run(Args{"run", "--M", "200", "--verify", "--quiet"} + kNpyFiles);
+  EXPECT_EQ(quiet.exit_code, 0);
+  EXPECT_EQ(quiet.out + quiet.err, "");
+}
+
+TEST(Cli, RunGoesWithoutLse) {
+  const Problem p = grouped();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  for (const std::string_view name : plan::schedule_names()) {
+    const Finished f = w.run({"run", "--M", "200", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy",
+                              "--verify", "--schedule", std::string(name)});
+    EXPECT_EQ(f.exit_code, 0) << name << f.err << f.out;
+  }
+  EXPECT_EQ(w.files(), (std::set<std::string>{"q.npy", "k.npy", "v.npy", "o.npy"}));
+}
+
+TEST(Cli, VerifyReportsNaN) {
+  const Problem p = grouped();
+  for (const char* spoilt : {"q", "k", "v"}) {
+    Data x = generate(p);
+    (*spoilt == 'q' ? x.q : *spoilt == 'k' ? x.k : x.v)[3] = std::numeric_limits<double>::quiet_NaN();
+    const Workplace w;
+    w.inputs(p, x);
+    // NaN is an answer, and written; that it came in is what --verify has to say.
+    EXPECT_EQ(w.run(Args{"run", "--M", "200"} + kNpyFiles).exit_code, 0);
+    EXPECT_TRUE(w.files().contains("o.npy"));
+    const Finished text = w.run(Args{"run", "--M", "200", "--verify"} + kNpyFiles),
+                   json = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+    EXPECT_EQ(text.exit_code, 1);
+    EXPECT_THAT(text.out, AllOf(HasSubstr("NaN in the inputs"), HasSubstr(std::string(spoilt) + " 1")));
+    EXPECT_EQ(json.exit_code, 1);
+    const Json verify = json.json()["verify"];
+    EXPECT_EQ(verify["ok"], false);
+    EXPECT_EQ(verify["nan_inputs"][spoilt], 1);
+    EXPECT_GT(verify["nan_outputs"], 0);
+  }
+}
+
+TEST(Cli, VerifyCatchesAnUnstableSchedule) {
+  const Problem p = problem(8, 30, 8, 8);
+  const Workplace w;
+  w.inputs(p, generate(p, Kind::huge_logits), 2);
+  const Finished f = w.run(Args{"run", "--M", "200", "--schedule", "saha_ye", "--verify"} + kNpyFiles);
+  EXPECT_EQ(f.exit_code, 1);
+  EXPECT_THAT(f.out, HasSubstr("WRONG"));
+}
+
+/// Two heads of a real sentence encoder, with outputs that PyTorch computed.
+TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
+  const std::string data = REDBLUE_SOURCE_DIR "/examples/data/minilm.safetensors";
+  const file::Safetensors stored = file::read_safetensors(data);
+  Problem p = problem(512, 512, 32, 32);
+  p.heads = 2;
+  const std::vector<double> q = numbers(stored.tensor("q")), k = numbers(stored.tensor("k")),
+                            v = numbers(stored.tensor("v"));
+  const Result truth = oracle(p, q, k, v), plain = attend<float>(p, q, k, v);
+  const Result reference = result(stored.tensor("o"), stored.tensor("lse"));
+  const Workplace w;
+  for (const std::string_view name : plan::schedule_names())
+    for (const std::string compute : {"f64", "f32"}) {
+      SCOPED_TRACE(std::string(name) + " in " + compute);
+      const Finished f = w.run({"run", "--M", "4096", "--input", data, "--output", "y.safetensors", "--schedule",
+                                std::string(name), "--compute-dtype", compute, "--json"});
+      ASSERT_EQ(f.exit_code, 0) << f.err;
+      EXPECT_EQ(f.json()["moved"], f.json()["formula"]);
+      const file::Safetensors y = file::read_safetensors(w / "y.safetensors");
+      const Result ours = result(y.tensor("o"), y.tensor("lse"));
+      if (compute == "f64") {
+        EXPECT_LE(max_error(ours.o, reference.o), 5e-7 * largest(reference.o));
+        EXPECT_LE(max_error(ours.lse, reference.lse), 5e-7 * largest(reference.lse));
+      } else {
+        EXPECT_LE(max_error(ours.o, truth.o), 2 * max_error(plain.o, truth.o));
+        EXPECT_LE(max_error(ours.lse, truth.lse), 2 * max_error(plain.lse, truth.lse));
+      }
+    }
+}
+
+}  // namespace
+}  // namespace redblue::test
