@@ -30,11 +30,12 @@ struct FlashTiledForward {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
-    // Under a mask the footprint is not monotone in Br: more queries at a time may see fewer keys. Start from what no
-    // tiling can exceed.
+    // Where some full block may see fewer than Bc keys the footprint is not monotone in Br (more queries at a time,
+    // fewer keys): then start from what no tiling can exceed.
     const Words query = Words(x.d) + x.d_v + 2;
-    const auto may_fit = [&](index_t Br) { return x.mask.causal ? limits.fit(query * Br, 0) : fits(Br); };
-    const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, may_fit), step, fits);
+    index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(query * Br, 0); });
+    if (x.mask.visible(x.n_q - largest, x.n_k) >= Bc) largest = largest_tile(x.n_q, step, fits);
+    const index_t Br = fewest_visits(x, largest, step, fits);
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }

@@ -36,19 +36,25 @@ inline Io query_outer_io(const ForwardShape& x, Words visits, Words passes = 1) 
 /// once no more keys are visited than the last row sees.
 template <class Fits>
 index_t fewest_visits(const ForwardShape& x, index_t largest, index_t step, const Fits& fits) {
+  // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.
+  constexpr index_t kTries = 64;
   const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);
   index_t best = 0;
   Words fewest;
-  for (index_t Br = largest; Br > 0; Br = (ceil_div(Br, step) - 1) * step) {
-    Br = balanced(x.n_q, Br, step);
-    if (best > 0 && pairs >= fewest * Br) break;
-    if (!fits(Br)) continue;
-    const Words visits = visited_keys(x, Br);
-    if (best == 0 || visits < fewest) {
-      fewest = visits;
-      best = Br;
+  for (index_t top = largest; top > 0;) {
+    if (best > 0 && pairs >= fewest * top) break;
+    const index_t even = balanced(x.n_q, top, step);
+    index_t Br = even;
+    for (index_t tries = 0; tries < kTries && Br < top && !fits(Br); ++tries) Br = std::min(top, Br + step);
+    if (fits(Br)) {
+      const Words visits = visited_keys(x, Br);
+      if (best == 0 || visits < fewest) {
+        fewest = visits;
+        best = Br;
+      }
+      if (!x.mask.causal || fewest == least) break;
     }
-    if (!x.mask.causal || fewest == least) break;
+    top = (ceil_div(even, step) - 1) * step;
   }
   return best;
 }
