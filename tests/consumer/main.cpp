@@ -21,7 +21,8 @@ int main() {
   redblue::Inputs inputs{{q.data(), {1, 1, 1, 2}}, {k.data(), {1, 1, 2, 2}}, {v.data(), {1, 1, 2, 2}}};
   const auto measured = redblue::run(plan, inputs, {{o.data(), {1, 1, 1, 2}}, {lse.data(), {1, 1, 1, 1}}});
 
-  const bool right = std::abs(o[0] - 4) < 1e-6F && std::abs(o[1] - 6) < 1e-6F && std::abs(lse[0] - std::log(2.0F)) < 1e-6F;
+  const bool right =
+      std::abs(o[0] - 4) < 1e-6F && std::abs(o[1] - 6) < 1e-6F && std::abs(lse[0] - std::log(2.0F)) < 1e-6F;
   const bool counted = measured.io == plan.row().io;
   std::cout << "o = " << o[0] << ' ' << o[1] << ", lse = " << lse[0] << ", schedule " << plan.row().schedule << '\n';
   return right && counted ? 0 : 1;
