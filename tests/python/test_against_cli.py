@@ -3,6 +3,7 @@
 REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
 """
 
+import dataclasses
 import json
 import os
 import random
@@ -31,6 +32,11 @@ def random_case(index):
     p = Problem(n_q, n_k, rng.randint(1, d), rng.randint(1, d), offset, kv_heads * group, kv_heads, batch)
     largest = 2 * max(p.rows, p.n_k) * (p.d + p.d_v + 3)
     return p, round(3 * (largest / 3) ** rng.random())
+
+
+def without_vacuous_mask(p):
+    """A mask that lets the first query see every key hides nothing: any schedule will do."""
+    return dataclasses.replace(p, offset=None) if p.offset is not None and p.offset >= p.n_k - 1 else p
 
 
 def table_cases():
@@ -91,11 +97,12 @@ def check_plan(plan, p, M):
 
 @pytest.mark.parametrize("p, M", [*RANDOM, *table_cases()])
 def test_plan(p, M):
+    given, p = p, without_vacuous_mask(p)
     least = search.plans(p, M)
     if not least:
-        assert call("plan", p, M).returncode != 0, "nothing fits, yet the program plans"
+        assert call("plan", given, M).returncode != 0, "nothing fits, yet the program plans"
         return
-    reply = answer("plan", p, M)
+    reply = answer("plan", given, M)
     plans = {plan["schedule"]: plan for plan in reply["plans"]}
     assert len(plans) == len(reply["plans"]), "one row per schedule"
     for plan in plans.values():
@@ -121,12 +128,13 @@ def test_plan(p, M):
 
 @pytest.mark.parametrize("p, M", RANDOM)
 def test_count(p, M):
+    given, p = p, without_vacuous_mask(p)
     if not search.plans(p, M):
-        assert call("count", p, M).returncode != 0, "nothing fits, yet the program counts"
+        assert call("count", given, M).returncode != 0, "nothing fits, yet the program counts"
         return
-    planned = answer("plan", p, M)
+    planned = answer("plan", given, M)
     chosen = planned["plans"][planned["chosen"]]
-    reply = answer("count", p, M)
+    reply = answer("count", given, M)
     assert reply["schedule"] == chosen["schedule"]
     assert reply["counted"] == reply["formula"]
     tiling = reference_tiling(chosen["schedule"], chosen["tiling"], p, M)
