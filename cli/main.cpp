@@ -32,9 +32,8 @@ bool takes_whole_number(const CLI::Option& option) {
   return type == "INT" || type == "UINT" || type == "WORDS";
 }
 
-}  // namespace
-
-int main(int argc, char** argv) {
+/// Parses, runs the command, answers with the exit code.
+int run_program(int argc, char** argv) {
   CLI::App program{"redblue: attention with provably few words moved between fast and slow memory"};
   program.set_version_flag("--version", std::string(redblue::kVersion));
   program.footer("Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
@@ -62,4 +61,15 @@ int main(int argc, char** argv) {
     return 2;
   }
   return exit_code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run_program(argc, argv);
+  } catch (const std::exception& e) {  // not a command's: those are reported inside
+    std::fputs(e.what(), stderr);
+    return 2;
+  }
 }

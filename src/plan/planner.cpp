@@ -53,7 +53,7 @@ schedule::Limits limits_of(const Options& o) {
 /// The least M for which S has a tiling: at most what its smallest tiles occupy. None if no M will do (one column of
 /// values cannot be split).
 template <class S>
-std::optional<Words> smallest_M(const schedule::ForwardShape& x, schedule::Limits limits) {
+std::optional<Words> least_memory(const schedule::ForwardShape& x, schedule::Limits limits) {
   const auto tiles = S::smallest(x, limits.multiple);
   Words too_small = 0, enough = limits.occupied(S::footprint(x, tiles), S::prefetch(x, tiles));
   const auto works = [&](Words M) {
@@ -83,7 +83,7 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
   }
   const auto tiling = S::choose_tiling(x, limits);
   if (!tiling) {
-    const auto least = smallest_M<S>(x, limits);
+    const auto least = least_memory<S>(x, limits);
     plan.refused.push_back(
         {S::name, least ? fmt::format("needs M >= {}", least->str()) : "has no tiling for these sizes, whatever M",
          least});
