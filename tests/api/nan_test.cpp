@@ -54,7 +54,7 @@ TEST(NaN, OfAQueryReachesItsRow) {
 }
 
 TEST(NaN, OfAKeyReachesEveryRow) {
-  for (const std::size_t key : {0, 4, 8})
+  for (const std::size_t key : {0U, 4U, 8U})
     expect_nan([&](Data& x) { x.k[key * 4] = kNaN; }, [](index_t, index_t) { return true; },
                [](index_t) { return true; });
 }
@@ -65,7 +65,7 @@ TEST(NaN, OfAKeyReachesTheRowsThatSeeIt) {
 }
 
 TEST(NaN, OfAValueReachesItsColumn) {
-  for (const std::size_t key : {0, 4, 8})
+  for (const std::size_t key : {0U, 4U, 8U})
     expect_nan([&](Data& x) { x.v[key * 5 + 1] = kNaN; }, [](index_t, index_t t) { return t == 1; },
                [](index_t) { return false; });
 }

@@ -22,7 +22,7 @@ Problem grouped() {
 Result result(const file::Tensor& o, const file::Tensor& lse) { return {numbers(o), numbers(lse)}; }
 
 TEST(Cli, RunSolvesNpyFilesOfEveryRank) {
-  for (const std::size_t rank : {2, 3, 4}) {
+  for (const std::size_t rank : {2U, 3U, 4U}) {
     Problem p = grouped();
     if (rank < 4) p.batch = 1;
     if (rank < 3) p.heads = 1, p.kv_heads = 1;
