@@ -1,3 +1,5 @@
+#include "redblue/bound/bound.hpp"
+
 #include <fmt/format.h>
 
 #include <memory>
@@ -5,20 +7,21 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
-#include "redblue/bound/forward.hpp"
 
 namespace redblue::cli {
 
 void add_bound(CLI::App& program, int& exit_code) {
   auto* app = program.add_subcommand("bound", "proven lower bounds on words moved");
-  app->footer("Example:\n  redblue bound --n 4096 --d 64 --M 16384");
+  app->footer(
+      "Examples:\n  redblue bound --n 4096 --d 64 --M 16384\n  redblue bound --op backward --n 65536 --d 64 --M "
+      "262144");
   auto options = std::make_shared<ProblemOptions>();
   options->add_to(*app, false);
   app->callback([options, &exit_code] {
     const Problem p = options->problem();
     const Words M = options->M();
     if (M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", M.str()));
-    const auto bounds = bound::forward_bounds(p.bound_problem(M));
+    const auto bounds = bound::bounds_of(p.op, p.bound_problem(M));
     const bound::Bound best = bound::best(bounds);
     if (options->json) {
       Json list = Json::array();
@@ -30,8 +33,8 @@ void add_bound(CLI::App& program, int& exit_code) {
              {"bounds", list}});
     } else {
       for (const bound::Bound& b : bounds)
-        fmt::print("{} {:<8} {:>24} words  {}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
-                   b.words.str(), b.status, b.algorithms, b.condition);
+        fmt::print("{} {:<8} {:>24} words  {}{}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
+                   b.words.str(), b.status, b.holds ? "" : ", does not apply here", b.algorithms, b.condition);
     }
     exit_code = 0;
   });

@@ -20,29 +20,36 @@ void add_count(CLI::App& program, int& exit_code) {
     const plan::Plan plan = options->plan();
     const plan::Row& row = plan.row();
     const Measured counted = count(plan);
-    const bool equal = counted.io == row.io && counted.peak == row.footprint && counted.flops == row.flops;
+    const Io io = plan.io();
+    const bool equal = counted.io == io && counted.peak == plan.footprint() && counted.flops == plan.flops();
     if (options->json) {
-      print({{"schema", "redblue.count/1"},
+      Json j{{"schema", "redblue.count/1"},
              {"problem", to_json(plan.problem)},
              {"M", to_json(plan.options.M)},
              {"schedule", std::string(row.schedule)},
              {"tiling", to_json(row.tiling)},
              {"counted", counts_to_json(counted.io, counted.peak, counted.flops)},
-             {"formula", counts_to_json(row.io, row.footprint, row.flops)},
+             {"formula", counts_to_json(io, plan.footprint(), plan.flops())},
+             {"fits", row.fits},
+             {"work", work_to_json(row)},
              {"equal", equal},
              {"bound", to_json(plan.bound)},
-             {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}});
+             {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)}};
+      if (plan.forward) j["forward"] = to_json(plan.forward->row());
+      print(j);
     } else {
-      fmt::print("{:<10} {:>22} {:>22}\n", row.schedule, "counted", "formula");
+      fmt::print("{:<18} {:>22} {:>22}\n", row.schedule, "counted", "formula");
+      if (plan.forward) fmt::print("after {}, whose words are included\n", plan.forward->row().schedule);
       const auto line = [](const char* what, Words a, Words b) {
-        fmt::print("{:<10} {:>22} {:>22}\n", what, a.str(), b.str());
+        fmt::print("{:<18} {:>22} {:>22}\n", what, a.str(), b.str());
       };
-      line("reads", counted.io.total_reads(), row.io.total_reads());
-      line("writes", counted.io.total_writes(), row.io.total_writes());
-      line("peak", counted.peak, row.footprint);
-      line("flops", counted.flops, row.flops);
-      fmt::print("{:<10} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
-      if (row.ratio) fmt::print("{:<10} {:>22.4f}\n", "ratio", *row.ratio);
+      line("reads", counted.io.total_reads(), io.total_reads());
+      line("writes", counted.io.total_writes(), io.total_writes());
+      line("peak", counted.peak, plan.footprint());
+      line("flops", counted.flops, plan.flops());
+      fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
+      if (row.ratio) fmt::print("{:<18} {:>22.4f}\n", "ratio", *row.ratio);
+      if (!row.fits) fmt::print("needs {:.2f} M\n", row.footprint.to_double() / plan.options.M.to_double());
       fmt::print("{}\n", equal ? "counted = formula" : "counted and formula DIFFER");
     }
     exit_code = equal ? 0 : 1;

@@ -5,7 +5,7 @@
 namespace redblue::cli {
 
 Json to_json(const Problem& p) {
-  Json j{{"op", "forward"},
+  Json j{{"op", std::string(name_of(p.op))},
          {"batch", p.batch},
          {"heads", p.heads},
          {"kv_heads", p.kv_heads.value_or(p.heads)},
@@ -15,7 +15,11 @@ Json to_json(const Problem& p) {
          {"d_v", p.d_v},
          {"causal", p.causal},
          {"scale", p.scale_or_default()},
-         {"lse_required", p.lse_required}};
+         {"lse_required", p.lse_required},
+         {"score", std::string(name_of(p.score))}};
+  if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
+  if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
+  if (follows_forward(p.op)) j["forward_given"] = p.forward_given;
   if (p.causal) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
   return j;
 }
@@ -45,6 +49,12 @@ Json counts_to_json(const Io& io, Words peak, Words flops) {
           {"per_array", arrays}};
 }
 
+Json work_to_json(const plan::Row& row) {
+  Json j{{"flops", to_json(row.flops)}, {"relative", row.work}};
+  if (row.products > 0) j["products"] = row.products;
+  return j;
+}
+
 Json to_json(const plan::Row& row) {
   Json j{{"schedule", std::string(row.schedule)},
          {"tiling", to_json(row.tiling)},
@@ -56,8 +66,11 @@ Json to_json(const plan::Row& row) {
          {"workspace", to_json(row.workspace)},
          {"flops", to_json(row.flops)},
          {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+         {"work", work_to_json(row)},
          {"stable", row.stable},
+         {"fits", row.fits},
          {"cost", row.cost.to_double() / plan::kCostUnit}};
+  if (!row.label.empty()) j["label"] = std::string(row.label);
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
   return j;
 }
@@ -84,16 +97,18 @@ Json to_json(const plan::Plan& plan) {
                        {"why", r.why},
                        {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)}});
   for (const bound::Bound& b : plan.bounds) bounds.push_back(to_json(b));
-  return {{"schema", "redblue.plan/1"},
-          {"problem", to_json(plan.problem)},
-          {"M", to_json(plan.options.M)},
-          {"options", to_json(plan.options)},
-          {"bound", to_json(plan.bound)},
-          {"bounds", bounds},
-          {"plans", rows},
-          {"refused", refused},
-          {"chosen", plan.chosen},
-          {"reason", plan.reason}};
+  Json j{{"schema", "redblue.plan/1"},
+         {"problem", to_json(plan.problem)},
+         {"M", to_json(plan.options.M)},
+         {"options", to_json(plan.options)},
+         {"bound", to_json(plan.bound)},
+         {"bounds", bounds},
+         {"plans", rows},
+         {"refused", refused},
+         {"chosen", plan.chosen},
+         {"reason", plan.reason}};
+  if (plan.forward) j["forward"] = to_json(*plan.forward);
+  return j;
 }
 
 void print(const Json& j) { fmt::print("{}\n", j.dump(2, ' ', false, Json::error_handler_t::replace)); }

@@ -16,6 +16,8 @@ Json to_json(const Problem& p);
 Json to_json(const bound::Bound& b);
 Json to_json(const std::vector<schedule::Knob>& tiling);
 Json to_json(const plan::Row& row);
+/// {"flops":..,"relative":..,"products":..}: the arithmetic beside the words.
+Json work_to_json(const plan::Row& row);
 Json to_json(const plan::Options& options);
 Json to_json(const plan::Plan& plan);
 /// {"reads":..,"writes":..,"io":..,"peak":..,"flops":..,"per_array":{"Q":{"reads":..,"writes":..},..}}

@@ -7,8 +7,22 @@
 
 namespace redblue::cli {
 
-void require_forward(const std::string& op) {
-  if (op != "forward") throw Unsupported(fmt::format("--op {}: this version knows 'forward' only", op));
+void OperationOptions::add_to(CLI::App& app) {
+  app.add_option("--op", op, fmt::format("operation: {}", fmt::join(kOperationNames, ", ")))->type_name("NAME");
+  app.add_option("--score", score, fmt::format("score function: {}", fmt::join(kScoreNames, ", ")))->type_name("NAME");
+  app.add_option("--sources", sources,
+                 "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
+      ->type_name("NAME");
+}
+
+void OperationOptions::apply_to(Problem& p) const {
+  const auto parsed = [](const char* option, const std::string& given, const auto& value, const auto& names) {
+    if (!value) throw Unsupported(fmt::format("{} {}: choose from {}", option, given, fmt::join(names, ", ")));
+    return *value;
+  };
+  p.op = parsed("--op", op, operation_from_name(op), kOperationNames);
+  p.score = parsed("--score", score, score_from_name(score), kScoreNames);
+  p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
 }
 
 DType parse_dtype(const std::string& option, const std::string& name) {
@@ -76,8 +90,11 @@ Words MemoryOptions::words(DType dtype) const {
 }
 
 void PlannerOptions::add_to(CLI::App& app, bool with_width) {
-  app.add_option("--schedule", schedule, fmt::format("plan this one only: {}", fmt::join(plan::schedule_names(), ", ")))
-      ->type_name("NAME");
+  std::string names;
+  for (std::size_t i = 0; i < kOperationNames.size(); ++i)
+    names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
+                         fmt::join(plan::schedule_names(static_cast<Operation>(i)), " "));
+  app.add_option("--schedule", schedule, "plan this one only; " + names)->type_name("NAME");
   app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
   app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
       ->type_name("WORDS");
@@ -87,7 +104,7 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width) {
   if (with_width)
     app.add_option(
            "--width", width,
-           "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (those not named: --dtype)")
+           "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4,dQ=4 (those not named: --dtype)")
         ->type_name("LIST");
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }
@@ -106,7 +123,7 @@ plan::Options PlannerOptions::options(Words M) const {
 }
 
 void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
-  app.add_option("--op", op, "operation: forward")->type_name("NAME");
+  operation.add_to(app);
   app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
   app.add_option("--nq", n_q, "queries");
   app.add_option("--nk", n_k, "keys");
@@ -118,6 +135,9 @@ void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
   app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
   app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
   app.add_flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
+  app.add_flag("--with-forward", with_forward,
+               "gradients: O and lse are not given; plan and count a forward pass first");
+  app.add_option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
   app.add_option("--dtype", dtype, "element type: f64 f32 f16 bf16 (turns --memory into words)");
   memory.add_to(app);
   if (with_planner) planner.add_to(app);
@@ -125,13 +145,15 @@ void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
 }
 
 Problem ProblemOptions::problem() const {
-  require_forward(op);
   const auto size = [&](const char* name, const std::optional<index_t>& given) {
     if (given) return *given;
     if (n) return *n;
     throw InvalidProblem(fmt::format("the number of {} is missing: give --n, or both --nq and --nk", name));
   };
   Problem p;
+  operation.apply_to(p);
+  p.forward_given = !with_forward;
+  p.d_in = d_in;
   p.batch = batch;
   p.heads = heads;
   p.kv_heads = kv_heads;
@@ -152,10 +174,14 @@ plan::Plan ProblemOptions::plan() const {
   const Problem p = problem();
   plan::Options o = planner.options(M());
   if (!planner.width.empty()) {
-    o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
-    const std::vector<std::string> names(kSlowArrayNames.begin(), kSlowArrayNames.end());
+    std::vector<std::string> names;
+    for (const SlowArray a : plan::arrays_of(p.op)) {
+      names.emplace_back(name_of(a));
+      o.width[index_of(a)] = static_cast<index_t>(size_of(parse_dtype("--dtype", dtype)));
+    }
     for (const auto& [name, value] : parse_assignments("--width", planner.width, names))
-      o.width[static_cast<std::size_t>(std::find(names.begin(), names.end(), name) - names.begin())] = value;
+      for (const SlowArray a : plan::arrays_of(p.op))
+        if (name_of(a) == name) o.width[index_of(a)] = value;
   }
   return plan::make_plan(p, o);
 }

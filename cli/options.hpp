@@ -32,15 +32,28 @@ struct PlannerOptions {
   plan::Options options(Words M) const;
 };
 
+/// What is computed, beside sizes.
+struct OperationOptions {
+  std::string op = "forward";
+  std::string score = "softmax";
+  std::string sources = "distinct";
+
+  void add_to(CLI::App& app);
+  /// Sets op, score and sources. Throws Unsupported naming what there is.
+  void apply_to(Problem& p) const;
+};
+
 /// A problem described by sizes: plan, bound, count, trace.
 struct ProblemOptions {
-  std::string op = "forward";
+  OperationOptions operation;
   std::optional<index_t> n, n_q, n_k, d_v, kv_heads, causal_offset;
   index_t d = 0;
   index_t heads = 1;
   index_t batch = 1;
   bool causal = false;
   bool lse = false;
+  bool with_forward = false;
+  index_t d_in = 0;
   std::string dtype = "f32";
   MemoryOptions memory;
   PlannerOptions planner;
@@ -52,8 +65,6 @@ struct ProblemOptions {
   plan::Plan plan() const;
 };
 
-/// Throws Unsupported unless `op` is one redblue knows.
-void require_forward(const std::string& op);
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.

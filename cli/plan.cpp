@@ -16,22 +16,34 @@ std::string tiling_text(const plan::Row& row) {
   return text;
 }
 
+std::string title(const Problem& p) {
+  const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
+  const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
+  return fmt::format("{} {}{}", name_of(p.op), score, sources);
+}
+
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
-  fmt::print("forward attention: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n",
-             p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "",
+  fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n", title(p), p.batch,
+             p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "",
              plan.options.M.str());
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
-  fmt::print("  {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}\n", "schedule", "reads", "writes", "I/O words",
-             "ratio", "footprint", "workspace", "tiling");
+  if (plan.forward) {
+    const plan::Row& f = plan.forward->row();
+    fmt::print("first {} for O and lse: {} words, footprint {}; ratios below include it\n\n", f.schedule,
+               f.io.total().str(), f.footprint.str());
+  }
+  fmt::print("  {:<17} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", "reads", "writes",
+             "I/O words", "ratio", "work", "footprint", "workspace", "tiling");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
-    fmt::print("{} {:<13} {:>18} {:>18} {:>18} {:>8} {:>12} {:>14}  {}{}\n", i == plan.chosen ? '*' : ' ', r.schedule,
-               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.footprint.str(), r.workspace.str(), tiling_text(r),
-               r.stable ? "" : "  (unstable, for comparison)");
+    fmt::print("{} {:<17} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
+               r.schedule, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint.str(), r.workspace.str(),
+               tiling_text(r), r.stable ? "" : "  (unstable, for comparison)",
+               r.fits ? "" : fmt::format("  (needs {:.2f} M)", r.footprint.to_double() / plan.options.M.to_double()));
   }
-  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<13} {}\n", r.schedule, r.why);
+  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<17} {}\n", r.schedule, r.why);
   fmt::print("\n{}\n", plan.reason);
 }
 
@@ -42,6 +54,8 @@ void add_plan(CLI::App& program, int& exit_code) {
   app->footer(
       "Examples:\n"
       "  redblue plan --n 4096 --d 64 --M 16384\n"
+      "  redblue plan --op backward --n 4096 --d 64 --M 16384\n"
+      "  redblue plan --op gradient-x --n 4096 --d 64 --M 16384 --sources self\n"
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
   auto options = std::make_shared<ProblemOptions>();

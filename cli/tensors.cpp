@@ -4,6 +4,7 @@
 #include <fmt/ranges.h>
 
 #include <algorithm>
+#include <list>
 #include <memory>
 #include <set>
 
@@ -15,68 +16,125 @@ namespace redblue::cli {
 
 namespace {
 
-const std::array<std::string, 5> kTensorNames = {"q", "k", "v", "o", "lse"};
+std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays) {
+  std::vector<std::string> names;
+  for (const SlowArray a : arrays) names.push_back(tensor_name(a));
+  return names;
+}
 
-/// [n, d] and [heads, n, d] become [1, 1, n, d] and [1, heads, n, d].
-Tensor view(const std::string& name, const file::Tensor& t) {
-  if (t.rank() < 2 || t.rank() > 4)
-    throw InvalidProblem(fmt::format("{} has {} dimensions [{}]: give [n, d], [heads, n, d] or [batch, heads, n, d]",
-                                     name, t.rank(), fmt::join(t.shape(), ", ")));
-  std::array<index_t, 4> shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
-  const std::size_t missing = 4 - t.shape().size();
-  std::copy(t.shape().begin(), t.shape().end(), shape.begin() + static_cast<std::ptrdiff_t>(missing));
-  std::copy(t.strides().begin(), t.strides().end(), strides.begin() + static_cast<std::ptrdiff_t>(missing));
+/// A problem of this kind, for its lists of arrays.
+Problem sample(Operation op, Score score = Score::softmax, Sources sources = Sources::distinct) {
+  Problem p;
+  p.op = op;
+  p.score = score;
+  p.sources = sources;
+  p.n_q = p.n_k = p.d = p.d_v = p.d_in = 1;
+  return p;
+}
+
+/// Every tensor that a file may hold, without repetition.
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (std::size_t op = 0; op < kOperationNames.size(); ++op) {
+    const Problem p = sample(static_cast<Operation>(op));
+    for (const auto& list : {inputs_of(p), outputs_of(p)})
+      for (const std::string& n : tensor_names(list))
+        if (std::find(names.begin(), names.end(), n) == names.end()) names.push_back(n);
+  }
+  return names;
+}
+
+/// [n, d] and [heads, n, d] become [1, 1, n, d] and [1, heads, n, d]; lse gets a last dimension of 1.
+Tensor view(SlowArray array, const file::Tensor& t) {
+  std::vector<index_t> shape(t.shape().begin(), t.shape().end()), strides(t.strides().begin(), t.strides().end());
+  if (array == SlowArray::lse) {
+    shape.push_back(1);
+    strides.push_back(1);
+  }
+  if (shape.size() < 2 || shape.size() > 4)
+    throw InvalidProblem(fmt::format("{} has {} dimensions [{}]: give [n, d], [heads, n, d] or [batch, heads, n, d]{}",
+                                     tensor_name(array), t.rank(), fmt::join(t.shape(), ", "),
+                                     array == SlowArray::lse ? ", without d" : ""));
+  std::array<index_t, 4> shape4{1, 1, 1, 1}, strides4{0, 0, 0, 0};
+  const auto missing = static_cast<std::ptrdiff_t>(4 - shape.size());
+  std::copy(shape.begin(), shape.end(), shape4.begin() + missing);
+  std::copy(strides.begin(), strides.end(), strides4.begin() + missing);
   // Inputs are never written; Tensor serves outputs too, hence the cast.
-  return {const_cast<std::byte*>(t.data()), t.dtype(), shape, strides};
-}
-
-/// The leading dimensions that q had, without `dropped` trailing ones.
-file::FileTensor output_tensor(DType dtype, std::vector<index_t> bhsd, std::size_t rank, bool drop_last,
-                               const void* data) {
-  bhsd.erase(bhsd.begin(), bhsd.begin() + static_cast<std::ptrdiff_t>(4 - rank));
-  if (drop_last) bhsd.pop_back();
-  return file::c_order_tensor(dtype, std::move(bhsd), data);
-}
-
-std::size_t bytes_of(const Problem& p, index_t features, DType dtype) {
-  const Words words = Words(p.batch) * p.heads * p.n_q * features;
-  return static_cast<std::size_t>((words * size_of(dtype)).to_index());
+  return {const_cast<std::byte*>(t.data()), t.dtype(), shape4, strides4};
 }
 
 }  // namespace
 
-void FileOptions::validate() const {
-  const bool npy = q || k || v || o || lse;
-  if (npy && (input || output))
-    throw InvalidProblem("give either --input and --output (safetensors) or --q --k --v --o [--lse] (npy), not both");
-  if (!npy && !(input && output))
+void FileOptions::add_to(CLI::App& app) {
+  app.add_option("--input", input,
+                 "safetensors file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
+      ->type_name("FILE");
+  app.add_option("--output", output, "safetensors file to write o and lse (dq, dk, dv; g; ...) to")->type_name("FILE");
+  app.add_option("--name", names,
+                 fmt::format("name of a tensor in these files: q=query (repeatable; {})", fmt::join(all_names(), " ")))
+      ->type_name("TENSOR=NAME");
+  for (const std::string& name : all_names())
+    app.add_option("--" + name, npy[name], fmt::format("{}, .npy [n, d], [heads, n, d] or [batch, heads, n, d]", name))
+        ->type_name("FILE")
+        ->group("Tensors as .npy files, one each");
+}
+
+void FileOptions::validate(Operation op) const {
+  const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
+  const Problem p = sample(op);
+  const auto in = tensor_names(inputs_of(p)), out = tensor_names(outputs_of(p));
+  const bool any_npy = std::any_of(npy.begin(), npy.end(), [](const auto& f) { return f.second.has_value(); });
+  const auto option_list = [](const std::vector<std::string>& list) {
+    std::string text;
+    for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
+    return text;
+  };
+  if (any_npy && (input || output))
+    throw InvalidProblem(fmt::format("give either --input and --output (safetensors) or {} {} (npy), not both",
+                                     option_list(in), option_list(out)));
+  if (!any_npy && !(input && output))
     throw InvalidProblem(
-        "files are missing: give --input X.safetensors --output Y.safetensors, or --q --k --v --o [--lse] as .npy "
-        "files");
-  if (npy && !(q && k && v && o)) throw InvalidProblem("files are missing: .npy runs need all of --q --k --v --o");
-  if (npy && !names.empty())
-    throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
+        fmt::format("files are missing: give --input X.safetensors --output Y.safetensors, or {} {} as .npy files",
+                    option_list(in), option_list(out)));
+  for (const auto& [name, path] : npy)
+    if (path && std::find(in.begin(), in.end(), name) == in.end() &&
+        std::find(out.begin(), out.end(), name) == out.end())
+      throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
+                                       redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
+  if (any_npy) {
+    for (const std::string& n : out)
+      if (n != "lse" && !given(n))
+        throw InvalidProblem(fmt::format("files are missing: .npy runs need all of {}", option_list(out)));
+    if (!names.empty())
+      throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
+  }
   std::set<std::string> named;
+  std::vector<std::string> known = in;
+  known.insert(known.end(), out.begin(), out.end());
   for (const std::string& n : names) {
     const std::size_t equals = n.find('=');
     if (!named.insert(n.substr(0, equals)).second)
       throw InvalidProblem(fmt::format("--name {}: {} has a name already", n, n.substr(0, equals)));
     if (equals == std::string::npos || equals + 1 == n.size() ||
-        std::find(kTensorNames.begin(), kTensorNames.end(), n.substr(0, equals)) == kTensorNames.end())
-      throw InvalidProblem(
-          fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(kTensorNames, ", ")));
+        std::find(known.begin(), known.end(), n.substr(0, equals)) == known.end())
+      throw InvalidProblem(fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(known, ", ")));
   }
-  std::vector<std::string> in, out;
-  for (const auto& f : {input, q, k, v})
-    if (f) in.push_back(*f);
-  for (const auto& f : {output, o, lse})
-    if (f) out.push_back(*f);
-  for (const std::string& to : out)
-    for (const std::string& from : in)
-      if (file::same_file(from, to))
-        throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to));
-  if (o && lse && file::same_file(*o, *lse))
-    throw InvalidProblem(fmt::format("--o and --lse are the same file {}: choose two", *o));
+  std::vector<std::pair<std::string, std::string>> from, to;
+  if (input) from.emplace_back("--input", *input);
+  if (output) to.emplace_back("--output", *output);
+  for (const std::string& n : in)
+    if (given(n)) from.emplace_back("--" + n, *npy.at(n));
+  for (const std::string& n : out)
+    if (given(n)) to.emplace_back("--" + n, *npy.at(n));
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    for (const auto& [option, path] : from)
+      if (file::same_file(path, to[i].second))
+        throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to[i].second));
+    for (std::size_t j = 0; j < i; ++j)
+      if (file::same_file(to[j].second, to[i].second))
+        throw InvalidProblem(
+            fmt::format("{} and {} are the same file {}: choose two", to[j].first, to[i].first, to[i].second));
+  }
 }
 
 std::string FileOptions::name_of(const std::string& tensor) const {
@@ -85,53 +143,124 @@ std::string FileOptions::name_of(const std::string& tensor) const {
   return tensor;
 }
 
-Inputs LoadedInputs::views() const { return {view("q", q), view("k", k), view("v", v)}; }
-
-LoadedInputs load_inputs(const FileOptions& files) {
-  const auto loaded = [](file::Tensor q, file::Tensor k, file::Tensor v) {
-    const auto rank = static_cast<std::size_t>(q.rank());
-    if (k.rank() != q.rank() || v.rank() != q.rank())
-      throw InvalidProblem(
-          fmt::format("q [{}], k [{}] and v [{}] have different numbers of dimensions: give all three the same",
-                      fmt::join(q.shape(), ", "), fmt::join(k.shape(), ", "), fmt::join(v.shape(), ", ")));
-    return LoadedInputs{std::move(q), std::move(k), std::move(v), rank};
+LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources) {
+  std::optional<file::Safetensors> archive;
+  if (files.input) archive.emplace(file::read_safetensors(*files.input));
+  const auto is_there = [&](const std::string& name) {
+    return archive ? archive->contains(files.name_of(name)) : files.npy.at(name).has_value();
   };
-  if (files.input) {
-    const file::Safetensors s = file::read_safetensors(*files.input);
-    return loaded(s.tensor(files.name_of("q")), s.tensor(files.name_of("k")), s.tensor(files.name_of("v")));
+  const auto read = [&](const std::string& name) {
+    if (archive) return archive->tensor(files.name_of(name));
+    if (!is_there(name))
+      throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
+    return file::read_npy(*files.npy.at(name));
+  };
+  if (follows_forward(op) && score == Score::softmax) {
+    forward_given_ = is_there("o");
+    if (forward_given_ != is_there("lse"))
+      throw InvalidProblem(fmt::format("{} is given and {} is not: give both, or neither to have them computed first",
+                                       forward_given_ ? "o" : "lse", forward_given_ ? "lse" : "o"));
   }
-  return loaded(file::read_npy(*files.q), file::read_npy(*files.k), file::read_npy(*files.v));
+  Problem p = sample(op, score, sources);
+  p.forward_given = forward_given_;
+  const auto arrays = inputs_of(p);
+  for (const SlowArray a : arrays) {
+    const file::Tensor& t = loaded_.emplace(a, read(tensor_name(a))).first->second;
+    tensors_[a] = view(a, t);
+    const std::size_t rank = static_cast<std::size_t>(t.rank()) + (a == SlowArray::lse ? 1 : 0);
+    if (a == arrays.front()) rank_ = rank;
+    if (rank != rank_)
+      throw InvalidProblem(fmt::format("{} [{}] and {} [{}] have different numbers of dimensions: give all the same",
+                                       tensor_name(arrays.front()), fmt::join(loaded_.at(arrays.front()).shape(), ", "),
+                                       tensor_name(a), fmt::join(t.shape(), ", ")));
+    for (const index_t size : t.shape())
+      if (size < 1)
+        throw InvalidProblem(
+            fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
+  }
+}
+
+bool LoadedInputs::any_f64() const {
+  return std::any_of(loaded_.begin(), loaded_.end(), [](const auto& t) { return t.second.dtype() == DType::f64; });
+}
+
+void set_sizes(Problem& p, const Tensors& t) {
+  const auto shape = [&](SlowArray a) { return t[a].shape; };
+  const SlowArray first = is_projected(p.op) ? SlowArray::A1 : SlowArray::Q;
+  p.batch = shape(first)[0];
+  p.heads = shape(first)[1];
+  p.n_q = shape(first)[2];
+  if (!is_projected(p.op)) {
+    p.kv_heads = shape(SlowArray::K)[1];
+    p.n_k = shape(SlowArray::K)[2];
+    p.d = shape(SlowArray::Q)[3];
+    p.d_v = shape(SlowArray::V)[3];
+    return;
+  }
+  p.n_k = shape(p.sources == Sources::self ? SlowArray::A1 : SlowArray::A2)[2];
+  if (p.op == Operation::backward_w) {
+    p.d_in = shape(SlowArray::A1)[3];
+    p.d = shape(SlowArray::WQ)[3];
+    p.d_v = shape(SlowArray::WV)[3];
+  } else {
+    p.d = shape(SlowArray::X)[3];
+    p.d_v = shape(SlowArray::Y)[3];
+  }
 }
 
 struct OutputFiles::Files {
-  explicit Files(const FileOptions& f) : options(f), first(f.output ? *f.output : *f.o) {
-    if (f.lse) second.emplace(*f.lse);
-  }
+  struct Output {
+    SlowArray array;
+    std::string name;
+    std::vector<std::byte> data;
+    Tensor view;
+    file::FileTensor tensor;
+    std::optional<file::AtomicFile> npy;
+  };
   FileOptions options;
-  file::AtomicFile first;
-  std::optional<file::AtomicFile> second;
+  std::optional<file::AtomicFile> archive;
+  std::list<Output> outputs;  // AtomicFile stays where it is
 };
 
-OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType o_dtype, DType lse_dtype, std::size_t rank)
-    : files_(std::make_unique<Files>(files)), o_(bytes_of(p, p.d_v, o_dtype)), lse_(bytes_of(p, 1, lse_dtype)) {
-  o_tensor_ = output_tensor(o_dtype, {p.batch, p.heads, p.n_q, p.d_v}, rank, false, o_.data());
-  lse_tensor_ = output_tensor(lse_dtype, {p.batch, p.heads, p.n_q, 1}, rank, true, lse_.data());
-  views_.o = Tensor(o_.data(), o_dtype, {p.batch, p.heads, p.n_q, p.d_v});
-  if (files.output || files.lse) views_.lse = Tensor(lse_.data(), lse_dtype, {p.batch, p.heads, p.n_q, 1});
+OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank)
+    : files_(std::make_unique<Files>()) {
+  files_->options = files;
+  if (files.output) files_->archive.emplace(*files.output);
+  for (const SlowArray a : outputs_of(p)) {
+    const std::string name = tensor_name(a);
+    if (!files.wants(name)) continue;
+    Files::Output& out = files_->outputs.emplace_back();
+    out.array = a;
+    out.name = name;
+    const DType type = a == SlowArray::lse ? lse_dtype : dtype;
+    const auto shape = shape_of(p, a);
+    const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
+    out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
+    out.view = Tensor(out.data.data(), type, shape);
+    // The leading dimensions that the inputs had; lse is one number per query.
+    std::vector<index_t> sizes(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
+    if (a == SlowArray::lse) sizes.pop_back();
+    out.tensor = file::c_order_tensor(type, std::move(sizes), out.data.data());
+    if (!files.output) out.npy.emplace(*files.npy.at(name));
+  }
 }
 
 OutputFiles::~OutputFiles() = default;
 
+void OutputFiles::add_to(Tensors& tensors) const {
+  for (const auto& out : files_->outputs) tensors[out.array] = out.view;
+}
+
 void OutputFiles::commit() {
-  if (files_->options.output) {
-    file::write_safetensors(files_->first,
-                            {{files_->options.name_of("o"), o_tensor_}, {files_->options.name_of("lse"), lse_tensor_}});
-  } else {
-    file::write_npy(files_->first, o_tensor_);
-    if (files_->second) file::write_npy(*files_->second, lse_tensor_);
+  if (files_->archive) {
+    std::vector<file::NamedTensor> list;
+    for (const auto& out : files_->outputs) list.push_back({files_->options.name_of(out.name), out.tensor});
+    file::write_safetensors(*files_->archive, list);
+    files_->archive->commit();
+    return;
   }
-  files_->first.commit();
-  if (files_->second) files_->second->commit();
+  for (auto& out : files_->outputs) file::write_npy(*out.npy, out.tensor);
+  for (auto& out : files_->outputs) out.npy->commit();
 }
 
 }  // namespace redblue::cli

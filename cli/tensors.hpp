@@ -1,4 +1,5 @@
 #pragma once
+#include <CLI/CLI.hpp>
 #include <map>
 #include <optional>
 #include <string>
@@ -9,45 +10,61 @@
 
 namespace redblue::cli {
 
-/// Where the tensors of a run come from and go to: one safetensors file each way, or .npy files.
+/// Where the tensors of a run come from and go to: one safetensors file each way, or a .npy file per tensor. Tensors
+/// go by the lower-case names of their arrays: q, lse, dq, a1.
 struct FileOptions {
-  std::optional<std::string> input, output;    ///< safetensors
-  std::optional<std::string> q, k, v, o, lse;  ///< npy
-  std::vector<std::string> names;              ///< "q=query": names inside the safetensors files
+  std::optional<std::string> input, output;               ///< safetensors
+  std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
+  std::vector<std::string> names;                         ///< "q=query": names inside the safetensors files
 
-  /// Throws InvalidProblem unless the options name a complete set of files, outputs apart from inputs.
-  void validate() const;
+  void add_to(CLI::App& app);
+  /// Throws InvalidProblem unless the options name a complete set of files for the operation, outputs apart from
+  /// inputs.
+  void validate(Operation op) const;
   std::string name_of(const std::string& tensor) const;
+  bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
 };
 
-/// Tensors of rank 2 [n, d], 3 [heads, n, d] or 4 [batch, heads, n, d], kept alive; `rank` is that of q.
-struct LoadedInputs {
-  file::Tensor q, k, v;
-  std::size_t rank;
-  Inputs views() const;
-};
-LoadedInputs load_inputs(const FileOptions& files);
+/// Tensors of rank 2 [n, d], 3 [heads, n, d] or 4 [batch, heads, n, d], kept alive; lse has no last dimension. `rank`
+/// is that of the others.
+class LoadedInputs {
+ public:
+  /// Reads what the operation needs; O and lse only if they are there, or both not.
+  LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources);
 
-/// Memory for o and lse, and the files they go to, which appear complete or not at all.
+  const Tensors& tensors() const { return tensors_; }
+  std::size_t rank() const { return rank_; }
+  bool forward_given() const { return forward_given_; }
+  bool any_f64() const;
+
+ private:
+  std::map<SlowArray, file::Tensor> loaded_;
+  Tensors tensors_;
+  std::size_t rank_ = 0;
+  bool forward_given_ = true;
+};
+
+/// Sizes from shapes. Throws InvalidProblem where dimensions are missing or empty.
+void set_sizes(Problem& p, const Tensors& tensors);
+
+/// Memory for the outputs, and the files they go to, which appear complete or not at all.
 class OutputFiles {
  public:
   /// Opens the files, so that a directory that cannot be written shows before the work.
-  OutputFiles(const FileOptions& files, const Problem& p, DType o_dtype, DType lse_dtype, std::size_t rank);
+  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  Outputs views() const { return views_; }  ///< lse without data where no file takes it
-  /// Throws IoError. Both files are complete before the first appears; should the second then not get its name, the
-  /// first stays.
+  /// Adds the outputs to the inputs; lse only where a file takes it.
+  void add_to(Tensors& tensors) const;
+  /// Throws IoError. All files are complete before the first appears; should a later one then not get its name, those
+  /// before it stay.
   void commit();
 
  private:
   struct Files;
   std::unique_ptr<Files> files_;
-  std::vector<std::byte> o_, lse_;
-  file::FileTensor o_tensor_, lse_tensor_;
-  Outputs views_;
 };
 
 }  // namespace redblue::cli

@@ -38,7 +38,7 @@ int main() {
   // 4. Check against attention in fp64, row by row.
   const redblue::Verification check = redblue::verify(problem, in, out, redblue::DType::f32);
   std::cout << plan.reason << "\nmoved " << moved.io.total().str() << " words (formula " << plan.row().io.total().str()
-            << ", bound " << plan.bound.words.str() << ")\nlargest error " << check.o.error
-            << " of the largest entry (allowed: " << check.o.tolerance << ")\n";
+            << ", bound " << plan.bound.words.str() << ")\nlargest error " << check.outputs[0].error
+            << " of the largest entry (allowed: " << check.outputs[0].tolerance << ")\n";
   return check.ok() && moved.io == plan.row().io ? 0 : 1;
 }

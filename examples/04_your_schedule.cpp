@@ -13,13 +13,13 @@
 using namespace redblue;
 /// A block of Br queries stays in fast memory while the keys stream past, one after another.
 struct RowSums {
-  static Io io(const schedule::ForwardShape& x, index_t Br) {
+  static Io io(const schedule::AttentionShape& x, index_t Br) {
     const Words K_words = Words(x.n_k) * x.d, blocks = ceil_div(x.n_q, Br);
     return Io().read(SlowArray::Q, Words(x.n_q) * x.d).read(SlowArray::K, blocks * K_words) +
            Io().write(SlowArray::lse, x.n_q);
   }
   /// Q_i, m_i, l_i, one column of scores, and the word of K that is passing.
-  static Words footprint(const schedule::ForwardShape& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
+  static Words footprint(const schedule::AttentionShape& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
   template <Machine M>
   static void run(M& m, const schedule::Forward& x, index_t Br) {
     const auto Q = tiled(x.Q, Br), lse = tiled(x.lse, Br), K = tiled(x.K, 1);

@@ -2,6 +2,8 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <string>
+#include <vector>
 
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/error.hpp"
@@ -43,6 +45,47 @@ struct Outputs {
   Tensor o, lse;
 };
 
+/// Operation::backward: Inputs, dO like o, and what the forward pass gave, which is not needed where
+/// Problem::forward_given is false.
+struct BackwardInputs {
+  Tensor q, k, v, dO, o, lse;
+};
+
+/// dq like q, dk like k, dv like v. With grouped heads dk and dv are sums over the query heads of a group.
+struct BackwardOutputs {
+  Tensor dq, dk, dv;
+};
+
+/// Operation::gradient_x: a1 [batch, heads, n_q, d], a2 and a3 [batch, heads, n_k, d], x [batch, heads, d, d],
+/// y [batch, heads, d, d_v], dO, o and lse as for backward. a3, and a2, may be empty as Problem::sources says.
+struct GradientXInputs {
+  Tensor a1, a2, a3, x, y, dO, o, lse;
+};
+
+/// g [batch, heads, d, d]
+struct GradientXOutputs {
+  Tensor g;
+};
+
+/// Tensors by the array they hold: any operation. docs/notation.md says what each array is.
+class Tensors {
+ public:
+  Tensor& operator[](SlowArray a) { return list_[index_of(a)]; }
+  const Tensor& operator[](SlowArray a) const { return list_[index_of(a)]; }
+
+ private:
+  std::array<Tensor, kSlowArrays> list_;
+};
+
+/// The name of an array's tensor where people see it, in files and messages: q, lse, dq, a1.
+std::string tensor_name(SlowArray array);
+/// The arrays an operation reads, without those that the problem says are not given or that have no words.
+std::vector<SlowArray> inputs_of(const Problem& problem);
+/// The arrays it writes.
+std::vector<SlowArray> outputs_of(const Problem& problem);
+/// [batch, heads, rows, columns] of such an array.
+std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
+
 struct RunOptions {
   DType compute = DType::f32;              ///< f32 or f64: the type of a word in fast memory
   std::function<void(double)> progress{};  ///< called now and then with the share of the work that is done
@@ -57,14 +100,21 @@ struct Measured {
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
 };
 
-/// Runs the chosen row of the plan. Throws InvalidProblem when a tensor does not fit the problem, and Error when memory
-/// for fast memory or workspace cannot be had. Outputs are undefined if it throws.
+/// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
+/// not fit the problem, and Error when memory for fast memory or workspace cannot be had. Outputs are undefined if it
+/// throws.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
+Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
+             const RunOptions& options = {});
+Measured run(const plan::Plan& plan, const GradientXInputs& inputs, const GradientXOutputs& outputs,
+             const RunOptions& options = {});
+Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 
-/// Runs the chosen row on the counting machine: exact words without data.
+/// Runs the chosen row, after the forward plan if there is one, on the counting machine: exact words without data.
 Measured count(const plan::Plan& plan);
 
-/// The operations of the chosen row, in order. Throws InvalidProblem when there are more than `most`.
+/// The operations of the chosen row, in order, without those of a forward plan before it. Throws InvalidProblem when
+/// there are more than `most`.
 machine::Trace trace(const plan::Plan& plan, std::size_t most = 1'000'000);
 
 }  // namespace redblue

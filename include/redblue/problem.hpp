@@ -2,24 +2,31 @@
 #include <optional>
 
 #include "redblue/bound/bound.hpp"
-#include "redblue/schedule/forward.hpp"
+#include "redblue/core/operation.hpp"
+#include "redblue/schedule/shape.hpp"
 
 namespace redblue {
 
-/// Forward attention over `batch` x `heads`: O = softmax(scale Q K^T) V, lse = log of the row sums of exp(scale Q K^T).
-/// heads / kv_heads query heads share one head of K and V, whose words are then counted once for all of them.
+/// Attention over `batch` x `heads`, or its gradients: O = softmax(scale Q K^T) V, lse = log of the row sums of
+/// exp(scale Q K^T). heads / kv_heads query heads share one head of K and V, whose words are then counted once for all
+/// of them, and whose gradients are sums over the group.
 struct Problem {
+  Operation op = Operation::forward;
   index_t batch = 1;
   index_t heads = 1;
-  std::optional<index_t> kv_heads;  ///< default: heads
+  std::optional<index_t> kv_heads{};  ///< default: heads; where Q, K, V are projected there are as many
   index_t n_q = 0;
   index_t n_k = 0;
   index_t d = 0;
   index_t d_v = 0;
   bool causal = false;
-  std::optional<index_t> causal_offset;  ///< query i sees keys j <= i + offset; default n_k - n_q (bottom-right)
-  std::optional<double> scale;           ///< default 1 / sqrt(d)
-  bool lse_required = false;             ///< count lse in the bound, and make naive write it (all others do anyway)
+  std::optional<index_t> causal_offset{};  ///< query i sees keys j <= i + offset; default n_k - n_q (bottom-right)
+  std::optional<double> scale{};           ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
+  bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
+  Score score = Score::softmax;            ///< other score functions have no lse
+  Sources sources = Sources::distinct;     ///< are A1, A2, A3 one array? (where Q, K, V are projected)
+  bool forward_given = true;  ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
+  index_t d_in = 0;           ///< backward_w: columns of A1, A2, A3
 
   /// Throws InvalidProblem naming the offending size, its value and what would work.
   void validate() const;
@@ -27,8 +34,10 @@ struct Problem {
   index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
-  schedule::ForwardShape shape() const;                ///< of one instance, query heads stacked position-major
-  bound::ForwardProblem bound_problem(Words M) const;  ///< of all instances
+  schedule::AttentionShape shape() const;                ///< of one instance, query heads stacked position-major
+  bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
+  /// The forward problem whose O and lse this one needs.
+  Problem forward() const;
 };
 
 }  // namespace redblue

@@ -1,5 +1,6 @@
 #pragma once
 #include <string>
+#include <vector>
 
 #include "redblue/attention.hpp"
 
@@ -7,6 +8,7 @@ namespace redblue {
 
 /// One output against the oracle. Errors are the largest absolute ones over the largest finite entry of the oracle.
 struct Deviation {
+  std::string name;  ///< "o", "lse", "dq", "g", ...
   double error = 0;
   double naive_error = 0;      ///< of plain attention in the compute type
   double tolerance = 0;        ///< 2 x naive_error + a few roundings
@@ -15,15 +17,34 @@ struct Deviation {
   bool ok() const { return nan_mismatches == 0 && error <= tolerance && error <= 0.1; }
 };
 
-struct Verification {
-  Deviation o, lse;
-  index_t nan_inputs[3] = {0, 0, 0};  ///< NaN entries of q, k, v
-  index_t nan_outputs = 0;
-  bool ok() const { return o.ok() && lse.ok() && nan_inputs[0] + nan_inputs[1] + nan_inputs[2] + nan_outputs == 0; }
+/// A gradient along a random direction u of one input against central differences of the loss SUM dO o O, which know
+/// nothing of backward passes: <gradient, u> and (L(x + e u) - L(x - e u)) / 2e.
+struct Difference {
+  std::string name;  ///< of the gradient
+  double gradient = 0;
+  double difference = 0;
+  double tolerance = 0;  ///< absolute: uncertainty of the difference and rounding of the gradient
+  bool ok() const;
 };
 
-/// Compares outputs with attention computed row by row in fp64, a second time for a naive run in `compute`: O(n) extra
-/// memory. lse may be null. Throws Unsupported unless `compute` is f32 or f64.
+struct Verification {
+  std::vector<Deviation> outputs;
+  /// Gradients: the given o and lse against those of the oracle. Gradients are judged as functions of what was given.
+  std::vector<Deviation> given;
+  std::vector<Difference> differences;
+  std::vector<std::pair<std::string, index_t>> nan_inputs;  ///< inputs with NaN entries
+  index_t nan_outputs = 0;
+  bool ok() const;
+};
+
+/// Compares outputs with attention or its gradients computed row by row in fp64, a second time for a naive run in
+/// `compute`, and gradients with central differences as well: O(n) extra memory. Throws Unsupported unless `compute` is
+/// f32 or f64.
+Verification verify(const Problem& problem, const Tensors& tensors, DType compute);
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute);
+Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs,
+                    DType compute);
+Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
+                    DType compute);
 
 }  // namespace redblue

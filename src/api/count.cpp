@@ -1,17 +1,14 @@
-#include "execute.hpp"
-#include "redblue/machine/any.hpp"
-#include "redblue/machine/counting.hpp"
+#include "engine.hpp"
 
 namespace redblue {
 
-// Flattened: counting 10^9 operations takes seconds once every one of them is a few additions.
-[[gnu::flatten]] Measured count(const plan::Plan& plan) {
-  machine::Counting counting;
-  execute(counting, plan);
-  Measured m;
-  m.io = counting.io();
-  m.peak = counting.peak();
-  m.flops = Words(2) * counting.macs();
+Measured count(const plan::Plan& plan) {
+  Measured m = engine_of(plan.problem.op).count(plan);
+  if (!plan.forward) return m;
+  const Measured before = count(*plan.forward);
+  m.io = before.io + m.io;
+  m.peak = std::max(before.peak, m.peak);
+  m.flops += before.flops;
   return m;
 }
 
@@ -21,7 +18,7 @@ machine::Trace trace(const plan::Plan& plan, std::size_t most) {
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
   machine::Any any(traced);
-  execute(any, plan);
+  engine_of(plan.problem.op).trace(any, plan);
   return trace;
 }
 

@@ -3,62 +3,18 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <functional>
 #include <memory>
 #include <new>
-#include <utility>
 #include <vector>
 
-#include "execute.hpp"
-#include "redblue/machine/counting.hpp"
-#include "redblue/machine/observed.hpp"
-#include "redblue/machine/ram.hpp"
+#include "engine.hpp"
+#include "overlap.hpp"
+#include "redblue/schedule/workspace.hpp"
 #include "storage_of.hpp"
 
 namespace redblue {
 
 namespace {
-
-void require_shape(std::string_view name, const Tensor& t, std::array<index_t, 4> wanted) {
-  if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", name));
-  if (t.shape != wanted)
-    throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
-                                     name, fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
-}
-
-using Run = std::pair<const std::byte*, const std::byte*>;  // first byte and one past the last
-
-/// The runs of bytes that a tensor touches, sorted.
-std::vector<Run> runs_of(const Tensor& t) {
-  const auto size = static_cast<index_t>(size_of(t.dtype));
-  const bool rows = t.strides[3] == 1;  // a row is one run, else every element is
-  std::vector<Run> runs;
-  for (index_t b = 0; b < t.shape[0]; ++b)
-    for (index_t h = 0; h < t.shape[1]; ++h)
-      for (index_t r = 0; r < t.shape[2]; ++r)
-        for (index_t c = 0; c < (rows ? 1 : t.shape[3]); ++c) {
-          const index_t at = b * t.strides[0] + h * t.strides[1] + r * t.strides[2] + c * t.strides[3];
-          const auto* first = static_cast<const std::byte*>(t.data) + at * size;
-          runs.emplace_back(first, first + (rows ? t.shape[3] : 1) * size);
-        }
-  std::sort(runs.begin(), runs.end(), [](const Run& x, const Run& y) { return std::less<>()(x.first, y.first); });
-  return runs;
-}
-
-void require_own_memory(std::string_view name, const std::vector<Run>& runs) {
-  for (std::size_t i = 1; i < runs.size(); ++i)
-    if (std::less<>()(runs[i].first, runs[i - 1].second))
-      throw InvalidProblem(fmt::format("output {} overlaps itself: two of its entries share memory", name));
-}
-
-void require_disjoint(std::string_view output, const std::vector<Run>& o, std::string_view other,
-                      const std::vector<Run>& x) {
-  for (std::size_t i = 0, j = 0; i < o.size() && j < x.size();) {
-    if (std::less<>()(o[i].first, x[j].second) && std::less<>()(x[j].first, o[i].second))
-      throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
-    std::less<>()(o[i].second, x[j].second) ? ++i : ++j;
-  }
-}
 
 /// make(), which takes about this many words of T from the system; says who wanted them if they cannot be had.
 template <class T, class Make>
@@ -85,111 +41,210 @@ std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
       words, what, [&] { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index())); });
 }
 
-/// An output that lives in the compute type while the schedule revisits it, and is converted once at the end: rounding
+/// An array in the compute type, beside the caller's memory.
+template <class T>
+struct Own {
+  std::unique_ptr<T[]> data;
+  Words words;
+  Tensor tensor;
+
+  Own(const std::array<index_t, 4>& shape, std::string_view what)
+      : words(Words(shape[0]) * shape[1] * shape[2] * shape[3]) {
+    data = allocate<T>(words, what);
+    tensor = Tensor(data.get(), kDTypeOf<T>, shape);
+  }
+};
+
+/// Outputs that live in the compute type while the schedule revisits them, and are converted once at the end: rounding
 /// to a narrower type at each visit would add an error per visit.
 template <class T>
 class Working {
  public:
-  Working(const Tensor& target, bool revisited) : target_(target), view_(target) {
-    if (!revisited || target.dtype == kDTypeOf<T>) return;
-    words_ = Words(target.shape[0]) * target.shape[1] * target.shape[2] * target.shape[3];
-    buffer_ = allocate<T>(words_, "an output in the compute type");
-    view_ = Tensor(buffer_.get(), kDTypeOf<T>, target.shape);
+  /// Where the schedule writes `target`.
+  Tensor at(const Tensor& target, bool revisited) {
+    if (!revisited || target.dtype == kDTypeOf<T>) return target;
+    list_.push_back({target, Own<T>(target.shape, "an output in the compute type")});
+    return list_.back().own.tensor;
   }
-  const Tensor& tensor() const { return view_; }
-  Words words() const { return words_; }
-  void finish() {
-    if (!buffer_) return;
-    const auto [B, H, rows, cols] = target_.shape;
-    const machine::Storage to = storage_of(target_, H, 1, true);
-    for (index_t instance = 0; instance < B * H; ++instance)
-      machine::scatter<T>(to, {SlowArray::O, instance, 0, 0, {rows, cols}}, buffer_.get() + instance * rows * cols,
-                          cols, 1);
+  Words words() const {
+    Words total;
+    for (const Entry& e : list_) total += e.own.words;
+    return total;
+  }
+  void finish() const {
+    for (const Entry& e : list_) {
+      const auto [B, H, rows, cols] = e.target.shape;
+      const machine::Storage to = storage_of(e.target, H, 1, true);
+      for (index_t i = 0; i < B * H; ++i)
+        machine::scatter<T>(to, {SlowArray::O, i, 0, 0, {rows, cols}}, e.own.data.get() + i * rows * cols, cols, 1);
+    }
   }
 
  private:
-  Tensor target_, view_;
-  std::unique_ptr<T[]> buffer_;
-  Words words_ = 0;
+  struct Entry {
+    Tensor target;
+    Own<T> own;
+  };
+  std::vector<Entry> list_;
 };
 
 template <class T>
-Measured run_in(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options) {
+Measured engine_run(const Engine& e, const plan::Plan& plan, const Memory<T>& memory) {
+  if constexpr (std::same_as<T, float>)
+    return e.run_f32(plan, memory);
+  else
+    return e.run_f64(plan, memory);
+}
+
+template <class T>
+Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Words moved_before, Words in_all) {
   const Problem& p = plan.problem;
   const plan::Row& row = plan.row();
-  const bool revisited =
-      std::visit([](const auto& c) { return std::decay_t<decltype(c)>::Schedule::rewrites_outputs; }, row.choice);
-  const index_t kv_heads = p.kv_heads.value_or(p.heads);
-  Working<T> o(out.o, revisited);
-
-  Tensor lse = out.lse;
-  std::unique_ptr<T[]> unwanted_lse;
-  if (lse.data == nullptr) {
-    const std::array<index_t, 4> shape{p.batch, p.heads, p.n_q, 1};
-    unwanted_lse = allocate<T>(Words(p.batch) * p.heads * p.n_q, "lse");
-    lse = Tensor(unwanted_lse.get(), kDTypeOf<T>, shape);
+  const Engine& engine = engine_of(p.op);
+  std::vector<Own<T>> own;  // what nobody gave or wants
+  const auto make_own = [&](SlowArray a, const std::array<index_t, 4>& shape, const char* what) {
+    own.emplace_back(shape, what);
+    tensors[a] = own.back().tensor;
+  };
+  Measured before;
+  if (plan.forward) {
+    const Problem& f = plan.forward->problem;
+    make_own(SlowArray::O, shape_of(f, SlowArray::O), "the output of the forward pass");
+    make_own(SlowArray::lse, shape_of(f, SlowArray::lse), "lse");
+    before = run_in<T>(*plan.forward, tensors, options, moved_before, in_all);
+    moved_before += before.io.total();
   }
-  // Every schedule that reads lse back does so to compute with it.
-  Working<T> working_lse(lse, true);
 
-  const auto S = allocate<T>(row.workspace, "workspace for scores");
-  machine::SlowMemory slow;
-  slow[index_of(SlowArray::Q)] = storage_of(in.q, kv_heads, p.group(), false);
-  slow[index_of(SlowArray::K)] = storage_of(in.k, kv_heads, 1, false);
-  slow[index_of(SlowArray::V)] = storage_of(in.v, kv_heads, 1, false);
-  slow[index_of(SlowArray::O)] = storage_of(o.tensor(), kv_heads, p.group(), true);
-  slow[index_of(SlowArray::lse)] = storage_of(working_lse.tensor(), kv_heads, p.group(), true);
-  slow[index_of(SlowArray::S)] = machine::Storage::matrix(S.get(), {p.n_q * p.group(), p.n_k});
-
-  auto ram =
-      with_memory<T>(row.footprint, "fast memory", [&] { return machine::Ram<T>(row.footprint.to_index(), slow); });
-  machine::Counted counted(ram);
-  const double total = row.io.total().to_double();
-  machine::Observed observed(counted, [&] {
-    if (options.progress) options.progress(counted.io().total().to_double() / total);
+  Memory<T> memory;
+  Working<T> working;
+  const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
+    const bool grouped = t.shape[1] != p.instances() / p.batch;
+    memory.slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+  };
+  if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
+  if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
+  const auto is_one_of = [](const auto& list, SlowArray a) {
+    return std::find(list.begin(), list.end(), a) != list.end();
+  };
+  const auto outputs = outputs_of(p);
+  for (std::size_t i = 0; i < kSlowArrays; ++i) {
+    const auto a = static_cast<SlowArray>(i);
+    if (is_one_of(outputs, a)) {
+      if (a == SlowArray::lse && tensors[a].data == nullptr) make_own(a, shape_of(p, a), "lse");
+      // Every schedule that reads lse back does so to compute with it.
+      place(a, working.at(tensors[a], engine.rewrites_outputs(plan) || a == SlowArray::lse), true);
+    } else if (tensors[a].data != nullptr) {
+      place(a, tensors[a], false);
+    }
+  }
+  plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
+    const typename S::Operands operands(p.shape(), 1);
+    for (const SlowArray a : engine.workspace(plan)) {
+      const Shape shape = schedule::matrix_of(operands, a).shape;
+      own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols}, fmt::format("workspace {}", redblue::name_of(a)));
+      memory.slow[index_of(a)] = machine::Storage::matrix(own.back().data.get(), shape);
+    }
   });
-  execute(observed, plan);
-  o.finish();
-  working_lse.finish();
-
-  Measured m;
-  m.io = counted.io();
-  m.peak = counted.peak();
-  m.flops = Words(2) * counted.macs();
-  m.staging_words = ram.staging_words();
-  m.converted_words = o.words() + working_lse.words();
+  memory.words = row.footprint.to_index();
+  if (options.progress)
+    memory.report = [&](const Io& io) {
+      options.progress((moved_before + io.total()).to_double() / in_all.to_double());
+    };
+  Measured m = with_memory<T>(row.footprint, "fast memory", [&] { return engine_run<T>(engine, plan, memory); });
+  working.finish();
+  m.converted_words = working.words();
+  if (plan.forward) {
+    m.io = before.io + m.io;
+    m.peak = std::max(before.peak, m.peak);
+    m.flops += before.flops;
+    m.staging_words = std::max(before.staging_words, m.staging_words);
+  }
   return m;
+}
+
+std::vector<NamedTensor> named(const std::vector<SlowArray>& arrays, const Tensors& tensors) {
+  std::vector<NamedTensor> list;
+  for (const SlowArray a : arrays)
+    if (tensors[a].data != nullptr) list.push_back({tensor_name(a), tensors[a]});
+  return list;
 }
 
 }  // namespace
 
-void require_shapes(const Problem& p, const Inputs& in, const Outputs& out) {
-  const index_t kv_heads = p.kv_heads.value_or(p.heads);
-  require_shape("q", in.q, {p.batch, p.heads, p.n_q, p.d});
-  require_shape("k", in.k, {p.batch, kv_heads, p.n_k, p.d});
-  require_shape("v", in.v, {p.batch, kv_heads, p.n_k, p.d_v});
-  require_shape("o", out.o, {p.batch, p.heads, p.n_q, p.d_v});
-  if (out.lse.data != nullptr) require_shape("lse", out.lse, {p.batch, p.heads, p.n_q, 1});
+void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
+  for (const SlowArray a : arrays) {
+    const Tensor& t = tensors[a];
+    if (a == SlowArray::lse && !follows_forward(p.op) && t.data == nullptr) continue;  // not wanted
+    const auto wanted = shape_of(p, a);
+    if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", tensor_name(a)));
+    if (t.shape != wanted)
+      throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
+                                       tensor_name(a), fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
+  }
 }
 
-Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {
-  require_shapes(plan.problem, inputs, outputs);
-  const auto o = runs_of(outputs.o), lse = outputs.lse.data != nullptr ? runs_of(outputs.lse) : std::vector<Run>();
-  require_own_memory("o", o);
-  require_own_memory("lse", lse);
-  require_disjoint("lse", lse, "o", o);
-  for (const auto& [name, x] : {std::pair("q", &inputs.q), std::pair("k", &inputs.k), std::pair("v", &inputs.v)}) {
-    const auto input = runs_of(*x);
-    require_disjoint("o", o, name, input);
-    require_disjoint("lse", lse, name, input);
-  }
-  if (outputs.lse.data != nullptr && plan.row().io.writes[index_of(SlowArray::lse)] == 0)
+Tensors tensors_of(const Inputs& in, const Outputs& out) {
+  Tensors t;
+  t[SlowArray::Q] = in.q;
+  t[SlowArray::K] = in.k;
+  t[SlowArray::V] = in.v;
+  t[SlowArray::O] = out.o;
+  t[SlowArray::lse] = out.lse;
+  return t;
+}
+
+Tensors tensors_of(const BackwardInputs& in, const BackwardOutputs& out) {
+  Tensors t = tensors_of(Inputs{in.q, in.k, in.v}, Outputs{in.o, in.lse});
+  t[SlowArray::dO] = in.dO;
+  t[SlowArray::dQ] = out.dq;
+  t[SlowArray::dK] = out.dk;
+  t[SlowArray::dV] = out.dv;
+  return t;
+}
+
+Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
+  Tensors t;
+  t[SlowArray::A1] = in.a1;
+  t[SlowArray::A2] = in.a2;
+  t[SlowArray::A3] = in.a3;
+  t[SlowArray::X] = in.x;
+  t[SlowArray::Y] = in.y;
+  t[SlowArray::dO] = in.dO;
+  t[SlowArray::O] = in.o;
+  t[SlowArray::lse] = in.lse;
+  t[SlowArray::g] = out.g;
+  return t;
+}
+
+Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  const auto inputs = inputs_of(plan.problem), outputs = outputs_of(plan.problem);
+  require_shapes(plan.problem, inputs, tensors);
+  require_shapes(plan.problem, outputs, tensors);
+  require_no_overlap(named(inputs, tensors), named(outputs, tensors));
+  Tensors used;
+  for (const auto* list : {&inputs, &outputs})
+    for (const SlowArray a : *list) used[a] = tensors[a];
+  if (!follows_forward(plan.problem.op) && used[SlowArray::lse].data != nullptr &&
+      plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
                     plan.row().schedule));
-  if (options.compute == DType::f64) return run_in<double>(plan, inputs, outputs, options);
-  if (options.compute == DType::f32) return run_in<float>(plan, inputs, outputs, options);
+  const Words total = plan.io().total();
+  if (options.compute == DType::f64) return run_in<double>(plan, used, options, 0, total);
+  if (options.compute == DType::f32) return run_in<float>(plan, used, options, 0, total);
   throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(options.compute)));
+}
+
+Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {
+  return run(plan, tensors_of(inputs, outputs), options);
+}
+Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
+             const RunOptions& options) {
+  return run(plan, tensors_of(inputs, outputs), options);
+}
+Measured run(const plan::Plan& plan, const GradientXInputs& inputs, const GradientXOutputs& outputs,
+             const RunOptions& options) {
+  return run(plan, tensors_of(inputs, outputs), options);
 }
 
 }  // namespace redblue

@@ -4,7 +4,7 @@
 
 namespace redblue {
 
-/// Where a tensor lies, for a machine. `group` query heads share one instance (1 for K and V).
+/// Where a tensor lies, for a machine. `group` query heads share one instance (1 for what belongs to keys).
 inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t group, bool writable) {
   machine::Storage s;
   s.data = static_cast<std::byte*>(t.data);
@@ -20,7 +20,11 @@ inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t gr
   return s;
 }
 
-/// Throws InvalidProblem unless the tensors have the shapes the problem says.
-void require_shapes(const Problem& p, const Inputs& in, const Outputs& out);
+/// Throws InvalidProblem unless every array of the list has data and the shape the problem says.
+void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors);
+
+Tensors tensors_of(const Inputs& in, const Outputs& out);
+Tensors tensors_of(const BackwardInputs& in, const BackwardOutputs& out);
+Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out);
 
 }  // namespace redblue

@@ -2,10 +2,12 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
 #include <limits>
-#include <vector>
+#include <random>
 
+#include "oracle.hpp"
 #include "redblue/machine/storage.hpp"
 #include "storage_of.hpp"
 
@@ -13,48 +15,43 @@ namespace redblue {
 
 namespace {
 
-template <class T>
-struct RowResult {
-  std::vector<T> o;
-  T lse;
-};
+using oracle::Dense;
+using oracle::Matrices;
+using oracle::Matrix;
 
-/// Plain attention of one query in T: scores, maximum, weights, weighted sum.
-template <class T>
-RowResult<T> attend(const std::vector<T>& q, const std::vector<T>& K, const std::vector<T>& V, index_t seen, T scale,
-                    index_t d, index_t d_v) {
-  const auto at = [](const std::vector<T>& x, index_t i) { return x[static_cast<std::size_t>(i)]; };
-  std::vector<T> s(static_cast<std::size_t>(seen));
-  T m = -std::numeric_limits<T>::infinity();
-  for (index_t j = 0; j < seen; ++j) {
-    T sum = 0;
-    for (index_t t = 0; t < d; ++t) sum += at(q, t) * at(K, j * d + t);
-    sum *= scale;
-    s[static_cast<std::size_t>(j)] = sum;
-    if (sum > m || std::isnan(sum)) m = sum;
-  }
-  RowResult<T> r{std::vector<T>(static_cast<std::size_t>(d_v), T(0)), m};
-  if (m == -std::numeric_limits<T>::infinity()) return r;  // sees nothing
-  T l = 0;
-  for (T& p : s) l += p = std::exp(p - m);
-  for (index_t j = 0; j < seen; ++j)
-    for (index_t t = 0; t < d_v; ++t) r.o[static_cast<std::size_t>(t)] += at(s, j) * at(V, j * d_v + t);
-  for (T& o : r.o) o /= l;
-  r.lse = m + std::log(l);
+template <class T, class U>
+Matrix<T> converted(const Matrix<U>& m) {
+  Matrix<T> r;
+  r.shape = m.shape;
+  r.words.assign(m.words.begin(), m.words.end());
   return r;
 }
 
-template <class T>
-std::vector<T> gathered(const machine::Storage& s, index_t instance, index_t row, Shape shape) {
-  std::vector<T> out(static_cast<std::size_t>(shape.words()));
-  machine::gather<T>(s, {SlowArray::Q, instance, row, 0, shape}, out.data(), shape.cols);
-  return out;
+Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
+  const Tensor& t = tensors[a];
+  const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
+  Matrix<double> m({t.shape[2] * group, t.shape[3]});
+  machine::gather<double>(storage_of(t, kv_heads, group, false), {a, instance, 0, 0, m.shape}, m.words.data(),
+                          m.shape.cols);
+  return m;
 }
 
 index_t count_nan(const std::vector<double>& x) {
-  index_t n = 0;
-  for (double v : x) n += std::isnan(v) ? 1 : 0;
-  return n;
+  return std::count_if(x.begin(), x.end(), [](double v) { return std::isnan(v); });
+}
+
+double eps_of(DType t) {
+  switch (t) {
+    case DType::f64:
+      return std::ldexp(1.0, -53);
+    case DType::f32:
+      return std::ldexp(1.0, -24);
+    case DType::f16:
+      return std::ldexp(1.0, -11);
+    case DType::bf16:
+      return std::ldexp(1.0, -8);
+  }
+  return 1;
 }
 
 /// Gathers absolute errors; made relative at the end.
@@ -63,6 +60,11 @@ struct Comparison {
   double largest = 0;
   index_t nan_outputs = 0;
 
+  template <class T, class Wide>
+  void add(const Matrix<Wide>& oracle, const Matrix<double>& ours, const Matrix<T>& naive) {
+    for (std::size_t i = 0; i < ours.words.size(); ++i)
+      add(static_cast<double>(oracle.words[i]), ours.words[i], static_cast<double>(naive.words[i]));
+  }
   void add(double oracle, double ours, double naive) {
     nan_outputs += std::isnan(ours) ? 1 : 0;
     if (std::isnan(oracle) != std::isnan(ours)) ++d.nan_mismatches;
@@ -85,72 +87,186 @@ struct Comparison {
   }
 };
 
-double eps_of(DType t) {
-  switch (t) {
-    case DType::f64:
-      return std::ldexp(1.0, -53);
-    case DType::f32:
-      return std::ldexp(1.0, -24);
-    case DType::f16:
-      return std::ldexp(1.0, -11);
-    case DType::bf16:
-      return std::ldexp(1.0, -8);
+/// The input a gradient belongs to.
+SlowArray input_of(SlowArray gradient) {
+  switch (gradient) {
+    case SlowArray::dQ:
+      return SlowArray::Q;
+    case SlowArray::dK:
+      return SlowArray::K;
+    case SlowArray::dV:
+      return SlowArray::V;
+    case SlowArray::g:
+    case SlowArray::dX:
+      return SlowArray::X;
+    case SlowArray::dY:
+      return SlowArray::Y;
+    case SlowArray::dA1:
+      return SlowArray::A1;
+    case SlowArray::dA2:
+      return SlowArray::A2;
+    case SlowArray::dA3:
+      return SlowArray::A3;
+    case SlowArray::dWQ:
+      return SlowArray::WQ;
+    case SlowArray::dWK:
+      return SlowArray::WK;
+    default:
+      return SlowArray::WV;
   }
-  return 1;
+}
+
+/// One gradient of one instance along a random direction, by central differences at two step widths.
+template <class Wide>
+Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
+                         std::mt19937_64& random) {
+  const Matrix<Wide> at = dense.at(input_of(gradient));
+  Matrix<Wide> u(at.shape);
+  std::normal_distribution<double> normal;
+  double size = 0, inner = 0, absolute = 0;
+  for (const Wide& x : at.words) size += static_cast<double>(x * x);
+  size = std::sqrt(size / static_cast<double>(at.words.size()));
+  for (std::size_t i = 0; i < u.words.size(); ++i) {
+    u.words[i] = static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
+    inner += static_cast<double>(u.words[i]) * ours.words[i];
+    absolute += std::abs(static_cast<double>(u.words[i]) * ours.words[i]);
+  }
+  Dense<Wide> moved = dense;
+  const auto slope = [&](Wide step) {
+    const auto loss = [&](Wide by) {
+      Matrix<Wide> x = at;
+      for (std::size_t i = 0; i < x.words.size(); ++i) x.words[i] += by * u.words[i];
+      moved.set(input_of(gradient), x);
+      return moved.loss();
+    };
+    return static_cast<double>((loss(step) - loss(-step)) / (2 * step));
+  };
+  const double coarse = slope(Wide(2e-5)), fine = slope(Wide(1e-5));
+  Difference d;
+  d.gradient = inner;
+  d.difference = fine + (fine - coarse) / 3;
+  d.tolerance = std::abs(fine - coarse) + 1e-6 * absolute;
+  return d;
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
 /// by nothing and nothing would be allowed.
 template <class T, class Wide>
-Verification verify_in(const Problem& p, const Inputs& in, const Outputs& out, DType compute) {
-  const index_t kv_heads = p.kv_heads.value_or(p.heads), group = p.group();
-  const schedule::ForwardShape x = p.shape();
-  const auto Q = storage_of(in.q, kv_heads, group, false), K = storage_of(in.k, kv_heads, 1, false),
-             V = storage_of(in.v, kv_heads, 1, false);
-  const auto O = storage_of(out.o, kv_heads, group, false);
-  const bool has_lse = out.lse.data != nullptr;
-  const auto lse = has_lse ? storage_of(out.lse, kv_heads, group, false) : machine::Storage{};
-  Verification v;
-  Comparison o_cmp, lse_cmp;
+Verification verify_in(const Problem& p, const Tensors& tensors, DType compute) {
+  const auto inputs = inputs_of(p);
+  auto outputs = outputs_of(p);
+  std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
+  const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.score == Score::softmax;
+  std::map<SlowArray, Comparison> comparisons, given_comparisons;
+  std::map<SlowArray, index_t> nan_inputs;
+  struct Slope {
+    SlowArray gradient;
+    double gap;  ///< relative error that the given O and lse bring in
+    Difference difference;
+  };
+  std::vector<Slope> differences;
   double largest_lse = 0;
+  std::mt19937_64 random(20241);
   for (index_t h = 0; h < p.instances(); ++h) {
-    const auto K64 = gathered<double>(K, h, 0, {x.n_k, x.d}), V64 = gathered<double>(V, h, 0, {x.n_k, x.d_v});
-    const std::vector<Wide> K_wide(K64.begin(), K64.end()), V_wide(V64.begin(), V64.end());
-    const auto KT = gathered<T>(K, h, 0, {x.n_k, x.d}), VT = gathered<T>(V, h, 0, {x.n_k, x.d_v});
-    v.nan_inputs[1] += count_nan(K64);
-    v.nan_inputs[2] += count_nan(V64);
-    for (index_t r = 0; r < x.n_q; ++r) {
-      const index_t seen = x.mask.visible(r, x.n_k);
-      const auto q = gathered<double>(Q, h, r, {1, x.d});
-      v.nan_inputs[0] += count_nan(q);
-      const auto oracle =
-          attend<Wide>({q.begin(), q.end()}, K_wide, V_wide, seen, Wide(p.scale_or_default()), x.d, x.d_v);
-      const auto naive =
-          attend<T>(gathered<T>(Q, h, r, {1, x.d}), KT, VT, seen, static_cast<T>(p.scale_or_default()), x.d, x.d_v);
-      const auto ours = gathered<double>(O, h, r, {1, x.d_v});
-      if (std::isfinite(oracle.lse)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(oracle.lse)));
-      for (std::size_t t = 0; t < ours.size(); ++t)
-        o_cmp.add(static_cast<double>(oracle.o[t]), ours[t], static_cast<double>(naive.o[t]));
-      if (has_lse)
-        lse_cmp.add(static_cast<double>(oracle.lse), gathered<double>(lse, h, r, {1, 1})[0],
-                    static_cast<double>(naive.lse));
+    Matrices<Wide> wide;
+    Matrices<T> narrow;
+    for (const SlowArray a : inputs) {
+      const Matrix<double> m = gathered(p, tensors, a, h);
+      nan_inputs[a] += count_nan(m.words);
+      wide[a] = converted<Wide>(m);
+      narrow[a] = converted<T>(m);
+    }
+    const Dense<Wide> truth(p, wide);
+    const Dense<T> naive(p, narrow);
+    const Matrices<Wide> forward = truth.forward();
+    for (const Wide& x : forward.at(SlowArray::lse).words)
+      if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
+    const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
+    const Matrices<T> plain = backward ? naive.gradients() : naive.forward();
+    for (const SlowArray a : outputs) comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
+    if (given)
+      for (const SlowArray a : {SlowArray::O, SlowArray::lse})
+        given_comparisons[a].add(forward.at(a), gathered(p, tensors, a, h), converted<double>(forward.at(a)));
+    if (backward && h == 0) {  // the first head of the first batch stands for all
+      // The differences know nothing of the rounding of the given O and lse: what it does to each gradient is allowed.
+      wide.erase(SlowArray::O);
+      wide.erase(SlowArray::lse);
+      const Dense<Wide> own(p, wide);
+      const Matrices<Wide> exact = own.gradients();
+      for (const SlowArray a : outputs) {
+        if (p.sources != Sources::distinct && (a == SlowArray::dA1 || a == SlowArray::dA2 || a == SlowArray::dA3))
+          continue;  // gradients with the others held fixed, which differences cannot do
+        Comparison gap;
+        gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
+        differences.push_back({a, gap.finish(0).error, difference_of(own, a, gathered(p, tensors, a, h), random)});
+      }
     }
   }
-  v.nan_outputs = o_cmp.nan_outputs + lse_cmp.nan_outputs;
   // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps.
-  v.o = o_cmp.finish(4 * std::max(eps_of(compute), eps_of(out.o.dtype)) + 2 * largest_lse * eps_of(compute));
-  v.lse = lse_cmp.finish(4 * std::max(eps_of(compute), has_lse ? eps_of(out.lse.dtype) : 0));
+  const double lse_rounding = 2 * largest_lse * eps_of(compute);
+  Verification v;
+  for (const SlowArray a : outputs) {
+    const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
+    v.outputs.push_back(comparisons[a].finish(a == SlowArray::lse ? rounding : rounding + lse_rounding));
+    v.outputs.back().name = tensor_name(a);
+    v.nan_outputs += comparisons[a].nan_outputs;
+  }
+  for (auto& [a, comparison] : given_comparisons) {
+    // Whoever computed them did so in some precision, f32 at least as a rule, and stored them in this one.
+    const double eps = std::max(eps_of(DType::f32), eps_of(tensors[a].dtype));
+    v.given.push_back(comparison.finish(16 * eps + (a == SlowArray::O ? 4 * largest_lse * eps : 0)));
+    v.given.back().name = tensor_name(a);
+  }
+  for (auto& [a, gap, d] : differences) {
+    const auto out = std::find_if(v.outputs.begin(), v.outputs.end(),
+                                  [name = tensor_name(a)](const Deviation& x) { return x.name == name; });
+    const double relative = out->tolerance + 2 * gap;
+    const Matrix<double> ours = gathered(p, tensors, a, 0);
+    double square = 0;
+    const Matrix<double> input = gathered(p, tensors, input_of(a), 0);
+    for (const double x : input.words) square += x * x;
+    double largest = 0;
+    for (const double x : ours.words) largest = std::max(largest, std::abs(x));
+    // Errors of entries add up like a random walk along a random direction; allow a few times that.
+    d.tolerance += 8 * relative * largest * std::sqrt(square);
+    d.name = tensor_name(a);
+    v.differences.push_back(d);
+  }
+  for (const auto& [a, n] : nan_inputs)
+    if (n > 0) v.nan_inputs.emplace_back(tensor_name(a), n);
   return v;
 }
 
 }  // namespace
 
-Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute) {
-  require_shapes(problem, inputs, outputs);
+bool Difference::ok() const { return std::abs(gradient - difference) <= tolerance; }
+
+bool Verification::ok() const {
+  const auto all_ok = [](const auto& list) {
+    return std::all_of(list.begin(), list.end(), [](const auto& x) { return x.ok(); });
+  };
+  return all_ok(outputs) && all_ok(given) && all_ok(differences) && nan_inputs.empty() && nan_outputs == 0;
+}
+
+Verification verify(const Problem& problem, const Tensors& tensors, DType compute) {
+  require_shapes(problem, inputs_of(problem), tensors);
+  require_shapes(problem, outputs_of(problem), tensors);
   if (compute != DType::f32 && compute != DType::f64)
     throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(compute)));
-  return compute == DType::f64 ? verify_in<double, long double>(problem, inputs, outputs, compute)
-                               : verify_in<float, double>(problem, inputs, outputs, compute);
+  return compute == DType::f64 ? verify_in<double, long double>(problem, tensors, compute)
+                               : verify_in<float, double>(problem, tensors, compute);
+}
+
+Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute) {
+  return verify(problem, tensors_of(inputs, outputs), compute);
+}
+Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs,
+                    DType compute) {
+  return verify(problem, tensors_of(inputs, outputs), compute);
+}
+Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
+                    DType compute) {
+  return verify(problem, tensors_of(inputs, outputs), compute);
 }
 
 }  // namespace redblue

@@ -111,8 +111,8 @@ void Referee::mark_known(const Arg& a, std::string_view who) {
 
 void Referee::check(const kernel::AnyKernel& k, std::span<const Arg> args) {
   if (!k.fits(args)) throw RuleError(fmt::format("the shapes given to {} do not go together", k.name()));
+  require_room(passing(args));
   for (std::size_t i = 0; i < args.size(); ++i) {
-    if (args[i].kind == Arg::Kind::stream) require_room(args[i].shape().words() > 0);
     if (kernel::access_of(k, i) != kernel::Access::write) require_known(args[i], k.name());
   }
   for (std::size_t i = 0; i < args.size(); ++i)

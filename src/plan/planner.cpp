@@ -6,14 +6,14 @@
 #include <cmath>
 #include <tuple>
 
-#include "redblue/bound/forward.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/schedule/workspace.hpp"
 
 namespace redblue::plan {
 
 namespace {
 
-void validate(const Options& o) {
+void validate(const Options& o, Operation op) {
   const auto require_positive = [](std::string_view name, index_t value) {
     if (value < 1) throw InvalidProblem(fmt::format("{} = {}: give 1 or more", name, value));
   };
@@ -25,9 +25,10 @@ void validate(const Options& o) {
   if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
     throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
   const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
-  for (std::size_t a = 0; a < kSlowArrays; ++a)
-    if (o.width[a] < 1 && !words)
-      throw InvalidProblem(fmt::format("width of {} = {} bytes: give 1 or more", kSlowArrayNames[a], o.width[a]));
+  for (const SlowArray a : arrays_of(op))
+    if (o.width[index_of(a)] < 1 && !words)
+      throw InvalidProblem(
+          fmt::format("width of {} = {} bytes: give 1 or more", redblue::name_of(a), o.width[index_of(a)]));
 }
 
 bool in_bytes(const Options& o) {
@@ -50,10 +51,43 @@ schedule::Limits limits_of(const Options& o) {
   return limits;
 }
 
+// Optional traits of a schedule.
+template <class S>
+constexpr std::string_view label_of() {
+  if constexpr (requires { S::label; })
+    return S::label;
+  else
+    return "";
+}
+template <class S>
+constexpr int products_of() {
+  if constexpr (requires { requires std::same_as<decltype(S::products), const int>; })
+    return S::products;
+  else
+    return 0;
+}
+
+template <class S>
+bool asked_for(const Options& o) {
+  return o.schedule == S::name || (!label_of<S>().empty() && o.schedule == label_of<S>());
+}
+
+void require_schedule(const std::string& name, Operation op) {
+  if (name.empty()) return;
+  const bool known = with_schedules(op, [&]<class... S>(ScheduleList<S...>) {
+    Options o;
+    o.schedule = name;
+    return (asked_for<S>(o) || ...);
+  });
+  if (!known)
+    throw InvalidProblem(fmt::format("no schedule of --op {} is called '{}': choose from {}", name_of(op), name,
+                                     fmt::join(schedule_names(op), ", ")));
+}
+
 /// The least M for which S has a tiling: at most what its smallest tiles occupy. None if no M will do (one column of
 /// values cannot be split).
 template <class S>
-std::optional<Words> least_memory(const schedule::ForwardShape& x, schedule::Limits limits) {
+std::optional<Words> least_memory(const schedule::AttentionShape& x, schedule::Limits limits) {
   const auto tiles = S::smallest(x, limits.multiple);
   Words too_small = 0, enough = limits.occupied(S::footprint(x, tiles), S::prefetch(x, tiles));
   const auto works = [&](Words M) {
@@ -68,17 +102,28 @@ std::optional<Words> least_memory(const schedule::ForwardShape& x, schedule::Lim
   return enough;
 }
 
+/// Why S cannot do this whatever M is; nothing if it can.
 template <class S>
-void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limits& limits) {
+std::optional<std::string> obstacle(const Problem& p, const Options& o, const schedule::AttentionShape& x) {
+  if (x.mask.causal && !S::masks) return "knows no causal mask";
+  if (x.score != Score::softmax && !S::any_score) return fmt::format("knows no score function but softmax");
+  if constexpr (requires { S::only_score; })
+    if (x.score != S::only_score) return fmt::format("is for the score function {} only", name_of(S::only_score));
+  if constexpr (requires { S::shared_source; })
+    if (p.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
+  if constexpr (requires { S::unsupported(x); })
+    if (const auto why = S::unsupported(x)) return std::string(*why);
+  if (!o.quadratic_workspace && schedule::has_quadratic_workspace<S>())
+    return fmt::format("needs {} words of workspace for scores", schedule::workspace_words<S>(x).str());
+  return std::nullopt;
+}
+
+template <class S, class List>
+void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Limits& limits) {
   const Options& o = plan.options;
-  if (!o.schedule.empty() && o.schedule != S::name) return;
-  if (x.mask.causal && !S::masks) {
-    plan.refused.push_back({S::name, "knows no causal mask (flash, flash_tiled and column_split do)", std::nullopt});
-    return;
-  }
-  if (!o.quadratic_workspace && S::workspace(x) >= x.N()) {
-    plan.refused.push_back(
-        {S::name, fmt::format("needs {} words of workspace for scores", S::workspace(x).str()), std::nullopt});
+  if (!o.schedule.empty() && !asked_for<S>(o)) return;
+  if (const auto why = obstacle<S>(plan.problem, o, x)) {
+    plan.refused.push_back({S::name, *why, std::nullopt});
     return;
   }
   const auto tiling = S::choose_tiling(x, limits);
@@ -92,13 +137,18 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
   const Words instances = plan.problem.instances();
   Row row;
   row.schedule = S::name;
+  row.label = label_of<S>();
   row.stable = S::stable;
-  row.choice = Choice<S>{*tiling};
+  row.small_cache = S::small_cache;
+  row.idea = S::idea;
+  row.products = products_of<S>();
+  row.choice = typename List::AnyChoice(Choice<S>{*tiling});
   row.tiling = tiling->knobs();
   row.io = instances * S::io(x, *tiling);
   row.footprint = S::footprint(x, *tiling);
   row.prefetch = o.double_buffer ? S::prefetch(x, *tiling) : Words(0);
-  row.workspace = S::workspace(x);
+  row.fits = limits.fit(row.footprint, row.prefetch);
+  row.workspace = schedule::workspace_words<S>(x);
   row.flops = instances * 2 * S::macs(x, *tiling);
   row.cost = limits.price.of(row.io);
   if (in_bytes(o)) {
@@ -106,7 +156,8 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
     for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += width(o, a) * (row.io.reads[a] + row.io.writes[a]);
     row.bytes = bytes;
   }
-  if (plan.bound.words > 0) row.ratio = row.io.total().to_double() / plan.bound.words.to_double();
+  const Words moved = plan.forward ? plan.forward->io().total() + row.io.total() : row.io.total();
+  if (plan.bound.words > 0) row.ratio = moved.to_double() / plan.bound.words.to_double();
   plan.rows.push_back(std::move(row));
 }
 
@@ -123,31 +174,17 @@ void consider(Plan& plan, const schedule::ForwardShape& x, const schedule::Limit
                       *least, plan.options.M);
 }
 
-/// What a schedule does, in a few words.
-std::string_view idea_of(std::string_view schedule) {
-  if (schedule == "flash") return "keeping a block of queries resident";
-  if (schedule == "flash_pinned") return "keeping queries resident and some keys pinned";
-  if (schedule == "column_split") return "keeping queries resident for one group of value columns at a time";
-  if (schedule == "key_outer") return "keeping keys and values resident";
-  if (schedule == "small_cache") return "materialising scores once";
-  if (schedule == "score_tiles") return "keeping a tile of scores resident";
-  if (schedule == "flash_tiled") return "keeping blocks of queries, keys and values resident";
-  if (schedule == "naive") return "three passes through slow memory";
-  return "the printed three-tile algorithm";
-}
-
-/// Which of the two great families? Their turn is at M = d^2.
-bool keeps_scores_only(std::string_view schedule) {
-  return schedule == "small_cache" || schedule == "score_tiles" || schedule == "naive";
-}
-
 std::string reason(const Plan& plan) {
   const Row& best = plan.row();
   const double d = static_cast<double>(plan.problem.d);
   const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
-  if (!plan.options.schedule.empty()) return fmt::format("{}: {} was asked for", where, best.schedule);
+  if (!plan.options.schedule.empty())
+    return fmt::format("{}: {} was asked for{}", where, best.schedule,
+                       best.fits ? ""
+                                 : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
+                                               best.footprint.to_double() / plan.options.M.to_double()));
   const bool priced = in_bytes(plan.options) || plan.options.write_cost != 1;
-  std::string text = fmt::format("{}: {} ({}) {}", where, idea_of(best.schedule), best.schedule,
+  std::string text = fmt::format("{}: {} ({}) {}", where, best.idea, best.schedule,
                                  priced ? "costs least at the given widths and write cost" : "moves the fewest words");
   if (best.ratio && *best.ratio <= 1)
     text += ", the proven bound itself";
@@ -156,52 +193,64 @@ std::string reason(const Plan& plan) {
   // The cheapest plan of the other family says most; failing that, the runner-up.
   const Row* rival = nullptr;
   for (const Row& r : plan.rows) {
-    if (!r.stable || &r == &best) continue;
-    const bool other = keeps_scores_only(r.schedule) != keeps_scores_only(best.schedule);
-    const bool had_other = rival != nullptr && keeps_scores_only(rival->schedule) != keeps_scores_only(best.schedule);
+    if (!r.stable || !r.fits || &r == &best) continue;
+    const bool other = r.small_cache != best.small_cache;
+    const bool had_other = rival != nullptr && rival->small_cache != best.small_cache;
     if (rival == nullptr || (other && !had_other)) rival = &r;
   }
+  if (best.work > 1.05) text += fmt::format(", for {:.2f} times the least arithmetic", best.work);
   if (rival == nullptr) return text + "; nothing else fits";
-  if (rival->cost == best.cost)
-    return text + fmt::format("; {} ({}) does as well", idea_of(rival->schedule), rival->schedule);
-  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", idea_of(rival->schedule), rival->schedule,
-                            priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
-                            priced ? "much" : "many");
+  if (rival->cost == best.cost) return text + fmt::format("; {} ({}) does as well", rival->idea, rival->schedule);
+  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->idea, rival->schedule, priced ? "cost" : "move",
+                            rival->cost.to_double() / best.cost.to_double(), priced ? "much" : "many");
 }
 
 }  // namespace
 
 Plan make_plan(const Problem& problem, const Options& options) {
   problem.validate();
-  validate(options);
-  const auto names = schedule_names();
-  if (!options.schedule.empty() && std::find(names.begin(), names.end(), options.schedule) == names.end())
-    throw InvalidProblem(
-        fmt::format("no schedule is called '{}': choose from {}", options.schedule, fmt::join(names, ", ")));
+  validate(options, problem.op);
+  require_schedule(options.schedule, problem.op);
   Plan plan;
   plan.problem = problem;
   plan.options = options;
-  plan.bounds = bound::forward_bounds(problem.bound_problem(options.M));
+  plan.bounds = bound::bounds_of(problem.op, problem.bound_problem(options.M));
   plan.bound = bound::best(plan.bounds);
-  const schedule::ForwardShape x = problem.shape();
+  const schedule::AttentionShape x = problem.shape();
   const schedule::Limits limits = limits_of(options);
-  ForwardSchedules::for_each([&]<class S>(Choice<S>) { consider<S>(plan, x, limits); });
+  if (follows_forward(problem.op) && !problem.forward_given && x.statistics() > 0) {
+    Options before = options;
+    before.schedule.clear();
+    plan.forward = std::make_shared<const Plan>(make_plan(problem.forward(), before));
+  }
+  with_schedules(problem.op,
+                 [&]<class... S>(ScheduleList<S...>) { (consider<S, ScheduleList<S...>>(plan, x, limits), ...); });
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.flops) <
            std::make_tuple(b.cost, b.io.total_writes(), b.flops);
   });
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
-                                   [&](const Row& r) { return r.stable || r.schedule == options.schedule; });
+                                   [&](const Row& r) { return (r.stable && r.fits) || !options.schedule.empty(); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
+  Words least = plan.rows.front().flops;
+  for (const Row& r : plan.rows) least = std::min(least, r.flops);
+  for (Row& r : plan.rows) r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
   plan.reason = reason(plan);
   return plan;
 }
 
-std::vector<std::string_view> schedule_names() {
-  std::vector<std::string_view> names;
-  ForwardSchedules::for_each([&]<class S>(Choice<S>) { names.push_back(S::name); });
-  return names;
+std::vector<SlowArray> arrays_of(Operation op) {
+  return with_schedules(op, []<class S, class... More>(ScheduleList<S, More...>) {
+    std::vector<SlowArray> list;
+    for (const SlowMatrix& m : typename S::Operands({}, 1).all()) list.push_back(m.array);
+    return list;
+  });
+}
+
+std::vector<std::string_view> schedule_names(Operation op) {
+  return with_schedules(
+      op, []<class... S>(ScheduleList<S...>) { return std::vector<std::string_view>{std::string_view(S::name)...}; });
 }
 
 }  // namespace redblue::plan

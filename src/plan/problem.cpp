@@ -40,26 +40,70 @@ void Problem::validate() const {
   require_product("n_q x heads / kv_heads", n_q, group());
   if (causal_offset && (*causal_offset > kLargest || *causal_offset < -kLargest))
     throw InvalidProblem(fmt::format("causal_offset = {} is out of range: at most 2^48 either way", *causal_offset));
+  if (is_projected(op)) {
+    if (kv_heads && *kv_heads != heads)
+      throw InvalidProblem(
+          fmt::format("kv_heads = {}: with --op {} every head has its own A2 and A3, so kv_heads = heads = {}",
+                      *kv_heads, name_of(op), heads));
+    if (sources == Sources::self && n_q != n_k)
+      throw InvalidProblem(
+          fmt::format("n_q = {} and n_k = {}: self-attention has A1 = A2 = A3, so n_q = n_k", n_q, n_k));
+    if (op == Operation::backward_w) {
+      require_size("d_in", d_in);
+      if (!forward_given && score == Score::softmax)
+        throw InvalidProblem(
+            "--op backward-w needs O and lse: run --op forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");
+    }
+  } else if (sources != Sources::distinct) {
+    throw InvalidProblem(
+        fmt::format("sources = {}: --op {} has no A1, A2, A3; use distinct", name_of(sources), name_of(op)));
+  }
   if (scale && !std::isfinite(*scale)) throw InvalidProblem(fmt::format("scale = {} is not a finite number", *scale));
 }
 
-double Problem::scale_or_default() const { return scale.value_or(1 / std::sqrt(static_cast<double>(d))); }
+double Problem::scale_or_default() const {
+  const bool papers = is_projected(op) && op != Operation::backward_w;  // any factor is part of X
+  return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
+}
 
-schedule::ForwardShape Problem::shape() const {
-  schedule::ForwardShape s;
+schedule::AttentionShape Problem::shape() const {
+  schedule::AttentionShape s;
   s.n_q = n_q * group();
   s.n_k = n_k;
   s.d = d;
   s.d_v = d_v;
   s.mask = {causal, causal_offset.value_or(n_k - n_q), group()};
   if (s.mask.visible(0, n_k) == n_k) s.mask.causal = false;  // the first query sees every key: nothing is masked
-  s.lse_required = lse_required;
+  s.score = score;
+  s.lse_required = lse_required && s.statistics() > 0;
+  s.d_in = d_in;
   return s;
 }
 
-bound::ForwardProblem Problem::bound_problem(Words M) const {
-  const schedule::ForwardShape s = shape();
-  return {instances(), s.n_q, s.n_k, s.d, s.d_v, s.mask, lse_required, M};
+bound::AttentionProblem Problem::bound_problem(Words M) const {
+  const schedule::AttentionShape s = shape();
+  bound::AttentionProblem x;
+  x.instances = instances();
+  x.n_q = s.n_q;
+  x.n_k = s.n_k;
+  x.d = s.d;
+  x.d_v = s.d_v;
+  x.mask = s.mask;
+  x.lse_required = s.lse_required;
+  x.M = M;
+  x.score = score;
+  x.sources = sources;
+  x.d_in = d_in;
+  return x;
+}
+
+Problem Problem::forward() const {
+  Problem p = *this;
+  p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses
+  p.lse_required = true;
+  p.forward_given = true;
+  p.scale = scale_or_default();
+  return p;
 }
 
 }  // namespace redblue

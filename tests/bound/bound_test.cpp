@@ -13,13 +13,13 @@
 namespace redblue::test {
 namespace {
 
+using bound::AttentionProblem;
 using bound::forward_bounds;
-using bound::ForwardProblem;
 
-ForwardProblem square(index_t n, index_t d, index_t M) { return problem(n, n, d, d).bound_problem(M); }
+AttentionProblem square(index_t n, index_t d, index_t M) { return problem(n, n, d, d).bound_problem(M); }
 
 /// The pairs of rows that see two keys or more, one by one.
-index_t pairs_one_by_one(const ForwardProblem& x) {
+index_t pairs_one_by_one(const AttentionProblem& x) {
   index_t pairs = 0;
   for (index_t r = 0; r < x.n_q; ++r)
     if (const index_t seen = x.mask.visible(r, x.n_k); seen > 1) pairs += seen;
@@ -27,7 +27,7 @@ index_t pairs_one_by_one(const ForwardProblem& x) {
 }
 
 /// Words that some output needs, one by one.
-index_t words_one_by_one(const ForwardProblem& x) {
+index_t words_one_by_one(const AttentionProblem& x) {
   index_t scored_rows = 0, keys = 0, values = 0;
   for (index_t r = 0; r < x.n_q; ++r) {
     const index_t seen = x.mask.visible(r, x.n_k);
@@ -97,13 +97,13 @@ RC_GTEST_PROP(Bounds, NeverAboveASchedule, ()) {
 }
 
 RC_GTEST_PROP(Bounds, CountPairsAndNeededWordsAsTheirStatementsDo, ()) {
-  const ForwardProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
   RC_ASSERT(bound::scored_pairs(x) == Words(pairs_one_by_one(x)));
   RC_ASSERT(bound::trivial(x).words == Words(words_one_by_one(x)));
 }
 
 RC_GTEST_PROP(Bounds, GIsNeverAboveTheOthers, ()) {
-  const ForwardProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
   RC_ASSERT(bound::g(x).words <= std::max(bound::trivial(x).words, bound::f_prime(x).words));
 }
 
@@ -118,7 +118,7 @@ RC_GTEST_PROP(Bounds, ValueIsTheBestGainOfItsGrid, ()) {
 }
 
 RC_GTEST_PROP(Bounds, FPrimeIsTheLargerOfItsTwoLines, ()) {
-  const ForwardProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
   const long double N = static_cast<long double>(pairs_one_by_one(x)), M = x.M.to_long_double(), root = std::sqrt(M),
                     c = 1 - 1 / (2 * M);
   const long double d = static_cast<long double>(x.d), sum = d + static_cast<long double>(x.d_v),

@@ -76,7 +76,12 @@ TEST(Cli, RefusesOptionsThatMakeNoSense) {
            Bad{{}, {"subcommand"}},
            Bad{{"explode"}, {"explode"}},
            Bad{plan({"--explode"}), {"--explode"}},
-           Bad{plan({"--op", "backward"}), {"backward", "forward"}},
+           Bad{plan({"--op", "sideways"}), {"--op sideways", "forward", "gradient-x"}},
+           Bad{plan({"--score", "max"}), {"--score max", "sigmoid"}},
+           Bad{plan({"--sources", "self"}), {"sources = self", "forward"}},
+           Bad{plan({"--op", "gradient-x", "--kv-heads", "2", "--heads", "4"}), {"kv_heads = 2"}},
+           Bad{plan({"--op", "backward-w"}), {"d_in"}},
+           Bad{plan({"--op", "backward", "--schedule", "flash"}), {"'flash'", "two_pass"}},
            Bad{plan({"--schedule", "fast"}), {"'fast'", "flash_pinned", "score_tiles"}},
            Bad{plan({"--dtype", "f8"}), {"--dtype f8", "bf16"}},
            Bad{plan({"--reserve", "-2"}), {"reserve = -2"}},
@@ -126,7 +131,8 @@ TEST(Cli, TooSmallMListsTheSmallestOfEverySchedule) {
   for (const char* command : {"plan", "count", "trace"}) {
     Bad bad{{command, "--n", "100", "--d", "8", "--M", "2"},
             {"M = 2 words is too small", "the smallest that works is 3"}};
-    for (const std::string_view name : plan::schedule_names()) bad.says.push_back(std::string(name) + ": needs M >= ");
+    for (const std::string_view name : plan::schedule_names(Operation::forward))
+      bad.says.push_back(std::string(name) + ": needs M >= ");
     expect_refused(w, bad);
   }
   const Stocked s;
@@ -156,7 +162,10 @@ TEST(Cli, RefusesIncompleteOrMixedFiles) {
            Bad{run + kNpyFiles + Args{"--scale", "nan"}, {"scale = nan"}},
            Bad{run + kNpyFiles + Args{"--scale", "big"}, {"--scale", "big"}},
            Bad{run + kNpyFiles + Args{"--width", "Q=2"}, {"--width"}},
-           Bad{run + kNpyFiles + Args{"--op", "backward"}, {"backward"}},
+           Bad{run + kNpyFiles + Args{"--op", "backward"}, {"files are missing", "--dq"}},
+           Bad{run + kNpyFiles + Args{"--dq", "dq.npy"}, {"--dq dq.npy", "forward"}},
+           Bad{run + kSafetensorsFiles + Args{"--op", "backward"}, {"do", "it has k, q, v"}},
+           Bad{run + kSafetensorsFiles + Args{"--op", "gradient-x"}, {"a1", "it has k, q, v"}},
            Bad{{"run", "--M", "100", "--input", "absent.safetensors", "--output", "y.safetensors"},
                {"absent.safetensors"}},
            Bad{{"run", "--M", "100", "--input", "q.npy", "--output", "y.safetensors"}, {"q.npy"}},
@@ -169,15 +178,15 @@ TEST(Cli, RefusesShapesThatDisagree) {
     std::vector<index_t> q, k, v;
     std::vector<std::string> says;
   } cases[] = {
-      {{5, 4}, {7, 5}, {7, 3}, {"q [1, 1, 5, 4]", "k [1, 1, 7, 5]", "head dimension"}},
-      {{5, 4}, {7, 4}, {6, 3}, {"k [1, 1, 7, 4]", "v [1, 1, 6, 3]", "number of keys"}},
-      {{2, 5, 4}, {1, 7, 4}, {2, 7, 3}, {"k [1, 1, 7, 4]", "v [1, 2, 7, 3]", "heads"}},
+      {{5, 4}, {7, 5}, {7, 3}, {"k is [1, 1, 7, 5]", "q [1, 1, 5, 4]", "must be [1, 1, 7, 4]"}},
+      {{5, 4}, {7, 4}, {6, 3}, {"v is [1, 1, 6, 3]", "must be [1, 1, 7, 3]"}},
+      {{2, 5, 4}, {1, 7, 4}, {2, 7, 3}, {"v is [1, 2, 7, 3]", "must be [1, 1, 7, 3]"}},
       {{3, 5, 4}, {2, 7, 4}, {2, 7, 3}, {"heads = 3", "kv_heads = 2"}},
-      {{1, 1, 5, 4}, {2, 1, 7, 4}, {2, 1, 7, 3}, {"q [1, 1, 5, 4]", "k [2, 1, 7, 4]", "batch"}},
-      {{1, 1, 5, 4}, {1, 1, 7, 4}, {2, 1, 7, 3}, {"q [1, 1, 5, 4]", "v [2, 1, 7, 3]", "batch"}},
+      {{1, 1, 5, 4}, {2, 1, 7, 4}, {2, 1, 7, 3}, {"k is [2, 1, 7, 4]", "q [1, 1, 5, 4]", "must be [1, 1, 7, 4]"}},
+      {{1, 1, 5, 4}, {1, 1, 7, 4}, {2, 1, 7, 3}, {"v is [2, 1, 7, 3]", "must be [1, 1, 7, 3]"}},
       {{5, 4}, {7, 4}, {1, 7, 3}, {"q [5, 4]", "v [1, 7, 3]", "dimensions"}},
-      {{0, 4}, {7, 4}, {7, 3}, {"q is [1, 1, 0, 4]", "at least 1"}},
-      {{5, 4}, {7, 4}, {7, 0}, {"v is [1, 1, 7, 0]", "at least 1"}},
+      {{0, 4}, {7, 4}, {7, 3}, {"q is [0, 4]", "at least 1"}},
+      {{5, 4}, {7, 4}, {7, 0}, {"v is [7, 0]", "at least 1"}},
       {{4}, {4}, {4}, {"q has 1 dimension", "[n, d]"}},
       {{1, 1, 1, 5, 4}, {1, 1, 1, 7, 4}, {1, 1, 1, 7, 3}, {"q has 5 dimensions", "[batch, heads, n, d]"}},
   };

@@ -18,7 +18,7 @@ using machine::Trace;
 namespace {
 
 template <class S>
-std::string trace_text(const ForwardShape& x, typename S::Tiling t) {
+std::string trace_text(const AttentionShape& x, typename S::Tiling t) {
   Trace trace;
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
@@ -39,7 +39,7 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, golden.str());
 }
 
-ForwardShape tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
+AttentionShape tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
 
 }  // namespace
 

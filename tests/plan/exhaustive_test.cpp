@@ -28,49 +28,49 @@ struct Sizes {
 };
 
 template <class F>
-void for_each_tiling(std::type_identity<FlashForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k) f(FlashForward::Tiling{Br, Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<FlashTiledForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashTiledForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k) f(FlashTiledForward::Tiling{Br, Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<FlashPinnedForward>, const ForwardShape& x, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashPinnedForward>, const AttentionShape& x, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k)
       for (index_t rho = 0; rho < x.n_k + Bc; rho += Bc) f(FlashPinnedForward::Tiling{Br, std::min(rho, x.n_k), Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<ColumnSplitForward>, const ForwardShape& x, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<ColumnSplitForward>, const AttentionShape& x, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k)
       for (index_t w : s.v)
         if (w < x.d_v) f(ColumnSplitForward::Tiling{Br, Bc, w});
 }
 template <class F>
-void for_each_tiling(std::type_identity<KeyOuterForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<KeyOuterForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t Bc : s.k)
     for (index_t Br : s.q) f(KeyOuterForward::Tiling{Bc, Br});
 }
 template <class F>
-void for_each_tiling(std::type_identity<ScoreTilesForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<ScoreTilesForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t a : s.q)
     for (index_t b : s.k) f(ScoreTilesForward::Tiling{a, b});
 }
 template <class F>
-void for_each_tiling(std::type_identity<SmallCacheForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<SmallCacheForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t a2 : s.q)
     for (index_t c2 : s.v)
       for (index_t a : s.q) {
         for (index_t b : s.k)
-          for (bool panel : {false, true}) f(SmallCacheForward::Tiling{panel, a, b, a2, c2});
+          for (bool panel : {false, true}) f(SmallCacheForward::Tiling{{panel, a, b}, {a2, c2}});
       }
 }
 template <class F>
-void for_each_tiling(std::type_identity<NaiveForward>, const ForwardShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<NaiveForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t b1 : s.q)
     for (index_t b2 : s.k)
       for (index_t b3 : s.q)
@@ -79,7 +79,7 @@ void for_each_tiling(std::type_identity<NaiveForward>, const ForwardShape&, cons
 }
 /// Printed, not chosen: what counts is that it runs wherever its smallest tiling does.
 template <class F>
-void for_each_tiling(std::type_identity<SahaYeForward>, const ForwardShape&, const Sizes&, const F& f) {
+void for_each_tiling(std::type_identity<SahaYeForward>, const AttentionShape&, const Sizes&, const F& f) {
   f(SahaYeForward::Tiling{1});
 }
 
@@ -88,7 +88,7 @@ constexpr bool kPrinted = std::same_as<S, SahaYeForward>;
 
 /// Least cost of all tilings that occupy at most so many words: a step function, one entry per step.
 template <class S>
-std::map<Words, Words> cheapest(const ForwardShape& x, const Limits& limits) {
+std::map<Words, Words> cheapest(const AttentionShape& x, const Limits& limits) {
   std::map<Words, Words> best;
   const Sizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key),
                     tiles(x.d_v, limits.multiple.feature)};
@@ -108,7 +108,7 @@ std::map<Words, Words> cheapest(const ForwardShape& x, const Limits& limits) {
 }
 
 template <class S>
-void check_every_M(const ForwardShape& x, Limits limits) {
+void check_every_M(const AttentionShape& x, Limits limits) {
   if (x.mask.causal && !S::masks) return;
   if (std::same_as<S, ColumnSplitForward> && x.d_v <= limits.multiple.feature) return;  // nothing to split
   const auto best = cheapest<S>(x, limits);
@@ -127,9 +127,9 @@ void check_every_M(const ForwardShape& x, Limits limits) {
   }
 }
 
-ForwardShape any_shape() {
+AttentionShape any_shape() {
   const auto size = [](int most) { return *rc::gen::inRange(1, most + 1); };
-  ForwardShape x;
+  AttentionShape x;
   x.n_q = size(9);
   x.n_k = size(9);
   x.d = size(9);
@@ -141,7 +141,7 @@ ForwardShape any_shape() {
   return x;
 }
 
-void check_all_schedules(const ForwardShape& x, const Limits& limits) {
+void check_all_schedules(const AttentionShape& x, const Limits& limits) {
   plan::ForwardSchedules::for_each([&]<class S>(plan::Choice<S>) { check_every_M<S>(x, limits); });
 }
 

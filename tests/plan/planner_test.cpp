@@ -46,7 +46,7 @@ index_t knob(const Row& row, std::string_view name) {
 struct Cut {
   index_t size, multiple;
 };
-Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::ForwardShape& x,
+Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::AttentionShape& x,
            const schedule::Multiples& m) {
   static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
   if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel") return {0, 1};
@@ -140,7 +140,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(
         std::is_sorted(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) { return a.cost < b.cost; }));
     RC_ASSERT(plan.row().stable);
-    RC_ASSERT(plan.rows.size() + plan.refused.size() == plan::schedule_names().size());
+    RC_ASSERT(plan.rows.size() + plan.refused.size() == plan::schedule_names(Operation::forward).size());
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
@@ -159,7 +159,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
 RC_GTEST_PROP(Planner, SmallestMIsTheSmallest, ()) {
   const Problem p = any_problem(200);
   Options o = any_options();
-  for (const std::string_view schedule : plan::schedule_names()) {
+  for (const std::string_view schedule : plan::schedule_names(Operation::forward)) {
     o.schedule = schedule;
     o.M = 1;
     Words least;
@@ -194,7 +194,7 @@ TEST(Planner, TooSmallMListsTheSmallestOfEverySchedule) {
   } catch (const CapacityError& e) {
     EXPECT_EQ(e.available, 2);
     EXPECT_EQ(e.needed, 3);  // naive: a score, and a word each of Q and K
-    for (const std::string_view name : plan::schedule_names()) {
+    for (const std::string_view name : plan::schedule_names(Operation::forward)) {
       EXPECT_THAT(e.what(), HasSubstr(std::string(name) + ": needs M >= "));
       try {
         make_plan(p, with_M(1, std::string(name)));

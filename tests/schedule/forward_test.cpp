@@ -40,13 +40,13 @@ Referee referee_of(const schedule::Forward& x, Words M, bool writes_lse, bool wo
 }
 
 template <class S>
-bool writes_lse(const schedule::ForwardShape& x) {
+bool writes_lse(const schedule::AttentionShape& x) {
   return !std::same_as<S, schedule::NaiveForward> || x.lse_required;
 }
 
 template <class S>
 Referee referee_for(const schedule::Forward& x, Words M) {
-  return referee_of(x, M, writes_lse<S>(x.shape), S::workspace(x.shape) > 0);
+  return referee_of(x, M, writes_lse<S>(x.shape), !S::workspace.empty());
 }
 
 template <class T, class S>
@@ -176,7 +176,7 @@ RC_GTEST_PROP(ForwardSchedules, NeverMoveLessThanTheBound, ()) {
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     RC_LOG() << S::name;
     const Words M = S::footprint(c.shape, choice.tiling);
-    const bound::ForwardProblem x{1, c.shape.n_q, c.shape.n_k, c.shape.d, c.shape.d_v, c.shape.mask, false, M};
+    const bound::AttentionProblem x{1, c.shape.n_q, c.shape.n_k, c.shape.d, c.shape.d_v, c.shape.mask, false, M};
     for (const bound::Bound& b : bound::forward_bounds(x)) {
       RC_LOG() << b.name;
       RC_ASSERT(b.words <= S::io(c.shape, choice.tiling).total());
@@ -187,7 +187,7 @@ RC_GTEST_PROP(ForwardSchedules, NeverMoveLessThanTheBound, ()) {
 namespace {
 
 /// Inputs that break unstable softmaxes, against the definition in fp64. Tolerances are relative to the largest entry.
-void expect_stable(const schedule::ForwardShape& x, double spread, double tolerance, void (*change)(Arrays<double>&)) {
+void expect_stable(const schedule::AttentionShape& x, double spread, double tolerance, void (*change)(Arrays<double>&)) {
   Case c{x, {3, 2, 2, 3}};
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     if (!S::stable) return;
@@ -205,7 +205,7 @@ void expect_stable(const schedule::ForwardShape& x, double spread, double tolera
   });
 }
 
-schedule::ForwardShape shape(index_t n_q, index_t n_k, index_t d, index_t d_v, Mask mask = {}) {
+schedule::AttentionShape shape(index_t n_q, index_t n_k, index_t d, index_t d_v, Mask mask = {}) {
   return {n_q, n_k, d, d_v, mask, true};
 }
 

@@ -17,11 +17,11 @@ using mutants::FlashSlip;
 
 namespace {
 
-schedule::ForwardShape small_problem() { return {7, 9, 3, 2, {true, 2, 1}, true}; }
+schedule::AttentionShape small_problem() { return {7, 9, 3, 2, {true, 2, 1}, true}; }
 
 /// What the data-free checks say of a run: empty if they find nothing.
 template <class Run>
-std::string verdict(const schedule::ForwardShape& shape, const Io& io, Words footprint, bool workspace,
+std::string verdict(const schedule::AttentionShape& shape, const Io& io, Words footprint, bool workspace,
                     const Run& run) {
   const schedule::Forward x(shape, 1);
   Null null;
@@ -67,7 +67,7 @@ INSTANTIATE_TEST_SUITE_P(EverySlip, FlashMutants,
                                            FlashSlip::visits_invisible_keys, FlashSlip::misses_the_last_key));
 
 TEST(Mutants, KeyOuterThatForgetsWhatWasIsCaught) {
-  schedule::ForwardShape shape = small_problem();
+  schedule::AttentionShape shape = small_problem();
   shape.mask = {};
   const schedule::KeyOuterForward::Tiling t{4, 1};
   EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t),
@@ -79,9 +79,9 @@ TEST(Mutants, KeyOuterThatForgetsWhatWasIsCaught) {
 }
 
 TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
-  schedule::ForwardShape shape = small_problem();
+  schedule::AttentionShape shape = small_problem();
   shape.mask = {};
-  const schedule::SmallCacheForward::Tiling t{false, 3, 2, 2, 2};
+  const schedule::SmallCacheForward::Tiling t{{false, 3, 2}, {2, 2}};
   const auto io = schedule::SmallCacheForward::io(shape, t);
   const auto footprint = schedule::SmallCacheForward::footprint(shape, t);
   EXPECT_EQ(verdict(shape, io, footprint, true,
@@ -100,7 +100,7 @@ TEST(Mutants, NoLoadOrStoreOfAnyScheduleCanBeSkippedOrRepeated) {
   for_each_schedule(c, [&]<class S>(plan::Choice<S> choice) {
     const auto play = [&](Slip slip, index_t target, index_t* loads, index_t* stores) {
       return verdict(c.shape, S::io(c.shape, choice.tiling), S::footprint(c.shape, choice.tiling),
-                     S::workspace(c.shape) > 0, [&](auto& m, const schedule::Forward& x) {
+                     !S::workspace.empty(), [&](auto& m, const schedule::Forward& x) {
                        Sabotaged<std::decay_t<decltype(m)>> sabotaged(m, slip, target);
                        S::run(sabotaged, x, choice.tiling);
                        if (loads != nullptr) *loads = sabotaged.loads();

@@ -3,6 +3,8 @@
 #include <vector>
 
 #include "redblue/core/mask.hpp"
+#include "redblue/core/operation.hpp"
+#include "redblue/core/score.hpp"
 #include "redblue/core/words.hpp"
 
 namespace redblue::bound {
@@ -12,14 +14,16 @@ struct Bound {
   Words words;                  ///< 0 where the formula says less
   std::string_view name;        ///< "trivial", "F'", ...
   std::string_view algorithms;  ///< the class of schedules it binds
-  std::string_view status;      ///< "proved" or "derived"; only proved bounds are reported as the bound of a problem
-  std::string_view condition;   ///< when it holds
-  bool holds = true;            ///< does this problem meet the condition?
+  /// "proved", "derived" (not yet read independently) or "restricted" (proved, for some of the schedules only); only
+  /// proved bounds are reported as the bound of a problem.
+  std::string_view status;
+  std::string_view condition;  ///< when it holds
+  bool holds = true;           ///< does this problem meet the condition?
 };
 
-/// A forward problem as the bounds see it: `instances` heads (or groups of query heads that share K and V), each with
-/// n_q rows, n_k keys, under one fast memory of M words.
-struct ForwardProblem {
+/// A problem as the bounds see it: `instances` heads (or groups of query heads that share K and V), each with n_q rows,
+/// n_k keys, under one fast memory of M words.
+struct AttentionProblem {
   index_t instances = 1;
   index_t n_q = 0;
   index_t n_k = 0;
@@ -28,6 +32,22 @@ struct ForwardProblem {
   Mask mask{};
   bool lse_required = false;
   Words M;
+  Score score = Score::softmax;
+  Sources sources = Sources::distinct;
+  index_t d_in = 0;  ///< backward_w: columns of A1, A2, A3
 };
+
+/// Pairs (i, j) whose score must be formed, all instances: a row that sees one key has P = 1 without any score.
+Words scored_pairs(const AttentionProblem& x);
+
+/// value(N, K, M): max over L = floor(M t / 8), t = 8..160, of
+/// L N / max{(M + L)^2 / (4K), M + L/2, L^2 / (4K) + M, M^2 / (4K) + L/2} - (L - M).
+long double value(Words N, long double K, Words M);
+
+/// All bounds of an operation, in the order of docs/theorems.md.
+std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x);
+
+/// The largest proved one that holds.
+Bound best(const std::vector<Bound>& bounds);
 
 }  // namespace redblue::bound

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/core/slow_matrix.hpp"
 
 namespace redblue {
@@ -14,6 +16,13 @@ struct Arg {
   constexpr Shape shape() const { return block.shape; }
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
 };
+
+/// Words that these streams hold while they pass side by side.
+constexpr index_t passing(std::span<const Arg> args) {
+  index_t words = 0;
+  for (const Arg& a : args) words += a.kind == Arg::Kind::stream && a.shape().words() > 0 ? 1 : 0;
+  return words;
+}
 
 /// A block consumed word by word: |block| reads, one word of footprint.
 struct Stream {

@@ -81,8 +81,11 @@ class MachineFace {
   [[nodiscard]] Tile<Self> alloc(Shape shape, Layout layout = Layout::row_major) { return {self(), shape, layout}; }
   /// `b` as an argument that passes by word by word: |b| reads when its consumer runs, one word of footprint.
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
-  /// Refills a tile that is already resident: |b| reads.
-  void load_into(const Tile<Self>& t, const Block& b) { self().read(t.arg(), b); }
+  /// Refills a tile that is already resident, or a part of one: |b| reads.
+  template <class Target>
+  void load_into(const Target& t, const Block& b) {
+    self().read(detail::to_arg(t), b);
+  }
 
   template <kernel::Kernel K, class... Args>
   void compute(const K& k, const Args&... args) {
@@ -100,8 +103,11 @@ class MachineFace {
     const std::array<Arg, 1 + sizeof...(Args)> list{detail::to_arg(Stream{b}), detail::to_arg(args)...};
     self().modify(k, std::span<const Arg>(list));
   }
-  /// Copies a tile to slow memory: |b| writes. The tile stays.
-  void store(const Tile<Self>& t, const Block& b) { self().write(b, t.arg()); }
+  /// Copies a tile, or a part of one, to slow memory: |b| writes. The tile stays.
+  template <class Source>
+  void store(const Source& t, const Block& b) {
+    self().write(b, detail::to_arg(t));
+  }
 
  private:
   Self& self() { return static_cast<Self&>(*this); }

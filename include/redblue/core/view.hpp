@@ -25,6 +25,7 @@ struct View {
 
   constexpr index_t rows() const { return shape.rows; }
   constexpr index_t cols() const { return shape.cols; }
+  constexpr index_t words() const { return shape.words(); }
   constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
   /// Word k of a vector, whichever way it lies.
   constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }

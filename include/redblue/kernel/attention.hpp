@@ -1,12 +1,12 @@
 #pragma once
 #include "redblue/core/layout.hpp"
-#include "redblue/kernel/softmax.hpp"
+#include "redblue/kernel/weights.hpp"
 
 /// Composite kernels of attention.
 namespace redblue::kernel {
 
-/// One step of FlashAttention: S <- scale Q K^T; the online softmax; O += S V. A machine may run it as one body, panel
-/// by panel; its meaning is the parts in this order.
+/// One step of FlashAttention: S <- scale Q K^T; the online softmax, or another score function; O += S V. A machine may
+/// run it as one body, panel by panel; its meaning is the parts in this order.
 struct OnlineAttention {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "online_attention";
@@ -18,22 +18,28 @@ struct OnlineAttention {
   static constexpr Layout O = Layout::query_panels;
 
   Scores scores;
+  Score score = Score::softmax;
   template <class Visit, class A>
   void parts(const Visit& visit, const A& S_ij, const A& O_i, const A& m_i, const A& l_i, const A& Q_i, const A& K_j,
              const A& V_j) const {
     visit(scores, S_ij, Q_i, K_j);
-    visit(OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
+    if (score == Score::softmax)
+      visit(OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
+    else
+      visit(Weights{score}, S_ij, l_i);
     visit(Gemm{}, O_i, S_ij, V_j);
   }
 };
 
-/// O <- O / l; m <- lse
+/// O <- O / l; m <- lse. Nothing for score functions without statistics.
 struct SoftmaxFinish {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "softmax_finish";
   static constexpr std::array access{Access::update, Access::update, Access::read};
+  Score score = Score::softmax;
   template <class Visit, class A>
   void parts(const Visit& visit, const A& O_i, const A& m_i, const A& l_i) const {
+    if (score != Score::softmax) return;
     visit(DivideRows{}, O_i, l_i);
     visit(LogSum{}, m_i, l_i);
   }

@@ -3,6 +3,8 @@
 #include <variant>
 
 #include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/materialised.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
@@ -10,8 +12,9 @@ namespace redblue::kernel {
 
 using AnyPlainKernel =
     std::variant<Zero, Scale, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax,
-                 LogSum, DivideRows, ScaleRows, ExpAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput,
-                 UnshiftedExp, AddRowSums, Log, DivideAccumulate>;
+                 LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput,
+                 UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, ScoreGradientOver, RowDots,
+                 ValueGradients, GemmOver, ZeroOver, AddNormalised, AddRowDots, AddScoreGradient, Copy>;
 
 namespace detail {
 template <class K>

@@ -58,7 +58,7 @@ struct Scores {
   }
 };
 
-/// m <- -inf, l <- 0
+/// m <- -inf, l <- 0; statistics without words (score functions that have none) stay so
 struct StatisticsInit {
   static constexpr std::string_view name = "statistics_init";
   static constexpr std::array access{Access::write, Access::write};
@@ -66,7 +66,7 @@ struct StatisticsInit {
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> m, View<T> l) const {
-    for (index_t r = 0; r < m.rows(); ++r) {
+    for (index_t r = 0; r < m.words(); ++r) {
       m[r] = kMinusInf<T>;
       l[r] = T(0);
     }

@@ -51,7 +51,8 @@ class Counted : public MachineFace<Counted<Base>> {
     writes_[index_of(b.array)] += b.shape.words();
     base_.write(b, tile);
   }
-  /// Streams open when the part that consumes them runs, so two streams of a composite cost one word at a time.
+  /// Streams open when the part that consumes them runs: two streams that different parts of a composite consume cost
+  /// one word at a time, two that one part consumes side by side cost two.
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { count(part, a); });
@@ -62,9 +63,10 @@ class Counted : public MachineFace<Counted<Base>> {
     const Block& b = args[0].block;
     if (!kernel::first_of(k)) reads_[index_of(b.array)] += b.shape.words();
     writes_[index_of(b.array)] += b.shape.words();
-    touch(1);
     macs_ += kernel::macs(k, args);
-    for (const Arg& a : args.subspan(1)) count_stream(a);
+    index_t passing = 1;
+    for (const Arg& a : args.subspan(1)) passing += count_stream(a);
+    touch(passing);
     base_.modify(k, args);
   }
   template <class Body>
@@ -88,12 +90,15 @@ class Counted : public MachineFace<Counted<Base>> {
   template <class K>
   void count(const K& k, std::span<const Arg> args) {
     macs_ += kernel::macs(k, args);
-    kernel::for_args(k, args, [&](const Arg& a) { count_stream(a); });
+    index_t passing = 0;
+    kernel::for_args(k, args, [&](const Arg& a) { passing += count_stream(a); });
+    touch(passing);
   }
-  void count_stream(const Arg& a) {
-    if (a.kind != Arg::Kind::stream) return;
+  /// Returns the words it holds while it passes: one, or none if it is empty.
+  index_t count_stream(const Arg& a) {
+    if (a.kind != Arg::Kind::stream) return 0;
     reads_[index_of(a.block.array)] += a.shape().words();
-    touch(a.shape().words() > 0);
+    return a.shape().words() > 0 ? 1 : 0;
   }
   void touch(index_t passing) { peak_ = std::max(peak_, resident_ + passing); }
 

@@ -35,13 +35,14 @@ class Ram : public MachineFace<Ram<T>> {
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
+    kernel::for_parts(k, args, [&](const auto&, std::span<const Arg> a) { require(passing(a)); });
     const Views views = resolve(args);
     kernel::run<T>(k, views.span());
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
+    require(1 + passing(args.subspan(1)));
     Views views = resolve(args.subspan(1), 1);
-    require(1);
     const Block& b = args[0].block;
     const bool in_place = is_view(storage(b));
     if (in_place) {
@@ -103,7 +104,6 @@ class Ram : public MachineFace<Ram<T>> {
       if (a.kind == Arg::Kind::tile) {
         v = view(a);
       } else {
-        require(a.shape().words() > 0);
         if (is_view(storage(a.block))) {
           v = direct(a.block);
         } else {

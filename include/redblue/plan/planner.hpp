@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <memory>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -22,25 +23,32 @@ struct Options {
   Words reserve = 0;                         ///< words of M to leave free (2: strict Hong-Kung play)
   bool double_buffer = false;                ///< leave room for second buffers of what the innermost loop brings in
   schedule::Multiples multiple{};            ///< tile sizes must be multiples of these
-  std::array<index_t, kSlowArrays> width{};  ///< bytes per word of each array; all 0: count words
+  /// Bytes per word of each array that the operation has; all 0: count words.
+  std::array<index_t, kSlowArrays> width{};
   double write_cost = 1;                     ///< what a write costs, in reads (resolution 1/1000)
-  std::string schedule;                      ///< plan this one only, if not empty
+  std::string schedule{};                    ///< plan this one only, if not empty
 };
 
 /// One line of the ranked table. All counts are totals over batch and heads.
 struct Row {
   std::string_view schedule;
-  bool stable = true;  ///< false: overflows on large scores; ranked, never chosen unless asked for by name
-  ForwardChoice choice;
+  std::string_view label;  ///< what the papers or the theory notes call it, if anything; --schedule takes it too
+  bool stable = true;      ///< false: overflows on large scores; ranked, never chosen unless asked for by name
+  bool fits = true;        ///< false: a printed algorithm that needs more than M; ranked, never chosen unless asked for
+  bool small_cache = false;  ///< does it keep scores, not queries or keys, in fast memory?
+  std::string_view idea;     ///< what it does, in a few words
+  AnyChoice choice;
   std::vector<schedule::Knob> tiling;
   Io io;
-  Words footprint;  ///< peak resident words
-  Words prefetch;   ///< words of second buffers, if double buffering was asked for
-  Words workspace;  ///< extra words of slow memory, per instance in flight
-  Words flops;      ///< 2 x multiply-adds of the two products
-  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
+  Words footprint;   ///< peak resident words
+  Words prefetch;    ///< words of second buffers, if double buffering was asked for
+  Words workspace;   ///< extra words of slow memory, per instance in flight
+  Words flops;       ///< 2 x multiply-adds of all products
+  int products = 0;  ///< n_q x n_k products of attention among them (backward: 5, or 7 in two passes); 0: does not say
+  Words cost;        ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;   ///< moved, when widths were given
-  std::optional<double> ratio;  ///< I/O over the best proved bound
+  std::optional<double> ratio;  ///< I/O, with that of a forward plan before it, over the best proved bound
+  double work = 1;              ///< flops over those of the ranked row with the fewest
 };
 
 /// A schedule that is not in the table, and why.
@@ -53,6 +61,7 @@ struct Refusal {
 struct Plan {
   Problem problem;
   Options options;
+  std::shared_ptr<const Plan> forward;  ///< runs first, where O and lse are not given
   std::vector<bound::Bound> bounds;
   bound::Bound bound;     ///< the largest proved one
   std::vector<Row> rows;  ///< cheapest first
@@ -61,13 +70,19 @@ struct Plan {
   std::string reason;  ///< one sentence
 
   const Row& row() const { return rows[chosen]; }
+  // The chosen row with what runs before it.
+  Io io() const { return forward ? forward->io() + row().io : row().io; }
+  Words footprint() const { return forward ? std::max(forward->footprint(), row().footprint) : row().footprint; }
+  Words flops() const { return forward ? forward->flops() + row().flops : row().flops; }
 };
 
 /// Ranks every schedule with its best tiling under M. Throws InvalidProblem for sizes or options that make no sense,
 /// and CapacityError with the smallest M of each schedule when none fits.
 Plan make_plan(const Problem& problem, const Options& options);
 
-/// Names of all forward schedules.
-std::vector<std::string_view> schedule_names();
+/// The arrays that schedules of an operation may touch: inputs, outputs and workspace.
+std::vector<SlowArray> arrays_of(Operation op);
+/// Names of all schedules of an operation.
+std::vector<std::string_view> schedule_names(Operation op);
 
 }  // namespace redblue::plan

@@ -7,10 +7,15 @@ namespace redblue::schedule {
 /// where 4 d d_v N / M replaces (d + d_v)^2 N / M, and where narrower groups round better. h = 1 would be flash.
 ///   reads h n_q d + (h d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + w + 2 + Bc) + 1
 struct ColumnSplitForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "column_split";
+  static constexpr std::string_view idea = "keeping queries resident for one group of value columns at a time";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = true;
   static constexpr bool masks = true;
+  static constexpr bool any_score = true;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
@@ -19,11 +24,11 @@ struct ColumnSplitForward {
     std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}, {"w", w}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), smallest_tile(x.d_v, m.feature)};
   }
   /// Every distinct width, from two groups down, until Q alone costs more than the best.
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query,
                   step_w = limits.multiple.feature;
     std::optional<Tiling> best;
@@ -44,15 +49,16 @@ struct ColumnSplitForward {
     return best;
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
-    ForwardShape group = x;
+  static Words footprint(const AttentionShape& x, Tiling t) {
+    AttentionShape group = x;
     group.d_v = std::min(t.w, x.d_v);
     return FlashForward::footprint(group, {t.Br, t.Bc});
   }
-  static Words prefetch(const ForwardShape&, Tiling) { return 1; }
-  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br), c(x.d_v, t.w)); }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
+  static Words prefetch(const AttentionShape&, Tiling) { return 1; }
+  static Io io(const AttentionShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br), c(x.d_v, t.w)); }
+  static Words macs(const AttentionShape& x, Tiling t) {
+    return visited_pairs(x, t.Br) * (c(x.d_v, t.w) * x.d + x.d_v);
+  }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {

@@ -11,12 +11,18 @@ namespace redblue::schedule {
 /// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2. Optimal including
 /// the constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
+/// (without the statistics m, l and lse where the score function has none).
 /// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. The words do not depend on Bc.
 struct FlashForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "flash";
+  static constexpr std::string_view idea = "keeping a block of queries resident";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = true;
   static constexpr bool masks = true;
+  static constexpr bool any_score = true;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
@@ -24,10 +30,10 @@ struct FlashForward {
     std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
     const index_t step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
@@ -36,17 +42,16 @@ struct FlashForward {
     return Tiling{Br, Bc};
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) {
     const index_t Br = std::min(t.Br, x.n_q), Bc = std::min(t.Bc, x.n_k), ragged = x.n_q % Br;
-    const Words per_row = Words(x.d) + x.d_v + 2 + Bc;
+    const Words per_row = Words(x.d) + x.d_v + 2 * x.statistics() + Bc;
     const auto sees = [&](index_t end) { return x.mask.visible(end - 1, x.n_k) > 0 ? 1 : 0; };
     return std::max(per_row * Br + sees(x.n_q - ragged), ragged > 0 ? per_row * ragged + sees(x.n_q) : Words(0));
   }
   /// The next streamed word.
-  static Words prefetch(const ForwardShape&, Tiling) { return 1; }
-  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
+  static Words prefetch(const AttentionShape&, Tiling) { return 1; }
+  static Io io(const AttentionShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
+  static Words macs(const AttentionShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {
@@ -67,10 +72,10 @@ struct FlashForward {
       const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
       for (index_t j = 0; j < kappa; j += t.Bc) {
         const index_t keys = std::min(t.Bc, kappa - j);
-        const Step step{{x.scale, x.shape.mask, Q(i).row, j}};
+        const Step step{{x.scale, x.shape.mask, Q(i).row, j}, x.shape.score};
         w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(j, keys)), pass(w, x.V.rows(j, keys)));
       }
-      w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);  // O <- O / l, m <- lse
+      w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
       w.store(O_i, O(i));
       if (x.store_lse) w.store(m_i, lse(i));
     });

@@ -8,10 +8,15 @@ namespace redblue::schedule {
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
 struct FlashPinnedForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "flash_pinned";
+  static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = true;
   static constexpr bool masks = false;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
@@ -20,12 +25,12 @@ struct FlashPinnedForward {
     std::vector<Knob> knobs() const { return {{"Br", Br}, {"rho", rho}, {"Bc", Bc}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
   /// Fewer blocks of queries or more pinned keys? Every distinct Br from the largest down, until even a fully used fast
   /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned ones.
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
     const auto fits = [&](index_t Br, index_t rho) {
       return limits.fit(footprint(x, {Br, rho, Bc}), prefetch(x, {Br, rho, Bc}));
@@ -52,23 +57,22 @@ struct FlashPinnedForward {
     return best;
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) {
     return Words(t.rho) * (Words(x.d) + x.d_v) +
            Words(std::min(t.Br, x.n_q)) * (Words(x.d) + x.d_v + 2 + std::min(t.Bc, x.n_k)) + (t.rho < x.n_k ? 1 : 0);
   }
   /// The next streamed word, if any streams.
-  static Words prefetch(const ForwardShape& x, Tiling t) { return t.rho < x.n_k ? 1 : 0; }
-  static Io io(const ForwardShape& x, Tiling t) {
+  static Words prefetch(const AttentionShape& x, Tiling t) { return t.rho < x.n_k ? 1 : 0; }
+  static Io io(const AttentionShape& x, Tiling t) {
     return query_outer_io(x, Words(t.rho) + c(x.n_q, t.Br) * (x.n_k - t.rho));
   }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const AttentionShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {
     const auto K_pin = m.load(x.K.rows(0, t.rho)), V_pin = m.load(x.V.rows(0, t.rho));
     FlashForward::run(m, x, {t.Br, t.Bc}, [&](auto&, const Block& b) {
-      return b.row >= t.rho ? Arg::streaming(b) : (b.array == SlowArray::K ? K_pin : V_pin).rows(b.row, b.shape.rows);
+      return b.row >= t.rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(b.row, b.shape.rows);
     });
   }
 };

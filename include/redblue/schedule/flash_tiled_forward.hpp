@@ -12,10 +12,15 @@ namespace redblue::schedule {
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)
 ///   footprint Br (d + d_v + 2) + Br Bc + Bc max(d, d_v)
 struct FlashTiledForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "flash_tiled";
+  static constexpr std::string_view idea = "keeping blocks of queries, keys and values resident";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = true;
   static constexpr bool masks = true;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
@@ -23,25 +28,21 @@ struct FlashTiledForward {
     std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
-    // Where some full block may see fewer than Bc keys the footprint is not monotone in Br (more queries at a time,
-    // fewer keys): then start from what no tiling can exceed.
-    const Words query = Words(x.d) + x.d_v + 2;
-    index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(query * Br, 0); });
-    if (x.mask.visible(x.n_q - largest, x.n_k) >= Bc) largest = largest_tile(x.n_q, step, fits);
+    const index_t largest = largest_query_block(x, limits, Bc, Words(x.d) + x.d_v + 2, fits);
     const index_t Br = fewest_visits(x, largest, step, fits);
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }
 
   /// Blocks that see no key never hold one; those that see fewer than Bc hold what they see.
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) {
     const index_t Br = std::min(t.Br, x.n_q), ragged = x.n_q % Br;
     const auto block = [&](index_t rows, index_t end) {
       const index_t Bc = std::min(t.Bc, x.mask.visible(end - 1, x.n_k));
@@ -50,10 +51,11 @@ struct FlashTiledForward {
     return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
   }
   /// The next block of keys or values.
-  static Words prefetch(const ForwardShape& x, Tiling t) { return Words(std::min(t.Bc, x.n_k)) * std::max(x.d, x.d_v); }
-  static Io io(const ForwardShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
+  static Words prefetch(const AttentionShape& x, Tiling t) {
+    return Words(std::min(t.Bc, x.n_k)) * std::max(x.d, x.d_v);
+  }
+  static Io io(const AttentionShape& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
+  static Words macs(const AttentionShape& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {

@@ -1,7 +1,6 @@
 #pragma once
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/dense.hpp"
-#include "redblue/schedule/forward.hpp"
 #include "redblue/schedule/limits.hpp"
 
 /// C = A B with one resident tile of C and rank-one updates: of each pair A[I,t], B[t,J] the shorter is resident, the
@@ -88,6 +87,12 @@ void gemm(M& m, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTilin
       w.store(T, C_ij);
     }
   });
+}
+
+/// C = A B.
+template <class M>
+void gemm(M& m, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTiling t) {
+  gemm(m, C, A, B, t, [](auto&, const auto&) {});
 }
 
 }  // namespace redblue::schedule

@@ -12,10 +12,15 @@ namespace redblue::schedule {
 ///   T = ceil(n_k/Bc): reads n_k (d + d_v) + T n_q d + (T-1) n_q (d_v + 1)   writes T n_q (d_v + 1)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1
 struct KeyOuterForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "key_outer";
+  static constexpr std::string_view idea = "keeping keys and values resident";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = true;
   static constexpr bool masks = false;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = true;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Bc = 1;  ///< keys and values resident at a time
@@ -23,10 +28,10 @@ struct KeyOuterForward {
     std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"Br", Br}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t Br = smallest_tile(x.n_q, limits.multiple.query);  // the words do not depend on Br
     const index_t step = limits.multiple.key;
     const index_t Bc =
@@ -35,13 +40,13 @@ struct KeyOuterForward {
     return Tiling{balanced(x.n_k, Bc, step), Br};
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) {
     const Words Bc = std::min(t.Bc, x.n_k), Br = std::min(t.Br, x.n_q);
     return Bc * (Words(x.d) + x.d_v) + Br * (Bc + 3) + 1;
   }
   /// The next streamed word.
-  static Words prefetch(const ForwardShape&, Tiling) { return 1; }
-  static Io io(const ForwardShape& x, Tiling t) {
+  static Words prefetch(const AttentionShape&, Tiling) { return 1; }
+  static Io io(const AttentionShape& x, Tiling t) {
     const Words T = c(x.n_k, t.Bc), n_q = x.n_q;
     return Io()
         .read(SlowArray::K, Words(x.n_k) * x.d)
@@ -52,8 +57,7 @@ struct KeyOuterForward {
         .write(SlowArray::O, T * n_q * x.d_v)
         .write(SlowArray::lse, T * n_q);
   }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const AttentionShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {

@@ -1,11 +1,13 @@
 #pragma once
 #include <array>
 #include <cmath>
+#include <initializer_list>
 #include <optional>
+#include <span>
 #include <string_view>
 #include <vector>
 
-#include "redblue/core/cost.hpp"
+#include "redblue/schedule/shape.hpp"
 
 /// What a tiling must keep to, and searches over tile sizes. Everything here is exact; floating point only prunes.
 namespace redblue::schedule {
@@ -48,6 +50,30 @@ struct Limits {
   bool fit(Words footprint, Words prefetch) const { return occupied(footprint, prefetch) <= M; }
 };
 
+/// One phase of a schedule of several: phases follow each other, so footprints do not add up.
+struct Phase {
+  Words footprint;
+  Words prefetch;
+};
+inline Words footprint_of(std::span<const Phase> phases) {
+  Words most = 0;
+  for (const Phase& p : phases) most = std::max(most, p.footprint);
+  return most;
+}
+/// What second buffers add to the footprint of all.
+inline Words prefetch_of(std::span<const Phase> phases) {
+  Words most = 0;
+  for (const Phase& p : phases) most = std::max(most, p.footprint + p.prefetch);
+  return most - footprint_of(phases);
+}
+
+inline Words footprint_of(std::initializer_list<Phase> phases) {
+  return footprint_of(std::span(phases.begin(), phases.size()));
+}
+inline Words prefetch_of(std::initializer_list<Phase> phases) {
+  return prefetch_of(std::span(phases.begin(), phases.size()));
+}
+
 /// A named tile size, for people and JSON.
 struct Knob {
   std::string_view name;
@@ -61,6 +87,11 @@ constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, st
 constexpr index_t balanced(index_t n, index_t size, index_t step) {
   const index_t even = ceil_div(n, ceil_div(n, size));
   return std::min(n, ceil_div(even, step) * step);
+}
+
+/// The largest legal tile that cuts n into one block more than `size` does; 0 if there is none.
+constexpr index_t next_smaller(index_t n, index_t size, index_t step) {
+  return (n - 1) / ceil_div(n, size) / step * step;
 }
 
 /// The largest legal tile of a dimension n for which fits() holds (monotone); 0 if not even the smallest fits.

@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/forward.hpp"
 #include "redblue/schedule/gemm.hpp"
 
 namespace redblue::schedule {
@@ -9,10 +10,15 @@ namespace redblue::schedule {
 ///   reads R_mm(Q K^T) + rho n_q n_k + R_mm(P V)   writes 2 n_q n_k + n_q d_v (+ n_q if lse is required)
 ///   footprint max(F_mm, F_mm, rho = 1 ? n_k + 2 : 3)
 struct NaiveForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "naive";
+  static constexpr std::string_view idea = "three passes through slow memory";
+  static constexpr bool small_cache = true;
   static constexpr bool stable = true;
   static constexpr bool masks = false;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
     index_t b1 = 1;   ///< tile of S: queries
@@ -25,11 +31,11 @@ struct NaiveForward {
     GemmTiling output() const { return {b3, b4}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query);
     return {q, smallest_tile(x.n_k, m.key), q, smallest_tile(x.d_v, m.feature), 2};
   }
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
     const auto qk = choose_gemm_tiling(limits, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, s.query, s.key);
     const auto pv = choose_gemm_tiling(limits, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, s.query, s.feature);
@@ -38,30 +44,31 @@ struct NaiveForward {
     return Tiling{qk->b1, qk->b2, pv->b1, pv->b2, rho};
   }
 
-  static Words softmax_footprint(const ForwardShape& x, index_t rho) { return rho == 1 ? Words(x.n_k) + 2 : Words(3); }
+  static Words softmax_footprint(const AttentionShape& x, index_t rho) {
+    return rho == 1 ? Words(x.n_k) + 2 : Words(3);
+  }
   /// The next row, or the next streamed word.
-  static Words softmax_prefetch(const ForwardShape& x, index_t rho) { return rho == 1 ? x.n_k : 1; }
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words softmax_prefetch(const AttentionShape& x, index_t rho) { return rho == 1 ? x.n_k : 1; }
+  static Words footprint(const AttentionShape& x, Tiling t) {
     return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho),
                      gemm_footprint(x.n_q, x.d_v, t.output())});
   }
   /// What second buffers add to the footprint: the phases do not overlap.
-  static Words prefetch(const ForwardShape& x, Tiling t) {
+  static Words prefetch(const AttentionShape& x, Tiling t) {
     const GemmTiling qk = t.scores(), pv = t.output();
     return std::max({gemm_footprint(x.n_q, x.n_k, qk) + gemm_prefetch(x.n_q, x.n_k, qk),
                      softmax_footprint(x, t.rho) + softmax_prefetch(x, t.rho),
                      gemm_footprint(x.n_q, x.d_v, pv) + gemm_prefetch(x.n_q, x.d_v, pv)}) -
            footprint(x, t);
   }
-  static Io io(const ForwardShape& x, Tiling t) {
+  static Io io(const AttentionShape& x, Tiling t) {
     return gemm_io(SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, t.scores()) +
            Io().read(SlowArray::S, x.N() * t.rho)
                .write(SlowArray::S, x.N())
                .write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
            gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output());
   }
-  static Words workspace(const ForwardShape& x) { return x.N(); }
-  static Words macs(const ForwardShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const AttentionShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {
@@ -85,7 +92,7 @@ struct NaiveForward {
         w.store(m_i, lse(i));
       }
     });
-    gemm(m, x.O, {x.S}, {x.V}, t.output(), [](auto&, const auto&) {});
+    gemm(m, x.O, {x.S}, {x.V}, t.output());
   }
 };
 

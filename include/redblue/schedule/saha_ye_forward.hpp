@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
-#include "redblue/schedule/gemm.hpp"
+#include "redblue/schedule/forward.hpp"
+#include "redblue/schedule/three_tiles.hpp"
 
 namespace redblue::schedule {
 
@@ -10,20 +11,25 @@ namespace redblue::schedule {
 ///   reads ceil(n_k/B) n_q d + ceil(n_q/B) n_k d + n_q + ceil(d_v/B) n_q n_k + ceil(n_q/B) n_k d_v
 ///   writes n_q n_k + n_q + n_q d_v   footprint 3 B^2 + B
 struct SahaYeForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "saha_ye";
+  static constexpr std::string_view idea = "the printed three-tile algorithm";
+  static constexpr bool small_cache = false;
   static constexpr bool stable = false;
   static constexpr bool masks = false;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
     index_t B = 1;  ///< side of every tile
     std::vector<Knob> knobs() const { return {{"B", B}}; }
   };
 
-  static Tiling smallest(const ForwardShape&, const Multiples&) { return {1}; }
+  static Tiling smallest(const AttentionShape&, const Multiples&) { return {1}; }
   /// The paper's B for the memory that is left (less where second buffers must fit), whatever the multiples: it is
   /// printed, not tuned.
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const Words M = limits.M - limits.reserve;
     const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});
     const index_t B = largest_tile(longest, 1, [&](index_t b) {
@@ -33,16 +39,16 @@ struct SahaYeForward {
     return Tiling{B};
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
-    const Words a = std::min(t.B, x.n_q), b = std::min(t.B, x.n_k), k = std::min(t.B, x.d), v = std::min(t.B, x.d_v);
-    return a + std::max(a * b + a * k + b * k, a * v + a * b + b * v);
+  /// The row sums d beside three tiles, in both phases.
+  static std::array<Phase, 2> phases(const AttentionShape& x, Tiling t) {
+    Phase scores = three_tile_phase(x.n_q, x.d, x.n_k, t.B), output = three_tile_phase(x.n_q, x.n_k, x.d_v, t.B);
+    scores.footprint += std::min(t.B, x.n_q);
+    output.footprint += std::min(t.B, x.n_q);
+    return {scores, output};
   }
-  /// The next pair of tiles.
-  static Words prefetch(const ForwardShape& x, Tiling t) {
-    const Words a = std::min(t.B, x.n_q), b = std::min(t.B, x.n_k), k = std::min(t.B, x.d), v = std::min(t.B, x.d_v);
-    return std::max((a + b) * k, a * b + b * v);
-  }
-  static Io io(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const AttentionShape& x, Tiling t) { return prefetch_of(phases(x, t)); }
+  static Io io(const AttentionShape& x, Tiling t) {
     return Io()
         .read(SlowArray::Q, c(x.n_k, t.B) * x.n_q * x.d)
         .read(SlowArray::K, c(x.n_q, t.B) * x.n_k * x.d)
@@ -53,24 +59,19 @@ struct SahaYeForward {
         .read(SlowArray::V, c(x.n_q, t.B) * x.n_k * x.d_v)
         .write(SlowArray::O, Words(x.n_q) * x.d_v);
   }
-  static Words workspace(const ForwardShape& x) { return x.N(); }
-  static Words macs(const ForwardShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const AttentionShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {
-    const auto A = tiled(x.S, t.B, t.B), Q = tiled(x.Q, t.B, t.B), K = tiled(x.K, t.B, t.B);
-    const auto V = tiled(x.V, t.B, t.B), O = tiled(x.O, t.B, t.B), lse = tiled(x.lse, t.B);
+    const auto A = tiled(x.S, t.B, t.B), O = tiled(x.O, t.B, t.B), lse = tiled(x.lse, t.B);
     m.each(A.rows(), [&](auto& w, index_t i) {
       const auto d_i = w.alloc(lse(i).shape);
       w.compute(kernel::Zero{}, d_i);
       for (index_t j = 0; j < A.cols(); ++j) {
         const auto A_ij = w.alloc(A(i, j).shape);
         w.compute(kernel::Zero{}, A_ij);
-        for (index_t k = 0; k < Q.cols(); ++k) {
-          const auto Q_ik = w.load(Q(i, k)), K_jk = w.load(K(j, k));
-          w.compute(kernel::Gemm{false, true}, A_ij, Q_ik, K_jk);  // A += Q K^T
-        }
-        w.compute(kernel::UnshiftedExp{x.scale}, A_ij);  // A <- exp(scale A)
+        add_tile_pairs(w, A_ij, {x.Q}, A(i, j).row, transposed(x.K), A(i, j).col, t.B);  // A = Q K^T
+        w.compute(kernel::UnshiftedExp{x.scale}, A_ij);                                  // A <- exp(scale A)
         w.compute(kernel::AddRowSums{}, d_i, A_ij);
         w.store(A_ij, A(i, j));
       }
@@ -82,10 +83,9 @@ struct SahaYeForward {
       for (index_t k = 0; k < O.cols(); ++k) {
         const auto O_ik = w.alloc(O(i, k).shape);
         w.compute(kernel::Zero{}, O_ik);
-        for (index_t j = 0; j < V.rows(); ++j) {
-          const auto A_ij = w.load(A(i, j)), V_jk = w.load(V(j, k));
-          w.compute(kernel::DivideAccumulate{}, O_ik, A_ij, lse_i, V_jk);  // O += diag(d)^-1 A V
-        }
+        for_tile_pairs(w, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col, t.B, [&](const auto& a, const auto& v) {
+          w.compute(kernel::DivideAccumulate{}, O_ik, a, lse_i, v);  // O += diag(d)^-1 A V
+        });
         w.store(O_ik, O(i, k));
       }
     });

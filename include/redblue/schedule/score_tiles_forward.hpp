@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/forward.hpp"
 #include "redblue/schedule/gemm.hpp"
 
 namespace redblue::schedule {
@@ -10,10 +11,15 @@ namespace redblue::schedule {
 ///   reads ceil(n_k/b) n_q d + ceil(n_q/a) n_k (d + d_v) + (ceil(n_k/b) - 1) n_q d_v
 ///   writes ceil(n_k/b) n_q d_v + n_q   footprint a b + 4 a + 1
 struct ScoreTilesForward {
+  using Operands = Forward;
   static constexpr std::string_view name = "score_tiles";
+  static constexpr std::string_view idea = "keeping a tile of scores resident";
+  static constexpr bool small_cache = true;
   static constexpr bool stable = true;
   static constexpr bool masks = false;
+  static constexpr bool any_score = false;
   static constexpr bool rewrites_outputs = true;
+  static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t a = 1;  ///< queries of the score tile
@@ -21,10 +27,10 @@ struct ScoreTilesForward {
     std::vector<Knob> knobs() const { return {{"a", a}, {"b", b}}; }
   };
 
-  static Tiling smallest(const ForwardShape& x, const Multiples& m) {
+  static Tiling smallest(const AttentionShape& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  static std::optional<Tiling> choose_tiling(const ForwardShape& x, const Limits& limits) {
+  static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const Prices& p = limits.price;
     const Words per_key_block =
         p.reading(SlowArray::Q) * x.n_q * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.n_q * x.d_v;
@@ -36,13 +42,13 @@ struct ScoreTilesForward {
     return Tiling{(*best)[0], (*best)[1]};
   }
 
-  static Words footprint(const ForwardShape& x, Tiling t) {
+  static Words footprint(const AttentionShape& x, Tiling t) {
     const Words a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k);
     return a * b + Words(4) * a + 1;
   }
   /// The next column of Q or O and the next streamed word.
-  static Words prefetch(const ForwardShape& x, Tiling t) { return Words(std::min(t.a, x.n_q)) + 1; }
-  static Io io(const ForwardShape& x, Tiling t) {
+  static Words prefetch(const AttentionShape& x, Tiling t) { return Words(std::min(t.a, x.n_q)) + 1; }
+  static Io io(const AttentionShape& x, Tiling t) {
     const Words key_blocks = c(x.n_k, t.b), query_blocks = c(x.n_q, t.a);
     return Io()
         .read(SlowArray::Q, key_blocks * x.n_q * x.d)
@@ -52,8 +58,7 @@ struct ScoreTilesForward {
         .write(SlowArray::O, key_blocks * x.n_q * x.d_v)
         .write(SlowArray::lse, x.n_q);
   }
-  static Words workspace(const ForwardShape&) { return 0; }
-  static Words macs(const ForwardShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const AttentionShape& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const Forward& x, Tiling t) {

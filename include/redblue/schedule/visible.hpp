@@ -1,19 +1,18 @@
 #pragma once
 #include "redblue/core/visible.hpp"
-#include "redblue/schedule/forward.hpp"
 #include "redblue/schedule/limits.hpp"
 
 /// What the blocks of a query-outer schedule see.
 namespace redblue::schedule {
 
 /// SUM_I kappa_I over all blocks of Br queries.
-inline Words visited_keys(const ForwardShape& x, index_t Br) {
+inline Words visited_keys(const AttentionShape& x, index_t Br) {
   const Words last = x.n_q % Br > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
   return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) + last;
 }
 
 /// SUM_I |I| kappa_I: the pairs whose scores are formed.
-inline Words visited_pairs(const ForwardShape& x, index_t Br) {
+inline Words visited_pairs(const AttentionShape& x, index_t Br) {
   const index_t ragged = x.n_q % Br;
   const Words last = ragged > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
   return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
@@ -21,13 +20,36 @@ inline Words visited_pairs(const ForwardShape& x, index_t Br) {
 
 /// What a query-outer schedule moves when all its blocks together visit `visits` keys, in each of `passes` passes over
 /// the queries; a value is visited in one pass only.
-inline Io query_outer_io(const ForwardShape& x, Words visits, Words passes = 1) {
+inline Io query_outer_io(const AttentionShape& x, Words visits, Words passes = 1) {
   return Io()
       .read(SlowArray::Q, passes * x.n_q * x.d)
       .read(SlowArray::K, passes * visits * x.d)
       .read(SlowArray::V, visits * x.d_v)
       .write(SlowArray::O, Words(x.n_q) * x.d_v)
-      .write(SlowArray::lse, x.n_q);
+      .write(SlowArray::lse, x.row_statistics());
+}
+
+/// Largest over the blocks of Br queries of `row` words for each query and `key` words for each of the bc keys that are
+/// resident at a time; blocks that see fewer keys hold fewer, those that see none `alone` words.
+inline Words query_blocks_footprint(const AttentionShape& x, index_t Br_, index_t bc, Words row, Words key,
+                                    Words alone = 0) {
+  const index_t Br = std::min(Br_, x.n_q), ragged = x.n_q % Br;
+  const auto block = [&](index_t rows, index_t end) {
+    const index_t keys = std::min(bc, x.mask.visible(end - 1, x.n_k));
+    return row * rows + (keys > 0 ? key * keys : alone);
+  };
+  return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
+}
+
+/// The largest Br to try where Bc keys are resident beside `row_words` words per query. Where some full block may see
+/// fewer than Bc keys the footprint is not monotone in Br (more queries at a time, fewer keys): then what no tiling can
+/// exceed.
+template <class Fits>
+index_t largest_query_block(const AttentionShape& x, const Limits& limits, index_t Bc, Words row_words,
+                            const Fits& fits) {
+  const index_t step = limits.multiple.query;
+  const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(row_words * Br, 0); });
+  return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
 }
 
 /// Of all legal Br up to `largest` for which fits(Br) holds, the one with the fewest visited keys; 0 if there is none.
@@ -35,7 +57,7 @@ inline Io query_outer_io(const ForwardShape& x, Words visits, Words passes = 1) 
 /// Br is best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can
 /// once no more keys are visited than the last row sees.
 template <class Fits>
-index_t fewest_visits(const ForwardShape& x, index_t largest, index_t step, const Fits& fits) {
+index_t fewest_visits(const AttentionShape& x, index_t largest, index_t step, const Fits& fits) {
   // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.
   constexpr index_t kTries = 64;
   const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);

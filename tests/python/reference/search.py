@@ -32,13 +32,13 @@ def row_sizes(p):
     return sizes(p.rows) if p.offset is None else range(1, p.rows + 1)
 
 
-def cheapest(p, M, schedule, tilings):
+def cheapest(p, M, schedule, tilings, source=formulas):
     """The tiling of least I/O, then fewest writes, then least footprint; None if none fits."""
 
     def order(plan):
         return plan.cost.io, plan.cost.writes, plan.cost.footprint
 
-    cost = getattr(formulas, schedule)
+    cost = getattr(source, schedule)
     tried = (Plan(schedule, tiling, cost(p, **tiling)) for tiling in tilings)
     return min((plan for plan in tried if plan.cost.footprint <= M), key=order, default=None)
 

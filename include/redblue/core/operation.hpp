@@ -1,0 +1,47 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace redblue {
+
+/// What is computed. docs/notation.md has the sizes of every array.
+///   forward     Q, K, V -> O, lse
+///   backward    Q, K, V, O, lse, dO -> dQ, dK, dV
+///   forward_x   A1, A2, A3, X, Y -> O, lse, with Q = A1 X, K = A2, V = A3 Y (Li et al. 2410.09397, Definition 3.1)
+///   gradient_x  A1, A2, A3, X, Y, O, lse, dO -> g = dL/dX
+///   backward_x  the same inputs -> dX, dY, dA1, dA2, dA3
+///   backward_w  A1, A2, A3, WQ, WK, WV, O, lse, dO -> dWQ, dWK, dWV, dA1, dA2, dA3, with Q = A1 WQ, K = A2 WK, V = A3
+///   WV
+enum class Operation : std::uint8_t { forward, backward, forward_x, gradient_x, backward_x, backward_w };
+inline constexpr std::array<std::string_view, 6> kOperationNames = {"forward",    "backward",   "forward-x",
+                                                                    "gradient-x", "backward-x", "backward-w"};
+
+constexpr std::string_view name_of(Operation o) { return kOperationNames[static_cast<std::size_t>(o)]; }
+constexpr std::optional<Operation> operation_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kOperationNames.size(); ++i)
+    if (kOperationNames[i] == name) return static_cast<Operation>(i);
+  return std::nullopt;
+}
+/// Does it start from what a forward pass left (O and lse)?
+constexpr bool follows_forward(Operation o) { return o != Operation::forward && o != Operation::forward_x; }
+/// Are Q, K, V products of A1, A2, A3 and weights?
+constexpr bool is_projected(Operation o) { return o != Operation::forward && o != Operation::backward; }
+
+/// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.
+enum class Sources : std::uint8_t {
+  distinct,
+  shared,  ///< A2 = A3: keys and values come from one source
+  self,    ///< A1 = A2 = A3: self-attention
+};
+inline constexpr std::array<std::string_view, 3> kSourcesNames = {"distinct", "shared", "self"};
+
+constexpr std::string_view name_of(Sources s) { return kSourcesNames[static_cast<std::size_t>(s)]; }
+constexpr std::optional<Sources> sources_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kSourcesNames.size(); ++i)
+    if (kSourcesNames[i] == name) return static_cast<Sources>(i);
+  return std::nullopt;
+}
+
+}  // namespace redblue

@@ -1,0 +1,70 @@
+#pragma once
+#include "redblue/kernel/weights.hpp"
+
+/// Kernels of gradients.
+namespace redblue::kernel {
+
+/// D <- row sums of dO o O
+struct RowDots {
+  static constexpr std::string_view name = "row_dots";
+  static constexpr std::array access{Access::write, Access::read, Access::read};
+  static constexpr bool fits(Shape D, Shape dO, Shape O) { return D.rows == dO.rows && D.cols == 1 && dO == O; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> D, View<const T> dO, View<const T> O) const {
+    for (index_t i = 0; i < dO.rows(); ++i) D[i] = dot(&dO(i, 0), dO.col_stride, &O(i, 0), O.col_stride, dO.cols());
+  }
+};
+
+/// dP <- dP + dO V^T and dV <- dV + P^T dO: every word of dO serves both while it passes.
+struct ValueGradients {
+  static constexpr std::string_view name = "value_gradients";
+  static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape dP, Shape dV, Shape P, Shape V, Shape dO) {
+    return dP == P && dV == V && P.rows == dO.rows && P.cols == V.rows && V.cols == dO.cols;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape P, Shape V, Shape) { return 2 * P.words() * V.cols; }
+  template <class T>
+  void run(View<T> dP, View<T> dV, View<const T> P, View<const T> V, View<const T> dO) const {
+    for (index_t i = 0; i < P.rows(); ++i)
+      for (index_t j = 0; j < P.cols(); ++j) {
+        dP(i, j) += dot(&dO(i, 0), dO.col_stride, &V(j, 0), V.col_stride, V.cols());
+        for (index_t t = 0; t < V.cols(); ++t) dV(j, t) += P(i, j) * dO(i, t);
+      }
+  }
+};
+
+/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B)
+struct GemmOver {
+  static constexpr std::string_view name = "gemm_over";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape C, Shape A, Shape B) { return Gemm::fits(C, A, B); }
+  static constexpr index_t macs(Shape C, Shape A, Shape B) { return Gemm::macs(C, A, B); }
+  static constexpr std::array<std::string_view, 3> parameter_names{"transpose_a", "transpose_b", "first"};
+  auto parameters() { return std::tie(transpose_a, transpose_b, first); }
+  bool transpose_a = false;
+  bool transpose_b = false;
+  bool first = false;
+  template <class T>
+  void run(View<T> C, View<const T> A, View<const T> B) const {
+    if (first) Zero{}.run<T>(C);
+    Gemm{transpose_a, transpose_b}.run<T>(C, A, B);
+  }
+};
+
+/// C <- 0 in slow memory: what no query, or no key, contributes to
+struct ZeroOver {
+  static constexpr std::string_view name = "zero_over";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = true;
+  template <class T>
+  void run(View<T> C) const {
+    Zero{}.run<T>(C);
+  }
+};
+
+}  // namespace redblue::kernel

@@ -1,0 +1,111 @@
+#pragma once
+#include "redblue/core/score.hpp"
+#include "redblue/kernel/softmax.hpp"
+
+/// The score function: from scores to weights, and back for gradients. Every derivative is a function of the weight, so
+/// scores need not be kept. A masked score (-inf) has weight 0 under each of them.
+namespace redblue::kernel {
+
+/// f(s), for the softmax given the lse of its row.
+template <class T>
+T weight(Score score, T s, T lse) {
+  if (s == kMinusInf<T>) return T(0);
+  switch (score) {
+    case Score::softmax:
+      return std::exp(s - lse);
+    case Score::sigmoid:
+      return T(1) / (T(1) + std::exp(-s));
+    case Score::relu:
+      return s > T(0) || s != s ? s : T(0);
+    case Score::identity:
+      return s;
+  }
+  return s;
+}
+
+/// dS of one entry: f'(s) as a function of p = f(s), times dP (for the softmax dP - D).
+template <class T>
+T score_gradient(Score score, T p, T dP, T D) {
+  switch (score) {
+    case Score::softmax:
+      return p == T(0) ? T(0) : p * (dP - D);
+    case Score::sigmoid:
+      return p * (T(1) - p) * dP;
+    case Score::relu:
+      return p > T(0) ? dP : T(0);
+    case Score::identity:
+      return dP;
+  }
+  return dP;
+}
+
+/// Word r of a row statistic, 0 where there is none.
+template <class T>
+T statistic(View<const T> x, index_t r) {
+  return x.words() > 0 ? x[r] : T(0);
+}
+
+/// S <- f(scale S); for the softmax P = exp(scale S - lse)
+struct Weights {
+  static constexpr std::string_view name = "weights";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape S, Shape lse) { return lse.rows == S.rows && lse.cols <= 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 2> parameter_names{"score", "scale"};
+  auto parameters() { return std::tie(score, scale); }
+  Score score = Score::softmax;
+  double scale = 1;
+  template <class T>
+  void run(View<T> S, View<const T> lse) const {
+    for (index_t i = 0; i < S.rows(); ++i)
+      for (index_t j = 0; j < S.cols(); ++j)
+        S(i, j) = weight(score, static_cast<T>(scale) * S(i, j), statistic<T>(lse, i));
+  }
+};
+
+/// dP <- dS = scale f'(S) (dP - D), given the weights P = f(S); 0 where the mask hides the key. P is a tile whose
+/// corner is (row0, col0) of the score matrix.
+struct ScoreGradient {
+  static constexpr std::string_view name = "score_gradient";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape dP, Shape P, Shape D) { return dP == P && D.rows == P.rows && D.cols <= 1; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 7> parameter_names{"score", "scale", "causal", "offset",
+                                                                   "group", "row",   "col"};
+  auto parameters() { return std::tie(score, scale, mask.causal, mask.offset, mask.group, row0, col0); }
+  Score score = Score::softmax;
+  double scale = 1;
+  Mask mask{};
+  index_t row0 = 0;
+  index_t col0 = 0;
+  template <class T>
+  void run(View<T> dP, View<const T> P, View<const T> D) const {
+    for (index_t i = 0; i < P.rows(); ++i) {
+      const index_t seen = mask.visible(row0 + i, col0 + P.cols()) - col0;
+      for (index_t j = 0; j < P.cols(); ++j)
+        dP(i, j) =
+            j >= seen ? T(0) : static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i));
+    }
+  }
+};
+
+/// The same over P in slow memory: P <- scale f'(S) (dP - D)
+struct ScoreGradientOver {
+  static constexpr std::string_view name = "score_gradient_over";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape P, Shape dP, Shape D) { return ScoreGradient::fits(dP, P, D); }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 3> parameter_names{"score", "scale", "first"};
+  auto parameters() { return std::tie(score, scale, first); }
+  Score score = Score::softmax;
+  double scale = 1;
+  bool first = false;
+  template <class T>
+  void run(View<T> P, View<const T> dP, View<const T> D) const {
+    for (index_t i = 0; i < P.rows(); ++i)
+      for (index_t j = 0; j < P.cols(); ++j)
+        P(i, j) = static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i));
+  }
+};
+
+}  // namespace redblue::kernel

@@ -1,0 +1,60 @@
+#pragma once
+#include "redblue/core/machine.hpp"
+#include "redblue/kernel/backward.hpp"
+#include "redblue/schedule/limits.hpp"
+
+namespace redblue::schedule {
+
+/// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
+/// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
+/// the row sums of dO o O, and P (n_q x n_k), first the probabilities, then dS. Where the score function has no
+/// statistics, O, lse and D have no columns: nothing is read of them.
+struct Backward {
+  static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
+                                     SlowArray::O, SlowArray::lse, SlowArray::dO};
+  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV};
+
+  AttentionShape shape;
+  double scale = 1;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P;
+
+  Backward(const AttentionShape& s, double scale, index_t instance = 0)
+      : shape(s),
+        scale(scale),
+        Q{SlowArray::Q, {s.n_q, s.d}, instance},
+        K{SlowArray::K, {s.n_k, s.d}, instance},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance},
+        dQ{SlowArray::dQ, {s.n_q, s.d}, instance},
+        dK{SlowArray::dK, {s.n_k, s.d}, instance},
+        dV{SlowArray::dV, {s.n_k, s.d_v}, instance},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance},
+        P{SlowArray::P, {s.n_q, s.n_k}, instance} {}
+
+  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P}; }
+};
+
+/// D = rowsum(dO o O), a pass of its own: both stream side by side.
+///   reads 2 n_q d_v   writes n_q   footprint 3
+inline Io output_dots_io(const AttentionShape& x) {
+  const Words words = x.row_statistics() * x.d_v;
+  return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
+}
+inline Words output_dots_footprint(const AttentionShape& x) { return 3 * x.statistics(); }
+/// Second buffers: the next word of each stream.
+inline Words output_dots_prefetch(const AttentionShape& x) { return 2 * x.statistics(); }
+
+template <class M, class Operands>
+void output_dots(M& m, const Operands& x) {
+  if (x.shape.statistics() == 0) return;
+  const auto D = tiled(x.D, 1), dO = tiled(x.dO, 1), O = tiled(x.O, 1);
+  m.each(D.rows(), [&](auto& w, index_t i) {
+    const auto D_i = w.alloc(D(i).shape);
+    w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));
+    w.store(D_i, D(i));
+  });
+}
+
+}  // namespace redblue::schedule

@@ -1,0 +1,63 @@
+#include <algorithm>
+#include <cctype>
+
+#include "redblue/attention.hpp"
+#include "redblue/schedule/workspace.hpp"
+
+/// What arrays an operation has, and of which sizes.
+namespace redblue {
+
+namespace {
+
+/// f(Operands) of an operation: its schedules all have the same.
+template <class F>
+decltype(auto) with_operands(const Problem& p, const F& f) {
+  return plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
+    return f(typename S::Operands(p.shape(), 1));
+  });
+}
+
+bool is_copy(const Problem& p, SlowArray a) {
+  return (a == SlowArray::A3 && p.sources != Sources::distinct) || (a == SlowArray::A2 && p.sources == Sources::self);
+}
+
+/// Rows of these belong to queries: grouped heads have their own.
+bool belongs_to_queries(SlowArray a) {
+  return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ;
+}
+
+}  // namespace
+
+std::string tensor_name(SlowArray a) {
+  std::string name(name_of(a));
+  for (char& letter : name) letter = static_cast<char>(std::tolower(static_cast<unsigned char>(letter)));
+  return name;
+}
+
+std::vector<SlowArray> inputs_of(const Problem& p) {
+  return with_operands(p, [&](const auto& x) {
+    std::vector<SlowArray> list;
+    for (const SlowArray a : x.inputs) {
+      const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
+      if (!computed && !is_copy(p, a) && schedule::matrix_of(x, a).shape.words() > 0) list.push_back(a);
+    }
+    return list;
+  });
+}
+
+std::vector<SlowArray> outputs_of(const Problem& p) {
+  return with_operands(p, [](const auto& x) {
+    std::vector<SlowArray> list;
+    for (const SlowArray a : x.outputs)
+      if (schedule::matrix_of(x, a).shape.words() > 0) list.push_back(a);
+    return list;
+  });
+}
+
+std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
+  const Shape s = with_operands(p, [&](const auto& x) { return schedule::matrix_of(x, array).shape; });
+  if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
+  return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
+}
+
+}  // namespace redblue

@@ -1,0 +1,7 @@
+#include "engine.hpp"
+
+namespace redblue {
+
+const Engine kBackwardW = make_engine<plan::BackwardWSchedules>();
+
+}  // namespace redblue

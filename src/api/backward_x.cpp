@@ -1,0 +1,7 @@
+#include "engine.hpp"
+
+namespace redblue {
+
+const Engine kBackwardX = make_engine<plan::BackwardXSchedules>();
+
+}  // namespace redblue

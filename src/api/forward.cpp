@@ -1,0 +1,7 @@
+#include "engine.hpp"
+
+namespace redblue {
+
+const Engine kForward = make_engine<plan::ForwardSchedules>();
+
+}  // namespace redblue

@@ -1,0 +1,7 @@
+#include "engine.hpp"
+
+namespace redblue {
+
+const Engine kGradientX = make_engine<plan::GradientXSchedules>();
+
+}  // namespace redblue
