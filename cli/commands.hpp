@@ -9,5 +9,6 @@ void add_bound(CLI::App& program, int& exit_code);
 void add_count(CLI::App& program, int& exit_code);
 void add_run(CLI::App& program, int& exit_code);
 void add_trace(CLI::App& program, int& exit_code);
+void add_figure1(CLI::App& program, int& exit_code);
 
 }  // namespace redblue::cli

@@ -174,11 +174,9 @@ plan::Plan ProblemOptions::plan() const {
   const Problem p = problem();
   plan::Options o = planner.options(M());
   if (!planner.width.empty()) {
+    o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;
-    for (const SlowArray a : plan::arrays_of(p.op)) {
-      names.emplace_back(name_of(a));
-      o.width[index_of(a)] = static_cast<index_t>(size_of(parse_dtype("--dtype", dtype)));
-    }
+    for (const SlowArray a : plan::arrays_of(p.op)) names.emplace_back(name_of(a));
     for (const auto& [name, value] : parse_assignments("--width", planner.width, names))
       for (const SlowArray a : plan::arrays_of(p.op))
         if (name_of(a) == name) o.width[index_of(a)] = value;

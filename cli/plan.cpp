@@ -33,17 +33,20 @@ void print_table(const plan::Plan& plan) {
     fmt::print("first {} for O and lse: {} words, footprint {}; ratios below include it\n\n", f.schedule,
                f.io.total().str(), f.footprint.str());
   }
-  fmt::print("  {:<17} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", "reads", "writes",
+  std::size_t name = std::string_view("schedule").size();
+  for (const plan::Row& r : plan.rows) name = std::max(name, r.schedule.size());
+  for (const plan::Refusal& r : plan.refused) name = std::max(name, r.schedule.size());
+  fmt::print("  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", name, "reads", "writes",
              "I/O words", "ratio", "work", "footprint", "workspace", "tiling");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
-    fmt::print("{} {:<17} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
-               r.schedule, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+    fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
+               r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint.str(), r.workspace.str(),
                tiling_text(r), r.stable ? "" : "  (unstable, for comparison)",
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", r.footprint.to_double() / plan.options.M.to_double()));
   }
-  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<17} {}\n", r.schedule, r.why);
+  for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
   fmt::print("\n{}\n", plan.reason);
 }
 

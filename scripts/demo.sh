@@ -17,6 +17,7 @@ mkdir -p build/demo
 
 input=examples/data/minilm.safetensors
 output=build/demo/out.safetensors
+gradients=build/demo/gradients.safetensors
 M=4096
 
 show() {
@@ -30,5 +31,9 @@ show "Count the words of that schedule without any data, and compare with its fo
   count --op forward --heads 2 --n 512 --d 32 --M $M
 show "Run it on a layer of a real sentence encoder, and check every number against an fp64 oracle" \
   run --op forward --M $M --input $input --output $output --verify
+show "Gradients: rank the schedules; two passes do 7 products where one pass does 5, and still move fewer words" \
+  plan --op backward --heads 2 --n 512 --d 32 --M $M
+show "Run the best one, and check it against an fp64 oracle and central differences" \
+  run --op backward --M $M --input $input --output $gradients --verify
 
-printf '\ndemo: o and lse are in %s\n' $output
+printf '\ndemo: o and lse are in %s, dq, dk and dv in %s\n' $output $gradients

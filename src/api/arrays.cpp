@@ -2,6 +2,7 @@
 #include <cctype>
 
 #include "redblue/attention.hpp"
+#include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 
 /// What arrays an operation has, and of which sizes.

@@ -4,6 +4,7 @@
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/observed.hpp"
 #include "redblue/machine/ram.hpp"
+#include "redblue/plan/schedules.hpp"
 
 /// Where schedules and machines meet, once per operation: each file of this folder that instantiates make_engine is one
 /// list of schedules on every machine.
@@ -51,7 +52,7 @@ namespace detail {
 template <class List, class F>
 decltype(auto) with_choice(const plan::Plan& plan, const F& f) {
   return std::visit([&](const auto& choice) -> decltype(auto) { return f(choice); },
-                    std::get<typename List::AnyChoice>(plan.row().choice));
+                    std::get<typename List::AnyChoice>(plan.row().choice->choice));
 }
 
 /// The chosen schedule, once for each batch and key-value head.

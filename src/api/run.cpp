@@ -9,6 +9,7 @@
 
 #include "engine.hpp"
 #include "overlap.hpp"
+#include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 #include "storage_of.hpp"
 

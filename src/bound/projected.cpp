@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "redblue/core/visible.hpp"
 #include "rounding.hpp"
 
 namespace redblue::bound {
@@ -16,49 +17,63 @@ constexpr std::string_view kCompleteU =
     "PA, every word of U complete before it is multiplied, S not formed anew per visit";
 constexpr std::string_view kFormsU = "PA, U = P A formed as such";
 
-/// Words of A1, A2, A3 with `cols` columns: what is one array counts once.
-Words source_words(const AttentionProblem& x, index_t cols) {
-  const Words queries = Words(x.n_q) * cols, keys = Words(x.n_k) * cols;
+/// What some output needs: a scored row sees two keys or more, a scored key is seen by such a row.
+struct Needed {
+  index_t rows;         ///< that see a key
+  index_t scored_rows;  ///< the last ones
+  index_t keys;         ///< that are seen: the first ones
+  index_t scored_keys;
+
+  explicit Needed(const AttentionProblem& x)
+      : rows(x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 1)),
+        scored_rows(x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 2)),
+        keys(x.mask.visible(x.n_q - 1, x.n_k)),
+        scored_keys(scored_rows > 0 ? keys : 0) {}
+};
+
+/// Rows of A1, A2 and A3 that are needed, values being those of `value_keys` keys: what is one array counts once.
+Words source_rows(const AttentionProblem& x, const Needed& need, index_t value_keys) {
+  const index_t shared = std::max(need.scored_keys, value_keys);
   switch (x.sources) {
     case Sources::distinct:
-      return queries + keys + keys;
+      return Words(need.scored_rows) + need.scored_keys + value_keys;
     case Sources::shared:
-      return queries + keys;
-    case Sources::self:
-      return keys;
+      return Words(need.scored_rows) + shared;
+    case Sources::self:  // the last rows and the first keys
+      return std::min(Words(x.n_k), Words(need.scored_rows) + shared);
   }
-  return keys;
+  return 0;
 }
 
-/// max over s in {1 if sqrt M <= most (c := 1), min(1, c most / sqrt M)} of 2 c s width N / sqrt M - s^2 N - rest.
-Words start_bound(const AttentionProblem& x, long double width, long double most, long double rest) {
-  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), root = std::sqrt(M),
-                    c = 1 - 1 / (2 * M);
-  const Words words = start_line(c, std::min(1.0L, c * most / root), width, N, M, M + rest);
-  return root <= most ? std::max(words, start_line(1, 1, width, N, M, M + rest)) : words;
+/// min(1, c width / sqrt M): the largest price of a start that g', g* and the shared line allow beside s = 1, c := 1.
+long double start_price(long double c, long double width, long double M) {
+  return std::min(1.0L, c * width / std::sqrt(M));
 }
 
 }  // namespace
 
 Bound projected_trivial(Operation op, const AttentionProblem& x) {
-  const Words d = x.d, d_v = x.d_v, A = source_words(x, x.d), O = Words(x.n_q) * d_v;
-  const Words XY = d * d + d * d_v, n_A = Words(x.n_q) * d + Words(2) * x.n_k * d;
+  const Needed need(x);
+  const Words d = x.d, d_v = x.d_v, d_in = x.d_in, n = Words(x.n_q) + x.n_k + x.n_k;
+  const Words X = need.scored_rows > 0 ? d * d : Words(0), Y = need.keys > 0 ? d * d_v : Words(0);
+  const Words A = source_rows(x, need, need.keys) * (op == Operation::backward_w ? d_in : d);
   const auto bound = [&](Words words) {
     return Bound{Words(x.instances) * words, "trivial", kAny, "proved", "none", true};
   };
-  const bool scored = x.n_k >= 2;  // a row that sees one key has P = 1: dS = 0, and scores do not matter
-  const Words values = Words(x.n_k) * d + d * d_v;
   switch (op) {
     case Operation::forward_x:
-      return bound((scored ? A + XY : values) + O + (x.lse_required ? x.n_q : 0));
-    case Operation::gradient_x:
-      return bound((scored ? A + XY + O : Words(0)) + d * d);
+      return bound(A + X + Y + x.n_q * d_v + (x.lse_required ? x.n_q : 0));
+    case Operation::gradient_x: {
+      const bool scores = x.score != Score::identity;  // else g = scale A1^T (dO h^T) A2, without X
+      const Words scored =
+          source_rows(x, need, need.scored_keys) * d + (scores ? X : Words(0)) + need.scored_rows * d_v;
+      return bound(scored + (need.scored_rows > 0 ? Y : Words(0)) + d * d);
+    }
     case Operation::backward_x:
-      return bound((scored ? A + XY : values) + O + XY + n_A);
+      return bound(A + X + Y + need.rows * d_v + d * d + d * d_v + n * d);
     default: {
-      const Words W = Words(x.d_in) * (d + d + d_v);
-      const Words in = scored ? source_words(x, x.d_in) + W : Words(x.n_k) * x.d_in + Words(x.d_in) * d_v;
-      return bound(in + O + W + Words(x.d_in) * (Words(x.n_q) + x.n_k + x.n_k));
+      const Words W = (need.scored_rows > 0 ? 2 * d_in * d : Words(0)) + (need.keys > 0 ? d_in * d_v : Words(0));
+      return bound(A + W + need.rows * d_v + d_in * (2 * d + d_v) + n * d_in);
     }
   }
 }
@@ -78,23 +93,32 @@ Bound gradient_prime(const AttentionProblem& x) {
   const long double width = static_cast<long double>(x.d) + static_cast<long double>(x.d_v);
   // s <= c width / sqrt M, and s = 1 up to sqrt M = 2 width.
   const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
-  Words words = start_line(c, std::min(1.0L, c * width / std::sqrt(M)), width, N, M, M);
+  Words words = start_line(c, start_price(c, width, M), width, N, M, M);
   if (std::sqrt(M) <= 2 * width) words = std::max(words, start_line(1, 1, width, N, M, M));
   return {holds ? words : Words(0), "g'", kGradient, "derived", "d_v <= d; distinct arrays", holds};
 }
 
 Bound gradient_star(const AttentionProblem& x) {
   const bool holds = x.n_k >= 2 && x.sources == Sources::distinct;
+  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
   const long double width = std::sqrt(2.0L) * static_cast<long double>(x.d) + static_cast<long double>(x.d_v);
-  const long double first = (Words(x.instances) * x.n_q * x.d).to_long_double();
-  return {holds ? start_bound(x, width, width, first) : Words(0),         "g*", kCompleteU, "restricted",
-          "6R, 9R-a, 9R-b, 9R-c, and 9R-d for d_v <= d; distinct arrays", holds};
+  const long double rest = M + (Words(x.instances) * x.n_q * x.d).to_long_double();
+  Words words = start_line(c, start_price(c, width, M), width, N, M, rest);
+  if (std::sqrt(M) <= width) words = std::max(words, start_line(1, 1, width, N, M, rest));
+  return {holds ? words : Words(0),
+          "g*",
+          kCompleteU,
+          "restricted",
+          "6R, 9R-a, 9R-b, 9R-c, and 9R-d for d_v <= d; distinct arrays",
+          holds};
 }
 
 Bound shared_source(const AttentionProblem& x) {
   const bool holds = x.n_k >= 2 && x.sources == Sources::shared;
+  const long double N = scored_pairs(x).to_long_double(), M = x.M.to_long_double(), c = 1 - 1 / (2 * M);
   const long double width = std::sqrt(2.0L) * static_cast<long double>(x.d);
-  return {holds ? start_bound(x, width, width, 0) : Words(0), "shared", kFormsU, "restricted", "A2 = A3", holds};
+  const Words words = start_line(c, start_price(c, width, M), width, N, M, M);
+  return {holds ? words : Words(0), "shared", kFormsU, "restricted", "A2 = A3", holds};
 }
 
 std::vector<Bound> projected_bounds(Operation op, const AttentionProblem& x) {

@@ -66,7 +66,7 @@ class Line {
   }
   std::string_view name() {
     const std::size_t n =
-        std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_"), rest_.size());
+        std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), rest_.size());
     const std::string_view taken = rest_.substr(0, n);
     rest_.remove_prefix(n);
     return taken;

@@ -7,6 +7,7 @@
 #include <tuple>
 
 #include "redblue/core/error.hpp"
+#include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 
 namespace redblue::plan {
@@ -122,6 +123,8 @@ template <class S, class List>
 void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Limits& limits) {
   const Options& o = plan.options;
   if (!o.schedule.empty() && !asked_for<S>(o)) return;
+  if constexpr (requires { S::only_score; })
+    if (x.score != S::only_score && o.schedule.empty()) return;  // no answer to this question
   if (const auto why = obstacle<S>(plan.problem, o, x)) {
     plan.refused.push_back({S::name, *why, std::nullopt});
     return;
@@ -142,7 +145,7 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
   row.small_cache = S::small_cache;
   row.idea = S::idea;
   row.products = products_of<S>();
-  row.choice = typename List::AnyChoice(Choice<S>{*tiling});
+  row.choice = std::make_shared<const AnyChoice>(AnyChoice{typename List::AnyChoice(Choice<S>{*tiling})});
   row.tiling = tiling->knobs();
   row.io = instances * S::io(x, *tiling);
   row.footprint = S::footprint(x, *tiling);
@@ -156,8 +159,6 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
     for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += width(o, a) * (row.io.reads[a] + row.io.writes[a]);
     row.bytes = bytes;
   }
-  const Words moved = plan.forward ? plan.forward->io().total() + row.io.total() : row.io.total();
-  if (plan.bound.words > 0) row.ratio = moved.to_double() / plan.bound.words.to_double();
   plan.rows.push_back(std::move(row));
 }
 
@@ -172,6 +173,16 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
   throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
                                   least->str(), list),
                       *least, plan.options.M);
+}
+
+/// The plan for O and lse where they are not given.
+std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options) {
+  options.schedule.clear();
+  try {
+    return std::make_shared<const Plan>(make_plan(problem.forward(), options));
+  } catch (const CapacityError& e) {
+    throw CapacityError(fmt::format("the forward pass that must run first: {}", e.what()), e.needed, e.available);
+  }
 }
 
 std::string reason(const Plan& plan) {
@@ -218,11 +229,6 @@ Plan make_plan(const Problem& problem, const Options& options) {
   plan.bound = bound::best(plan.bounds);
   const schedule::AttentionShape x = problem.shape();
   const schedule::Limits limits = limits_of(options);
-  if (follows_forward(problem.op) && !problem.forward_given && x.statistics() > 0) {
-    Options before = options;
-    before.schedule.clear();
-    plan.forward = std::make_shared<const Plan>(make_plan(problem.forward(), before));
-  }
   with_schedules(problem.op,
                  [&]<class... S>(ScheduleList<S...>) { (consider<S, ScheduleList<S...>>(plan, x, limits), ...); });
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
@@ -232,6 +238,11 @@ Plan make_plan(const Problem& problem, const Options& options) {
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const Row& r) { return (r.stable && r.fits) || !options.schedule.empty(); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
+  if (follows_forward(problem.op) && !problem.forward_given && x.statistics() > 0)
+    plan.forward = forward_before(problem, options);
+  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
+  for (Row& r : plan.rows)
+    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
   Words least = plan.rows.front().flops;
   for (const Row& r : plan.rows) least = std::min(least, r.flops);

@@ -4,13 +4,14 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/core/error.hpp"
+#include "support/schedules.hpp"
 
 namespace redblue::test {
 
 /// For every schedule that can solve the problem, a plan for the least M it can do with, and one with room for more.
 inline std::vector<plan::Plan> plans_of_every_schedule(const Problem& p) {
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(Operation::forward)) {
+  for (const std::string_view name : softmax_schedules()) {
     plan::Options o;
     o.schedule = name;
     o.M = 1;

@@ -2,6 +2,7 @@
 
 #include "cli/cli.hpp"
 #include "redblue/plan/planner.hpp"
+#include "support/schedules.hpp"
 
 /// plan, bound, count, trace: the words they print and the JSON they promise.
 namespace redblue::test {
@@ -44,8 +45,7 @@ TEST(Cli, PlanPrintsItsSchema) {
     EXPECT_LE(row["footprint"], 16384);
     schedules.insert(row["schedule"]);
   }
-  for (const std::string_view name : plan::schedule_names(Operation::forward))
-    EXPECT_TRUE(schedules.contains(std::string(name))) << name;
+  for (const std::string_view name : softmax_schedules()) EXPECT_TRUE(schedules.contains(std::string(name))) << name;
   const Json& best = j["plans"][j["chosen"].get<std::size_t>()];
   EXPECT_EQ(best["schedule"], "flash");
   EXPECT_EQ(best["io"], 17829888);
@@ -144,7 +144,7 @@ TEST(Cli, BoundPrintsItsSchema) {
 
 TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
   const Workplace w;
-  for (const std::string_view name : plan::schedule_names(Operation::forward)) {
+  for (const std::string_view name : softmax_schedules()) {
     const Finished f = w.run(Args{"count", "--nq", "37", "--nk", "53", "--d", "8", "--dv", "6", "--heads", "4",
                                   "--kv-heads", "2", "--M", "150", "--schedule", std::string(name), "--json"});
     ASSERT_EQ(f.exit_code, 0) << name << f.err;
@@ -179,7 +179,7 @@ TEST(Cli, TraceListsEveryOperation) {
 
 TEST(Cli, TraceStopsAtItsLimitForEverySchedule) {
   const Workplace w;
-  for (const std::string_view name : plan::schedule_names(Operation::forward))
+  for (const std::string_view name : softmax_schedules())
     for (const char* most : {"7", "10", "11", "50"}) {
       const Finished f =
           w.run({"trace", "--n", "20", "--d", "4", "--M", "40", "--schedule", std::string(name), "--most", most});

@@ -3,6 +3,7 @@
 
 #include "cli/cli.hpp"
 #include "redblue/plan/planner.hpp"
+#include "support/schedules.hpp"
 
 /// Bad input ends with exit code 2, a message that names the culprit and what would work, and no file that was not
 /// there.
@@ -131,8 +132,7 @@ TEST(Cli, TooSmallMListsTheSmallestOfEverySchedule) {
   for (const char* command : {"plan", "count", "trace"}) {
     Bad bad{{command, "--n", "100", "--d", "8", "--M", "2"},
             {"M = 2 words is too small", "the smallest that works is 3"}};
-    for (const std::string_view name : plan::schedule_names(Operation::forward))
-      bad.says.push_back(std::string(name) + ": needs M >= ");
+    for (const std::string_view name : softmax_schedules()) bad.says.push_back(std::string(name) + ": needs M >= ");
     expect_refused(w, bad);
   }
   const Stocked s;

@@ -2,6 +2,7 @@
 
 #include "cli/cli.hpp"
 #include "redblue/plan/planner.hpp"
+#include "support/schedules.hpp"
 #include "support/tolerance.hpp"
 
 /// run: files in, files out, checked.
@@ -133,7 +134,7 @@ TEST(Cli, RunGoesWithoutLse) {
   const Problem p = grouped();
   const Workplace w;
   w.inputs(p, generate(p));
-  for (const std::string_view name : plan::schedule_names(Operation::forward)) {
+  for (const std::string_view name : softmax_schedules()) {
     const Finished f = w.run({"run", "--M", "200", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy",
                               "--verify", "--schedule", std::string(name)});
     EXPECT_EQ(f.exit_code, 0) << name << f.err << f.out;
@@ -183,7 +184,7 @@ TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
   const Result truth = oracle(p, q, k, v), plain = attend<float>(p, q, k, v);
   const Result reference = result(stored.tensor("o"), stored.tensor("lse"));
   const Workplace w;
-  for (const std::string_view name : plan::schedule_names(Operation::forward))
+  for (const std::string_view name : softmax_schedules())
     for (const std::string compute : {"f64", "f32"}) {
       SCOPED_TRACE(std::string(name) + " in " + compute);
       const Finished f = w.run({"run", "--M", "4096", "--input", data, "--output", "y.safetensors", "--schedule",

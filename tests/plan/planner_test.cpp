@@ -9,8 +9,10 @@
 #include <set>
 
 #include "redblue/core/error.hpp"
+#include "redblue/plan/schedules.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
+#include "support/schedules.hpp"
 #include "support/table.hpp"
 
 namespace redblue::test {
@@ -66,6 +68,14 @@ Problem any_problem(int most = 3000) {
   return p;
 }
 
+/// Of Q, K, V, O, lse, S; all others 4.
+std::array<index_t, kSlowArrays> widths(const std::array<index_t, 6>& first) {
+  std::array<index_t, kSlowArrays> all{};
+  all.fill(4);
+  std::copy(first.begin(), first.end(), all.begin());
+  return all;
+}
+
 Options any_options() {
   const auto size = [&](int n) { return *rc::gen::inRange(1, n); };
   Options o = with_M(*rc::gen::element(40, 1000, 5000, 30000, 300000) + size(1000));
@@ -73,7 +83,7 @@ Options any_options() {
   o.double_buffer = *rc::gen::arbitrary<bool>();
   o.multiple = {*rc::gen::element(1, 1, 4, 16, 48), *rc::gen::element(1, 1, 8, 16), *rc::gen::element(1, 1, 8, 32)};
   o.write_cost = *rc::gen::element(1.0, 0.5, 3.0);
-  if (*rc::gen::arbitrary<bool>()) o.width = {2, 1, 1, 2, 4, 4};
+  if (*rc::gen::arbitrary<bool>()) o.width = widths({2, 1, 1, 2, 4, 4});
   return o;
 }
 
@@ -140,7 +150,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     RC_ASSERT(
         std::is_sorted(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) { return a.cost < b.cost; }));
     RC_ASSERT(plan.row().stable);
-    RC_ASSERT(plan.rows.size() + plan.refused.size() == plan::schedule_names(Operation::forward).size());
+    RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size());
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
@@ -159,7 +169,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
 RC_GTEST_PROP(Planner, SmallestMIsTheSmallest, ()) {
   const Problem p = any_problem(200);
   Options o = any_options();
-  for (const std::string_view schedule : plan::schedule_names(Operation::forward)) {
+  for (const std::string_view schedule : softmax_schedules()) {
     o.schedule = schedule;
     o.M = 1;
     Words least;
@@ -194,7 +204,7 @@ TEST(Planner, TooSmallMListsTheSmallestOfEverySchedule) {
   } catch (const CapacityError& e) {
     EXPECT_EQ(e.available, 2);
     EXPECT_EQ(e.needed, 3);  // naive: a score, and a word each of Q and K
-    for (const std::string_view name : plan::schedule_names(Operation::forward)) {
+    for (const std::string_view name : softmax_schedules()) {
       EXPECT_THAT(e.what(), HasSubstr(std::string(name) + ": needs M >= "));
       try {
         make_plan(p, with_M(1, std::string(name)));
@@ -277,7 +287,7 @@ TEST(Planner, ExpensiveWritesMoveSchedulesThatRevisitOutputsDown) {
 
 TEST(Planner, WidthsMinimiseBytes) {
   Options o = with_M(16384);
-  o.width = {2, 1, 1, 2, 4, 4};  // Q, K, V, O, lse, S
+  o.width = widths({2, 1, 1, 2, 4, 4});  // Q, K, V, O, lse, S
   const Plan plan = make_plan(problem(1000, 1000, 64, 64), o);
   for (const Row& row : plan.rows) {
     Words bytes;
@@ -286,7 +296,7 @@ TEST(Planner, WidthsMinimiseBytes) {
     EXPECT_EQ(row.cost, 1000 * bytes) << row.schedule;
   }
   // Scores twice as wide as anything else: the schedule that keeps them in slow memory loses ground.
-  o.width = {1, 1, 1, 1, 1, 1};
+  o.width = widths({1, 1, 1, 1, 1, 1});
   const auto cost_of_scores = [&] { return find(make_plan(plan.problem, o), "small_cache")->cost.to_double(); };
   const double narrow = cost_of_scores();
   o.width[index_of(SlowArray::S)] = 2;
@@ -374,8 +384,8 @@ TEST(Planner, NamesTheBadSizeOrOption) {
   EXPECT_THAT(having([](Options& o) { o.multiple.key = 0; }), HasSubstr("multiple of keys = 0"));
   EXPECT_THAT(having([](Options& o) { o.write_cost = std::nan(""); }), HasSubstr("write cost"));
   EXPECT_THAT(having([](Options& o) { o.write_cost = -1; }), HasSubstr("write cost"));
-  EXPECT_THAT(having([](Options& o) { o.width = {4, 4, -4, 4, 4, 4}; }), HasSubstr("width of V = -4"));
-  EXPECT_THAT(having([](Options& o) { o.width = {4, 0, 4, 4, 4, 4}; }), HasSubstr("width of K = 0"));
+  EXPECT_THAT(having([](Options& o) { o.width = widths({4, 4, -4, 4, 4, 4}); }), HasSubstr("width of V = -4"));
+  EXPECT_THAT(having([](Options& o) { o.width = widths({4, 0, 4, 4, 4, 4}); }), HasSubstr("width of K = 0"));
   EXPECT_THAT(having([](Options& o) { o.schedule = "fast"; }),
               testing::AllOf(HasSubstr("'fast'"), HasSubstr("flash_pinned")));
 }

@@ -11,7 +11,7 @@ namespace redblue::test {
 
 struct Case {
   schedule::AttentionShape shape;
-  std::vector<int> sizes;      ///< raw tile sizes, 1..8; larger than a dimension often enough
+  std::vector<int> sizes;     ///< raw tile sizes, 1..8; larger than a dimension often enough
   schedule::Limits limits{};  ///< for tilings that a schedule chooses; M = 0: none
 };
 
@@ -108,8 +108,8 @@ struct Dealt {
       return {deal.scores(), deal.scores(), deal.product(x.n_k, x.d_v), deal.product(x.n_q, x.d),
               deal.product(x.n_k, x.d)};
     } else if constexpr (std::same_as<S, SmallCacheGradient>) {
-      return {deal.product(x.n_q, x.d), deal.product(x.n_k, x.d_v), deal.scores(),
-              deal.scores(),            deal.product(x.n_q, x.d),   deal.product(x.d, x.d)};
+      return {deal.product(x.n_q, x.d), deal.product(x.n_k, x.d_v), deal.scores(), deal.scores(),
+              deal.product(x.n_q, x.d), deal.product(x.d, x.d)};
     } else if constexpr (std::same_as<S, SharedSourceGradient>) {
       return {deal.products(S::products(GradientX(x, 1))), deal.query_pass()};
     } else if constexpr (std::same_as<S, SharedSourceForward>) {
@@ -134,9 +134,10 @@ struct Dealt {
       return {{deal.coin(), deal(x.n_q), deal(x.n_k)}, {deal(x.n_q), deal(x.d_v)}};
     } else if constexpr (std::same_as<S, NaiveForward>) {
       return {deal(x.n_q), deal(x.n_k), deal(x.n_q), deal(x.d_v), 1 + deal(8) % 2};
-    } else {
-      static_assert(std::same_as<S, SahaYeForward>);
+    } else if constexpr (std::same_as<S, SahaYeForward>) {
       return {deal(8)};
+    } else {  // tiles of one size in each dimension
+      return S::smallest(x, {deal(8), deal(8), deal(8)});
     }
   }
 };
@@ -170,6 +171,10 @@ typename S::Tiling tiling_of(const Case& c) {
   Deal deal(c);
   return Dealt<S>::tiling(deal);
 }
+
+template <class S>
+inline constexpr bool kSplitsColumns =
+    std::same_as<S, schedule::ColumnSplitForward> || std::same_as<S, schedule::Projected<schedule::ColumnSplitForward>>;
 
 template <class S>
 bool can_solve(const schedule::AttentionShape& x) {

@@ -12,11 +12,11 @@ namespace redblue::test {
 
 template <class T>
 struct Arrays {
-  schedule::ForwardShape x;
+  schedule::AttentionShape x;
   double scale = 0.7;
   std::vector<T> Q, K, V, O, lse, S;
 
-  explicit Arrays(const schedule::ForwardShape& shape, unsigned seed = 1, double spread = 1) : x(shape) {
+  explicit Arrays(const schedule::AttentionShape& shape, unsigned seed = 1, double spread = 1) : x(shape) {
     std::mt19937 gen(seed);
     std::normal_distribution<double> normal;
     const auto fill = [&](std::vector<T>& a, index_t n, double factor) {
@@ -55,7 +55,7 @@ struct Dense {
 /// softmax(scale Q K^T) V in fp64, as the definition has it.
 template <class T>
 Dense dense(const Arrays<T>& a) {
-  const schedule::ForwardShape& x = a.x;
+  const schedule::AttentionShape& x = a.x;
   Dense r{std::vector<double>(a.O.size(), 0.0),
           std::vector<double>(a.lse.size(), -std::numeric_limits<double>::infinity())};
   const auto at = [](const std::vector<T>& m, index_t i, index_t cols, index_t j) {

@@ -187,7 +187,8 @@ RC_GTEST_PROP(ForwardSchedules, NeverMoveLessThanTheBound, ()) {
 namespace {
 
 /// Inputs that break unstable softmaxes, against the definition in fp64. Tolerances are relative to the largest entry.
-void expect_stable(const schedule::AttentionShape& x, double spread, double tolerance, void (*change)(Arrays<double>&)) {
+void expect_stable(const schedule::AttentionShape& x, double spread, double tolerance,
+                   void (*change)(Arrays<double>&)) {
   Case c{x, {3, 2, 2, 3}};
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     if (!S::stable) return;

@@ -3,9 +3,9 @@
 
 namespace redblue::test {
 
-/// Makes one slip in any schedule: of the loads (or stores) that pass through, number `target` is left out or done
-/// twice. What is left out reaches neither the counter nor the referee behind.
-enum class Slip { none, skips_a_load, loads_twice, skips_a_store, stores_twice };
+/// Makes one slip in any schedule: of the loads (or stores, or updates of slow memory) that pass through, number
+/// `target` is left out or done twice. What is left out reaches neither the counter nor the referee behind.
+enum class Slip { none, skips_a_load, loads_twice, skips_a_store, stores_twice, skips_an_update, updates_twice };
 
 template <class Base>
 class Sabotaged : public MachineFace<Sabotaged<Base>> {
@@ -14,6 +14,7 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
 
   index_t loads() const { return loads_; }
   index_t stores() const { return stores_; }
+  index_t updates() const { return updates_; }
 
   index_t open(Shape s, Layout layout) { return base_.open(s, layout); }
   void close(index_t depth, Shape s) { base_.close(depth, s); }
@@ -24,7 +25,7 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
     if (hit && slip_ == Slip::loads_twice) base_.read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
-    const bool hit = stores_++ == target_;
+    const bool hit = b.shape.words() > 0 && stores_++ == target_;
     if (hit && slip_ == Slip::skips_a_store) return;
     base_.write(b, tile);
     if (hit && slip_ == Slip::stores_twice) base_.write(b, tile);
@@ -35,7 +36,10 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
+    const bool hit = args[0].shape().words() > 0 && updates_++ == target_;
+    if (hit && slip_ == Slip::skips_an_update) return;
     base_.modify(k, args);
+    if (hit && slip_ == Slip::updates_twice) base_.modify(k, args);
   }
   template <class Body>
   void each(index_t n, const Body& body) {
@@ -48,6 +52,7 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
   index_t target_;
   index_t loads_ = 0;
   index_t stores_ = 0;
+  index_t updates_ = 0;
 };
 
 }  // namespace redblue::test

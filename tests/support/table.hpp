@@ -35,4 +35,8 @@ inline std::vector<TableRow> read_table(const std::string& path) {
 /// Table 4.1 of the theory: n = 4096, causal off, one head.
 inline std::vector<TableRow> table_of_theory_41() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_1.csv"); }
 
+/// Table 4.2: dQ, dK, dV; and table 4.3: dL/dX. The same sizes.
+inline std::vector<TableRow> table_of_theory_42() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_2.csv"); }
+inline std::vector<TableRow> table_of_theory_43() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_3.csv"); }
+
 }  // namespace redblue::test

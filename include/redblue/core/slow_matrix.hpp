@@ -10,56 +10,25 @@ namespace redblue {
 /// The arrays that live in slow memory. A schedule names them; a machine knows where they lie (or that they do not).
 /// docs/notation.md says what each one holds.
 enum class SlowArray : std::uint8_t {
-  Q,
-  K,
-  V,
-  O,
-  lse,
-  S,  // forward; S: scores
-  dO,
-  dQ,
-  dK,
-  dV,
-  D,
-  P,  // backward; P: probabilities, later dS
-  A1,
-  A2,
-  A3,
-  X,
-  Y,
-  A1X,
-  h,  // the papers' parametrisation; A1X = A1 X, h = A3 Y
-  A,
-  f,
-  q,
-  p,
-  T,
-  U,
-  g,  // its gradient
-  dX,
-  dY,
-  dA1,
-  dA2,
-  dA3,
-  dh,  // gradients of everything else
-  WQ,
-  WK,
-  WV,
-  dWQ,
-  dWK,
-  dWV,  // projections to one head
-  Z,
-  G,  // states of linear attention
+  // clang-format off
+  Q, K, V, O, lse, S,         // forward; S: scores
+  dO, dQ, dK, dV, D, P,       // backward; P: probabilities, later dS
+  A1, A2, A3, X, Y, A1X, h,   // the papers' parametrisation; A1X = A1 X, h = A3 Y
+  A, f, q, p, T, U, dU, g,    // its gradient
+  dX, dY, dA1, dA2, dA3, dh,  // gradients of everything else
+  WQ, WK, WV, dWQ, dWK, dWV,  // projections to one head
+  Z, G,                       // states of linear attention
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
-    "Q",  "K",  "V",   "O",   "lse", "S",         //
-    "dO", "dQ", "dK",  "dV",  "D",   "P",         //
-    "A1", "A2", "A3",  "X",   "Y",   "A1X", "h",  //
-    "A",  "f",  "q",   "p",   "T",   "U",   "g",  //
-    "dX", "dY", "dA1", "dA2", "dA3", "dh",        //
-    "WQ", "WK", "WV",  "dWQ", "dWK", "dWV",       //
-    "Z",  "G",
+    "Q", "K", "V", "O", "lse", "S",
+    "dO", "dQ", "dK", "dV", "D", "P",
+    "A1", "A2", "A3", "X", "Y", "A1X", "h",
+    "A", "f", "q", "p", "T", "U", "dU", "g",
+    "dX", "dY", "dA1", "dA2", "dA3", "dh",
+    "WQ", "WK", "WV", "dWQ", "dWK", "dWV",
+    "Z", "G",
 });
+// clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
 static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::G) + 1);
 

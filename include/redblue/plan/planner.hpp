@@ -8,25 +8,28 @@
 
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/cost.hpp"
-#include "redblue/plan/schedules.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/schedule/limits.hpp"
 
 namespace redblue::plan {
 
+/// A schedule with its tile sizes. plan/schedules.hpp defines it; here it stays opaque, so that who plans need not
+/// compile every schedule.
+struct AnyChoice;
+
 /// Row::cost is in thousandths, the resolution of Options::write_cost.
 inline constexpr int kCostUnit = 1000;
 
 struct Options {
-  Words M;                                   ///< words of fast memory
-  bool quadratic_workspace = true;           ///< may a schedule keep n_q x n_k scores in slow memory?
-  Words reserve = 0;                         ///< words of M to leave free (2: strict Hong-Kung play)
-  bool double_buffer = false;                ///< leave room for second buffers of what the innermost loop brings in
-  schedule::Multiples multiple{};            ///< tile sizes must be multiples of these
+  Words M;                          ///< words of fast memory
+  bool quadratic_workspace = true;  ///< may a schedule keep n_q x n_k scores in slow memory?
+  Words reserve = 0;                ///< words of M to leave free (2: strict Hong-Kung play)
+  bool double_buffer = false;       ///< leave room for second buffers of what the innermost loop brings in
+  schedule::Multiples multiple{};   ///< tile sizes must be multiples of these
   /// Bytes per word of each array that the operation has; all 0: count words.
   std::array<index_t, kSlowArrays> width{};
-  double write_cost = 1;                     ///< what a write costs, in reads (resolution 1/1000)
-  std::string schedule{};                    ///< plan this one only, if not empty
+  double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
+  std::string schedule{};  ///< plan this one only, if not empty
 };
 
 /// One line of the ranked table. All counts are totals over batch and heads.
@@ -37,7 +40,7 @@ struct Row {
   bool fits = true;        ///< false: a printed algorithm that needs more than M; ranked, never chosen unless asked for
   bool small_cache = false;  ///< does it keep scores, not queries or keys, in fast memory?
   std::string_view idea;     ///< what it does, in a few words
-  AnyChoice choice;
+  std::shared_ptr<const AnyChoice> choice;
   std::vector<schedule::Knob> tiling;
   Io io;
   Words footprint;   ///< peak resident words

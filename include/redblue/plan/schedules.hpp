@@ -15,6 +15,8 @@
 #include "redblue/schedule/fused_value_backward.hpp"
 #include "redblue/schedule/key_outer_forward.hpp"
 #include "redblue/schedule/key_outer_gradient.hpp"
+#include "redblue/schedule/linear_backward.hpp"
+#include "redblue/schedule/linear_forward.hpp"
 #include "redblue/schedule/materialised_backward.hpp"
 #include "redblue/schedule/naive_forward.hpp"
 #include "redblue/schedule/on_the_fly_gradient.hpp"
@@ -23,6 +25,7 @@
 #include "redblue/schedule/query_outer_gradient.hpp"
 #include "redblue/schedule/saha_ye_forward.hpp"
 #include "redblue/schedule/score_tiles_forward.hpp"
+#include "redblue/schedule/shared_key_outer_gradient.hpp"
 #include "redblue/schedule/shared_source_forward.hpp"
 #include "redblue/schedule/shared_source_gradient.hpp"
 #include "redblue/schedule/small_cache_forward.hpp"
@@ -50,27 +53,39 @@ struct ScheduleList {
   }
 };
 
+/// A list with more at its end.
+template <class List, class... More>
+struct With;
+template <class... S, class... More>
+struct With<ScheduleList<S...>, More...> {
+  using List = ScheduleList<S..., More...>;
+};
+
 /// On a tie the earlier one wins: simpler first.
 using ForwardSchedules =
     ScheduleList<schedule::FlashForward, schedule::FlashPinnedForward, schedule::ColumnSplitForward,
                  schedule::KeyOuterForward, schedule::SmallCacheForward, schedule::ScoreTilesForward,
-                 schedule::FlashTiledForward, schedule::NaiveForward, schedule::SahaYeForward>;
-using BackwardSchedules =
+                 schedule::FlashTiledForward, schedule::NaiveForward, schedule::SahaYeForward, schedule::LinearForward,
+                 schedule::LinearProductsForward>;
+using AttentionBackwardSchedules =
     ScheduleList<schedule::FusedQueryOuterBackward, schedule::FusedKeyOuterBackward, schedule::TwoPassBackward,
                  schedule::SpilledBackward, schedule::FusedValueBackward, schedule::MaterialisedBackward>;
+/// With those that reassociate: for the identity as score function.
+using BackwardSchedules = With<AttentionBackwardSchedules, schedule::LinearBackward, schedule::LinearTwoStateBackward,
+                               schedule::LinearProductsBackward>::List;
 
 using ForwardXSchedules =
     ScheduleList<schedule::Projected<schedule::FlashForward>, schedule::Projected<schedule::FlashPinnedForward>,
                  schedule::Projected<schedule::ColumnSplitForward>, schedule::Projected<schedule::KeyOuterForward>,
                  schedule::Projected<schedule::SmallCacheForward>, schedule::Projected<schedule::ScoreTilesForward>,
-                 schedule::SharedSourceForward>;
+                 schedule::Projected<schedule::NaiveForward>, schedule::SharedSourceForward>;
 
 using GradientXSchedules = ScheduleList<
     schedule::QueryOuterGradient<schedule::RowsGo::out>, schedule::QueryOuterGradient<schedule::RowsGo::into_slow_g>,
     schedule::QueryOuterGradient<schedule::RowsGo::into_resident_g>, schedule::OnTheFlyGradient,
     schedule::KeyOuterGradient<schedule::Values::formed>, schedule::KeyOuterGradient<schedule::Values::stored>,
-    schedule::SmallCacheGradient, schedule::SharedSourceGradient, schedule::Algorithm1Gradient,
-    schedule::Algorithm6Gradient, schedule::Algorithm9Gradient>;
+    schedule::SmallCacheGradient, schedule::SharedSourceGradient, schedule::SharedKeyOuterGradient,
+    schedule::Algorithm1Gradient, schedule::Algorithm6Gradient, schedule::Algorithm9Gradient>;
 
 /// Every backward schedule between the products around it.
 template <template <class> class Around, class List>
@@ -79,13 +94,15 @@ template <template <class> class Around, class... S>
 struct Wrapped<Around, ScheduleList<S...>> {
   using List = ScheduleList<Around<S>...>;
 };
-using BackwardXSchedules = Wrapped<schedule::ProjectedBackward, BackwardSchedules>::List;
-using BackwardWSchedules = Wrapped<schedule::WeightedBackward, BackwardSchedules>::List;
+using BackwardXSchedules = Wrapped<schedule::ProjectedBackward, AttentionBackwardSchedules>::List;
+using BackwardWSchedules = Wrapped<schedule::WeightedBackward, AttentionBackwardSchedules>::List;
 
 /// Any schedule of any operation, with its tile sizes.
-using AnyChoice =
-    std::variant<ForwardSchedules::AnyChoice, BackwardSchedules::AnyChoice, ForwardXSchedules::AnyChoice,
-                 GradientXSchedules::AnyChoice, BackwardXSchedules::AnyChoice, BackwardWSchedules::AnyChoice>;
+struct AnyChoice {
+  std::variant<ForwardSchedules::AnyChoice, BackwardSchedules::AnyChoice, ForwardXSchedules::AnyChoice,
+               GradientXSchedules::AnyChoice, BackwardXSchedules::AnyChoice, BackwardWSchedules::AnyChoice>
+      choice;
+};
 
 /// f(ScheduleList<...>{}) for the list of an operation.
 template <class F>

@@ -7,8 +7,9 @@ namespace redblue::schedule {
 
 /// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
 /// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
-/// the row sums of dO o O, and P (n_q x n_k), first the probabilities, then dS. Where the score function has no
-/// statistics, O, lse and D have no columns: nothing is read of them.
+/// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
+/// states of linear attention. Where the score function has no statistics, O, lse and D have no columns: nothing is
+/// read of them.
 struct Backward {
   static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
                                      SlowArray::O, SlowArray::lse, SlowArray::dO};
@@ -16,7 +17,7 @@ struct Backward {
 
   AttentionShape shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G;
 
   Backward(const AttentionShape& s, double scale, index_t instance = 0)
       : shape(s),
@@ -31,9 +32,11 @@ struct Backward {
         dK{SlowArray::dK, {s.n_k, s.d}, instance},
         dV{SlowArray::dV, {s.n_k, s.d_v}, instance},
         D{SlowArray::D, {s.n_q, s.statistics()}, instance},
-        P{SlowArray::P, {s.n_q, s.n_k}, instance} {}
+        P{SlowArray::P, {s.n_q, s.n_k}, instance},
+        Z{SlowArray::Z, {s.d, s.d_v}, instance},
+        G{SlowArray::G, {s.d, s.d_v}, instance} {}
 
-  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P}; }
+  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G}; }
 };
 
 /// D = rowsum(dO o O), a pass of its own: both stream side by side.

@@ -33,6 +33,10 @@ constexpr Words gemm_footprint(index_t m, index_t n, GemmTiling t) {
 /// Second buffers: the next column of the shorter side and the next streamed word.
 constexpr Words gemm_prefetch(index_t m, index_t n, GemmTiling t) { return Words(std::min({t.b1, m, t.b2, n})) + 1; }
 
+inline Phase gemm_phase(index_t m, index_t n, GemmTiling t) {
+  return {gemm_footprint(m, n, t), gemm_prefetch(m, n, t)};
+}
+
 /// C (m x n) = A (m x k) B (k x n).
 constexpr Io gemm_io(SlowArray C, SlowArray A, SlowArray B, index_t m, index_t k, index_t n, GemmTiling t) {
   return Io().read(A, c(n, t.b2) * m * k).read(B, c(m, t.b1) * k * n).write(C, Words(m) * n);

@@ -5,7 +5,7 @@
 
 namespace redblue::schedule {
 
-/// The operands of every schedule of g = dL/dX in the papers' parametrisation (Alman & Song 2023, arXiv 2302.13214; Li
+/// The operands of every schedule of g = dL/dX in the papers' parametrisation (Alman & Song 2023, arXiv 2402.04497; Li
 /// et al. 2024, arXiv 2410.09397), with their letters: O = f h, f = softmax(scale S A2^T), S = A1 X, h = A3 Y;
 ///   q = dO h^T, D = rowsum(dO o O), p = scale f o (q - D), U = p A2, g = A1^T U.
 /// A1 n_q x d, A2 and A3 n_k x d, X d x d, Y d x d_v; O, lse and dO as for Backward -> g, d x d. The rest is workspace
@@ -47,7 +47,7 @@ struct GradientX {
         q{SlowArray::q, {s.n_q, s.n_k}, instance},
         p{SlowArray::p, {s.n_q, s.n_k}, instance},
         T{SlowArray::T, {s.d, s.n_k}, instance},
-        dU{SlowArray::Z, {s.n_q, s.d}, instance},
+        dU{SlowArray::dU, {s.n_q, s.d}, instance},
         Q(S),
         K(A2),
         V(h) {}

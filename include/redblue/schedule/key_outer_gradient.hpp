@@ -10,6 +10,25 @@ enum class Values {
   formed,  ///< 9R-f: h_j from A3_j while Y streams past
 };
 
+/// G += A1_i^T p_ij A2_j for a block of arriving queries. S_i, then U_i in its place, exist for this step only;
+/// form_q(p_ij) adds q = dO h^T to zeros.
+template <class W, class FormQ>
+void absorb_queries(W& w, const GradientX& x, const Tile<W>& X, const Tile<W>& G, const Tile<W>& A2_j, const Arg& f_ij,
+                    const Arg& p_ij, const Tile<W>& A1_i, const Tile<W>& lse_i, const Tile<W>& D_i,
+                    const FormQ& form_q) {
+  const auto S_i = w.alloc(A1_i.shape());
+  w.compute(kernel::Zero{}, S_i);
+  w.compute(kernel::Gemm{}, S_i, A1_i, X);  // S = A1 X
+  w.compute(kernel::Scores{x.scale}, f_ij, S_i, A2_j);
+  w.compute(kernel::Weights{x.shape.score}, f_ij, lse_i);  // f = exp(scale S A2^T - lse)
+  w.compute(kernel::Zero{}, p_ij);
+  form_q(p_ij);
+  w.compute(kernel::ScoreGradient{x.shape.score, x.scale}, p_ij, f_ij, D_i);  // p = scale f o (q - D)
+  w.compute(kernel::Zero{}, S_i);
+  w.compute(kernel::Gemm{}, S_i, p_ij, A2_j);          // U = p A2, where S was
+  w.compute(kernel::Gemm{true, false}, G, A1_i, S_i);  // g += A1^T U
+}
+
 /// 9R-e, f, the large cache with keys, X and g resident: the rows S_i and U_i exist for one step only and never leave
 /// fast memory. Optimal including the constant for d^2 << M << n d.
 ///   T = ceil(n_k/Bc)
@@ -124,18 +143,11 @@ struct KeyOuterGradient {
     const auto A2_j = w.load(A2_J);
     const auto f = w.alloc({std::min(t.br, x.shape.n_q), A2_J.shape.rows}), p = w.alloc(f.shape());
     for (index_t i = 0; i < A1.rows(); ++i) {
-      const auto lse_i = w.load(lse(i)), D_i = w.load(D(i)), A1_i = w.load(A1(i)), S_i = w.alloc(A1(i).shape);
-      const Arg f_ij = f.rows(0, A1(i).shape.rows), p_ij = p.rows(0, A1(i).shape.rows);
-      w.compute(kernel::Zero{}, S_i);
-      w.compute(kernel::Gemm{}, S_i, A1_i, X);  // S = A1 X
-      w.compute(kernel::Scores{x.scale}, f_ij, S_i, A2_j);
-      w.compute(kernel::Weights{x.shape.score}, f_ij, lse_i);  // f = exp(scale S A2^T - lse)
-      w.compute(kernel::Zero{}, p_ij);
-      w.compute(kernel::Gemm{false, true}, p_ij, w.stream(dO(i)), h_j);           // q = dO h^T
-      w.compute(kernel::ScoreGradient{x.shape.score, x.scale}, p_ij, f_ij, D_i);  // p = scale f o (q - D)
-      w.compute(kernel::Zero{}, S_i);
-      w.compute(kernel::Gemm{}, S_i, p_ij, A2_j);          // U = p A2, where S was
-      w.compute(kernel::Gemm{true, false}, G, A1_i, S_i);  // g += A1^T U
+      const auto lse_i = w.load(lse(i)), D_i = w.load(D(i)), A1_i = w.load(A1(i));
+      const index_t rows = A1(i).shape.rows;
+      absorb_queries(w, x, X, G, A2_j, f.rows(0, rows), p.rows(0, rows), A1_i, lse_i, D_i, [&](const Arg& q_ij) {
+        w.compute(kernel::Gemm{false, true}, q_ij, w.stream(dO(i)), h_j);  // q = dO h^T
+      });
     }
   }
 };

@@ -30,7 +30,10 @@ struct OnTheFlyGradient {
   static std::optional<Tiling> choose_tiling(const AttentionShape& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(footprint(s, {{Br, bc}}), prefetch(s, {{Br, bc}})); };
-    const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits);
+    const Words d = s.d;  // X is read once for each block
+    const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
+                            limits.price.reading(SlowArray::X) * d * d};
+    const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits, price);
     if (Br == 0) return std::nullopt;
     return Tiling{{Br, bc}};
   }

@@ -65,11 +65,17 @@ struct QueryOuterGradient {
     left.M -= resident(s);
     const auto S = query_projection(x).choose(limits), h = value_projection(x).choose(limits),
                g = c ? gradient_product(x).choose(limits) : GemmTiling{};
-    const auto queries = choose_query_pass(s, left);
+    const auto queries = choose_query_pass(s, left, visit_prices(s, limits.price));
     if (!S || !h || !queries || !g) return std::nullopt;
     return Tiling{*S, *h, *queries, *g};
   }
 
+  /// 9R-b revisits g once for each block.
+  static VisitPrices visit_prices(const AttentionShape& s, const Prices& price) {
+    const Words visit = price.reading(SlowArray::A2) * s.d + price.reading(SlowArray::h) * s.d_v;
+    const Words g = Words(s.d) * s.d * (price.reading(SlowArray::g) + price.writing(SlowArray::g));
+    return {visit, b ? g : Words(0)};
+  }
   /// Words of g in fast memory.
   static Words resident(const AttentionShape& s) { return a ? Words(s.d) * s.d : Words(0); }
   static std::vector<Phase> phases(const AttentionShape& s, const Tiling& t) {

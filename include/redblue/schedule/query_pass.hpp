@@ -37,14 +37,15 @@ inline Io query_pass_io(const AttentionShape& x, Words visits) {
       .read(SlowArray::V, visits * x.d_v);
 }
 
-/// The Br of fewest visited keys.
-inline std::optional<QueryPass> choose_query_pass(const AttentionShape& x, const Limits& limits) {
+/// The cheapest Br.
+inline std::optional<QueryPass> choose_query_pass(const AttentionShape& x, const Limits& limits,
+                                                  const VisitPrices& price = {}) {
   const index_t bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
   const auto fits = [&](index_t Br) {
     return limits.fit(query_pass_footprint(x, {Br, bc}), query_pass_prefetch(x, {Br, bc}));
   };
   const Words row_words = Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * bc;
-  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, row_words, fits), step, fits);
+  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, row_words, fits), step, fits, price);
   if (Br == 0) return std::nullopt;
   return QueryPass{Br, bc};
 }

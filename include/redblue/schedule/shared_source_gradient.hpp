@@ -21,7 +21,7 @@ struct SharedSourceGradient {
   static constexpr bool masks = true;
   static constexpr bool any_score = true;
   static constexpr bool rewrites_outputs = false;
-  static constexpr std::array workspace{SlowArray::A1X, SlowArray::Z, SlowArray::D, SlowArray::U};
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
 
   struct Tiling {
     std::array<GemmTiling, 3> products;  ///< S, dU, g
@@ -72,7 +72,7 @@ struct SharedSourceGradient {
     const Words rows = s.n_q;
     return output_dots_io(s) + io_of(products(GradientX(s, 1)), t.products) +
            Io().read(SlowArray::A1X, rows * s.d)
-               .read(SlowArray::Z, rows * s.d)
+               .read(SlowArray::dU, rows * s.d)
                .read(SlowArray::lse, s.row_statistics())
                .read(SlowArray::D, s.row_statistics())
                .read(SlowArray::A2, visited_keys(s, t.queries.Br) * s.d)

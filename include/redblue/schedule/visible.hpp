@@ -52,29 +52,37 @@ index_t largest_query_block(const AttentionShape& x, const Limits& limits, index
   return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
 }
 
-/// Of all legal Br up to `largest` for which fits(Br) holds, the one with the fewest visited keys; 0 if there is none.
-/// Without a mask: the largest, balanced. Causal, the sum is not monotone in Br; for one number of blocks the smallest
-/// Br is best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can
-/// once no more keys are visited than the last row sees.
+/// What a choice of Br costs: `visit` for every key that a block visits, `block` for every block.
+struct VisitPrices {
+  Words visit = 1;
+  Words block = 0;
+};
+
+/// Of all legal Br up to `largest` for which fits(Br) holds, the cheapest; 0 if there is none. Without a mask: the
+/// largest, balanced. Causal, the visited keys are not monotone in Br; for one number of blocks the smallest Br is
+/// best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can once no
+/// more keys are visited than the last row sees.
 template <class Fits>
-index_t fewest_visits(const AttentionShape& x, index_t largest, index_t step, const Fits& fits) {
+index_t fewest_visits(const AttentionShape& x, index_t largest, index_t step, const Fits& fits,
+                      const VisitPrices& price = {}) {
   // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.
   constexpr index_t kTries = 64;
   const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);
   index_t best = 0;
-  Words fewest;
+  Words cheapest;
   for (index_t top = largest; top > 0;) {
-    if (best > 0 && pairs >= fewest * top) break;
+    const Words blocks = ceil_div(x.n_q, top);
+    if (best > 0 && price.visit * pairs >= (cheapest - price.block * blocks) * top) break;
     const index_t even = balanced(x.n_q, top, step);
     index_t Br = even;
     for (index_t tries = 0; tries < kTries && Br < top && !fits(Br); ++tries) Br = std::min(top, Br + step);
     if (fits(Br)) {
-      const Words visits = visited_keys(x, Br);
-      if (best == 0 || visits < fewest) {
-        fewest = visits;
+      const Words visits = visited_keys(x, Br), cost = price.visit * visits + price.block * blocks;
+      if (best == 0 || cost < cheapest) {
+        cheapest = cost;
         best = Br;
       }
-      if (!x.mask.causal || fewest == least) break;
+      if (!x.mask.causal || visits == least) break;
     }
     top = (ceil_div(even, step) - 1) * step;
   }

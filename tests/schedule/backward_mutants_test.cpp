@@ -1,0 +1,105 @@
+#include <gtest/gtest.h>
+
+#include "instance.hpp"
+#include "mutants/backward.hpp"
+#include "redblue/machine/counting.hpp"
+
+namespace redblue::test {
+
+using mutants::BlindSlip;
+using mutants::GradientSlip;
+using mutants::KeySlip;
+using mutants::PhaseSlip;
+using mutants::QuerySlip;
+
+namespace {
+
+/// What the data-free checks say of a run that should be S: empty if they find nothing.
+template <class S, class Run>
+std::string verdict(const schedule::AttentionShape& shape, const typename S::Tiling& t, const Run& run) {
+  const typename S::Operands x(shape, 0.5);
+  machine::Null null;
+  machine::Counted<machine::Null> counted(null);
+  machine::Referee referee = referee_for(x, S::workspace, 1'000'000);
+  machine::Checked<machine::Counted<machine::Null>> checked(counted, referee);
+  try {
+    run(checked, x);
+    referee.finish();
+  } catch (const RuleError& e) {
+    return e.what();
+  }
+  if (!(counted.io() == S::io(shape, t))) return "words differ from the formula";
+  if (counted.peak() != S::footprint(shape, t)) return "peak differs from the footprint";
+  return "";
+}
+
+/// The first query sees nothing, the last three keys are seen by none.
+schedule::AttentionShape masked() { return {7, 9, 3, 2, {true, -1, 1}, false}; }
+schedule::AttentionShape plain() { return {7, 9, 3, 2, {}, false}; }
+
+std::string verdict(KeySlip slip) {
+  const schedule::FusedKeyOuterBackward::Tiling t{{2, 2}};
+  return verdict<schedule::FusedKeyOuterBackward>(
+      masked(), t, [&](auto& m, const schedule::Backward& x) { mutants::FusedKeys::run(m, x, t, slip); });
+}
+std::string verdict(QuerySlip slip) {
+  const schedule::FusedQueryOuterBackward::Tiling t{{3, 1}};
+  return verdict<schedule::FusedQueryOuterBackward>(
+      masked(), t, [&](auto& m, const schedule::Backward& x) { mutants::FusedQueries::run(m, x, t, slip); });
+}
+const schedule::MaterialisedBackward::Tiling kPhases{{false, 3, 2}, {true, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
+std::string verdict(PhaseSlip slip) {
+  return verdict<schedule::MaterialisedBackward>(
+      plain(), kPhases, [&](auto& m, const schedule::Backward& x) { mutants::Materialised::run(m, x, kPhases, slip); });
+}
+std::string verdict(BlindSlip slip) {
+  return verdict<schedule::MaterialisedBackward>(plain(), kPhases, [&](auto& m, const schedule::Backward& x) {
+    mutants::BlindMaterialised::run(m, x, kPhases, slip);
+  });
+}
+std::string verdict(GradientSlip slip) {
+  const mutants::GradientRows::S::Tiling t{{3, 2}, {2, 2}, {3, 1}, {}};
+  return verdict<mutants::GradientRows::S>(
+      masked(), t, [&](auto& m, const schedule::GradientX& x) { mutants::GradientRows::run(m, x, t, slip); });
+}
+
+/// `none` passes, every other slip up to `last` does not.
+template <class Slip>
+void expect_caught_up_to(Slip last) {
+  EXPECT_EQ(verdict(Slip::none), "");
+  for (int slip = 1; slip <= static_cast<int>(last); ++slip)
+    EXPECT_NE(verdict(static_cast<Slip>(slip)), "") << "slip number " << slip;
+}
+
+}  // namespace
+
+TEST(BackwardMutants, OfFusedKeyOuterAreCaught) { expect_caught_up_to(KeySlip::forgets_the_queries_that_see_nothing); }
+
+TEST(BackwardMutants, OfFusedQueryOuterAreCaught) { expect_caught_up_to(QuerySlip::forgets_the_last_dQ); }
+
+TEST(BackwardMutants, OfMaterialisedAreCaught) { expect_caught_up_to(PhaseSlip::stores_dK_into_dV); }
+
+TEST(BackwardMutants, OfTheQueryOuterGradientAreCaught) {
+  expect_caught_up_to(GradientSlip::streams_A1_word_by_word_twice);
+}
+
+/// What no check without data can see, the dense reference does.
+TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
+  using enum BlindSlip;
+  for (const BlindSlip slip : {none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_scale}) {
+    EXPECT_EQ(verdict(slip), "") << static_cast<int>(slip);
+    Instance<double, schedule::Backward> a(plain());
+    machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain(), kPhases).to_index(), a.slow());
+    mutants::BlindMaterialised::run(ram, a.x, kPhases, slip);
+    const auto wanted = a.wanted();
+    double gap = 0;
+    for (const SlowArray output : schedule::Backward::outputs)
+      gap = std::max(gap, largest_gap(a.words.at(output), wanted.at(output).words));
+    if (slip == none)
+      EXPECT_LT(gap, 1e-13);
+    else
+      EXPECT_GT(gap, 1e-2) << static_cast<int>(slip);
+  }
+}
+
+}  // namespace redblue::test
