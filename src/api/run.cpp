@@ -142,7 +142,8 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
     const typename S::Operands operands(p.shape(), 1);
     for (const SlowArray a : engine.workspace(plan)) {
       const Shape shape = schedule::matrix_of(operands, a).shape;
-      own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols}, fmt::format("workspace {}", redblue::name_of(a)));
+      own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols},
+                       fmt::format("workspace {}", redblue::name_of(a)));
       memory.slow[index_of(a)] = machine::Storage::matrix(own.back().data.get(), shape);
     }
   });

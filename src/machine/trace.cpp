@@ -65,8 +65,8 @@ class Line {
     return value;
   }
   std::string_view name() {
-    const std::size_t n =
-        std::min(rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), rest_.size());
+    const std::size_t n = std::min(
+        rest_.find_first_not_of("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ_0123456789"), rest_.size());
     const std::string_view taken = rest_.substr(0, n);
     rest_.remove_prefix(n);
     return taken;

@@ -17,6 +17,7 @@
 #include "redblue/schedule/key_outer_gradient.hpp"
 #include "redblue/schedule/linear_backward.hpp"
 #include "redblue/schedule/linear_forward.hpp"
+#include "redblue/schedule/linear_products_backward.hpp"
 #include "redblue/schedule/materialised_backward.hpp"
 #include "redblue/schedule/naive_forward.hpp"
 #include "redblue/schedule/on_the_fly_gradient.hpp"
