@@ -69,11 +69,17 @@ Line line_at(const Problem& p, index_t M) {
   return line;
 }
 
-/// The first M at which `b` moves no more words than `a`; 0 if none does.
+/// The last M at which `b` begins to move no more words than `a`; 0 if there is none, or `b` does so from the first M.
 index_t crossover(const std::vector<Line>& lines, std::size_t a, std::size_t b) {
-  for (const Line& l : lines)
-    if (!l.points[a].schedule.empty() && !l.points[b].schedule.empty() && l.points[b].io <= l.points[a].io) return l.M;
-  return 0;
+  index_t last = 0;
+  bool before = false;  // did a win at the M before?
+  for (const Line& l : lines) {
+    if (l.points[a].schedule.empty()) continue;
+    const bool wins = !l.points[b].schedule.empty() && l.points[b].io <= l.points[a].io;
+    if (wins && before) last = l.M;
+    before = !wins;
+  }
+  return last;
 }
 
 void print_json(const Problem& p, const std::vector<Line>& lines) {
@@ -146,7 +152,9 @@ void add_figure1(CLI::App& program, int& exit_code) {
     p.validate();
     // A power of two times 2^(k / per_octave), so that M = d^2 is among them where d is a power of two.
     const double from = static_cast<double>(o->from.value_or(std::max<index_t>(16, o->d * o->d / 64)));
-    const double to = static_cast<double>(o->to.value_or(std::max(o->n * o->d, 4 * o->d * o->d)));
+    const double to = o->to
+                          ? static_cast<double>(*o->to)
+                          : std::max({from, static_cast<double>(o->n * o->d), 4.0 * static_cast<double>(o->d * o->d)});
     if (!(from >= 4 && from <= to))
       throw InvalidProblem(fmt::format("--from {} --to {}: give 4 <= from <= to", from, to));
     std::vector<Line> lines;

@@ -102,9 +102,9 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width) {
   app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       ->type_name("LIST");
   if (with_width)
-    app.add_option(
-           "--width", width,
-           "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4,dQ=4 (those not named: --dtype)")
+    app.add_option("--width", width,
+                   "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
+                   "operation; those not named: --dtype)")
         ->type_name("LIST");
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }

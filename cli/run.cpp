@@ -78,7 +78,7 @@ Json verification_to_json(const Verification& v) {
   Json j{{"ok", v.ok()}};
   for (const Deviation& d : v.outputs) j[d.name] = deviation_to_json(d);
   Json given = Json::object(), differences = Json::object(), nan = Json::object();
-  for (const Deviation& d : v.given) given[d.name] = deviation_to_json(d);
+  for (const GivenInput& g : v.given) given[g.name] = {{"error_over_allowed", g.error}, {"ok", g.ok()}};
   for (const Difference& d : v.differences)
     differences[d.name] = {
         {"gradient", d.gradient}, {"difference", d.difference}, {"tolerance", d.tolerance}, {"ok", d.ok()}};
@@ -94,9 +94,9 @@ void print_text(const Verification& v) {
   for (const Deviation& d : v.outputs)
     fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e} (plain attention in the compute type: {:.2e}): {}\n",
                d.name, d.error, d.tolerance, d.naive_error, d.ok() ? "ok" : "WRONG");
-  for (const Deviation& d : v.given)
-    fmt::print("verify {:<4} as given: error {:.2e}, tolerance {:.2e}: {}\n", d.name, d.error, d.tolerance,
-               d.ok() ? "ok" : "WRONG");
+  for (const GivenInput& g : v.given)
+    fmt::print("verify {:<4} as given: error {:.2f} of what its rounding allows: {}\n", g.name, g.error,
+               g.ok() ? "ok" : "WRONG");
   for (const Difference& d : v.differences)
     fmt::print("verify {:<4} along a random direction {:.6e}, central differences {:.6e}, tolerance {:.1e}: {}\n",
                d.name, d.gradient, d.difference, d.tolerance, d.ok() ? "ok" : "WRONG");

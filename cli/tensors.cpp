@@ -11,6 +11,7 @@
 #include "redblue/file/atomic_file.hpp"
 #include "redblue/file/npy.hpp"
 #include "redblue/file/safetensors.hpp"
+#include "redblue/machine/storage.hpp"
 
 namespace redblue::cli {
 
@@ -18,6 +19,7 @@ namespace {
 
 std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays) {
   std::vector<std::string> names;
+  names.reserve(arrays.size());
   for (const SlowArray a : arrays) names.push_back(tensor_name(a));
   return names;
 }
@@ -62,6 +64,25 @@ Tensor view(SlowArray array, const file::Tensor& t) {
   // Inputs are never written; Tensor serves outputs too, hence the cast.
   return {const_cast<std::byte*>(t.data()), t.dtype(), shape4, strides4};
 }
+
+/// All entries, in the order of the dimensions.
+std::vector<double> numbers_of(const Tensor& t) {
+  machine::Storage s;
+  s.data = static_cast<std::byte*>(t.data);
+  s.dtype = t.dtype;
+  s.kv_heads = t.shape[1];
+  s.batch_stride = t.strides[0];
+  s.kv_head_stride = t.strides[1];
+  s.row_stride = t.strides[2];
+  s.col_stride = t.strides[3];
+  const Shape one{t.shape[2], t.shape[3]};
+  std::vector<double> numbers(static_cast<std::size_t>(t.shape[0] * t.shape[1] * one.words()));
+  for (index_t i = 0; i < t.shape[0] * t.shape[1]; ++i)
+    machine::gather<double>(s, {SlowArray::A1, i, 0, 0, one}, numbers.data() + i * one.words(), one.cols);
+  return numbers;
+}
+
+bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
 
 }  // namespace
 
@@ -177,6 +198,16 @@ LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, 
       if (size < 1)
         throw InvalidProblem(
             fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
+  }
+  // What is said to be one array must not be there twice with different numbers.
+  for (const auto& [copy, source] :
+       {std::pair(SlowArray::A2, SlowArray::A1),
+        std::pair(SlowArray::A3, sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {
+    const std::string name = tensor_name(copy);
+    if (!is_projected(op) || loaded_.contains(copy) || !is_there(name)) continue;
+    if (const file::Tensor t = read(name); !same_numbers(tensors_[source], view(copy, t)))
+      throw InvalidProblem(fmt::format("--sources {}: {} and {} differ; give --sources distinct, or leave {} out",
+                                       redblue::name_of(sources), tensor_name(source), name, name));
   }
 }
 

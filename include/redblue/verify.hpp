@@ -17,6 +17,13 @@ struct Deviation {
   bool ok() const { return nan_mismatches == 0 && error <= tolerance && error <= 0.1; }
 };
 
+/// A given o or lse against that of the oracle, row by row.
+struct GivenInput {
+  std::string name;
+  double error = 0;  ///< largest error, over what roundings of numbers of that row's size allow
+  bool ok() const { return error <= 1; }
+};
+
 /// A gradient along a random direction u of one input against central differences of the loss SUM dO o O, which know
 /// nothing of backward passes: <gradient, u> and (L(x + e u) - L(x - e u)) / 2e.
 struct Difference {
@@ -29,8 +36,7 @@ struct Difference {
 
 struct Verification {
   std::vector<Deviation> outputs;
-  /// Gradients: the given o and lse against those of the oracle. Gradients are judged as functions of what was given.
-  std::vector<Deviation> given;
+  std::vector<GivenInput> given;  ///< gradients are judged as functions of what was given, and that is judged here
   std::vector<Difference> differences;
   std::vector<std::pair<std::string, index_t>> nan_inputs;  ///< inputs with NaN entries
   index_t nan_outputs = 0;

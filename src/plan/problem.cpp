@@ -49,7 +49,7 @@ void Problem::validate() const {
       throw InvalidProblem(
           fmt::format("n_q = {} and n_k = {}: self-attention has A1 = A2 = A3, so n_q = n_k", n_q, n_k));
     if (op == Operation::backward_w) {
-      require_size("d_in", d_in);
+      require_size("d_in (columns of A1, A2, A3; --d-in)", d_in);
       if (!forward_given && score == Score::softmax)
         throw InvalidProblem(
             "--op backward-w needs O and lse: run --op forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");

@@ -722,7 +722,7 @@ TEST(VerifyGradient, PassesWhatIsRightAndSeesWhatIsNot) {
       for (const SlowArray a : {lse, O}) {
         const Verification bad = verified(p, types, [&](Memory& m) { nudge(m, a, 1, 1); });
         EXPECT_FALSE(bad.ok()) << tensor_name(a);
-        for (const Deviation& d : bad.given) EXPECT_EQ(d.ok(), d.name != tensor_name(a));
+        for (const GivenInput& d : bad.given) EXPECT_EQ(d.ok(), d.name != tensor_name(a));
       }
       // dO is an input like any other: whatever it is, there are gradients.
       EXPECT_TRUE(verified(p, types, [](Memory& m) { nudge(m, dO, 1, 1); }).ok());

@@ -47,7 +47,7 @@ TEST(GoldenTrace, Flash) { expect_golden("flash", trace_text<FlashForward>(tiny(
 TEST(GoldenTrace, FlashPinned) { expect_golden("flash_pinned", trace_text<FlashPinnedForward>(tiny(), {2, 1, 1})); }
 TEST(GoldenTrace, KeyOuter) { expect_golden("key_outer", trace_text<KeyOuterForward>(tiny(), {2, 1})); }
 TEST(GoldenTrace, SmallCache) {
-  expect_golden("small_cache", trace_text<SmallCacheForward>(tiny(), {false, 2, 3, 2, 1}));
+  expect_golden("small_cache", trace_text<SmallCacheForward>(tiny(), {{false, 2, 3}, {2, 1}}));
 }
 TEST(GoldenTrace, ScoreTiles) { expect_golden("score_tiles", trace_text<ScoreTilesForward>(tiny(), {2, 2})); }
 TEST(GoldenTrace, Naive) { expect_golden("naive", trace_text<NaiveForward>(tiny(), {2, 3, 3, 1, 2})); }

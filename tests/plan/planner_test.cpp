@@ -131,7 +131,7 @@ TEST(Planner, ReproducesTheTable) {
     expect_tiling(std::type_identity<schedule::ScoreTilesForward>{}, {number("st_a"), number("st_b")}, "score_tiles");
     const auto [a, b] = sides(line.at("sc_phase1"));
     const auto [a2, c2] = sides(line.at("sc_phase2"));
-    expect_tiling(std::type_identity<schedule::SmallCacheForward>{}, {b == 0, a, std::max<index_t>(b, 1), a2, c2},
+    expect_tiling(std::type_identity<schedule::SmallCacheForward>{}, {{b == 0, a, std::max<index_t>(b, 1)}, {a2, c2}},
                   "small_cache");
 
     EXPECT_EQ(plan.bound.words.str(), line.at("bound"));

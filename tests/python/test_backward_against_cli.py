@@ -308,7 +308,7 @@ def test_gradient_x_count(p, M):
 
 # Of the forward schedules, those that are offered after the projections.
 PROJECTED = (forward_search.flash, forward_search.flash_pinned, forward_search.column_split, forward_search.key_outer,
-             forward_search.small_cache, forward_search.score_tiles)  # fmt: skip
+             forward_search.small_cache, forward_search.score_tiles, forward_search.naive)  # fmt: skip
 
 
 KNOWN = {f"xy_{find.__name__}" for find in PROJECTED} | {"shared_source"}
@@ -365,7 +365,7 @@ def test_forward_x_plan_and_count(p, M, sources):
             cost = forward_x_cost(p, plan)
             assert (plan["reads"], plan["writes"], plan["footprint"]) == cost, plan
             assert cost.io == least[schedule].io, f"{plan} but the reference finds {least[schedule]}"
-    assert reply["plans"][reply["chosen"]]["io"] <= min(cost.io for cost in least.values())
+    assert all(reply["plans"][reply["chosen"]]["io"] <= cost.io for cost in least.values())
     assert reply["bound"]["theorem"] == "trivial"
     assert reply["bound"]["words"] == search.trivial_layer(p, shared=sources == "shared")
 

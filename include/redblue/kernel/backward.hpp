@@ -4,7 +4,7 @@
 /// Kernels of gradients.
 namespace redblue::kernel {
 
-/// D <- row sums of dO o O
+/// D <- row sums of dO o O, in the order in which dP = dO V^T is summed: where one key has all the weight, dP - D is 0.
 struct RowDots {
   static constexpr std::string_view name = "row_dots";
   static constexpr std::array access{Access::write, Access::read, Access::read};
@@ -12,7 +12,10 @@ struct RowDots {
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> D, View<const T> dO, View<const T> O) const {
-    for (index_t i = 0; i < dO.rows(); ++i) D[i] = dot(&dO(i, 0), dO.col_stride, &O(i, 0), O.col_stride, dO.cols());
+    for (index_t i = 0; i < dO.rows(); ++i) {
+      D[i] = T(0);
+      for (index_t t = 0; t < dO.cols(); ++t) D[i] += dO(i, t) * O(i, t);
+    }
   }
 };
 
@@ -28,8 +31,10 @@ struct ValueGradients {
   void run(View<T> dP, View<T> dV, View<const T> P, View<const T> V, View<const T> dO) const {
     for (index_t i = 0; i < P.rows(); ++i)
       for (index_t j = 0; j < P.cols(); ++j) {
-        dP(i, j) += dot(&dO(i, 0), dO.col_stride, &V(j, 0), V.col_stride, V.cols());
-        for (index_t t = 0; t < V.cols(); ++t) dV(j, t) += P(i, j) * dO(i, t);
+        for (index_t t = 0; t < V.cols(); ++t) {
+          dP(i, j) += dO(i, t) * V(j, t);
+          dV(j, t) += P(i, j) * dO(i, t);
+        }
       }
   }
 };

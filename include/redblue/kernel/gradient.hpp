@@ -29,7 +29,8 @@ struct AddRowDots {
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> v, View<const T> f, View<const T> q) const {
-    for (index_t i = 0; i < f.rows(); ++i) v[i] += dot(&f(i, 0), f.col_stride, &q(i, 0), q.col_stride, f.cols());
+    for (index_t i = 0; i < f.rows(); ++i)
+      for (index_t j = 0; j < f.cols(); ++j) v[i] += f(i, j) * q(i, j);
   }
 };
 

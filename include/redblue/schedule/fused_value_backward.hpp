@@ -53,8 +53,8 @@ struct FusedValueBackward {
   }
 
   /// V_j, dV_j, the tiles P and dP, D of the arriving queries, one streamed word. Second buffers: the next P, D, word.
-  static Phase value_pass(const AttentionShape& x, index_t Bc_, index_t br_) {
-    const Words Bc = std::min(Bc_, x.n_k), br = std::min(br_, x.n_q);
+  static Phase value_pass(const AttentionShape& x, index_t keys, index_t queries) {
+    const Words Bc = std::min(keys, x.n_k), br = std::min(queries, x.n_q);
     return {Bc * (Words(2) * x.d_v + 2 * br) + br * x.statistics() + 1, br * (Bc + x.statistics()) + 1};
   }
   static std::array<Phase, 5> phases(const AttentionShape& x, const Tiling& t) {

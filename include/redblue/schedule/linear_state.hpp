@@ -31,10 +31,10 @@ void extend_state(W& w, const Tile<W>& state, const Block& A_i, const Block& B_i
 /// Z = K^T V block by block, and what queries make of it: T_i = scale A_i op(Z). Under a mask queries go one by one,
 /// and keys enter the state just before the first query that sees them.
 template <class M, class Operands>
-void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMatrix& A, bool transpose, index_t br_,
-                      index_t bc) {
+void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMatrix& A, bool transpose,
+                      index_t queries, index_t bc) {
   const AttentionShape& s = x.shape;
-  const index_t br = s.mask.causal ? 1 : br_;
+  const index_t br = s.mask.causal ? 1 : queries;
   const auto Z = m.alloc({s.d, s.d_v});
   m.compute(kernel::Zero{}, Z);
   index_t entered = 0;
@@ -54,8 +54,8 @@ inline index_t keys_entering(const AttentionShape& x, index_t bc) {
   return std::min(bc, std::max(x.mask.visible(0, x.n_k), std::min<index_t>(seen, 1)));
 }
 /// The state, and the larger of arriving keys and a block of rows of `cols` words, with one streamed word each.
-inline Words queries_on_state_footprint(const AttentionShape& x, index_t cols, index_t br_, index_t bc) {
-  const Words keys = keys_entering(x, bc), br = x.mask.causal ? 1 : std::min(br_, x.n_q);
+inline Words queries_on_state_footprint(const AttentionShape& x, index_t cols, index_t queries, index_t bc) {
+  const Words keys = keys_entering(x, bc), br = x.mask.causal ? 1 : std::min(queries, x.n_q);
   const Words streams = keys > 0 ? 1 : 0;
   return Words(x.d) * x.d_v + std::max(keys * x.d, br * cols) + streams;
 }
