@@ -191,9 +191,11 @@ LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, 
     const std::size_t rank = static_cast<std::size_t>(t.rank()) + (a == SlowArray::lse ? 1 : 0);
     if (a == arrays.front()) rank_ = rank;
     if (rank != rank_)
-      throw InvalidProblem(fmt::format("{} [{}] and {} [{}] have different numbers of dimensions: give all the same",
-                                       tensor_name(arrays.front()), fmt::join(loaded_.at(arrays.front()).shape(), ", "),
-                                       tensor_name(a), fmt::join(t.shape(), ", ")));
+      throw InvalidProblem(fmt::format(
+          "{} [{}] and {} [{}] have numbers of dimensions that do not go together: give all the same, lse one "
+          "less (no last dimension)",
+          tensor_name(arrays.front()), fmt::join(loaded_.at(arrays.front()).shape(), ", "), tensor_name(a),
+          fmt::join(t.shape(), ", ")));
     for (const index_t size : t.shape())
       if (size < 1)
         throw InvalidProblem(
