@@ -14,6 +14,7 @@ inline constexpr std::string_view kDistinct = "Q, K, V distinct arrays, each wor
 /// is the largest magnitude that entered x; 2^-60 of it covers a handful of roundings of 2^-64.
 inline Words ceil_words(long double x, long double scale) {
   const long double lowered = std::ceil(x - std::ldexp(scale, -60));
+  if (lowered >= std::ldexp(1.0L, 126)) redblue::detail::throw_overflow("bound");
   return lowered <= 0 ? Words(0) : Words::from_int128(static_cast<redblue::detail::int128>(lowered));
 }
 
