@@ -45,9 +45,8 @@ inline Io output_dots_io(const AttentionShape& x) {
   const Words words = x.row_statistics() * x.d_v;
   return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
 }
-inline Words output_dots_footprint(const AttentionShape& x) { return 3 * x.statistics(); }
 /// Second buffers: the next word of each stream.
-inline Words output_dots_prefetch(const AttentionShape& x) { return 2 * x.statistics(); }
+inline Phase output_dots_phase(const AttentionShape& x) { return {3 * x.statistics(), 2 * x.statistics()}; }
 
 template <class M, class Operands>
 void output_dots(M& m, const Operands& x) {

@@ -43,10 +43,9 @@ struct FlashForward {
   }
 
   static Words footprint(const AttentionShape& x, Tiling t) {
-    const index_t Br = std::min(t.Br, x.n_q), Bc = std::min(t.Bc, x.n_k), ragged = x.n_q % Br;
-    const Words per_row = Words(x.d) + x.d_v + 2 * x.statistics() + Bc;
-    const auto sees = [&](index_t end) { return x.mask.visible(end - 1, x.n_k) > 0 ? 1 : 0; };
-    return std::max(per_row * Br + sees(x.n_q - ragged), ragged > 0 ? per_row * ragged + sees(x.n_q) : Words(0));
+    const Words per_row = Words(x.d) + x.d_v + 2 * x.statistics() + std::min(t.Bc, x.n_k);
+    return query_blocks_footprint(x, t.Br,
+                                  [&](index_t rows, index_t kappa) { return per_row * rows + (kappa > 0 ? 1 : 0); });
   }
   /// The next streamed word.
   static Words prefetch(const AttentionShape&, Tiling) { return 1; }

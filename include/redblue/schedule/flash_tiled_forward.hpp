@@ -43,12 +43,10 @@ struct FlashTiledForward {
 
   /// Blocks that see no key never hold one; those that see fewer than Bc hold what they see.
   static Words footprint(const AttentionShape& x, Tiling t) {
-    const index_t Br = std::min(t.Br, x.n_q), ragged = x.n_q % Br;
-    const auto block = [&](index_t rows, index_t end) {
-      const index_t Bc = std::min(t.Bc, x.mask.visible(end - 1, x.n_k));
+    return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+      const index_t Bc = std::min(t.Bc, kappa);
       return Words(rows) * (Words(x.d) + x.d_v + 2 + Bc) + Words(Bc) * std::max(x.d, x.d_v);
-    };
-    return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
+    });
   }
   /// The next block of keys or values.
   static Words prefetch(const AttentionShape& x, Tiling t) {

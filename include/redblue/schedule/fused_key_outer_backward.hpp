@@ -30,14 +30,13 @@ struct FusedKeyOuterBackward {
   }
   static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const auto keys = choose_key_pass(x, limits);
-    if (!keys || !limits.fit(output_dots_footprint(x), output_dots_prefetch(x))) return std::nullopt;
+    if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys};
   }
 
-  static Phase dots(const AttentionShape& x) { return {output_dots_footprint(x), output_dots_prefetch(x)}; }
   static Phase pass(const AttentionShape& x, Tiling t) { return {key_pass_footprint(x, t), key_pass_prefetch(x, t)}; }
-  static Words footprint(const AttentionShape& x, Tiling t) { return footprint_of({dots(x), pass(x, t)}); }
-  static Words prefetch(const AttentionShape& x, Tiling t) { return prefetch_of({dots(x), pass(x, t)}); }
+  static Words footprint(const AttentionShape& x, Tiling t) { return footprint_of({output_dots_phase(x), pass(x, t)}); }
+  static Words prefetch(const AttentionShape& x, Tiling t) { return prefetch_of({output_dots_phase(x), pass(x, t)}); }
   static Io io(const AttentionShape& x, Tiling t) {
     const Words visits = visited_queries(x, t.Bc), once = queries_seeing(x, 0);
     return output_dots_io(x) + key_pass_io(x, visits) +

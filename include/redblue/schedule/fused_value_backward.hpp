@@ -41,14 +41,10 @@ struct FusedValueBackward {
     const Multiples& s = limits.multiple;
     const index_t br = smallest_tile(x.n_q, s.query);
     const auto P = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, x.statistics());
-    const index_t Bc = largest_tile(x.n_k, s.key, [&](index_t b) {
-      const Phase p = value_pass(x, b, br);
-      return limits.fit(p.footprint, p.prefetch);
-    });
+    const index_t Bc = largest_tile(x.n_k, s.key, [&](index_t b) { return limits.fit(value_pass(x, b, br)); });
     const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
     const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
-    if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_footprint(x), output_dots_prefetch(x)))
-      return std::nullopt;
+    if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*P, balanced(x.n_k, Bc, s.key), br, *dQ, *dK};
   }
 

@@ -72,12 +72,9 @@ struct KeyOuterGradient {
   }
   static std::optional<Tiling> choose_tiling(const AttentionShape& s, const Limits& limits) {
     const index_t br = smallest_tile(s.n_q, limits.multiple.query), step = limits.multiple.key;
-    const index_t Bc = largest_tile(s.n_k, step, [&](index_t b) {
-      const Phase p = pass(s, {b, br, {}});
-      return limits.fit(p.footprint, p.prefetch);
-    });
+    const index_t Bc = largest_tile(s.n_k, step, [&](index_t b) { return limits.fit(pass(s, {b, br, {}})); });
     const auto h = stored ? value_projection(GradientX(s, 1)).choose(limits) : GemmTiling{};
-    if (Bc == 0 || !h || !limits.fit(output_dots_footprint(s), output_dots_prefetch(s))) return std::nullopt;
+    if (Bc == 0 || !h || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{balanced(s.n_k, Bc, step), br, *h};
   }
 

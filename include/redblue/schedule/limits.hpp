@@ -36,6 +36,12 @@ struct Multiples {
   index_t feature = 1;
 };
 
+/// One phase of a schedule of several: phases follow each other, so footprints do not add up.
+struct Phase {
+  Words footprint;
+  Words prefetch;
+};
+
 struct Limits {
   Words M;                     ///< words of fast memory
   Words reserve = 0;           ///< words kept free (2: strict Hong-Kung play)
@@ -48,13 +54,9 @@ struct Limits {
     return footprint + reserve + (double_buffer ? prefetch : Words(0));
   }
   bool fit(Words footprint, Words prefetch) const { return occupied(footprint, prefetch) <= M; }
+  bool fit(const Phase& p) const { return fit(p.footprint, p.prefetch); }
 };
 
-/// One phase of a schedule of several: phases follow each other, so footprints do not add up.
-struct Phase {
-  Words footprint;
-  Words prefetch;
-};
 inline Words footprint_of(std::span<const Phase> phases) {
   Words most = 0;
   for (const Phase& p : phases) most = std::max(most, p.footprint);

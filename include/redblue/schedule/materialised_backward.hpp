@@ -45,8 +45,7 @@ struct MaterialisedBackward {
     const auto dV = choose_gemm_tiling(limits, SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, s.key, s.feature);
     const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
     const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
-    if (!P || !dS || !dV || !dQ || !dK || !limits.fit(output_dots_footprint(x), output_dots_prefetch(x)))
-      return std::nullopt;
+    if (!P || !dS || !dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*P, *dS, *dV, *dQ, *dK};
   }
 

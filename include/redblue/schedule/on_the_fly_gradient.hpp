@@ -33,18 +33,19 @@ struct OnTheFlyGradient {
     const Words d = s.d;  // X is read once for each block
     const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
                             limits.price.reading(SlowArray::X) * d * d};
-    const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits, price);
+    const index_t Br =
+        fewest_visits(s, largest_query_block(s, limits, bc, query_pass_row_words(s, bc), fits), step, fits, price);
     if (Br == 0) return std::nullopt;
     return Tiling{{Br, bc}};
   }
 
-  /// U, S, dO, lse, D and the tiles f and p of one query.
-  static Words row_words(const AttentionShape& s, index_t bc) {
-    return Words(2) * s.d + s.d_v + 2 * s.statistics() + 2 * std::min(bc, s.n_k);
-  }
   static Words footprint(const AttentionShape& s, Tiling t) {
     const Words width = Words(s.d) + s.d_v;
-    return width * s.d + query_blocks_footprint(s, t.Br, t.bc, row_words(s, t.bc), width, s.statistics());
+    const Words blocks = query_blocks_footprint(s, t.Br, [&](index_t rows, index_t kappa) {
+      const Words keys = width * std::min(t.bc, kappa);
+      return query_pass_row_words(s, t.bc) * rows + (kappa > 0 ? keys : Words(s.statistics()));
+    });
+    return width * s.d + blocks;
   }
   /// The next keys and the next streamed word.
   static Words prefetch(const AttentionShape& s, Tiling t) { return query_pass_prefetch(s, t); }

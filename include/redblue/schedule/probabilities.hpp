@@ -9,7 +9,6 @@ namespace redblue::schedule {
 inline Phase score_phase_of(const AttentionShape& x, index_t w, ScoreTiling t) {
   return {score_phase_footprint(x, w, x.statistics(), t), score_phase_prefetch(x, t)};
 }
-inline Phase output_dots_phase(const AttentionShape& x) { return {output_dots_footprint(x), output_dots_prefetch(x)}; }
 
 /// P = exp(scale Q K^T - lse): reads Rs(d) + n_q, writes n_q n_k.
 inline Io probabilities_io(const AttentionShape& x, SlowArray Q, SlowArray K, ScoreTiling t) {

@@ -11,16 +11,15 @@ struct QueryPass {
   index_t bc = 1;  ///< keys per step
 };
 
-/// Largest over the blocks of queries of: what they hold, K_j and one streamed word. Blocks that see no key never hold
-/// one.
+/// dQ, Q, dO, lse, D and the tiles P and dP of one query.
+inline Words query_pass_row_words(const AttentionShape& x, index_t bc) {
+  return Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * std::min(bc, x.n_k);
+}
+/// What a block of queries holds, K_j and one streamed word. A block that sees no key holds the word of O alone.
 inline Words query_pass_footprint(const AttentionShape& x, QueryPass t) {
-  const index_t Br = std::min(t.Br, x.n_q), bc = std::min(t.bc, x.n_k), ragged = x.n_q % Br;
-  const Words per_row = Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * bc;
-  const auto block = [&](index_t rows, index_t end) {
-    const index_t keys = std::min(bc, x.mask.visible(end - 1, x.n_k));
-    return per_row * rows + Words(keys) * x.d + (keys > 0 ? 1 : x.statistics());
-  };
-  return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
+  return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+    return query_pass_row_words(x, t.bc) * rows + Words(std::min(t.bc, kappa)) * x.d + (kappa > 0 ? 1 : x.statistics());
+  });
 }
 /// Second buffers: the next keys and the next streamed word.
 inline Words query_pass_prefetch(const AttentionShape& x, QueryPass t) {
@@ -44,7 +43,7 @@ inline std::optional<QueryPass> choose_query_pass(const AttentionShape& x, const
   const auto fits = [&](index_t Br) {
     return limits.fit(query_pass_footprint(x, {Br, bc}), query_pass_prefetch(x, {Br, bc}));
   };
-  const Words row_words = Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * bc;
+  const Words row_words = query_pass_row_words(x, bc);
   const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, row_words, fits), step, fits, price);
   if (Br == 0) return std::nullopt;
   return QueryPass{Br, bc};

@@ -47,10 +47,7 @@ struct SharedSourceForward {
   static std::optional<Tiling> choose_tiling(const AttentionShape& s, const Limits& limits) {
     const ProjectedForward x(s, 1);
     const index_t Bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) {
-      const Phase p = pass(s, Br, Bc);
-      return limits.fit(p.footprint, p.prefetch);
-    };
+    const auto fits = [&](index_t Br) { return limits.fit(pass(s, Br, Bc)); };
     const index_t Br = fewest_visits(s, largest_query_block(s, limits, Bc, row_words(s, Bc), fits), step, fits);
     const auto S = query_projection(x).choose(limits), O = output_product(x).choose(limits);
     if (Br == 0 || !S || !O) return std::nullopt;
@@ -63,7 +60,11 @@ struct SharedSourceForward {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const AttentionShape& s, index_t Br, index_t Bc) {
-    return {query_blocks_footprint(s, Br, Bc, row_words(s, Bc), s.d), Words(std::min(Bc, s.n_k)) * s.d};
+    return {query_blocks_footprint(s, Br,
+                                   [&](index_t rows, index_t kappa) {
+                                     return row_words(s, Bc) * rows + Words(std::min(Bc, kappa)) * s.d;
+                                   }),
+            Words(std::min(Bc, s.n_k)) * s.d};
   }
   static std::array<Phase, 3> phases(const AttentionShape& s, const Tiling& t) {
     const ProjectedForward x(s, 1);

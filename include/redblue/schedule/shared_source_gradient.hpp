@@ -43,13 +43,10 @@ struct SharedSourceGradient {
   }
   static std::optional<Tiling> choose_tiling(const AttentionShape& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) {
-      const Phase p = pass(s, {Br, bc});
-      return limits.fit(p.footprint, p.prefetch);
-    };
+    const auto fits = [&](index_t Br) { return limits.fit(pass(s, {Br, bc})); };
     const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits);
     const auto tiles = choose_all(products(GradientX(s, 1)), limits);
-    if (Br == 0 || !tiles || !limits.fit(output_dots_footprint(s), output_dots_prefetch(s))) return std::nullopt;
+    if (Br == 0 || !tiles || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{*tiles, {Br, bc}};
   }
 
@@ -59,7 +56,11 @@ struct SharedSourceGradient {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const AttentionShape& s, QueryPass t) {
-    return {query_blocks_footprint(s, t.Br, t.bc, row_words(s, t.bc), s.d), Words(std::min(t.bc, s.n_k)) * s.d};
+    return {query_blocks_footprint(s, t.Br,
+                                   [&](index_t rows, index_t kappa) {
+                                     return row_words(s, t.bc) * rows + Words(std::min(t.bc, kappa)) * s.d;
+                                   }),
+            Words(std::min(t.bc, s.n_k)) * s.d};
   }
   static std::vector<Phase> phases(const AttentionShape& s, const Tiling& t) {
     std::vector<Phase> phases{output_dots_phase(s), pass(s, t.queries)};

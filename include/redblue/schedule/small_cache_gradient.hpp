@@ -50,8 +50,7 @@ struct SmallCacheGradient {
                U = rows_product(x).choose(limits), g = gradient_product(x).choose(limits);
     const auto f = choose_score_tiling(s, limits, SlowArray::A1X, SlowArray::A2, s.d, s.statistics());
     const auto p = choose_score_tiling(s, limits, SlowArray::dO, SlowArray::h, s.d_v, s.statistics());
-    if (!S || !h || !f || !p || !U || !g || !limits.fit(output_dots_footprint(s), output_dots_prefetch(s)))
-      return std::nullopt;
+    if (!S || !h || !f || !p || !U || !g || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{*S, *h, *f, *p, *U, *g};
   }
 

@@ -36,7 +36,7 @@ struct SpilledBackward {
     const Multiples& s = limits.multiple;
     const auto keys = choose_key_pass(x, limits);
     const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
-    if (!keys || !dQ || !limits.fit(output_dots_footprint(x), output_dots_prefetch(x))) return std::nullopt;
+    if (!keys || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, *dQ};
   }
 

@@ -29,15 +29,12 @@ inline Io query_outer_io(const AttentionShape& x, Words visits, Words passes = 1
       .write(SlowArray::lse, x.row_statistics());
 }
 
-/// Largest over the blocks of Br queries of `row` words for each query and `key` words for each of the bc keys that are
-/// resident at a time; blocks that see fewer keys hold fewer, those that see none `alone` words.
-inline Words query_blocks_footprint(const AttentionShape& x, index_t Br_, index_t bc, Words row, Words key,
-                                    Words alone = 0) {
-  const index_t Br = std::min(Br_, x.n_q), ragged = x.n_q % Br;
-  const auto block = [&](index_t rows, index_t end) {
-    const index_t keys = std::min(bc, x.mask.visible(end - 1, x.n_k));
-    return row * rows + (keys > 0 ? key * keys : alone);
-  };
+/// The larger of what a full and what a ragged block of queries hold: words(rows, kappa) for the last of either kind,
+/// which sees most keys of its kind.
+template <class BlockWords>
+Words query_blocks_footprint(const AttentionShape& x, index_t largest, const BlockWords& words) {
+  const index_t Br = std::min(largest, x.n_q), ragged = x.n_q % Br;
+  const auto block = [&](index_t rows, index_t end) { return words(rows, x.mask.visible(end - 1, x.n_k)); };
   return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
 }
 
