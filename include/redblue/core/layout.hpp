@@ -12,7 +12,10 @@ enum class Layout : std::uint8_t {
   row_major,      ///< the default
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
   panel_scratch,  ///< needed one panel at a time only
+  key_panels,     ///< row-major, and beside it the same in panels of a few dozen keys: [panel][d][keys]
+  padded_rows,    ///< row-major, each row starting where a vector does
 };
-inline constexpr std::array<std::string_view, 3> kLayoutNames = {"row_major", "query_panels", "panel_scratch"};
+inline constexpr auto kLayoutNames = std::to_array<std::string_view>(
+    {"row_major", "query_panels", "panel_scratch", "key_panels", "padded_rows"});
 
 }  // namespace redblue

@@ -62,6 +62,11 @@ concept Kernel = requires {
   { K::access.size() } -> std::convertible_to<std::size_t>;
 };
 
+template <class T>
+struct Bodies;  // kernel/bodies.hpp
+template <class T, Kernel K>
+void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
+
 /// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
 /// it like any other kernel.
 class AnyKernel {
@@ -76,8 +81,8 @@ class AnyKernel {
   virtual bool first() const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
-  virtual void run(std::span<const View<float>> views) const = 0;
-  virtual void run(std::span<const View<double>> views) const = 0;
+  virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
+  virtual void run(const Bodies<double>& table, std::span<const View<double>> views) const = 0;
   using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
   virtual std::vector<double> parameters() const = 0;
   virtual void parts(const VisitPart& visit, std::span<const Arg> args) const = 0;
@@ -178,11 +183,6 @@ void run(const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
   }
 }
-template <class T>
-void run(const AnyKernel& k, std::span<const View<T>> views) {
-  k.run(views);
-}
-
 /// Puts a kernel behind AnyKernel.
 template <Kernel K>
 class Erased final : public AnyKernel {
@@ -203,8 +203,12 @@ class Erased final : public AnyKernel {
     return total;
   }
   std::vector<double> parameters() const override { return parameters_of(k_); }
-  void run(std::span<const View<float>> views) const override { kernel::run<float>(k_, views); }
-  void run(std::span<const View<double>> views) const override { kernel::run<double>(k_, views); }
+  void run(const Bodies<float>& table, std::span<const View<float>> views) const override {
+    kernel::run(table, k_, views);
+  }
+  void run(const Bodies<double>& table, std::span<const View<double>> views) const override {
+    kernel::run(table, k_, views);
+  }
   void parts(const VisitPart& visit, std::span<const Arg> args) const override {
     for_parts(k_, args,
               [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });
