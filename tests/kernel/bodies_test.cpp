@@ -134,8 +134,13 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
         return s;
       };
       run<T>(step, std::array{cut(S.view()), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view()});
-      const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view, K.view(), V.view()};
-      ASSERT_TRUE((table.template body<OnlineAttention>()(step, views)));
+      const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(),
+                             fast_Q.view,      K.view(),    V.view()};
+      if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
+        ASSERT_TRUE((table.template body<OnlineAttention>()(step, views)));
+      } else {
+        run<T>(table, step, views);
+      }
     }
     const SoftmaxFinish finish{score};
     run<T>(finish, std::array{O.view(), m.view(), l.view()});
@@ -152,15 +157,16 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), d_v = this->size();
     const index_t row0 = this->draw(0, 50), col0 = this->draw(0, 50);
     Matrix<T> Q({rows, d}, this->random, 1, this->draw(0, 3)), K({keys, d}, this->random), V({keys, d_v}, this->random);
-    Matrix<T> dO({rows, d_v}, this->random, 1, this->draw(0, 3)), lse({rows, 1}, this->random), D({rows, 1}, this->random);
+    Matrix<T> dO({rows, d_v}, this->random, 1, this->draw(0, 3)), lse({rows, 1}, this->random),
+        D({rows, 1}, this->random);
     Matrix<T> P({rows, keys}), dS({rows, keys}), dK({keys, d}, this->random), dV({keys, d_v}, this->random);
     for (T& w : lse.words) w += T(3);
     Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     Matrix<T> fast_dK = dK, fast_dV = dV;
     const KeyGradients step{{0.125, this->mask(row0, col0, rows), row0, col0}};
-    run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(), D.view(),
-                            dO.view()});
+    run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
+                            D.view(), dO.view()});
     const std::array views{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(),
                            fast_K.view, fast_V.view,  lse.view(),     D.view(),       dO.view()};
     ASSERT_TRUE((table.template body<KeyGradients>()(step, views)));
@@ -177,7 +183,8 @@ TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
     const index_t rows = this->size(), cols = this->size(), k = 3 * this->size();
     const bool ta = this->draw(0, 1) == 1, tb = this->draw(0, 1) == 1, tc = this->draw(0, 3) == 0;
     const auto shape = [](index_t r, index_t c, bool t) { return t ? Shape{c, r} : Shape{r, c}; };
-    Matrix<T> A(shape(rows, k, ta), this->random, 1, this->draw(0, 3)), B(shape(k, cols, tb), this->random, 1, this->draw(0, 3));
+    Matrix<T> A(shape(rows, k, ta), this->random, 1, this->draw(0, 3)),
+        B(shape(k, cols, tb), this->random, 1, this->draw(0, 3));
     Matrix<T> C(shape(rows, cols, tc), this->random, 1, this->draw(0, 3)), fast = C;
     const auto way = [&](View<T> v) { return tc ? v.transposed() : v; };
     const GemmOver over{ta, tb, this->draw(0, 1) == 1};
@@ -201,6 +208,48 @@ TYPED_TEST(BodiesTest, ScoresAgree) {
     run<T>(scores, std::array{S.view(), Q.view(), K.view()});
     ASSERT_TRUE((table.template body<Scores>()(scores, std::array{fast.view(), Q.view(), K.view()})));
     EXPECT_LT(difference(fast, S), this->allowed);
+  });
+}
+
+TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), keys = this->size(), d_v = this->size(), row0 = this->draw(0, 9);
+    Matrix<T> S({rows, keys}, this->random, 3, this->draw(0, 5)), O({rows, d_v}, this->random, 1, this->draw(0, 5));
+    Matrix<T> m({rows, 1}, this->random, 3), l({rows, 1}, this->random), dP({rows, keys}, this->random, 1, 2);
+    for (index_t i = 0; i < rows; ++i) l.view()(i, 0) = std::abs(l.view()(i, 0));
+    const Mask mask = this->mask(row0, 7, rows);
+    for (index_t i = 0; i < rows; ++i)
+      for (index_t j = std::max<index_t>(0, mask.visible(row0 + i, 7 + keys) - 7); j < keys; ++j)
+        S.view()(i, j) = -std::numeric_limits<T>::infinity();
+    if (this->draw(0, 1) == 0)
+      for (index_t i = 0; i < rows; i += 3) m.view()(i, 0) = -std::numeric_limits<T>::infinity(), l.view()(i, 0) = 0;
+    Matrix<T> P = S, lse = m, D = l;
+    {
+      Matrix<T> fast_S = S, fast_O = O, fast_m = m, fast_l = l;
+      run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
+      ASSERT_TRUE((table.template body<OnlineSoftmax>()(
+          OnlineSoftmax{}, std::array{fast_S.view(), fast_O.view(), fast_m.view(), fast_l.view()})));
+      EXPECT_LT(difference(fast_S, S), this->allowed);
+      EXPECT_LT(difference(fast_O, O), this->allowed);
+      EXPECT_EQ(difference(fast_m, m), 0);
+      EXPECT_LT(difference(fast_l, l), this->allowed);
+    }
+    for (index_t i = 0; i < rows; i += 3) lse.view()(i, 0) = 5;  // -inf only beside rows that see nothing
+    Matrix<T> fast_P = P, fast_dP = dP;
+    const Weights weights{Score::softmax, 0.5};
+    run<T>(weights, std::array{P.view(), lse.view()});
+    ASSERT_TRUE((table.template body<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
+    EXPECT_LT(difference(fast_P, P), this->allowed);
+    const ScoreGradient gradient{Score::softmax, 0.5, mask, row0, 7};
+    run<T>(gradient, std::array{dP.view(), P.view(), D.view()});
+    ASSERT_TRUE((table.template body<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
+    EXPECT_LT(difference(fast_dP, dP), this->allowed);
+    fast_P = P;
+    const ScoreGradientOver over{Score::softmax, 0.5};
+    run<T>(over, std::array{P.view(), dP.view(), D.view()});
+    ASSERT_TRUE((table.template body<ScoreGradientOver>()(over, std::array{fast_P.view(), dP.view(), D.view()})));
+    EXPECT_LT(difference(fast_P, P), this->allowed);
   });
 }
 

@@ -15,7 +15,7 @@ enum class Layout : std::uint8_t {
   key_panels,     ///< row-major, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
 };
-inline constexpr auto kLayoutNames = std::to_array<std::string_view>(
-    {"row_major", "query_panels", "panel_scratch", "key_panels", "padded_rows"});
+inline constexpr auto kLayoutNames =
+    std::to_array<std::string_view>({"row_major", "query_panels", "panel_scratch", "key_panels", "padded_rows"});
 
 }  // namespace redblue

@@ -22,15 +22,16 @@ template <class T, class... K>
 struct Slots : Slot<T, K>... {};
 /// The kernels that may have a body of their own.
 template <class T>
-using AllSlots =
-    Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, ValueGradients, RowDots>;
+using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
+                       OnlineSoftmax, Weights, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
 }  // namespace detail
 
 template <class T>
 struct Bodies : private detail::AllSlots<T> {
   Isa isa = Isa::portable;
-  index_t lanes = 1;  ///< words of a vector: panels and padded rows are multiples of it
-  index_t panel = 0;  ///< columns of a full panel; 0: nothing is packed here
+  index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
+  index_t panel = 0;     ///< columns of a full panel; 0: nothing is packed here
+  index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
 
@@ -63,6 +64,8 @@ template <class T>
 Placement<T> place(const Bodies<T>& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.panel == 0) layout = Layout::row_major;
+  if (s.rows <= b.few_rows && (layout == Layout::query_panels || layout == Layout::panel_scratch))
+    layout = Layout::row_major;
   switch (layout) {
     case Layout::query_panels:
       return {round_up(s.rows) * s.cols, 0, layout};
@@ -93,8 +96,7 @@ void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.parts(run_part, v...); }, views);
   } else {
     for (const View<T>& v : views)
-      if (v.packed())
-        throw std::logic_error("kernel " + std::string(K::name) + " has no body for packed tiles");
+      if (v.packed()) throw std::logic_error("kernel " + std::string(K::name) + " has no body for packed tiles");
     kernel::run<T>(k, views);
   }
 }

@@ -11,9 +11,7 @@ namespace {
 inline __m256i first32(index_t n) {
   return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
 }
-inline __m256i first64(index_t n) {
-  return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3));
-}
+inline __m256i first64(index_t n) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3)); }
 
 struct F32x8 {
   using T = float;
@@ -52,6 +50,11 @@ struct F32x8 {
       return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
     };
     return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(k, half)))};
+  }
+  friend float sum(F32x8 a) {
+    const __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+    const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
   }
 };
 
@@ -94,6 +97,10 @@ struct F64x4 {
       return _mm256_castsi256_pd(_mm256_slli_epi64(k, 52));
     };
     return {_mm256_mul_pd(_mm256_mul_pd(a.v, power(half)), power(_mm256_sub_pd(n.v, half)))};
+  }
+  friend double sum(F64x4 a) {
+    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
   }
 };
 

@@ -17,13 +17,9 @@ struct KeyStep {
   View<const T> Q, K, Vv, lse, D, dO;
 
   /// Keys of this tile that its row r sees.
-  index_t seen(index_t r) const {
-    return scores.mask.visible(scores.row0 + r, scores.col0 + P.cols()) - scores.col0;
-  }
+  index_t seen(index_t r) const { return scores.mask.visible(scores.row0 + r, scores.col0 + P.cols()) - scores.col0; }
   /// Rows of this tile that do not see its key j.
-  index_t blind(index_t j) const {
-    return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0;
-  }
+  index_t blind(index_t j) const { return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0; }
 
   /// P and dS of R queries and one panel of keys, `first` being its first key.
   template <int R, int NV>
@@ -92,7 +88,8 @@ struct KeyStep {
     });
   }
 
-  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a strip are left out.
+  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a strip are left
+  /// out.
   void accumulate(View<T> C, View<T> W, View<const T> B) const {
     constexpr index_t kStep = V::kAccumulators;  // a multiple of every height of a register tile
     for (index_t j = 0; j < C.rows(); j += kStep) {

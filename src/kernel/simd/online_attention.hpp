@@ -162,9 +162,16 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     const auto run = [&]<int NV>(Height<NV>) {
-      AttentionPanel<V, NV>{step,           Q.data + first * Q.cols(), O.data + first * O.cols(), S.data,
-                            m.data + first, l.data + first,            rows,                      step.scores.row0 + first,
-                            K,              Vv}
+      AttentionPanel<V, NV>{step,
+                            Q.data + first * Q.cols(),
+                            O.data + first * O.cols(),
+                            S.data,
+                            m.data + first,
+                            l.data + first,
+                            rows,
+                            step.scores.row0 + first,
+                            K,
+                            Vv}
           .run();
     };
     switch (width / V::kLanes) {

@@ -2,6 +2,7 @@
 #include "kernel/simd/key_gradients.hpp"
 #include "kernel/simd/online_attention.hpp"
 #include "kernel/simd/row_dots.hpp"
+#include "kernel/simd/rows.hpp"
 #include "redblue/kernel/bodies.hpp"
 
 /// The bodies of one instruction set, from its vectors.
@@ -17,25 +18,6 @@ bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
                  k.first ? Into::overwrite : Into::add);
 }
 
-/// S <- scale Q K^T, -inf where hidden: the product, then a pass over its rows.
-template <class V>
-bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
-  using T = typename V::T;
-  const auto& S = x[0];
-  if (S.col_stride != 1 || !gemm<V>(S, x[1], x[2].transposed(), Into::overwrite)) return false;
-  const V scale = V::all(static_cast<T>(k.scale));
-  for (index_t i = 0; i < S.rows(); ++i) {
-    const index_t seen = k.mask.visible(k.row0 + i, k.col0 + S.cols()) - k.col0;
-    T* const row = &S(i, 0);
-    for (index_t j = 0; j < S.cols(); j += V::kLanes) {
-      const index_t n = std::min(V::kLanes, S.cols() - j);
-      (V::load_first(row + j, n) * scale).store_first(row + j, n);
-    }
-    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) row[j] = kMinusInf<T>;
-  }
-  return true;
-}
-
 template <class V>
 bool value_gradients_body(const ValueGradients&, std::span<const View<typename V::T>> x) {
   const auto &dP = x[0], &dV = x[1], &P = x[2], &Vv = x[3], &dO = x[4];
@@ -49,6 +31,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.isa = isa;
   b.lanes = V::kLanes;
   b.panel = kPanelWidth<V>;
+  b.few_rows = kFewRows<V>;
   b.template set<OnlineAttention>(online_attention<V>);
   b.template set<SoftmaxInit>(softmax_init<V>);
   b.template set<SoftmaxFinish>(softmax_finish<V>);
@@ -57,6 +40,10 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<GemmOver>(gemm_over_body<V>);
   b.template set<Scores>(scores_body<V>);
   b.template set<ValueGradients>(value_gradients_body<V>);
+  b.template set<OnlineSoftmax>(online_softmax_body<V>);
+  b.template set<Weights>(weights_body<V>);
+  b.template set<ScoreGradient>(score_gradient_body<V>);
+  b.template set<ScoreGradientOver>(score_gradient_over_body<V>);
   b.template set<RowDots>(row_dots<V>);
   b.pack = pack<V>;
   b.unpack = unpack<V>;
