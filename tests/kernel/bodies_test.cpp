@@ -34,7 +34,7 @@ struct Laid {
   View<T> view;
 
   Laid(const Bodies<T>& table, Matrix<T> from, Layout layout) {
-    const Placement<T> p = place(table, from.shape, layout);
+    const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data(), from.shape, p.row_stride, 1, p.layout);
     if (p.layout == Layout::query_panels) {

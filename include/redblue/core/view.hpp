@@ -6,8 +6,8 @@
 
 namespace redblue {
 
-/// A strided matrix of scalars that a kernel may touch. A packed one (query_panels, panel_scratch) is for bodies that
-/// know the layout; every other layout may be read as the strided matrix it is.
+/// A strided matrix of scalars that a kernel may touch. A packed one is for bodies that know its layout;
+/// key_panels and padded_rows may be read as the strided matrices they are.
 template <class T>
 struct View {
   T* data = nullptr;
@@ -32,7 +32,9 @@ struct View {
   constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
   /// Word k of a vector, whichever way it lies.
   constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }
-  constexpr bool packed() const { return layout == Layout::query_panels || layout == Layout::panel_scratch; }
+  constexpr bool packed() const {
+    return layout != Layout::row_major && layout != Layout::key_panels && layout != Layout::padded_rows;
+  }
   constexpr View transposed() const { return {data, {shape.cols, shape.rows}, col_stride, row_stride}; }
 };
 

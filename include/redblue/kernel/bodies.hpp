@@ -31,7 +31,9 @@ struct Bodies : private detail::AllSlots<T> {
   Isa isa = Isa::portable;
   index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
   index_t panel = 0;     ///< columns of a full panel; 0: nothing is packed here
+  bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
+  void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
 
@@ -54,20 +56,20 @@ template <class T>
 const Bodies<T>& bodies(Isa isa);
 
 /// How many words a tile of this shape takes in memory, and where its rows lie.
-template <class T>
 struct Placement {
   index_t words;
   index_t row_stride;
   Layout layout;  ///< row_major where the bodies do not pack
 };
 template <class T>
-Placement<T> place(const Bodies<T>& b, Shape s, Layout layout) {
+Placement place(const Bodies<T>& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.panel == 0) layout = Layout::row_major;
-  if (s.rows <= b.few_rows && (layout == Layout::query_panels || layout == Layout::panel_scratch))
-    layout = Layout::row_major;
+  if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows) layout = Layout::row_major;
   switch (layout) {
     case Layout::query_panels:
+      return {round_up(s.rows) * (b.bf16 ? ceil_div(s.cols, 2) : s.cols), 0, layout};
+    case Layout::output_panels:
       return {round_up(s.rows) * s.cols, 0, layout};
     case Layout::panel_scratch:
       return {std::min(b.panel, round_up(s.rows)) * s.cols, 0, layout};
@@ -78,7 +80,7 @@ Placement<T> place(const Bodies<T>& b, Shape s, Layout layout) {
       const index_t stride = (round_up(s.cols) / b.lanes | 1) * b.lanes;
       return {s.rows * stride, stride, layout};
     }
-    case Layout::row_major:
+    default:
       break;
   }
   return {s.words(), s.cols, Layout::row_major};

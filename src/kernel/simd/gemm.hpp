@@ -27,7 +27,7 @@ void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, inde
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v);
     }
-    multiply(c, a.from(row), b, ldb, k, load);
+    multiply(c, a.from(row), b, ldb, k, Multiply<V>{}, load);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4

@@ -9,14 +9,15 @@
 /// across lanes. Q^T and O^T are packed panels, K and V are read where they lie.
 namespace redblue::kernel::simd {
 
-template <class V, int NV>
+template <class V, int NV, class Mul>
 struct AttentionPanel {
   using T = typename V::T;
+  using Element = typename Mul::Element;
   static constexpr index_t kWidth = NV * V::kLanes;
   static constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 
   const OnlineAttention& step;
-  const T* Q;          ///< [d][width]
+  const T* Q;          ///< [d][width], as Mul multiplies it
   T* O;                ///< [d_v][width]
   T* S;                ///< [keys][width], scratch
   T *m, *l;            ///< of these queries
@@ -31,10 +32,13 @@ struct AttentionPanel {
   /// S^T <- K Q^T for these keys; `most` takes in each query's largest raw score.
   void scores(index_t first, index_t end, V (&most)[NV]) const {
     for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
-      const index_t key = first + block;
+      const index_t key = first + block, steps = K.cols() / Mul::kDepth;
       V c[R][NV];
       clear(c);
-      multiply(c, Rows<T>{&K(key, 0), K.row_stride, 1}, Q, kWidth, K.cols());
+      const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+      multiply(c, k, Q, kWidth, steps, Mul{});
+      if constexpr (Mul::kDepth > 1)
+        if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, Q + steps * kWidth);
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -72,7 +76,7 @@ struct AttentionPanel {
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) c[r][v] = V::load(at(O, t + r, v)) * corr[v];
-      multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, keys);
+      multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, ceil_div(keys, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -96,14 +100,23 @@ struct AttentionPanel {
       sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
       shift[v] = zero - shift[v];
     }
-    for (index_t key = 0; key < keys; ++key) {
+    const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
+      const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
+      sums[v] = sums[v] + e;
+      return e;
+    };
+    index_t key = 0;
+    for (; key + Mul::kDepth <= keys; key += Mul::kDepth) {
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
-        const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
-        e.store(at(S, key, v));
-        sums[v] = sums[v] + e;
+        if constexpr (Mul::kDepth == 1)
+          weight(key, v).store(at(S, key, v));
+        else
+          Mul::store_pair(weight(key, v), weight(key + 1, v), at(S, key / 2, v));
       }
     }
+    if constexpr (Mul::kDepth > 1)
+      for (int v = 0; v < NV && key < keys; ++v) Mul::store_pair(weight(key, v), zero, at(S, key / 2, v));
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
@@ -122,6 +135,10 @@ struct AttentionPanel {
         w = max(zero, x);
       return where_equal(raw, minus_inf(), zero, w);
     });
+    if constexpr (Mul::kDepth > 1)
+      for (index_t key = 0; key < keys; key += 2)
+        for (int v = 0; v < NV; ++v)
+          Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero, at(S, key / 2, v));
   }
 
   void run() const {
@@ -155,15 +172,16 @@ struct AttentionPanel {
   }
 };
 
-template <class V>
+template <class V, class Mul>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
+  const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     const auto run = [&]<int NV>(Height<NV>) {
-      AttentionPanel<V, NV>{step,
-                            Q.data + first * Q.cols(),
+      AttentionPanel<V, NV, Mul>{step,
+                            Q.data + first * depth,
                             O.data + first * O.cols(),
                             S.data,
                             m.data + first,

@@ -36,25 +36,38 @@ struct Side {
 template <class V, int NV>
 inline constexpr int kRows = V::kAccumulators / NV;
 
-/// Vector v of a row of B, all its lanes.
+/// A word of A times a vector of B.
 template <class V>
+struct Multiply {
+  static constexpr index_t kDepth = 1;  ///< words of k in a step
+  using Element = typename V::T;        ///< of A
+  using B = V;
+  [[gnu::always_inline]] static B broadcast(const typename V::T* a) { return V::all(*a); }
+  [[gnu::always_inline]] static B load(const typename V::T* b) { return V::load(b); }
+  [[gnu::always_inline]] static V add(B a, B b, V c) { return fma(a, b, c); }
+};
+
+/// Vector v of a row of B, all its lanes.
+template <class V, class Mul>
 struct WholeVectors {
-  [[gnu::always_inline]] V operator()(const typename V::T* row, int v) const { return V::load(row + v * V::kLanes); }
+  [[gnu::always_inline]] typename Mul::B operator()(const typename V::T* row, int v) const {
+    return Mul::load(row + v * V::kLanes);
+  }
 };
 
 /// c += A B over k steps. load(row, v) brings vector v of a row of B.
-template <class V, int R, int NV, class A, class Load = WholeVectors<V>>
+template <class V, int R, int NV, class A, class Mul = Multiply<V>, class Load = WholeVectors<V, Mul>>
 [[gnu::always_inline]] inline void multiply(V (&c)[R][NV], A a, const typename V::T* b, index_t ldb, index_t k,
-                                            const Load& load = {}) {
+                                            Mul = {}, const Load& load = {}) {
   for (index_t t = 0; t < k; ++t) {
-    V row[NV];
+    typename Mul::B row[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) row[v] = load(b, v);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
-      const V x = V::all(*a.at(r));
+      const typename Mul::B x = Mul::broadcast(a.at(r));
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) c[r][v] = fma(x, row[v], c[r][v]);
+      for (int v = 0; v < NV; ++v) c[r][v] = Mul::add(x, row[v], c[r][v]);
     }
     a.advance();
     b += ldb;

@@ -32,7 +32,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.lanes = V::kLanes;
   b.panel = kPanelWidth<V>;
   b.few_rows = kFewRows<V>;
-  b.template set<OnlineAttention>(online_attention<V>);
+  b.template set<OnlineAttention>(online_attention<V, Multiply<V>>);
   b.template set<SoftmaxInit>(softmax_init<V>);
   b.template set<SoftmaxFinish>(softmax_finish<V>);
   b.template set<KeyGradients>(key_gradients<V>);
@@ -45,6 +45,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<ScoreGradient>(score_gradient_body<V>);
   b.template set<ScoreGradientOver>(score_gradient_over_body<V>);
   b.template set<RowDots>(row_dots<V>);
+  b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;
   return b;
