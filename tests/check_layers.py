@@ -14,7 +14,8 @@ ALLOWED = {
     "kernel": ["core/", "isa.hpp"],
     "schedule": ["core/", "kernel/"],
     "bound": ["core/"],
-    "machine": ["core/", "kernel/"],
+    "threads": ["core/", "threads.hpp"],
+    "machine": ["core/", "kernel/", "threads/", "threads.hpp"],
     "file": ["core/"],
     "plan": ["core/", "bound/", "schedule/", "problem.hpp"],
     "problem": ["core/", "bound/", "schedule/"],  # problem.hpp: what plan/ plans

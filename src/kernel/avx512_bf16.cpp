@@ -13,6 +13,7 @@ constexpr Bodies<float> bf16_table() {
   b.few_rows = 0;
   b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16>);
   b.pack_queries = simd::pack_bf16;
+  b.pair_rows = simd::pair_rows;
   return b;
 }
 

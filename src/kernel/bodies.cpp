@@ -23,4 +23,6 @@ const Bodies<double>& bodies(Isa isa) {
   return choose(isa, kAvx2F64, kAvx512F64);
 }
 
+const Bodies<float>& bf16_bodies(Isa isa) { return isa == Isa::avx512_bf16 ? kAvx512Bf16 : bodies<float>(isa); }
+
 }  // namespace redblue::kernel

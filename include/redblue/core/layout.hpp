@@ -19,6 +19,7 @@ enum class Layout : std::uint8_t {
   value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]
 };
 inline constexpr auto kLayoutNames =
-    std::to_array<std::string_view>({"row_major", "query_panels", "output_panels", "panel_scratch", "key_panels", "padded_rows", "key_rows", "value_pairs"});
+    std::to_array<std::string_view>({"row_major", "query_panels", "output_panels", "panel_scratch", "key_panels",
+                                     "padded_rows", "key_rows", "value_pairs"});
 
 }  // namespace redblue

@@ -36,6 +36,8 @@ struct Bodies : private detail::AllSlots<T> {
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
+  /// Two rows of 16-bit words become one of pairs; an odd last row is paired with zeros.
+  void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, T* pairs) = nullptr;
 
   /// The body for K, null if there is none.
   template <class K>
@@ -54,6 +56,9 @@ struct Bodies : private detail::AllSlots<T> {
 /// The table for an instruction set that this machine has.
 template <class T>
 const Bodies<T>& bodies(Isa isa);
+/// The same where Q, K and V are bf16 and their products may be: bodies(isa) where the set has no such products, whose
+/// results are then the more exact ones.
+const Bodies<float>& bf16_bodies(Isa isa);
 
 /// How many words a tile of this shape takes in memory, and where its rows lie.
 struct Placement {

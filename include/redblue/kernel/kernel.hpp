@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "redblue/core/arg.hpp"
+#include "redblue/core/layout.hpp"
 #include "redblue/core/view.hpp"
 
 /// What a kernel is. A kernel is the maths of one tile operation. It knows no machine: views in, views out, output
@@ -79,6 +80,7 @@ class AnyKernel {
   virtual std::string_view name() const = 0;
   virtual std::span<const Access> access() const = 0;
   virtual bool first() const = 0;
+  virtual Layout layout(std::size_t i) const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
   virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
@@ -146,6 +148,16 @@ void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
   k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
 }
 
+/// How the kernel would like argument i to lie, for kernels that wish something of their streams.
+template <Kernel K>
+constexpr Layout layout_of(const K&, std::size_t i) {
+  if constexpr (requires { K::layouts; })
+    return K::layouts[i];
+  else
+    return Layout::row_major;
+}
+inline Layout layout_of(const AnyKernel& k, std::size_t i) { return k.layout(i); }
+
 /// f(arg) for each argument; unrolled where the kernel is known at compile time.
 template <Kernel K, class F>
 void for_args(const K&, std::span<const Arg> args, const F& f) {
@@ -191,6 +203,7 @@ class Erased final : public AnyKernel {
   std::string_view name() const override { return K::name; }
   std::span<const Access> access() const override { return K::access; }
   bool first() const override { return first_of(k_); }
+  Layout layout(std::size_t i) const override { return layout_of(k_, i); }
   bool fits(std::span<const Arg> args) const override {
     if constexpr (Composite<K>)
       return args.size() == arity<K>;

@@ -59,5 +59,19 @@ inline void pack_bf16(View<const float> from, float* panels) {
   });
 }
 
+inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, float* pairs) {
+  const __m512i zero = _mm512_setzero_si512();
+  for (index_t r = 0; r < shape.rows; r += 2)
+    for (index_t t = 0; t < shape.cols; t += 16) {
+      const std::uint16_t* const a = from + r * stride + t;
+      const auto mask =
+          static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(std::min<index_t>(16, shape.cols - t))));
+      const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a));
+      const __m512i high =
+          r + 1 < shape.rows ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + stride)) : zero;
+      _mm512_mask_storeu_epi32(pairs + r / 2 * shape.cols + t, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+    }
+}
+
 }  // namespace
 }  // namespace redblue::kernel::simd

@@ -138,7 +138,8 @@ struct AttentionPanel {
     if constexpr (Mul::kDepth > 1)
       for (index_t key = 0; key < keys; key += 2)
         for (int v = 0; v < NV; ++v)
-          Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero, at(S, key / 2, v));
+          Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero,
+                          at(S, key / 2, v));
   }
 
   void run() const {
@@ -177,19 +178,14 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
+  if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     const auto run = [&]<int NV>(Height<NV>) {
-      AttentionPanel<V, NV, Mul>{step,
-                            Q.data + first * depth,
-                            O.data + first * O.cols(),
-                            S.data,
-                            m.data + first,
-                            l.data + first,
-                            rows,
-                            step.scores.row0 + first,
-                            K,
-                            Vv}
+      AttentionPanel<V, NV, Mul>{step,   Q.data + first * depth,   O.data + first * O.cols(),
+                                 S.data, m.data + first,           l.data + first,
+                                 rows,   step.scores.row0 + first, K,
+                                 Vv}
           .run();
     };
     switch (width / V::kLanes) {
