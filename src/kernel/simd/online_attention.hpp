@@ -29,24 +29,32 @@ struct AttentionPanel {
   /// Lanes of vector v that hold queries.
   index_t lanes(int v) const { return std::clamp<index_t>(rows - v * V::kLanes, 0, V::kLanes); }
 
-  /// S^T <- K Q^T for these keys; `most` takes in each query's largest raw score.
-  void scores(index_t first, index_t end, V (&most)[NV]) const {
-    for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
-      const index_t key = first + block, steps = K.cols() / Mul::kDepth;
-      V c[R][NV];
-      clear(c);
-      const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
-      multiply(c, k, Q, kWidth, steps, Mul{});
-      if constexpr (Mul::kDepth > 1)
-        if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, Q + steps * kWidth);
-#pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
+  // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
+
+  /// S^T <- K Q^T for R keys; `most` takes in each query's largest raw score.
+  template <int R>
+  [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
+    const index_t steps = K.cols() / Mul::kDepth;
+    V c[R][NV];
+    clear(c);
+    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+    multiply(c, k, Q, kWidth, steps, Mul{});
+    if constexpr (Mul::kDepth > 1)
+      if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, Q + steps * kWidth);
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) {
-          most[v] = max(most[v], c[r][v]);
-          c[r][v].store(at(S, key + r, v));
-        }
-    });
+    for (int v = 0; v < NV; ++v) {
+      V top = most[v];
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r) {
+        top = max(top, c[r][v]);
+        c[r][v].store(at(S, key + r, v));
+      }
+      most[v] = top;
+    }
+  }
+  void scores(index_t first, index_t end, V (&most)[NV]) const {
+    for_row_blocks<kRows<V, NV>>(end - first,
+                                 [&]<int R>(index_t block, Height<R>) { score_tile<R>(first + block, most); });
   }
 
   /// S <- f(S, key, v) word by word, and `most` takes in the results.
@@ -68,24 +76,26 @@ struct AttentionPanel {
     });
   }
 
-  /// O^T <- O^T corr + V^T P^T
+  /// O^T <- O^T corr + V^T P^T for R features from t on
+  template <int R>
+  [[gnu::noinline]] void value_tile(index_t t, index_t keys, const V (&corr)[NV]) const {
+    V c[R][NV];
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) c[r][v] = V::load(at(O, t + r, v)) * corr[v];
+    multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, ceil_div(keys, Mul::kDepth), Mul{});
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) c[r][v].store(at(O, t + r, v));
+  }
   void values(index_t keys, const V (&corr)[NV]) const {
-    for_row_blocks<kRows<V, NV>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) {
-      V c[R][NV];
-#pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v] = V::load(at(O, t + r, v)) * corr[v];
-      multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, ceil_div(keys, Mul::kDepth), Mul{});
-#pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v].store(at(O, t + r, v));
-    });
+    for_row_blocks<kRows<V, NV>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R>(t, keys, corr); });
   }
 
   /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
-  void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
+  [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
     const V factor = V::all(static_cast<T>(scale) * kLog2E), to_log2 = V::all(kLog2E), zero = V::zero();
     V shift[NV], sums[NV];
 #pragma GCC unroll 4
