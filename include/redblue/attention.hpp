@@ -10,6 +10,7 @@
 #include "redblue/machine/trace.hpp"
 #include "redblue/plan/planner.hpp"
 #include "redblue/problem.hpp"
+#include "redblue/threads.hpp"
 
 /// The library in three steps: describe a Problem, make a Plan, run it on your memory.
 ///
@@ -87,22 +88,31 @@ std::vector<SlowArray> outputs_of(const Problem& problem);
 std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 
 struct RunOptions {
-  DType compute = DType::f32;              ///< f32 or f64: the type of a word in fast memory
-  std::function<void(double)> progress{};  ///< called now and then with the share of the work that is done
+  DType compute = DType::f32;  ///< f32 or f64: the type of a word in fast memory
+  /// Called now and then with the share of the work that is done, by any thread, one at a time.
+  std::function<void(double)> progress{};
+  /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
+  /// its own. The result is the same to the last bit whatever their number.
+  int threads = 0;
+  ThreadPool* pool = nullptr;  ///< where threads come from; null: default_pool()
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.
 struct Measured {
   Io io;
-  Words peak;             ///< most words resident at a time
+  Words peak;             ///< most words resident at a time in the fast memory of one thread
   Words flops;            ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
+  Words padding_words;    ///< run: left out between tiles, so that each begins on a cache line
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
+  int threads = 1;        ///< that could take part
+  Words most_per_thread;  ///< most words moved by one of them: io.total() / threads if they shared evenly
 };
 
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
-/// not fit the problem, and Error when memory for fast memory or workspace cannot be had. Outputs are undefined if it
-/// throws.
+/// not fit the problem or options.threads < 0, and Error when memory for fast memory or workspace, or a thread, cannot
+/// be had. Outputs are undefined if it throws. Runs may go on side by side; where they share a pool, one has its
+/// threads and the others do with the thread they are called on.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
              const RunOptions& options = {});

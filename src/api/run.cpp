@@ -3,7 +3,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <memory>
+#include <mutex>
 #include <new>
 #include <vector>
 
@@ -24,7 +26,8 @@ auto with_memory(Words words, std::string_view what, const Make& make) {
   const auto refusal = [&] {
     return CapacityError(
         fmt::format(
-            "{} needs {} bytes and this machine has {}: choose a schedule without workspace, or a smaller problem",
+            "{} needs {} bytes and this machine has {}: choose fewer threads, a schedule without workspace, or a "
+            "smaller problem",
             what, bytes.str(), have.str()),
         bytes, have);
   };
@@ -90,12 +93,43 @@ class Working {
 };
 
 template <class T>
-Measured engine_run(const Engine& e, const plan::Plan& plan, const Memory<T>& memory) {
+Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources& with) {
   if constexpr (std::same_as<T, float>)
-    return e.run_f32(plan, memory);
+    return e.run_f32(plan, with);
   else
-    return e.run_f64(plan, memory);
+    return e.run_f64(plan, with);
 }
+
+/// How many of the pool's threads a run takes.
+int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
+  if (threads < 0) throw InvalidProblem(fmt::format("threads = {}: give a number from 1 on, or 0 for all", threads));
+  if (threads > 0) return std::min(threads, pool.size());
+  // To wake a thread that sleeps takes about 10 us, in which one that is awake does this much at 200 GFLOP/s.
+  constexpr index_t kFlopsPerThread = 2'000'000;
+  return static_cast<int>(std::clamp(plan.row().flops / kFlopsPerThread, Words(1), Words(pool.size())).to_index());
+}
+
+/// Adds up what the workers have moved, and tells the caller how far the run is, from one thread at a time.
+class ProgressReport {
+ public:
+  ProgressReport(const std::function<void(double)>& tell, int workers, Words before, Words in_all)
+      : tell_(tell), moved_(static_cast<std::size_t>(workers)), before_(before), in_all_(in_all) {}
+
+  void operator()(int worker, index_t words) {
+    moved_[static_cast<std::size_t>(worker)] = words;
+    const std::unique_lock lock(telling_, std::try_to_lock);
+    if (!lock) return;  // somebody tells already
+    Words sum = before_;
+    for (const auto& m : moved_) sum += m.load();
+    tell_(sum.to_double() / in_all_.to_double());
+  }
+
+ private:
+  const std::function<void(double)>& tell_;
+  std::vector<std::atomic<index_t>> moved_;
+  Words before_, in_all_;
+  std::mutex telling_;
+};
 
 template <class T>
 Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Words moved_before, Words in_all) {
@@ -116,11 +150,14 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
     moved_before += before.io.total();
   }
 
-  Memory<T> memory;
+  Resources with;
+  with.pool = options.pool == nullptr ? &default_pool() : options.pool;
+  with.workers = workers_of(plan, options.threads, *with.pool);
+  machine::SlowMemory slow;
   Working<T> working;
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    memory.slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+    slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
@@ -140,19 +177,25 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
   }
   plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
     const typename S::Operands operands(p.shape(), 1);
-    for (const SlowArray a : engine.workspace(plan)) {
+    const auto workspace = engine.workspace(plan);
+    // A workspace for each instance under way.
+    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(with.workers, p.instances());
+    with.slow.assign(static_cast<std::size_t>(sets), slow);
+    for (const SlowArray a : workspace) {
       const Shape shape = schedule::matrix_of(operands, a).shape;
-      own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols},
+      own.emplace_back(std::array<index_t, 4>{1, sets, shape.rows, shape.cols},
                        fmt::format("workspace {}", redblue::name_of(a)));
-      memory.slow[index_of(a)] = machine::Storage::matrix(own.back().data.get(), shape);
+      for (index_t i = 0; i < sets; ++i)
+        with.slow[static_cast<std::size_t>(i)][index_of(a)] =
+            machine::Storage::matrix(own.back().data.get() + i * shape.words(), shape);
     }
   });
-  memory.words = row.footprint.to_index();
-  if (options.progress)
-    memory.report = [&](const Io& io) {
-      options.progress((moved_before + io.total()).to_double() / in_all.to_double());
-    };
-  Measured m = with_memory<T>(row.footprint, "fast memory", [&] { return engine_run<T>(engine, plan, memory); });
+  with.words = row.footprint.to_index();
+  ProgressReport report(options.progress, with.workers, moved_before, in_all);
+  if (options.progress) with.report = [&](int worker, index_t words) { report(worker, words); };
+  Measured m =
+      with_memory<T>(row.footprint * with.workers, "fast memory", [&] { return engine_run<T>(engine, plan, with); });
+  if (options.progress) options.progress((moved_before + m.io.total()).to_double() / in_all.to_double());
   working.finish();
   m.converted_words = working.words();
   if (plan.forward) {
@@ -160,6 +203,9 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
     m.peak = std::max(before.peak, m.peak);
     m.flops += before.flops;
     m.staging_words = std::max(before.staging_words, m.staging_words);
+    m.padding_words = std::max(before.padding_words, m.padding_words);
+    m.threads = std::max(before.threads, m.threads);
+    m.most_per_thread += before.most_per_thread;
   }
   return m;
 }

@@ -1,10 +1,10 @@
 #include <fmt/format.h>
 #include <sched.h>
-#include <signal.h>
 #include <unistd.h>
 
 #include <atomic>
 #include <charconv>
+#include <csignal>
 #include <cstdlib>
 #include <mutex>
 #include <string_view>
