@@ -138,15 +138,11 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
       place(a, tensors[a], false);
     }
   }
-  plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
-    const typename S::Operands operands(p.shape(), 1);
-    for (const SlowArray a : engine.workspace(plan)) {
-      const Shape shape = schedule::matrix_of(operands, a).shape;
-      own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols},
-                       fmt::format("workspace {}", redblue::name_of(a)));
-      memory.slow[index_of(a)] = machine::Storage::matrix(own.back().data.get(), shape);
-    }
-  });
+  for (const auto& [array, shape, instance, first_col] : engine.workspace(plan)) {
+    own.emplace_back(std::array<index_t, 4>{1, 1, shape.rows, shape.cols},
+                     fmt::format("workspace {}", redblue::name_of(array)));
+    memory.slow[index_of(array)] = machine::Storage::matrix(own.back().data.get(), shape);
+  }
   memory.words = row.footprint.to_index();
   if (options.progress)
     memory.report = [&](const Io& io) {
