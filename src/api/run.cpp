@@ -176,21 +176,17 @@ Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& optio
       place(a, tensors[a], false);
     }
   }
-  plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
-    const typename S::Operands operands(p.shape(), 1);
-    const auto workspace = engine.workspace(plan);
-    // A workspace for each instance under way.
-    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(with.workers, p.instances());
-    with.slow.assign(static_cast<std::size_t>(sets), slow);
-    for (const SlowArray a : workspace) {
-      const Shape shape = schedule::matrix_of(operands, a).shape;
-      own.emplace_back(std::array<index_t, 4>{1, sets, shape.rows, shape.cols},
-                       fmt::format("workspace {}", redblue::name_of(a)));
-      for (index_t i = 0; i < sets; ++i)
-        with.slow[static_cast<std::size_t>(i)][index_of(a)] =
-            machine::Storage::matrix(own.back().data.get() + i * shape.words(), shape);
-    }
-  });
+  const auto workspace = engine.workspace(plan);
+  // A workspace for each instance under way.
+  const index_t sets = workspace.empty() ? 1 : std::min<index_t>(with.workers, p.instances());
+  with.slow.assign(static_cast<std::size_t>(sets), slow);
+  for (const auto& [array, shape, instance, first_col] : workspace) {
+    own.emplace_back(std::array<index_t, 4>{1, sets, shape.rows, shape.cols},
+                     fmt::format("workspace {}", redblue::name_of(array)));
+    for (index_t i = 0; i < sets; ++i)
+      with.slow[static_cast<std::size_t>(i)][index_of(array)] =
+          machine::Storage::matrix(own.back().data.get() + i * shape.words(), shape);
+  }
   with.words = row.footprint.to_index();
   ProgressReport report(options.progress, with.workers, moved_before, in_all);
   if (options.progress) with.report = [&](int worker, index_t words) { report(worker, words); };

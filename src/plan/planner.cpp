@@ -115,7 +115,8 @@ std::optional<std::string> obstacle(const Problem& p, const Options& o, const sc
   if constexpr (requires { S::unsupported(x); })
     if (const auto why = S::unsupported(x)) return std::string(*why);
   if (!o.quadratic_workspace && schedule::has_quadratic_workspace<S>())
-    return fmt::format("needs {} words of workspace for scores", schedule::workspace_words<S>(x).str());
+    return fmt::format("needs {} words of workspace for scores",
+                       schedule::workspace_words<S>(x, S::smallest(x, o.multiple)).str());
   return std::nullopt;
 }
 
@@ -151,7 +152,7 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
   row.footprint = S::footprint(x, *tiling);
   row.prefetch = o.double_buffer ? S::prefetch(x, *tiling) : Words(0);
   row.fits = limits.fit(row.footprint, row.prefetch);
-  row.workspace = schedule::workspace_words<S>(x);
+  row.workspace = schedule::workspace_words<S>(x, *tiling);
   row.flops = instances * 2 * S::macs(x, *tiling);
   row.cost = limits.price.of(row.io);
   if (in_bytes(o)) {

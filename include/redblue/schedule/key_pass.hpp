@@ -81,6 +81,13 @@ inline std::optional<KeyPass> choose_key_pass(const AttentionShape& x, const Lim
   return KeyPass{best, br};
 }
 
+/// dQ of the queries that see no key.
+template <class M>
+void zero_unseeing(M& m, const Backward& x) {
+  const index_t unseeing = x.shape.n_q - queries_seeing(x.shape, 0);
+  if (unseeing > 0) m.update(kernel::ZeroOver{}, x.dQ.rows(0, unseeing));
+}
+
 /// dK and dV of keys j .. j + keys, written when all queries have passed. also(w, i, rows, dS_ij, K_j) does what else a
 /// schedule does with the queries i .. i + rows.
 template <class W, class Also>
