@@ -15,8 +15,10 @@ ALLOWED = {
     "schedule": ["core/", "kernel/"],
     "bound": ["core/"],
     "machine": ["core/", "kernel/"],
+    "model": ["core/", "kernel/", "isa.hpp", "hardware.hpp"],
     "file": ["core/"],
-    "plan": ["core/", "bound/", "schedule/", "problem.hpp"],
+    "hardware": ["core/", "isa.hpp", "file/"],
+    "plan": ["core/", "bound/", "schedule/", "model/", "problem.hpp"],
     "problem": ["core/", "bound/", "schedule/"],  # problem.hpp: what plan/ plans
     "api": [""],  # src/api and the headers at the top: the only place where a schedule meets a machine
     "cli": [""],
