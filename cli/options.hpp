@@ -14,6 +14,7 @@ struct MemoryOptions {
   std::optional<std::string> memory;
 
   void add_to(CLI::App& app);
+  bool given() const { return M || memory; }
   /// Words of `dtype`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
   Words words(DType dtype) const;
 };
@@ -29,7 +30,21 @@ struct PlannerOptions {
   std::string schedule;
 
   void add_to(CLI::App& app, bool with_width = true);
-  plan::Options options(Words M) const;
+  /// Without M.
+  plan::Options options() const;
+};
+
+/// What a plan minimises: words, or modelled time on a machine.
+struct ObjectiveOptions {
+  std::string objective = "words";
+  std::optional<std::string> machine;
+
+  void add_to(CLI::App& app);
+  /// The plan. `options.M` counts only if `memory` says how much; with the objective time the hardware file does
+  /// otherwise. Throws InvalidProblem for an unknown objective, for one without the memory it needs, and where there is
+  /// no hardware file; IoError if it is bad.
+  plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
+                  int threads = 1) const;
 };
 
 /// What is computed, beside sizes.
@@ -57,6 +72,8 @@ struct ProblemOptions {
   std::string dtype = "f32";
   MemoryOptions memory;
   PlannerOptions planner;
+  ObjectiveOptions objective;
+  int threads = 1;
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);

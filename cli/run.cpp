@@ -20,6 +20,7 @@ struct RunFlags {
   FileOptions files;
   MemoryOptions memory;
   PlannerOptions planner;
+  ObjectiveOptions objective;
   bool causal = false;
   std::optional<index_t> causal_offset;
   std::optional<double> scale;
@@ -34,6 +35,7 @@ struct RunFlags {
     files.add_to(app);
     memory.add_to(app);
     planner.add_to(app, false);  // a run knows the widths of its files
+    objective.add_to(app);
     app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
     app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
@@ -145,6 +147,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
              m.threads == 1 ? "1 thread"
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
+  if (row.time) fmt::print("{:<14} {:>20.3f} s\n", "modelled", row.time->total_s);
   if (m.staging_words > 0 || m.converted_words > 0)
     fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n",
                m.staging_words.str(), m.converted_words.str());
@@ -163,8 +166,7 @@ int run_command(const RunFlags& flags) {
   if (options.compute != DType::f32 && options.compute != DType::f64)
     throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
   options.threads = threads_of(flags.threads);
-  plan::Options planner = flags.planner.options(flags.memory.words(options.compute));
-  const plan::Plan plan = plan::make_plan(problem, planner);
+  const plan::Plan plan = flags.objective.plan(problem, flags.planner.options(), flags.memory, options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
@@ -200,6 +202,7 @@ int run_command(const RunFlags& flags) {
            {"padding_words", to_json(measured.padding_words)},
            {"converted_words", to_json(measured.converted_words)},
            {"seconds", seconds},
+           {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
            {"work", work_to_json(row)},
            {"reason", plan.reason}};
     if (plan.forward) j["forward"] = to_json(plan.forward->row());

@@ -241,15 +241,20 @@ Plan make_plan(const Problem& problem, const Options& options) {
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
   if (follows_forward(problem.op) && !problem.forward_given && x.statistics() > 0)
     plan.forward = forward_before(problem, options);
-  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
-  for (Row& r : plan.rows)
-    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
-  Words least = plan.rows.front().flops;
-  for (const Row& r : plan.rows) least = std::min(least, r.flops);
-  for (Row& r : plan.rows) r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
+  compare_rows(plan);
   plan.reason = reason(plan);
   return plan;
+}
+
+void compare_rows(Plan& plan) {
+  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
+  Words least = plan.rows.front().flops;
+  for (const Row& r : plan.rows) least = std::min(least, r.flops);
+  for (Row& r : plan.rows) {
+    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
+    r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
+  }
 }
 
 std::vector<SlowArray> arrays_of(Operation op) {
