@@ -27,9 +27,11 @@ struct PlannerOptions {
   std::string width;     ///< "Q=2,K=1,V=1"
   double write_cost = 1;
   std::string schedule;
+  std::optional<std::string> max_workspace;
 
   void add_to(CLI::App& app, bool with_width = true);
-  plan::Options options(Words M) const;
+  /// `tensors` and `compute`: of the runs that --max-workspace is about.
+  plan::Options options(Words M, const Tensors& tensors, DType compute) const;
 };
 
 /// What is computed, beside sizes.
@@ -68,7 +70,7 @@ struct ProblemOptions {
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
-Words parse_bytes(const std::string& text);
+Words parse_bytes(const std::string& option, const std::string& text);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names);

@@ -126,6 +126,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
   line("fast memory", m.peak, plan.footprint(), fmt::format("M = {}", plan.options.M.str()));
   if (row.ratio) fmt::print("{:<14} {:>20.4f}\n", "ratio", *row.ratio);
   fmt::print("{:<14} {:>20.3f} s, {:.2f} GFLOP/s\n", "time", seconds, m.flops.to_double() / seconds * 1e-9);
+  if (plan.options.cap)
+    fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
+               plan.options.cap->most.str());
   if (m.staging_words > 0 || m.converted_words > 0)
     fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n",
                m.staging_words.str(), m.converted_words.str());
@@ -143,13 +146,14 @@ int run_command(const RunFlags& flags) {
                                         : DType::f32;
   if (options.compute != DType::f32 && options.compute != DType::f64)
     throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
-  plan::Options planner = flags.planner.options(flags.memory.words(options.compute));
-  const plan::Plan plan = plan::make_plan(problem, planner);
+  const Words M = flags.memory.words(options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
+  const plan::Plan plan = plan::make_plan(problem, flags.planner.options(M, tensors, options.compute));
+
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
   {
@@ -176,6 +180,7 @@ int run_command(const RunFlags& flags) {
            {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
            {"staging_words", to_json(measured.staging_words)},
            {"converted_words", to_json(measured.converted_words)},
+           {"workspace_bytes", to_json(measured.bytes)},
            {"seconds", seconds},
            {"work", work_to_json(row)},
            {"reason", plan.reason}};

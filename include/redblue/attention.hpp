@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -89,6 +90,7 @@ std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 struct RunOptions {
   DType compute = DType::f32;              ///< f32 or f64: the type of a word in fast memory
   std::function<void(double)> progress{};  ///< called now and then with the share of the work that is done
+  std::span<std::byte> memory{};           ///< run_bytes() of it, for the run to use; none: the run allocates
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.
@@ -97,12 +99,25 @@ struct Measured {
   Words peak;             ///< most words resident at a time
   Words flops;            ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
+  Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
 };
 
+/// All that run() takes beside inputs and outputs, in bytes: fast memory, workspace, staging buffers, outputs in the
+/// compute type. Depends on the tensors' types and strides; their data is not looked at, and lse that is not wanted has
+/// no shape.
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
+
+/// Contiguous tensors without data: all that the operation reads and writes, lse of a forward pass if it is required.
+/// lse is f32, or f64 where the others are.
+Tensors contiguous_tensors(const Problem& problem, DType dtype);
+
+/// For plan::Options::cap: a run on such tensors may take so many bytes.
+plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
+
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
-/// not fit the problem, and Error when memory for fast memory or workspace cannot be had. Outputs are undefined if it
-/// throws.
+/// not fit the problem, and MemoryError when the run takes more than RunOptions::memory, the cap of the plan, or what
+/// the machine has. Outputs are undefined if it throws.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
              const RunOptions& options = {});

@@ -10,20 +10,20 @@
 /// list of schedules on every machine.
 namespace redblue {
 
-/// The slow memory of a run: the caller's arrays, and workspace.
+/// The memory of a run: the caller's arrays and workspace, fast memory and staging.
 template <class T>
 struct Memory {
   machine::SlowMemory slow;
-  index_t words;                   ///< of fast memory
+  machine::RamMemory<T> fast;
   std::function<void(Io)> report;  ///< called now and then with the words moved so far
 };
 
 struct Engine {
   Measured (*count)(const plan::Plan&);
-  void (*trace)(machine::Any&, const plan::Plan&);
+  void (*run_on)(machine::Any&, const plan::Plan&);
   Measured (*run_f32)(const plan::Plan&, const Memory<float>&);
   Measured (*run_f64)(const plan::Plan&, const Memory<double>&);
-  std::vector<SlowArray> (*workspace)(const plan::Plan&);
+  std::span<const SlowArray> (*workspace)(const plan::Plan&);
   bool (*rewrites_outputs)(const plan::Plan&);
 };
 
@@ -85,7 +85,7 @@ template <class List>
 
 template <class List, class T>
 Measured run(const plan::Plan& plan, const Memory<T>& memory) {
-  machine::Ram<T> ram(memory.words, memory.slow);
+  machine::Ram<T> ram(memory.fast, memory.slow);
   machine::Counted counted(ram);
   machine::Observed observed(counted, [&] {
     if (memory.report) memory.report(counted.io());
@@ -105,9 +105,8 @@ constexpr Engine make_engine() {
           detail::run<List, float>,
           detail::run<List, double>,
           [](const plan::Plan& plan) {
-            return detail::with_choice<List>(plan, []<class S>(const plan::Choice<S>&) {
-              return std::vector<SlowArray>(S::workspace.begin(), S::workspace.end());
-            });
+            return detail::with_choice<List>(
+                plan, []<class S>(const plan::Choice<S>&) { return std::span<const SlowArray>(S::workspace); });
           },
           [](const plan::Plan& plan) {
             return detail::with_choice<List>(plan, []<class S>(const plan::Choice<S>&) { return S::rewrites_outputs; });

@@ -9,18 +9,38 @@
 
 namespace redblue::machine {
 
+/// The most arguments of a kernel: each has a staging buffer of its own.
+inline constexpr std::size_t kMaxArgs = 8;
+/// Words of the staging buffer of each argument.
+using StagingWords = std::array<index_t, kMaxArgs>;
+
+/// What a Ram takes beside slow memory, where someone else provides it.
+template <class T>
+struct RamMemory {
+  std::span<T> arena;  ///< fast memory: M words
+  std::array<std::span<T>, kMaxArgs> staging;
+};
+
 /// Runs schedules on the caller's memory. Fast memory is an arena of exactly M words of T; slow memory is read and
 /// written where it lies. A stream, and a block that is updated, is a view of slow memory where its element type and
 /// strides allow, else it passes through a staging buffer (reported apart: the model charges one word).
 template <class T>
 class Ram : public MachineFace<Ram<T>> {
  public:
+  /// Allocates fast memory now, and staging buffers when they are needed.
   Ram(index_t M, SlowMemory slow)
-      : M_(M), arena_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(M))), slow_(slow) {}
+      : slow_(slow), own_(std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(M))), own_staging_(kMaxArgs) {
+    memory_.arena = {own_.get(), static_cast<std::size_t>(M)};
+  }
+  /// Allocates nothing but its stack of tiles. Staging says how large the buffers must be.
+  Ram(const RamMemory<T>& memory, SlowMemory slow) : memory_(memory), slow_(slow) {}
+
+  /// Do streams and updates see this array where it lies?
+  static bool is_view(const Storage& s) { return s.dtype == kDTypeOf<T> && s.uniform_rows(); }
 
   index_t open(Shape s, Layout) {
     require(s.words());
-    tiles_.push_back(View<T>(arena_.get() + used_, s, s.cols));
+    tiles_.push_back(View<T>(memory_.arena.data() + used_, s, s.cols));
     used_ += s.words();
     return static_cast<index_t>(tiles_.size()) - 1;
   }
@@ -62,12 +82,11 @@ class Ram : public MachineFace<Ram<T>> {
   /// Words of staging buffers held beside the arena.
   index_t staging_words() const {
     std::size_t words = 0;
-    for (const auto& s : staging_) words += s.size();
+    for (const auto& s : memory_.staging) words += s.size();
     return static_cast<index_t>(words);
   }
 
  private:
-  static constexpr std::size_t kMaxArgs = 8;
   struct Views {
     std::array<View<T>, kMaxArgs> list{};
     std::size_t size = 0;
@@ -75,10 +94,10 @@ class Ram : public MachineFace<Ram<T>> {
   };
 
   void require(index_t more) const {
-    if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
+    const auto M = static_cast<index_t>(memory_.arena.size());
+    if (used_ + more > M) redblue::detail::throw_capacity(used_ + more, M);
   }
   const Storage& storage(const Block& b) const { return slow_[index_of(b.array)]; }
-  static bool is_view(const Storage& s) { return s.dtype == kDTypeOf<T> && s.uniform_rows(); }
   View<T> direct(const Block& b) const {
     const Storage& s = storage(b);
     return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(),
@@ -91,8 +110,13 @@ class Ram : public MachineFace<Ram<T>> {
     return v;
   }
   View<T> stage(std::size_t i, Shape s) {
-    auto& buffer = staging_[i];
-    if (buffer.size() < static_cast<std::size_t>(s.words())) buffer.resize(static_cast<std::size_t>(s.words()));
+    auto& buffer = memory_.staging[i];
+    const auto words = static_cast<std::size_t>(s.words());
+    if (buffer.size() < words) {
+      if (own_staging_.empty()) throw Error("a staging buffer is smaller than what must pass through it");
+      own_staging_[i].resize(words);
+      buffer = own_staging_[i];
+    }
     return {buffer.data(), s, s.cols};
   }
   Views resolve(std::span<const Arg> args, std::size_t from = 0) {
@@ -115,12 +139,12 @@ class Ram : public MachineFace<Ram<T>> {
     return views;
   }
 
-  index_t M_;
+  RamMemory<T> memory_;
   index_t used_ = 0;
-  std::unique_ptr<T[]> arena_;
   SlowMemory slow_;
   std::vector<View<T>> tiles_;
-  std::array<std::vector<T>, kMaxArgs> staging_;
+  std::unique_ptr<T[]> own_;
+  std::vector<std::vector<T>> own_staging_;  ///< none: the buffers are someone else's
 };
 
 }  // namespace redblue::machine
