@@ -25,10 +25,7 @@ bool is_given(const Tensor& t) { return t.shape[0] > 0; }
 template <class T>
 class StagingOf {
  public:
-  machine::StagingWords operator()(const plan::Plan& plan, const machine::SlowMemory& slow) {
-    std::array<bool, kSlowArrays> staged{};
-    for (std::size_t a = 0; a < kSlowArrays; ++a)
-      staged[a] = slow[a].kv_heads > 0 && !machine::Ram<T>::is_view(slow[a]);
+  machine::StagingWords operator()(const plan::Plan& plan, const std::array<bool, kSlowArrays>& staged) {
     if (std::find(staged.begin(), staged.end(), true) == staged.end()) return {};
     const auto [known, is_new] = known_.try_emplace(&plan);
     if (is_new) {
@@ -96,10 +93,12 @@ void lay_out(const plan::Plan& plan, Tensors tensors, Stack& stack, StagingOf<T>
   const Engine& engine = engine_of(p.op);
   Memory<T> memory;
   Converted converted;
-  for (machine::Storage& s : memory.slow) s.kv_heads = 0;  // not there
+  std::array<bool, kSlowArrays> staged{};
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    memory.slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+    machine::Storage& s = memory.slow[index_of(a)];
+    s = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+    staged[index_of(a)] = !machine::Ram<T>::is_view(s);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
@@ -129,7 +128,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, Stack& stack, StagingOf<T>
     }
   });
   memory.fast.arena = stack.take_span<T>(plan.row().footprint, "fast memory");
-  const machine::StagingWords words = staging_of(plan, memory.slow);
+  const machine::StagingWords words = staging_of(plan, staged);
   for (std::size_t i = 0; i < words.size(); ++i)
     memory.fast.staging[i] = stack.take_span<T>(words[i], "a staging buffer");
   execute(plan, memory, converted);
