@@ -112,7 +112,7 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width) {
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }
 
-plan::Options PlannerOptions::options(Words M, const Tensors& tensors, DType compute) const {
+plan::Options PlannerOptions::options(Words M, const Tensors& tensors, const RunOptions& run) const {
   plan::Options o;
   o.M = M;
   o.quadratic_workspace = !no_workspace;
@@ -122,11 +122,7 @@ plan::Options PlannerOptions::options(Words M, const Tensors& tensors, DType com
     (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
   o.write_cost = write_cost;
   o.schedule = schedule;
-  if (max_workspace) {
-    RunOptions run;
-    run.compute = compute;
-    o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
-  }
+  if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
   return o;
 }
 
@@ -181,7 +177,9 @@ Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dty
 plan::Plan ProblemOptions::plan() const {
   const Problem p = problem();
   const DType type = parse_dtype("--dtype", dtype);
-  plan::Options o = planner.options(M(), contiguous_tensors(p, type), type == DType::f64 ? DType::f64 : DType::f32);
+  RunOptions run;
+  run.compute = type == DType::f64 ? DType::f64 : DType::f32;
+  plan::Options o = planner.options(M(), contiguous_tensors(p, type), run);
   if (!planner.width.empty()) {
     o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;

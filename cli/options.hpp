@@ -30,8 +30,8 @@ struct PlannerOptions {
   std::optional<std::string> max_workspace;
 
   void add_to(CLI::App& app, bool with_width = true);
-  /// `tensors` and `compute`: of the runs that --max-workspace is about.
-  plan::Options options(Words M, const Tensors& tensors, DType compute) const;
+  /// `tensors` and `run`: what --max-workspace is about.
+  plan::Options options(Words M, const Tensors& tensors, const RunOptions& run) const;
 };
 
 /// What is computed, beside sizes.

@@ -24,6 +24,7 @@ struct RunFlags {
   std::optional<index_t> causal_offset;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
+  std::optional<int> threads;
   bool verify = false;
   bool json = false;
   bool quiet = false;
@@ -38,6 +39,9 @@ struct RunFlags {
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     app.add_option("--compute-dtype", compute_dtype,
                    "arithmetic in f64 or f32 (default: f64 if an input is f64, else f32)");
+    app.add_option("--threads", threads,
+                   "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
+                   "variable REDBLUE_THREADS, as the work is worth)");
     app.add_flag("--verify", verify,
                  "compare with attention or its gradients in fp64, row by row, and gradients with central differences; "
                  "the output is written either way, exit code 1 says it differs");
@@ -64,6 +68,18 @@ Problem problem_of(const RunFlags& flags, const LoadedInputs& loaded, const Prob
                                        fmt::join(loaded.tensors()[first].shape, ", "), fmt::join(wanted, ", ")));
   }
   return p;
+}
+
+/// For RunOptions: 0 where nothing was said.
+int threads_of(const std::optional<int>& asked) {
+  const int most = default_pool().size();
+  if (!asked) return 0;
+  if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
+  if (*asked > most)
+    throw InvalidProblem(fmt::format(
+        "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
+        *asked, most == 1 ? "is" : "are", most));
+  return *asked;
 }
 
 Json deviation_to_json(const Deviation& d) {
@@ -125,7 +141,10 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
   line("  written", m.io.total_writes(), io.total_writes(), "");
   line("fast memory", m.peak, plan.footprint(), fmt::format("M = {}", plan.options.M.str()));
   if (row.ratio) fmt::print("{:<14} {:>20.4f}\n", "ratio", *row.ratio);
-  fmt::print("{:<14} {:>20.3f} s, {:.2f} GFLOP/s\n", "time", seconds, m.flops.to_double() / seconds * 1e-9);
+  fmt::print("{:<14} {:>20.3f} s, {:.2f} GFLOP/s with {}\n", "time", seconds, m.flops.to_double() / seconds * 1e-9,
+             m.threads == 1 ? "1 thread"
+                            : fmt::format("{} threads, of which none moved more than {} words", m.threads,
+                                          m.most_per_thread.str()));
   if (plan.options.cap)
     fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
                plan.options.cap->most.str());
@@ -146,13 +165,14 @@ int run_command(const RunFlags& flags) {
                                         : DType::f32;
   if (options.compute != DType::f32 && options.compute != DType::f64)
     throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
+  options.threads = threads_of(flags.threads);
   const Words M = flags.memory.words(options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
-  const plan::Plan plan = plan::make_plan(problem, flags.planner.options(M, tensors, options.compute));
+  const plan::Plan plan = plan::make_plan(problem, flags.planner.options(M, tensors, options));
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
@@ -178,7 +198,10 @@ int run_command(const RunFlags& flags) {
            {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},
            {"bound", to_json(plan.bound)},
            {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+           {"threads", measured.threads},
+           {"most_words_per_thread", to_json(measured.most_per_thread)},
            {"staging_words", to_json(measured.staging_words)},
+           {"padding_words", to_json(measured.padding_words)},
            {"converted_words", to_json(measured.converted_words)},
            {"workspace_bytes", to_json(measured.bytes)},
            {"seconds", seconds},

@@ -13,7 +13,8 @@ ALLOWED = {
     "kernel": ["core/"],
     "schedule": ["core/", "kernel/"],
     "bound": ["core/"],
-    "machine": ["core/", "kernel/"],
+    "threads": ["core/", "threads.hpp"],
+    "machine": ["core/", "kernel/", "threads/", "threads.hpp"],
     "file": ["core/"],
     "plan": ["core/", "bound/", "schedule/", "problem.hpp"],
     "problem": ["core/", "bound/", "schedule/"],  # problem.hpp: what plan/ plans
@@ -30,7 +31,8 @@ def layer_of(path):
     below = parts[2:] if parts[0] == "include" else parts[1:]
     if len(below) > 1:
         return below[0]
-    return "problem" if below[0] == "problem.hpp" else "api"
+    alone = below[0].removesuffix(".hpp")
+    return alone if alone in ("problem", "threads") else "api"
 
 
 def ours(name):

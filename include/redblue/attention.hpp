@@ -11,6 +11,7 @@
 #include "redblue/machine/trace.hpp"
 #include "redblue/plan/planner.hpp"
 #include "redblue/problem.hpp"
+#include "redblue/threads.hpp"
 
 /// The library in three steps: describe a Problem, make a Plan, run it on your memory.
 ///
@@ -88,24 +89,32 @@ std::vector<SlowArray> outputs_of(const Problem& problem);
 std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 
 struct RunOptions {
-  DType compute = DType::f32;              ///< f32 or f64: the type of a word in fast memory
-  std::function<void(double)> progress{};  ///< called now and then with the share of the work that is done
-  std::span<std::byte> memory{};           ///< run_bytes() of it, for the run to use; none: the run allocates
+  DType compute = DType::f32;  ///< f32 or f64: the type of a word in fast memory
+  /// Called now and then with the share of the work that is done, by any thread, one at a time.
+  std::function<void(double)> progress{};
+  /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
+  /// its own. The result is the same to the last bit whatever their number.
+  int threads = 0;
+  ThreadPool* pool = nullptr;     ///< where threads come from; null: default_pool()
+  std::span<std::byte> memory{};  ///< run_bytes() of it, for the run to use; none: the run allocates
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.
 struct Measured {
   Io io;
-  Words peak;             ///< most words resident at a time
+  Words peak;             ///< most words resident at a time in the fast memory of one thread
   Words flops;            ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
+  Words padding_words;    ///< run: left out between tiles, so that each begins on a cache line
   Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
+  int threads = 1;        ///< that could take part
+  Words most_per_thread;  ///< most words moved by one of them: io.total() / threads if they shared evenly
 };
 
 /// All that run() takes beside inputs and outputs, in bytes: fast memory, workspace, staging buffers, outputs in the
-/// compute type. Depends on the tensors' types and strides; their data is not looked at, and lse that is not wanted has
-/// no shape.
+/// compute type. Depends on the number of threads and on the tensors' types and strides; their data is not looked at,
+/// and lse that is not wanted has no shape.
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 
 /// Contiguous tensors without data: all that the operation reads and writes, lse of a forward pass if it is required.
@@ -116,8 +125,10 @@ Tensors contiguous_tensors(const Problem& problem, DType dtype);
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
 
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
-/// not fit the problem, and MemoryError when the run takes more than RunOptions::memory, the cap of the plan, or what
-/// the machine has. Outputs are undefined if it throws.
+/// not fit the problem or options.threads < 0, MemoryError when the run takes more than RunOptions::memory, the cap of
+/// the plan, or what the machine has, and Error when a thread cannot be had. Outputs are undefined if it throws. Runs
+/// may go on side by side; where they share a pool, one has its threads and the others do with the thread they are
+/// called on.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
              const RunOptions& options = {});

@@ -1,9 +1,11 @@
 #include <fmt/format.h>
 
+#include <atomic>
 #include <cmath>
 #include <cstdint>
 #include <memory>
 #include <new>
+#include <optional>
 #include <string>
 
 #include "redblue.h"
@@ -194,14 +196,55 @@ void require_operation(const redblue_plan* plan, Operation op) {
 
 std::size_t size_from(Words bytes) { return static_cast<std::size_t>(bytes.to_index()); }
 
-/// The options of a run, but for its memory.
-RunOptions options_of(const redblue_plan& plan, const redblue_run_options* given) {
-  RunOptions options;
-  options.compute = plan.compute;
-  if (given == nullptr) return options;
-  checked(given, "redblue_run_options");
-  return options;
-}
+/// The caller's thread pool.
+class CallersPool : public ThreadPool {
+ public:
+  explicit CallersPool(const redblue_thread_pool& pool) : pool_(pool) {
+    if (pool.size == nullptr || pool.run == nullptr)
+      throw InvalidArgument("redblue_thread_pool needs both functions, size and run");
+    size_ = pool.size(pool.context);
+    if (size_ < 1) throw InvalidArgument(fmt::format("the thread pool has size {}: it must have 1 or more", size_));
+  }
+  int size() const override { return size_; }
+  void run(int n, const std::function<void(int)>& task) override {
+    Job job{task, n, 0};
+    pool_.run(pool_.context, n, &run_task, &job);
+    if (job.done != n) throw Error(fmt::format("the thread pool returned after {} of {} tasks", job.done.load(), n));
+  }
+
+ private:
+  struct Job {
+    const std::function<void(int)>& task;
+    int n;
+    std::atomic<int> done;
+  };
+  static void run_task(void* arg, int i) {
+    Job& job = *static_cast<Job*>(arg);
+    if (i < 0 || i >= job.n) return;  // run() then misses one
+    job.task(i);
+    ++job.done;
+  }
+
+  redblue_thread_pool pool_;
+  int size_;
+};
+
+/// The options of a run, but for its memory, and the pool that they point to.
+struct Options {
+  RunOptions run;
+  std::optional<CallersPool> pool;
+
+  Options(const redblue_plan& plan, const redblue_run_options* given) {
+    run.compute = plan.compute;
+    run.threads = plan.threads;
+    if (given == nullptr) return;
+    checked(given, "redblue_run_options");
+    if (threads_of(given->threads) > 0) run.threads = given->threads;
+    if (given->pool != nullptr) run.pool = &pool.emplace(checked(given->pool, "redblue_thread_pool"));
+  }
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+};
 
 template <class T>
 redblue_status workspace(const redblue_plan* plan, const T* tensors, const char* type, Operation op,
@@ -211,7 +254,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
     require_pointer(bytes, "bytes");
     *bytes = 0;
     const Problem& p = plan->plan.problem;
-    const RunOptions options = options_of(*plan, run_options);
+    const Options options(*plan, run_options);
     Tensors described;
     if (tensors == nullptr) {
       described = contiguous_tensors(p, plan->dtype);
@@ -219,7 +262,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
       described = tensors_of(p, checked(tensors, type));
       if (op == Operation::forward && described[SlowArray::lse].data == nullptr) described[SlowArray::lse] = {};
     }
-    *bytes = size_from(run_bytes(plan->plan, described, options));
+    *bytes = size_from(run_bytes(plan->plan, described, options.run));
   });
 }
 
@@ -228,13 +271,13 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
                        const redblue_run_options* run_options) {
   return guarded([&] {
     require_operation(plan, op);
-    RunOptions options = options_of(*plan, run_options);
+    Options options(*plan, run_options);
     if (run_options != nullptr) {
       if (run_options->workspace == nullptr && run_options->workspace_size > 0)
         throw InvalidArgument(fmt::format("workspace is NULL and workspace_size = {}", run_options->workspace_size));
-      options.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
+      options.run.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
     }
-    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options);
+    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run);
   });
 }
 
@@ -287,6 +330,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     if (given.max_workspace > 0) {
       RunOptions run_options;
       run_options.compute = result->compute;
+      run_options.threads = result->threads;
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
     result->plan = plan::make_plan(p, o);

@@ -9,6 +9,7 @@ Measured count(const plan::Plan& plan) {
   m.io = before.io + m.io;
   m.peak = std::max(before.peak, m.peak);
   m.flops += before.flops;
+  m.most_per_thread += before.most_per_thread;
   return m;
 }
 

@@ -10,19 +10,21 @@
 /// list of schedules on every machine.
 namespace redblue {
 
-/// The memory of a run: the caller's arrays and workspace, fast memory and staging.
+/// What a run has at hand.
 template <class T>
-struct Memory {
-  machine::SlowMemory slow;
-  machine::RamMemory<T> fast;
-  std::function<void(Io)> report;  ///< called now and then with the words moved so far
+struct Resources {
+  std::vector<machine::SlowMemory> slow;        ///< the caller's arrays and workspace: see machine::Ram
+  std::vector<machine::ArenaMemory<T>> arenas;  ///< fast memory of each worker
+  index_t words;                                ///< of each
+  ThreadPool* pool;
+  std::function<void(int worker, index_t words)> report;  ///< called now and then with the words a worker has moved
 };
 
 struct Engine {
   Measured (*count)(const plan::Plan&);
   void (*run_on)(machine::Any&, const plan::Plan&);
-  Measured (*run_f32)(const plan::Plan&, const Memory<float>&);
-  Measured (*run_f64)(const plan::Plan&, const Memory<double>&);
+  Measured (*run_f32)(const plan::Plan&, const Resources<float>&);
+  Measured (*run_f64)(const plan::Plan&, const Resources<double>&);
   std::span<const SlowArray> (*workspace)(const plan::Plan&);
   bool (*rewrites_outputs)(const plan::Plan&);
 };
@@ -55,7 +57,7 @@ decltype(auto) with_choice(const plan::Plan& plan, const F& f) {
                     std::get<typename List::AnyChoice>(plan.row().choice->choice));
 }
 
-/// The chosen schedule, once for each batch and key-value head.
+/// The chosen schedule, once for each batch and key-value head: the outermost loop.
 template <class List, class M>
 void execute(M& m, const plan::Plan& plan) {
   const Problem& p = plan.problem;
@@ -72,6 +74,9 @@ Measured measured(const M& counter) {
   m.io = counter.io();
   m.peak = counter.peak();
   m.flops = Words(2) * counter.macs();
+  m.threads = counter.workers();
+  for (int i = 0; i < m.threads; ++i)
+    m.most_per_thread = std::max(m.most_per_thread, Words(counter.of_worker(i).words()));
   return m;
 }
 
@@ -84,15 +89,20 @@ template <class List>
 }
 
 template <class List, class T>
-Measured run(const plan::Plan& plan, const Memory<T>& memory) {
-  machine::Ram<T> ram(memory.fast, memory.slow);
-  machine::Counted counted(ram);
-  machine::Observed observed(counted, [&] {
-    if (memory.report) memory.report(counted.io());
+Measured run(const plan::Plan& plan, const Resources<T>& with) {
+  using Counted = machine::Counted<machine::Ram<T>>;
+  Measured m;
+  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
+    machine::Ram<T> ram(team, with.words, with.slow, with.arenas);
+    Counted counted(ram);
+    typename machine::Observed<Counted>::Callback report;
+    if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
+    machine::Observed observed(counted, report);
+    execute<List>(observed, plan);
+    m = measured(counted);
+    m.staging_words = ram.staging_words();
+    m.padding_words = ram.padding_words();
   });
-  execute<List>(observed, plan);
-  Measured m = measured(counted);
-  m.staging_words = ram.staging_words();
   return m;
 }
 

@@ -3,14 +3,16 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <new>
 
 #include "engine.hpp"
 #include "memory.hpp"
 #include "overlap.hpp"
-#include "redblue/machine/staging.hpp"
+#include "redblue/machine/sizing.hpp"
 #include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 #include "storage_of.hpp"
@@ -21,24 +23,54 @@ namespace {
 
 bool is_given(const Tensor& t) { return t.shape[0] > 0; }
 
-/// Words of the staging buffers of a plan, and of the forward plan before it: measured once.
+/// What the arena of a worker takes for a plan, and for the forward plan before it: played through once.
 template <class T>
-class StagingOf {
+class ArenaOf {
  public:
-  machine::StagingWords operator()(const plan::Plan& plan, const std::array<bool, kSlowArrays>& staged) {
-    if (std::find(staged.begin(), staged.end(), true) == staged.end()) return {};
+  const machine::ArenaWords& operator()(const plan::Plan& plan, const std::array<bool, kSlowArrays>& staged) {
     const auto [known, is_new] = known_.try_emplace(&plan);
     if (is_new) {
-      machine::Staging staging(staged);
-      machine::Any any(staging);
+      machine::Sizing<T> sizing(plan.row().footprint.to_index(), staged);
+      machine::Any any(sizing);
       engine_of(plan.problem.op).run_on(any, plan);
-      known->second = staging.words();
+      known->second = sizing.words();
     }
     return known->second;
   }
 
  private:
-  std::map<const plan::Plan*, machine::StagingWords> known_;
+  std::map<const plan::Plan*, machine::ArenaWords> known_;
+};
+
+/// How many of the pool's threads a run takes.
+int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
+  if (threads < 0) throw InvalidProblem(fmt::format("threads = {}: give a number from 1 on, or 0 for all", threads));
+  if (threads > 0) return std::min(threads, pool.size());
+  // To wake a thread that sleeps takes about 10 us, in which one that is awake does this much at 200 GFLOP/s.
+  constexpr index_t kFlopsPerThread = 2'000'000;
+  return static_cast<int>(std::clamp(plan.row().flops / kFlopsPerThread, Words(1), Words(pool.size())).to_index());
+}
+
+/// Adds up what the workers have moved, and tells the caller how far the run is, from one thread at a time.
+class ProgressReport {
+ public:
+  ProgressReport(const std::function<void(double)>& tell, int workers, Words before, Words in_all)
+      : tell_(tell), moved_(static_cast<std::size_t>(workers)), before_(before), in_all_(in_all) {}
+
+  void operator()(int worker, index_t words) {
+    moved_[static_cast<std::size_t>(worker)] = words;
+    const std::unique_lock lock(telling_, std::try_to_lock);
+    if (!lock) return;  // somebody tells already
+    Words sum = before_;
+    for (const auto& m : moved_) sum += m.load();
+    tell_(sum.to_double() / in_all_.to_double());
+  }
+
+ private:
+  const std::function<void(double)>& tell_;
+  std::vector<std::atomic<index_t>> moved_;
+  Words before_, in_all_;
+  std::mutex telling_;
 };
 
 /// Outputs that live in the compute type while the schedule revisits them, and are converted once at the end: rounding
@@ -69,11 +101,12 @@ class Converted {
   Words words_;
 };
 
-/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, memory, converted) where
-/// something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
+/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
+/// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
 /// wants to know only how much that is gives a stack without memory.
 template <class T, class Execute>
-void lay_out(const plan::Plan& plan, Tensors tensors, Stack& stack, StagingOf<T>& staging_of, const Execute& execute) {
+void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Stack& stack, ArenaOf<T>& arena_of,
+             const Execute& execute) {
   const Problem& p = plan.problem;
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
     return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
@@ -84,19 +117,22 @@ void lay_out(const plan::Plan& plan, Tensors tensors, Stack& stack, StagingOf<T>
     tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
     if (plan.forward) {
       const Words used = stack.used();
-      lay_out<T>(*plan.forward, tensors, stack, staging_of, execute);
+      lay_out<T>(*plan.forward, tensors, options, stack, arena_of, execute);
       stack.release(used);
     }
   }
   if (plan.rows.empty()) return;
 
   const Engine& engine = engine_of(p.op);
-  Memory<T> memory;
+  Resources<T> with;
+  with.pool = options.pool == nullptr ? &default_pool() : options.pool;
+  const int workers = workers_of(plan, options.threads, *with.pool);
+  machine::SlowMemory slow;
   Converted converted;
   std::array<bool, kSlowArrays> staged{};
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    machine::Storage& s = memory.slow[index_of(a)];
+    machine::Storage& s = slow[index_of(a)];
     s = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
     staged[index_of(a)] = !machine::Ram<T>::is_view(s);
   };
@@ -121,23 +157,33 @@ void lay_out(const plan::Plan& plan, Tensors tensors, Stack& stack, StagingOf<T>
   }
   plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
     const typename S::Operands operands(p.shape(), 1);
-    for (const SlowArray a : engine.workspace(plan)) {
+    const auto workspace = engine.workspace(plan);
+    // A workspace for each instance under way.
+    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
+    with.slow.assign(static_cast<std::size_t>(sets), slow);
+    for (const SlowArray a : workspace) {
       const Shape shape = schedule::matrix_of(operands, a).shape;
-      T* data = stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(a));
-      memory.slow[index_of(a)] = machine::Storage::matrix(data, shape);
+      for (machine::SlowMemory& set : with.slow)
+        set[index_of(a)] = machine::Storage::matrix(
+            stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(a)), shape);
     }
   });
-  memory.fast.arena = stack.take_span<T>(plan.row().footprint, "fast memory");
-  const machine::StagingWords words = staging_of(plan, staged);
-  for (std::size_t i = 0; i < words.size(); ++i)
-    memory.fast.staging[i] = stack.take_span<T>(words[i], "a staging buffer");
-  execute(plan, memory, converted);
+  with.words = plan.row().footprint.to_index();
+  const machine::ArenaWords& words = arena_of(plan, staged);
+  with.arenas.resize(static_cast<std::size_t>(workers));
+  for (machine::ArenaMemory<T>& arena : with.arenas) {
+    arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
+    for (std::size_t i = 0; i < words.staging.size(); ++i)
+      arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
+  }
+  execute(plan, with, converted);
 }
 
 /// The stack after laying out a run that is not to happen.
 template <class T>
-void measure(const plan::Plan& plan, const Tensors& tensors, Stack& stack, StagingOf<T>& staging_of) {
-  lay_out<T>(plan, tensors, stack, staging_of, [](const auto&...) {});
+void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack,
+             ArenaOf<T>& arena_of) {
+  lay_out<T>(plan, tensors, options, stack, arena_of, [](const auto&...) {});
 }
 
 /// "T takes B bytes beside inputs and outputs, b of them for workspace S"
@@ -151,8 +197,8 @@ std::string account(const Stack& stack) {
 std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
   const Words have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   const auto refusal = [&] {
-    return MemoryError(fmt::format("{}, and this machine has {}: choose a schedule without workspace, a smaller fast "
-                                   "memory, or a smaller problem",
+    return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
+                                   "smaller fast memory, or a smaller problem",
                                    account(stack), have.str()),
                        stack.bytes(), have);
   };
@@ -165,18 +211,18 @@ std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
 }
 
 template <class T>
-Measured engine_run(const Engine& e, const plan::Plan& plan, const Memory<T>& memory) {
+Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources<T>& with) {
   if constexpr (std::same_as<T, float>)
-    return e.run_f32(plan, memory);
+    return e.run_f32(plan, with);
   else
-    return e.run_f64(plan, memory);
+    return e.run_f64(plan, with);
 }
 
 template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
-  StagingOf<T> staging_of;
+  ArenaOf<T> arena_of;
   Stack need;
-  measure<T>(plan, tensors, need, staging_of);
+  measure<T>(plan, tensors, options, need, arena_of);
   if (plan.options.cap && need.bytes() > plan.options.cap->most)
     throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
                                   "cap",
@@ -192,21 +238,29 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                       memory.size());
   }
 
-  const double in_all = options.progress ? plan.io().total().to_double() : 0;
   Measured all;
   all.bytes = need.bytes();
   Stack stack(memory);
-  lay_out<T>(plan, tensors, stack, staging_of, [&](const plan::Plan& part, Memory<T>& m, const Converted& converted) {
-    if (options.progress)
-      m.report = [&](const Io& io) { options.progress((all.io + io).total().to_double() / in_all); };
-    const Measured measured = engine_run<T>(engine_of(part.problem.op), part, m);
-    converted.finish<T>();
-    all.io = all.io + measured.io;
-    all.peak = std::max(all.peak, measured.peak);
-    all.flops += measured.flops;
-    all.staging_words = std::max(all.staging_words, measured.staging_words);
-    all.converted_words += converted.words();
-  });
+  lay_out<T>(plan, tensors, options, stack, arena_of,
+             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
+               std::optional<ProgressReport> report;
+               if (options.progress) {
+                 report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
+                                plan.io().total());
+                 with.report = std::ref(*report);
+               }
+               const Measured m = engine_run<T>(engine_of(part.problem.op), part, with);
+               converted.finish<T>();
+               all.io = all.io + m.io;
+               all.peak = std::max(all.peak, m.peak);
+               all.flops += m.flops;
+               all.staging_words = std::max(all.staging_words, m.staging_words);
+               all.padding_words = std::max(all.padding_words, m.padding_words);
+               all.converted_words += converted.words();
+               all.threads = std::max(all.threads, m.threads);
+               all.most_per_thread += m.most_per_thread;
+               if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+             });
   return all;
 }
 
@@ -277,8 +331,8 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
   return with_compute(options.compute, [&]<class T>(T*) {
     Stack stack;
-    StagingOf<T> staging_of;
-    measure<T>(plan, tensors, stack, staging_of);
+    ArenaOf<T> arena_of;
+    measure<T>(plan, tensors, options, stack, arena_of);
     return stack.bytes();
   });
 }

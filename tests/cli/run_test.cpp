@@ -130,6 +130,41 @@ TEST(Cli, RunShowsWordsFormulaBoundAndRatio) {
   EXPECT_EQ(quiet.out + quiet.err, "");
 }
 
+TEST(Cli, RunGivesTheSameFilesWithAnyNumberOfThreads) {
+  const Problem p = grouped();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Args args = Args{"run", "--M", "200", "--json"} + kNpyFiles;
+  const Finished one = w.run(args + Args{"--threads", "1"});
+  ASSERT_EQ(one.exit_code, 0) << one.err;
+  const std::string o = file::read_text(w / "o.npy"), lse = file::read_text(w / "lse.npy");
+  EXPECT_EQ(one.json()["threads"], 1);
+  EXPECT_EQ(one.json()["most_words_per_thread"], one.json()["moved"]["io"]);
+  const Finished five = w.run(args + Args{"--threads", "5"}, "export REDBLUE_THREADS=5;");
+  ASSERT_EQ(five.exit_code, 0) << five.err;
+  EXPECT_EQ(five.json()["threads"], 5);
+  EXPECT_EQ(five.json()["moved"], one.json()["moved"]);
+  EXPECT_EQ(file::read_text(w / "o.npy"), o);
+  EXPECT_EQ(file::read_text(w / "lse.npy"), lse);
+}
+
+TEST(Cli, RunSaysWhatIsWrongWithANumberOfThreads) {
+  const Problem p = grouped();
+  const Workplace w;
+  w.inputs(p, generate(p));
+  const Args args = Args{"run", "--M", "200"} + kNpyFiles;
+  const auto expect = [&](const Args& more, const std::string& before, const std::vector<std::string>& said) {
+    const Finished f = w.run(args + more, before);
+    EXPECT_EQ(f.exit_code, 2);
+    for (const std::string& s : said) EXPECT_THAT(f.err, HasSubstr(s));
+  };
+  expect({"--threads", "0"}, "", {"--threads 0", "from 1 on"});
+  expect({"--threads", "two"}, "", {"--threads", "two"});
+  expect({"--threads", "3"}, "export REDBLUE_THREADS=2;", {"--threads 3", "there are 2", "REDBLUE_THREADS=3"});
+  for (const std::string nonsense : {"", "0", "-1", "2x", "99999999999"})
+    expect({}, "export REDBLUE_THREADS=" + nonsense + ";", {"REDBLUE_THREADS=" + nonsense, "from 1 on"});
+}
+
 TEST(Cli, RunGoesWithoutLse) {
   const Problem p = grouped();
   const Workplace w;

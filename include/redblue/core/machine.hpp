@@ -15,7 +15,8 @@
 ///   void    write(const Block&, const Arg& tile)      fast -> slow
 ///   void    run(kernel, span<const Arg>)              kernel on tiles and streams
 ///   void    modify(kernel, span<const Arg>)           the same, args[0] a block of slow memory, rewritten word by word
-///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order
+///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
+///                                                     itself, or one that holds no tile, on a thread of its own
 namespace redblue {
 
 /// The resident copy of a block, or a fresh one. Residency is scope: born by load or alloc, evicted by the closing
@@ -75,6 +76,11 @@ consteval bool streams_are_only_read() {
 template <class Self>
 class MachineFace {
  public:
+  /// How many workers the machine has, each with fast memory of its own, and which of them this one is: one, unless the
+  /// machine says otherwise.
+  static constexpr int workers() { return 1; }
+  static constexpr int worker() { return 0; }
+
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
   /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope.
@@ -112,6 +118,10 @@ class MachineFace {
  private:
   Self& self() { return static_cast<Self&>(*this); }
 };
+
+/// A machine that has one worker whatever happens.
+template <class M>
+concept OneWorker = requires { requires M::workers() == 1; };
 
 /// What a schedule asks of its machine.
 template <class M>

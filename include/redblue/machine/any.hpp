@@ -28,8 +28,10 @@ class Any : public MachineFace<Any> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    backend_->each(n, [&](Any& worker, index_t i) { body(worker, i); });
+    backend_->each(*this, n, [&](Any& worker, index_t i) { body(worker, i); });
   }
+  int workers() const { return backend_->workers(); }
+  int worker() const { return backend_->worker(); }
 
  private:
   struct Backend {
@@ -43,7 +45,9 @@ class Any : public MachineFace<Any> {
     virtual void write(const Block& b, const Arg& tile) = 0;
     virtual void run(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
     virtual void modify(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
-    virtual void each(index_t n, const std::function<void(Any&, index_t)>& body) = 0;
+    virtual void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) = 0;
+    virtual int workers() const = 0;
+    virtual int worker() const = 0;
   };
 
   template <class M>
@@ -55,12 +59,15 @@ class Any : public MachineFace<Any> {
     void write(const Block& b, const Arg& tile) override { m.write(b, tile); }
     void run(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.run(k, args); }
     void modify(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.modify(k, args); }
-    void each(index_t n, const std::function<void(Any&, index_t)>& body) override {
+    void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) override {
       m.each(n, [&](M& worker, index_t i) {
+        if (&worker == &m) return body(self, i);
         Any any(worker);
         body(any, i);
       });
     }
+    int workers() const override { return m.workers(); }
+    int worker() const override { return m.worker(); }
     M& m;
   };
 

@@ -1,5 +1,8 @@
 #pragma once
+#include <algorithm>
 #include <array>
+#include <numeric>
+#include <vector>
 
 #include "redblue/core/cost.hpp"
 #include "redblue/core/machine.hpp"
@@ -23,15 +26,52 @@ class Null : public MachineFace<Null> {
   }
 };
 
+/// What one worker moved and did.
+struct alignas(64) Counts {
+  std::array<index_t, kSlowArrays> reads{};
+  std::array<index_t, kSlowArrays> writes{};
+  index_t peak = 0;  ///< largest number of resident words
+  index_t macs = 0;  ///< multiply-adds
+
+  index_t words() const {
+    return std::accumulate(reads.begin(), reads.end(), std::accumulate(writes.begin(), writes.end(), index_t{0}));
+  }
+  Io io() const {
+    Io io;
+    for (std::size_t a = 0; a < kSlowArrays; ++a) {
+      io.reads[a] = reads[a];
+      io.writes[a] = writes[a];
+    }
+    return io;
+  }
+  Counts& operator+=(const Counts& other) {
+    for (std::size_t a = 0; a < kSlowArrays; ++a) {
+      reads[a] += other.reads[a];
+      writes[a] += other.writes[a];
+    }
+    peak = std::max(peak, other.peak);
+    macs += other.macs;
+    return *this;
+  }
+};
+
 /// Counts what passes through another machine: words per array and direction, resident words, multiply-adds.
-/// Counted<Null> is the counting machine; Counted<Ram> counts what really runs.
+/// Counted<Null> is the counting machine; Counted<Ram> counts what really runs. Each worker counts for itself: an item
+/// that the base machine hands to a worker is counted apart and added to that worker's counts when it ends.
 template <class Base>
 class Counted : public MachineFace<Counted<Base>> {
  public:
-  explicit Counted(Base& base) : base_(base) {}
+  explicit Counted(Base& base) : base_(base), ended_(static_cast<std::size_t>(base.workers())) {}
   Counted()
     requires std::same_as<Base, Null>
-      : base_(nothing()) {}
+      : Counted(nothing()) {}
+
+  Counted(const Counted&) = delete;
+  Counted& operator=(const Counted&) = delete;
+  ~Counted() = default;
+
+  int workers() const { return base_.workers(); }
+  int worker() const { return base_.worker(); }
 
   index_t open(Shape s, Layout layout) {
     const index_t depth = base_.open(s, layout);
@@ -44,11 +84,11 @@ class Counted : public MachineFace<Counted<Base>> {
     base_.close(depth, s);
   }
   void read(const Arg& tile, const Block& b) {
-    reads_[index_of(b.array)] += b.shape.words();
+    counts_.reads[index_of(b.array)] += b.shape.words();
     base_.read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
-    writes_[index_of(b.array)] += b.shape.words();
+    counts_.writes[index_of(b.array)] += b.shape.words();
     base_.write(b, tile);
   }
   /// Streams open when the part that consumes them runs: two streams that different parts of a composite consume cost
@@ -61,9 +101,9 @@ class Counted : public MachineFace<Counted<Base>> {
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     const Block& b = args[0].block;
-    if (!kernel::first_of(k)) reads_[index_of(b.array)] += b.shape.words();
-    writes_[index_of(b.array)] += b.shape.words();
-    macs_ += kernel::macs(k, args);
+    if (!kernel::first_of(k)) counts_.reads[index_of(b.array)] += b.shape.words();
+    counts_.writes[index_of(b.array)] += b.shape.words();
+    counts_.macs += kernel::macs(k, args);
     index_t passing = 1;
     for (const Arg& a : args.subspan(1)) passing += count_stream(a);
     touch(passing);
@@ -71,25 +111,38 @@ class Counted : public MachineFace<Counted<Base>> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base&, index_t i) { body(*this, i); });
+    base_.each(n, [&](Base& base, index_t i) {
+      // Known at compile time where it can be: an optimiser that sees all counters keeps them in registers.
+      if (OneWorker<Base> || &base == &base_) return body(*this, i);
+      Counted& whole = whole_ == nullptr ? *this : *whole_;
+      Counted item(base, whole);
+      body(item, i);
+      whole.ended_[static_cast<std::size_t>(base.worker())] += item.counts_;
+    });
   }
 
-  Io io() const {
-    Io io;
-    for (std::size_t a = 0; a < kSlowArrays; ++a) {
-      io.reads[a] = reads_[a];
-      io.writes[a] = writes_[a];
-    }
-    return io;
+  /// What a worker moved in the items that have ended, and in this one. While others are at work, ask for one's own.
+  Counts of_worker(int worker) const {
+    Counts c = (whole_ == nullptr ? *this : *whole_).ended_[static_cast<std::size_t>(worker)];
+    return worker == this->worker() ? c += counts_ : c;
   }
-  index_t peak() const { return peak_; }          ///< largest number of resident words: the footprint
+
+  Io io() const { return total().io(); }
+  index_t peak() const { return total().peak; }   ///< most words resident in one worker's memory: the footprint
   index_t resident() const { return resident_; }  ///< words resident now
-  index_t macs() const { return macs_; }          ///< multiply-adds
+  index_t macs() const { return total().macs; }   ///< multiply-adds
 
  private:
+  Counted(Base& base, Counted& whole) : base_(base), whole_(&whole) {}
+
+  Counts total() const {
+    Counts sum = counts_;
+    for (const Counts& c : ended_) sum += c;
+    return sum;
+  }
   template <class K>
   void count(const K& k, std::span<const Arg> args) {
-    macs_ += kernel::macs(k, args);
+    counts_.macs += kernel::macs(k, args);
     index_t passing = 0;
     kernel::for_args(k, args, [&](const Arg& a) { passing += count_stream(a); });
     touch(passing);
@@ -97,10 +150,10 @@ class Counted : public MachineFace<Counted<Base>> {
   /// Returns the words it holds while it passes: one, or none if it is empty.
   index_t count_stream(const Arg& a) {
     if (a.kind != Arg::Kind::stream) return 0;
-    reads_[index_of(a.block.array)] += a.shape().words();
+    counts_.reads[index_of(a.block.array)] += a.shape().words();
     return a.shape().words() > 0 ? 1 : 0;
   }
-  void touch(index_t passing) { peak_ = std::max(peak_, resident_ + passing); }
+  void touch(index_t passing) { counts_.peak = std::max(counts_.peak, resident_ + passing); }
 
   static Null& nothing() {
     static Null null;  // has no state
@@ -108,11 +161,10 @@ class Counted : public MachineFace<Counted<Base>> {
   }
 
   Base& base_;
-  std::array<index_t, kSlowArrays> reads_{};
-  std::array<index_t, kSlowArrays> writes_{};
+  Counts counts_;
   index_t resident_ = 0;
-  index_t peak_ = 0;
-  index_t macs_ = 0;
+  std::vector<Counts> ended_;  ///< of each worker: the items that have ended. Empty in an item
+  Counted* whole_ = nullptr;   ///< in an item: the one that a user made
 };
 
 /// Counts a schedule without running it.

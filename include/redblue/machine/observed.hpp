@@ -5,11 +5,17 @@
 
 namespace redblue::machine {
 
-/// Calls back after every round of an `each` of another machine: for progress bars.
+/// Calls back after every round of an `each` of another machine, with the machine of the worker that ran it and on its
+/// thread: for progress bars. An empty function is not called.
 template <class Base>
 class Observed : public MachineFace<Observed<Base>> {
  public:
-  Observed(Base& base, std::function<void()> callback) : base_(base), callback_(std::move(callback)) {}
+  using Callback = std::function<void(const Base&)>;
+  /// The callback must outlive this.
+  Observed(Base& base, const Callback& callback) : base_(base), callback_(callback) {}
+
+  int workers() const { return base_.workers(); }
+  int worker() const { return base_.worker(); }
 
   index_t open(Shape s, Layout layout) { return base_.open(s, layout); }
   void close(index_t depth, Shape s) { base_.close(depth, s); }
@@ -25,15 +31,20 @@ class Observed : public MachineFace<Observed<Base>> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base&, index_t i) {
-      body(*this, i);
-      if (callback_) callback_();
+    base_.each(n, [&](Base& base, index_t i) {
+      if (&base == &base_) {
+        body(*this, i);
+      } else {
+        Observed worker(base, callback_);
+        body(worker, i);
+      }
+      if (callback_) callback_(base);
     });
   }
 
  private:
   Base& base_;
-  std::function<void()> callback_;
+  const Callback& callback_;
 };
 
 }  // namespace redblue::machine

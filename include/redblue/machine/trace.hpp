@@ -34,7 +34,7 @@ namespace detail {
 [[noreturn]] void throw_trace_full(std::size_t most);
 }  // namespace detail
 
-/// Records what passes through another machine.
+/// Records what passes through another machine, one round of an `each` after another.
 template <class Base>
 class Traced : public MachineFace<Traced<Base>> {
  public:
@@ -73,10 +73,10 @@ class Traced : public MachineFace<Traced<Base>> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base&, index_t i) {
+    for (index_t i = 0; i < n; ++i) {
       add({.kind = Operation::Kind::step, .depth = i, .args = {}});
       body(*this, i);
-    });
+    }
   }
 
  private:

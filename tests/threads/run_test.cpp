@@ -1,0 +1,233 @@
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+#include <stdexcept>
+#include <thread>
+
+#include "api/arrays.hpp"
+#include "redblue/core/error.hpp"
+#include "support/generators.hpp"
+#include "threads/pools.hpp"
+
+/// Runs with several threads: the same bits and the same counts as with one.
+namespace redblue::test {
+namespace {
+
+constexpr Operation kOperations[] = {Operation::forward,    Operation::backward,   Operation::forward_x,
+                                     Operation::gradient_x, Operation::backward_x, Operation::backward_w};
+
+Problem of(Operation op, Problem p) {
+  p.op = op;
+  if (op == Operation::backward_w) p.d_in = p.d + 1;
+  if (!follows_forward(op)) p.lse_required = true;
+  return p;
+}
+Problem heads(Problem p, index_t batch, index_t heads, index_t kv_heads) {
+  p.batch = batch;
+  p.heads = heads;
+  p.kv_heads = kv_heads;
+  return p;
+}
+Problem causal(Problem p) {
+  p.causal = true;
+  return p;
+}
+
+/// For every schedule that solves the problem, a plan with many small blocks and one with larger ones.
+std::vector<plan::Plan> plans_of(const Problem& p) {
+  std::vector<plan::Plan> plans;
+  for (const std::string_view name : plan::schedule_names(p.op)) {
+    plan::Options o;
+    o.schedule = name;
+    o.M = 1;
+    try {
+      plan::make_plan(p, o);
+    } catch (const CapacityError& e) {
+      for (const Words M : {e.needed, 3 * e.needed + 40}) {
+        o.M = M;
+        plans.push_back(plan::make_plan(p, o));
+      }
+    } catch (const Unsupported&) {  // a mask, a score function or sources it does not know
+    }
+  }
+  return plans;
+}
+
+/// The caller's memory, filled.
+struct Memory {
+  std::map<SlowArray, Array> arrays;
+
+  Memory(const Problem& p, DType dtype) {
+    std::mt19937_64 random(5);
+    for (const auto& list : {inputs_of(p), outputs_of(p)})
+      for (const SlowArray a : list) {
+        const auto shape = shape_of(p, a);
+        Array& array = arrays.emplace(a, Array(dtype, shape, Strides::bshd)).first->second;
+        std::vector<double> words = normal(shape[0] * shape[1] * shape[2] * shape[3], random);
+        if (a == SlowArray::lse)
+          for (double& w : words) w = 6 + std::abs(w);  // no weight overflows
+        array.set(words);
+      }
+  }
+  Tensors tensors() {
+    Tensors t;
+    for (auto& [a, array] : arrays) t[a] = array.tensor();
+    return t;
+  }
+};
+
+void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DType compute) {
+  static const auto pool = make_pool(8);
+  for (const plan::Plan& plan : plans_of(p)) {
+    SCOPED_TRACE(std::string(name_of(p.op)) + " by " + std::string(plan.row().schedule) +
+                 ", M = " + plan.options.M.str() + ", " + std::to_string(p.instances()) + " instances");
+    Memory alone(p, dtype);
+    RunOptions options;
+    options.compute = compute;
+    options.pool = pool.get();
+    options.threads = 1;
+    const Measured one = run(plan, alone.tensors(), options);
+    EXPECT_EQ(one.io, plan.io());
+    EXPECT_EQ(one.threads, 1);
+    EXPECT_EQ(one.most_per_thread, one.io.total());
+    for (const int threads : {2, 3, 5, 8}) {
+      Memory together(p, dtype);
+      options.threads = threads;
+      const Measured m = run(plan, together.tensors(), options);
+      for (const SlowArray a : outputs_of(p))
+        EXPECT_EQ(together.arrays.at(a).memory(), alone.arrays.at(a).memory())
+            << tensor_name(a) << " with " << threads << " threads";
+      EXPECT_EQ(m.io, one.io);
+      EXPECT_EQ(m.peak, one.peak);
+      EXPECT_EQ(m.flops, one.flops);
+      EXPECT_EQ(m.threads, threads);
+      EXPECT_LE(m.most_per_thread, m.io.total());
+      EXPECT_GE(m.most_per_thread * threads, m.io.total());
+    }
+  }
+}
+
+TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
+  for (const Operation op : kOperations)
+    for (const Problem& shape : {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4))})
+      expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
+}
+
+TEST(ThreadsRun, GiveTheSameBitsAndCountsOnManyHeads) {
+  for (const Operation op : kOperations) {
+    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 2, 3, 3)), DType::f32, DType::f32);
+    expect_the_same_for_any_number_of_threads(of(op, heads(problem(9, 9, 3, 3), 4, 3, 3)), DType::f64, DType::f64);
+  }
+  for (const Operation op : {Operation::forward, Operation::backward})
+    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 1, 6, 2)), DType::f32, DType::f32);
+}
+
+TEST(ThreadsRun, GiveTheSameBitsWhereElementTypesAreConverted) {
+  for (const Operation op : kOperations)
+    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 1, 2, 2)), DType::f16, DType::f32);
+}
+
+TEST(ThreadsRun, GiveTheSameBitsWithTheForwardPassBefore) {
+  for (const Operation op : {Operation::backward, Operation::gradient_x}) {
+    Problem p = of(op, heads(problem(21, 17, 4, 3), 1, 2, 2));
+    p.forward_given = false;
+    plan::Options o;
+    o.M = 200;
+    const plan::Plan plan = plan::make_plan(p, o);
+    const auto pool = make_pool(4);
+    RunOptions options;
+    options.pool = pool.get();
+    std::vector<std::vector<unsigned char>> seen;
+    for (const int threads : {1, 4}) {
+      Memory memory(p, DType::f32);
+      options.threads = threads;
+      const Measured m = run(plan, memory.tensors(), options);
+      EXPECT_EQ(m.io, plan.io());
+      EXPECT_EQ(m.threads, threads);
+      for (const SlowArray a : outputs_of(p)) seen.push_back(memory.arrays.at(a).memory());
+    }
+    for (std::size_t i = 0; i < seen.size() / 2; ++i) EXPECT_EQ(seen[i], seen[i + seen.size() / 2]);
+  }
+}
+
+/// A problem that takes a while, and what comes out.
+struct Job {
+  Problem p = of(Operation::backward, heads(problem(40, 40, 4, 4), 2, 2, 2));
+  plan::Plan plan = plan::make_plan(p, {.M = 150});
+
+  std::vector<unsigned char> dq(ThreadPool* pool, int threads, const std::function<void(double)>& progress = {}) const {
+    Memory memory(p, DType::f32);
+    RunOptions options;
+    options.pool = pool;
+    options.threads = threads;
+    options.progress = progress;
+    EXPECT_EQ(run(plan, memory.tensors(), options).io, plan.io());
+    return memory.arrays.at(SlowArray::dQ).memory();
+  }
+};
+
+TEST(ThreadsRun, TakeAnyPool) {
+  const Job job;
+  const auto expected = job.dq(nullptr, 1);
+  InOrder in_order;
+  InReverse in_reverse;
+  AllAtOnce all_at_once;
+  for (ThreadPool* pool : {static_cast<ThreadPool*>(&in_order), static_cast<ThreadPool*>(&in_reverse),
+                           static_cast<ThreadPool*>(&all_at_once), &default_pool()}) {
+    EXPECT_EQ(job.dq(pool, 4), expected);
+    EXPECT_EQ(job.dq(pool, 0), expected);
+  }
+}
+
+TEST(ThreadsRun, GoOnSideBySideAndInsideAPool) {
+  const Job job;
+  const auto expected = job.dq(nullptr, 1);
+  const auto pool = make_pool(3);
+  std::thread other([&] {
+    for (int i = 0; i < 5; ++i) EXPECT_EQ(job.dq(pool.get(), 3), expected);
+  });
+  for (int i = 0; i < 5; ++i) EXPECT_EQ(job.dq(pool.get(), 3), expected);
+  other.join();
+  pool->run(3, [&](int) { EXPECT_EQ(job.dq(pool.get(), 3), expected); });
+}
+
+TEST(ThreadsRun, TellProgressFromOneThreadAtATimeUpToTheEnd) {
+  const Job job;
+  const auto pool = make_pool(4);
+  std::vector<double> shares;  // no lock
+  job.dq(pool.get(), 4, [&](double share) { shares.push_back(share); });
+  EXPECT_TRUE(std::is_sorted(shares.begin(), shares.end()));
+  EXPECT_EQ(shares.back(), 1);
+}
+
+TEST(ThreadsRun, EndWithTheExceptionOfAnItem) {
+  const Job job;
+  const auto pool = make_pool(4);
+  for (const int threads : {1, 4})
+    EXPECT_THROW(job.dq(pool.get(), threads, [](double) { throw std::runtime_error("enough"); }), std::runtime_error);
+  EXPECT_EQ(job.dq(pool.get(), 4), job.dq(nullptr, 1));  // and leave the pool as it was
+}
+
+TEST(ThreadsRun, RefuseANumberOfThreadsThatIsNone) {
+  const Job job;
+  EXPECT_THROW(job.dq(nullptr, -1), InvalidProblem);
+}
+
+TEST(ThreadsRun, AreNoMoreThanThePoolHasAndTheWorkIsWorth) {
+  const Job job;
+  const auto pool = make_pool(3);
+  Memory memory(job.p, DType::f32);
+  RunOptions options;
+  options.pool = pool.get();
+  options.threads = 100;
+  EXPECT_EQ(run(job.plan, memory.tensors(), options).threads, 3);
+  options.threads = 0;
+  EXPECT_EQ(run(plan::make_plan(of(Operation::forward, problem(4, 4, 4, 4)), {.M = 100}),
+                Memory(of(Operation::forward, problem(4, 4, 4, 4)), DType::f32).tensors(), options)
+                .threads,
+            1);
+}
+
+}  // namespace
+}  // namespace redblue::test
