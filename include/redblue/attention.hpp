@@ -89,7 +89,9 @@ std::vector<SlowArray> outputs_of(const Problem& problem);
 std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 
 struct RunOptions {
-  DType compute = DType::f32;  ///< f32 or f64: the type of a word in fast memory
+  /// f32 or f64: the type of a word in fast memory. bf16, forward only, with bf16 inputs: products of bf16, also of the
+  /// weights, summed in f32, where the processor has them, else f32 (Measured::kernels).
+  DType compute = DType::f32;
   /// Called now and then with the share of the work that is done, by any thread, one at a time.
   std::function<void(double)> progress{};
   /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
@@ -108,8 +110,9 @@ struct Measured {
   Words padding_words;    ///< run: left out between tiles, so that each begins on a cache line
   Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
-  int threads = 1;        ///< that could take part
-  Words most_per_thread;  ///< most words moved by one of them: io.total() / threads if they shared evenly
+  std::string_view kernels;  ///< run: the instruction set of the kernels' bodies
+  int threads = 1;           ///< that could take part
+  Words most_per_thread;     ///< most words moved by one of them: io.total() / threads if they shared evenly
 };
 
 /// All that run() takes beside inputs and outputs, in bytes: fast memory, workspace, staging buffers, outputs in the

@@ -319,8 +319,8 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
-    if (result->compute != DType::f32 && result->compute != DType::f64)
-      throw Unsupported(fmt::format("compute = {}: arithmetic is f32 or f64", name_of(result->compute)));
+    if (result->compute == DType::f16)
+      throw Unsupported("compute = f16: arithmetic is f32, f64, or bf16 with sums in f32");
     result->dtype = dtype_of(given.dtype, "dtype");
     result->threads = threads_of(given.threads);
     p.validate();

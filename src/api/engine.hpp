@@ -17,6 +17,7 @@ struct Resources {
   std::vector<machine::ArenaMemory<T>> arenas;  ///< fast memory of each worker
   index_t words;                                ///< of each
   ThreadPool* pool;
+  bool bf16 = false;                                      ///< do products of attention take bf16?
   std::function<void(int worker, index_t words)> report;  ///< called now and then with the words a worker has moved
 };
 
@@ -46,6 +47,14 @@ inline const Engine& engine_of(Operation op) {
     default:
       return kForward;
   }
+}
+
+/// The fastest that this processor has.
+template <class T>
+const kernel::Bodies<T>& bodies_for(bool bf16) {
+  if constexpr (std::same_as<T, float>)
+    if (bf16) return kernel::bf16_bodies(best_isa());
+  return kernel::bodies<T>(best_isa());
 }
 
 namespace detail {
@@ -91,9 +100,10 @@ template <class List>
 template <class List, class T>
 Measured run(const plan::Plan& plan, const Resources<T>& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
+  const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
   Measured m;
   machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
-    machine::Ram<T> ram(team, with.words, with.slow, with.arenas);
+    machine::Ram<T> ram(team, with.words, with.slow, bodies, with.arenas);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
     if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
@@ -102,6 +112,7 @@ Measured run(const plan::Plan& plan, const Resources<T>& with) {
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
+    m.kernels = bodies.bf16 ? "avx512_bf16" : name_of(std::min(best_isa(), Isa::avx512));
   });
   return m;
 }

@@ -12,7 +12,6 @@
 #include "engine.hpp"
 #include "memory.hpp"
 #include "overlap.hpp"
-#include "redblue/machine/sizing.hpp"
 #include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 #include "storage_of.hpp"
@@ -27,13 +26,13 @@ bool is_given(const Tensor& t) { return t.shape[0] > 0; }
 template <class T>
 class ArenaOf {
  public:
-  const machine::ArenaWords& operator()(const plan::Plan& plan, const std::array<bool, kSlowArrays>& staged) {
+  const machine::ArenaWords& operator()(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16) {
     const auto [known, is_new] = known_.try_emplace(&plan);
     if (is_new) {
-      machine::Sizing<T> sizing(plan.row().footprint.to_index(), staged);
-      machine::Any any(sizing);
+      auto ram = machine::Ram<T>::without_memory(plan.row().footprint.to_index(), slow, bodies_for<T>(bf16));
+      machine::Any any(ram);
       engine_of(plan.problem.op).run_on(any, plan);
-      known->second = sizing.words();
+      known->second = ram.arena_words();
     }
     return known->second;
   }
@@ -127,14 +126,12 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   Resources<T> with;
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, options.threads, *with.pool);
+  with.bf16 = options.compute == DType::bf16;
   machine::SlowMemory slow;
   Converted converted;
-  std::array<bool, kSlowArrays> staged{};
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    machine::Storage& s = slow[index_of(a)];
-    s = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
-    staged[index_of(a)] = !machine::Ram<T>::is_view(s);
+    slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
@@ -169,7 +166,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     }
   });
   with.words = plan.row().footprint.to_index();
-  const machine::ArenaWords& words = arena_of(plan, staged);
+  const machine::ArenaWords& words = arena_of(plan, with.slow.front(), with.bf16);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
     arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
@@ -257,6 +254,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                all.staging_words = std::max(all.staging_words, m.staging_words);
                all.padding_words = std::max(all.padding_words, m.padding_words);
                all.converted_words += converted.words();
+               all.kernels = m.kernels;
                all.threads = std::max(all.threads, m.threads);
                all.most_per_thread += m.most_per_thread;
                if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
@@ -264,12 +262,25 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   return all;
 }
 
+void require_bf16(const Problem& p, const Tensors& tensors) {
+  if (p.op != Operation::forward)
+    throw Unsupported(fmt::format(
+        "compute type bf16 for {}: bf16 products are for the forward pass, f32 and f64 for all", name_of(p.op)));
+  for (const SlowArray a : inputs_of(p))
+    if (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1)
+      throw Unsupported(
+          fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
+                      "any type and strides",
+                      tensor_name(a)));
+}
+
 /// f(null pointer of the type of a word in fast memory)
 template <class F>
-decltype(auto) with_compute(DType compute, const F& f) {
+decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tensors, const F& f) {
   if (compute == DType::f64) return f(static_cast<double*>(nullptr));
-  if (compute == DType::f32) return f(static_cast<float*>(nullptr));
-  throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(compute)));
+  if (compute == DType::bf16) require_bf16(p, tensors);
+  if (compute == DType::f32 || compute == DType::bf16) return f(static_cast<float*>(nullptr));
+  throw Unsupported(fmt::format("compute type {}: arithmetic is f32, f64, or bf16 with sums in f32", name_of(compute)));
 }
 
 /// Those of the operation, with data.
@@ -329,7 +340,7 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
 }
 
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
-  return with_compute(options.compute, [&]<class T>(T*) {
+  return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
     Stack stack;
     ArenaOf<T> arena_of;
     measure<T>(plan, tensors, options, stack, arena_of);
@@ -363,7 +374,7 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
                     plan.row().schedule));
-  return with_compute(options.compute, [&]<class T>(T*) { return run_in<T>(plan, mine, options); });
+  return with_compute(options.compute, plan.problem, mine, [&]<class T>(T*) { return run_in<T>(plan, mine, options); });
 }
 
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {

@@ -1,6 +1,7 @@
 #include "redblue/machine/storage.hpp"
 
 #include <Eigen/Core>
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstdint>
@@ -50,6 +51,11 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld) {
     const E* data = reinterpret_cast<const E*>(s.data);
     for (index_t i = 0; i < b.shape.rows; ++i) {
       const E* row = data + s.offset(b.instance, b.row + i, b.col);
+      if constexpr (std::is_same_v<E, T>)
+        if (s.col_stride == 1) {
+          std::copy_n(row, b.shape.cols, out + i * ld);
+          continue;
+        }
       for (index_t j = 0; j < b.shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
     }
   });
@@ -61,6 +67,11 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
     E* data = reinterpret_cast<E*>(s.data);
     for (index_t i = 0; i < b.shape.rows; ++i) {
       E* row = data + s.offset(b.instance, b.row + i, b.col);
+      if constexpr (std::is_same_v<E, T>)
+        if (s.col_stride == 1 && col_stride == 1) {
+          std::copy_n(in + i * row_stride, b.shape.cols, row);
+          continue;
+        }
       for (index_t j = 0; j < b.shape.cols; ++j)
         row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
     }

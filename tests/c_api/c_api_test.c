@@ -191,7 +191,7 @@ static void test_wrong_problems(void) {
   WRONG_OPTIONS(x.schedule = "no_such", REDBLUE_INVALID_ARGUMENT, "no schedule of --op forward is called 'no_such'");
   WRONG_OPTIONS(x.schedule = "naive", REDBLUE_UNSUPPORTED, "knows no causal mask");
   WRONG_OPTIONS(x.objective = 9, REDBLUE_INVALID_ARGUMENT, "objective = 9");
-  WRONG_OPTIONS(x.compute = REDBLUE_BF16, REDBLUE_UNSUPPORTED, "arithmetic is f32 or f64");
+  WRONG_OPTIONS(x.compute = REDBLUE_F16, REDBLUE_UNSUPPORTED, "arithmetic is f32, f64");
   WRONG_OPTIONS(x.dtype = 4, REDBLUE_INVALID_ARGUMENT, "dtype = 4");
   WRONG_OPTIONS(x.threads = -1, REDBLUE_INVALID_ARGUMENT, "threads = -1");
   WRONG_OPTIONS(x.max_workspace = 64, REDBLUE_NOT_ENOUGH_MEMORY, "a cap of 64 bytes is too small");

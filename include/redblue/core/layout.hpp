@@ -11,8 +11,15 @@ namespace redblue {
 enum class Layout : std::uint8_t {
   row_major,      ///< the default
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
+  output_panels,  ///< the same for outputs
   panel_scratch,  ///< needed one panel at a time only
+  key_panels,     ///< row-major, and beside it the same in panels of a few dozen keys: [panel][d][keys]
+  padded_rows,    ///< row-major, each row starting where a vector does
+  key_rows,       ///< of a stream: rows as they lie, in their own element type
+  value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]
 };
-inline constexpr std::array<std::string_view, 3> kLayoutNames = {"row_major", "query_panels", "panel_scratch"};
+inline constexpr auto kLayoutNames =
+    std::to_array<std::string_view>({"row_major", "query_panels", "output_panels", "panel_scratch", "key_panels",
+                                     "padded_rows", "key_rows", "value_pairs"});
 
 }  // namespace redblue

@@ -14,6 +14,10 @@ struct Mask {
   constexpr index_t visible(index_t row, index_t n_k) const {
     return causal ? std::clamp<index_t>(row / group + 1 + offset, 0, n_k) : n_k;
   }
+  /// How many leading rows of `rows` do not see `key`.
+  constexpr index_t blind(index_t key, index_t rows) const {
+    return causal ? std::clamp<index_t>(group * (key - offset), 0, rows) : 0;
+  }
   /// How many leading keys some row of [row, row + count) sees: the last row sees most.
   constexpr index_t visible(index_t row, index_t count, index_t n_k) const { return visible(row + count - 1, n_k); }
 };

@@ -1,26 +1,29 @@
 #pragma once
 #include <type_traits>
 
+#include "redblue/core/layout.hpp"
 #include "redblue/core/types.hpp"
 
 namespace redblue {
 
-/// A strided matrix of scalars that a kernel may touch.
+/// A strided matrix of scalars that a kernel may touch. A packed one is for bodies that know its layout;
+/// key_panels and padded_rows may be read as the strided matrices they are.
 template <class T>
 struct View {
   T* data = nullptr;
   Shape shape{};
   index_t row_stride = 0;
   index_t col_stride = 1;
+  Layout layout = Layout::row_major;
 
   constexpr View() = default;
-  constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1)
-      : data(data), shape(shape), row_stride(row_stride), col_stride(col_stride) {}
+  constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1, Layout layout = Layout::row_major)
+      : data(data), shape(shape), row_stride(row_stride), col_stride(col_stride), layout(layout) {}
   /// A view of mutable words serves as a view of constant ones.
   constexpr operator View<const T>() const  // NOLINT(google-explicit-constructor)
     requires(!std::is_const_v<T>)
   {
-    return {data, shape, row_stride, col_stride};
+    return {data, shape, row_stride, col_stride, layout};
   }
 
   constexpr index_t rows() const { return shape.rows; }
@@ -29,6 +32,9 @@ struct View {
   constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
   /// Word k of a vector, whichever way it lies.
   constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }
+  constexpr bool packed() const {
+    return layout != Layout::row_major && layout != Layout::key_panels && layout != Layout::padded_rows;
+  }
   constexpr View transposed() const { return {data, {shape.cols, shape.rows}, col_stride, row_stride}; }
 };
 

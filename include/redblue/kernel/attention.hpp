@@ -15,7 +15,9 @@ struct OnlineAttention {
   // The layouts a fused body would like its tiles in.
   static constexpr Layout S = Layout::panel_scratch;
   static constexpr Layout Q = Layout::query_panels;
-  static constexpr Layout O = Layout::query_panels;
+  static constexpr Layout O = Layout::output_panels;
+  static constexpr std::array<Layout, 7> layouts{
+      S, O, Layout::row_major, Layout::row_major, Q, Layout::key_rows, Layout::value_pairs};
 
   Scores scores;
   Score score = Score::softmax;

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/core/layout.hpp"
 #include "redblue/kernel/weights.hpp"
 
 /// Kernels of gradients.
@@ -36,6 +37,33 @@ struct ValueGradients {
           dV(j, t) += P(i, j) * dO(i, t);
         }
       }
+  }
+};
+
+/// One step of a backward pass whose keys are resident: P = f(S), dV += P^T dO, dS = f'(S)(dP - D), dK += dS^T Q. A
+/// machine may run it as one body; its meaning is the parts in this order.
+struct KeyGradients {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "key_gradients";
+  static constexpr std::array access{Access::write, Access::write, Access::update, Access::update, Access::read,
+                                     Access::read,  Access::read,  Access::read,   Access::read,   Access::read};
+  // The layouts a fused body would like its tiles in.
+  static constexpr Layout P = Layout::padded_rows;
+  static constexpr Layout dS = Layout::padded_rows;
+  static constexpr Layout K = Layout::key_panels;
+  static constexpr Layout V = Layout::key_panels;
+
+  Scores scores;
+  Score score = Score::softmax;
+  template <class Visit, class A>
+  void parts(const Visit& visit, const A& P_ij, const A& dS_ij, const A& dK_j, const A& dV_j, const A& Q_i,
+             const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i) const {
+    visit(scores, P_ij, Q_i, K_j);
+    visit(Weights{score}, P_ij, lse_i);
+    visit(Zero{}, dS_ij);
+    visit(ValueGradients{}, dS_ij, dV_j, P_ij, V_j, dO_i);  // dP = dO V^T and dV += P^T dO
+    visit(ScoreGradient{score, scores.scale, scores.mask, scores.row0, scores.col0}, dS_ij, P_ij, D_i);
+    visit(Gemm{true, false}, dK_j, dS_ij, Q_i);
   }
 };
 

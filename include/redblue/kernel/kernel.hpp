@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "redblue/core/arg.hpp"
+#include "redblue/core/layout.hpp"
 #include "redblue/core/view.hpp"
 
 /// What a kernel is. A kernel is the maths of one tile operation. It knows no machine: views in, views out, output
@@ -62,6 +63,11 @@ concept Kernel = requires {
   { K::access.size() } -> std::convertible_to<std::size_t>;
 };
 
+template <class T>
+struct Bodies;  // kernel/bodies.hpp
+template <class T, Kernel K>
+void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
+
 /// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
 /// it like any other kernel.
 class AnyKernel {
@@ -74,10 +80,11 @@ class AnyKernel {
   virtual std::string_view name() const = 0;
   virtual std::span<const Access> access() const = 0;
   virtual bool first() const = 0;
+  virtual Layout layout(std::size_t i) const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
-  virtual void run(std::span<const View<float>> views) const = 0;
-  virtual void run(std::span<const View<double>> views) const = 0;
+  virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
+  virtual void run(const Bodies<double>& table, std::span<const View<double>> views) const = 0;
   using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
   virtual std::vector<double> parameters() const = 0;
   virtual void parts(const VisitPart& visit, std::span<const Arg> args) const = 0;
@@ -141,6 +148,16 @@ void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
   k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
 }
 
+/// How the kernel would like argument i to lie, for kernels that wish something of their streams.
+template <Kernel K>
+constexpr Layout layout_of(const K&, std::size_t i) {
+  if constexpr (requires { K::layouts; })
+    return K::layouts[i];
+  else
+    return Layout::row_major;
+}
+inline Layout layout_of(const AnyKernel& k, std::size_t i) { return k.layout(i); }
+
 /// f(arg) for each argument; unrolled where the kernel is known at compile time.
 template <Kernel K, class F>
 void for_args(const K&, std::span<const Arg> args, const F& f) {
@@ -178,11 +195,6 @@ void run(const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
   }
 }
-template <class T>
-void run(const AnyKernel& k, std::span<const View<T>> views) {
-  k.run(views);
-}
-
 /// Puts a kernel behind AnyKernel.
 template <Kernel K>
 class Erased final : public AnyKernel {
@@ -191,6 +203,7 @@ class Erased final : public AnyKernel {
   std::string_view name() const override { return K::name; }
   std::span<const Access> access() const override { return K::access; }
   bool first() const override { return first_of(k_); }
+  Layout layout(std::size_t i) const override { return layout_of(k_, i); }
   bool fits(std::span<const Arg> args) const override {
     if constexpr (Composite<K>)
       return args.size() == arity<K>;
@@ -203,8 +216,12 @@ class Erased final : public AnyKernel {
     return total;
   }
   std::vector<double> parameters() const override { return parameters_of(k_); }
-  void run(std::span<const View<float>> views) const override { kernel::run<float>(k_, views); }
-  void run(std::span<const View<double>> views) const override { kernel::run<double>(k_, views); }
+  void run(const Bodies<float>& table, std::span<const View<float>> views) const override {
+    kernel::run(table, k_, views);
+  }
+  void run(const Bodies<double>& table, std::span<const View<double>> views) const override {
+    kernel::run(table, k_, views);
+  }
   void parts(const VisitPart& visit, std::span<const Arg> args) const override {
     for_parts(k_, args,
               [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });

@@ -8,11 +8,12 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/core/view.hpp"
+#include "redblue/kernel/bodies.hpp"
 
 namespace redblue::machine {
 
 /// The most arguments of a kernel: each has a staging buffer of its own.
-inline constexpr std::size_t kMaxArgs = 8;
+inline constexpr std::size_t kMaxArgs = 10;
 
 /// What an arena takes: words for tiles, with those left out between them, and for each staging buffer.
 struct ArenaWords {
@@ -28,8 +29,8 @@ struct ArenaMemory {
 };
 
 /// The fast memory of one worker: a stack of tiles that together hold at most M words of T, and staging buffers beside
-/// it. Each tile begins on a cache line of its own; the words left out for that belong to no tile and are not counted
-/// among the M.
+/// it. Each tile begins on a cache line of its own and lies as its layout asks; words left out or added for that are
+/// not counted among the M.
 template <class T>
 class alignas(64) Arena {
  public:
@@ -37,18 +38,19 @@ class alignas(64) Arena {
   explicit Arena(index_t M) : M_(M) {}
   /// Has this memory and takes no other.
   Arena(index_t M, const ArenaMemory<T>& memory) : M_(M), kind_(Kind::given), memory_(memory) {}
-  /// Has none: its tiles lie nowhere. To learn how much memory such an arena would take.
+  /// Has none: its tiles and buffers lie nowhere. To learn how much memory such an arena takes.
   static Arena without_memory(index_t M) {
     Arena a(M);
     a.kind_ = Kind::none;
     return a;
   }
 
+  bool has_memory() const { return kind_ != Kind::none; }
   /// The most that was taken at a time.
   const ArenaWords& words() const { return words_; }
 
   index_t used() const { return used_; }                  ///< words of the tiles that are open
-  index_t most_skipped() const { return most_skipped_; }  ///< the most words left out between tiles
+  index_t most_skipped() const { return most_skipped_; }  ///< the most words that layouts and cache lines take beside
   index_t staging_words() const {
     index_t words = 0;
     for (const index_t w : words_.staging) words += w;
@@ -59,34 +61,35 @@ class alignas(64) Arena {
   void require(index_t more) const {
     if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
   }
-  /// Opens a tile on top of the stack. Returns its depth.
-  index_t open(Shape s) {
+  /// Opens a tile on top of the stack, which counts the words of its shape and lies as `place` says. Returns its depth.
+  index_t open(Shape s, const kernel::Placement& place) {
     require(s.words());
     const index_t first = ceil_div(top_, kLine) * kLine;
-    reserve(first + s.words());
-    tiles_.push_back({first, s});
+    reserve(first + place.words);
+    tiles_.push_back({first, s, place});
     used_ += s.words();
-    top_ = first + s.words();
+    top_ = first + place.words;
     words_.tiles = std::max(words_.tiles, top_);
     most_skipped_ = std::max(most_skipped_, top_ - used_);
     return static_cast<index_t>(tiles_.size()) - 1;
   }
+  index_t open(Shape s) { return open(s, {s.words(), s.cols, Layout::row_major}); }
   /// Closes the topmost tile.
   void close(index_t depth, Shape s) {
     tiles_.resize(static_cast<std::size_t>(depth));
     used_ -= s.words();
-    top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().shape.words();
+    top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().place.words;
   }
   /// Valid until the next tile is opened: the memory may move then.
   View<T> tile(index_t depth) const {
-    const Place& p = tiles_[static_cast<std::size_t>(depth)];
-    return {memory_.tiles.data() + p.first, p.shape, p.shape.cols};
+    const Tile& t = tiles_[static_cast<std::size_t>(depth)];
+    return {has_memory() ? memory_.tiles.data() + t.first : nullptr, t.shape, t.place.row_stride, 1, t.place.layout};
   }
   /// A row-major buffer for argument i of a kernel; what was in it is gone.
   View<T> stage(std::size_t i, Shape s) {
     std::span<T>& buffer = memory_.staging[i];
     words_.staging[i] = std::max(words_.staging[i], s.words());
-    if (s.words() > size(buffer) && kind_ != Kind::none) {
+    if (s.words() > size(buffer) && has_memory()) {
       require_own();
       own_staging_[i].resize(static_cast<std::size_t>(s.words()));
       buffer = own_staging_[i];
@@ -98,9 +101,10 @@ class alignas(64) Arena {
   static constexpr std::size_t kAlignment = 64;  // bytes
   static constexpr index_t kLine = kAlignment / sizeof(T);
   enum class Kind : std::uint8_t { own, given, none };
-  struct Place {
+  struct Tile {
     index_t first;
     Shape shape;
+    kernel::Placement place;
   };
   struct Free {
     void operator()(T* p) const { ::operator delete(p, std::align_val_t(kAlignment)); }
@@ -111,7 +115,7 @@ class alignas(64) Arena {
     if (kind_ == Kind::given) throw Error("an arena was given less memory than its schedule takes");
   }
   void reserve(index_t words) {
-    if (words <= size(memory_.tiles) || kind_ == Kind::none) return;
+    if (words <= size(memory_.tiles) || !has_memory()) return;
     require_own();
     const index_t capacity = own_ ? words + words / 2 : std::max(words, M_ + 8 * kLine);
     std::unique_ptr<T[], Free> larger(
@@ -128,7 +132,7 @@ class alignas(64) Arena {
   ArenaWords words_;
   Kind kind_ = Kind::own;
   ArenaMemory<T> memory_;
-  std::vector<Place> tiles_;
+  std::vector<Tile> tiles_;
   std::unique_ptr<T[], Free> own_;
   std::array<std::vector<T>, kMaxArgs> own_staging_;
 };

@@ -86,22 +86,18 @@ inline std::optional<KeyPass> choose_key_pass(const AttentionShape& x, const Lim
 template <class W, class Also>
 void key_pass(W& w, const Backward& x, index_t j, index_t keys, index_t br, const Also& also) {
   const AttentionShape& s = x.shape;
-  const auto K_j = w.load(x.K.rows(j, keys)), V_j = w.load(x.V.rows(j, keys));
+  using Step = kernel::KeyGradients;  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
+  const auto K_j = w.load(x.K.rows(j, keys), Step::K), V_j = w.load(x.V.rows(j, keys), Step::V);
   const auto dK_j = w.alloc(K_j.shape()), dV_j = w.alloc(V_j.shape());
   w.compute(kernel::Zero{}, dK_j);
   w.compute(kernel::Zero{}, dV_j);
-  const auto P = w.alloc({std::min(br, s.n_q), keys}), dP = w.alloc(P.shape());
+  const auto P = w.alloc({std::min(br, s.n_q), keys}, Step::P), dS = w.alloc(P.shape(), Step::dS);
   for (index_t i = s.n_q - queries_seeing(s, j); i < s.n_q; i += br) {
     const index_t rows = std::min(br, s.n_q - i);
-    const Arg P_ij = P.rows(0, rows), dS_ij = dP.rows(0, rows);
+    const Arg P_ij = P.rows(0, rows), dS_ij = dS.rows(0, rows);
     const auto lse_i = w.load(x.lse.rows(i, rows)), D_i = w.load(x.D.rows(i, rows)), Q_i = w.load(x.Q.rows(i, rows));
-    w.compute(kernel::Scores{x.scale, s.mask, i, j}, P_ij, Q_i, K_j);
-    w.compute(kernel::Weights{s.score}, P_ij, lse_i);  // P = exp(S - lse)
-    w.compute(kernel::Zero{}, dS_ij);
-    // dP = dO V^T and dV += P^T dO, while dO streams past once
-    w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(x.dO.rows(i, rows)));
-    w.compute(kernel::ScoreGradient{s.score, x.scale, s.mask, i, j}, dS_ij, P_ij, D_i);  // dS = scale P o (dP - D)
-    w.compute(kernel::Gemm{true, false}, dK_j, dS_ij, Q_i);                              // dK += dS^T Q
+    const Step step{{x.scale, s.mask, i, j}, s.score};
+    w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(i, rows)));
     also(w, i, rows, dS_ij, K_j);
   }
   w.store(dK_j, x.dK.rows(j, keys));

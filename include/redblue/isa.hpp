@@ -1,0 +1,35 @@
+#pragma once
+#include <cstdint>
+#include <optional>
+#include <string_view>
+
+namespace redblue {
+
+/// Instruction sets that kernels are compiled for. Each holds those before it.
+enum class Isa : std::uint8_t {
+  portable,     ///< plain C++, no flags
+  avx2,         ///< AVX2, FMA, F16C: 8 floats per vector
+  avx512,       ///< AVX-512 F, BW, DQ, VL: 16 floats per vector
+  avx512_bf16,  ///< and vdpbf16ps: products of bf16 pairs summed in fp32
+};
+
+inline constexpr Isa kIsas[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16};
+
+constexpr std::string_view name_of(Isa isa) {
+  return isa == Isa::portable ? "portable" : isa == Isa::avx2 ? "avx2" : isa == Isa::avx512 ? "avx512" : "avx512_bf16";
+}
+constexpr std::optional<Isa> isa_from_name(std::string_view name) {
+  for (Isa isa : kIsas)
+    if (name == name_of(isa)) return isa;
+  return std::nullopt;
+}
+
+/// Can this processor, and the operating system, run it?
+bool is_available(Isa isa);
+
+/// The one to use: what the environment variable REDBLUE_ISA names or, where it is unset or empty, the largest that is
+/// available. Reads the variable on every call. Throws InvalidProblem for a name that is none, and Unsupported for an
+/// instruction set that this machine has not.
+Isa best_isa();
+
+}  // namespace redblue

@@ -1,0 +1,115 @@
+#pragma once
+#include <stdexcept>
+
+#include "redblue/isa.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/backward.hpp"
+
+/// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body stays
+/// the meaning of a kernel; docs/kernels.md says how the others are built.
+namespace redblue::kernel {
+
+/// Runs k on these views, or says false without touching them where their shapes or strides are not for it.
+template <class T, class K>
+using Body = bool (*)(const K& k, std::span<const View<T>> views);
+
+namespace detail {
+template <class T, class K>
+struct Slot {
+  Body<T, K> body = nullptr;
+};
+template <class T, class... K>
+struct Slots : Slot<T, K>... {};
+/// The kernels that may have a body of their own.
+template <class T>
+using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
+                       OnlineSoftmax, Weights, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
+}  // namespace detail
+
+template <class T>
+struct Bodies : private detail::AllSlots<T> {
+  Isa isa = Isa::portable;
+  index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
+  index_t panel = 0;     ///< columns of a full panel; 0: nothing is packed here
+  bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
+  index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
+  void (*pack_queries)(View<const T> from, T* panels) = nullptr;
+  void (*pack)(View<const T> from, T* panels) = nullptr;
+  void (*unpack)(const T* panels, View<T> to) = nullptr;
+  /// Two rows of 16-bit words become one of pairs; an odd last row is paired with zeros.
+  void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, T* pairs) = nullptr;
+
+  /// The body for K, null if there is none.
+  template <class K>
+  constexpr Body<T, K> body() const {
+    if constexpr (std::is_base_of_v<detail::Slot<T, K>, Bodies>)
+      return detail::Slot<T, K>::body;
+    else
+      return nullptr;
+  }
+  template <class K>
+  constexpr void set(Body<T, K> body) {
+    detail::Slot<T, K>::body = body;
+  }
+};
+
+/// The table for an instruction set that this machine has.
+template <class T>
+const Bodies<T>& bodies(Isa isa);
+/// The same where Q, K and V are bf16 and their products may be: bodies(isa) where the set has no such products, whose
+/// results are then the more exact ones.
+const Bodies<float>& bf16_bodies(Isa isa);
+
+/// How many words a tile of this shape takes in memory, and where its rows lie.
+struct Placement {
+  index_t words;
+  index_t row_stride;
+  Layout layout;  ///< row_major where the bodies do not pack
+};
+template <class T>
+Placement place(const Bodies<T>& b, Shape s, Layout layout) {
+  const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
+  if (b.panel == 0) layout = Layout::row_major;
+  if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows) layout = Layout::row_major;
+  switch (layout) {
+    case Layout::query_panels:
+      return {round_up(s.rows) * (b.bf16 ? ceil_div(s.cols, 2) : s.cols), 0, layout};
+    case Layout::output_panels:
+      return {round_up(s.rows) * s.cols, 0, layout};
+    case Layout::panel_scratch:
+      return {std::min(b.panel, round_up(s.rows)) * s.cols, 0, layout};
+    case Layout::key_panels:
+      return {s.words() + round_up(s.rows) * s.cols, s.cols, layout};
+    case Layout::padded_rows: {
+      // An odd number of vectors per row spreads a column over all sets of a cache.
+      const index_t stride = (round_up(s.cols) / b.lanes | 1) * b.lanes;
+      return {s.rows * stride, stride, layout};
+    }
+    default:
+      break;
+  }
+  return {s.words(), s.cols, Layout::row_major};
+}
+
+/// Runs a kernel with the best body there is: its own, else those of its parts, else the portable one.
+template <class T, Kernel K>
+void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views) {
+  if (const Body<T, K> body = table.template body<K>(); body != nullptr && body(k, views)) return;
+  if constexpr (Composite<K>) {
+    const auto run_part = [&](const auto& part, const auto&... v) {
+      const std::array<View<T>, sizeof...(v)> list{v...};
+      kernel::run(table, part, std::span<const View<T>>(list));
+    };
+    spread<arity<K>>([&](const auto&... v) { k.parts(run_part, v...); }, views);
+  } else {
+    for (const View<T>& v : views)
+      if (v.packed()) throw std::logic_error("kernel " + std::string(K::name) + " has no body for packed tiles");
+    kernel::run<T>(k, views);
+  }
+}
+template <class T>
+void run(const Bodies<T>& table, const AnyKernel& k, std::span<const View<T>> views) {
+  k.run(table, views);
+}
+
+}  // namespace redblue::kernel

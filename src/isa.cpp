@@ -1,0 +1,53 @@
+#include "redblue/isa.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <vector>
+
+#include "redblue/core/error.hpp"
+
+namespace redblue {
+
+namespace {
+
+std::vector<std::string_view> names(bool (*wanted)(Isa)) {
+  std::vector<std::string_view> list;
+  for (Isa isa : kIsas)
+    if (wanted(isa)) list.push_back(name_of(isa));
+  return list;
+}
+
+}  // namespace
+
+bool is_available(Isa isa) {
+  if (isa == Isa::portable) return true;
+#if defined(__x86_64__)
+  // These ask the operating system too (XGETBV): does it keep the wide registers?
+  const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
+  if (isa == Isa::avx2) return avx2;
+  const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
+                      __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
+  if (isa == Isa::avx512) return avx512;
+  return avx512 && __builtin_cpu_supports("avx512bf16");
+#else
+  return false;
+#endif
+}
+
+Isa best_isa() {
+  const char* const asked = std::getenv("REDBLUE_ISA");
+  if (asked == nullptr || *asked == '\0')
+    return *std::find_if(std::rbegin(kIsas), std::rend(kIsas), [](Isa isa) { return is_available(isa); });
+  const auto isa = isa_from_name(asked);
+  if (!isa)
+    throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is no instruction set: choose from {}", asked,
+                                     fmt::join(names([](Isa) { return true; }), ", ")));
+  if (!is_available(*isa))
+    throw Unsupported(fmt::format("REDBLUE_ISA = '{}': this machine has not got it; it has {}", asked,
+                                  fmt::join(names(is_available), ", ")));
+  return *isa;
+}
+
+}  // namespace redblue

@@ -1,0 +1,11 @@
+#include "kernel/simd/avx512.hpp"
+
+#include "kernel/simd/table.hpp"
+#include "kernel/tables.hpp"
+
+namespace redblue::kernel {
+
+constinit const Bodies<float> kAvx512F32 = simd::table<simd::F32x16>(Isa::avx512);
+constinit const Bodies<double> kAvx512F64 = simd::table<simd::F64x8>(Isa::avx512);
+
+}  // namespace redblue::kernel

@@ -1,0 +1,132 @@
+#pragma once
+#include <immintrin.h>
+
+#include "redblue/core/types.hpp"
+
+/// Vectors of AVX2 and FMA, with the interface of avx512.hpp. 16 registers: 12 accumulators.
+namespace redblue::kernel::simd {
+namespace {
+
+/// The first n of the lanes of 32 (64) bits.
+inline __m256i first32(index_t n) {
+  return _mm256_cmpgt_epi32(_mm256_set1_epi32(static_cast<int>(n)), _mm256_setr_epi32(0, 1, 2, 3, 4, 5, 6, 7));
+}
+inline __m256i first64(index_t n) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x(n), _mm256_setr_epi64x(0, 1, 2, 3)); }
+
+struct F32x8 {
+  using T = float;
+  static constexpr index_t kLanes = 8;
+  static constexpr int kAccumulators = 12;
+  __m256 v;
+
+  static F32x8 zero() { return {_mm256_setzero_ps()}; }
+  static F32x8 all(float x) { return {_mm256_set1_ps(x)}; }
+  static F32x8 load(const float* p) { return {_mm256_loadu_ps(p)}; }
+  void store(float* p) const { _mm256_storeu_ps(p, v); }
+  static F32x8 load_first(const float* p, index_t n) { return {_mm256_maskload_ps(p, first32(n))}; }
+  void store_first(float* p, index_t n) const { _mm256_maskstore_ps(p, first32(n), v); }
+  F32x8 first_or(index_t n, F32x8 other) const {
+    return {_mm256_blendv_ps(other.v, v, _mm256_castsi256_ps(first32(n)))};
+  }
+
+  friend F32x8 operator+(F32x8 a, F32x8 b) { return {_mm256_add_ps(a.v, b.v)}; }
+  friend F32x8 operator-(F32x8 a, F32x8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
+  friend F32x8 operator*(F32x8 a, F32x8 b) { return {_mm256_mul_ps(a.v, b.v)}; }
+  friend F32x8 operator/(F32x8 a, F32x8 b) { return {_mm256_div_ps(a.v, b.v)}; }
+  friend F32x8 fma(F32x8 a, F32x8 b, F32x8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
+  friend F32x8 max(F32x8 a, F32x8 b) { return {_mm256_max_ps(a.v, b.v)}; }
+  friend F32x8 min(F32x8 a, F32x8 b) { return {_mm256_min_ps(a.v, b.v)}; }
+  friend F32x8 where_greater(F32x8 a, F32x8 b, F32x8 x, F32x8 y) {
+    return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ))};
+  }
+  friend F32x8 where_equal(F32x8 a, F32x8 b, F32x8 x, F32x8 y) {
+    return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
+  }
+  friend F32x8 round(F32x8 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  /// In two steps, so that powers below the normal ones are reached.
+  friend F32x8 scale_by_power(F32x8 a, F32x8 n) {
+    const __m256i k = _mm256_cvtps_epi32(n.v), half = _mm256_srai_epi32(k, 1);
+    const auto power = [](__m256i e) {
+      return _mm256_castsi256_ps(_mm256_slli_epi32(_mm256_add_epi32(e, _mm256_set1_epi32(127)), 23));
+    };
+    return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(k, half)))};
+  }
+  friend float sum(F32x8 a) {
+    const __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+    const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
+  }
+};
+
+struct F64x4 {
+  using T = double;
+  static constexpr index_t kLanes = 4;
+  static constexpr int kAccumulators = 12;
+  __m256d v;
+
+  static F64x4 zero() { return {_mm256_setzero_pd()}; }
+  static F64x4 all(double x) { return {_mm256_set1_pd(x)}; }
+  static F64x4 load(const double* p) { return {_mm256_loadu_pd(p)}; }
+  void store(double* p) const { _mm256_storeu_pd(p, v); }
+  static F64x4 load_first(const double* p, index_t n) { return {_mm256_maskload_pd(p, first64(n))}; }
+  void store_first(double* p, index_t n) const { _mm256_maskstore_pd(p, first64(n), v); }
+  F64x4 first_or(index_t n, F64x4 other) const {
+    return {_mm256_blendv_pd(other.v, v, _mm256_castsi256_pd(first64(n)))};
+  }
+
+  friend F64x4 operator+(F64x4 a, F64x4 b) { return {_mm256_add_pd(a.v, b.v)}; }
+  friend F64x4 operator-(F64x4 a, F64x4 b) { return {_mm256_sub_pd(a.v, b.v)}; }
+  friend F64x4 operator*(F64x4 a, F64x4 b) { return {_mm256_mul_pd(a.v, b.v)}; }
+  friend F64x4 operator/(F64x4 a, F64x4 b) { return {_mm256_div_pd(a.v, b.v)}; }
+  friend F64x4 fma(F64x4 a, F64x4 b, F64x4 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
+  friend F64x4 max(F64x4 a, F64x4 b) { return {_mm256_max_pd(a.v, b.v)}; }
+  friend F64x4 min(F64x4 a, F64x4 b) { return {_mm256_min_pd(a.v, b.v)}; }
+  friend F64x4 where_greater(F64x4 a, F64x4 b, F64x4 x, F64x4 y) {
+    return {_mm256_blendv_pd(y.v, x.v, _mm256_cmp_pd(a.v, b.v, _CMP_GT_OQ))};
+  }
+  friend F64x4 where_equal(F64x4 a, F64x4 b, F64x4 x, F64x4 y) {
+    return {_mm256_blendv_pd(y.v, x.v, _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ))};
+  }
+  friend F64x4 round(F64x4 a) { return {_mm256_round_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  friend F64x4 scale_by_power(F64x4 a, F64x4 n) {
+    // 1.5 2^52 + k holds k in its low bits.
+    const __m256d magic = _mm256_set1_pd(6755399441055744.0);
+    const __m256d half = _mm256_floor_pd(_mm256_mul_pd(n.v, _mm256_set1_pd(0.5)));
+    const auto power = [&](__m256d e) {
+      const __m256i k = _mm256_castpd_si256(_mm256_add_pd(_mm256_add_pd(e, _mm256_set1_pd(1023)), magic));
+      return _mm256_castsi256_pd(_mm256_slli_epi64(k, 52));
+    };
+    return {_mm256_mul_pd(_mm256_mul_pd(a.v, power(half)), power(_mm256_sub_pd(n.v, half)))};
+  }
+  friend double sum(F64x4 a) {
+    const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+    return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+  }
+};
+
+/// rows[r] <- column r of what 8 rows of 8 words at distance `stride` hold.
+inline void load_transposed(const float* p, index_t stride, F32x8 (&rows)[8]) {
+  __m256 a[8], b[8];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(p + i * stride);
+#pragma GCC unroll 4
+  for (int i = 0; i < 8; i += 2) {
+    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
+  }
+#pragma GCC unroll 2
+  for (int i = 0; i < 8; i += 4) {
+    a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
+    a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
+    a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+    a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    rows[i].v = _mm256_permute2f128_ps(a[i], a[i + 4], 0x20);
+    rows[i + 4].v = _mm256_permute2f128_ps(a[i], a[i + 4], 0x31);
+  }
+}
+
+}  // namespace
+}  // namespace redblue::kernel::simd

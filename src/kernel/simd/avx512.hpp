@@ -1,0 +1,122 @@
+#pragma once
+#include <immintrin.h>
+
+#include "redblue/core/types.hpp"
+
+/// Vectors of AVX-512 (F, BW, DQ, VL). Their linkage is internal, and so is that of every template over them: nothing
+/// compiled for this instruction set can be picked by the linker for the rest of the program.
+namespace redblue::kernel::simd {
+namespace {
+
+struct F32x16 {
+  using T = float;
+  static constexpr index_t kLanes = 16;
+  static constexpr int kAccumulators = 24;  // of 32 registers; the rest hold a row of B and a broadcast
+  __m512 v;
+
+  static F32x16 zero() { return {_mm512_setzero_ps()}; }
+  static F32x16 all(float x) { return {_mm512_set1_ps(x)}; }
+  static F32x16 load(const float* p) { return {_mm512_loadu_ps(p)}; }
+  void store(float* p) const { _mm512_storeu_ps(p, v); }
+  /// The first n lanes; the others are 0, and are not touched in memory.
+  static F32x16 load_first(const float* p, index_t n) { return {_mm512_maskz_loadu_ps(first(n), p)}; }
+  void store_first(float* p, index_t n) const { _mm512_mask_storeu_ps(p, first(n), v); }
+  /// Lanes before n keep their value, the others get `other`.
+  F32x16 first_or(index_t n, F32x16 other) const { return {_mm512_mask_blend_ps(first(n), other.v, v)}; }
+
+  friend F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
+  friend F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
+  friend F32x16 operator*(F32x16 a, F32x16 b) { return {_mm512_mul_ps(a.v, b.v)}; }
+  friend F32x16 operator/(F32x16 a, F32x16 b) { return {_mm512_div_ps(a.v, b.v)}; }
+  /// a b + c
+  friend F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
+  /// The larger; `b` where either is NaN.
+  friend F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+  friend F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
+  /// Where a > b: x, elsewhere (and where either is NaN) y.
+  friend F32x16 where_greater(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
+  }
+  friend F32x16 where_equal(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
+    return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+  }
+  friend F32x16 round(F32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  /// a 2^n, n whole
+  friend F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+  friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
+
+ private:
+  static __mmask16 first(index_t n) { return static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(n))); }
+};
+
+struct F64x8 {
+  using T = double;
+  static constexpr index_t kLanes = 8;
+  static constexpr int kAccumulators = 24;
+  __m512d v;
+
+  static F64x8 zero() { return {_mm512_setzero_pd()}; }
+  static F64x8 all(double x) { return {_mm512_set1_pd(x)}; }
+  static F64x8 load(const double* p) { return {_mm512_loadu_pd(p)}; }
+  void store(double* p) const { _mm512_storeu_pd(p, v); }
+  static F64x8 load_first(const double* p, index_t n) { return {_mm512_maskz_loadu_pd(first(n), p)}; }
+  void store_first(double* p, index_t n) const { _mm512_mask_storeu_pd(p, first(n), v); }
+  F64x8 first_or(index_t n, F64x8 other) const { return {_mm512_mask_blend_pd(first(n), other.v, v)}; }
+
+  friend F64x8 operator+(F64x8 a, F64x8 b) { return {_mm512_add_pd(a.v, b.v)}; }
+  friend F64x8 operator-(F64x8 a, F64x8 b) { return {_mm512_sub_pd(a.v, b.v)}; }
+  friend F64x8 operator*(F64x8 a, F64x8 b) { return {_mm512_mul_pd(a.v, b.v)}; }
+  friend F64x8 operator/(F64x8 a, F64x8 b) { return {_mm512_div_pd(a.v, b.v)}; }
+  friend F64x8 fma(F64x8 a, F64x8 b, F64x8 c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
+  friend F64x8 max(F64x8 a, F64x8 b) { return {_mm512_max_pd(a.v, b.v)}; }
+  friend F64x8 min(F64x8 a, F64x8 b) { return {_mm512_min_pd(a.v, b.v)}; }
+  friend F64x8 where_greater(F64x8 a, F64x8 b, F64x8 x, F64x8 y) {
+    return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_GT_OQ), y.v, x.v)};
+  }
+  friend F64x8 where_equal(F64x8 a, F64x8 b, F64x8 x, F64x8 y) {
+    return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+  }
+  friend F64x8 round(F64x8 a) { return {_mm512_roundscale_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  friend F64x8 scale_by_power(F64x8 a, F64x8 n) { return {_mm512_scalef_pd(a.v, n.v)}; }
+  friend double sum(F64x8 a) { return _mm512_reduce_add_pd(a.v); }
+
+ private:
+  static __mmask8 first(index_t n) { return static_cast<__mmask8>(_bzhi_u32(0xff, static_cast<unsigned>(n))); }
+};
+
+/// rows[r] <- column r of what 16 rows of 16 words at distance `stride` hold.
+inline void load_transposed(const float* p, index_t stride, F32x16 (&rows)[16]) {
+  __m512 a[16], b[16];
+  // Four passes, each exchanging blocks of twice the size: 1, 2 words inside 128-bit lanes, then lanes.
+#pragma GCC unroll 16
+  for (int i = 0; i < 16; ++i) a[i] = _mm512_loadu_ps(p + i * stride);
+#pragma GCC unroll 8
+  for (int i = 0; i < 16; i += 2) {
+    b[i] = _mm512_unpacklo_ps(a[i], a[i + 1]);
+    b[i + 1] = _mm512_unpackhi_ps(a[i], a[i + 1]);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 16; i += 4) {
+    a[i] = _mm512_shuffle_ps(b[i], b[i + 2], 0x44);
+    a[i + 1] = _mm512_shuffle_ps(b[i], b[i + 2], 0xee);
+    a[i + 2] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0x44);
+    a[i + 3] = _mm512_shuffle_ps(b[i + 1], b[i + 3], 0xee);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    b[i] = _mm512_shuffle_f32x4(a[i], a[i + 4], 0x88);
+    b[i + 4] = _mm512_shuffle_f32x4(a[i], a[i + 4], 0xdd);
+    b[i + 8] = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0x88);
+    b[i + 12] = _mm512_shuffle_f32x4(a[i + 8], a[i + 12], 0xdd);
+  }
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i) {
+    rows[i].v = _mm512_shuffle_f32x4(b[i], b[i + 8], 0x88);
+    rows[i + 8].v = _mm512_shuffle_f32x4(b[i], b[i + 8], 0xdd);
+    rows[i + 4].v = _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0x88);
+    rows[i + 12].v = _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0xdd);
+  }
+}
+
+}  // namespace
+}  // namespace redblue::kernel::simd

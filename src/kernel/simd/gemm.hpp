@@ -1,0 +1,122 @@
+#pragma once
+#include "kernel/simd/panels.hpp"
+#include "kernel/simd/product.hpp"
+
+/// C <- [C +] A B for row-major C and B (their words of a row lie side by side) and any A.
+namespace redblue::kernel::simd {
+
+enum class Into : bool { overwrite, add };
+
+/// Columns of C that one pass takes: NV vectors, the last one perhaps in part.
+template <class V, int NV, bool kTail, class A>
+void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, index_t k, Into into) {
+  using T = typename V::T;
+  const index_t last = C.cols() - (NV - 1) * V::kLanes;  // lanes of the last vector
+  const auto load = [last](const T* p, int v) __attribute__((always_inline)) {
+    if constexpr (kTail)
+      if (v == NV - 1) return V::load_first(p + v * V::kLanes, last);
+    return V::load(p + v * V::kLanes);
+  };
+  for_row_blocks<kRows<V, NV>>(C.rows(), [&]<int R>(index_t row, Height<R>) {
+    V c[R][NV];
+    T* const out = C.data + row * C.row_stride;
+    clear(c);
+    if (into == Into::add) {  // first, so that words are summed in one order however k is cut
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v);
+    }
+    multiply(c, a.from(row), b, ldb, k, Multiply<V>{}, load);
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        T* const to = out + r * C.row_stride;
+        if (kTail && v == NV - 1)
+          c[r][v].store_first(to + v * V::kLanes, last);
+        else
+          c[r][v].store(to + v * V::kLanes);
+      }
+  });
+}
+
+/// f(first column, NV) for strips of at most `most` vectors that cover `cols` columns as evenly as they can.
+template <class V, class F>
+void for_strips(index_t cols, const F& f) {
+  constexpr index_t kMost = V::kAccumulators == 24 ? 4 : 2;
+  index_t vectors = ceil_div(cols, V::kLanes), first = 0;
+  while (vectors > 0) {
+    const index_t now = ceil_div(vectors, ceil_div(vectors, kMost));
+    f(first, now);
+    first += now * V::kLanes;
+    vectors -= now;
+  }
+}
+
+template <class V, class A>
+void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, index_t k, Into into) {
+  for_strips<V>(C.cols(), [&](index_t first, index_t vectors) {
+    View<typename V::T> part = C;
+    part.data += first;
+    part.shape.cols = std::min(vectors * V::kLanes, C.cols() - first);
+    const bool tail = part.cols() % V::kLanes != 0;
+    const auto run = [&]<int NV>(Height<NV>) {
+      if (tail)
+        strip<V, NV, true>(part, a, b + first, ldb, k, into);
+      else
+        strip<V, NV, false>(part, a, b + first, ldb, k, into);
+    };
+    switch (vectors) {
+      case 1:
+        return run(Height<1>{});
+      case 2:
+        return run(Height<2>{});
+      case 3:
+        if constexpr (V::kAccumulators == 24) return run(Height<3>{});
+        break;
+      default:
+        if constexpr (V::kAccumulators == 24) return run(Height<4>{});
+        break;
+    }
+  });
+}
+
+/// Any A and B; C with its words of a row, or of a column, side by side. False for what else there is.
+template <class V>
+bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into) {
+  using T = typename V::T;
+  if (C.packed() || A.packed() || B.packed()) return false;
+  if (C.col_stride != 1) {
+    if (C.row_stride != 1) return false;
+    return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into);
+  }
+  const index_t k = A.cols();
+  const auto a = [&](index_t t) { return Rows<T>{A.data + t * A.col_stride, A.row_stride, A.col_stride}; };
+  if (B.col_stride == 1) {
+    if (A.row_stride == 1)
+      multiply_into<V>(C, Side<T>{A.data, A.col_stride}, B.data, B.row_stride, k, into);
+    else
+      multiply_into<V>(C, a(0), B.data, B.row_stride, k, into);
+    return true;
+  }
+  // B lies transposed: packed a panel at a time, kDeep of its rows.
+  constexpr index_t kDeep = 128;
+  alignas(64) T panel[kDeep * kPanelWidth<V>];
+  if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, 0, into);
+  for (index_t t = 0; t < k; t += kDeep) {
+    const index_t deep = std::min(kDeep, k - t);
+    for (index_t col = 0; col < C.cols(); col += kPanelWidth<V>) {
+      const index_t cols = std::min(kPanelWidth<V>, C.cols() - col), width = panel_width<V>(C.cols() - col);
+      transpose_in<V>({B.data + t * B.row_stride + col * B.col_stride, {cols, deep}, B.col_stride, B.row_stride}, panel,
+                      width);
+      View<T> part = C;
+      part.data += col;
+      part.shape.cols = cols;
+      multiply_into<V>(part, a(t), panel, width, deep, t == 0 ? into : Into::add);
+    }
+  }
+  return true;
+}
+
+}  // namespace redblue::kernel::simd

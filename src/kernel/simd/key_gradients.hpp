@@ -1,0 +1,119 @@
+#pragma once
+#include "kernel/simd/exp.hpp"
+#include "kernel/simd/gemm.hpp"
+#include "redblue/kernel/backward.hpp"
+
+/// KeyGradients as one body, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register tile of
+/// scores, and then of dP, is finished where it was made, P = exp(s - lse) and dS = scale P (dP - D) in registers.
+namespace redblue::kernel::simd {
+
+template <class V>
+struct KeyStep {
+  using T = typename V::T;
+  static constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
+
+  const Scores& scores;
+  View<T> P, dS;
+  View<const T> Q, K, Vv, lse, D, dO;
+
+  /// Keys of this tile that its row r sees.
+  index_t seen(index_t r) const { return scores.mask.visible(scores.row0 + r, scores.col0 + P.cols()) - scores.col0; }
+  /// Rows of this tile that do not see its key j.
+  index_t blind(index_t j) const { return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0; }
+
+  /// P and dS of R queries and one panel of keys, `first` being its first key.
+  template <int R, int NV>
+  void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+    constexpr index_t width = NV * V::kLanes;
+    T* const p = &P(q, first);
+    T* const ds = &dS(q, first);
+    if (seen(q + R - 1) <= first) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v)
+        for (int r = 0; r < R; ++r) {
+          V::zero().store(p + r * P.row_stride + v * V::kLanes);
+          V::zero().store(ds + r * dS.row_stride + v * V::kLanes);
+        }
+      return;
+    }
+    V c[R][NV];
+    clear(c);
+    multiply(c, Rows<T>{&Q(q, 0), Q.row_stride, Q.col_stride}, k_panel, width, Q.cols());
+    const V factor = V::all(static_cast<T>(scores.scale) * kLog2E);
+    const bool hidden = seen(q) < first + width && scores.mask.causal;
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      const V shift = V::all(-lse[q + r] * kLog2E);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        V e = exp2(fma(c[r][v], factor, shift));
+        if (hidden) e = e.first_or(std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes), V::zero());
+        e.store(p + r * P.row_stride + v * V::kLanes);
+      }
+    }
+    clear(c);
+    multiply(c, Rows<T>{&dO(q, 0), dO.row_stride, dO.col_stride}, v_panel, width, dO.cols());
+    const V scale = V::all(static_cast<T>(scores.scale));
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      const V d = V::all(D[q + r]);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        const V e = V::load(p + r * P.row_stride + v * V::kLanes);
+        // 0 where P is 0, whatever dP is.
+        (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d))).store(ds + r * dS.row_stride + v * V::kLanes);
+      }
+    }
+  }
+
+  template <int NV>
+  void panel(index_t first, const T* k_panel, const T* v_panel) const {
+    for_row_blocks<kRows<V, NV>>(P.rows(),
+                                 [&]<int R>(index_t q, Height<R>) { tile<R, NV>(q, first, k_panel, v_panel); });
+  }
+
+  void weights() const {
+    const T* const k = K.data + K.words();  // the panels stand behind the rows
+    const T* const v = Vv.data + Vv.words();
+    for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
+      const T *kp = k + first * K.cols(), *vp = v + first * Vv.cols();
+      switch (width / V::kLanes) {
+        case 1:
+          return panel<1>(first, kp, vp);
+        case 2:
+          return panel<2>(first, kp, vp);
+        default:
+          if constexpr (kPanelVectors<V> == 3) return panel<3>(first, kp, vp);
+      }
+    });
+  }
+
+  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a strip are left
+  /// out.
+  void accumulate(View<T> C, View<T> W, View<const T> B) const {
+    constexpr index_t kStep = V::kAccumulators;  // a multiple of every height of a register tile
+    for (index_t j = 0; j < C.rows(); j += kStep) {
+      const index_t skip = std::clamp<index_t>(blind(j), 0, W.rows());
+      const index_t rows = std::min(kStep, C.rows() - j);
+      multiply_into<V>(rows_of(C, j, rows), Side<T>{&W(skip, j), W.row_stride}, B.data + skip * B.row_stride,
+                       B.row_stride, W.rows() - skip, Into::add);
+    }
+  }
+};
+
+template <class V>
+bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
+  const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &D = x[8],
+             &dO = x[9];
+  const bool laid_out = P.layout == Layout::padded_rows && dS.layout == Layout::padded_rows &&
+                        K.layout == Layout::key_panels && Vv.layout == Layout::key_panels;
+  const bool rows = dK.col_stride == 1 && dV.col_stride == 1 && Q.col_stride == 1 && dO.col_stride == 1;
+  if (step.score != Score::softmax || !laid_out || !rows) return false;
+  const KeyStep<V> s{step.scores, P, dS, Q, K, Vv, lse, D, dO};
+  s.weights();
+  s.accumulate(dV, P, dO);
+  s.accumulate(dK, dS, Q);
+  return true;
+}
+
+}  // namespace redblue::kernel::simd

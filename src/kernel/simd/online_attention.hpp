@@ -1,0 +1,235 @@
+#pragma once
+#include "kernel/simd/exp.hpp"
+#include "kernel/simd/panels.hpp"
+#include "kernel/simd/product.hpp"
+#include "redblue/kernel/attention.hpp"
+
+/// OnlineAttention as one body. Queries lie in vector lanes, NV vectors of them (a panel) at a time: scores are made
+/// transposed, S^T[key][query], so that maximum, sum, scale and mask of a row are vertical and nothing is ever reduced
+/// across lanes. Q^T and O^T are packed panels, K and V are read where they lie.
+namespace redblue::kernel::simd {
+
+template <class V, int NV, class Mul>
+struct AttentionPanel {
+  using T = typename V::T;
+  using Element = typename Mul::Element;
+  static constexpr index_t kWidth = NV * V::kLanes;
+  static constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
+
+  const OnlineAttention& step;
+  const T* Q;          ///< [d][width], as Mul multiplies it
+  T* O;                ///< [d_v][width]
+  T* S;                ///< [keys][width], scratch
+  T *m, *l;            ///< of these queries
+  index_t rows, row0;  ///< queries in the panel; the first one's row of the score matrix
+  View<const T> K, Vv;
+
+  static T* at(T* p, index_t row, int v) { return p + row * kWidth + v * V::kLanes; }
+  static V minus_inf() { return V::all(-std::numeric_limits<T>::infinity()); }
+  /// Lanes of vector v that hold queries.
+  index_t lanes(int v) const { return std::clamp<index_t>(rows - v * V::kLanes, 0, V::kLanes); }
+
+  /// S^T <- K Q^T for these keys; `most` takes in each query's largest raw score.
+  void scores(index_t first, index_t end, V (&most)[NV]) const {
+    for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
+      const index_t key = first + block, steps = K.cols() / Mul::kDepth;
+      V c[R][NV];
+      clear(c);
+      const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+      multiply(c, k, Q, kWidth, steps, Mul{});
+      if constexpr (Mul::kDepth > 1)
+        if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, Q + steps * kWidth);
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) {
+          most[v] = max(most[v], c[r][v]);
+          c[r][v].store(at(S, key + r, v));
+        }
+    });
+  }
+
+  /// S <- f(S, key, v) word by word, and `most` takes in the results.
+  template <class F>
+  void revise(index_t first, index_t end, V (&most)[NV], const F& f) const {
+    for (index_t key = first; key < end; ++key)
+      for (int v = 0; v < NV; ++v) {
+        const V s = f(V::load(at(S, key, v)), key, v);
+        s.store(at(S, key, v));
+        most[v] = max(most[v], s);
+      }
+  }
+  /// Scores of hidden keys become -inf. A later row sees no fewer keys, so a key is hidden from leading rows.
+  void hide(index_t first, index_t end, V (&most)[NV]) const {
+    const Scores& s = step.scores;
+    revise(first, end, most, [&](V x, index_t key, int v) {
+      const index_t row = row0 + v * V::kLanes, blind = s.mask.blind(s.col0 + key, row + V::kLanes) - row;
+      return minus_inf().first_or(std::max<index_t>(blind, 0), x);
+    });
+  }
+
+  /// O^T <- O^T corr + V^T P^T
+  void values(index_t keys, const V (&corr)[NV]) const {
+    for_row_blocks<kRows<V, NV>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) {
+      V c[R][NV];
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) c[r][v] = V::load(at(O, t + r, v)) * corr[v];
+      multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, ceil_div(keys, Mul::kDepth), Mul{});
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) c[r][v].store(at(O, t + r, v));
+    });
+  }
+
+  /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
+  void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
+    const V factor = V::all(static_cast<T>(scale) * kLog2E), to_log2 = V::all(kLog2E), zero = V::zero();
+    V shift[NV], sums[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const index_t n = lanes(v);
+      const V old = V::load_first(m + v * V::kLanes, n);
+      const V now = max(old, most[v] * V::all(static_cast<T>(scale)));
+      now.store_first(m + v * V::kLanes, n);
+      // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
+      shift[v] = where_equal(now, minus_inf(), zero, now * to_log2);
+      corr[v] = exp2(old * to_log2 - shift[v]);
+      sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
+      shift[v] = zero - shift[v];
+    }
+    const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
+      const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
+      sums[v] = sums[v] + e;
+      return e;
+    };
+    index_t key = 0;
+    for (; key + Mul::kDepth <= keys; key += Mul::kDepth) {
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        if constexpr (Mul::kDepth == 1)
+          weight(key, v).store(at(S, key, v));
+        else
+          Mul::store_pair(weight(key, v), weight(key + 1, v), at(S, key / 2, v));
+      }
+    }
+    if constexpr (Mul::kDepth > 1)
+      for (int v = 0; v < NV && key < keys; ++v) Mul::store_pair(weight(key, v), zero, at(S, key / 2, v));
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) sums[v].store_first(l + v * V::kLanes, lanes(v));
+  }
+
+  /// S <- f(scale S) for score functions without statistics.
+  void other_weights(index_t keys, double scale, V (&corr)[NV]) const {
+    const V s = V::all(static_cast<T>(scale)), one = V::all(T(1)), zero = V::zero();
+    V most[NV];
+    for (int v = 0; v < NV; ++v) corr[v] = most[v] = one;
+    revise(0, keys, most, [&](V raw, index_t, int) {
+      const V x = raw * s;
+      V w = x;
+      if (step.score == Score::sigmoid)
+        w = one / (one + exp2(min(V::all(T(1000)), x * V::all(-kLog2E))));
+      else if (step.score == Score::relu)
+        w = max(zero, x);
+      return where_equal(raw, minus_inf(), zero, w);
+    });
+    if constexpr (Mul::kDepth > 1)
+      for (index_t key = 0; key < keys; key += 2)
+        for (int v = 0; v < NV; ++v)
+          Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero,
+                          at(S, key / 2, v));
+  }
+
+  void run() const {
+    const Scores& s = step.scores;
+    const index_t end = s.col0 + K.rows();
+    const index_t keys = s.mask.visible(row0 + rows - 1, end) - s.col0;
+    if (keys <= 0) return;
+    const index_t seen_by_all = std::clamp<index_t>(s.mask.visible(row0, end) - s.col0, 0, keys);
+
+    V most[NV], corr[NV];
+    for (int v = 0; v < NV; ++v) most[v] = minus_inf();
+    double scale = s.scale;
+    scores(0, seen_by_all, most);
+    if (seen_by_all < keys || !(scale > 0)) {
+      V ignored[NV];
+      for (int v = 0; v < NV; ++v) ignored[v] = minus_inf();
+      scores(seen_by_all, keys, ignored);
+      if (!(scale > 0)) {  // the largest score is not scale times the largest product
+        for (int v = 0; v < NV; ++v) most[v] = minus_inf();
+        revise(0, seen_by_all, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
+        revise(seen_by_all, keys, ignored, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
+        scale = 1;
+      }
+      hide(seen_by_all, keys, most);
+    }
+    if (step.score == Score::softmax)
+      softmax(keys, most, scale, corr);
+    else
+      other_weights(keys, scale, corr);
+    values(keys, corr);
+  }
+};
+
+template <class V, class Mul>
+bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
+  if (K.col_stride != 1 || Vv.col_stride != 1) return false;
+  if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
+  const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
+  for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
+    const auto run = [&]<int NV>(Height<NV>) {
+      AttentionPanel<V, NV, Mul>{step,   Q.data + first * depth,   O.data + first * O.cols(),
+                                 S.data, m.data + first,           l.data + first,
+                                 rows,   step.scores.row0 + first, K,
+                                 Vv}
+          .run();
+    };
+    switch (width / V::kLanes) {
+      case 1:
+        return run(Height<1>{});
+      case 2:
+        return run(Height<2>{});
+      default:
+        if constexpr (kPanelVectors<V> == 3) return run(Height<3>{});
+    }
+  });
+  return true;
+}
+
+/// O <- 0, m <- -inf, l <- 0 for a packed O.
+template <class V>
+bool softmax_init(const SoftmaxInit&, std::span<const View<typename V::T>> x) {
+  const auto &O = x[0], &m = x[1], &l = x[2];
+  if (O.layout != OnlineAttention::O) return false;
+  for_panels<V>(O.shape, [&](index_t, index_t, index_t width, index_t offset) {
+    std::fill_n(O.data + offset, width * O.cols(), typename V::T(0));
+  });
+  StatisticsInit{}.run<typename V::T>(m, l);
+  return true;
+}
+
+/// O <- O / l, m <- m + log l for a packed O.
+template <class V>
+bool softmax_finish(const SoftmaxFinish& finish, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &O = x[0], &m = x[1], &l = x[2];
+  if (O.layout != OnlineAttention::O) return false;
+  if (finish.score != Score::softmax) return true;
+  for_panels<V>(O.shape, [&](index_t first, index_t rows, index_t width, index_t offset) {
+    for (index_t r = 0; r < width; r += V::kLanes) {
+      const V sum = V::load_first(l.data + first + r, std::clamp<index_t>(rows - r, 0, V::kLanes));
+      for (index_t t = 0; t < O.cols(); ++t) {
+        T* const o = O.data + offset + t * width + r;
+        where_equal(sum, V::zero(), V::zero(), V::load(o) / sum).store(o);
+      }
+    }
+  });
+  LogSum{}.run<T>(m, l);
+  return true;
+}
+
+}  // namespace redblue::kernel::simd

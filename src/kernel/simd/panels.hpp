@@ -1,0 +1,86 @@
+#pragma once
+#include <algorithm>
+
+#include "redblue/core/view.hpp"
+
+/// Packed panels of a matrix: [panel][column][row], a panel being as many rows as a register tile is wide, the last one
+/// as many whole vectors as are left. Rows beyond the last are 0.
+namespace redblue::kernel::simd {
+
+/// Vectors across a full panel of rows.
+template <class V>
+inline constexpr int kPanelVectors = V::kAccumulators == 24 ? 3 : 2;
+template <class V>
+inline constexpr index_t kPanelWidth = kPanelVectors<V> * V::kLanes;
+
+template <class V>
+index_t panel_width(index_t rows_left) {
+  return rows_left >= kPanelWidth<V> ? kPanelWidth<V> : ceil_div(rows_left, V::kLanes) * V::kLanes;
+}
+
+/// f(first row, rows, width, offset of the panel) for each panel of a matrix.
+template <class V, class F>
+void for_panels(Shape s, const F& f) {
+  for (index_t first = 0; first < s.rows; first += kPanelWidth<V>)
+    f(first, std::min(kPanelWidth<V>, s.rows - first), panel_width<V>(s.rows - first), first * s.cols);
+}
+
+/// Writes `rows` x `cols` words at `from` transposed to `to`, whose rows are `width` words apart: a multiple of lanes.
+template <class V>
+void transpose_in(View<const typename V::T> from, typename V::T* to, index_t width) {
+  constexpr index_t L = V::kLanes;
+  index_t r = 0;
+  for (; r < width; r += L) {
+    index_t t = 0;
+    if constexpr (requires(V(&x)[L]) { load_transposed(from.data, index_t{}, x); })
+      if (from.col_stride == 1 && r + L <= from.rows())
+        for (; t + L <= from.cols(); t += L) {
+          V x[L];
+          load_transposed(&from(r, t), from.row_stride, x);
+          for (index_t i = 0; i < L; ++i) x[i].store(to + (t + i) * width + r);
+        }
+    for (; t < from.cols(); ++t)
+      for (index_t i = 0; i < L; ++i) to[t * width + r + i] = r + i < from.rows() ? from(r + i, t) : 0;
+  }
+}
+
+/// The way back: rows of `to` from columns of a panel.
+template <class V>
+void transpose_out(const typename V::T* from, index_t width, View<typename V::T> to) {
+  constexpr index_t L = V::kLanes;
+  for (index_t r = 0; r < to.rows(); r += L) {
+    index_t t = 0;
+    if constexpr (requires(V(&x)[L]) { load_transposed(from, index_t{}, x); })
+      if (to.col_stride == 1 && r + L <= to.rows())
+        for (; t + L <= to.cols(); t += L) {
+          V x[L];
+          load_transposed(from + t * width + r, width, x);
+          for (index_t i = 0; i < L; ++i) x[i].store(&to(r + i, t));
+        }
+    for (; t < to.cols(); ++t)
+      for (index_t i = 0; i < std::min(L, to.rows() - r); ++i) to(r + i, t) = from[t * width + r + i];
+  }
+}
+
+template <class T>
+View<T> rows_of(View<T> x, index_t first, index_t count) {
+  x.data += first * x.row_stride;
+  x.shape.rows = count;
+  return x;
+}
+
+template <class V>
+void pack(View<const typename V::T> from, typename V::T* panels) {
+  for_panels<V>(from.shape, [&](index_t first, index_t rows, index_t width, index_t offset) {
+    transpose_in<V>(rows_of(from, first, rows), panels + offset, width);
+  });
+}
+
+template <class V>
+void unpack(const typename V::T* panels, View<typename V::T> to) {
+  for_panels<V>(to.shape, [&](index_t first, index_t rows, index_t width, index_t offset) {
+    transpose_out<V>(panels + offset, width, rows_of(to, first, rows));
+  });
+}
+
+}  // namespace redblue::kernel::simd

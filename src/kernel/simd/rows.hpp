@@ -1,0 +1,153 @@
+#pragma once
+#include "kernel/simd/exp.hpp"
+#include "kernel/simd/gemm.hpp"
+#include "redblue/kernel/backward.hpp"
+
+/// Passes over the rows of a row-major tile, keys in vector lanes.
+namespace redblue::kernel::simd {
+
+/// f(words of a row, how many: a vector's lanes or, at the end, fewer).
+template <class V, class T, class F>
+[[gnu::always_inline]] inline void for_vectors(T* row, index_t words, const F& f) {
+  for (index_t j = 0; j < words; j += V::kLanes) f(row + j, std::min(V::kLanes, words - j));
+}
+
+template <class T>
+inline constexpr T kLog2Of = static_cast<T>(1.4426950408889634074);
+
+template <class V>
+bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
+  if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
+  const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2Of<T>);
+  for (index_t r = 0; r < S.rows(); ++r) {
+    V most = minus_inf, sum = V::zero();
+    for_vectors<V>(&S(r, 0), S.cols(),
+                   [&](T* p, index_t n) { most = max(most, V::load_first(p, n).first_or(n, minus_inf)); });
+    alignas(64) T lane[V::kLanes];
+    most.store(lane);
+    const T old = m[r];
+    for (const T s : lane) m[r] = max_or_nan(m[r], s);
+    const T alpha = exp_shifted(old, m[r]);
+    if (alpha != T(1)) {
+      for_vectors<V>(&O(r, 0), O.cols(),
+                     [&](T* p, index_t n) { (V::load_first(p, n) * V::all(alpha)).store_first(p, n); });
+      l[r] *= alpha;
+    }
+    // A row that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
+    const V shift = V::all(m[r] == kMinusInf<T> ? T(0) : -m[r] * kLog2Of<T>);
+    for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
+      const V e = exp2(fma(V::load_first(p, n), to_log2, shift));
+      e.store_first(p, n);
+      sum = sum + e.first_or(n, V::zero());
+    });
+    sum.store(lane);
+    for (const T s : lane) l[r] += s;
+  }
+  return true;
+}
+
+/// S <- exp(scale S - lse)
+template <class V>
+bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &lse = x[1];
+  if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
+  const V factor = V::all(static_cast<T>(k.scale) * kLog2Of<T>), minus_inf = V::all(kMinusInf<T>);
+  for (index_t r = 0; r < S.rows(); ++r) {
+    const V shift = V::all(-lse[r] * kLog2Of<T>);
+    for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
+      const V s = V::load_first(p, n);
+      where_equal(s, minus_inf, V::zero(), exp2(fma(s, factor, shift))).store_first(p, n);
+    });
+  }
+  return true;
+}
+
+/// dS <- scale P (dP - D) over dP, of the softmax, 0 where P is 0
+template <class V>
+void softmax_gradient(View<typename V::T> dS, View<const typename V::T> P, View<const typename V::T> dP,
+                      View<const typename V::T> D, typename V::T scale) {
+  for (index_t r = 0; r < dS.rows(); ++r) {
+    const V d = V::all(D[r]), s = V::all(scale);
+    for (index_t j = 0; j < dS.cols(); j += V::kLanes) {
+      const index_t n = std::min(V::kLanes, dS.cols() - j);
+      const V p = V::load_first(&P(r, j), n), dp = V::load_first(&dP(r, j), n);
+      (s * where_equal(p, V::zero(), V::zero(), p * (dp - d))).store_first(&dS(r, j), n);
+    }
+  }
+}
+template <class V>
+bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &dP = x[0], &P = x[1];
+  if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
+  softmax_gradient<V>(dP, P, dP, x[2], static_cast<T>(k.scale));
+  for (index_t r = 0; r < P.rows() && k.mask.causal; ++r) {
+    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + P.cols()) - k.col0;
+    for (index_t j = std::max<index_t>(seen, 0); j < P.cols(); ++j) dP(r, j) = T(0);
+  }
+  return true;
+}
+template <class V>
+bool score_gradient_over_body(const ScoreGradientOver& k, std::span<const View<typename V::T>> x) {
+  const auto &P = x[0], &dP = x[1];
+  if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
+  softmax_gradient<V>(P, P, dP, x[2], static_cast<typename V::T>(k.scale));
+  return true;
+}
+
+/// Rows that are too few to fill the lanes of a vector: features lie in lanes, each score is reduced across them.
+template <class V>
+inline constexpr index_t kFewRows = V::kLanes / 4;
+
+template <class V, int R>
+void few_rows(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K) {
+  using T = typename V::T;
+  const index_t whole = Q.cols() / V::kLanes * V::kLanes, left = Q.cols() - whole;
+  for (index_t j = 0; j < K.rows(); ++j) {
+    V sums[R][2];
+    for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = V::zero();
+    const T* const key = &K(j, 0);
+    index_t t = 0;
+    for (; t + 2 * V::kLanes <= whole; t += 2 * V::kLanes)
+#pragma GCC unroll 2
+      for (int half = 0; half < 2; ++half) {
+        const V k = V::load(key + t + half * V::kLanes);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) sums[r][half] = fma(k, V::load(&Q(r, t + half * V::kLanes)), sums[r][half]);
+      }
+    for (; t < Q.cols(); t += V::kLanes) {
+      const index_t n = t < whole ? V::kLanes : left;
+      const V k = V::load_first(key + t, n);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) sums[r][0] = fma(k, V::load_first(&Q(r, t), n), sums[r][0]);
+    }
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) S(r, j) = sum(sums[r][0] + sums[r][1]);
+  }
+}
+
+/// S <- scale Q K^T, -inf where hidden
+template <class V>
+bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &Q = x[1], &K = x[2];
+  if (S.packed() || Q.packed() || S.col_stride != 1) return false;
+  if (S.rows() <= kFewRows<V> && Q.col_stride == 1 && K.col_stride == 1) {
+    for_row_blocks<4>(
+        S.rows(), [&]<int R>(index_t r, Height<R>) { few_rows<V, R>(rows_of(S, r, R), rows_of<const T>(Q, r, R), K); });
+  } else if (!gemm<V>(S, Q, K.transposed(), Into::overwrite)) {
+    return false;
+  }
+  const V scale = V::all(static_cast<T>(k.scale));
+  for (index_t r = 0; r < S.rows(); ++r) {
+    for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
+    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + S.cols()) - k.col0;
+    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<T>;
+  }
+  return true;
+}
+
+}  // namespace redblue::kernel::simd

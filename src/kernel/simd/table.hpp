@@ -1,0 +1,54 @@
+#pragma once
+#include "kernel/simd/key_gradients.hpp"
+#include "kernel/simd/online_attention.hpp"
+#include "kernel/simd/row_dots.hpp"
+#include "kernel/simd/rows.hpp"
+#include "redblue/kernel/bodies.hpp"
+
+/// The bodies of one instruction set, from its vectors.
+namespace redblue::kernel::simd {
+
+template <class V>
+bool gemm_body(const Gemm& k, std::span<const View<typename V::T>> x) {
+  return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2], Into::add);
+}
+template <class V>
+bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
+  return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2],
+                 k.first ? Into::overwrite : Into::add);
+}
+
+template <class V>
+bool value_gradients_body(const ValueGradients&, std::span<const View<typename V::T>> x) {
+  const auto &dP = x[0], &dV = x[1], &P = x[2], &Vv = x[3], &dO = x[4];
+  return dP.col_stride == 1 && dV.col_stride == 1 && dO.col_stride == 1 &&
+         gemm<V>(dP, dO, Vv.transposed(), Into::add) && gemm<V>(dV, P.transposed(), dO, Into::add);
+}
+
+template <class V>
+constexpr Bodies<typename V::T> table(Isa isa) {
+  Bodies<typename V::T> b;
+  b.isa = isa;
+  b.lanes = V::kLanes;
+  b.panel = kPanelWidth<V>;
+  b.few_rows = kFewRows<V>;
+  b.template set<OnlineAttention>(online_attention<V, Multiply<V>>);
+  b.template set<SoftmaxInit>(softmax_init<V>);
+  b.template set<SoftmaxFinish>(softmax_finish<V>);
+  b.template set<KeyGradients>(key_gradients<V>);
+  b.template set<Gemm>(gemm_body<V>);
+  b.template set<GemmOver>(gemm_over_body<V>);
+  b.template set<Scores>(scores_body<V>);
+  b.template set<ValueGradients>(value_gradients_body<V>);
+  b.template set<OnlineSoftmax>(online_softmax_body<V>);
+  b.template set<Weights>(weights_body<V>);
+  b.template set<ScoreGradient>(score_gradient_body<V>);
+  b.template set<ScoreGradientOver>(score_gradient_over_body<V>);
+  b.template set<RowDots>(row_dots<V>);
+  b.pack_queries = pack<V>;
+  b.pack = pack<V>;
+  b.unpack = unpack<V>;
+  return b;
+}
+
+}  // namespace redblue::kernel::simd
