@@ -28,10 +28,11 @@ struct PlannerOptions {
   std::string width;     ///< "Q=2,K=1,V=1"
   double write_cost = 1;
   std::string schedule;
+  std::optional<std::string> max_workspace;
 
   void add_to(CLI::App& app, bool with_width = true);
-  /// Without M.
-  plan::Options options() const;
+  /// Without M. `tensors` and `run`: what --max-workspace is about.
+  plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
 
 /// What a plan minimises: words, or modelled time on a machine.
@@ -85,7 +86,7 @@ struct ProblemOptions {
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
-Words parse_bytes(const std::string& text);
+Words parse_bytes(const std::string& option, const std::string& text);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names);

@@ -40,7 +40,7 @@ struct RunFlags {
     app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     app.add_option("--compute-dtype", compute_dtype,
-                   "arithmetic in f64 or f32 (default: f64 if an input is f64, else f32)");
+                   "arithmetic: f64, f32, or bf16 with sums in f32 (default: f64 if an input is f64, else f32)");
     app.add_option("--threads", threads,
                    "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
                    "variable REDBLUE_THREADS, as the work is worth)");
@@ -148,6 +148,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
   if (row.time) fmt::print("{:<14} {:>20.3f} s\n", "modelled", row.time->total_s);
+  if (plan.options.cap)
+    fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
+               plan.options.cap->most.str());
   if (m.staging_words > 0 || m.converted_words > 0)
     fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n",
                m.staging_words.str(), m.converted_words.str());
@@ -163,15 +166,15 @@ int run_command(const RunFlags& flags) {
   options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype)
                     : loaded.any_f64()  ? DType::f64
                                         : DType::f32;
-  if (options.compute != DType::f32 && options.compute != DType::f64)
-    throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
   options.threads = threads_of(flags.threads);
-  const plan::Plan plan = flags.objective.plan(problem, flags.planner.options(), flags.memory, options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
+  const plan::Plan plan = flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory,
+                                               options.compute, std::max(options.threads, 1));
+
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
   {
@@ -201,6 +204,7 @@ int run_command(const RunFlags& flags) {
            {"staging_words", to_json(measured.staging_words)},
            {"padding_words", to_json(measured.padding_words)},
            {"converted_words", to_json(measured.converted_words)},
+           {"workspace_bytes", to_json(measured.bytes)},
            {"seconds", seconds},
            {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
            {"work", work_to_json(row)},

@@ -68,7 +68,7 @@ class Modeller {
       model::Timed timed(rates_, problem.score, kMostOperations);
       try {
         machine::Any any(timed);
-        engine_of(problem.op).trace(any, part);
+        engine_of(problem.op).run_on(any, part);
         return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
       } catch (const model::Timed::TooMany&) {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
