@@ -6,7 +6,7 @@ function(redblue_set_isa_flags sources)
   set(avx2 -O3 -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND avx512 -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
+    list(APPEND avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
   endif()
   set(avx512_bf16 ${avx512} -mavx512bf16)
   set(kept ${${sources}})
