@@ -8,6 +8,7 @@
 #include <optional>
 #include <string>
 
+#include "arena_memo.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
 #include "redblue/version.hpp"
@@ -21,6 +22,7 @@ struct redblue_plan {
   plan::Plan plan;
   DType compute, dtype;
   int threads;
+  mutable ArenaMemo memo;
   // Strings that end in a null byte, as C wants them.
   std::string schedule, forward_schedule, theorem;
 };
@@ -262,7 +264,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
       described = tensors_of(p, checked(tensors, type));
       if (op == Operation::forward && described[SlowArray::lse].data == nullptr) described[SlowArray::lse] = {};
     }
-    *bytes = size_from(run_bytes(plan->plan, described, options.run));
+    *bytes = size_from(run_bytes(plan->plan, described, options.run, plan->memo));
   });
 }
 
@@ -277,7 +279,7 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
         throw InvalidArgument(fmt::format("workspace is NULL and workspace_size = {}", run_options->workspace_size));
       options.run.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
     }
-    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run);
+    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run, plan->memo);
   });
 }
 
