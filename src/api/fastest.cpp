@@ -127,7 +127,7 @@ std::vector<plan::Options> candidates(const plan::Options& options, const model:
   std::vector<plan::Options> list;
   const schedule::Multiples& given = options.multiple;
   const bool free = given.query == 1 && given.key == 1;
-  const index_t panel = 3 * rates.lanes;
+  const index_t panel = index_t{3} * rates.lanes;
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
     o.M = std::max(Words(1), options.M / share);
@@ -216,8 +216,10 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
     try {
       for (plan::Row& row : plan::make_plan(alone, o).rows)
         if (row.fits) consider(row);
-    } catch (const CapacityError&) {  // tiles of these multiples do not fit this part of M
-    } catch (const Unsupported&) {    // no schedule has such tiles, whatever M
+    } catch (const CapacityError&) {
+      continue;  // tiles of these multiples do not fit this part of M
+    } catch (const Unsupported&) {
+      continue;  // no schedule has such tiles, whatever M
     }
   }
   plan.rows.clear();

@@ -1,11 +1,11 @@
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <barrier>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <span>
 #include <thread>
@@ -177,6 +177,7 @@ double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<Mem
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(rates.size());
     for (auto& mine : rates) threads.emplace_back(work, std::ref(mine));
   }
   std::array<double, kSamples> total{};

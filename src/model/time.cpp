@@ -99,7 +99,7 @@ double makespan(std::span<const double> items, index_t copies, int workers) {
   for (const double item : items) all += item;
   all *= static_cast<double>(copies);
   const index_t count = static_cast<index_t>(items.size()) * copies;
-  if (workers == 1 || count >= 32 * workers) return all / workers;  // the last item hardly shows
+  if (workers == 1 || count >= index_t{32} * workers) return all / workers;  // the last item hardly shows
   std::vector<double> sorted;
   for (index_t c = 0; c < copies; ++c) sorted.insert(sorted.end(), items.begin(), items.end());
   std::sort(sorted.begin(), sorted.end(), std::greater());
