@@ -10,5 +10,6 @@ void add_count(CLI::App& program, int& exit_code);
 void add_run(CLI::App& program, int& exit_code);
 void add_trace(CLI::App& program, int& exit_code);
 void add_figure1(CLI::App& program, int& exit_code);
+void add_doctor(CLI::App& program, int& exit_code);
 
 }  // namespace redblue::cli

@@ -45,6 +45,7 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_run(program, exit_code);
   redblue::cli::add_trace(program, exit_code);
   redblue::cli::add_figure1(program, exit_code);
+  redblue::cli::add_doctor(program, exit_code);
   for (CLI::App* command : program.get_subcommands({}))
     for (CLI::Option* option : command->get_options())
       if (takes_whole_number(*option)) option->check(not_decimal);

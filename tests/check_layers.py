@@ -16,8 +16,10 @@ ALLOWED = {
     "bound": ["core/"],
     "threads": ["core/", "threads.hpp"],
     "machine": ["core/", "kernel/", "threads/", "threads.hpp"],
+    "model": ["core/", "kernel/", "isa.hpp", "hardware.hpp"],
     "file": ["core/"],
-    "plan": ["core/", "bound/", "schedule/", "problem.hpp"],
+    "hardware": ["core/", "isa.hpp", "file/"],
+    "plan": ["core/", "bound/", "schedule/", "model/", "problem.hpp"],
     "problem": ["core/", "bound/", "schedule/"],  # problem.hpp: what plan/ plans
     "api": [""],  # src/api and the headers at the top: the only place where a schedule meets a machine
     "cli": [""],

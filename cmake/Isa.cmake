@@ -1,0 +1,23 @@
+# A source whose name ends in _avx2, _avx512 or _avx512_bf16 is compiled for that instruction set and called only where
+# is_available() (redblue/isa.hpp) says so. Such a file must keep all but its entry points in anonymous namespaces: an
+# inline function that another file has too could end up as its copy in a program that runs anywhere.
+# tests/check_isa_symbols.py looks.
+function(redblue_set_isa_flags sources)
+  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
+  if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
+    list(APPEND avx512 -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
+  endif()
+  set(avx512_bf16 ${avx512} -mavx512bf16)
+  set(kept ${${sources}})
+  foreach(isa avx2 avx512 avx512_bf16)
+    set(files ${${sources}})
+    list(FILTER files INCLUDE REGEX "_${isa}\\.cpp$")
+    if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")
+      set_property(SOURCE ${files} APPEND PROPERTY COMPILE_OPTIONS ${${isa}})
+    else()
+      list(REMOVE_ITEM kept ${files})
+    endif()
+  endforeach()
+  set(${sources} ${kept} PARENT_SCOPE)
+endfunction()

@@ -1,0 +1,57 @@
+#include "redblue/hardware.hpp"
+
+#include <algorithm>
+#include <cstdlib>
+#include <filesystem>
+
+#include "redblue/core/error.hpp"
+#include "redblue/file/atomic_file.hpp"
+#include "redblue/file/mapped_file.hpp"
+
+namespace redblue {
+
+namespace {
+
+template <class List>
+auto find_in(const List& list, Isa isa, DType dtype) {
+  const auto found =
+      std::find_if(list.begin(), list.end(), [&](const auto& e) { return e.isa == isa && e.dtype == dtype; });
+  return found == list.end() ? nullptr : &*found;
+}
+
+}  // namespace
+
+const Peak* Hardware::peak(Isa isa, DType dtype) const { return find_in(peaks, isa, dtype); }
+const ExpRate* Hardware::exp_rate(Isa isa, DType dtype) const { return find_in(exp_rates, isa, dtype); }
+
+const MemoryLevel& Hardware::private_cache() const {
+  const auto caches_end = levels.end() - 1;
+  const auto shared = std::find_if(levels.begin(), caches_end, [](const MemoryLevel& l) { return l.cores > 1; });
+  return shared == levels.begin() ? levels.front() : *(shared - 1);
+}
+
+Hardware load_hardware(const std::string& path) {
+  const file::MappedFile file(path);
+  return hardware_from_json({reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size()}, path);
+}
+
+void save_hardware(const Hardware& hardware, const std::string& path) {
+  const auto directory = std::filesystem::path(path).parent_path();
+  std::error_code ignored;  // what is wrong with the directory, AtomicFile says
+  if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
+  file::AtomicFile file(path);
+  file.write(to_json(hardware));
+  file.commit();
+}
+
+std::string default_hardware_path() {
+  const auto absolute = [](const char* variable) -> std::string {
+    const char* const value = std::getenv(variable);
+    return value != nullptr && *value == '/' ? value : "";
+  };
+  std::string config = absolute("XDG_CONFIG_HOME");
+  if (config.empty() && !absolute("HOME").empty()) config = absolute("HOME") + "/.config";
+  return config.empty() ? "" : config + "/redblue/hardware.json";
+}
+
+}  // namespace redblue

@@ -1,0 +1,46 @@
+#include <cmath>
+
+#include "loops.hpp"
+#include "vector_loops.hpp"
+
+namespace redblue::hardware {
+
+namespace {
+
+/// 16 bytes: what every 64-bit processor has. On x86-64 a multiplication and an addition, for the baseline has no fused
+/// multiply-add.
+template <class T>
+struct Vector {
+  using element = T;
+  typedef T type __attribute__((vector_size(16)));
+  static constexpr int lanes = 16 / sizeof(T);
+  static constexpr int chains = 14;  // of 16 registers; two hold constants
+  static type set1(T x) { return x - type{}; }
+  static type load(const T* p) { return *reinterpret_cast<const type*>(p); }
+  static void store(T* p, type v) { *reinterpret_cast<type __attribute__((aligned(alignof(T))))*>(p) = v; }
+  static type fma(type a, type b, type c) { return a * b + c; }
+  static type add(type a, type b) { return a + b; }
+};
+
+/// As the portable kernels do it: one element after another.
+template <class T>
+double library_exp2(const void* from, void* to, std::int64_t n, std::int64_t passes) {
+  const T* const x = static_cast<const T*>(from);
+  T* const y = static_cast<T*>(to);
+  T total = 0;
+  for (std::int64_t pass = 0; pass < passes; ++pass)
+    for (std::int64_t i = 0; i < n; ++i) total += y[i] = std::exp2(x[i] * T(0.125) - 1);
+  return static_cast<double>(total);
+}
+
+template <class T>
+constexpr Loops loops() {
+  using V = Vector<T>;
+  return {Isa::portable, kDTypeOf<T>, V::lanes, V::chains, multiply_add<V>, library_exp2<T>, read_loop<V>};
+}
+
+}  // namespace
+
+const Loops kPortableF32 = loops<float>(), kPortableF64 = loops<double>();
+
+}  // namespace redblue::hardware

@@ -1,0 +1,22 @@
+#!/usr/bin/env python3
+"""check_isa_symbols.py OBJECT...: fails when an object compiled for one instruction set (*_avx2.cpp, *_avx512.cpp, ...)
+defines a symbol that the linker may take for another file's: an inline function or a template outside an anonymous
+namespace. The linker keeps one copy of those; were it this one, a program without AVX would run into AVX."""
+
+import re
+import subprocess
+import sys
+
+
+def main(objects):
+    wrong = []
+    chosen = [o for o in objects if re.search(r"_avx\w*\.cpp\.", o)]
+    for file in chosen:
+        lines = subprocess.run(["nm", "-C", "--defined-only", file], check=True, capture_output=True, text=True).stdout
+        wrong += [f"{file}: {m[2]}" for m in re.finditer(r"^[0-9a-f]+ ([WVu]) (.*)$", lines, re.MULTILINE)]
+    print("\n".join(wrong) if wrong else f"{len(chosen)} of {len(objects)} objects are for one instruction set, and share nothing")
+    return 1 if wrong or not objects else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

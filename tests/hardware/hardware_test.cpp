@@ -1,0 +1,119 @@
+#include "redblue/hardware.hpp"
+
+#include <gmock/gmock.h>
+
+#include <cstdlib>
+#include <filesystem>
+
+#include "file/support.hpp"
+#include "redblue/core/error.hpp"
+
+namespace redblue::test {
+namespace {
+
+using testing::HasSubstr;
+
+const std::string kInvented = REDBLUE_SOURCE_DIR "/tests/data/hardware.json";
+
+std::string message_of(const std::string& text) {
+  try {
+    hardware_from_json(text, "h.json");
+  } catch (const IoError& e) {
+    EXPECT_EQ(e.path, "h.json");
+    return e.what();
+  }
+  return "no IoError";
+}
+
+/// The invented machine's file with its first `from` replaced.
+std::string with(const std::string& from, const std::string& to) {
+  std::string text = file::read_text(kInvented);
+  const std::size_t at = text.find(from);
+  EXPECT_NE(at, std::string::npos) << from;
+  return text.replace(at, from.size(), to);
+}
+
+TEST(HardwareFile, RoundTrips) {
+  const Hardware h = load_hardware(kInvented);
+  EXPECT_EQ(h.cores, 16);
+  EXPECT_EQ(h.private_cache().name, "L2");
+  EXPECT_EQ(h.peak(Isa::avx512, DType::f64)->flops, 95e9);
+  EXPECT_EQ(h.peak(Isa::avx2, DType::f64), nullptr);
+  EXPECT_EQ(h.exp_rate(Isa::avx512, DType::f32)->elements, 10e9);
+  const std::string text = to_json(h);
+  EXPECT_EQ(to_json(hardware_from_json(text, "again")), text);
+}
+
+TEST(HardwareFile, IsWrittenIntoADirectoryThatIsMade) {
+  const file::TemporaryDirectory directory;
+  const std::string path = directory / "a/b/hardware.json";
+  const Hardware h = load_hardware(kInvented);
+  save_hardware(h, path);
+  EXPECT_EQ(file::read_text(path), to_json(h));
+  save_hardware(h, path);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory / "a/b"), {}), 1);
+}
+
+TEST(HardwareFile, BadOnesAreRefusedWithTheFieldAndWhatItMustBe) {
+  EXPECT_THAT(message_of(""), HasSubstr("not JSON"));
+  EXPECT_THAT(message_of("{\"schema\": "), HasSubstr("redblue doctor"));
+  EXPECT_THAT(message_of("[1, 2]"), HasSubstr("the whole is [1,2], it must be an object"));
+  EXPECT_THAT(message_of("{}"), HasSubstr("schema is missing"));
+  EXPECT_THAT(message_of(with("hardware/1", "hardware/2")), HasSubstr("it must be \"redblue.hardware/1\""));
+  EXPECT_THAT(message_of(with("\"clock\": 3e9,", "")), HasSubstr("clock is missing"));
+  EXPECT_THAT(message_of(with("3e9", "-3")), HasSubstr("clock is -3, it must be a number above 0"));
+  EXPECT_THAT(message_of(with("3e9", "1e999")), HasSubstr("hardware file 'h.json'"));
+  EXPECT_THAT(message_of(with("3e9", "\"fast\"")), HasSubstr("clock is \"fast\""));
+  EXPECT_THAT(message_of(with("\"cores\": 16", "\"cores\": 2.5")),
+              HasSubstr("cores is 2.5, it must be a whole number"));
+  EXPECT_THAT(message_of(with("\"cores\": 16", "\"cores\": 18446744073709551615")), HasSubstr("it must be a whole"));
+  EXPECT_THAT(message_of(with("150e9", "0")), HasSubstr("levels[1].read_bandwidth is 0"));
+  EXPECT_THAT(message_of(with("1048576", "16384")), HasSubstr("levels[1].bytes is 16384, it must be at least 32768"));
+  EXPECT_THAT(message_of(with("\"avx512\"", "\"avx1024\"")), HasSubstr("peaks[2].isa is \"avx1024\""));
+  EXPECT_THAT(message_of(with("\"f64\"", "\"i8\"")), HasSubstr("peaks[1].dtype is \"i8\", it must be f64"));
+  EXPECT_THAT(message_of(with("0.01", "-1")), HasSubstr("spread is -1"));
+  std::string none = file::read_text(kInvented);
+  none.replace(none.find("\"levels\": ["), std::string("\"levels\": [").size(), "\"levels\": [], \"was\": [");
+  EXPECT_THAT(message_of(none), HasSubstr("levels is [], it must be a list with at least one entry"));
+}
+
+TEST(HardwareFile, MissingOneIsNamed) {
+  try {
+    load_hardware("/no/such/hardware.json");
+    FAIL();
+  } catch (const IoError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("/no/such/hardware.json"));
+  }
+}
+
+TEST(HardwareFile, DefaultPlaceFollowsXdg) {
+  const auto path = [](const char* xdg, const char* home) {
+    xdg == nullptr ? unsetenv("XDG_CONFIG_HOME") : setenv("XDG_CONFIG_HOME", xdg, 1);
+    home == nullptr ? unsetenv("HOME") : setenv("HOME", home, 1);
+    return default_hardware_path();
+  };
+  EXPECT_EQ(path("/x", "/h"), "/x/redblue/hardware.json");
+  EXPECT_EQ(path(nullptr, "/h"), "/h/.config/redblue/hardware.json");
+  EXPECT_EQ(path("relative", "/h"), "/h/.config/redblue/hardware.json");
+  EXPECT_EQ(path("", nullptr), "");
+}
+
+/// What can be said of any machine without a clock: all is there, positive, and survives its file.
+TEST(Doctor, MeasuresWhatThereIs) {
+  const Hardware h = measure_hardware();
+  EXPECT_GT(h.clock, 1e8);
+  EXPECT_GE(h.cores, 1);
+  EXPECT_EQ(h.levels.back().name, "DRAM");
+  for (Isa isa : kIsas) {
+    EXPECT_EQ(h.peak(isa, DType::f32) != nullptr, is_available(isa) && isa != Isa::avx512_bf16);
+    EXPECT_EQ(h.exp_rate(isa, DType::f64) != nullptr, is_available(isa) && isa != Isa::avx512_bf16);
+  }
+  EXPECT_EQ(h.peak(Isa::avx512_bf16, DType::bf16) != nullptr, is_available(Isa::avx512_bf16));
+  for (const Peak& p : h.peaks) EXPECT_GT(p.flops, 0);
+  for (const MemoryLevel& l : h.levels) EXPECT_GT(l.read_bandwidth, 0) << l.name;
+  const std::string text = to_json(h);
+  EXPECT_EQ(to_json(hardware_from_json(text, "measured")), text);
+}
+
+}  // namespace
+}  // namespace redblue::test
