@@ -123,12 +123,16 @@ plan::Options PlannerOptions::options(Words M) const {
 }
 
 void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
-  operation.add_to(app);
   app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
   app.add_option("--nq", n_q, "queries");
   app.add_option("--nk", n_k, "keys");
   app.add_option("--d", d, "head dimension of queries and keys")->required();
   app.add_option("--dv", d_v, "head dimension of values (default: --d)");
+  add_without_sizes(app, with_planner);
+}
+
+void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
+  operation.add_to(app);
   app.add_option("--heads", heads, "query heads");
   app.add_option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
   app.add_option("--batch", batch, "batch size");
@@ -170,9 +174,9 @@ Problem ProblemOptions::problem() const {
 
 Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dtype)); }
 
-plan::Plan ProblemOptions::plan() const {
+plan::Plan ProblemOptions::plan(Words M) const {
   const Problem p = problem();
-  plan::Options o = planner.options(M());
+  plan::Options o = planner.options(M);
   if (!planner.width.empty()) {
     o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;
@@ -182,6 +186,17 @@ plan::Plan ProblemOptions::plan() const {
         if (name_of(a) == name) o.width[index_of(a)] = value;
   }
   return plan::make_plan(p, o);
+}
+
+int threads_of(const std::optional<int>& asked) {
+  const int most = default_pool().size();
+  if (!asked) return 0;
+  if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
+  if (*asked > most)
+    throw InvalidProblem(fmt::format(
+        "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
+        *asked, most == 1 ? "is" : "are", most));
+  return *asked;
 }
 
 }  // namespace redblue::cli

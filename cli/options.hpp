@@ -14,6 +14,7 @@ struct MemoryOptions {
   std::optional<std::string> memory;
 
   void add_to(CLI::App& app);
+  bool given() const { return M || memory; }
   /// Words of `dtype`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
   Words words(DType dtype) const;
 };
@@ -60,10 +61,16 @@ struct ProblemOptions {
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);
+  /// All but n, n_q, n_k, d and d_v.
+  void add_without_sizes(CLI::App& app, bool with_planner = true);
   Problem problem() const;
   Words M() const;
-  plan::Plan plan() const;
+  plan::Plan plan() const { return plan(M()); }
+  plan::Plan plan(Words M) const;
 };
+
+/// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
+int threads_of(const std::optional<int>& asked);
 
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
