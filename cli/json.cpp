@@ -86,6 +86,7 @@ Json to_json(const plan::Options& o) {
     if (o.width[a] > 0) widths[std::string(kSlowArrayNames[a])] = o.width[a];
   if (!widths.empty()) j["width"] = widths;
   if (!o.schedule.empty()) j["schedule"] = o.schedule;
+  if (o.cap) j["max_workspace"] = to_json(o.cap->most);
   return j;
 }
 
@@ -95,7 +96,8 @@ Json to_json(const plan::Plan& plan) {
   for (const plan::Refusal& r : plan.refused)
     refused.push_back({{"schedule", std::string(r.schedule)},
                        {"why", r.why},
-                       {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)}});
+                       {"smallest_M", r.smallest_M ? Json(to_json(*r.smallest_M)) : Json(nullptr)},
+                       {"smallest_max_workspace", r.smallest_cap ? Json(to_json(*r.smallest_cap)) : Json(nullptr)}});
   for (const bound::Bound& b : plan.bounds) bounds.push_back(to_json(b));
   Json j{{"schema", "redblue.plan/1"},
          {"problem", to_json(plan.problem)},

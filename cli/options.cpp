@@ -30,10 +30,10 @@ DType parse_dtype(const std::string& option, const std::string& name) {
   throw Unsupported(fmt::format("{} {}: element types are f64, f32, f16 and bf16", option, name));
 }
 
-Words parse_bytes(const std::string& text) {
+Words parse_bytes(const std::string& option, const std::string& text) {
   const auto fail = [&] {
     return InvalidProblem(fmt::format(
-        "--memory {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", text));
+        "{} {}: give a number of bytes such as 65536, 64KiB or 1.5MiB (KiB MiB GiB TiB, KB MB GB TB)", option, text));
   };
   double number = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), number);
@@ -82,7 +82,7 @@ Words MemoryOptions::words(DType dtype) const {
   if (M.has_value() == memory.has_value())
     throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
   if (M) return *M;
-  const Words fit = parse_bytes(*memory) / Words(size_of(dtype));
+  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(dtype));
   if (fit < 1)
     throw InvalidProblem(
         fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(dtype), size_of(dtype)));
@@ -106,10 +106,13 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width) {
                    "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
                    "operation; those not named: --dtype)")
         ->type_name("LIST");
+  app.add_option("--max-workspace", max_workspace,
+                 "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
+      ->type_name("BYTES");
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }
 
-plan::Options PlannerOptions::options(Words M) const {
+plan::Options PlannerOptions::options(Words M, const Tensors& tensors, const RunOptions& run) const {
   plan::Options o;
   o.M = M;
   o.quadratic_workspace = !no_workspace;
@@ -119,6 +122,7 @@ plan::Options PlannerOptions::options(Words M) const {
     (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
   o.write_cost = write_cost;
   o.schedule = schedule;
+  if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
   return o;
 }
 
@@ -174,9 +178,15 @@ Problem ProblemOptions::problem() const {
 
 Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dtype)); }
 
-plan::Plan ProblemOptions::plan(Words M) const {
+plan::Plan ProblemOptions::plan() const {
+  RunOptions run;
+  run.compute = parse_dtype("--dtype", dtype) == DType::f64 ? DType::f64 : DType::f32;
+  return plan(M(), run);
+}
+
+plan::Plan ProblemOptions::plan(Words M, const RunOptions& run) const {
   const Problem p = problem();
-  plan::Options o = planner.options(M);
+  plan::Options o = planner.options(M, contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
   if (!planner.width.empty()) {
     o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;

@@ -28,9 +28,11 @@ struct PlannerOptions {
   std::string width;     ///< "Q=2,K=1,V=1"
   double write_cost = 1;
   std::string schedule;
+  std::optional<std::string> max_workspace;
 
   void add_to(CLI::App& app, bool with_width = true);
-  plan::Options options(Words M) const;
+  /// `tensors` and `run`: what --max-workspace is about.
+  plan::Options options(Words M, const Tensors& tensors, const RunOptions& run) const;
 };
 
 /// What is computed, beside sizes.
@@ -65,8 +67,9 @@ struct ProblemOptions {
   void add_without_sizes(CLI::App& app, bool with_planner = true);
   Problem problem() const;
   Words M() const;
-  plan::Plan plan() const { return plan(M()); }
-  plan::Plan plan(Words M) const;
+  plan::Plan plan() const;
+  /// For a run with these options.
+  plan::Plan plan(Words M, const RunOptions& run) const;
 };
 
 /// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
@@ -75,7 +78,7 @@ int threads_of(const std::optional<int>& asked);
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
-Words parse_bytes(const std::string& text);
+Words parse_bytes(const std::string& option, const std::string& text);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names);

@@ -133,6 +133,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
              m.threads == 1 ? "1 thread"
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
+  if (plan.options.cap)
+    fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
+               plan.options.cap->most.str());
   if (m.staging_words > 0 || m.converted_words > 0)
     fmt::print("beside fast memory: {} staging words, {} output words held in the compute type\n",
                m.staging_words.str(), m.converted_words.str());
@@ -151,13 +154,14 @@ int run_command(const RunFlags& flags) {
   if (options.compute != DType::f32 && options.compute != DType::f64)
     throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
   options.threads = threads_of(flags.threads);
-  plan::Options planner = flags.planner.options(flags.memory.words(options.compute));
-  const plan::Plan plan = plan::make_plan(problem, planner);
+  const Words M = flags.memory.words(options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
+  const plan::Plan plan = plan::make_plan(problem, flags.planner.options(M, tensors, options));
+
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
   {
@@ -187,6 +191,7 @@ int run_command(const RunFlags& flags) {
            {"staging_words", to_json(measured.staging_words)},
            {"padding_words", to_json(measured.padding_words)},
            {"converted_words", to_json(measured.converted_words)},
+           {"workspace_bytes", to_json(measured.bytes)},
            {"seconds", seconds},
            {"work", work_to_json(row)},
            {"reason", plan.reason}};

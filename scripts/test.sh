@@ -39,9 +39,12 @@ step() {
 
 build() { cmake --preset "$1" -DREDBLUE_WERROR=ON >/dev/null && cmake --build --preset "$1" -j "$jobs"; }
 
-format() { find include src cli tests examples -name '*.[ch]pp' -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
+format() { find include src cli tests examples \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
-python_tests() { REDBLUE_CLI=$PWD/build/release/redblue build/venv/bin/python -m pytest -q tests/python; }
+python_tests() {
+  REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
+    build/venv/bin/python -m pytest -q tests/python
+}
 threads() {  # tests/threads alone: a build of everything with the thread sanitizer takes longer than all its tests
   cmake --preset tsan -DREDBLUE_WERROR=ON >/dev/null && cmake --build --preset tsan -j "$jobs" --target test_threads &&
     ctest --preset tsan -L threads

@@ -2,6 +2,7 @@
 #include <array>
 #include <cstddef>
 #include <functional>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -96,7 +97,8 @@ struct RunOptions {
   /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
   /// its own. The result is the same to the last bit whatever their number.
   int threads = 0;
-  ThreadPool* pool = nullptr;  ///< where threads come from; null: default_pool()
+  ThreadPool* pool = nullptr;     ///< where threads come from; null: default_pool()
+  std::span<std::byte> memory{};  ///< run_bytes() of it, for the run to use; none: the run allocates
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.
@@ -106,16 +108,30 @@ struct Measured {
   Words flops;            ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
   Words padding_words;    ///< run: left out between tiles, so that each begins on a cache line
+  Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
   std::string_view kernels;  ///< run: the instruction set of the kernels' bodies
   int threads = 1;           ///< that could take part
   Words most_per_thread;     ///< most words moved by one of them: io.total() / threads if they shared evenly
 };
 
+/// All that run() takes beside inputs and outputs, in bytes: fast memory, workspace, staging buffers, outputs in the
+/// compute type. Depends on the number of threads and on the tensors' types and strides; their data is not looked at,
+/// and lse that is not wanted has no shape.
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
+
+/// Contiguous tensors without data: all that the operation reads and writes, lse of a forward pass if it is required.
+/// lse is f32, or f64 where the others are.
+Tensors contiguous_tensors(const Problem& problem, DType dtype);
+
+/// For plan::Options::cap: a run on such tensors may take so many bytes.
+plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
+
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
-/// not fit the problem or options.threads < 0, and Error when memory for fast memory or workspace, or a thread, cannot
-/// be had. Outputs are undefined if it throws. Runs may go on side by side; where they share a pool, one has its
-/// threads and the others do with the thread they are called on.
+/// not fit the problem or options.threads < 0, MemoryError when the run takes more than RunOptions::memory, the cap of
+/// the plan, or what the machine has, and Error when a thread cannot be had. Outputs are undefined if it throws. Runs
+/// may go on side by side; where they share a pool, one has its threads and the others do with the thread they are
+/// called on.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
              const RunOptions& options = {});

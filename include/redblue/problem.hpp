@@ -36,6 +36,8 @@ struct Problem {
   double scale_or_default() const;
   schedule::AttentionShape shape() const;                ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
+  /// Must a forward pass run first, for O and lse?
+  bool forward_first() const;
   /// The forward problem whose O and lse this one needs.
   Problem forward() const;
 };

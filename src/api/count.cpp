@@ -19,7 +19,7 @@ machine::Trace trace(const plan::Plan& plan, std::size_t most) {
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
   machine::Any any(traced);
-  engine_of(plan.problem.op).trace(any, plan);
+  engine_of(plan.problem.op).run_on(any, plan);
   return trace;
 }
 

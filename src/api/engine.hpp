@@ -11,21 +11,22 @@
 namespace redblue {
 
 /// What a run has at hand.
+template <class T>
 struct Resources {
-  std::vector<machine::SlowMemory> slow;  ///< the caller's arrays and workspace: see machine::Ram
-  index_t words;                          ///< of fast memory of a worker
+  std::vector<machine::SlowMemory> slow;        ///< the caller's arrays and workspace: see machine::Ram
+  std::vector<machine::ArenaMemory<T>> arenas;  ///< fast memory of each worker
+  index_t words;                                ///< of each
   ThreadPool* pool;
-  int workers;
   bool bf16 = false;                                      ///< do products of attention take bf16?
   std::function<void(int worker, index_t words)> report;  ///< called now and then with the words a worker has moved
 };
 
 struct Engine {
   Measured (*count)(const plan::Plan&);
-  void (*trace)(machine::Any&, const plan::Plan&);
-  Measured (*run_f32)(const plan::Plan&, const Resources&);
-  Measured (*run_f64)(const plan::Plan&, const Resources&);
-  std::vector<SlowArray> (*workspace)(const plan::Plan&);
+  void (*run_on)(machine::Any&, const plan::Plan&);
+  Measured (*run_f32)(const plan::Plan&, const Resources<float>&);
+  Measured (*run_f64)(const plan::Plan&, const Resources<double>&);
+  std::span<const SlowArray> (*workspace)(const plan::Plan&);
   bool (*rewrites_outputs)(const plan::Plan&);
 };
 
@@ -46,6 +47,14 @@ inline const Engine& engine_of(Operation op) {
     default:
       return kForward;
   }
+}
+
+/// The fastest that this processor has.
+template <class T>
+const kernel::Bodies<T>& bodies_for(bool bf16) {
+  if constexpr (std::same_as<T, float>)
+    if (bf16) return kernel::bf16_bodies(best_isa());
+  return kernel::bodies<T>(best_isa());
 }
 
 namespace detail {
@@ -89,15 +98,12 @@ template <class List>
 }
 
 template <class List, class T>
-Measured run(const plan::Plan& plan, const Resources& with) {
+Measured run(const plan::Plan& plan, const Resources<T>& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
-  const Isa isa = best_isa();
+  const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
   Measured m;
-  machine::Team::run(*with.pool, with.workers, [&](machine::Team& team) {
-    const kernel::Bodies<T>* bodies = &kernel::bodies<T>(isa);
-    if constexpr (std::same_as<T, float>)
-      if (with.bf16) bodies = &kernel::bf16_bodies(isa);
-    machine::Ram<T> ram(team, with.words, with.slow, *bodies);
+  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
+    machine::Ram<T> ram(team, with.words, with.slow, bodies, with.arenas);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
     if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
@@ -106,7 +112,7 @@ Measured run(const plan::Plan& plan, const Resources& with) {
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = bodies->bf16 ? "avx512_bf16" : name_of(std::min(isa, Isa::avx512));
+    m.kernels = bodies.bf16 ? "avx512_bf16" : name_of(std::min(best_isa(), Isa::avx512));
   });
   return m;
 }
@@ -120,9 +126,8 @@ constexpr Engine make_engine() {
           detail::run<List, float>,
           detail::run<List, double>,
           [](const plan::Plan& plan) {
-            return detail::with_choice<List>(plan, []<class S>(const plan::Choice<S>&) {
-              return std::vector<SlowArray>(S::workspace.begin(), S::workspace.end());
-            });
+            return detail::with_choice<List>(
+                plan, []<class S>(const plan::Choice<S>&) { return std::span<const SlowArray>(S::workspace); });
           },
           [](const plan::Plan& plan) {
             return detail::with_choice<List>(plan, []<class S>(const plan::Choice<S>&) { return S::rewrites_outputs; });

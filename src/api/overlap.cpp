@@ -29,31 +29,68 @@ std::vector<Run> runs_of(const Tensor& t) {
   return runs;
 }
 
-void require_own_memory(std::string_view name, const std::vector<Run>& runs) {
-  for (std::size_t i = 1; i < runs.size(); ++i)
-    if (std::less<>()(runs[i].first, runs[i - 1].second))
-      throw InvalidProblem(fmt::format("output {} overlaps itself: two of its entries share memory", name));
+bool meet(const Run& x, const Run& y) { return std::less<>()(x.first, y.second) && std::less<>()(y.first, x.second); }
+
+/// All that lies between the first byte of a tensor and the last.
+Run extent_of(const Tensor& t) {
+  index_t lowest = 0, highest = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    const index_t last = (t.shape[i] - 1) * t.strides[i];
+    (last < 0 ? lowest : highest) += last;
+  }
+  const auto size = static_cast<index_t>(size_of(t.dtype));
+  const auto* data = static_cast<const std::byte*>(t.data);
+  return {data + lowest * size, data + (highest + 1) * size};
 }
 
-void require_disjoint(std::string_view output, const std::vector<Run>& o, std::string_view other,
-                      const std::vector<Run>& x) {
+/// Is each dimension stepped over in strides longer than all that the shorter ones reach? Then no two entries meet.
+bool is_nested(const Tensor& t) {
+  std::array<std::pair<index_t, index_t>, 4> dims;  // stride, size
+  for (std::size_t i = 0; i < 4; ++i) dims[i] = {t.shape[i] == 1 ? 0 : std::abs(t.strides[i]), t.shape[i]};
+  std::sort(dims.begin(), dims.end());
+  index_t reach = 0;
+  for (const auto& [stride, size] : dims) {
+    if (size == 1) continue;
+    if (stride <= reach) return false;
+    reach += (size - 1) * stride;
+  }
+  return true;
+}
+
+void require_own_memory(SlowArray name, const Tensor& t) {
+  if (is_nested(t)) return;
+  const std::vector<Run> runs = runs_of(t);
+  for (std::size_t i = 1; i < runs.size(); ++i)
+    if (std::less<>()(runs[i].first, runs[i - 1].second))
+      throw InvalidProblem(
+          fmt::format("output {} overlaps itself: two of its entries share memory", tensor_name(name)));
+}
+
+void require_disjoint(SlowArray output, SlowArray other, const Tensors& tensors) {
+  if (!meet(extent_of(tensors[output]), extent_of(tensors[other]))) return;
+  const std::vector<Run> o = runs_of(tensors[output]), x = runs_of(tensors[other]);
   for (std::size_t i = 0, j = 0; i < o.size() && j < x.size();) {
-    if (std::less<>()(o[i].first, x[j].second) && std::less<>()(x[j].first, o[i].second))
-      throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own", output, other));
+    if (meet(o[i], x[j]))
+      throw InvalidProblem(fmt::format("output {} overlaps {} in memory: give it memory of its own",
+                                       tensor_name(output), tensor_name(other)));
     std::less<>()(o[i].second, x[j].second) ? ++i : ++j;
   }
 }
 
 }  // namespace
 
-void require_no_overlap(const std::vector<NamedTensor>& inputs, const std::vector<NamedTensor>& outputs) {
-  std::vector<std::vector<Run>> in, out;
-  for (const NamedTensor& t : inputs) in.push_back(runs_of(t.tensor));
-  for (const NamedTensor& t : outputs) out.push_back(runs_of(t.tensor));
-  for (std::size_t i = 0; i < out.size(); ++i) {
-    require_own_memory(outputs[i].name, out[i]);
-    for (std::size_t j = 0; j < i; ++j) require_disjoint(outputs[i].name, out[i], outputs[j].name, out[j]);
-    for (std::size_t j = 0; j < in.size(); ++j) require_disjoint(outputs[i].name, out[i], inputs[j].name, in[j]);
+void require_no_overlap(const Tensors& tensors, const std::vector<SlowArray>& inputs,
+                        const std::vector<SlowArray>& outputs) {
+  const auto given = [&](SlowArray a) { return tensors[a].data != nullptr; };
+  for (const SlowArray output : outputs) {
+    if (!given(output)) continue;
+    require_own_memory(output, tensors[output]);
+    for (const SlowArray other : outputs) {
+      if (other == output) break;
+      if (given(other)) require_disjoint(output, other, tensors);
+    }
+    for (const SlowArray input : inputs)
+      if (given(input)) require_disjoint(output, input, tensors);
   }
 }
 

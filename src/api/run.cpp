@@ -4,12 +4,13 @@
 
 #include <algorithm>
 #include <atomic>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
-#include <vector>
 
 #include "engine.hpp"
+#include "memory.hpp"
 #include "overlap.hpp"
 #include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
@@ -19,86 +20,26 @@ namespace redblue {
 
 namespace {
 
-/// make(), which takes about this many words of T from the system; says who wanted them if they cannot be had.
-template <class T, class Make>
-auto with_memory(Words words, std::string_view what, const Make& make) {
-  const Words bytes = words * sizeof(T), have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  const auto refusal = [&] {
-    return CapacityError(
-        fmt::format(
-            "{} needs {} bytes and this machine has {}: choose fewer threads, a schedule without workspace, or a "
-            "smaller problem",
-            what, bytes.str(), have.str()),
-        bytes, have);
-  };
-  if (bytes > have) throw refusal();
-  try {
-    return make();
-  } catch (const std::bad_alloc&) {
-    throw refusal();
-  }
-}
+bool is_given(const Tensor& t) { return t.shape[0] > 0; }
 
+/// What the arena of a worker takes for a plan, and for the forward plan before it: played through once.
 template <class T>
-std::unique_ptr<T[]> allocate(Words words, std::string_view what) {
-  return with_memory<T>(
-      words, what, [&] { return std::make_unique_for_overwrite<T[]>(static_cast<std::size_t>(words.to_index())); });
-}
-
-/// An array in the compute type, beside the caller's memory.
-template <class T>
-struct Own {
-  std::unique_ptr<T[]> data;
-  Words words;
-  Tensor tensor;
-
-  Own(const std::array<index_t, 4>& shape, std::string_view what)
-      : words(Words(shape[0]) * shape[1] * shape[2] * shape[3]) {
-    data = allocate<T>(words, what);
-    tensor = Tensor(data.get(), kDTypeOf<T>, shape);
-  }
-};
-
-/// Outputs that live in the compute type while the schedule revisits them, and are converted once at the end: rounding
-/// to a narrower type at each visit would add an error per visit.
-template <class T>
-class Working {
+class ArenaOf {
  public:
-  /// Where the schedule writes `target`.
-  Tensor at(const Tensor& target, bool revisited) {
-    if (!revisited || target.dtype == kDTypeOf<T>) return target;
-    list_.push_back({target, Own<T>(target.shape, "an output in the compute type")});
-    return list_.back().own.tensor;
-  }
-  Words words() const {
-    Words total;
-    for (const Entry& e : list_) total += e.own.words;
-    return total;
-  }
-  void finish() const {
-    for (const Entry& e : list_) {
-      const auto [B, H, rows, cols] = e.target.shape;
-      const machine::Storage to = storage_of(e.target, H, 1, true);
-      for (index_t i = 0; i < B * H; ++i)
-        machine::scatter<T>(to, {SlowArray::O, i, 0, 0, {rows, cols}}, e.own.data.get() + i * rows * cols, cols, 1);
+  const machine::ArenaWords& operator()(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16) {
+    const auto [known, is_new] = known_.try_emplace(&plan);
+    if (is_new) {
+      auto ram = machine::Ram<T>::without_memory(plan.row().footprint.to_index(), slow, bodies_for<T>(bf16));
+      machine::Any any(ram);
+      engine_of(plan.problem.op).run_on(any, plan);
+      known->second = ram.arena_words();
     }
+    return known->second;
   }
 
  private:
-  struct Entry {
-    Tensor target;
-    Own<T> own;
-  };
-  std::vector<Entry> list_;
+  std::map<const plan::Plan*, machine::ArenaWords> known_;
 };
-
-template <class T>
-Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources& with) {
-  if constexpr (std::same_as<T, float>)
-    return e.run_f32(plan, with);
-  else
-    return e.run_f64(plan, with);
-}
 
 /// How many of the pool's threads a run takes.
 int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
@@ -131,91 +72,224 @@ class ProgressReport {
   std::mutex telling_;
 };
 
-template <class T>
-Measured run_in(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Words moved_before, Words in_all) {
-  const Problem& p = plan.problem;
-  const plan::Row& row = plan.row();
-  const Engine& engine = engine_of(p.op);
-  std::vector<Own<T>> own;  // what nobody gave or wants
-  const auto make_own = [&](SlowArray a, const std::array<index_t, 4>& shape, const char* what) {
-    own.emplace_back(shape, what);
-    tensors[a] = own.back().tensor;
-  };
-  Measured before;
-  if (plan.forward) {
-    const Problem& f = plan.forward->problem;
-    make_own(SlowArray::O, shape_of(f, SlowArray::O), "the output of the forward pass");
-    make_own(SlowArray::lse, shape_of(f, SlowArray::lse), "lse");
-    before = run_in<T>(*plan.forward, tensors, options, moved_before, in_all);
-    moved_before += before.io.total();
+/// Outputs that live in the compute type while the schedule revisits them, and are converted once at the end: rounding
+/// to a narrower type at each visit would add an error per visit.
+class Converted {
+ public:
+  void add(const Tensor& from, const Tensor& to) {
+    list_.push_back({from, to});
+    words_ += Words(to.shape[0]) * to.shape[1] * to.shape[2] * to.shape[3];
+  }
+  Words words() const { return words_; }
+  template <class T>
+  void finish() const {
+    for (const auto& [from, to] : list_) {
+      const auto [B, H, rows, cols] = to.shape;
+      const machine::Storage target = storage_of(to, H, 1, true);
+      for (index_t i = 0; i < B * H; ++i)
+        machine::scatter<T>(target, {SlowArray::O, i, 0, 0, {rows, cols}},
+                            static_cast<const T*>(from.data) + i * rows * cols, cols, 1);
+    }
   }
 
-  Resources with;
+ private:
+  struct Pair {
+    Tensor from, to;
+  };
+  std::vector<Pair> list_;
+  Words words_;
+};
+
+/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
+/// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
+/// wants to know only how much that is gives a stack without memory.
+template <class T, class Execute>
+void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Stack& stack, ArenaOf<T>& arena_of,
+             const Execute& execute) {
+  const Problem& p = plan.problem;
+  const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
+    return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
+  };
+  if (p.forward_first()) {
+    const Problem f = p.forward();
+    tensors[SlowArray::O] = own(shape_of(f, SlowArray::O), "the output of the forward pass");
+    tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
+    if (plan.forward) {
+      const Words used = stack.used();
+      lay_out<T>(*plan.forward, tensors, options, stack, arena_of, execute);
+      stack.release(used);
+    }
+  }
+  if (plan.rows.empty()) return;
+
+  const Engine& engine = engine_of(p.op);
+  Resources<T> with;
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
-  with.workers = workers_of(plan, options.threads, *with.pool);
+  const int workers = workers_of(plan, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
   machine::SlowMemory slow;
-  Working<T> working;
+  Converted converted;
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
     slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
-  const auto is_one_of = [](const auto& list, SlowArray a) {
-    return std::find(list.begin(), list.end(), a) != list.end();
-  };
   const auto outputs = outputs_of(p);
   for (std::size_t i = 0; i < kSlowArrays; ++i) {
     const auto a = static_cast<SlowArray>(i);
-    if (is_one_of(outputs, a)) {
-      if (a == SlowArray::lse && tensors[a].data == nullptr) make_own(a, shape_of(p, a), "lse");
+    const Tensor& t = tensors[a];
+    if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
+      if (is_given(t)) place(a, t, false);
+    } else if (!is_given(t)) {
+      place(a, own(shape_of(p, a), "lse"), true);  // nobody wants it
+    } else if (t.dtype != kDTypeOf<T> && (engine.rewrites_outputs(plan) || a == SlowArray::lse)) {
       // Every schedule that reads lse back does so to compute with it.
-      place(a, working.at(tensors[a], engine.rewrites_outputs(plan) || a == SlowArray::lse), true);
-    } else if (tensors[a].data != nullptr) {
-      place(a, tensors[a], false);
+      const Tensor wide = own(t.shape, "an output in the compute type");
+      converted.add(wide, t);
+      place(a, wide, true);
+    } else {
+      place(a, t, true);
     }
   }
   plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
     const typename S::Operands operands(p.shape(), 1);
     const auto workspace = engine.workspace(plan);
     // A workspace for each instance under way.
-    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(with.workers, p.instances());
+    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
     with.slow.assign(static_cast<std::size_t>(sets), slow);
     for (const SlowArray a : workspace) {
       const Shape shape = schedule::matrix_of(operands, a).shape;
-      own.emplace_back(std::array<index_t, 4>{1, sets, shape.rows, shape.cols},
-                       fmt::format("workspace {}", redblue::name_of(a)));
-      for (index_t i = 0; i < sets; ++i)
-        with.slow[static_cast<std::size_t>(i)][index_of(a)] =
-            machine::Storage::matrix(own.back().data.get() + i * shape.words(), shape);
+      for (machine::SlowMemory& set : with.slow)
+        set[index_of(a)] = machine::Storage::matrix(
+            stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(a)), shape);
     }
   });
-  with.words = row.footprint.to_index();
-  ProgressReport report(options.progress, with.workers, moved_before, in_all);
-  if (options.progress) with.report = [&](int worker, index_t words) { report(worker, words); };
-  Measured m =
-      with_memory<T>(row.footprint * with.workers, "fast memory", [&] { return engine_run<T>(engine, plan, with); });
-  if (options.progress) options.progress((moved_before + m.io.total()).to_double() / in_all.to_double());
-  working.finish();
-  m.converted_words = working.words();
-  if (plan.forward) {
-    m.io = before.io + m.io;
-    m.peak = std::max(before.peak, m.peak);
-    m.flops += before.flops;
-    m.staging_words = std::max(before.staging_words, m.staging_words);
-    m.padding_words = std::max(before.padding_words, m.padding_words);
-    m.threads = std::max(before.threads, m.threads);
-    m.most_per_thread += before.most_per_thread;
+  with.words = plan.row().footprint.to_index();
+  const machine::ArenaWords& words = arena_of(plan, with.slow.front(), with.bf16);
+  with.arenas.resize(static_cast<std::size_t>(workers));
+  for (machine::ArenaMemory<T>& arena : with.arenas) {
+    arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
+    for (std::size_t i = 0; i < words.staging.size(); ++i)
+      arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
   }
-  return m;
+  execute(plan, with, converted);
 }
 
-std::vector<NamedTensor> named(const std::vector<SlowArray>& arrays, const Tensors& tensors) {
-  std::vector<NamedTensor> list;
-  for (const SlowArray a : arrays)
-    if (tensors[a].data != nullptr) list.push_back({tensor_name(a), tensors[a]});
-  return list;
+/// The stack after laying out a run that is not to happen.
+template <class T>
+void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack,
+             ArenaOf<T>& arena_of) {
+  lay_out<T>(plan, tensors, options, stack, arena_of, [](const auto&...) {});
+}
+
+/// "T takes B bytes beside inputs and outputs, b of them for workspace S"
+std::string account(const Stack& stack) {
+  const Stack::Largest& most = stack.largest();
+  return fmt::format("this run takes {} bytes beside inputs and outputs, {} of them for {}{}{}", stack.bytes().str(),
+                     most.bytes.str(), most.what, most.array.empty() ? "" : " ", most.array);
+}
+
+/// Memory from the system for all of a stack.
+std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
+  const Words have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const auto refusal = [&] {
+    return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
+                                   "smaller fast memory, or a smaller problem",
+                                   account(stack), have.str()),
+                       stack.bytes(), have);
+  };
+  if (stack.bytes() > have) throw refusal();
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(stack.bytes().to_index()));
+  } catch (const std::bad_alloc&) {
+    throw refusal();
+  }
+}
+
+template <class T>
+Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources<T>& with) {
+  if constexpr (std::same_as<T, float>)
+    return e.run_f32(plan, with);
+  else
+    return e.run_f64(plan, with);
+}
+
+template <class T>
+Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  ArenaOf<T> arena_of;
+  Stack need;
+  measure<T>(plan, tensors, options, need, arena_of);
+  if (plan.options.cap && need.bytes() > plan.options.cap->most)
+    throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
+                                  "cap",
+                                  account(need), plan.options.cap->most.str()),
+                      need.bytes(), plan.options.cap->most);
+  std::unique_ptr<std::byte[]> own;
+  std::span<std::byte> memory = options.memory;
+  if (memory.data() == nullptr) {
+    own = allocate(need);
+    memory = {own.get(), static_cast<std::size_t>(need.bytes().value())};
+  } else if (need.bytes() > memory.size()) {
+    throw MemoryError(fmt::format("{}, and the memory given is {}", account(need), memory.size()), need.bytes(),
+                      memory.size());
+  }
+
+  Measured all;
+  all.bytes = need.bytes();
+  Stack stack(memory);
+  lay_out<T>(plan, tensors, options, stack, arena_of,
+             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
+               std::optional<ProgressReport> report;
+               if (options.progress) {
+                 report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
+                                plan.io().total());
+                 with.report = std::ref(*report);
+               }
+               const Measured m = engine_run<T>(engine_of(part.problem.op), part, with);
+               converted.finish<T>();
+               all.io = all.io + m.io;
+               all.peak = std::max(all.peak, m.peak);
+               all.flops += m.flops;
+               all.staging_words = std::max(all.staging_words, m.staging_words);
+               all.padding_words = std::max(all.padding_words, m.padding_words);
+               all.converted_words += converted.words();
+               all.kernels = m.kernels;
+               all.threads = std::max(all.threads, m.threads);
+               all.most_per_thread += m.most_per_thread;
+               if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+             });
+  return all;
+}
+
+void require_bf16(const Problem& p, const Tensors& tensors) {
+  if (p.op != Operation::forward)
+    throw Unsupported(fmt::format(
+        "compute type bf16 for {}: bf16 products are for the forward pass, f32 and f64 for all", name_of(p.op)));
+  for (const SlowArray a : inputs_of(p))
+    if (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1)
+      throw Unsupported(
+          fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
+                      "any type and strides",
+                      tensor_name(a)));
+}
+
+/// f(null pointer of the type of a word in fast memory)
+template <class F>
+decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tensors, const F& f) {
+  if (compute == DType::f64) return f(static_cast<double*>(nullptr));
+  if (compute == DType::bf16) require_bf16(p, tensors);
+  if (compute == DType::f32 || compute == DType::bf16) return f(static_cast<float*>(nullptr));
+  throw Unsupported(fmt::format("compute type {}: arithmetic is f32, f64, or bf16 with sums in f32", name_of(compute)));
+}
+
+/// Those of the operation, with data.
+Tensors used(const Problem& p, const Tensors& tensors) {
+  Tensors result;
+  for (const auto& list : {inputs_of(p), outputs_of(p)})
+    for (const SlowArray a : list)
+      if (tensors[a].data != nullptr) result[a] = tensors[a];
+  return result;
 }
 
 }  // namespace
@@ -265,37 +339,42 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
   return t;
 }
 
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
+    Stack stack;
+    ArenaOf<T> arena_of;
+    measure<T>(plan, tensors, options, stack, arena_of);
+    return stack.bytes();
+  });
+}
+
+Tensors contiguous_tensors(const Problem& p, DType dtype) {
+  Tensors tensors;
+  for (const auto& list : {inputs_of(p), outputs_of(p)})
+    for (const SlowArray a : list)
+      if (a != SlowArray::lse)
+        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
+      else if (follows_forward(p.op) || p.lse_required)
+        tensors[a] = Tensor(nullptr, dtype == DType::f64 ? DType::f64 : DType::f32, shape_of(p, a));
+  return tensors;
+}
+
+plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options) {
+  return {bytes, [tensors, options](const plan::Plan& plan) { return run_bytes(plan, tensors, options); }};
+}
+
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
   const auto inputs = inputs_of(plan.problem), outputs = outputs_of(plan.problem);
   require_shapes(plan.problem, inputs, tensors);
   require_shapes(plan.problem, outputs, tensors);
-  require_no_overlap(named(inputs, tensors), named(outputs, tensors));
-  Tensors used;
-  for (const auto* list : {&inputs, &outputs})
-    for (const SlowArray a : *list) used[a] = tensors[a];
-  if (!follows_forward(plan.problem.op) && used[SlowArray::lse].data != nullptr &&
+  require_no_overlap(tensors, inputs, outputs);
+  const Tensors mine = used(plan.problem, tensors);
+  if (!follows_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
                     plan.row().schedule));
-  const Words total = plan.io().total();
-  if (options.compute == DType::f64) return run_in<double>(plan, used, options, 0, total);
-  if (options.compute == DType::f32) return run_in<float>(plan, used, options, 0, total);
-  if (options.compute == DType::bf16) {
-    if (plan.problem.op != Operation::forward)
-      throw Unsupported(
-          fmt::format("compute type bf16 for {}: bf16 products are for the forward pass, f32 and f64 for all",
-                      name_of(plan.problem.op)));
-    for (const SlowArray a : inputs)
-      if (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1)
-        throw Unsupported(
-            fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
-                        "any type and strides",
-                        tensor_name(a)));
-    return run_in<float>(plan, used, options, 0, total);
-  }
-  throw Unsupported(
-      fmt::format("compute type {}: arithmetic is f32, f64, or bf16 with sums in f32", name_of(options.compute)));
+  return with_compute(options.compute, plan.problem, mine, [&]<class T>(T*) { return run_in<T>(plan, mine, options); });
 }
 
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {

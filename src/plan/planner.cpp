@@ -23,6 +23,7 @@ void validate(const Options& o, Operation op) {
   require_positive("multiple of queries", o.multiple.query);
   require_positive("multiple of keys", o.multiple.key);
   require_positive("multiple of features", o.multiple.feature);
+  if (o.cap && o.cap->most < 1) throw InvalidProblem(fmt::format("cap = {}: give 1 byte or more", o.cap->most.str()));
   if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
     throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
   const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
@@ -159,16 +160,38 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
     for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += width(o, a) * (row.io.reads[a] + row.io.writes[a]);
     row.bytes = bytes;
   }
+  const bool may_be_chosen = (row.stable && row.fits) || !o.schedule.empty();
+  if (o.cap) {
+    Plan alone;
+    alone.problem = plan.problem;
+    alone.rows.push_back(row);
+    if (const Words bytes = o.cap->bytes_of(alone); bytes > o.cap->most) {
+      plan.refused.push_back({S::name,
+                              fmt::format("takes {} bytes beside inputs and outputs, more than the cap of {}",
+                                          bytes.str(), o.cap->most.str()),
+                              std::nullopt, may_be_chosen ? std::optional(bytes) : std::nullopt});
+      return;
+    }
+  }
   plan.rows.push_back(std::move(row));
 }
 
 [[noreturn]] void throw_nothing_fits(const Plan& plan) {
   std::string list;
-  std::optional<Words> least;
+  std::optional<Words> least, least_cap;
+  const auto lower = [](std::optional<Words>& least_of, const std::optional<Words>& x) {
+    if (x && (!least_of || *x < *least_of)) least_of = x;
+  };
   for (const Refusal& r : plan.refused) {
     list += fmt::format("\n  {}: {}", r.schedule, r.why);
-    if (r.smallest_M && (!least || *r.smallest_M < *least)) least = r.smallest_M;
+    lower(least, r.smallest_M);
+    lower(least_cap, r.smallest_cap);
   }
+  if (least_cap)
+    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}, and "
+                                  "a smaller M needs less:{}",
+                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), list),
+                      *least_cap, plan.options.cap->most);
   if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
   throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
                                   least->str(), list),
@@ -178,10 +201,22 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
 /// The plan for O and lse where they are not given.
 std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options) {
   options.schedule.clear();
+  if (options.cap)  // what it takes, with its outputs, which are kept until the gradients are there
+    options.cap->bytes_of = [&problem, bytes_of = options.cap->bytes_of](const Plan& forward) {
+      Plan whole;
+      whole.problem = problem;
+      whole.forward = std::make_shared<const Plan>(forward);
+      return bytes_of(whole);
+    };
+  constexpr auto kWhere = "the forward pass that must run first: {}";
   try {
-    return std::make_shared<const Plan>(make_plan(problem.forward(), options));
+    auto plan = std::make_shared<Plan>(make_plan(problem.forward(), options));
+    plan->options.cap.reset();  // the plan around it has one
+    return plan;
   } catch (const CapacityError& e) {
-    throw CapacityError(fmt::format("the forward pass that must run first: {}", e.what()), e.needed, e.available);
+    throw CapacityError(fmt::format(kWhere, e.what()), e.needed, e.available);
+  } catch (const MemoryError& e) {
+    throw MemoryError(fmt::format(kWhere, e.what()), e.needed, e.available);
   }
 }
 
@@ -238,8 +273,7 @@ Plan make_plan(const Problem& problem, const Options& options) {
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const Row& r) { return (r.stable && r.fits) || !options.schedule.empty(); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
-  if (follows_forward(problem.op) && !problem.forward_given && x.statistics() > 0)
-    plan.forward = forward_before(problem, options);
+  if (problem.forward_first()) plan.forward = forward_before(problem, options);
   const Words before = plan.forward ? plan.forward->io().total() : Words(0);
   for (Row& r : plan.rows)
     if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();

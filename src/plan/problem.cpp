@@ -97,6 +97,8 @@ bound::AttentionProblem Problem::bound_problem(Words M) const {
   return x;
 }
 
+bool Problem::forward_first() const { return follows_forward(op) && !forward_given && score == Score::softmax; }
+
 Problem Problem::forward() const {
   Problem p = *this;
   p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses

@@ -131,7 +131,8 @@ TEST(Run, RefusesWorkspaceThatThisMachineDoesNotHave) {
   std::vector<float> out(1 << 20);
   const Tensor in(&word, DType::f32, {1, 1, 1 << 20, 1}, {0, 0, 0, 1});
   EXPECT_THAT(refusal(plan, {in, in, in}, {Tensor(out.data(), {1, 1, 1 << 20, 1}), Tensor()}),
-              AllOf(HasSubstr("workspace S needs"), HasSubstr("choose a schedule without workspace")));
+              AllOf(HasSubstr("bytes beside inputs and outputs"), HasSubstr("for workspace S"),
+                    HasSubstr("choose a schedule without workspace")));
 }
 
 }  // namespace

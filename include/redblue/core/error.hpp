@@ -33,6 +33,15 @@ class CapacityError : public Error {
   Words available;
 };
 
+/// A run takes more bytes beside inputs and outputs than it is given, than the plan allows, or than the machine has.
+class MemoryError : public Error {
+ public:
+  MemoryError(const std::string& what, Words needed, Words available)
+      : Error(what), needed(needed), available(available) {}
+  Words needed;
+  Words available;
+};
+
 /// A schedule broke a rule of the game: read of an unwritten word, output left unwritten, tiles out of order.
 class RuleError : public Error {
  public:

@@ -1,7 +1,9 @@
 #pragma once
+#include <algorithm>
 #include <bit>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
@@ -31,6 +33,21 @@ class Ram : public MachineFace<Ram<T>> {
   Ram(Team& team, index_t M, std::vector<SlowMemory> slow,
       const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa()))
       : Ram(&team, M, std::move(slow), bodies) {}
+  /// The same in given memory: an arena for each worker.
+  Ram(Team& team, index_t M, std::vector<SlowMemory> slow, const kernel::Bodies<T>& bodies,
+      std::span<const ArenaMemory<T>> arenas)
+      : Ram(&team, M, std::move(slow), bodies, arenas) {}
+  /// Does everything but touch numbers, to learn how much memory the arena of a worker takes. `slow` has no data. Of
+  /// each loop it walks the first round and the last two: only the last block is ragged, and what a mask shows grows or
+  /// falls with the round, so these rounds take the most.
+  static Ram without_memory(index_t M, const SlowMemory& slow, const kernel::Bodies<T>& bodies) {
+    Ram ram(M, slow, bodies);
+    ram.own_->arenas[0] = Arena<T>::without_memory(M);
+    return ram;
+  }
+
+  /// What the arena of the first worker took.
+  const ArenaWords& arena_words() const { return all_->arenas[0].words(); }
 
   int workers() const { return static_cast<int>(all_->arenas.size()); }
   int worker() const { return at_.index; }
@@ -40,9 +57,11 @@ class Ram : public MachineFace<Ram<T>> {
   void read(const Arg& tile, const Block& b) {
     const View<T> v = view(tile);
     if (v.packed()) {
-      (v.layout == Layout::query_panels ? bodies().pack_queries : bodies().pack)(slow_view(b, 0), v.data);
+      const View<T> plain = slow_view(b, 0);
+      if (is_real()) (v.layout == Layout::query_panels ? bodies().pack_queries : bodies().pack)(plain, v.data);
       return;
     }
+    if (!is_real()) return;
     gather(storage(b), b, v.data, v.row_stride);
     const View<T> whole = arena().tile(tile.depth);
     if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.data + whole.words());
@@ -51,19 +70,20 @@ class Ram : public MachineFace<Ram<T>> {
     View<T> v = view(tile);
     if (v.packed()) {
       const View<T> plain = is_view(storage(b)) ? direct(b) : arena().stage(0, b.shape);
-      bodies().unpack(v.data, plain);
+      if (is_real()) bodies().unpack(v.data, plain);
       if (is_view(storage(b))) return;
       v = plain;
     }
-    scatter(storage(b), b, v.data, v.row_stride, v.col_stride);
+    if (is_real()) scatter(storage(b), b, v.data, v.row_stride, v.col_stride);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    kernel::for_parts(k, args, [&](const auto&, std::span<const Arg> a) { arena().require(passing(a)); });
+    if (is_real())
+      kernel::for_parts(k, args, [&](const auto&, std::span<const Arg> a) { arena().require(passing(a)); });
     Views views = resolve(k, args, 0);
     if constexpr (std::same_as<T, float>)
       if (bodies().bf16) narrow(k, args, views);
-    kernel::run(bodies(), k, views.span());
+    if (is_real()) kernel::run(bodies(), k, views.span());
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -75,13 +95,18 @@ class Ram : public MachineFace<Ram<T>> {
       views.list[0] = direct(b);
     } else {
       views.list[0] = arena().stage(0, b.shape);
-      if (!kernel::first_of(k)) gather(storage(b), b, views.list[0].data, b.shape.cols);
+      if (is_real() && !kernel::first_of(k)) gather(storage(b), b, views.list[0].data, b.shape.cols);
     }
+    if (!is_real()) return;
     kernel::run(bodies(), k, views.span());
     if (!in_place) scatter(storage(b), b, views.list[0].data, b.shape.cols, 1);
   }
   template <class Body>
   void each(index_t n, const Body& body) {
+    if (!is_real()) {
+      for (index_t i = 0; i < n; i = i == 0 ? std::max(index_t{1}, n - 2) : i + 1) body(*this, i);
+      return;
+    }
     if (workers() == 1 || arena().used() > 0) {
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
@@ -113,21 +138,24 @@ class Ram : public MachineFace<Ram<T>> {
     }
   };
   struct Views {
-    std::array<View<T>, Arena<T>::kMaxArgs> list{};
+    std::array<View<T>, kMaxArgs> list{};
     std::size_t size = 0;
     std::span<const View<T>> span() const { return {list.data(), size}; }
   };
 
-  Ram(Team* team, index_t M, std::vector<SlowMemory> slow, const kernel::Bodies<T>& bodies)
+  Ram(Team* team, index_t M, std::vector<SlowMemory> slow, const kernel::Bodies<T>& bodies,
+      std::span<const ArenaMemory<T>> arenas = {})
       : own_(std::make_unique<Crew>()), all_(own_.get()) {
     own_->bodies = &bodies;
     own_->team = team;
-    for (int i = 0; i < (team == nullptr ? 1 : team->workers()); ++i) own_->arenas.emplace_back(M);
+    for (std::size_t i = 0; i < (team == nullptr ? 1 : static_cast<std::size_t>(team->workers())); ++i)
+      own_->arenas.push_back(i < arenas.size() ? Arena<T>(M, arenas[i]) : Arena<T>(M));
     own_->slow = std::move(slow);
     slow_ = &own_->slow.front();
   }
   Ram(Crew& all, Team::Worker at, const SlowMemory& slow) : all_(&all), at_(at), slow_(&slow) {}
 
+  bool is_real() const { return arena().has_memory(); }
   Arena<T>& arena() const { return all_->arenas[static_cast<std::size_t>(at_.index)]; }
   const Storage& storage(const Block& b) const { return (*slow_)[index_of(b.array)]; }
   /// Fast bodies want the words of a row side by side.
@@ -137,14 +165,14 @@ class Ram : public MachineFace<Ram<T>> {
   const kernel::Bodies<T>& bodies() const { return *all_->bodies; }
   View<T> direct(const Block& b) const {
     const Storage& s = storage(b);
-    return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(),
-            s.col_stride};
+    T* const data = is_real() ? reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col) : nullptr;
+    return {data, b.shape, s.uniform_row_stride(), s.col_stride};
   }
   /// A block of slow memory to read: where it lies, or a copy in staging buffer i.
   View<T> slow_view(const Block& b, std::size_t i) {
     if (is_view(storage(b))) return direct(b);
     const View<T> v = arena().stage(i, b.shape);
-    gather(storage(b), b, v.data, v.row_stride);
+    if (is_real()) gather(storage(b), b, v.data, v.row_stride);
     return v;
   }
   /// Keys and values for bodies that multiply bf16: where they lie, or two rows interleaved.
@@ -159,7 +187,7 @@ class Ram : public MachineFace<Ram<T>> {
         views.list[i] = {reinterpret_cast<T*>(rows.data), shape, rows.stride, 1, layout};
       } else {
         const View<T> pairs = arena().stage(0, {ceil_div(shape.rows, 2), shape.cols});
-        bodies().pair_rows(rows.data, shape, rows.stride, pairs.data);
+        if (is_real()) bodies().pair_rows(rows.data, shape, rows.stride, pairs.data);
         views.list[i] = {pairs.data, shape, shape.cols, 1, layout};
       }
     }
@@ -174,10 +202,12 @@ class Ram : public MachineFace<Ram<T>> {
       const Storage& s = storage(arg.block);
       if (s.dtype != DType::bf16 || s.col_stride != 1 || !s.uniform_rows())
         throw std::logic_error("bf16 products want rows of bf16");
+      if (!is_real()) return {nullptr, s.uniform_row_stride()};
       return {reinterpret_cast<std::uint16_t*>(s.data) + s.offset(arg.block.instance, arg.block.row, arg.block.col),
               s.uniform_row_stride()};
     }
     const Rows16 copy{reinterpret_cast<std::uint16_t*>(arena().stage(1, v.shape).data), v.cols()};
+    if (!is_real()) return copy;
     for (index_t r = 0; r < v.rows(); ++r)
       for (index_t t = 0; t < v.cols(); ++t)
         copy.data[r * copy.stride + t] = static_cast<std::uint16_t>(std::bit_cast<std::uint32_t>(v(r, t)) >> 16);
@@ -189,7 +219,7 @@ class Ram : public MachineFace<Ram<T>> {
     if (v.packed() && !(whole || (begins && v.layout == Layout::panel_scratch)))
       throw std::logic_error("a packed tile is used whole");
     if (v.layout == Layout::key_panels && !whole) v.layout = Layout::row_major;  // the panels are of all rows
-    v.data = &v(tile.block.row, tile.block.col);
+    if (is_real()) v.data = &v(tile.block.row, tile.block.col);
     v.shape = tile.shape();
     return v;
   }

@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <functional>
 #include <memory>
 #include <optional>
 #include <string>
@@ -20,6 +21,16 @@ struct AnyChoice;
 /// Row::cost is in thousandths, the resolution of Options::write_cost.
 inline constexpr int kCostUnit = 1000;
 
+struct Plan;
+
+/// The most bytes that a run may take beside inputs and outputs.
+struct Cap {
+  Words most;
+  /// What a run of the plan's chosen row takes, and of a forward plan before it; either may be missing. api/run.cpp
+  /// knows (redblue::memory_cap): it depends on the tensors.
+  std::function<Words(const Plan&)> bytes_of;
+};
+
 struct Options {
   Words M;                          ///< words of fast memory
   bool quadratic_workspace = true;  ///< may a schedule keep n_q x n_k scores in slow memory?
@@ -30,6 +41,7 @@ struct Options {
   std::array<index_t, kSlowArrays> width{};
   double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};  ///< plan this one only, if not empty
+  std::optional<Cap> cap{};
 };
 
 /// One line of the ranked table. All counts are totals over batch and heads.
@@ -58,7 +70,8 @@ struct Row {
 struct Refusal {
   std::string_view schedule;
   std::string why;
-  std::optional<Words> smallest_M;  ///< words that would do
+  std::optional<Words> smallest_M;      ///< words that would do
+  std::optional<Words> smallest_cap{};  ///< bytes that would do, at this M
 };
 
 struct Plan {
@@ -80,7 +93,8 @@ struct Plan {
 };
 
 /// Ranks every schedule with its best tiling under M. Throws InvalidProblem for sizes or options that make no sense,
-/// and CapacityError with the smallest M of each schedule when none fits.
+/// CapacityError with the smallest M of each schedule when none fits, and MemoryError with the smallest cap when none
+/// keeps it.
 Plan make_plan(const Problem& problem, const Options& options);
 
 /// The arrays that schedules of an operation may touch: inputs, outputs and workspace.

@@ -1,0 +1,196 @@
+/* redblue: attention with every word between fast and slow memory counted. The C interface.
+ *
+ * Three steps: redblue_plan_create chooses a schedule for a problem; redblue_forward_workspace says how much memory a
+ * run takes beside inputs and outputs; redblue_forward runs it on your tensors, in your memory, on your threads.
+ * docs/c-api.md has a complete program.
+ *
+ * Every struct is to be initialised with the macro named after it, which sets struct_size and the defaults. Functions
+ * return REDBLUE_OK or say in redblue_last_error() what was wrong; no exception leaves them. A plan is never changed
+ * after its creation: any number of threads may use it at once. Words are scalars of the compute type. */
+#ifndef REDBLUE_H
+#define REDBLUE_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+#if defined(__GNUC__)
+#define REDBLUE_API __attribute__((visibility("default")))
+#else
+#define REDBLUE_API
+#endif
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef enum redblue_status {
+  REDBLUE_OK = 0,
+  REDBLUE_INVALID_ARGUMENT = 1,      /* a null pointer, a wrong struct_size, a size or option that makes no sense */
+  REDBLUE_UNSUPPORTED = 2,           /* well formed, but nothing here does it */
+  REDBLUE_FAST_MEMORY_TOO_SMALL = 3, /* no schedule fits in fast_memory_words */
+  REDBLUE_NOT_ENOUGH_MEMORY = 4,     /* more bytes needed than workspace, max_workspace or the machine has */
+  REDBLUE_INTERNAL_ERROR = 5         /* a fault of redblue, or of a thread pool */
+} redblue_status;
+
+typedef int32_t redblue_operation;
+enum { REDBLUE_FORWARD = 0, REDBLUE_BACKWARD = 1 };
+
+typedef int32_t redblue_dtype;
+enum { REDBLUE_F64 = 0, REDBLUE_F32 = 1, REDBLUE_F16 = 2, REDBLUE_BF16 = 3 };
+
+typedef int32_t redblue_objective;
+enum { REDBLUE_MINIMISE_WORDS = 0 };
+
+/* O = softmax(scale Q K^T) V for `batch` x `heads`, and lse, the log of the row sums of exp(scale Q K^T); or the
+ * gradients of O in Q, K and V. */
+typedef struct redblue_problem {
+  size_t struct_size;
+  redblue_operation operation;
+  int32_t causal;        /* query i sees keys j <= i + causal_offset */
+  int64_t batch, heads;  /* default 1 */
+  int64_t kv_heads;      /* 0: heads; heads / kv_heads query heads share a head of K and V */
+  int64_t n_q, n_k, d;   /* queries, keys, features of both */
+  int64_t d_v;           /* features of values; 0: d */
+  int64_t causal_offset; /* used if has_causal_offset; default n_k - n_q: the last query sees all keys */
+  double scale;          /* used if has_scale; default 1 / sqrt(d) */
+  int32_t has_causal_offset;
+  int32_t has_scale;
+  int32_t lse_required;    /* forward: lse must be written (a few schedules leave it out otherwise) */
+  int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
+} redblue_problem;
+#define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
+
+/* Fast memory must be given. What is said here of tensors and threads is what max_workspace is held against; a run may
+ * differ, and is refused if it then takes more. */
+typedef struct redblue_plan_options {
+  size_t struct_size;
+  int64_t fast_memory_words; /* M, of each thread */
+  const char* schedule;      /* NULL: the planner's choice */
+  redblue_objective objective;
+  redblue_dtype compute; /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; forward of bf16: REDBLUE_BF16 */
+  redblue_dtype dtype;   /* of tensors; default REDBLUE_F32 */
+  int32_t threads;       /* default 0: as many of the pool's as the work is worth */
+  size_t max_workspace;  /* most bytes of a run beside inputs and outputs; 0: no limit */
+} redblue_plan_options;
+#define REDBLUE_PLAN_OPTIONS_INIT \
+  {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0}
+
+/* [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative; all four
+ * 0: contiguous in this order. data is aligned to its element. */
+typedef struct redblue_const_tensor {
+  const void* data;
+  redblue_dtype dtype;
+  int64_t strides[4];
+} redblue_const_tensor;
+typedef struct redblue_tensor {
+  void* data;
+  redblue_dtype dtype;
+  int64_t strides[4];
+} redblue_tensor;
+#define REDBLUE_TENSOR_INIT {NULL, REDBLUE_F32, {0, 0, 0, 0}}
+
+/* q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v], o [batch, heads, n_q, d_v],
+ * lse [batch, heads, n_q, 1]. lse.data NULL: not wanted. Outputs share no memory with anything. */
+typedef struct redblue_forward_tensors {
+  size_t struct_size;
+  redblue_const_tensor q, k, v;
+  redblue_tensor o, lse;
+} redblue_forward_tensors;
+#define REDBLUE_FORWARD_TENSORS_INIT \
+  {sizeof(redblue_forward_tensors),  \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT}
+
+/* d_o, the gradient that is given, and o and lse of the forward pass (not looked at if forward_missing); dq, dk, dv
+ * like q, k, v. */
+typedef struct redblue_backward_tensors {
+  size_t struct_size;
+  redblue_const_tensor q, k, v, o, lse, d_o;
+  redblue_tensor dq, dk, dv;
+} redblue_backward_tensors;
+#define REDBLUE_BACKWARD_TENSORS_INIT \
+  {sizeof(redblue_backward_tensors),  \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT}
+
+/* Your threads. run calls task(arg, i) once for each i < n and returns when all have returned; as many as can be should
+ * run at the same time, but none waits for another to start. size says how many that is. */
+typedef struct redblue_thread_pool {
+  size_t struct_size;
+  void* context;
+  int (*size)(void* context);
+  void (*run)(void* context, int n, void (*task)(void* arg, int i), void* arg);
+} redblue_thread_pool;
+#define REDBLUE_THREAD_POOL_INIT {sizeof(redblue_thread_pool), NULL, NULL, NULL}
+
+typedef struct redblue_run_options {
+  size_t struct_size;
+  int32_t threads;                 /* 0: as many as the plan was made for */
+  const redblue_thread_pool* pool; /* NULL: redblue's own threads */
+  void* workspace;                 /* NULL: the run allocates what it needs */
+  size_t workspace_size;           /* bytes; any alignment */
+} redblue_run_options;
+#define REDBLUE_RUN_OPTIONS_INIT {sizeof(redblue_run_options), 0, NULL, NULL, 0}
+
+typedef struct redblue_plan redblue_plan;
+
+/* What a plan is and costs. Exact words over all batches and heads, with those of a forward pass that runs first.
+ * Strings live as long as the plan. */
+typedef struct redblue_plan_info {
+  size_t struct_size;
+  const char* schedule;
+  const char* forward_schedule; /* NULL: no forward pass runs first */
+  const char* reason;           /* why it was chosen: one sentence */
+  const char* bound_theorem;
+  int64_t words_read, words_written;
+  int64_t bound_words;     /* no schedule moves fewer */
+  int64_t footprint_words; /* most words resident at a time */
+  int64_t flops;           /* 2 x multiply-adds of products */
+  double ratio;            /* words moved / bound_words; 0 if the bound is 0 */
+} redblue_plan_info;
+#define REDBLUE_PLAN_INFO_INIT {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0}
+
+/* "0.1.0" */
+REDBLUE_API const char* redblue_version(void);
+/* The name of a redblue_status. */
+REDBLUE_API const char* redblue_status_string(int status);
+/* What was wrong with the last call of this thread that failed; "" before the first. Valid until the next one fails. */
+REDBLUE_API const char* redblue_last_error(void);
+
+/* *plan is the caller's to destroy, and NULL if this fails. */
+REDBLUE_API redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
+                                               redblue_plan** plan);
+/* NULL is no plan and is left alone. */
+REDBLUE_API void redblue_plan_destroy(redblue_plan* plan);
+REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info);
+
+/* All bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
+ * buffers, outputs held in the compute type. Of the tensors' data it matters only whether there is one for lse;
+ * options->workspace is not looked at. tensors NULL: contiguous ones of the plan's dtype, lse if it is required. */
+REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
+                                                     const redblue_run_options* options, size_t* bytes);
+REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,
+                                                      const redblue_run_options* options, size_t* bytes);
+
+/* Runs the plan. options NULL: REDBLUE_RUN_OPTIONS_INIT. Outputs are undefined if this fails. The same bits for any
+ * number of threads. */
+REDBLUE_API redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
+                                           const redblue_run_options* options);
+REDBLUE_API redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
+                                            const redblue_run_options* options);
+
+#ifdef __cplusplus
+}
+#endif
+
+#endif /* REDBLUE_H */

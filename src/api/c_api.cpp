@@ -1,0 +1,385 @@
+#include <fmt/format.h>
+
+#include <atomic>
+#include <cmath>
+#include <cstdint>
+#include <memory>
+#include <new>
+#include <optional>
+#include <string>
+
+#include "redblue.h"
+#include "redblue/attention.hpp"
+#include "redblue/version.hpp"
+#include "storage_of.hpp"
+
+/// The C interface: redblue.h in terms of attention.hpp.
+
+using namespace redblue;
+
+struct redblue_plan {
+  plan::Plan plan;
+  DType compute, dtype;
+  int threads;
+  // Strings that end in a null byte, as C wants them.
+  std::string schedule, forward_schedule, theorem;
+};
+
+namespace {
+
+thread_local std::string last_error;         // NOLINT: a message per thread is what the interface promises
+thread_local bool message_was_lost = false;  // NOLINT
+
+/// Something wrong with the call itself.
+class InvalidArgument : public Error {
+ public:
+  using Error::Error;
+};
+
+redblue_status fail(redblue_status status, const char* message) noexcept {
+  try {
+    last_error = message;
+    message_was_lost = false;
+  } catch (...) {
+    message_was_lost = true;
+  }
+  return status;
+}
+
+/// Runs f; an exception becomes a status.
+template <class F>
+redblue_status guarded(const F& f) noexcept {
+  try {
+    f();
+    return REDBLUE_OK;
+  } catch (const InvalidProblem& e) {
+    return fail(REDBLUE_INVALID_ARGUMENT, e.what());
+  } catch (const InvalidArgument& e) {
+    return fail(REDBLUE_INVALID_ARGUMENT, e.what());
+  } catch (const Unsupported& e) {
+    return fail(REDBLUE_UNSUPPORTED, e.what());
+  } catch (const CapacityError& e) {
+    return fail(REDBLUE_FAST_MEMORY_TOO_SMALL, e.what());
+  } catch (const MemoryError& e) {
+    return fail(REDBLUE_NOT_ENOUGH_MEMORY, e.what());
+  } catch (const std::bad_alloc&) {
+    return fail(REDBLUE_NOT_ENOUGH_MEMORY, "out of memory");
+  } catch (const std::exception& e) {
+    return fail(REDBLUE_INTERNAL_ERROR, e.what());
+  } catch (...) {
+    return fail(REDBLUE_INTERNAL_ERROR, "an exception that is no std::exception");
+  }
+}
+
+template <class T>
+void require_pointer(const T* pointer, const char* what) {
+  if (pointer == nullptr) throw InvalidArgument(fmt::format("{} is NULL", what));
+}
+
+/// The caller's struct, if it is of this version of redblue.h.
+template <class S>
+const S& checked(const S* s, const char* type) {
+  require_pointer(s, type);
+  if (s->struct_size != sizeof(S))
+    throw InvalidArgument(
+        fmt::format("struct_size of {} is {}, this redblue ({}) knows {}: initialise it with the "
+                    "macro of the redblue.h that belongs to this library",
+                    type, s->struct_size, kVersion, sizeof(S)));
+  return *s;
+}
+
+DType dtype_of(redblue_dtype t, const char* what) {
+  switch (t) {
+    case REDBLUE_F64:
+      return DType::f64;
+    case REDBLUE_F32:
+      return DType::f32;
+    case REDBLUE_F16:
+      return DType::f16;
+    case REDBLUE_BF16:
+      return DType::bf16;
+    default:
+      throw InvalidArgument(fmt::format("{} = {} is no redblue_dtype", what, t));
+  }
+}
+
+Problem problem_of(const redblue_problem& p) {
+  Problem result;
+  if (p.operation != REDBLUE_FORWARD && p.operation != REDBLUE_BACKWARD)
+    throw InvalidArgument(fmt::format("operation = {}: give REDBLUE_FORWARD or REDBLUE_BACKWARD", p.operation));
+  result.op = p.operation == REDBLUE_FORWARD ? Operation::forward : Operation::backward;
+  result.batch = p.batch;
+  result.heads = p.heads;
+  if (p.kv_heads != 0) result.kv_heads = p.kv_heads;
+  result.n_q = p.n_q;
+  result.n_k = p.n_k;
+  result.d = p.d;
+  result.d_v = p.d_v != 0 ? p.d_v : p.d;
+  result.causal = p.causal != 0;
+  if (p.has_causal_offset != 0) {
+    if (!result.causal) throw InvalidArgument("has_causal_offset is set and causal is not: set both or neither");
+    result.causal_offset = p.causal_offset;
+  }
+  if (p.has_scale != 0) result.scale = p.scale;
+  result.lse_required = p.lse_required != 0;
+  result.forward_given = p.forward_missing == 0;
+  return result;
+}
+
+int threads_of(int32_t threads) {
+  if (threads < 0) throw InvalidArgument(fmt::format("threads = {}: give a number from 1 on, or 0", threads));
+  return threads;
+}
+
+/// C or const C tensor.
+template <class T>
+Tensor tensor_of(const T& t, const std::array<index_t, 4>& shape, SlowArray name) {
+  const DType dtype = dtype_of(t.dtype, "dtype");
+  auto* data = const_cast<void*>(static_cast<const void*>(t.data));  // what is an input is never written
+  if (reinterpret_cast<std::uintptr_t>(data) % size_of(dtype) != 0)
+    throw InvalidArgument(
+        fmt::format("tensor {} is not aligned to its elements ({})", tensor_name(name), name_of(dtype)));
+  const int64_t* s = t.strides;
+  if (s[0] == 0 && s[1] == 0 && s[2] == 0 && s[3] == 0) return {data, dtype, shape};
+  index_t reach = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    index_t last = 0;
+    if (s[i] == INT64_MIN || __builtin_mul_overflow(shape[i] - 1, std::abs(s[i]), &last) ||
+        __builtin_add_overflow(reach, last, &reach) || reach >= index_t{1} << 60)
+      throw InvalidArgument(fmt::format("stride {} of tensor {} is too large", s[i], tensor_name(name)));
+  }
+  return {data, dtype, shape, {s[0], s[1], s[2], s[3]}};
+}
+
+struct Named {
+  SlowArray array;
+  const redblue_const_tensor* input;  // one of the two
+  const redblue_tensor* output;
+};
+
+template <class List>
+Tensors tensors_of(const Problem& p, const List& list) {
+  Tensors result;
+  for (const auto& [array, input, output] : list) {
+    const auto shape = shape_of(p, array);
+    result[array] = input != nullptr ? tensor_of(*input, shape, array) : tensor_of(*output, shape, array);
+  }
+  return result;
+}
+
+Tensors tensors_of(const Problem& p, const redblue_forward_tensors& t) {
+  return tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
+                                             {SlowArray::K, &t.k, nullptr},
+                                             {SlowArray::V, &t.v, nullptr},
+                                             {SlowArray::O, nullptr, &t.o},
+                                             {SlowArray::lse, nullptr, &t.lse}}));
+}
+
+Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
+  return tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
+                                             {SlowArray::K, &t.k, nullptr},
+                                             {SlowArray::V, &t.v, nullptr},
+                                             {SlowArray::O, &t.o, nullptr},
+                                             {SlowArray::lse, &t.lse, nullptr},
+                                             {SlowArray::dO, &t.d_o, nullptr},
+                                             {SlowArray::dQ, nullptr, &t.dq},
+                                             {SlowArray::dK, nullptr, &t.dk},
+                                             {SlowArray::dV, nullptr, &t.dv}}));
+}
+
+void require_operation(const redblue_plan* plan, Operation op) {
+  require_pointer(plan, "plan");
+  if (plan->plan.problem.op != op)
+    throw InvalidArgument(
+        fmt::format("this plan is for {0}: call redblue_{0} with it", redblue::name_of(plan->plan.problem.op)));
+}
+
+std::size_t size_from(Words bytes) { return static_cast<std::size_t>(bytes.to_index()); }
+
+/// The caller's thread pool.
+class CallersPool : public ThreadPool {
+ public:
+  explicit CallersPool(const redblue_thread_pool& pool) : pool_(pool) {
+    if (pool.size == nullptr || pool.run == nullptr)
+      throw InvalidArgument("redblue_thread_pool needs both functions, size and run");
+    size_ = pool.size(pool.context);
+    if (size_ < 1) throw InvalidArgument(fmt::format("the thread pool has size {}: it must have 1 or more", size_));
+  }
+  int size() const override { return size_; }
+  void run(int n, const std::function<void(int)>& task) override {
+    Job job{task, n, 0};
+    pool_.run(pool_.context, n, &run_task, &job);
+    if (job.done != n) throw Error(fmt::format("the thread pool returned after {} of {} tasks", job.done.load(), n));
+  }
+
+ private:
+  struct Job {
+    const std::function<void(int)>& task;
+    int n;
+    std::atomic<int> done;
+  };
+  static void run_task(void* arg, int i) {
+    Job& job = *static_cast<Job*>(arg);
+    if (i < 0 || i >= job.n) return;  // run() then misses one
+    job.task(i);
+    ++job.done;
+  }
+
+  redblue_thread_pool pool_;
+  int size_;
+};
+
+/// The options of a run, but for its memory, and the pool that they point to.
+struct Options {
+  RunOptions run;
+  std::optional<CallersPool> pool;
+
+  Options(const redblue_plan& plan, const redblue_run_options* given) {
+    run.compute = plan.compute;
+    run.threads = plan.threads;
+    if (given == nullptr) return;
+    checked(given, "redblue_run_options");
+    if (threads_of(given->threads) > 0) run.threads = given->threads;
+    if (given->pool != nullptr) run.pool = &pool.emplace(checked(given->pool, "redblue_thread_pool"));
+  }
+  Options(const Options&) = delete;
+  Options& operator=(const Options&) = delete;
+};
+
+template <class T>
+redblue_status workspace(const redblue_plan* plan, const T* tensors, const char* type, Operation op,
+                         const redblue_run_options* run_options, std::size_t* bytes) {
+  return guarded([&] {
+    require_operation(plan, op);
+    require_pointer(bytes, "bytes");
+    *bytes = 0;
+    const Problem& p = plan->plan.problem;
+    const Options options(*plan, run_options);
+    Tensors described;
+    if (tensors == nullptr) {
+      described = contiguous_tensors(p, plan->dtype);
+    } else {
+      described = tensors_of(p, checked(tensors, type));
+      if (op == Operation::forward && described[SlowArray::lse].data == nullptr) described[SlowArray::lse] = {};
+    }
+    *bytes = size_from(run_bytes(plan->plan, described, options.run));
+  });
+}
+
+template <class T>
+redblue_status execute(const redblue_plan* plan, const T* tensors, const char* type, Operation op,
+                       const redblue_run_options* run_options) {
+  return guarded([&] {
+    require_operation(plan, op);
+    Options options(*plan, run_options);
+    if (run_options != nullptr) {
+      if (run_options->workspace == nullptr && run_options->workspace_size > 0)
+        throw InvalidArgument(fmt::format("workspace is NULL and workspace_size = {}", run_options->workspace_size));
+      options.run.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
+    }
+    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run);
+  });
+}
+
+}  // namespace
+
+extern "C" {
+
+const char* redblue_version() { return kVersion.data(); }
+
+const char* redblue_status_string(int status) {
+  switch (status) {
+    case REDBLUE_OK:
+      return "ok";
+    case REDBLUE_INVALID_ARGUMENT:
+      return "invalid argument";
+    case REDBLUE_UNSUPPORTED:
+      return "unsupported";
+    case REDBLUE_FAST_MEMORY_TOO_SMALL:
+      return "fast memory too small";
+    case REDBLUE_NOT_ENOUGH_MEMORY:
+      return "not enough memory";
+    case REDBLUE_INTERNAL_ERROR:
+      return "internal error";
+    default:
+      return "no redblue_status";
+  }
+}
+
+const char* redblue_last_error() { return message_was_lost ? "out of memory" : last_error.c_str(); }
+
+redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
+                                   redblue_plan** plan) {
+  return guarded([&] {
+    require_pointer(plan, "plan");
+    *plan = nullptr;
+    const Problem p = problem_of(checked(problem, "redblue_problem"));
+    const redblue_plan_options& given = checked(options, "redblue_plan_options");
+    if (given.objective != REDBLUE_MINIMISE_WORDS)
+      throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
+    auto result = std::make_unique<redblue_plan>();
+    result->compute = dtype_of(given.compute, "compute");
+    if (result->compute == DType::f16)
+      throw Unsupported("compute = f16: arithmetic is f32, f64, or bf16 with sums in f32");
+    result->dtype = dtype_of(given.dtype, "dtype");
+    result->threads = threads_of(given.threads);
+    p.validate();
+    plan::Options o;
+    o.M = given.fast_memory_words;
+    if (given.schedule != nullptr) o.schedule = given.schedule;
+    if (given.max_workspace > 0) {
+      RunOptions run_options;
+      run_options.compute = result->compute;
+      run_options.threads = result->threads;
+      o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
+    }
+    result->plan = plan::make_plan(p, o);
+    result->schedule = result->plan.row().schedule;
+    if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
+    result->theorem = result->plan.bound.name;
+    *plan = result.release();
+  });
+}
+
+void redblue_plan_destroy(redblue_plan* plan) { delete plan; }
+
+redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info) {
+  return guarded([&] {
+    require_pointer(plan, "plan");
+    checked(info, "redblue_plan_info");
+    const plan::Plan& p = plan->plan;
+    const Io io = p.io();
+    redblue_plan_info result = REDBLUE_PLAN_INFO_INIT;
+    result.schedule = plan->schedule.c_str();
+    if (p.forward) result.forward_schedule = plan->forward_schedule.c_str();
+    result.reason = p.reason.c_str();
+    result.bound_theorem = plan->theorem.c_str();
+    result.words_read = io.total_reads().to_index();
+    result.words_written = io.total_writes().to_index();
+    result.bound_words = p.bound.words.to_index();
+    result.footprint_words = p.footprint().to_index();
+    result.flops = p.flops().to_index();
+    result.ratio = p.row().ratio.value_or(0);
+    *info = result;
+  });
+}
+
+redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
+                                         const redblue_run_options* options, size_t* bytes) {
+  return workspace(plan, tensors, "redblue_forward_tensors", Operation::forward, options, bytes);
+}
+redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,
+                                          const redblue_run_options* options, size_t* bytes) {
+  return workspace(plan, tensors, "redblue_backward_tensors", Operation::backward, options, bytes);
+}
+
+redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
+                               const redblue_run_options* options) {
+  return execute(plan, tensors, "redblue_forward_tensors", Operation::forward, options);
+}
+redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
+                                const redblue_run_options* options) {
+  return execute(plan, tensors, "redblue_backward_tensors", Operation::backward, options);
+}
+
+}  // extern "C"

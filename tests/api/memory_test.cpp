@@ -1,0 +1,235 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include <map>
+#include <random>
+
+#include "api/arrays.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/plan/planner.hpp"
+#include "support/generators.hpp"
+
+/// What a run takes beside inputs and outputs: said beforehand, given by the caller, capped by the plan.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// A problem of every operation, and what makes memory differ: groups, masks, ragged edges, a forward pass that runs
+/// first.
+std::vector<Problem> problems() {
+  std::vector<Problem> list;
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::forward_x, Operation::gradient_x,
+                             Operation::backward_x, Operation::backward_w}) {
+    Problem p = problem(13, 11, 6, 5);
+    p.op = op;
+    p.batch = 2;
+    p.heads = 4;
+    p.d_in = op == Operation::backward_w ? 7 : 0;
+    p.lse_required = op == Operation::forward;
+    list.push_back(p);
+    if (!is_projected(op)) list.back().kv_heads = 2;
+    if (op == Operation::forward || op == Operation::backward) {
+      list.push_back(list.back());
+      list.back().causal = true;
+    }
+    if (follows_forward(op) && op != Operation::backward_w) {
+      list.push_back(list.back());
+      list.back().forward_given = false;
+    }
+  }
+  list.push_back(problem(13, 11, 6, 5));  // lse is not wanted
+  return list;
+}
+
+/// Tensors of a problem with small random numbers in the inputs.
+struct Filled {
+  Problem p;
+  std::map<SlowArray, Array> arrays;
+
+  Filled(const Problem& p, DType dtype, Strides strides) : p(p) {
+    std::mt19937_64 random(1);
+    const auto add = [&](SlowArray a) -> Array& {
+      const DType type = a != SlowArray::lse ? dtype : dtype == DType::f64 ? DType::f64 : DType::f32;
+      return arrays.emplace(a, Array(type, shape_of(p, a), strides)).first->second;
+    };
+    for (const SlowArray a : inputs_of(p)) {
+      const auto [B, H, rows, cols] = shape_of(p, a);
+      std::vector<double> x = normal(B * H * rows * cols, random);
+      for (double& e : x) e *= 0.25;
+      add(a).set(x);
+    }
+    for (const SlowArray a : outputs_of(p))
+      if (a != SlowArray::lse || p.lse_required) add(a);
+  }
+  Tensors tensors() {
+    Tensors t;
+    for (auto& [a, array] : arrays) t[a] = array.tensor();
+    return t;
+  }
+  std::vector<std::vector<unsigned char>> outputs() {
+    std::vector<std::vector<unsigned char>> bytes;
+    for (const SlowArray a : outputs_of(p))
+      if (arrays.contains(a)) bytes.push_back(arrays.at(a).memory());
+    return bytes;
+  }
+};
+
+/// Plans of every schedule that can do it, for little fast memory and for plenty.
+std::vector<plan::Plan> plans_of(const Problem& p) {
+  std::vector<plan::Plan> plans;
+  for (const std::string_view name : plan::schedule_names(p.op))
+    for (const Words M : {150, 700}) {
+      plan::Options o;
+      o.M = M;
+      o.schedule = name;
+      try {
+        plans.push_back(plan::make_plan(p, o));
+      } catch (const CapacityError&) {
+      } catch (const Unsupported&) {
+      }
+    }
+  return plans;
+}
+
+TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
+  constexpr unsigned char kNoOnes = 0xA5;
+  int runs = 0;
+  for (const Problem& p : problems())
+    for (const plan::Plan& plan : plans_of(p))
+      for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+        for (const Strides strides : {Strides::bhsd, Strides::bshd}) {
+          SCOPED_TRACE(testing::Message() << name_of(p.op) << ' ' << plan.row().schedule << ' ' << name_of(dtype) << ' '
+                                          << name_of(strides) << (p.causal ? " causal" : ""));
+          Filled x(p, dtype, strides), y(p, dtype, strides);
+          RunOptions options;
+          options.compute = dtype == DType::f64 ? DType::f64 : DType::f32;
+          const Measured expected = run(plan, x.tensors(), options);
+          const Words bytes = run_bytes(plan, y.tensors(), options);
+          EXPECT_EQ(expected.bytes, bytes);
+
+          for (const std::size_t first : {0U, 3U, 64U}) {  // aligned or not
+            std::vector<unsigned char> memory(static_cast<std::size_t>(bytes.to_index()) + 128, kNoOnes);
+            options.memory = std::as_writable_bytes(std::span(memory)).subspan(first);
+            options.memory = options.memory.first(static_cast<std::size_t>(bytes.to_index()));
+            run(plan, y.tensors(), options);
+            EXPECT_EQ(x.outputs(), y.outputs());
+            for (std::size_t i = 0; i < memory.size(); ++i)
+              if (i < first || i >= first + options.memory.size()) {
+                ASSERT_EQ(memory[i], kNoOnes) << i;
+              }
+          }
+          options.memory = options.memory.first(options.memory.size() - 1);
+          try {
+            run(plan, y.tensors(), options);
+            ADD_FAILURE() << "one byte less was accepted";
+          } catch (const MemoryError& e) {
+            EXPECT_EQ(e.needed, bytes);
+            EXPECT_EQ(e.available, bytes - 1);
+            EXPECT_THAT(e.what(), AllOf(HasSubstr("this run takes " + bytes.str() + " bytes"),
+                                        HasSubstr("the memory given is " + (bytes - 1).str())));
+          }
+          ++runs;
+        }
+  EXPECT_GT(runs, 200);
+}
+
+plan::Options capped(Words M, Words cap, const Problem& p, DType dtype = DType::f32) {
+  plan::Options o;
+  o.M = M;
+  o.cap = memory_cap(cap, contiguous_tensors(p, dtype));
+  return o;
+}
+
+/// What a row of the plan takes.
+Words bytes_of(plan::Plan plan, std::size_t row, DType dtype) {
+  plan.chosen = row;
+  return run_bytes(plan, contiguous_tensors(plan.problem, dtype));
+}
+
+TEST(RunMemory, PlannerDropsWhatCannotKeepTheCapAndNothingElse) {
+  for (const Problem& p : problems()) {
+    if (follows_forward(p.op) && !p.forward_given) continue;
+    for (const DType dtype : {DType::f32, DType::f16}) {
+      plan::Options o;
+      o.M = 700;
+      const plan::Plan all = plan::make_plan(p, o);
+      std::optional<Words> least;  // of what may be chosen
+      for (std::size_t i = 0; i < all.rows.size(); ++i) {
+        const Words bytes = bytes_of(all, i, dtype);
+        if (all.rows[i].stable && all.rows[i].fits && (!least || bytes < *least)) least = bytes;
+      }
+      ASSERT_TRUE(least);
+      for (std::size_t cap_of = 0; cap_of < all.rows.size(); ++cap_of) {
+        const Words cap = bytes_of(all, cap_of, dtype);
+        if (cap < *least) continue;
+        const plan::Plan some = plan::make_plan(p, capped(700, cap, p, dtype));
+        std::size_t kept = 0;
+        for (std::size_t i = 0; i < all.rows.size(); ++i) {
+          const Words bytes = bytes_of(all, i, dtype);
+          if (bytes <= cap) {
+            ASSERT_LT(kept, some.rows.size());
+            EXPECT_EQ(some.rows[kept++].schedule, all.rows[i].schedule);
+            continue;
+          }
+          const auto refusal = std::find_if(some.refused.begin(), some.refused.end(),
+                                            [&](const plan::Refusal& r) { return r.schedule == all.rows[i].schedule; });
+          ASSERT_NE(refusal, some.refused.end()) << all.rows[i].schedule;
+          EXPECT_THAT(refusal->why, AllOf(HasSubstr("takes " + bytes.str() + " bytes"),
+                                          HasSubstr("more than the cap of " + cap.str())));
+        }
+        EXPECT_EQ(kept, some.rows.size());
+        EXPECT_LE(run_bytes(some, contiguous_tensors(p, dtype)), cap);
+      }
+      EXPECT_NO_THROW(plan::make_plan(p, capped(700, *least, p, dtype)));
+      try {
+        plan::make_plan(p, capped(700, *least - 1, p, dtype));
+        ADD_FAILURE() << "a cap that nothing keeps was accepted";
+      } catch (const MemoryError& e) {
+        EXPECT_EQ(e.needed, *least);
+        EXPECT_THAT(e.what(), HasSubstr("the smallest that works for M = 700 words is " + least->str()));
+      }
+    }
+  }
+}
+
+TEST(RunMemory, CapCoversTheForwardPassThatRunsFirst) {
+  Problem p = problem(40, 40, 8, 8);
+  p.op = Operation::backward;
+  p.forward_given = false;
+  plan::Options o;
+  o.M = 700;
+  const Words needed = run_bytes(plan::make_plan(p, o), contiguous_tensors(p, DType::f32));
+  EXPECT_GT(needed, Words(40) * (8 + 1) * 4);  // o and lse are kept
+  for (Words cap = needed; cap > 0; cap -= 64) try {
+      const plan::Plan plan = plan::make_plan(p, capped(700, cap, p));
+      EXPECT_LE(run_bytes(plan, contiguous_tensors(p, DType::f32)), cap);
+      Filled x(p, DType::f32, Strides::bhsd);
+      EXPECT_LE(run(plan, x.tensors()).bytes, cap);
+    } catch (const MemoryError& e) {
+      EXPECT_GT(e.needed, cap);
+      return;
+    }
+  ADD_FAILURE() << "no cap was too small";
+}
+
+TEST(RunMemory, RunKeepsTheCapOfItsPlan) {
+  const Problem p = problem(40, 40, 8, 8);
+  plan::Options o = capped(700, 1 << 20, p);
+  o.schedule = "key_outer";
+  o.cap->most = run_bytes(plan::make_plan(p, o), contiguous_tensors(p, DType::f32));
+  const plan::Plan plan = plan::make_plan(p, o);
+  Filled planned_for(p, DType::f32, Strides::bhsd), wider(p, DType::bf16, Strides::bhsd);
+  EXPECT_EQ(run(plan, planned_for.tensors()).bytes, o.cap->most);
+  try {
+    run(plan, wider.tensors());
+    ADD_FAILURE() << "more than the cap was taken";
+  } catch (const MemoryError& e) {
+    EXPECT_EQ(e.available, o.cap->most);
+    EXPECT_THAT(e.what(), HasSubstr("the plan was made for at most"));
+  }
+}
+
+}  // namespace
+}  // namespace redblue::test

@@ -1,0 +1,259 @@
+/* The C interface from C: results against plain loops in double, and every way to call it wrongly. */
+#include <math.h>
+#include <redblue.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+static int failures = 0;
+#define CHECK(what)                                                                         \
+  do {                                                                                      \
+    if (!(what)) {                                                                          \
+      fprintf(stderr, "%s:%d: %s (%s)\n", __FILE__, __LINE__, #what, redblue_last_error()); \
+      ++failures;                                                                           \
+    }                                                                                       \
+  } while (0)
+/* A call that fails with this status and a message that contains this text. */
+#define REFUSED(call, status, text)                                                                   \
+  do {                                                                                                \
+    const redblue_status s = (call);                                                                  \
+    if (s != (status) || strstr(redblue_last_error(), (text)) == NULL) {                              \
+      fprintf(stderr, "%s:%d: %s: %s, \"%s\"\n", __FILE__, __LINE__, #call, redblue_status_string(s), \
+              redblue_last_error());                                                                  \
+      ++failures;                                                                                     \
+    }                                                                                                 \
+  } while (0)
+
+enum { kHeads = 2, kQueries = 5, kKeys = 7, kD = 4, kDv = 3 };
+enum { kQ = kHeads * kQueries * kD, kK = kHeads * kKeys * kD, kV = kHeads * kKeys * kDv, kO = kHeads * kQueries * kDv };
+static float q[kQ], k[kK], v[kV], o[kO], lse[kHeads * kQueries], d_o[kO], dq[kQ], dk[kK], dv[kV];
+static double o_is[kO], lse_is[kHeads * kQueries], dq_is[kQ], dk_is[kK], dv_is[kV];
+
+/* Attention and its gradients, causal with the last query seeing all keys. */
+static void plain(void) {
+  const double scale = 1 / sqrt((double)kD);
+  memset(o_is, 0, sizeof o_is), memset(dq_is, 0, sizeof dq_is);
+  memset(dk_is, 0, sizeof dk_is), memset(dv_is, 0, sizeof dv_is);
+  for (int h = 0; h < kHeads; ++h)
+    for (int i = 0; i < kQueries; ++i) {
+      const int row = h * kQueries + i, visible = i + kKeys - kQueries + 1;
+      double weight[kKeys], sum = 0, dots = 0;
+      for (int j = 0; j < visible; ++j) {
+        double s = 0;
+        for (int t = 0; t < kD; ++t) s += (double)q[row * kD + t] * (double)k[(h * kKeys + j) * kD + t];
+        weight[j] = exp(scale * s), sum += weight[j];
+      }
+      lse_is[row] = log(sum);
+      for (int j = 0; j < visible; ++j) {
+        weight[j] /= sum;
+        for (int t = 0; t < kDv; ++t) o_is[row * kDv + t] += weight[j] * (double)v[(h * kKeys + j) * kDv + t];
+      }
+      for (int t = 0; t < kDv; ++t) dots += (double)d_o[row * kDv + t] * o_is[row * kDv + t];
+      for (int j = 0; j < visible; ++j) {
+        double dp = 0;
+        for (int t = 0; t < kDv; ++t) {
+          dp += (double)d_o[row * kDv + t] * (double)v[(h * kKeys + j) * kDv + t];
+          dv_is[(h * kKeys + j) * kDv + t] += weight[j] * (double)d_o[row * kDv + t];
+        }
+        const double ds = scale * weight[j] * (dp - dots);
+        for (int t = 0; t < kD; ++t) {
+          dq_is[row * kD + t] += ds * (double)k[(h * kKeys + j) * kD + t];
+          dk_is[(h * kKeys + j) * kD + t] += ds * (double)q[row * kD + t];
+        }
+      }
+    }
+}
+
+static int is_close(const float* x, const double* expected, int n) {
+  for (int i = 0; i < n; ++i)
+    if (!(fabs((double)x[i] - expected[i]) < 2e-6)) return 0;
+  return 1;
+}
+
+static redblue_problem problem_of(redblue_operation operation) {
+  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  p.operation = operation;
+  p.heads = kHeads;
+  p.n_q = kQueries, p.n_k = kKeys;
+  p.d = kD, p.d_v = kDv;
+  p.causal = 1;
+  return p;
+}
+
+static redblue_plan* plan_of(redblue_operation operation) {
+  const redblue_problem p = problem_of(operation);
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 100;
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  return plan;
+}
+
+static redblue_forward_tensors forward_tensors(void) {
+  redblue_forward_tensors t = REDBLUE_FORWARD_TENSORS_INIT;
+  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse;
+  return t;
+}
+
+static redblue_backward_tensors backward_tensors(void) {
+  redblue_backward_tensors t = REDBLUE_BACKWARD_TENSORS_INIT;
+  t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.d_o.data = d_o;
+  t.dq.data = dq, t.dk.data = dk, t.dv.data = dv;
+  return t;
+}
+
+static void test_results(void) {
+  redblue_plan *forward = plan_of(REDBLUE_FORWARD), *backward = plan_of(REDBLUE_BACKWARD);
+  const redblue_forward_tensors f = forward_tensors();
+  const redblue_backward_tensors b = backward_tensors();
+  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+
+  CHECK(redblue_forward(forward, &f, NULL) == REDBLUE_OK);
+  CHECK(is_close(o, o_is, kO) && is_close(lse, lse_is, kHeads * kQueries));
+  CHECK(redblue_backward(backward, &b, NULL) == REDBLUE_OK);
+  CHECK(is_close(dq, dq_is, kQ) && is_close(dk, dk_is, kK) && is_close(dv, dv_is, kV));
+
+  memset(o, 0, sizeof o);
+  CHECK(redblue_forward_workspace(forward, &f, NULL, &run.workspace_size) == REDBLUE_OK && run.workspace_size > 0);
+  run.workspace = malloc(run.workspace_size);
+  CHECK(redblue_forward(forward, &f, &run) == REDBLUE_OK);
+  CHECK(is_close(o, o_is, kO));
+  --run.workspace_size;
+  REFUSED(redblue_forward(forward, &f, &run), REDBLUE_NOT_ENOUGH_MEMORY, "the memory given is ");
+  free(run.workspace);
+
+  size_t contiguous = 0, bytes = 0;
+  CHECK(redblue_backward_workspace(backward, NULL, NULL, &contiguous) == REDBLUE_OK);
+  CHECK(redblue_backward_workspace(backward, &b, NULL, &bytes) == REDBLUE_OK);
+  CHECK(contiguous == bytes);
+
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  CHECK(redblue_plan_describe(backward, &info) == REDBLUE_OK);
+  CHECK(strlen(info.schedule) > 0 && strlen(info.reason) > 0 && info.forward_schedule == NULL);
+  CHECK(info.words_read + info.words_written >= info.bound_words && info.ratio >= 1);
+  CHECK(info.footprint_words <= 100);
+  redblue_plan_destroy(forward), redblue_plan_destroy(backward);
+}
+
+static void test_forward_that_runs_first(void) {
+  redblue_problem p = problem_of(REDBLUE_BACKWARD);
+  p.forward_missing = 1;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 100;
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  redblue_backward_tensors b = backward_tensors();
+  b.o.data = NULL, b.lse.data = NULL;
+  memset(dk, 0, sizeof dk);
+  CHECK(redblue_backward(plan, &b, NULL) == REDBLUE_OK);
+  CHECK(is_close(dq, dq_is, kQ) && is_close(dk, dk_is, kK) && is_close(dv, dv_is, kV));
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strlen(info.forward_schedule) > 0);
+  redblue_plan_destroy(plan);
+}
+
+static void test_wrong_problems(void) {
+  const redblue_problem right = problem_of(REDBLUE_FORWARD);
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 100;
+  redblue_plan* plan = (redblue_plan*)&options;
+  REFUSED(redblue_plan_create(NULL, &options, &plan), REDBLUE_INVALID_ARGUMENT, "redblue_problem is NULL");
+  CHECK(plan == NULL);
+  REFUSED(redblue_plan_create(&right, NULL, &plan), REDBLUE_INVALID_ARGUMENT, "redblue_plan_options is NULL");
+  REFUSED(redblue_plan_create(&right, &options, NULL), REDBLUE_INVALID_ARGUMENT, "plan is NULL");
+
+  redblue_problem p = right;
+#define WRONG_PROBLEM(change, status, text)                        \
+  p = right;                                                       \
+  change;                                                          \
+  REFUSED(redblue_plan_create(&p, &options, &plan), status, text); \
+  CHECK(plan == NULL)
+  WRONG_PROBLEM(p.struct_size = 8, REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_problem is 8");
+  WRONG_PROBLEM(p.struct_size += 8, REDBLUE_INVALID_ARGUMENT, "struct_size");
+  WRONG_PROBLEM(p.operation = 7, REDBLUE_INVALID_ARGUMENT, "operation = 7");
+  WRONG_PROBLEM(p.n_q = 0, REDBLUE_INVALID_ARGUMENT, "n_q = 0");
+  WRONG_PROBLEM(p.d = -4, REDBLUE_INVALID_ARGUMENT, "d = -4");
+  WRONG_PROBLEM(p.batch = INT64_MAX, REDBLUE_INVALID_ARGUMENT, "batch = 9223372036854775807");
+  WRONG_PROBLEM(p.kv_heads = 3, REDBLUE_INVALID_ARGUMENT, "kv_heads = 3");
+  WRONG_PROBLEM((p.has_scale = 1, p.scale = NAN), REDBLUE_INVALID_ARGUMENT, "scale = nan");
+  WRONG_PROBLEM((p.has_scale = 1, p.scale = INFINITY), REDBLUE_INVALID_ARGUMENT, "scale = inf");
+  WRONG_PROBLEM((p.has_causal_offset = 1, p.causal = 0), REDBLUE_INVALID_ARGUMENT, "causal");
+
+  redblue_plan_options x = options;
+#define WRONG_OPTIONS(change, status, text)                      \
+  x = options;                                                   \
+  change;                                                        \
+  REFUSED(redblue_plan_create(&right, &x, &plan), status, text); \
+  CHECK(plan == NULL)
+  WRONG_OPTIONS(x.struct_size = 0, REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_plan_options is 0");
+  WRONG_OPTIONS(x.fast_memory_words = 0, REDBLUE_INVALID_ARGUMENT, "M = 0");
+  WRONG_OPTIONS(x.fast_memory_words = 3, REDBLUE_FAST_MEMORY_TOO_SMALL, "the smallest that works is");
+  WRONG_OPTIONS(x.schedule = "no_such", REDBLUE_INVALID_ARGUMENT, "no schedule of --op forward is called 'no_such'");
+  WRONG_OPTIONS(x.schedule = "naive", REDBLUE_UNSUPPORTED, "knows no causal mask");
+  WRONG_OPTIONS(x.objective = 9, REDBLUE_INVALID_ARGUMENT, "objective = 9");
+  WRONG_OPTIONS(x.compute = REDBLUE_F16, REDBLUE_UNSUPPORTED, "arithmetic is f32, f64");
+  WRONG_OPTIONS(x.dtype = 4, REDBLUE_INVALID_ARGUMENT, "dtype = 4");
+  WRONG_OPTIONS(x.threads = -1, REDBLUE_INVALID_ARGUMENT, "threads = -1");
+  WRONG_OPTIONS(x.max_workspace = 64, REDBLUE_NOT_ENOUGH_MEMORY, "a cap of 64 bytes is too small");
+}
+
+static void test_wrong_runs(void) {
+  redblue_plan *forward = plan_of(REDBLUE_FORWARD), *backward = plan_of(REDBLUE_BACKWARD);
+  const redblue_forward_tensors right = forward_tensors();
+  const redblue_backward_tensors b = backward_tensors();
+  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  size_t bytes = 1;
+  REFUSED(redblue_forward(NULL, &right, NULL), REDBLUE_INVALID_ARGUMENT, "plan is NULL");
+  REFUSED(redblue_forward(forward, NULL, NULL), REDBLUE_INVALID_ARGUMENT, "redblue_forward_tensors is NULL");
+  REFUSED(redblue_forward(backward, &right, NULL), REDBLUE_INVALID_ARGUMENT, "this plan is for backward");
+  REFUSED(redblue_backward(forward, &b, NULL), REDBLUE_INVALID_ARGUMENT, "this plan is for forward");
+  REFUSED(redblue_forward_workspace(backward, NULL, NULL, &bytes), REDBLUE_INVALID_ARGUMENT, "for backward");
+  REFUSED(redblue_forward_workspace(forward, NULL, NULL, NULL), REDBLUE_INVALID_ARGUMENT, "bytes is NULL");
+  REFUSED(redblue_plan_describe(forward, NULL), REDBLUE_INVALID_ARGUMENT, "redblue_plan_info is NULL");
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  info.struct_size = 4;
+  REFUSED(redblue_plan_describe(forward, &info), REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_plan_info is 4");
+
+  redblue_forward_tensors t = right;
+#define WRONG_TENSORS(change, text) \
+  t = right;                        \
+  change;                           \
+  REFUSED(redblue_forward(forward, &t, NULL), REDBLUE_INVALID_ARGUMENT, text)
+  WRONG_TENSORS(t.struct_size = 1, "struct_size of redblue_forward_tensors is 1");
+  WRONG_TENSORS(t.k.data = NULL, "tensor k has no data");
+  WRONG_TENSORS(t.o.data = NULL, "tensor o has no data");
+  WRONG_TENSORS(t.v.dtype = -1, "dtype = -1");
+  WRONG_TENSORS(t.q.data = (const char*)q + 2, "tensor q is not aligned");
+  WRONG_TENSORS((t.q.strides[0] = 1, t.q.strides[2] = INT64_MAX), "of tensor q is too large");
+  WRONG_TENSORS((t.q.strides[1] = INT64_MIN), "of tensor q is too large");
+  WRONG_TENSORS(t.o.data = q, "output o overlaps q");
+
+  run.workspace_size = 100;
+  REFUSED(redblue_forward(forward, &right, &run), REDBLUE_INVALID_ARGUMENT, "workspace is NULL");
+  run.workspace_size = 0, run.struct_size = 2;
+  REFUSED(redblue_forward(forward, &right, &run), REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_run_options is 2");
+  redblue_plan_destroy(forward), redblue_plan_destroy(backward);
+  redblue_plan_destroy(NULL);
+}
+
+int main(void) {
+  unsigned x = 1;
+  float* const inputs[] = {q, k, v, d_o};
+  const int words[] = {kQ, kK, kV, kO};
+  for (int a = 0; a < 4; ++a)
+    for (int i = 0; i < words[a]; ++i) {
+      x = x * 1664525u + 1013904223u;
+      inputs[a][i] = (float)(x >> 8) / (float)(1u << 23) - 1;
+    }
+  plain();
+  CHECK(strcmp(redblue_last_error(), "") == 0);
+  CHECK(strcmp(redblue_version(), REDBLUE_TEST_VERSION) == 0);
+  CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
+  CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
+  test_results();
+  test_forward_that_runs_first();
+  test_wrong_problems();
+  test_wrong_runs();
+  if (failures > 0) fprintf(stderr, "%d failed\n", failures);
+  return failures > 0 ? 1 : 0;
+}

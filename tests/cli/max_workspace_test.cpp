@@ -1,0 +1,146 @@
+#include "cli/cli.hpp"
+#include "redblue/plan/planner.hpp"
+
+/// --max-workspace, held against a limit on the address space of the process.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
+constexpr bool kSanitized = true;
+#elif defined(__has_feature)
+constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(thread_sanitizer);
+#else
+constexpr bool kSanitized = false;
+#endif
+
+/// One thread, and no more address space than this.
+std::string limit(index_t kib) { return "export REDBLUE_THREADS=1; ulimit -v " + std::to_string(kib) + ";"; }
+
+/// Address space, in KiB, that a run needs whatever its sizes: the program, its libraries, its stack.
+index_t baseline(const Args& tiny, const Workplace& w) {
+  index_t too_small = 0, enough = 1 << 20;
+  while (enough - too_small > 16) {
+    const index_t middle = (too_small + enough) / 2;
+    (w.run(tiny, limit(middle)).exit_code == 0 ? enough : too_small) = middle;
+  }
+  return enough;
+}
+
+index_t kib(index_t bytes) { return ceil_div(bytes, 1024); }
+
+struct Sizes {
+  const char* op;
+  const char* schedule;
+  index_t n, d;
+};
+
+/// A run of 2 heads: what it reads and writes, in bytes, and how to ask for it.
+struct Job {
+  Workplace w;
+  Args args;
+  index_t tensors = 0;  ///< bytes of inputs and outputs
+
+  explicit Job(const Sizes& s) {
+    args = {"run", "--op", s.op, "--M", "4096"};
+    const bool backward = std::string(s.op) == "backward";
+    const auto file = [&](const std::string& name, bool input) {
+      if (input) w.zeros(name + ".npy", {2, s.n, s.d});
+      args = args + Args{"--" + name, name + ".npy"};
+      tensors += 2 * s.n * s.d * 4;
+    };
+    for (const char* name : {"q", "k", "v"}) file(name, true);
+    if (backward) {
+      file("do", true);
+      for (const char* name : {"dq", "dk", "dv"}) file(name, false);
+    } else {
+      file("o", false);
+    }
+    if (s.schedule != nullptr) args = args + Args{"--schedule", s.schedule};
+  }
+};
+
+TEST(Cli, MaxWorkspaceIsKeptByEverySchedule) {
+  if (kSanitized) GTEST_SKIP() << "a sanitizer takes more address space than any limit here";
+  const Job tiny({"forward", "flash", 1, 1});
+  const index_t constant = baseline(tiny.args, tiny.w);
+  // malloc and the kernel round what they hand out; a file is read and written through some buffers.
+  constexpr index_t kRounding = 512;
+  const Sizes cases[] = {
+      {"forward", "flash", 1000, 64},        {"forward", "key_outer", 1000, 64},
+      {"forward", "small_cache", 900, 16},   {"forward", "score_tiles", 1000, 64},
+      {"forward", "naive", 900, 16},         {"backward", "fused_query_outer", 800, 32},
+      {"backward", "two_pass", 800, 32},     {"backward", "spilled", 900, 16},
+      {"backward", "materialised", 900, 16},
+  };
+  for (const Sizes& s : cases) {
+    SCOPED_TRACE(s.schedule);
+    const Job job(s);
+    const Args json = job.args + Args{"--json"};
+    const Finished free = job.w.run(json);
+    ASSERT_EQ(free.exit_code, 0) << free.err;
+    const auto bytes = free.json()["workspace_bytes"].get<index_t>();
+    const Args capped = json + Args{"--max-workspace", std::to_string(bytes)};
+    const index_t all = constant + kRounding + kib(job.tensors) + kib(bytes);
+
+    const Finished kept = job.w.run(capped, limit(all));
+    EXPECT_EQ(kept.exit_code, 0) << kept.err;
+    EXPECT_EQ(kept.json()["workspace_bytes"], bytes);
+
+    // The limit is what makes the difference: with far less, memory cannot be had.
+    if (kib(bytes) > 4 * kRounding) {
+      const Finished short_of_it = job.w.run(capped, limit(all - kib(bytes)));
+      EXPECT_EQ(short_of_it.exit_code, 2);
+      EXPECT_THAT(short_of_it.err, HasSubstr("bytes beside inputs and outputs")) << short_of_it.err;
+    }
+
+    const Finished refused = job.w.run(job.args + Args{"--max-workspace", "1KiB"});
+    EXPECT_EQ(refused.exit_code, 2);
+    EXPECT_THAT(refused.err, AllOf(HasSubstr(s.schedule + std::string(": takes ")), HasSubstr("the cap of 1024")));
+    const Finished one_less = job.w.run(json + Args{"--max-workspace", std::to_string(bytes - 1)});
+    if (one_less.exit_code == 0)  // with another forward pass before it
+      EXPECT_LT(one_less.json()["workspace_bytes"], bytes);
+    else
+      EXPECT_THAT(one_less.err, HasSubstr(s.schedule + (": takes " + std::to_string(bytes)) + " bytes"));
+  }
+}
+
+/// Where scores in slow memory move the fewest words, a cap makes the planner take a schedule without them.
+TEST(Cli, MaxWorkspaceMakesThePlannerTakeAnother) {
+  const Args plan = {"plan", "--n", "4096", "--d", "256", "--M", "4096", "--json"};
+  const Json free = Workplace().run(plan).json();
+  const auto chosen = [](const Json& j) { return j["plans"][j["chosen"].get<std::size_t>()]; };
+  ASSERT_GT(chosen(free)["workspace"].get<index_t>(), 1 << 20);
+  const Json capped = Workplace().run(plan + Args{"--max-workspace", "1MiB"}).json();
+  EXPECT_EQ(chosen(capped)["workspace"].get<index_t>(), 0);
+  EXPECT_EQ(capped["options"]["max_workspace"], 1 << 20);
+  bool found = false;
+  for (const Json& r : capped["refused"])
+    if (r["schedule"] == chosen(free)["schedule"]) {
+      found = true;
+      EXPECT_THAT(r["why"].get<std::string>(), HasSubstr("more than the cap of 1048576"));
+      EXPECT_GT(r["smallest_max_workspace"].get<index_t>(), index_t{4096} * 4096 * 4);
+    }
+  EXPECT_TRUE(found);
+}
+
+TEST(Cli, MaxWorkspaceThatNothingKeepsNamesTheSmallest) {
+  const Args plan = {"plan", "--n", "512", "--d", "64", "--M", "16384"};
+  const Finished f = Workplace().run(plan + Args{"--max-workspace", "1KiB"});
+  EXPECT_EQ(f.exit_code, 2);
+  EXPECT_THAT(f.err, AllOf(HasSubstr("a cap of 1024 bytes is too small"), HasSubstr("the smallest that works")));
+  const std::string after = "the smallest that works for M = 16384 words is ";
+  const std::string least = f.err.substr(f.err.find(after) + after.size());
+  EXPECT_EQ(Workplace().run(plan + Args{"--max-workspace", least.substr(0, least.find(','))}).exit_code, 0);
+
+  for (const char* nonsense : {"0", "-5", "many", "1 MiB", "5PiB"}) {
+    const Finished wrong = Workplace().run(plan + Args{"--max-workspace=" + std::string(nonsense)});
+    EXPECT_EQ(wrong.exit_code, 2) << nonsense;
+    EXPECT_THAT(wrong.err, HasSubstr("--max-workspace " + std::string(nonsense))) << nonsense;
+  }
+}
+
+}  // namespace
+}  // namespace redblue::test

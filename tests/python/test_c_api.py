@@ -1,0 +1,290 @@
+"""The C interface, through ctypes, against NumPy in fp64.
+
+REDBLUE_C_LIBRARY is the shared library to test.
+"""
+
+import dataclasses
+import pathlib
+import re
+import subprocess
+import threading
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+
+import redblue_c as rb
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+pytestmark = pytest.mark.skipif(not rb.LIBRARY, reason="set REDBLUE_C_LIBRARY to libredblue_c.so to run these tests")
+
+EPS = {"float64": 2.0**-53, "float32": 2.0**-24, "float16": 2.0**-11, "bf16": 2.0**-8}
+NUMPY = {"float64": np.float64, "float32": np.float32, "float16": np.float16, "bf16": np.uint16}
+CODE = {"float64": rb.F64, "float32": rb.F32, "float16": rb.F16, "bf16": rb.BF16}
+
+
+@dataclasses.dataclass
+class Case:
+    heads: int = 2
+    kv_heads: int = 2
+    n_q: int = 9
+    n_k: int = 12
+    d: int = 8
+    d_v: int = 8
+    causal: bool = False
+    offset: int | None = None
+    scale: float | None = None
+    dtype: str = "float32"
+    layout: str = "bhsd"
+    batch: int = 2
+    M: int = 300
+
+    def problem(self, operation=rb.FORWARD, **more):
+        given = {"has_causal_offset": 1, "causal_offset": self.offset} if self.offset is not None else {}
+        given |= {"has_scale": 1, "scale": self.scale} if self.scale is not None else {}
+        return rb.Problem(
+            operation=operation, batch=self.batch, heads=self.heads, kv_heads=self.kv_heads, n_q=self.n_q,
+            n_k=self.n_k, d=self.d, d_v=self.d_v, causal=int(self.causal), **given, **more,
+        )  # fmt: skip
+
+    def options(self, **more):
+        compute = rb.F64 if self.dtype == "float64" else rb.F32
+        return rb.PlanOptions(**{
+            "fast_memory_words": self.M, "compute": compute, "dtype": CODE[self.dtype], "threads": 1, **more
+        })  # fmt: skip
+
+    def empty(self, heads, n, d):
+        if self.layout == "bshd":
+            return np.zeros((self.batch, n, heads, d), NUMPY[self.dtype]).transpose(0, 2, 1, 3)
+        if self.layout == "strided":  # backwards, every second feature
+            return np.zeros((self.batch, heads, n, 2 * d), NUMPY[self.dtype])[:, :, ::-1, ::2]
+        return np.zeros((self.batch, heads, n, d), NUMPY[self.dtype])
+
+    def random(self, seed, heads, n, d):
+        x = np.random.default_rng(seed).standard_normal((self.batch, heads, n, d))
+        array = self.empty(heads, n, d)
+        array[...] = rb.to_bf16(x) if self.dtype == "bf16" else x
+        return array
+
+
+CASES = {
+    "plain": Case(),
+    "causal": Case(causal=True),
+    "causal top-left": Case(causal=True, offset=0),
+    "causal, rows that see nothing": Case(n_q=12, n_k=7, causal=True),
+    "grouped": Case(heads=6, kv_heads=2),
+    "grouped, heads inside": Case(heads=6, kv_heads=2, layout="bshd", causal=True),
+    "heads inside": Case(layout="bshd"),
+    "strided": Case(layout="strided"),
+    "d_v smaller": Case(d=8, d_v=5),
+    "d_v larger": Case(d=5, d_v=11, causal=True),
+    "one query": Case(n_q=1, n_k=40),
+    "scale": Case(scale=-0.7),
+    "f64": Case(dtype="float64", causal=True),
+    "f16": Case(dtype="float16"),
+    "bf16": Case(dtype="bf16", causal=True),
+    "bf16, grouped, heads inside": Case(dtype="bf16", heads=4, kv_heads=1, layout="bshd"),
+}
+every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
+
+
+def attention(case, q, k, v):
+    """o, lse and the probabilities, in fp64."""
+    group = case.heads // case.kv_heads
+    q, k, v = rb.numbers(q), np.repeat(rb.numbers(k), group, 1), np.repeat(rb.numbers(v), group, 1)
+    s = (case.scale if case.scale is not None else case.d**-0.5) * q @ k.swapaxes(-1, -2)
+    if case.causal:
+        offset = case.offset if case.offset is not None else case.n_k - case.n_q
+        s = np.where(np.arange(case.n_k) <= np.arange(case.n_q)[:, None] + offset, s, -np.inf)
+    with np.errstate(divide="ignore"):
+        largest = np.where(np.isinf(s.max(-1, keepdims=True)), 0, s.max(-1, keepdims=True))
+        total = np.exp(s - largest).sum(-1, keepdims=True)
+        lse = largest + np.log(total)
+    p = np.where(total > 0, np.exp(s - largest) / np.where(total > 0, total, 1), 0)
+    return p @ v, lse, p
+
+
+def gradients(case, q, k, v, o, p, d_o):
+    group = case.heads // case.kv_heads
+    scale = case.scale if case.scale is not None else case.d**-0.5
+    q, d_o = rb.numbers(q), rb.numbers(d_o)
+    k, v = np.repeat(rb.numbers(k), group, 1), np.repeat(rb.numbers(v), group, 1)
+    ds = scale * p * (d_o @ v.swapaxes(-1, -2) - (d_o * o).sum(-1, keepdims=True))
+    over_group = lambda x: x.reshape(case.batch, case.kv_heads, group, *x.shape[2:]).sum(2)
+    return ds @ k, over_group(ds.swapaxes(-1, -2) @ q), over_group(p.swapaxes(-1, -2) @ d_o)
+
+
+def assert_close(ours, truth, case, factor):
+    ours, finite = rb.numbers(ours), np.isfinite(truth)
+    assert np.array_equal(ours[~finite], truth[~finite])
+    arithmetic = min(EPS[case.dtype], EPS["float32"])
+    error, largest = np.abs(ours[finite] - truth[finite]).max(initial=0), np.abs(truth[finite]).max(initial=0)
+    assert error <= (2 * EPS[case.dtype] + factor * arithmetic) * largest
+
+
+class Forward:
+    """A forward pass: arrays, their tensors, what they should hold."""
+
+    def __init__(self, case, **options):
+        self.case = case
+        self.q = case.random(1, case.heads, case.n_q, case.d)
+        self.k = case.random(2, case.kv_heads, case.n_k, case.d)
+        self.v = case.random(3, case.kv_heads, case.n_k, case.d_v)
+        self.o = case.empty(case.heads, case.n_q, case.d_v)
+        lse_type = np.float64 if case.dtype == "float64" else np.float32
+        self.lse = np.zeros((case.batch, case.heads, case.n_q, 1), lse_type)
+        self.plan = rb.Plan(case.problem(lse_required=1), case.options(**options))
+        names = ["q", "k", "v", "o", "lse"]
+        self.tensors = rb.ForwardTensors(**{n: rb.tensor(getattr(self, n)) for n in names})
+
+    def run(self, options=None):
+        self.plan.run(self.tensors, options)
+        return self.o.copy(), self.lse.copy()
+
+    def check(self):
+        o, lse, _ = attention(self.case, self.q, self.k, self.v)
+        assert_close(self.o, o, self.case, 40)
+        assert_close(self.lse, lse, dataclasses.replace(self.case, dtype=self.lse.dtype.name), 40)
+
+
+class Backward:
+    def __init__(self, case, forward_missing=False, **options):
+        forward = Forward(case)
+        self.case, self.q, self.k, self.v = case, forward.q, forward.k, forward.v
+        self.d_o = case.random(4, case.heads, case.n_q, case.d_v)
+        o, lse, self.p = attention(case, self.q, self.k, self.v)
+        self.o, self.lse = forward.o, lse.astype(forward.lse.dtype)
+        self.o[...] = rb.to_bf16(o) if case.dtype == "bf16" else o
+        self.dq = case.empty(case.heads, case.n_q, case.d)
+        self.dk = case.empty(case.kv_heads, case.n_k, case.d)
+        self.dv = case.empty(case.kv_heads, case.n_k, case.d_v)
+        problem = case.problem(rb.BACKWARD, forward_missing=int(forward_missing))
+        self.plan = rb.Plan(problem, case.options(**options))
+        names = ["q", "k", "v", "d_o", "dq", "dk", "dv"] + ([] if forward_missing else ["o", "lse"])
+        self.tensors = rb.BackwardTensors(**{n: rb.tensor(getattr(self, n)) for n in names})
+
+    def run(self, options=None):
+        self.plan.run(self.tensors, options)
+        return self.dq.copy(), self.dk.copy(), self.dv.copy()
+
+    def check(self):
+        truth = gradients(self.case, self.q, self.k, self.v, rb.numbers(self.o), self.p, self.d_o)
+        for ours, exact in zip([self.dq, self.dk, self.dv], truth):
+            assert_close(ours, exact, self.case, 200)
+
+
+@every_case
+def test_forward(case):
+    x = Forward(case)
+    x.run()
+    x.check()
+
+
+@every_case
+def test_backward(case):
+    x = Backward(case)
+    x.run()
+    x.check()
+
+
+@pytest.mark.parametrize("case", [CASES["causal"], CASES["grouped"], CASES["f64"]], ids=["causal", "grouped", "f64"])
+def test_backward_with_the_forward_pass_first(case):
+    x = Backward(case, forward_missing=True)
+    x.run()
+    x.check()
+    assert x.plan.info().forward_schedule
+
+
+@pytest.mark.parametrize("kind", [Forward, Backward])
+@every_case
+def test_exact_workspace(case, kind):
+    """The same bits in exactly the memory that was asked for, and not a byte of it missing."""
+    x = kind(case)
+    expected = x.run()
+    size = x.plan.workspace(x.tensors)
+    memory = np.full(size + 2, 0xA5, np.uint8)
+    options = rb.RunOptions(workspace=memory.ctypes.data + 1, workspace_size=size)
+    for ours, given in zip(expected, x.run(options)):
+        assert np.array_equal(ours, given)
+    assert memory[0] == memory[-1] == 0xA5
+    options.workspace_size -= 1
+    with pytest.raises(rb.RedblueError, match=f"takes {size} bytes.*the memory given is {size - 1}") as e:
+        x.run(options)
+    assert e.value.status == rb.NOT_ENOUGH_MEMORY
+
+
+def test_workspace_without_tensors_is_that_of_contiguous_ones():
+    for case in CASES.values():
+        if case.layout == "bhsd":
+            for x in [Forward(case), Backward(case)]:
+                assert x.plan.workspace() == x.plan.workspace(x.tensors)
+
+
+@pytest.mark.parametrize("name", ["flash", "key_outer", "small_cache", "score_tiles"])
+def test_named_schedule(name):
+    x = Forward(CASES["plain"], schedule=name.encode())
+    assert x.plan.info().schedule.decode() == name
+    x.run()
+    x.check()
+
+
+def test_plan_says_what_it_moves():
+    plan = Forward(CASES["plain"]).plan
+    info = plan.info()
+    assert info.words_read + info.words_written == pytest.approx(info.ratio * info.bound_words)
+    assert 0 < info.footprint_words <= CASES["plain"].M
+    assert info.schedule.decode() in info.reason.decode()
+
+
+def test_max_workspace_chooses_and_refuses():
+    case = CASES["plain"]
+    sizes = {}
+    for name in ["flash", "key_outer", "small_cache", "naive"]:
+        sizes[name] = Forward(case, schedule=name.encode()).plan.workspace()
+    least = Forward(case, max_workspace=min(sizes.values()))
+    assert least.plan.workspace() <= min(sizes.values())
+    least.run()
+    least.check()
+    with pytest.raises(rb.RedblueError, match=f"takes {sizes['naive']} bytes.*the cap of {sizes['naive'] - 1}") as e:
+        Forward(case, schedule=b"naive", max_workspace=sizes["naive"] - 1)
+    assert e.value.status == rb.NOT_ENOUGH_MEMORY
+    Forward(case, schedule=b"naive", max_workspace=sizes["naive"]).run()
+
+
+def test_one_plan_on_many_threads():
+    x = Forward(CASES["causal"])
+    expected, _ = x.run()
+
+    def run(_):
+        o, lse = np.zeros_like(x.o), np.zeros_like(x.lse)
+        memory = np.zeros(x.plan.workspace(x.tensors), np.uint8)
+        names = {"q": x.q, "k": x.k, "v": x.v, "o": o, "lse": lse}
+        tensors = rb.ForwardTensors(**{n: rb.tensor(a) for n, a in names.items()})
+        x.plan.run(tensors, rb.RunOptions(workspace=memory.ctypes.data, workspace_size=memory.size))
+        return o
+
+    with ThreadPoolExecutor(8) as pool:
+        for o in pool.map(run, range(64)):
+            assert np.array_equal(o, expected)
+
+
+def test_errors_belong_to_their_thread():
+    with pytest.raises(rb.RedblueError, match="n_q = 0"):
+        rb.Plan(rb.Problem(n_k=1, d=1), rb.PlanOptions(fast_memory_words=10))
+    seen = []
+    thread = threading.Thread(target=lambda: seen.append(rb.LIB.redblue_last_error()))
+    thread.start()
+    thread.join()
+    assert seen == [b""]
+    assert b"n_q = 0" in rb.LIB.redblue_last_error()
+
+
+def test_library_shows_its_interface_and_nothing_else():
+    declared = set(re.findall(r"\b(redblue_\w+)\(", (ROOT / "include/redblue.h").read_text()))
+    listing = subprocess.run(["nm", "-D", "--defined-only", rb.LIBRARY], capture_output=True, text=True, check=True)
+    assert {line.split()[-1] for line in listing.stdout.splitlines()} == declared
+
+
+def test_document_quotes_the_example():
+    quoted = re.findall(r"```c\n(.*?)```", (ROOT / "docs/c-api.md").read_text(), re.DOTALL)
+    assert (ROOT / "examples/06_c_api.c").read_text() in quoted
