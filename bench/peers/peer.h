@@ -23,7 +23,7 @@ const char* peer_about();
 // Ways to do the cell, of which race.py takes the fastest: their number, 0 if it cannot be done, and the name of each.
 int peer_variants(const PeerCell* cell);
 const char* peer_variant_name(const PeerCell* cell, int variant);
-// Everything that does not depend on the numbers is done here. Null, with a line on standard error, if it fails.
+// Everything that does not depend on the numbers is done here, not timed.
 void* peer_make(const PeerCell* cell, int variant);
 void peer_run(void* made, const PeerArrays* arrays);
 void peer_free(void* made);
