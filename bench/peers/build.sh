@@ -19,8 +19,7 @@ fi
 if ! cmp -s bench/peers/requirements.txt build/peers/venv/installed.txt; then
   echo "peers: making the Python environment build/peers/venv"
   /usr/bin/python3 -m venv --clear build/peers/venv
-  build/peers/venv/bin/pip install --quiet --disable-pip-version-check -r bench/peers/requirements.txt \
-    --extra-index-url https://download.pytorch.org/whl/cpu
+  build/peers/venv/bin/pip install --quiet --disable-pip-version-check -r bench/peers/requirements.txt
   cp bench/peers/requirements.txt build/peers/venv/installed.txt
 fi
 
