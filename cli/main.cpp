@@ -42,6 +42,7 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_plan(program, exit_code);
   redblue::cli::add_bound(program, exit_code);
   redblue::cli::add_count(program, exit_code);
+  redblue::cli::add_bench(program, exit_code);
   redblue::cli::add_run(program, exit_code);
   redblue::cli::add_trace(program, exit_code);
   redblue::cli::add_figure1(program, exit_code);

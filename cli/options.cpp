@@ -137,6 +137,11 @@ void ObjectiveOptions::add_to(CLI::App& app) {
       ->type_name("FILE");
 }
 
+bool has_hardware_file() {
+  const std::string path = default_hardware_path();
+  return !path.empty() && std::filesystem::exists(path);
+}
+
 plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
                                   int threads) const {
   if (objective != "words" && objective != "time")
@@ -147,7 +152,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     return plan::make_plan(p, options);
   }
   const std::string path = machine.value_or(default_hardware_path());
-  if (!machine && (path.empty() || !std::filesystem::exists(path)))
+  if (!machine && !has_hardware_file())
     throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
   TimeOptions time;
   time.hardware = load_hardware(path);
@@ -159,12 +164,16 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
 }
 
 void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
-  operation.add_to(app);
   app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
   app.add_option("--nq", n_q, "queries");
   app.add_option("--nk", n_k, "keys");
   app.add_option("--d", d, "head dimension of queries and keys")->required();
   app.add_option("--dv", d_v, "head dimension of values (default: --d)");
+  add_without_sizes(app, with_planner);
+}
+
+void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
+  operation.add_to(app);
   app.add_option("--heads", heads, "query heads");
   app.add_option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
   app.add_option("--batch", batch, "batch size");
@@ -211,12 +220,15 @@ Problem ProblemOptions::problem() const {
 Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dtype)); }
 
 plan::Plan ProblemOptions::plan() const {
-  const Problem p = problem();
-  const DType type = parse_dtype("--dtype", dtype);
   RunOptions run;
   run.threads = threads;
-  run.compute = type == DType::f64 ? DType::f64 : DType::f32;
-  plan::Options o = planner.options(contiguous_tensors(p, type), run);
+  run.compute = parse_dtype("--dtype", dtype) == DType::f64 ? DType::f64 : DType::f32;
+  return plan(run);
+}
+
+plan::Plan ProblemOptions::plan(const RunOptions& run) const {
+  const Problem p = problem();
+  plan::Options o = planner.options(contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
   if (!planner.width.empty()) {
     o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;
@@ -225,7 +237,18 @@ plan::Plan ProblemOptions::plan() const {
       for (const SlowArray a : plan::arrays_of(p.op))
         if (name_of(a) == name) o.width[index_of(a)] = value;
   }
-  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), threads);
+  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), std::max(run.threads, 1));
+}
+
+int threads_of(const std::optional<int>& asked) {
+  const int most = default_pool().size();
+  if (!asked) return 0;
+  if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
+  if (*asked > most)
+    throw InvalidProblem(fmt::format(
+        "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
+        *asked, most == 1 ? "is" : "are", most));
+  return *asked;
 }
 
 }  // namespace redblue::cli

@@ -35,6 +35,9 @@ struct PlannerOptions {
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
 
+/// Has redblue doctor left a file for this machine?
+bool has_hardware_file();
+
 /// What a plan minimises: words, or modelled time on a machine.
 struct ObjectiveOptions {
   std::string objective = "words";
@@ -78,10 +81,17 @@ struct ProblemOptions {
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);
+  /// All but n, n_q, n_k, d and d_v.
+  void add_without_sizes(CLI::App& app, bool with_planner = true);
   Problem problem() const;
   Words M() const;
   plan::Plan plan() const;
+  /// For a run with these options.
+  plan::Plan plan(const RunOptions& run) const;
 };
+
+/// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
+int threads_of(const std::optional<int>& asked);
 
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);

@@ -72,18 +72,6 @@ Problem problem_of(const RunFlags& flags, const LoadedInputs& loaded, const Prob
   return p;
 }
 
-/// For RunOptions: 0 where nothing was said.
-int threads_of(const std::optional<int>& asked) {
-  const int most = default_pool().size();
-  if (!asked) return 0;
-  if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
-  if (*asked > most)
-    throw InvalidProblem(fmt::format(
-        "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
-        *asked, most == 1 ? "is" : "are", most));
-  return *asked;
-}
-
 Json deviation_to_json(const Deviation& d) {
   return {{"error", d.error},
           {"naive_error", d.naive_error},

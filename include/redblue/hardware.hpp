@@ -56,6 +56,16 @@ struct Hardware {
   const MemoryLevel& private_cache() const;
 };
 
+/// What needs no measuring: the processor's name, cores, and sizes of caches and memory.
+Hardware describe_hardware();
+
+/// One sample of what measure_hardware takes many of, a few milliseconds long: how fast the core of the calling thread
+/// is now. Cycles per second:
+double sample_clock();
+/// Multiply-adds in a loop of nothing else, flops per second. `isa` may be one that has no loop of its own for the
+/// type: then the largest below it that has. Throws Unsupported where there is none, or this machine has no such `isa`.
+double sample_peak(Isa isa, DType dtype);
+
 /// Measures this machine: about three seconds on idle cores. Every instruction set that is available is measured,
 /// whatever REDBLUE_ISA says.
 Hardware measure_hardware();

@@ -11,6 +11,7 @@
 #include "arena_memo.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
+#include "redblue/fastest.hpp"
 #include "redblue/version.hpp"
 #include "storage_of.hpp"
 
@@ -310,6 +311,20 @@ const char* redblue_status_string(int status) {
 
 const char* redblue_last_error() { return message_was_lost ? "out of memory" : last_error.c_str(); }
 
+namespace {
+
+plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
+  TimeOptions time;
+  time.hardware = load_hardware(given.hardware_file != nullptr ? given.hardware_file : default_hardware_path());
+  time.dtype = made.compute;
+  time.threads = std::max(made.threads, 1);
+  if (given.hardware_file == nullptr) time.isa = best_isa();
+  if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
+  return make_fastest_plan(p, o, time);
+}
+
+}  // namespace
+
 redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                    redblue_plan** plan) {
   return guarded([&] {
@@ -317,7 +332,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     *plan = nullptr;
     const Problem p = problem_of(checked(problem, "redblue_problem"));
     const redblue_plan_options& given = checked(options, "redblue_plan_options");
-    if (given.objective != REDBLUE_MINIMISE_WORDS)
+    if (given.objective != REDBLUE_MINIMISE_WORDS && given.objective != REDBLUE_MINIMISE_TIME)
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
@@ -335,7 +350,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       run_options.threads = result->threads;
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
-    result->plan = plan::make_plan(p, o);
+    result->plan = given.objective == REDBLUE_MINIMISE_TIME ? fastest(p, o, *result, given) : plan::make_plan(p, o);
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;

@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <sys/mman.h>
 
 #include <algorithm>
@@ -27,11 +28,16 @@ class Stopwatch {
   /// Units per second of run(steps), where a step is `units` of them.
   template <class Run>
   double rate(double units, const Run& run) {
-    std::int64_t steps = 1;
-    while (seconds(run, steps) < kSampleSeconds) steps *= 2;
+    const std::int64_t steps = enough(run).steps;
     std::array<double, 25> samples;
     for (double& s : samples) s = units * static_cast<double>(steps) / seconds(run, steps);
     return median(samples);
+  }
+  /// The same from one sample.
+  template <class Run>
+  double sample(double units, const Run& run) {
+    const Taken t = enough(run);
+    return units * static_cast<double>(t.steps) / t.seconds;
   }
   double median(std::span<double> samples) {
     std::sort(samples.begin(), samples.end());
@@ -44,7 +50,19 @@ class Stopwatch {
 
  private:
   static constexpr double kSampleSeconds = 4e-3;
+  struct Taken {
+    std::int64_t steps;
+    double seconds;
+  };
 
+  /// As many steps as a sample takes.
+  template <class Run>
+  Taken enough(const Run& run) {
+    for (Taken t{1, 0};; t.steps *= 2) {
+      t.seconds = seconds(run, t.steps);
+      if (t.seconds >= kSampleSeconds) return t;
+    }
+  }
   template <class Run>
   double seconds(const Run& run, std::int64_t steps) {
     const double before = now();
@@ -116,8 +134,10 @@ double nearest_rate(double per_cycle) {
   });
 }
 
+double flops_per_step(const Loops& l) { return 2.0 * l.macs_per_vector * l.chains; }
+
 Peak measure_peak(Stopwatch& watch, const Loops& l, double clock) {
-  const double flops = watch.rate(2.0 * l.macs_per_vector * l.chains, l.multiply_add);
+  const double flops = watch.rate(flops_per_step(l), l.multiply_add);
   return {l.isa, l.dtype, flops, l.macs_per_vector, nearest_rate(flops / (2 * l.macs_per_vector * clock))};
 }
 
@@ -189,12 +209,28 @@ double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<Mem
 }  // namespace
 }  // namespace hardware
 
-Hardware measure_hardware() {
-  using namespace hardware;
+Hardware describe_hardware() {
   Hardware h;
-  h.cpu = cpu_name();
+  h.cpu = hardware::cpu_name();
   h.cores = hardware::cores();
   h.levels = hardware::levels();
+  return h;
+}
+
+double sample_clock() { return hardware::Stopwatch().sample(hardware::kAdditions, hardware::dependent_additions); }
+
+double sample_peak(Isa isa, DType dtype) {
+  const auto loops = hardware::available_loops();
+  const auto found = std::find_if(loops.rbegin(), loops.rend(),
+                                  [&](const hardware::Loops* l) { return l->dtype == dtype && l->isa <= isa; });
+  if (!is_available(isa) || found == loops.rend())
+    throw Unsupported(fmt::format("the peak of {} with {} cannot be measured here", name_of(dtype), name_of(isa)));
+  return hardware::Stopwatch().sample(hardware::flops_per_step(**found), (*found)->multiply_add);
+}
+
+Hardware measure_hardware() {
+  using namespace hardware;
+  Hardware h = describe_hardware();
   const auto loops = available_loops();
   {
     Stopwatch warm_up;  // until clock and vector units are awake

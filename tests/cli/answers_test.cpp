@@ -210,7 +210,7 @@ TEST(Cli, HelpsAndSaysItsVersion) {
   EXPECT_EQ(help.exit_code, 0);
   EXPECT_EQ(version.exit_code, 0);
   EXPECT_THAT(version.out, testing::MatchesRegex("[0-9]+\\.[0-9]+\\.[0-9]+\n"));
-  for (const char* command : {"plan", "bound", "count", "run", "trace"}) {
+  for (const char* command : {"plan", "bound", "count", "run", "trace", "bench"}) {
     EXPECT_THAT(help.out, HasSubstr(command));
     const Finished f = w.run({command, "--help"});
     EXPECT_EQ(f.exit_code, 0) << command;

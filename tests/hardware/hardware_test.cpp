@@ -115,5 +115,29 @@ TEST(Doctor, MeasuresWhatThereIs) {
   EXPECT_EQ(to_json(hardware_from_json(text, "measured")), text);
 }
 
+TEST(Doctor, DescribesWithoutMeasuring) {
+  const Hardware described = describe_hardware(), measured = measure_hardware();
+  EXPECT_EQ(described.cpu, measured.cpu);
+  EXPECT_EQ(described.cores, measured.cores);
+  ASSERT_EQ(described.levels.size(), measured.levels.size());
+  for (std::size_t i = 0; i < described.levels.size(); ++i)
+    EXPECT_EQ(described.levels[i].bytes, measured.levels[i].bytes);
+  EXPECT_TRUE(described.peaks.empty());
+}
+
+TEST(Doctor, SamplesTheLargestLoopThatAnInstructionSetHolds) {
+  EXPECT_GT(sample_clock(), 1e8);
+  for (Isa isa : kIsas) {
+    if (is_available(isa)) {
+      EXPECT_GT(sample_peak(isa, DType::f32), 0);
+      EXPECT_GT(sample_peak(isa, DType::f64), 0);
+    } else {
+      EXPECT_THROW(sample_peak(isa, DType::f32), Unsupported) << name_of(isa);
+    }
+  }
+  EXPECT_THROW(sample_peak(Isa::portable, DType::bf16), Unsupported);
+  EXPECT_THROW(sample_peak(Isa::portable, DType::f16), Unsupported);
+}
+
 }  // namespace
 }  // namespace redblue::test

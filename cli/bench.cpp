@@ -1,0 +1,192 @@
+#include <fmt/format.h>
+
+#include <chrono>
+#include <cmath>
+#include <ctime>
+#include <memory>
+
+#include "bench_report.hpp"
+#include "commands.hpp"
+#include "options.hpp"
+#include "random_arrays.hpp"
+#include "redblue/hardware.hpp"
+#include "redblue/isa.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+struct BenchFlags {
+  ProblemOptions problem;  ///< its n, n_q, n_k, d and d_v come from the lists
+  std::vector<index_t> n, n_q, n_k, d, d_v;
+  std::optional<std::string> compute_dtype;
+  std::optional<int> threads;
+  int repetitions = 5;
+  double min_time = 0.2;
+
+  void add_to(CLI::App& app) {
+    const auto list = [&](const char* name, std::vector<index_t>& to, const char* what) {
+      return app.add_option(name, to, what)->delimiter(',')->type_name("INT");
+    };
+    list("--n", n, "queries and keys, where --nq or --nk does not say otherwise; 512,2048: a grid");
+    list("--nq", n_q, "queries");
+    list("--nk", n_k, "keys");
+    list("--d", d, "head dimension of queries and keys; 64,128: a grid")->required();
+    list("--dv", d_v, "head dimension of values (default: --d)");
+    problem.add_without_sizes(app);
+    app.add_option(
+        "--compute-dtype", compute_dtype,
+        "arithmetic in f32, f64 or bf16 (products of bf16 inputs, summed in f32; forward only); default: f64 "
+        "for f64 tensors, else f32. --memory is in words of it (bf16: of f32); default: three quarters of "
+        "a core's own cache");
+    app.add_option("--threads", threads, "threads (default: as for run)");
+    app.add_option("--repetitions", repetitions, "timed this often; the median is printed");
+    app.add_option("--min-time", min_time, "seconds of one repetition, which is as many runs as that takes");
+  }
+};
+
+double seconds_since(std::chrono::steady_clock::time_point start) {
+  return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+}
+
+/// One plan with its tensors.
+class Bench {
+ public:
+  Bench(plan::Plan plan, DType dtype, const RunOptions& options) : options_(options) {
+    cell_.plan = std::move(plan);
+    cell_.dtype = dtype;
+    cell_.compute = options.compute;
+    const Problem& p = cell_.plan.problem;
+    for (const SlowArray a : inputs_of(p))
+      if (!comes_from_forward(a)) tensors_[a] = arrays_.normal(shape_of(p, a), dtype);
+    if (follows_forward(p.op) && p.forward_given) run_forward();
+    for (const SlowArray a : outputs_of(p))
+      if (cell_.plan.row().io.writes[index_of(a)] > 0) tensors_[a] = output(p, a);
+  }
+
+  BenchCell measure(int repetitions, double min_time) {
+    double once = time(1).real_seconds;  // pages, caches and threads are awake after this one
+    if (once < min_time) once = time(1).real_seconds;
+    cell_.iterations = static_cast<int>(std::clamp(std::ceil(min_time / once), 1.0, 1e9));
+    for (int i = 0; i < repetitions; ++i) {
+      const double peak = sample_peak(*isa_from_name(cell_.measured.kernels), type_of_products());
+      cell_.repetitions.push_back(time(cell_.iterations));
+      cell_.repetitions.back().peak = peak;
+    }
+    cell_.bytes = bytes_moved();
+    return cell_;
+  }
+
+ private:
+  static bool comes_from_forward(SlowArray a) { return a == SlowArray::O || a == SlowArray::lse; }
+  DType type_of_statistics() const { return cell_.dtype == DType::f64 ? DType::f64 : DType::f32; }
+  Tensor output(const Problem& p, SlowArray a) {
+    return arrays_.zeros(shape_of(p, a), a == SlowArray::lse ? type_of_statistics() : cell_.dtype);
+  }
+  void run_forward() {
+    const Problem forward = cell_.plan.problem.forward();
+    Tensors tensors = tensors_;
+    for (const SlowArray a : outputs_of(forward)) tensors[a] = tensors_[a] = output(forward, a);
+    run(plan::make_plan(forward, {.M = cell_.plan.options.M}), tensors, options_);
+  }
+  DType type_of_products() const {
+    if (options_.compute != DType::bf16) return options_.compute;
+    return cell_.measured.kernels == redblue::name_of(Isa::avx512_bf16) ? DType::bf16 : DType::f32;
+  }
+  Repetition time(int iterations) {
+    const auto start = std::chrono::steady_clock::now();
+    const std::clock_t cpu_start = std::clock();
+    for (int i = 0; i < iterations; ++i) cell_.measured = run(cell_.plan, tensors_, options_);
+    const double n = iterations;
+    return {seconds_since(start) / n, static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / n};
+  }
+  /// What nobody gave lies in slow memory in the compute type.
+  Words bytes_moved() const {
+    const auto own = static_cast<index_t>(size_of(options_.compute == DType::f64 ? DType::f64 : DType::f32));
+    Words bytes;
+    for (std::size_t i = 0; i < kSlowArrays; ++i) {
+      const Tensor& t = tensors_[static_cast<SlowArray>(i)];
+      const Io& io = cell_.measured.io;
+      bytes += (io.reads[i] + io.writes[i]) * (t.data != nullptr ? static_cast<index_t>(size_of(t.dtype)) : own);
+    }
+    return bytes;
+  }
+
+  RunOptions options_;
+  RandomArrays arrays_;
+  Tensors tensors_;
+  BenchCell cell_;
+};
+
+/// The list, or one that leaves it open.
+std::vector<std::optional<index_t>> choices(const std::vector<index_t>& list) {
+  if (list.empty()) return {std::nullopt};
+  return {list.begin(), list.end()};
+}
+
+int bench(const BenchFlags& flags) {
+  if (flags.repetitions < 1)
+    throw InvalidProblem(fmt::format("--repetitions {}: give a number from 1 on", flags.repetitions));
+  if (!(flags.min_time >= 0 && flags.min_time <= 3600))
+    throw InvalidProblem(fmt::format("--min-time {}: give seconds from 0 to 3600", flags.min_time));
+  ProblemOptions problem = flags.problem;
+  const DType dtype = parse_dtype("--dtype", problem.dtype);
+  RunOptions options;
+  options.compute = flags.compute_dtype   ? parse_dtype("--compute-dtype", *flags.compute_dtype)
+                    : dtype == DType::f64 ? DType::f64
+                                          : DType::f32;
+  options.threads = threads_of(flags.threads);
+  const DType word = options.compute == DType::f64 ? DType::f64 : DType::f32;
+  if (problem.objective.objective == "words" && !problem.memory.given())
+    problem.memory.M =
+        (Words(describe_hardware().private_cache().bytes) * 3 / 4 / static_cast<index_t>(size_of(word))).to_index();
+
+  std::vector<plan::Plan> plans;  // all before the first run: what is wrong shows at once
+  for (const auto n : choices(flags.n))
+    for (const auto n_q : choices(flags.n_q))
+      for (const auto n_k : choices(flags.n_k))
+        for (const index_t d : flags.d)
+          for (const auto d_v : choices(flags.d_v)) {
+            problem.n = n;
+            problem.n_q = n_q;
+            problem.n_k = n_k;
+            problem.d = d;
+            problem.d_v = d_v;
+            const Operation op = problem.problem().op;
+            if (op != Operation::forward && op != Operation::backward)
+              throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(op)));
+            plans.push_back(problem.plan(options));
+          }
+
+  BenchContext context;
+  context.clock = sample_clock();
+  if (!problem.json) print_header(context);
+  std::vector<BenchCell> cells;
+  for (plan::Plan& plan : plans) {
+    cells.push_back(Bench(std::move(plan), dtype, options).measure(flags.repetitions, flags.min_time));
+    if (!problem.json) print_line(cells.back());
+  }
+  if (problem.json) print(to_json(context, cells));
+  return 0;
+}
+
+}  // namespace
+
+void add_bench(CLI::App& program, int& exit_code) {
+  auto* app = program.add_subcommand("bench", "time plans on random data, beside their exact words");
+  app->footer(
+      "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each query and key it sees, 2.5\n"
+      "times that backward. Of peak: of what as many cores measured right before, in nothing but multiply-adds.\n"
+      "Plans are those of least modelled time where redblue doctor has measured this machine, else of fewest words;\n"
+      "--objective says otherwise.\n"
+      "Examples:\n"
+      "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"
+      "  redblue bench --op backward --n 2048 --d 64 --heads 8 --causal --M 65536 --schedule two_pass --json\n"
+      "  redblue bench --nq 1 --nk 131072 --d 128 --heads 8 --dtype bf16");
+  auto flags = std::make_shared<BenchFlags>();
+  flags->problem.objective.objective = has_hardware_file() ? "time" : "words";
+  flags->add_to(*app);
+  app->callback([flags, &exit_code] { exit_code = bench(*flags); });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,24 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "redblue/attention.hpp"
+
+namespace redblue::cli {
+
+/// Memory for tensors, on cache lines of its own.
+class RandomArrays {
+ public:
+  /// Contiguous, zeros.
+  Tensor zeros(const std::array<index_t, 4>& shape, DType dtype);
+  /// Standard normal, rounded to `dtype`; other numbers for every tensor, the same in every program.
+  Tensor normal(const std::array<index_t, 4>& shape, DType dtype);
+
+ private:
+  struct alignas(64) Line {
+    std::byte bytes[64];
+  };
+  std::vector<std::vector<Line>> list_;
+};
+
+}  // namespace redblue::cli

@@ -1,0 +1,120 @@
+#!/usr/bin/env python3
+"""Puts the table of a race into README.md: scripts/bench_table.py bench/results/FILE.json"""
+
+import collections
+import json
+import math
+import pathlib
+import re
+import statistics
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+BLOCK = re.compile(r"<!-- bench -->\n(.*?)<!-- /bench -->", re.DOTALL)
+
+
+def geometric_mean(values):
+    return math.exp(statistics.fmean(map(math.log, values)))
+
+
+def cells_of(results):
+    """Entries of all peers by cell."""
+    cells = collections.defaultdict(list)
+    for e in results["results"]:
+        cells[e["threads"], e["dtype"], e["op"], e["causal"], e["n"], e["d"]].append(e)
+    return cells
+
+
+def share_of_peak(results, cell, entries):
+    """The median over the peers' races, each against the peak measured before it."""
+    threads, dtype = cell[0], cell[1]
+    peaks = {
+        w["peer"]: max(p["flops"] for p in w["hardware"]["peaks"] if p["dtype"] == dtype)
+        for w in results["workers"]
+        if w["threads"] == threads and any(p["dtype"] == dtype for p in w["hardware"]["peaks"])
+    }
+    shares = [e["redblue_gflops"] * 1e9 / (threads * peaks[e["peer"]]) for e in entries if e["peer"] in peaks]
+    return statistics.median(shares) if shares else None
+
+
+def cell_text(results, cell, entries):
+    done = [e for e in entries if "failed" not in e]
+    if not done:
+        return "failed"
+    best = min(done, key=lambda e: e["ratio"])
+    rate = f"{statistics.median(e['redblue_gflops'] for e in done):.0f}"
+    share = share_of_peak(results, cell, done)
+    if share is not None:
+        rate += f" ({100 * share:.0f} %)"
+    ratio = f"{best['ratio']:.2f} {best['peer']}"
+    wrong = "" if all(e["agrees"] for e in done) else ", outputs differ"
+    return f"{rate}, {f'**{ratio}**' if best['ratio'] < 1 else ratio}{wrong}"
+
+
+def grid(results):
+    cells = cells_of(results)
+    ds = sorted({cell[5] for cell in cells})
+    rows = sorted({cell[:5] for cell in cells}, key=lambda r: (r[0], r[1] != "f32", r[2] != "forward", r[3], r[4]))
+    yield "| threads | type | | n | " + " | ".join(f"d = {d}" for d in ds) + " |"
+    yield "|---|---|---|---|" + "---|" * len(ds)
+    for row in rows:
+        threads, dtype, op, causal, n = row
+        texts = [cell_text(results, (*row, d), cells[*row, d]) if (*row, d) in cells else "" for d in ds]
+        yield f"| {threads} | {dtype} | {op}{' causal' if causal else ''} | {n} | " + " | ".join(texts) + " |"
+
+
+def summary(results):
+    done = [e for e in results["results"] if "failed" not in e]
+    about = {w["peer"]: w["about"] for w in results["workers"]}
+    yield "| against | cells | won | geometric mean | least |"
+    yield "|---|---|---|---|---|"
+
+    def line(name, ratios):
+        won = sum(r >= 1 for r in ratios)
+        return f"| {name} | {len(ratios)} | {won} | {geometric_mean(ratios):.2f} | {min(ratios):.2f} |"
+
+    for peer in about:
+        ratios = [e["ratio"] for e in done if e["peer"] == peer]
+        if ratios:
+            yield line(about[peer], ratios)
+    best = [min(e["ratio"] for e in es if "failed" not in e) for es in cells_of({"results": done}).values()]
+    if best:
+        yield line("the best peer of each cell", best)
+
+
+def failures(results):
+    failed = collections.Counter((e["peer"], e["failed"]) for e in results["results"] if "failed" in e)
+    return [f"{count} cells beside {peer} failed: {why}" for (peer, why), count in sorted(failed.items())]
+
+
+def table(path):
+    """Markdown: what stands between the markers of README.md for this file of results."""
+    results = json.loads((ROOT / path).read_text())
+    c = results["context"]
+    text = [
+        f"Of [{path}]({path}), made by `{c['command']}` at commit {c['commit']} on {c['date'][:10]}:",
+        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs; {c['redblue']['compiler']}, {c['redblue']['flags']}.",
+        "",
+        "A cell: GFLOP/s of redblue (share of the measured peak), then the time of the peer that comes nearest, over",
+        "redblue's, in interleaved pairs; in bold where redblue loses.",
+        "",
+        *grid(results),
+        "",
+        *summary(results),
+    ]
+    return "\n".join([*text, *([""] if failures(results) else []), *failures(results)]) + "\n"
+
+
+def main():
+    if len(sys.argv) != 2:
+        sys.exit(__doc__)
+    path = pathlib.Path(sys.argv[1]).resolve().relative_to(ROOT)
+    readme = ROOT / "README.md"
+    text, replaced = BLOCK.subn(lambda _: f"<!-- bench -->\n{table(path)}<!-- /bench -->", readme.read_text())
+    if replaced != 1:
+        sys.exit("README.md has no <!-- bench --> ... <!-- /bench --> block")
+    readme.write_text(text)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,101 @@
+"""The table of a race: losses, failures and wrong outputs show, and the README has the one its results make."""
+
+import copy
+import importlib.util
+import json
+import pathlib
+import re
+
+import pytest
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+spec = importlib.util.spec_from_file_location("bench_table", ROOT / "scripts/bench_table.py")
+bench_table = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(bench_table)
+
+SHOWN = bench_table.BLOCK.search((ROOT / "README.md").read_text())[1]
+
+
+def test_readme_shows_the_table_of_its_results():
+    stored = sorted((ROOT / "bench/results").glob("*.json"))
+    if SHOWN == "":
+        assert stored == [], "run scripts/bench_table.py with one of these"
+    else:
+        assert SHOWN == bench_table.table(re.search(r"\]\((bench/results/[^)]*)\)", SHOWN)[1])
+
+
+def entry(peer, d, redblue_ms, peer_ms, **more):
+    """n = 100, so flops are 4e4 d, and GFLOP/s 4e-2 d over milliseconds."""
+    return {
+        "op": "forward",
+        "dtype": "f32",
+        "n": 100,
+        "d": d,
+        "heads": 1,
+        "causal": False,
+        "peer": peer,
+        "threads": 1,
+        "redblue_gflops": 4e-2 * d / redblue_ms,
+        "ratio": peer_ms / redblue_ms,
+        "agrees": True,
+        **more,
+    }
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch):
+    """Peer a is twice as slow at d = 25 and at d = 50; b wins at d = 50. The peak is 4 GFLOP/s."""
+    monkeypatch.setattr(bench_table, "ROOT", tmp_path)
+    worker = {"threads": 1, "hardware": {"peaks": [{"dtype": "f32", "flops": 4e9}, {"dtype": "f64", "flops": 9e9}]}}
+    return {
+        "context": {
+            "command": "race.py --quick",
+            "commit": "0123abc",
+            "date": "2026-01-02T03:04:05Z",
+            "machine": {"cpu": "a processor", "cpus": 2},
+            "redblue": {"compiler": "a compiler", "flags": "-O3"},
+        },
+        "workers": [{"peer": "a", "about": "Peer A 1.0", **worker}, {"peer": "b", "about": "Peer B", **worker}],
+        "results": [
+            entry("a", 25, 1, 2),
+            entry("b", 25, 1, 3),
+            entry("a", 50, 1, 2),
+            entry("b", 50, 1, 0.5),
+        ],
+    }
+
+
+def lines(results):
+    (bench_table.ROOT / "r.json").write_text(json.dumps(results))
+    return bench_table.table("r.json").splitlines()
+
+
+def test_a_cell_shows_rate_share_and_the_nearest_peer(results):
+    assert "| 1 | f32 | forward | 100 | 1 (25 %), 2.00 a | 2 (50 %), **0.50 b** |" in lines(results)
+
+
+def test_summary_counts_wins_and_takes_geometric_means(results):
+    text = lines(results)
+    assert "| Peer A 1.0 | 2 | 2 | 2.00 | 2.00 |" in text
+    assert "| Peer B | 2 | 1 | 1.22 | 0.50 |" in text  # sqrt(3 / 2)
+    assert "| the best peer of each cell | 2 | 1 | 1.00 | 0.50 |" in text
+
+
+def test_where_it_comes_from_is_said(results):
+    head = " ".join(lines(results)[:2])
+    for what in ("r.json", "race.py --quick", "0123abc", "2026-01-02", "a processor", "a compiler", "-O3"):
+        assert what in head
+
+
+def test_what_went_wrong_is_said(results):
+    bad = copy.deepcopy(results)
+    bad["results"][0]["agrees"] = False
+    bad["results"][2] = entry("a", 50, 1, 2) | {"failed": "no memory"}
+    text = lines(bad)
+    assert "| 1 | f32 | forward | 100 | 1 (25 %), 2.00 a, outputs differ | 2 (50 %), **0.50 b** |" in text
+    assert text[-1] == "1 cells beside a failed: no memory"
+
+
+def test_rows_that_a_quick_race_left_out_are_empty(results):
+    results["results"].append(entry("a", 25, 1, 2, n=200))
+    assert "| 1 | f32 | forward | 200 | 1 (25 %), 2.00 a |  |" in lines(results)
