@@ -7,6 +7,7 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/core/machine.hpp"
+#include "redblue/kernel/bodies.hpp"
 #include "redblue/machine/counting.hpp"
 
 namespace redblue::machine {

@@ -125,6 +125,7 @@ struct AttentionPanel {
       now.store_first(m + v * V::kLanes, n);
       // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
       shift[v] = where_equal(now, minus_inf(), zero, now * to_log2);
+      // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
       corr[v] = exp2(old * to_log2 - shift[v]);
       sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
       shift[v] = zero - shift[v];
