@@ -137,9 +137,9 @@ int bench(const BenchFlags& flags) {
                                           : DType::f32;
   options.threads = threads_of(flags.threads);
   const DType word = options.compute == DType::f64 ? DType::f64 : DType::f32;
-  const Words M = problem.memory.given()
-                      ? problem.memory.words(word)
-                      : Words(describe_hardware().private_cache().bytes) * 3 / 4 / static_cast<index_t>(size_of(word));
+  if (problem.objective.objective == "words" && !problem.memory.given())
+    problem.memory.M =
+        (Words(describe_hardware().private_cache().bytes) * 3 / 4 / static_cast<index_t>(size_of(word))).to_index();
 
   std::vector<plan::Plan> plans;  // all before the first run: what is wrong shows at once
   for (const auto n : choices(flags.n))
@@ -155,7 +155,7 @@ int bench(const BenchFlags& flags) {
             const Operation op = problem.problem().op;
             if (op != Operation::forward && op != Operation::backward)
               throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(op)));
-            plans.push_back(problem.plan(M, options));
+            plans.push_back(problem.plan(options));
           }
 
   BenchContext context;
@@ -177,11 +177,14 @@ void add_bench(CLI::App& program, int& exit_code) {
   app->footer(
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each query and key it sees, 2.5\n"
       "times that backward. Of peak: of what as many cores measured right before, in nothing but multiply-adds.\n"
+      "Plans are those of least modelled time where redblue doctor has measured this machine, else of fewest words;\n"
+      "--objective says otherwise.\n"
       "Examples:\n"
       "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"
       "  redblue bench --op backward --n 2048 --d 64 --heads 8 --causal --M 65536 --schedule two_pass --json\n"
       "  redblue bench --nq 1 --nk 131072 --d 128 --heads 8 --dtype bf16");
   auto flags = std::make_shared<BenchFlags>();
+  flags->problem.objective.objective = has_hardware_file() ? "time" : "words";
   flags->add_to(*app);
   app->callback([flags, &exit_code] { exit_code = bench(*flags); });
 }

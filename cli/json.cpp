@@ -55,6 +55,14 @@ Json work_to_json(const plan::Row& row) {
   return j;
 }
 
+Json to_json(const model::Time& t) {
+  return {{"compute_s", t.compute_s},
+          {"exp_s", t.exp_s},
+          {"pass_s", t.pass_s},
+          {"transfer_s", t.transfer_s},
+          {"total_s", t.total_s}};
+}
+
 Json to_json(const plan::Row& row) {
   Json j{{"schedule", std::string(row.schedule)},
          {"tiling", to_json(row.tiling)},
@@ -72,6 +80,7 @@ Json to_json(const plan::Row& row) {
          {"cost", row.cost.to_double() / plan::kCostUnit}};
   if (!row.label.empty()) j["label"] = std::string(row.label);
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
+  if (row.time) j["time"] = to_json(*row.time);
   return j;
 }
 
@@ -102,6 +111,7 @@ Json to_json(const plan::Plan& plan) {
   Json j{{"schema", "redblue.plan/1"},
          {"problem", to_json(plan.problem)},
          {"M", to_json(plan.options.M)},
+         {"objective", plan.row().time ? "time" : "words"},
          {"options", to_json(plan.options)},
          {"bound", to_json(plan.bound)},
          {"bounds", bounds},

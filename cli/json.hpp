@@ -15,6 +15,7 @@ inline Int128 to_json(Words w) { return w.value(); }
 Json to_json(const Problem& p);
 Json to_json(const bound::Bound& b);
 Json to_json(const std::vector<schedule::Knob>& tiling);
+Json to_json(const model::Time& t);
 Json to_json(const plan::Row& row);
 /// {"flops":..,"relative":..,"products":..}: the arithmetic beside the words.
 Json work_to_json(const plan::Row& row);

@@ -4,6 +4,9 @@
 
 #include <charconv>
 #include <cmath>
+#include <filesystem>
+
+#include "redblue/fastest.hpp"
 
 namespace redblue::cli {
 
@@ -112,9 +115,8 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width) {
   app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
 }
 
-plan::Options PlannerOptions::options(Words M, const Tensors& tensors, const RunOptions& run) const {
+plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& run) const {
   plan::Options o;
-  o.M = M;
   o.quadratic_workspace = !no_workspace;
   o.reserve = reserve;
   o.double_buffer = double_buffer;
@@ -124,6 +126,41 @@ plan::Options PlannerOptions::options(Words M, const Tensors& tensors, const Run
   o.schedule = schedule;
   if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
   return o;
+}
+
+void ObjectiveOptions::add_to(CLI::App& app) {
+  app.add_option("--objective", objective,
+                 "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
+                 "with time, --M may be left out: three quarters of a core's private cache")
+      ->type_name("NAME");
+  app.add_option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
+      ->type_name("FILE");
+}
+
+bool has_hardware_file() {
+  const std::string path = default_hardware_path();
+  return !path.empty() && std::filesystem::exists(path);
+}
+
+plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
+                                  int threads) const {
+  if (objective != "words" && objective != "time")
+    throw InvalidProblem(fmt::format("--objective {}: choose from words, time", objective));
+  if (objective == "words") {
+    if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
+    options.M = memory.words(dtype);
+    return plan::make_plan(p, options);
+  }
+  const std::string path = machine.value_or(default_hardware_path());
+  if (!machine && !has_hardware_file())
+    throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
+  TimeOptions time;
+  time.hardware = load_hardware(path);
+  time.dtype = dtype;
+  time.threads = threads;
+  if (!machine) time.isa = best_isa();
+  options.M = memory.given() ? memory.words(dtype) : fast_memory_of(time.hardware, dtype);
+  return make_fastest_plan(p, options, time);
 }
 
 void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
@@ -148,7 +185,11 @@ void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
   app.add_option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
   app.add_option("--dtype", dtype, "element type: f64 f32 f16 bf16 (turns --memory into words)");
   memory.add_to(app);
-  if (with_planner) planner.add_to(app);
+  if (with_planner) {
+    planner.add_to(app);
+    objective.add_to(app);
+    app.add_option("--threads", threads, "cores that time is modelled for, each with its own fast memory");
+  }
   app.add_flag("--json", json, "print JSON");
 }
 
@@ -180,13 +221,14 @@ Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dty
 
 plan::Plan ProblemOptions::plan() const {
   RunOptions run;
+  run.threads = threads;
   run.compute = parse_dtype("--dtype", dtype) == DType::f64 ? DType::f64 : DType::f32;
-  return plan(M(), run);
+  return plan(run);
 }
 
-plan::Plan ProblemOptions::plan(Words M, const RunOptions& run) const {
+plan::Plan ProblemOptions::plan(const RunOptions& run) const {
   const Problem p = problem();
-  plan::Options o = planner.options(M, contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
+  plan::Options o = planner.options(contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
   if (!planner.width.empty()) {
     o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
     std::vector<std::string> names;
@@ -195,7 +237,7 @@ plan::Plan ProblemOptions::plan(Words M, const RunOptions& run) const {
       for (const SlowArray a : plan::arrays_of(p.op))
         if (name_of(a) == name) o.width[index_of(a)] = value;
   }
-  return plan::make_plan(p, o);
+  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), std::max(run.threads, 1));
 }
 
 int threads_of(const std::optional<int>& asked) {

@@ -31,8 +31,24 @@ struct PlannerOptions {
   std::optional<std::string> max_workspace;
 
   void add_to(CLI::App& app, bool with_width = true);
-  /// `tensors` and `run`: what --max-workspace is about.
-  plan::Options options(Words M, const Tensors& tensors, const RunOptions& run) const;
+  /// Without M. `tensors` and `run`: what --max-workspace is about.
+  plan::Options options(const Tensors& tensors, const RunOptions& run) const;
+};
+
+/// Has redblue doctor left a file for this machine?
+bool has_hardware_file();
+
+/// What a plan minimises: words, or modelled time on a machine.
+struct ObjectiveOptions {
+  std::string objective = "words";
+  std::optional<std::string> machine;
+
+  void add_to(CLI::App& app);
+  /// The plan. `options.M` counts only if `memory` says how much; with the objective time the hardware file does
+  /// otherwise. Throws InvalidProblem for an unknown objective, for one without the memory it needs, and where there is
+  /// no hardware file; IoError if it is bad.
+  plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
+                  int threads = 1) const;
 };
 
 /// What is computed, beside sizes.
@@ -60,6 +76,8 @@ struct ProblemOptions {
   std::string dtype = "f32";
   MemoryOptions memory;
   PlannerOptions planner;
+  ObjectiveOptions objective;
+  int threads = 1;
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);
@@ -69,7 +87,7 @@ struct ProblemOptions {
   Words M() const;
   plan::Plan plan() const;
   /// For a run with these options.
-  plan::Plan plan(Words M, const RunOptions& run) const;
+  plan::Plan plan(const RunOptions& run) const;
 };
 
 /// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.

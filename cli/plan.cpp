@@ -22,6 +22,18 @@ std::string title(const Problem& p) {
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
 }
 
+/// Modelled milliseconds of every row; causes overlap, so they add up to more than the total.
+void print_times(const plan::Plan& plan, std::size_t name) {
+  fmt::print("\n  {:<{}} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "modelled, ms", name, "total", "compute", "exp",
+             "passes", "transfer");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const model::Time& t = *plan.rows[i].time;
+    fmt::print("{} {:<{}} {:>12.4g} {:>12.4g} {:>12.4g} {:>12.4g} {:>12.4g}\n", i == plan.chosen ? '*' : ' ',
+               plan.rows[i].schedule, name, 1e3 * t.total_s, 1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s,
+               1e3 * t.transfer_s);
+  }
+}
+
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n", title(p), p.batch,
@@ -47,18 +59,20 @@ void print_table(const plan::Plan& plan) {
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", r.footprint.to_double() / plan.options.M.to_double()));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
+  if (plan.row().time) print_times(plan, name);
   fmt::print("\n{}\n", plan.reason);
 }
 
 }  // namespace
 
 void add_plan(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("plan", "rank schedules and tilings by exact words moved");
+  auto* app = program.add_subcommand("plan", "rank schedules and tilings by exact words moved, or by modelled time");
   app->footer(
       "Examples:\n"
       "  redblue plan --n 4096 --d 64 --M 16384\n"
       "  redblue plan --op backward --n 4096 --d 64 --M 16384\n"
       "  redblue plan --op gradient-x --n 4096 --d 64 --M 16384 --sources self\n"
+      "  redblue plan --n 4096 --d 64 --heads 8 --objective time --machine tests/data/hardware.json\n"
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
   auto options = std::make_shared<ProblemOptions>();

@@ -20,6 +20,7 @@ struct RunFlags {
   FileOptions files;
   MemoryOptions memory;
   PlannerOptions planner;
+  ObjectiveOptions objective;
   bool causal = false;
   std::optional<index_t> causal_offset;
   std::optional<double> scale;
@@ -34,11 +35,12 @@ struct RunFlags {
     files.add_to(app);
     memory.add_to(app);
     planner.add_to(app, false);  // a run knows the widths of its files
+    objective.add_to(app);
     app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
     app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     app.add_option("--compute-dtype", compute_dtype,
-                   "arithmetic in f64 or f32 (default: f64 if an input is f64, else f32)");
+                   "arithmetic: f64, f32, or bf16 with sums in f32 (default: f64 if an input is f64, else f32)");
     app.add_option("--threads", threads,
                    "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
                    "variable REDBLUE_THREADS, as the work is worth)");
@@ -133,6 +135,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
              m.threads == 1 ? "1 thread"
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
+  if (row.time) fmt::print("{:<14} {:>20.3f} s\n", "modelled", row.time->total_s);
   if (plan.options.cap)
     fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
                plan.options.cap->most.str());
@@ -151,16 +154,14 @@ int run_command(const RunFlags& flags) {
   options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype)
                     : loaded.any_f64()  ? DType::f64
                                         : DType::f32;
-  if (options.compute != DType::f32 && options.compute != DType::f64)
-    throw Unsupported(fmt::format("--compute-dtype {}: arithmetic is f32 or f64", *flags.compute_dtype));
   options.threads = threads_of(flags.threads);
-  const Words M = flags.memory.words(options.compute);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
-  const plan::Plan plan = plan::make_plan(problem, flags.planner.options(M, tensors, options));
+  const plan::Plan plan = flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory,
+                                               options.compute, std::max(options.threads, 1));
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
@@ -193,6 +194,7 @@ int run_command(const RunFlags& flags) {
            {"converted_words", to_json(measured.converted_words)},
            {"workspace_bytes", to_json(measured.bytes)},
            {"seconds", seconds},
+           {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
            {"work", work_to_json(row)},
            {"reason", plan.reason}};
     if (plan.forward) j["forward"] = to_json(plan.forward->row());

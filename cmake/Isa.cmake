@@ -1,12 +1,12 @@
 # A source whose name ends in _avx2, _avx512 or _avx512_bf16 is compiled for that instruction set and called only where
 # is_available() (redblue/isa.hpp) says so. Such a file must keep all but its entry points in anonymous namespaces: an
 # inline function that another file has too could end up as its copy in a program that runs anywhere.
-# tests/check_isa_symbols.py looks.
+# tests/check_isa_symbols.py looks. They are optimised in every build: vector code that is not would test nothing.
 function(redblue_set_isa_flags sources)
-  set(avx2 -mavx2 -mfma -mf16c)
+  set(avx2 -O3 -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
-    list(APPEND avx512 -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
+    list(APPEND avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
   endif()
   set(avx512_bf16 ${avx512} -mavx512bf16)
   set(kept ${${sources}})

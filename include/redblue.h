@@ -39,7 +39,7 @@ typedef int32_t redblue_dtype;
 enum { REDBLUE_F64 = 0, REDBLUE_F32 = 1, REDBLUE_F16 = 2, REDBLUE_BF16 = 3 };
 
 typedef int32_t redblue_objective;
-enum { REDBLUE_MINIMISE_WORDS = 0 };
+enum { REDBLUE_MINIMISE_WORDS = 0, REDBLUE_MINIMISE_TIME = 1 };
 
 /* O = softmax(scale Q K^T) V for `batch` x `heads`, and lse, the log of the row sums of exp(scale Q K^T); or the
  * gradients of O in Q, K and V. */
@@ -60,7 +60,7 @@ typedef struct redblue_problem {
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* Fast memory must be given. What is said here of tensors and threads is what max_workspace is held against; a run may
+/* Fast memory must be given, but for least time, where it defaults to three quarters of a core's own cache. What is said here of tensors and threads is what max_workspace is held against; a run may
  * differ, and is refused if it then takes more. */
 typedef struct redblue_plan_options {
   size_t struct_size;
@@ -71,9 +71,10 @@ typedef struct redblue_plan_options {
   redblue_dtype dtype;   /* of tensors; default REDBLUE_F32 */
   int32_t threads;       /* default 0: as many of the pool's as the work is worth */
   size_t max_workspace;  /* most bytes of a run beside inputs and outputs; 0: no limit */
+  const char* hardware_file; /* least time: on this machine (redblue doctor); NULL: the one that the doctor left */
 } redblue_plan_options;
 #define REDBLUE_PLAN_OPTIONS_INIT \
-  {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0}
+  {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0, NULL}
 
 /* [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative; all four
  * 0: contiguous in this order. data is aligned to its element. */

@@ -45,6 +45,15 @@ python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q tests/python
 }
+# The tests that compute, on every instruction set below the one that the others run on.
+instruction_sets() {
+  local isa
+  for isa in portable avx2 avx512; do
+    [ $isa = portable ] || grep -q $isa /proc/cpuinfo || continue
+    echo "REDBLUE_ISA=$isa"
+    REDBLUE_ISA=$isa ctest --preset release -L '^(schedule|api|threads|c_api)$' || return 1
+  done
+}
 threads() {  # tests/threads alone: a build of everything with the thread sanitizer takes longer than all its tests
   cmake --preset tsan -DREDBLUE_WERROR=ON >/dev/null && cmake --build --preset tsan -j "$jobs" --target test_threads &&
     ctest --preset tsan -L threads
@@ -72,6 +81,7 @@ step "format" format
 step "documents and layers" repository
 if step "release build" build release; then
   step "release tests" ctest --preset release -LE 'repository|consumer|example'
+  step "instruction sets" instruction_sets
   step "examples" ctest --preset release -L example
   step "install and consume" ctest --preset release -L consumer
   step "python tests" python_tests

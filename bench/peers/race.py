@@ -33,11 +33,6 @@ def lines(*command):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
-def l2_bytes():
-    size = pathlib.Path("/sys/devices/system/cpu/cpu0/cache/index2/size").read_text().strip()
-    return int(size[:-1]) * {"K": 1 << 10, "M": 1 << 20}[size[-1]]
-
-
 # One process for each peer and number of threads.
 
 
@@ -194,7 +189,7 @@ def main():
     parser.add_argument("--peers", default=",".join(runners.PEERS), help=",".join(runners.PEERS))
     parser.add_argument("--ops", default="forward,backward", help="forward,backward")
     parser.add_argument("--dtypes", default="f32,bf16", help="f32,bf16")
-    parser.add_argument("--words", type=int, default=3 * l2_bytes() // 16, help="fast memory of a thread; default 3/4 of L2")
+    parser.add_argument("--words", type=int, default=0, help="plan for fewest words in such a fast memory; default: for least modelled time (redblue doctor)")
     parser.add_argument("--schedules", type=assignments, default={}, help="forward=NAME,backward=NAME; default: the planner's choice")
     parser.add_argument("--seconds", type=float, help="of each race; default 1, quick 0.3")
     parser.add_argument("--pairs", type=int, help="at least; default 5, quick 3")

@@ -24,6 +24,7 @@ class PlanOptions(C.Structure):
         ("dtype", C.c_int32),
         ("threads", C.c_int32),
         ("max_workspace", C.c_size_t),
+        ("hardware_file", C.c_char_p),
     ]
 
 
@@ -91,6 +92,7 @@ class Plan:
             PlanOptions,
             fast_memory_words=words,
             schedule=schedule and schedule.encode(),
+            objective=0 if words else 1,
             compute=DTYPES[compute],
             dtype=DTYPES[dtypes["q"]],
             threads=threads,

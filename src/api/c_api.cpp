@@ -8,8 +8,10 @@
 #include <optional>
 #include <string>
 
+#include "arena_memo.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
+#include "redblue/fastest.hpp"
 #include "redblue/version.hpp"
 #include "storage_of.hpp"
 
@@ -21,6 +23,7 @@ struct redblue_plan {
   plan::Plan plan;
   DType compute, dtype;
   int threads;
+  mutable ArenaMemo memo;
   // Strings that end in a null byte, as C wants them.
   std::string schedule, forward_schedule, theorem;
 };
@@ -262,7 +265,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
       described = tensors_of(p, checked(tensors, type));
       if (op == Operation::forward && described[SlowArray::lse].data == nullptr) described[SlowArray::lse] = {};
     }
-    *bytes = size_from(run_bytes(plan->plan, described, options.run));
+    *bytes = size_from(run_bytes(plan->plan, described, options.run, plan->memo));
   });
 }
 
@@ -277,7 +280,7 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
         throw InvalidArgument(fmt::format("workspace is NULL and workspace_size = {}", run_options->workspace_size));
       options.run.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
     }
-    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run);
+    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run, plan->memo);
   });
 }
 
@@ -308,6 +311,20 @@ const char* redblue_status_string(int status) {
 
 const char* redblue_last_error() { return message_was_lost ? "out of memory" : last_error.c_str(); }
 
+namespace {
+
+plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
+  TimeOptions time;
+  time.hardware = load_hardware(given.hardware_file != nullptr ? given.hardware_file : default_hardware_path());
+  time.dtype = made.compute;
+  time.threads = std::max(made.threads, 1);
+  if (given.hardware_file == nullptr) time.isa = best_isa();
+  if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
+  return make_fastest_plan(p, o, time);
+}
+
+}  // namespace
+
 redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                    redblue_plan** plan) {
   return guarded([&] {
@@ -315,7 +332,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     *plan = nullptr;
     const Problem p = problem_of(checked(problem, "redblue_problem"));
     const redblue_plan_options& given = checked(options, "redblue_plan_options");
-    if (given.objective != REDBLUE_MINIMISE_WORDS)
+    if (given.objective != REDBLUE_MINIMISE_WORDS && given.objective != REDBLUE_MINIMISE_TIME)
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
@@ -333,7 +350,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       run_options.threads = result->threads;
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
-    result->plan = plan::make_plan(p, o);
+    result->plan = given.objective == REDBLUE_MINIMISE_TIME ? fastest(p, o, *result, given) : plan::make_plan(p, o);
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;

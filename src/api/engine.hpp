@@ -5,6 +5,7 @@
 #include "redblue/machine/observed.hpp"
 #include "redblue/machine/ram.hpp"
 #include "redblue/plan/schedules.hpp"
+#include "redblue/schedule/workspace.hpp"
 
 /// Where schedules and machines meet, once per operation: each file of this folder that instantiates make_engine is one
 /// list of schedules on every machine.
@@ -26,7 +27,7 @@ struct Engine {
   void (*run_on)(machine::Any&, const plan::Plan&);
   Measured (*run_f32)(const plan::Plan&, const Resources<float>&);
   Measured (*run_f64)(const plan::Plan&, const Resources<double>&);
-  std::span<const SlowArray> (*workspace)(const plan::Plan&);
+  std::vector<SlowMatrix> (*workspace)(const plan::Plan&);
   bool (*rewrites_outputs)(const plan::Plan&);
 };
 
@@ -126,8 +127,10 @@ constexpr Engine make_engine() {
           detail::run<List, float>,
           detail::run<List, double>,
           [](const plan::Plan& plan) {
-            return detail::with_choice<List>(
-                plan, []<class S>(const plan::Choice<S>&) { return std::span<const SlowArray>(S::workspace); });
+            return detail::with_choice<List>(plan, [&]<class S>(const plan::Choice<S>& choice) {
+              const auto list = schedule::workspace_of<S>(typename S::Operands(plan.problem.shape(), 1), choice.tiling);
+              return std::vector<SlowMatrix>(list.begin(), list.end());
+            });
           },
           [](const plan::Plan& plan) {
             return detail::with_choice<List>(plan, []<class S>(const plan::Choice<S>&) { return S::rewrites_outputs; });

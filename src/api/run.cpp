@@ -4,12 +4,11 @@
 
 #include <algorithm>
 #include <atomic>
-#include <map>
 #include <memory>
 #include <mutex>
 #include <new>
 
-#include "engine.hpp"
+#include "arena_memo.hpp"
 #include "memory.hpp"
 #include "overlap.hpp"
 #include "redblue/plan/schedules.hpp"
@@ -21,25 +20,6 @@ namespace redblue {
 namespace {
 
 bool is_given(const Tensor& t) { return t.shape[0] > 0; }
-
-/// What the arena of a worker takes for a plan, and for the forward plan before it: played through once.
-template <class T>
-class ArenaOf {
- public:
-  const machine::ArenaWords& operator()(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16) {
-    const auto [known, is_new] = known_.try_emplace(&plan);
-    if (is_new) {
-      auto ram = machine::Ram<T>::without_memory(plan.row().footprint.to_index(), slow, bodies_for<T>(bf16));
-      machine::Any any(ram);
-      engine_of(plan.problem.op).run_on(any, plan);
-      known->second = ram.arena_words();
-    }
-    return known->second;
-  }
-
- private:
-  std::map<const plan::Plan*, machine::ArenaWords> known_;
-};
 
 /// How many of the pool's threads a run takes.
 int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
@@ -104,7 +84,7 @@ class Converted {
 /// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
 /// wants to know only how much that is gives a stack without memory.
 template <class T, class Execute>
-void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Stack& stack, ArenaOf<T>& arena_of,
+void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo,
              const Execute& execute) {
   const Problem& p = plan.problem;
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
@@ -116,7 +96,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
     if (plan.forward) {
       const Words used = stack.used();
-      lay_out<T>(*plan.forward, tensors, options, stack, arena_of, execute);
+      lay_out<T>(*plan.forward, tensors, options, stack, memo, execute);
       stack.release(used);
     }
   }
@@ -152,21 +132,16 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, t, true);
     }
   }
-  plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
-    const typename S::Operands operands(p.shape(), 1);
-    const auto workspace = engine.workspace(plan);
-    // A workspace for each instance under way.
-    const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
-    with.slow.assign(static_cast<std::size_t>(sets), slow);
-    for (const SlowArray a : workspace) {
-      const Shape shape = schedule::matrix_of(operands, a).shape;
-      for (machine::SlowMemory& set : with.slow)
-        set[index_of(a)] = machine::Storage::matrix(
-            stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(a)), shape);
-    }
-  });
+  const auto workspace = engine.workspace(plan);
+  // A workspace for each instance under way.
+  const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
+  with.slow.assign(static_cast<std::size_t>(sets), slow);
+  for (const auto& [array, shape, instance, first_col] : workspace)
+    for (machine::SlowMemory& set : with.slow)
+      set[index_of(array)] = machine::Storage::matrix(
+          stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
   with.words = plan.row().footprint.to_index();
-  const machine::ArenaWords& words = arena_of(plan, with.slow.front(), with.bf16);
+  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
     arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
@@ -178,9 +153,8 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
 
 /// The stack after laying out a run that is not to happen.
 template <class T>
-void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack,
-             ArenaOf<T>& arena_of) {
-  lay_out<T>(plan, tensors, options, stack, arena_of, [](const auto&...) {});
+void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo) {
+  lay_out<T>(plan, tensors, options, stack, memo, [](const auto&...) {});
 }
 
 /// "T takes B bytes beside inputs and outputs, b of them for workspace S"
@@ -216,10 +190,9 @@ Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources<T>&
 }
 
 template <class T>
-Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
-  ArenaOf<T> arena_of;
+Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   Stack need;
-  measure<T>(plan, tensors, options, need, arena_of);
+  measure<T>(plan, tensors, options, need, memo);
   if (plan.options.cap && need.bytes() > plan.options.cap->most)
     throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
                                   "cap",
@@ -238,27 +211,26 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   Measured all;
   all.bytes = need.bytes();
   Stack stack(memory);
-  lay_out<T>(plan, tensors, options, stack, arena_of,
-             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
-               std::optional<ProgressReport> report;
-               if (options.progress) {
-                 report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
-                                plan.io().total());
-                 with.report = std::ref(*report);
-               }
-               const Measured m = engine_run<T>(engine_of(part.problem.op), part, with);
-               converted.finish<T>();
-               all.io = all.io + m.io;
-               all.peak = std::max(all.peak, m.peak);
-               all.flops += m.flops;
-               all.staging_words = std::max(all.staging_words, m.staging_words);
-               all.padding_words = std::max(all.padding_words, m.padding_words);
-               all.converted_words += converted.words();
-               all.kernels = m.kernels;
-               all.threads = std::max(all.threads, m.threads);
-               all.most_per_thread += m.most_per_thread;
-               if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
-             });
+  lay_out<T>(
+      plan, tensors, options, stack, memo, [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
+        std::optional<ProgressReport> report;
+        if (options.progress) {
+          report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
+          with.report = std::ref(*report);
+        }
+        const Measured m = engine_run<T>(engine_of(part.problem.op), part, with);
+        converted.finish<T>();
+        all.io = all.io + m.io;
+        all.peak = std::max(all.peak, m.peak);
+        all.flops += m.flops;
+        all.staging_words = std::max(all.staging_words, m.staging_words);
+        all.padding_words = std::max(all.padding_words, m.padding_words);
+        all.converted_words += converted.words();
+        all.kernels = m.kernels;
+        all.threads = std::max(all.threads, m.threads);
+        all.most_per_thread += m.most_per_thread;
+        if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+      });
   return all;
 }
 
@@ -339,11 +311,10 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
   return t;
 }
 
-Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
     Stack stack;
-    ArenaOf<T> arena_of;
-    measure<T>(plan, tensors, options, stack, arena_of);
+    measure<T>(plan, tensors, options, stack, memo);
     return stack.bytes();
   });
 }
@@ -363,7 +334,7 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
   return {bytes, [tensors, options](const plan::Plan& plan) { return run_bytes(plan, tensors, options); }};
 }
 
-Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   const auto inputs = inputs_of(plan.problem), outputs = outputs_of(plan.problem);
   require_shapes(plan.problem, inputs, tensors);
   require_shapes(plan.problem, outputs, tensors);
@@ -374,7 +345,17 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
                     plan.row().schedule));
-  return with_compute(options.compute, plan.problem, mine, [&]<class T>(T*) { return run_in<T>(plan, mine, options); });
+  return with_compute(options.compute, plan.problem, mine,
+                      [&]<class T>(T*) { return run_in<T>(plan, mine, options, memo); });
+}
+
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  ArenaMemo memo;
+  return run_bytes(plan, tensors, options, memo);
+}
+Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  ArenaMemo memo;
+  return run(plan, tensors, options, memo);
 }
 
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {

@@ -30,6 +30,7 @@ class Field {
   std::vector<Field> list() const {
     if (!value_.is_array() || value_.empty()) fail("a list with at least one entry");
     std::vector<Field> fields;
+    fields.reserve(value_.size());
     for (std::size_t i = 0; i < value_.size(); ++i)
       fields.emplace_back(value_[i], fmt::format("{}[{}]", name_, i), path_);
     return fields;

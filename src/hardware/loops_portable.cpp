@@ -11,15 +11,15 @@ namespace {
 /// multiply-add.
 template <class T>
 struct Vector {
-  using element = T;
-  typedef T type __attribute__((vector_size(16)));
+  using Element = T;
+  using Type __attribute__((vector_size(16))) = T;
   static constexpr int lanes = 16 / sizeof(T);
   static constexpr int chains = 14;  // of 16 registers; two hold constants
-  static type set1(T x) { return x - type{}; }
-  static type load(const T* p) { return *reinterpret_cast<const type*>(p); }
-  static void store(T* p, type v) { *reinterpret_cast<type __attribute__((aligned(alignof(T))))*>(p) = v; }
-  static type fma(type a, type b, type c) { return a * b + c; }
-  static type add(type a, type b) { return a + b; }
+  static Type set1(T x) { return x - Type{}; }
+  static Type load(const T* p) { return *reinterpret_cast<const Type*>(p); }
+  static void store(T* p, Type v) { *reinterpret_cast<Type __attribute__((aligned(alignof(T))))*>(p) = v; }
+  static Type fma(Type a, Type b, Type c) { return a * b + c; }
+  static Type add(Type a, Type b) { return a + b; }
 };
 
 /// As the portable kernels do it: one element after another.

@@ -1,12 +1,12 @@
 #include <fmt/format.h>
 #include <sys/mman.h>
-#include <time.h>
 
 #include <algorithm>
 #include <array>
 #include <barrier>
 #include <chrono>
 #include <cmath>
+#include <ctime>
 #include <functional>
 #include <span>
 #include <thread>
@@ -197,6 +197,7 @@ double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<Mem
   };
   {
     std::vector<std::jthread> threads;
+    threads.reserve(rates.size());
     for (auto& mine : rates) threads.emplace_back(work, std::ref(mine));
   }
   std::array<double, kSamples> total{};

@@ -7,8 +7,8 @@
 namespace {
 
 template <class V>
-double sum(typename V::type v) {
-  typename V::element parts[V::lanes];
+double sum(typename V::Type v) {
+  typename V::Element parts[V::lanes];
   V::store(parts, v);
   double total = 0;
   for (const auto p : parts) total += static_cast<double>(p);
@@ -18,9 +18,9 @@ double sum(typename V::type v) {
 /// sizeof...(I) chains x <- x a + b. They start apart, else the compiler would compute one for all.
 template <class V, std::size_t... I>
 double multiply_add(std::int64_t steps, std::index_sequence<I...>) {
-  using T = typename V::element;
+  using T = typename V::Element;
   const auto a = V::set1(T(0.999)), b = V::set1(T(0.001));
-  typename V::type x[] = {V::set1(T(1) + T(I))...};
+  typename V::Type x[] = {V::set1(T(1) + T(I))...};
   for (std::int64_t s = 0; s < steps; ++s) ((x[I] = V::fma(x[I], a, b)), ...);
   return (sum<V>(x[I]) + ...);
 }
@@ -50,8 +50,8 @@ inline constexpr double kExp2<double>[] = {1.0,
                                            4.4558179083360645e-10};
 
 template <class V>
-typename V::type exp2_of(typename V::type t) {
-  constexpr auto& c = kExp2<typename V::element>;
+typename V::Type exp2_of(typename V::Type t) {
+  constexpr auto& c = kExp2<typename V::Element>;
   constexpr int degree = sizeof(c) / sizeof(*c) - 1;
   t = V::max(t, V::set1(V::lowest_exponent));  // what is smaller becomes 2^lowest, as good as 0 in a sum
   const auto n = V::round(t), r = V::sub(t, n);
@@ -63,7 +63,7 @@ typename V::type exp2_of(typename V::type t) {
 
 template <class V>
 double exp2_loop(const void* from, void* to, std::int64_t n, std::int64_t passes) {
-  using T = typename V::element;
+  using T = typename V::Element;
   const T* const x = static_cast<const T*>(from);
   T* const y = static_cast<T*>(to);
   const auto scale = V::set1(T(0.125)), minus_max = V::set1(T(-1));
@@ -83,9 +83,9 @@ double exp2_loop(const void* from, void* to, std::int64_t n, std::int64_t passes
 
 template <class V, std::size_t... I>
 double read_loop(const void* from, std::int64_t bytes, std::int64_t passes, std::index_sequence<I...>) {
-  const auto* const x = static_cast<const typename V::element*>(from);
+  const auto* const x = static_cast<const typename V::Element*>(from);
   const auto n = bytes / static_cast<std::int64_t>(sizeof *x);
-  typename V::type total[] = {(static_cast<void>(I), V::set1(0))...};
+  typename V::Type total[] = {(static_cast<void>(I), V::set1(0))...};
   for (std::int64_t pass = 0; pass < passes; ++pass)
     for (std::int64_t i = 0; i < n; i += static_cast<std::int64_t>(sizeof...(I)) * V::lanes)
       ((total[I] = V::add(total[I], V::load(x + i + static_cast<std::int64_t>(I) * V::lanes))), ...);

@@ -116,7 +116,8 @@ std::optional<std::string> obstacle(const Problem& p, const Options& o, const sc
   if constexpr (requires { S::unsupported(x); })
     if (const auto why = S::unsupported(x)) return std::string(*why);
   if (!o.quadratic_workspace && schedule::has_quadratic_workspace<S>())
-    return fmt::format("needs {} words of workspace for scores", schedule::workspace_words<S>(x).str());
+    return fmt::format("needs {} words of workspace for scores",
+                       schedule::workspace_words<S>(x, S::smallest(x, o.multiple)).str());
   return std::nullopt;
 }
 
@@ -152,7 +153,7 @@ void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Lim
   row.footprint = S::footprint(x, *tiling);
   row.prefetch = o.double_buffer ? S::prefetch(x, *tiling) : Words(0);
   row.fits = limits.fit(row.footprint, row.prefetch);
-  row.workspace = schedule::workspace_words<S>(x);
+  row.workspace = schedule::workspace_words<S>(x, *tiling);
   row.flops = instances * 2 * S::macs(x, *tiling);
   row.cost = limits.price.of(row.io);
   if (in_bytes(o)) {
@@ -274,15 +275,20 @@ Plan make_plan(const Problem& problem, const Options& options) {
                                    [&](const Row& r) { return (r.stable && r.fits) || !options.schedule.empty(); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
   if (problem.forward_first()) plan.forward = forward_before(problem, options);
-  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
-  for (Row& r : plan.rows)
-    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
-  Words least = plan.rows.front().flops;
-  for (const Row& r : plan.rows) least = std::min(least, r.flops);
-  for (Row& r : plan.rows) r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
+  compare_rows(plan);
   plan.reason = reason(plan);
   return plan;
+}
+
+void compare_rows(Plan& plan) {
+  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
+  Words least = plan.rows.front().flops;
+  for (const Row& r : plan.rows) least = std::min(least, r.flops);
+  for (Row& r : plan.rows) {
+    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
+    r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
+  }
 }
 
 std::vector<SlowArray> arrays_of(Operation op) {

@@ -551,6 +551,20 @@ TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
       }
 }
 
+/// Enough keys for groups, each with a dQ of its own.
+TEST(RunGradient, GroupsOfKeysAddUp) {
+  for (const std::optional<index_t> offset : {std::optional<index_t>(), std::optional<index_t>(500)})
+    for (const Types& types : kAllTypes) {
+      Problem p = of(Operation::backward, heads(problem(40, 530, 4, 3), 2, 4, 2));
+      if (offset) p = causal(p, *offset);  // the last keys are seen by few queries
+      const Values values = values_of(p);
+      for (const plan::Plan& plan : plans_of(p, "grouped_key_outer")) {
+        check(plan, values, types);
+        EXPECT_EQ(plan.row().workspace, 80 + 80 * 4) << "two groups: D and one copy of dQ, of two stacked heads";
+      }
+    }
+}
+
 TEST(RunGradient, SharedSourcesAreReadFromOneTensor) {
   for (const Operation op : {Operation::gradient_x, Operation::backward_x, Operation::backward_w})
     for (const Sources sources : {Sources::shared, Sources::self})

@@ -95,6 +95,7 @@ std::vector<plan::Plan> plans_of(const Problem& p) {
 
 TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
   constexpr unsigned char kNoOnes = 0xA5;
+  const auto pool = make_pool(3);
   int runs = 0;
   for (const Problem& p : problems())
     for (const plan::Plan& plan : plans_of(p))
@@ -105,6 +106,8 @@ TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
           Filled x(p, dtype, strides), y(p, dtype, strides);
           RunOptions options;
           options.compute = dtype == DType::f64 ? DType::f64 : DType::f32;
+          options.pool = pool.get();
+          options.threads = 1 + 2 * (runs % 2);
           const Measured expected = run(plan, x.tensors(), options);
           const Words bytes = run_bytes(plan, y.tensors(), options);
           EXPECT_EQ(expected.bytes, bytes);

@@ -53,6 +53,7 @@ std::vector<Problem> problems() {
   for (Problem& p : list) p = with_lse(p);
   list.push_back(list[3]);
   list.back().scale = -0.3;
+  list.push_back(with_lse(causal(heads(problem(5, 4200, 3, 2), 2, 4, 2), 2100)));  // split_keys: two groups
   return list;
 }
 

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Usage: test.sh find_package|pkg_config BUILD_DIR COMPILER
-# Installs BUILD_DIR into an empty folder, moves it, and builds and runs main.cpp against it, away from the source tree.
+# Installs BUILD_DIR into an empty folder, moves it, and builds and runs main.cpp, and the C example, against it, away from
+# the source tree.
 set -euo pipefail
 way=$1 build=$2 compiler=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -11,6 +12,7 @@ cmake --install "$build" --prefix "$work/installed" >"$work/log"
 mv "$work/installed" "$work/prefix"
 mkdir "$work/project"
 cp "$here/CMakeLists.txt" "$here/main.cpp" "$work/project"
+cp "$here/../../examples/06_c_api.c" "$work/project/main.c"
 cd "$work/project"
 
 case $way in
@@ -18,6 +20,7 @@ find_package)
   cmake -S . -B build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
   cmake --build build
   build/consumer
+  build/consumer_c
   ;;
 pkg_config)
   pc=$(find "$work/prefix" -name redblue.pc)
@@ -26,6 +29,9 @@ pkg_config)
   # shellcheck disable=SC2046
   "$compiler" -std=c++20 main.cpp -o consumer $(pkg-config --cflags --libs redblue)
   LD_LIBRARY_PATH=$libdir ./consumer
+  # shellcheck disable=SC2046
+  cc -std=c99 main.c -o consumer_c $(pkg-config --cflags --libs redblue_c) -lm
+  LD_LIBRARY_PATH=$libdir ./consumer_c
   ;;
 esac
 if [ -x "$work/prefix/bin/redblue" ]; then "$work/prefix/bin/redblue" --version; fi

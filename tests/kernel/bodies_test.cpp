@@ -37,7 +37,7 @@ struct Laid {
     const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data(), from.shape, p.row_stride, 1, p.layout);
-    if (p.layout == Layout::query_panels) {
+    if (p.layout == Layout::query_panels || p.layout == Layout::output_panels) {
       table.pack(from.view(), words.data());
     } else if (p.layout != Layout::panel_scratch) {
       for (index_t i = 0; i < from.shape.rows; ++i)
@@ -47,7 +47,7 @@ struct Laid {
   }
   Matrix<T> plain(const Bodies<T>& table) const {
     Matrix<T> m(view.shape);
-    if (view.layout == Layout::query_panels) {
+    if (view.packed()) {
       table.unpack(words.data(), m.view());
     } else {
       for (index_t i = 0; i < view.rows(); ++i)

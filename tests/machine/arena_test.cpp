@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <vector>
+
 namespace redblue::test {
 namespace {
 
@@ -47,6 +49,35 @@ TEST(Arena, ATileTakesThePlaceOfTheOneClosedBefore) {
   const float* const place = a.tile(a.open({4, 4})).data;
   a.close(1, {4, 4});
   EXPECT_EQ(a.tile(a.open({2, 2})).data, place);
+}
+
+TEST(Arena, SaysWithoutMemoryWhatItThenRunsIn) {
+  const auto use = [](Arena<float>& a) {
+    a.open({3, 5});
+    a.open({1, 1});
+    a.stage(2, {4, 4});
+    a.stage(2, {2, 3});
+    a.close(1, {1, 1});
+    a.open({2, 9});
+  };
+  Arena<float> none = Arena<float>::without_memory(40);
+  use(none);
+  EXPECT_EQ(none.words().tiles, 16 + 18);
+  EXPECT_EQ(none.words().staging[2], 16);
+  EXPECT_THROW(none.require(8), CapacityError);
+
+  std::vector<float> tiles(16 + 18), staging(16);
+  machine::ArenaMemory<float> memory{tiles, {}};
+  memory.staging[2] = staging;
+  Arena<float> given(40, memory);
+  use(given);
+  EXPECT_EQ(given.tile(1).data, tiles.data() + 16);
+  EXPECT_EQ(given.stage(2, {4, 4}).data, staging.data());
+  EXPECT_THROW(given.stage(2, {1, 17}), Error);
+
+  memory.tiles = memory.tiles.first(16 + 17);
+  Arena<float> too_small(40, memory);
+  EXPECT_THROW(use(too_small), Error);
 }
 
 }  // namespace

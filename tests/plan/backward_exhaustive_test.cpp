@@ -70,6 +70,11 @@ Components<FusedKeyOuterBackward> components(std::type_identity<FusedKeyOuterBac
   using T = FusedKeyOuterBackward::Tiling;
   return {pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) { t = {{a, b}}; })};
 }
+/// So few keys make one group. More are for many workers, and cost less only where dQg is cheaper than dQ.
+Components<GroupedKeyOuterBackward> components(std::type_identity<GroupedKeyOuterBackward>, const Sizes& s) {
+  using T = GroupedKeyOuterBackward::Tiling;
+  return {pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) { t = {{a, b}, 1}; })};
+}
 Components<FusedQueryOuterBackward> components(std::type_identity<FusedQueryOuterBackward>, const Sizes& s) {
   using T = FusedQueryOuterBackward::Tiling;
   return {pairs<T>(s.q, s.k, [](T& t, index_t a, index_t b) { t = {{a, b}}; })};
@@ -309,7 +314,7 @@ void check_some_of(const AttentionShape& x, const Limits& limits) {
 }
 void check_all_schedules(const AttentionShape& x, const Limits& limits) {
   check_some_of<FusedKeyOuterBackward, FusedQueryOuterBackward, TwoPassBackward, SpilledBackward, FusedValueBackward,
-                MaterialisedBackward, QueryOuterGradient<RowsGo::into_resident_g>,
+                MaterialisedBackward, GroupedKeyOuterBackward, QueryOuterGradient<RowsGo::into_resident_g>,
                 QueryOuterGradient<RowsGo::into_slow_g>, QueryOuterGradient<RowsGo::out>, OnTheFlyGradient,
                 KeyOuterGradient<Values::stored>, KeyOuterGradient<Values::formed>, SmallCacheGradient,
                 SharedSourceGradient, SharedSourceForward, SharedKeyOuterGradient, LinearForward, LinearBackward,

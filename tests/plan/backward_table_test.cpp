@@ -1,11 +1,13 @@
 #include <fmt/format.h>
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <string>
 #include <utility>
 
 #include "redblue/plan/planner.hpp"
 #include "redblue/plan/schedules.hpp"
+#include "redblue/schedule/workspace.hpp"
 #include "support/generators.hpp"
 #include "support/table.hpp"
 
@@ -126,6 +128,31 @@ TEST(BackwardPlanner, ReproducesTable42) {
     EXPECT_EQ(line.plan.row().label, line.text("best"));
     EXPECT_EQ(fmt::format("{:.3f}", line.plan.row().ratio.value()), line.text("ratio"));
   }
+}
+
+TEST(BackwardPlanner, GroupsKeysByTheirWork) {
+  using S = schedule::GroupedKeyOuterBackward;
+  schedule::Limits limits;
+  for (const index_t n : {511, 512, 1500, 2048, 8192})
+    for (const bool causal : {false, true})
+      for (const index_t M : {16384, 65536, 524288}) {
+        SCOPED_TRACE(fmt::format("n = {}, causal {}, M = {}", n, causal, M));
+        const schedule::AttentionShape x{n, n, 64, 64, {causal, 0, 1}};
+        limits.M = M;
+        const S::Tiling t = S::choose_tiling(x, limits).value();
+        EXPECT_EQ(t.G, std::clamp<index_t>(n / 256, 1, 8));
+        const std::vector<index_t> first = S::first_keys(x, t);
+        const auto pairs_before = [&](index_t key) {
+          return schedule::visited_query_pairs(S::leading_keys(x, key), t.Bc).to_double();
+        };
+        for (std::size_t g = 0; g + 1 < first.size(); ++g)
+          EXPECT_LE(pairs_before(first[g + 1]) - (g > 0 ? pairs_before(first[g]) : 0),
+                    1.25 * pairs_before(n) / static_cast<double>(t.G));
+        const Words summed = schedule::queries_seeing(x, first[1]);
+        EXPECT_EQ(S::io(x, t).total(),
+                  schedule::FusedKeyOuterBackward::io(x, {{t.Bc, t.br}}).total() + 2 * summed * 64);
+        EXPECT_EQ(schedule::workspace_words<S>(x, t), Words(n) + Words(t.G - 1) * n * 64);
+      }
 }
 
 TEST(GradientPlanner, ReproducesTable43) {

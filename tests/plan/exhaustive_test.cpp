@@ -33,6 +33,12 @@ void for_each_tiling(std::type_identity<FlashForward>, const AttentionShape&, co
     for (index_t Bc : s.k) f(FlashForward::Tiling{Br, Bc});
 }
 template <class F>
+void for_each_tiling(std::type_identity<SplitKeysForward>, const AttentionShape&, const Sizes& s, const F& f) {
+  for (index_t Br : s.q)
+    for (index_t Bc : s.k)
+      for (index_t G : {1, 2, 3}) f(SplitKeysForward::Tiling{Br, Bc, G});
+}
+template <class F>
 void for_each_tiling(std::type_identity<FlashTiledForward>, const AttentionShape&, const Sizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k) f(FlashTiledForward::Tiling{Br, Bc});

@@ -51,7 +51,7 @@ struct Cut {
 Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::AttentionShape& x,
            const schedule::Multiples& m) {
   static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
-  if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel") return {0, 1};
+  if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel" || knob == "G") return {0, 1};
   if (kQueries.contains(knob)) return {x.n_q, m.query};
   if (kFeatures.contains(knob)) return {x.d_v, m.feature};
   return {x.n_k, m.key};
@@ -301,6 +301,25 @@ TEST(Planner, WidthsMinimiseBytes) {
   const double narrow = cost_of_scores();
   o.width[index_of(SlowArray::S)] = 2;
   EXPECT_GT(cost_of_scores(), narrow);
+}
+
+TEST(Planner, SplitsTheKeysOfFewQueries) {
+  for (const auto& [n_q, n_k, groups] : {std::array<index_t, 3>{1, 131072, 64},
+                                         {16, 131072, 64},
+                                         {32, 131072, 32},
+                                         {1, 5000, 2},
+                                         {1, 4095, 1},
+                                         {4096, 4096, 1}}) {
+    const Plan plan = make_plan(problem(n_q, n_k, 64, 32), with_M(100'000, "split_keys"));
+    const Row flash = make_plan(plan.problem, with_M(100'000, "flash")).row(), split = plan.row();
+    EXPECT_EQ(knob(split, "G"), groups) << n_q << " queries";
+    const Words merged = groups > 1 ? Words(groups) * n_q * 33 : Words(0);
+    EXPECT_EQ(split.workspace, merged);
+    EXPECT_EQ(split.io.total(), flash.io.total() + Words(groups - 1) * n_q * 64 + 2 * merged);
+    EXPECT_LE(split.io.total().to_double(), 1.02 * flash.io.total().to_double());
+    EXPECT_EQ(split.footprint, flash.footprint);
+    EXPECT_NE(make_plan(plan.problem, with_M(100'000)).row().schedule, "split_keys");
+  }
 }
 
 TEST(Planner, HeadsAndBatchesMultiply) {

@@ -35,6 +35,7 @@ class PlanOptions(Struct):
         ("struct_size", c.c_size_t), ("fast_memory_words", c.c_int64), ("schedule", c.c_char_p),
         ("objective", c.c_int32), ("compute", c.c_int32), ("dtype", c.c_int32), ("threads", c.c_int32),
         ("max_workspace", c.c_size_t),
+        ("hardware_file", c.c_char_p),
     ]  # fmt: skip
 
     def __init__(self, **fields):

@@ -19,7 +19,7 @@ from reference.formulas import Problem
 CLI = os.environ.get("REDBLUE_CLI")
 SEED = int(os.environ.get("REDBLUE_SEED", "1"))
 # (name of the program, name of the reference): where the papers have a name, the program prints it.
-BACKWARD = {name: name for name in ("e1", "e2", "e3", "e4", "e5", "e6")}
+BACKWARD = {name: name for name in ("e1", "e2", "e3", "e4", "e5", "e6", "grouped_key_outer")}
 GRADIENT_X = {"6R": "r6", "algorithm_1": "alg1", "algorithm_6": "alg6", "algorithm_9": "alg9"}
 GRADIENT_X |= {f"9R-{mode}": f"r9{mode}" for mode in "abcdef"} | {"shared_source": "shared_backward"}
 # As printed in their papers, for comparison only.
@@ -40,7 +40,7 @@ TILES = {
     "projected": {"S.": "ts", "h.": "th"},
 }
 STREAMED = {
-    "e1": {"br"}, "e2": {"bc"}, "e3": {"br", "bc"}, "e4": {"br"}, "e6": {"br"},
+    "e1": {"br"}, "e2": {"bc"}, "e3": {"br", "bc"}, "e4": {"br"}, "e6": {"br"}, "grouped_key_outer": {"br"},
     "r9a": {"bc"}, "r9b": {"bc"}, "r9c": {"bc"}, "r9d": {"bc"}, "r9e": {"br"}, "r9f": {"br"},
     "shared_backward": {"bc"}, "shared_forward": {"Bc"},
 }  # fmt: skip

@@ -16,11 +16,11 @@ from reference.simulator import dense
 
 DATA = Path(__file__).parents[1] / "data"
 FORWARD = ("flash", "flash_tiled", "column_split", "naive", "flash_pinned", "key_outer", "small_cache", "score_tiles")
-STANDARD = ("e1", "e2", "e3", "e4", "e5", "e6")
+STANDARD = ("e1", "e2", "e3", "e4", "e5", "e6", "grouped_key_outer")
 SQUARE = ("alg9",)
 GRADIENT_X = ("alg1", "alg6", "alg9", "r6", "r9a", "r9b", "r9c", "r9d", "r9e", "r9f")
 SCHEDULES = (*STANDARD, *GRADIENT_X, "shared_forward", "shared_backward", "projected")
-MASKABLE = ("e3",)
+MASKABLE = ("e3", "grouped_key_outer")
 
 
 def random_problem(rng, causal=False, square=False, n=12, d=8):
@@ -61,6 +61,7 @@ def random_tiling(rng, schedule, p):
 
     return {
         "e1": lambda: dict(Bc=size()),
+        "grouped_key_outer": lambda: dict(Bc=size(), G=size()),
         "e2": lambda: dict(Br=size()),
         "e3": lambda: dict(Br=size(), Bc=size()),
         "e4": lambda: dict(Bc=size(), t=tile()),

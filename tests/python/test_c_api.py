@@ -3,6 +3,7 @@
 REDBLUE_C_LIBRARY is the shared library to test.
 """
 
+import ctypes
 import dataclasses
 import pathlib
 import re
@@ -249,6 +250,74 @@ def test_max_workspace_chooses_and_refuses():
         Forward(case, schedule=b"naive", max_workspace=sizes["naive"] - 1)
     assert e.value.status == rb.NOT_ENOUGH_MEMORY
     Forward(case, schedule=b"naive", max_workspace=sizes["naive"]).run()
+
+
+class Pool:
+    """A thread pool of Python's, as redblue sees it."""
+
+    def __init__(self, size, run):
+        self.asked = []
+
+        def call(_context, n, task, arg):
+            self.asked.append(n)
+            run(n, lambda i: task(arg, i))
+
+        self.struct = rb.ThreadPool(size=rb.POOL_SIZE(lambda _context: size), run=rb.POOL_RUN(call))
+
+    def options(self, threads):
+        return rb.RunOptions(threads=threads, pool=ctypes.pointer(self.struct))
+
+
+def one_after_another(n, task):
+    for i in range(n):
+        task(i)
+
+
+def backwards(n, task):
+    for i in reversed(range(n)):
+        task(i)
+
+
+def on_threads(n, task):
+    with ThreadPoolExecutor(n) as executor:
+        list(executor.map(task, range(n)))
+
+
+@pytest.mark.parametrize("run", [one_after_another, backwards, on_threads])
+@pytest.mark.parametrize("kind", [Forward, Backward])
+def test_pool_of_the_caller(kind, run):
+    for case in [CASES["causal"], CASES["grouped"], CASES["bf16"]]:
+        x = kind(case)
+        expected = x.run()
+        pool = Pool(3, run)
+        options = pool.options(threads=3)
+        one, three = x.plan.workspace(x.tensors), x.plan.workspace(x.tensors, options)
+        assert three > one
+        memory = np.zeros(three, np.uint8)
+        options.workspace, options.workspace_size = memory.ctypes.data, memory.size
+        for ours, given in zip(expected, x.run(options)):
+            assert np.array_equal(ours, given)
+        assert pool.asked and max(pool.asked) <= 3
+
+
+def test_threads_are_at_most_those_of_the_pool():
+    x, pool = Forward(CASES["plain"]), Pool(2, one_after_another)
+    assert x.plan.workspace(x.tensors, pool.options(2)) == x.plan.workspace(x.tensors, pool.options(50))
+
+
+def test_pools_that_do_not_do_their_work():
+    x = Forward(CASES["plain"])
+    lazy = Pool(3, lambda n, task: [task(i) for i in range(n - 1)])
+    with pytest.raises(rb.RedblueError, match="the thread pool returned after 2 of 3 tasks") as e:
+        x.run(lazy.options(3))
+    assert e.value.status == rb.INTERNAL_ERROR
+    with pytest.raises(rb.RedblueError, match="the thread pool has size 0") as e:
+        x.run(Pool(0, one_after_another).options(1))
+    assert e.value.status == rb.INVALID_ARGUMENT
+    with pytest.raises(rb.RedblueError, match="needs both functions"):
+        x.run(rb.RunOptions(pool=ctypes.pointer(rb.ThreadPool())))
+    with pytest.raises(rb.RedblueError, match="threads = -1"):
+        x.run(rb.RunOptions(threads=-1))
 
 
 def test_one_plan_on_many_threads():

@@ -12,7 +12,7 @@ from reference import formulas, search, simulator
 from reference.formulas import Problem
 
 TABLE = Path(__file__).parents[1] / "data" / "table_4_1.csv"
-MASKABLE = ("flash", "flash_tiled", "column_split")
+MASKABLE = ("flash", "flash_tiled", "column_split", "split_keys")
 SCHEDULES = (*MASKABLE, "naive", "flash_pinned", "key_outer", "small_cache", "saha_ye", "score_tiles")
 
 
@@ -31,6 +31,7 @@ def random_tiling(rng, schedule, p):
         "naive": dict(b1=b1, b2=b2, b3=b3, b4=b4, rho=rng.randint(1, 2)),
         "flash": dict(Br=b1, Bc=b2),
         "flash_tiled": dict(Br=b1, Bc=b2),
+        "split_keys": dict(Br=b1, Bc=b2, G=b3),
         "flash_pinned": dict(Br=b1, rho=rng.randint(0, p.n_k)),
         "column_split": dict(Br=b1, Bc=b2, h=rng.randint(1, p.d_v)),
         "key_outer": dict(Bc=b1),

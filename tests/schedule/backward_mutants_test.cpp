@@ -8,6 +8,7 @@ namespace redblue::test {
 
 using mutants::BlindSlip;
 using mutants::GradientSlip;
+using mutants::GroupSlip;
 using mutants::KeySlip;
 using mutants::PhaseSlip;
 using mutants::QuerySlip;
@@ -20,7 +21,7 @@ std::string verdict(const schedule::AttentionShape& shape, const typename S::Til
   const typename S::Operands x(shape, 0.5);
   machine::Null null;
   machine::Counted<machine::Null> counted(null);
-  machine::Referee referee = referee_for(x, S::workspace, 1'000'000);
+  machine::Referee referee = referee_for<S>(x, t, 1'000'000);
   machine::Checked<machine::Counted<machine::Null>> checked(counted, referee);
   try {
     run(checked, x);
@@ -41,6 +42,13 @@ std::string verdict(KeySlip slip) {
   const schedule::FusedKeyOuterBackward::Tiling t{{2, 2}};
   return verdict<schedule::FusedKeyOuterBackward>(
       masked(), t, [&](auto& m, const schedule::Backward& x) { mutants::FusedKeys::run(m, x, t, slip); });
+}
+/// Groups of 1, 1 and 3 blocks.
+std::string verdict(GroupSlip slip) {
+  const schedule::AttentionShape shape{9, 9, 3, 2, {true, 0, 1}, false};
+  const schedule::GroupedKeyOuterBackward::Tiling t{{2, 2}, 3};
+  return verdict<schedule::GroupedKeyOuterBackward>(
+      shape, t, [&](auto& m, const schedule::Backward& x) { mutants::GroupedKeys::run(m, x, t, slip); });
 }
 std::string verdict(QuerySlip slip) {
   const schedule::FusedQueryOuterBackward::Tiling t{{3, 1}};
@@ -74,6 +82,10 @@ void expect_caught_up_to(Slip last) {
 }  // namespace
 
 TEST(BackwardMutants, OfFusedKeyOuterAreCaught) { expect_caught_up_to(KeySlip::forgets_the_queries_that_see_nothing); }
+
+TEST(BackwardMutants, OfGroupedKeyOuterAreCaught) {
+  expect_caught_up_to(GroupSlip::sums_rows_of_the_first_group_alone);
+}
 
 TEST(BackwardMutants, OfFusedQueryOuterAreCaught) { expect_caught_up_to(QuerySlip::forgets_the_last_dQ); }
 

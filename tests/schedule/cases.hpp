@@ -98,6 +98,8 @@ struct Dealt {
       return {deal.query_pass()};
     } else if constexpr (std::same_as<S, FusedKeyOuterBackward>) {
       return {deal.key_pass()};
+    } else if constexpr (std::same_as<S, GroupedKeyOuterBackward>) {
+      return {deal.key_pass(), deal(8)};
     } else if constexpr (std::same_as<S, TwoPassBackward>) {
       return {deal.query_pass(), deal.key_pass()};
     } else if constexpr (std::same_as<S, SpilledBackward>) {
@@ -123,6 +125,8 @@ struct Dealt {
     } else if constexpr (std::same_as<S, FlashForward> || std::same_as<S, FlashTiledForward> ||
                          std::same_as<S, ScoreTilesForward>) {
       return {deal(x.n_q), deal(x.n_k)};
+    } else if constexpr (std::same_as<S, SplitKeysForward>) {
+      return {deal(x.n_q), deal(x.n_k), deal(8)};
     } else if constexpr (std::same_as<S, FlashPinnedForward>) {
       const index_t Br = deal(x.n_q), Bc = deal(x.n_k), steps = deal(8) % 3;
       return {Br, deal.coin() ? x.n_k : std::min(steps * Bc, x.n_k), Bc};

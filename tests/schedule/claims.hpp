@@ -121,7 +121,8 @@ TYPED_TEST_P(Schedules, NoOtherTilingIsCheaperThanTheChosenOne) {
       if (kSplitsColumns<S>) return;  // the tilings of a case may hold all columns, which is flash
       for (std::size_t turn = 0; turn < c.sizes.size(); ++turn) {
         std::rotate(c.sizes.begin(), c.sizes.begin() + 1, c.sizes.end());
-        const auto other = tiling_of<S>(c);
+        auto other = tiling_of<S>(c);
+        if constexpr (requires { other.G; }) other.G = S::smallest(c.shape, {}).G;  // more are for many workers
         const auto occupied = [&](const auto& t) {
           return c.limits.occupied(S::footprint(c.shape, t), S::prefetch(c.shape, t));
         };
@@ -143,7 +144,7 @@ TYPED_TEST_P(Schedules, KeepTheRulesOfTheGame) {
   check_on_random_cases<TypeParam>([]<class S>(const Case& c, const plan::Choice<S>& choice) {
     const typename S::Operands x(c.shape, 1);
     machine::Null null;
-    machine::Referee referee = referee_for(x, S::workspace, S::footprint(c.shape, choice.tiling));
+    machine::Referee referee = referee_for<S>(x, choice.tiling, S::footprint(c.shape, choice.tiling));
     machine::Checked<machine::Null> checked(null, referee);
     run_behind_any<S>(checked, x, choice.tiling);
     referee.finish();
@@ -256,7 +257,7 @@ void expect_no_slip_passes(const Case& c) {
     const auto passes = [&](Slip slip, index_t target) {
       machine::Null null;
       machine::Counted<machine::Null> counted(null);
-      machine::Referee referee = referee_for(x, S::workspace, S::footprint(c.shape, choice.tiling));
+      machine::Referee referee = referee_for<S>(x, choice.tiling, S::footprint(c.shape, choice.tiling));
       machine::Checked<machine::Counted<machine::Null>> checked(counted, referee);
       Sabotaged sabotaged(checked, slip, target);
       try {

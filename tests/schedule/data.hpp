@@ -14,7 +14,7 @@ template <class T>
 struct Arrays {
   schedule::AttentionShape x;
   double scale = 0.7;
-  std::vector<T> Q, K, V, O, lse, S;
+  std::vector<T> Q, K, V, O, lse, S, Og, lse_g;
 
   explicit Arrays(const schedule::AttentionShape& shape, unsigned seed = 1, double spread = 1) : x(shape) {
     std::mt19937 gen(seed);
@@ -30,6 +30,9 @@ struct Arrays {
     O.assign(static_cast<std::size_t>(x.n_q * x.d_v), never);
     lse.assign(static_cast<std::size_t>(x.n_q), never);
     S.assign(static_cast<std::size_t>(x.n_q * x.n_k), never);
+    constexpr index_t kGroups = 8;  // the most that a tiling of a test asks for
+    Og.assign(static_cast<std::size_t>(kGroups * x.n_q * x.d_v), never);
+    lse_g.assign(static_cast<std::size_t>(kGroups * x.n_q), never);
   }
 
   machine::SlowMemory slow() {
@@ -43,6 +46,8 @@ struct Arrays {
     put(SlowArray::O, O, x.n_q, x.d_v);
     put(SlowArray::lse, lse, x.n_q, 1);
     put(SlowArray::S, S, x.n_q, x.n_k);
+    put(SlowArray::Og, Og, x.n_q, x.d_v);
+    put(SlowArray::lse_g, lse_g, x.n_q, 1);
     return m;
   }
   schedule::Forward operands() const { return {x, scale}; }

@@ -12,6 +12,7 @@
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/trace.hpp"
+#include "redblue/schedule/workspace.hpp"
 
 namespace redblue::test {
 
@@ -27,26 +28,22 @@ using plan::Choice;
 
 namespace {
 
-/// A referee that knows the arrays of a forward problem.
-Referee referee_of(const schedule::Forward& x, Words M, bool writes_lse, bool workspace) {
-  Referee r(M);
-  r.input(x.Q);
-  r.input(x.K);
-  r.input(x.V);
-  r.output(x.O);
-  if (writes_lse) r.output(x.lse);
-  if (workspace) r.workspace(x.S);
-  return r;
-}
-
 template <class S>
 bool writes_lse(const schedule::AttentionShape& x) {
   return !std::same_as<S, schedule::NaiveForward> || x.lse_required;
 }
 
+/// A referee that knows the arrays of S with this tiling.
 template <class S>
-Referee referee_for(const schedule::Forward& x, Words M) {
-  return referee_of(x, M, writes_lse<S>(x.shape), !S::workspace.empty());
+Referee referee_for(const schedule::Forward& x, const Choice<S>& choice) {
+  Referee r(S::footprint(x.shape, choice.tiling));
+  r.input(x.Q);
+  r.input(x.K);
+  r.input(x.V);
+  r.output(x.O);
+  if (writes_lse<S>(x.shape)) r.output(x.lse);
+  for (const SlowMatrix& m : schedule::workspace_of<S>(x, choice.tiling)) r.workspace(m);
+  return r;
 }
 
 template <class T, class S>
@@ -101,7 +98,7 @@ RC_GTEST_PROP(ForwardSchedules, KeepTheRulesOfTheGame, ()) {
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     RC_LOG() << S::name;
     Null null;
-    Referee referee = referee_for<S>(x, S::footprint(c.shape, choice.tiling));
+    Referee referee = referee_for(x, choice);
     Checked<Null> checked(null, referee);
     S::run(checked, x, choice.tiling);
     referee.finish();

@@ -47,6 +47,9 @@ struct Instance {
   Operands x;
   std::map<SlowArray, std::vector<T>> words;
 
+  /// Copies of a partial array: as many as any tiling of a test asks for. A referee knows the right number.
+  static constexpr index_t kCopies = 8;
+
   /// Inputs N(0, 1), then `change`d; O and lse as a forward pass leaves them; what was never written is NaN.
   template <class Change>
   Instance(const schedule::AttentionShape& shape, Sources sources, const Change& change, unsigned seed = 1)
@@ -55,7 +58,8 @@ struct Instance {
     std::normal_distribution<double> normal;
     for (const SlowMatrix& m : x.all()) {
       auto& v = words[m.array];
-      v.assign(static_cast<std::size_t>(m.shape.words()), std::numeric_limits<T>::quiet_NaN());
+      const index_t copies = schedule::is_partial(m.array) ? kCopies : 1;
+      v.assign(static_cast<std::size_t>(copies * m.shape.words()), std::numeric_limits<T>::quiet_NaN());
       if (is_input(m.array))
         for (T& word : v) word = static_cast<T>(normal(gen));
     }
@@ -137,13 +141,14 @@ double largest_entry(const DenseMatrix<R>& m) {
   return most;
 }
 
-/// Does the schedule write this output? lse only where the score function has one.
-template <class Operands>
-machine::Referee referee_for(const Operands& x, std::span<const SlowArray> workspace, Words M) {
+/// A referee that knows the arrays of S with this tiling.
+template <class S>
+machine::Referee referee_for(const typename S::Operands& x, const typename S::Tiling& t, Words M) {
+  using Operands = typename S::Operands;
   machine::Referee r(M);
   for (const SlowArray a : Operands::inputs) r.input(schedule::matrix_of(x, a));
   for (const SlowArray a : Operands::outputs) r.output(schedule::matrix_of(x, a));
-  for (const SlowArray a : workspace) r.workspace(schedule::matrix_of(x, a));
+  for (const SlowMatrix& m : schedule::workspace_of<S>(x, t)) r.workspace(m);
   return r;
 }
 

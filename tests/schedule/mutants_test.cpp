@@ -5,6 +5,7 @@
 #include "cases.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/schedule/workspace.hpp"
 #include "sabotage.hpp"
 
 namespace redblue::test {
@@ -21,15 +22,15 @@ schedule::AttentionShape small_problem() { return {7, 9, 3, 2, {true, 2, 1}, tru
 
 /// What the data-free checks say of a run: empty if they find nothing.
 template <class Run>
-std::string verdict(const schedule::AttentionShape& shape, const Io& io, Words footprint, bool workspace,
-                    const Run& run) {
+std::string verdict(const schedule::AttentionShape& shape, const Io& io, Words footprint,
+                    std::span<const SlowMatrix> workspace, const Run& run) {
   const schedule::Forward x(shape, 1);
   Null null;
   Counted<Null> counted(null);
   Referee referee(1'000'000);
   for (const SlowMatrix& m : {x.Q, x.K, x.V}) referee.input(m);
   for (const SlowMatrix& m : {x.O, x.lse}) referee.output(m);
-  if (workspace) referee.workspace(x.S);
+  for (const SlowMatrix& m : workspace) referee.workspace(m);
   Checked<Counted<Null>> checked(counted, referee);
   try {
     run(checked, x);
@@ -45,7 +46,7 @@ std::string verdict(const schedule::AttentionShape& shape, const Io& io, Words f
 std::string verdict(FlashSlip slip) {
   const auto shape = small_problem();
   const schedule::FlashForward::Tiling t{3, 1};
-  return verdict(shape, schedule::FlashForward::io(shape, t), schedule::FlashForward::footprint(shape, t), false,
+  return verdict(shape, schedule::FlashForward::io(shape, t), schedule::FlashForward::footprint(shape, t), {},
                  [&](auto& m, const schedule::Forward& x) { mutants::Flash::run(m, x, t, slip); });
 }
 
@@ -70,12 +71,26 @@ TEST(Mutants, KeyOuterThatForgetsWhatWasIsCaught) {
   schedule::AttentionShape shape = small_problem();
   shape.mask = {};
   const schedule::KeyOuterForward::Tiling t{4, 1};
-  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t),
-                    false, [&](auto& m, const schedule::Forward& x) { schedule::KeyOuterForward::run(m, x, t); }),
+  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), {},
+                    [&](auto& m, const schedule::Forward& x) { schedule::KeyOuterForward::run(m, x, t); }),
             "");
-  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t),
-                    false, [&](auto& m, const schedule::Forward& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
+  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), {},
+                    [&](auto& m, const schedule::Forward& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
             "words differ from the formula");
+}
+
+TEST(Mutants, OfSplitKeysAreCaught) {
+  using S = schedule::SplitKeysForward;
+  const auto shape = small_problem();
+  const S::Tiling t{3, 1, 5};
+  const auto workspace = schedule::workspace_of<S>(schedule::Forward(shape, 1), t);
+  for (int slip = 0; slip <= static_cast<int>(mutants::SplitSlip::keeps_lse_of_all_groups); ++slip) {
+    const std::string found =
+        verdict(shape, S::io(shape, t), S::footprint(shape, t), workspace, [&](auto& m, const schedule::Forward& x) {
+          mutants::SplitKeys::run(m, x, t, static_cast<mutants::SplitSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
 }
 
 TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
@@ -84,10 +99,11 @@ TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
   const schedule::SmallCacheForward::Tiling t{{false, 3, 2}, {2, 2}};
   const auto io = schedule::SmallCacheForward::io(shape, t);
   const auto footprint = schedule::SmallCacheForward::footprint(shape, t);
-  EXPECT_EQ(verdict(shape, io, footprint, true,
+  const std::array workspace{schedule::Forward(shape, 1).S};
+  EXPECT_EQ(verdict(shape, io, footprint, workspace,
                     [&](auto& m, const schedule::Forward& x) { schedule::SmallCacheForward::run(m, x, t); }),
             "");
-  EXPECT_NE(verdict(shape, io, footprint, true,
+  EXPECT_NE(verdict(shape, io, footprint, workspace,
                     [&](auto& m, const schedule::Forward& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
             "");
 }
@@ -100,7 +116,8 @@ TEST(Mutants, NoLoadOrStoreOfAnyScheduleCanBeSkippedOrRepeated) {
   for_each_schedule(c, [&]<class S>(plan::Choice<S> choice) {
     const auto play = [&](Slip slip, index_t target, index_t* loads, index_t* stores) {
       return verdict(c.shape, S::io(c.shape, choice.tiling), S::footprint(c.shape, choice.tiling),
-                     !S::workspace.empty(), [&](auto& m, const schedule::Forward& x) {
+                     schedule::workspace_of<S>(schedule::Forward(c.shape, 1), choice.tiling),
+                     [&](auto& m, const schedule::Forward& x) {
                        Sabotaged<std::decay_t<decltype(m)>> sabotaged(m, slip, target);
                        S::run(sabotaged, x, choice.tiling);
                        if (loads != nullptr) *loads = sabotaged.loads();

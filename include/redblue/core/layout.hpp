@@ -9,7 +9,8 @@ namespace redblue {
 /// a machine whose kernels work on row-major tiles may ignore it. Words are counted as words: padding of packed
 /// layouts is the machine's to report, never part of the footprint.
 enum class Layout : std::uint8_t {
-  row_major,      ///< the default
+  row_major,  ///< the default
+  read_only,  ///< row-major, of a tile that kernels only read: where slow memory lies like that, it need not be copied
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
   output_panels,  ///< the same for outputs
   panel_scratch,  ///< needed one panel at a time only
@@ -19,7 +20,7 @@ enum class Layout : std::uint8_t {
   value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]
 };
 inline constexpr auto kLayoutNames =
-    std::to_array<std::string_view>({"row_major", "query_panels", "output_panels", "panel_scratch", "key_panels",
-                                     "padded_rows", "key_rows", "value_pairs"});
+    std::to_array<std::string_view>({"row_major", "read_only", "query_panels", "output_panels", "panel_scratch",
+                                     "key_panels", "padded_rows", "key_rows", "value_pairs"});
 
 }  // namespace redblue

@@ -18,6 +18,7 @@ enum class SlowArray : std::uint8_t {
   dX, dY, dA1, dA2, dA3, dh,  // gradients of everything else
   WQ, WK, WV, dWQ, dWK, dWV,  // projections to one head
   Z, G,                       // states of linear attention
+  Og, lse_g, dQg,             // of one group of keys
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -27,10 +28,11 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "dX", "dY", "dA1", "dA2", "dA3", "dh",
     "WQ", "WK", "WV", "dWQ", "dWK", "dWV",
     "Z", "G",
+    "Og", "lse_g", "dQg",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::G) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dQg) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }

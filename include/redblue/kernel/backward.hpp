@@ -50,6 +50,7 @@ struct KeyGradients {
   // The layouts a fused body would like its tiles in.
   static constexpr Layout P = Layout::padded_rows;
   static constexpr Layout dS = Layout::padded_rows;
+  static constexpr Layout Q = Layout::read_only;
   static constexpr Layout K = Layout::key_panels;
   static constexpr Layout V = Layout::key_panels;
 

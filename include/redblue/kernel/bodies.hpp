@@ -70,7 +70,9 @@ template <class T>
 Placement place(const Bodies<T>& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.panel == 0) layout = Layout::row_major;
-  if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows) layout = Layout::row_major;
+  if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows &&
+      layout != Layout::read_only)
+    layout = Layout::row_major;
   switch (layout) {
     case Layout::query_panels:
       return {round_up(s.rows) * (b.bf16 ? ceil_div(s.cols, 2) : s.cols), 0, layout};
@@ -85,6 +87,8 @@ Placement place(const Bodies<T>& b, Shape s, Layout layout) {
       const index_t stride = (round_up(s.cols) / b.lanes | 1) * b.lanes;
       return {s.rows * stride, stride, layout};
     }
+    case Layout::read_only:
+      return {s.words(), s.cols, layout};
     default:
       break;
   }

@@ -35,6 +35,19 @@ struct Scale {
   }
 };
 
+/// A <- A + B
+struct Add {
+  static constexpr std::string_view name = "add";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape A, Shape B) { return A == B; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> A, View<const T> B) const {
+    for (index_t i = 0; i < A.rows(); ++i)
+      for (index_t j = 0; j < A.cols(); ++j) A(i, j) += B(i, j);
+  }
+};
+
 /// C <- C + op(A) op(B), op being the transpose where asked for.
 struct Gemm {
   static constexpr std::string_view name = "gemm";

@@ -79,6 +79,21 @@ struct MergeLse {
   }
 };
 
+/// O <- alpha O + beta B row by row
+struct MergeRows {
+  static constexpr std::string_view name = "merge_rows";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape alpha, Shape beta, Shape B) {
+    return O == B && alpha == beta && alpha.rows == O.rows && alpha.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> O, View<const T> alpha, View<const T> beta, View<const T> B) const {
+    for (index_t i = 0; i < O.rows(); ++i)
+      for (index_t t = 0; t < O.cols(); ++t) O(i, t) = alpha[i] * O(i, t) + beta[i] * B(i, t);
+  }
+};
+
 /// O <- alpha O + S V; the first time O <- S V
 struct MergeOutput {
   static constexpr std::string_view name = "merge_output";

@@ -11,10 +11,11 @@
 namespace redblue::kernel {
 
 using AnyPlainKernel =
-    std::variant<Zero, Scale, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax,
-                 LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeOutput,
-                 UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient, ScoreGradientOver, RowDots,
-                 ValueGradients, GemmOver, ZeroOver, AddNormalised, AddRowDots, AddScoreGradient, Copy>;
+    std::variant<Zero, Scale, Add, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax,
+                 LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeRows,
+                 MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient,
+                 ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, AddNormalised, AddRowDots,
+                 AddScoreGradient, Copy>;
 
 namespace detail {
 template <class K>

@@ -3,6 +3,7 @@
 #include <memory>
 
 #include "redblue/core/machine.hpp"
+#include "redblue/kernel/bodies.hpp"
 
 namespace redblue::machine {
 

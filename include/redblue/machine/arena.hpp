@@ -66,7 +66,7 @@ class alignas(64) Arena {
     require(s.words());
     const index_t first = ceil_div(top_, kLine) * kLine;
     reserve(first + place.words);
-    tiles_.push_back({first, s, place});
+    tiles_.push_back({first, s, place, {}});
     used_ += s.words();
     top_ = first + place.words;
     words_.tiles = std::max(words_.tiles, top_);
@@ -80,9 +80,12 @@ class alignas(64) Arena {
     used_ -= s.words();
     top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().place.words;
   }
+  /// A read-only tile that is `there` already: its own memory stays unused.
+  void set_view(index_t depth, const View<T>& there) { tiles_[static_cast<std::size_t>(depth)].view = there; }
   /// Valid until the next tile is opened: the memory may move then.
   View<T> tile(index_t depth) const {
     const Tile& t = tiles_[static_cast<std::size_t>(depth)];
+    if (t.view.data != nullptr) return t.view;
     return {has_memory() ? memory_.tiles.data() + t.first : nullptr, t.shape, t.place.row_stride, 1, t.place.layout};
   }
   /// A row-major buffer for argument i of a kernel; what was in it is gone.
@@ -105,6 +108,7 @@ class alignas(64) Arena {
     index_t first;
     Shape shape;
     kernel::Placement place;
+    View<T> view{};
   };
   struct Free {
     void operator()(T* p) const { ::operator delete(p, std::align_val_t(kAlignment)); }

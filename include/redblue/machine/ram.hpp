@@ -62,6 +62,10 @@ class Ram : public MachineFace<Ram<T>> {
       return;
     }
     if (!is_real()) return;
+    if (v.layout == Layout::read_only && is_view(storage(b)) && tile.shape() == arena().tile(tile.depth).shape) {
+      arena().set_view(tile.depth, direct(b));
+      return;
+    }
     gather(storage(b), b, v.data, v.row_stride);
     const View<T> whole = arena().tile(tile.depth);
     if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.data + whole.words());

@@ -9,6 +9,7 @@
 
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/cost.hpp"
+#include "redblue/model/time.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/schedule/limits.hpp"
 
@@ -61,9 +62,10 @@ struct Row {
   Words flops;       ///< 2 x multiply-adds of all products
   int products = 0;  ///< n_q x n_k products of attention among them (backward: 5, or 7 in two passes); 0: does not say
   Words cost;        ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
-  std::optional<Words> bytes;   ///< moved, when widths were given
-  std::optional<double> ratio;  ///< I/O, with that of a forward plan before it, over the best proved bound
-  double work = 1;              ///< flops over those of the ranked row with the fewest
+  std::optional<Words> bytes;       ///< moved, when widths were given
+  std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
+  double work = 1;                  ///< flops over those of the ranked row with the fewest
+  std::optional<model::Time> time;  ///< modelled, where time was asked for (redblue/fastest.hpp)
 };
 
 /// A schedule that is not in the table, and why.
@@ -96,6 +98,9 @@ struct Plan {
 /// CapacityError with the smallest M of each schedule when none fits, and MemoryError with the smallest cap when none
 /// keeps it.
 Plan make_plan(const Problem& problem, const Options& options);
+
+/// Fills ratio and work of every row: they compare with the bound and with the other rows.
+void compare_rows(Plan& plan);
 
 /// The arrays that schedules of an operation may touch: inputs, outputs and workspace.
 std::vector<SlowArray> arrays_of(Operation op);

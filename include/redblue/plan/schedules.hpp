@@ -13,6 +13,7 @@
 #include "redblue/schedule/fused_key_outer_backward.hpp"
 #include "redblue/schedule/fused_query_outer_backward.hpp"
 #include "redblue/schedule/fused_value_backward.hpp"
+#include "redblue/schedule/grouped_key_outer_backward.hpp"
 #include "redblue/schedule/key_outer_forward.hpp"
 #include "redblue/schedule/key_outer_gradient.hpp"
 #include "redblue/schedule/linear_backward.hpp"
@@ -32,6 +33,7 @@
 #include "redblue/schedule/small_cache_forward.hpp"
 #include "redblue/schedule/small_cache_gradient.hpp"
 #include "redblue/schedule/spilled_backward.hpp"
+#include "redblue/schedule/split_keys_forward.hpp"
 #include "redblue/schedule/two_pass_backward.hpp"
 
 /// The list of schedules. Adding one here makes it planned, counted, traced, run and tested everywhere.
@@ -66,14 +68,14 @@ struct With<ScheduleList<S...>, More...> {
 using ForwardSchedules =
     ScheduleList<schedule::FlashForward, schedule::FlashPinnedForward, schedule::ColumnSplitForward,
                  schedule::KeyOuterForward, schedule::SmallCacheForward, schedule::ScoreTilesForward,
-                 schedule::FlashTiledForward, schedule::NaiveForward, schedule::SahaYeForward, schedule::LinearForward,
-                 schedule::LinearProductsForward>;
+                 schedule::FlashTiledForward, schedule::NaiveForward, schedule::SahaYeForward,
+                 schedule::SplitKeysForward, schedule::LinearForward, schedule::LinearProductsForward>;
 using AttentionBackwardSchedules =
     ScheduleList<schedule::FusedQueryOuterBackward, schedule::FusedKeyOuterBackward, schedule::TwoPassBackward,
                  schedule::SpilledBackward, schedule::FusedValueBackward, schedule::MaterialisedBackward>;
-/// With those that reassociate: for the identity as score function.
-using BackwardSchedules = With<AttentionBackwardSchedules, schedule::LinearBackward, schedule::LinearTwoStateBackward,
-                               schedule::LinearProductsBackward>::List;
+/// With the one for many workers, and those that reassociate: for the identity as score function.
+using BackwardSchedules = With<AttentionBackwardSchedules, schedule::GroupedKeyOuterBackward, schedule::LinearBackward,
+                               schedule::LinearTwoStateBackward, schedule::LinearProductsBackward>::List;
 
 using ForwardXSchedules =
     ScheduleList<schedule::Projected<schedule::FlashForward>, schedule::Projected<schedule::FlashPinnedForward>,

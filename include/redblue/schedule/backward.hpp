@@ -8,7 +8,8 @@ namespace redblue::schedule {
 /// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
 /// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
 /// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
-/// states of linear attention. Where the score function has no statistics, O, lse and D have no columns: nothing is
+/// states of linear attention; dQg, dQ of one group of keys, of which a schedule keeps as many copies as its tiling
+/// says (schedule/workspace.hpp). Where the score function has no statistics, O, lse and D have no columns: nothing is
 /// read of them.
 struct Backward {
   static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
@@ -17,7 +18,7 @@ struct Backward {
 
   AttentionShape shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg;
 
   Backward(const AttentionShape& s, double scale, index_t instance = 0)
       : shape(s),
@@ -34,24 +35,34 @@ struct Backward {
         D{SlowArray::D, {s.n_q, s.statistics()}, instance},
         P{SlowArray::P, {s.n_q, s.n_k}, instance},
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
-        G{SlowArray::G, {s.d, s.d_v}, instance} {}
+        G{SlowArray::G, {s.d, s.d_v}, instance},
+        dQg{SlowArray::dQg, dQ.shape, instance} {}
 
-  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G}; }
+  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg}; }
 };
 
-/// D = rowsum(dO o O), a pass of its own: both stream side by side.
-///   reads 2 n_q d_v   writes n_q   footprint 3
+/// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.
+///   reads 2 n_q d_v   writes n_q   footprint rows + 2
 inline Io output_dots_io(const AttentionShape& x) {
   const Words words = x.row_statistics() * x.d_v;
   return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
 }
-/// Second buffers: the next word of each stream.
+/// With one row at a time. Second buffers: the next word of each stream.
 inline Phase output_dots_phase(const AttentionShape& x) { return {3 * x.statistics(), 2 * x.statistics()}; }
 
+/// Rows at a time: as many as do not raise the `footprint` of the schedule, up to where calling a kernel costs nothing
+/// beside its work and there are blocks for many workers.
+inline index_t output_dots_rows(const AttentionShape& x, Words footprint) {
+  constexpr index_t kRows = 64;
+  const Words room = footprint - 4;  // beside two streams and their second buffers
+  return std::max<index_t>(1, std::min({room, Words(kRows), Words(x.n_q)}).to_index());
+}
+
 template <class M, class Operands>
-void output_dots(M& m, const Operands& x) {
+void output_dots(M& m, const Operands& x, Words footprint) {
   if (x.shape.statistics() == 0) return;
-  const auto D = tiled(x.D, 1), dO = tiled(x.dO, 1), O = tiled(x.O, 1);
+  const index_t rows = output_dots_rows(x.shape, footprint);
+  const auto D = tiled(x.D, rows), dO = tiled(x.dO, rows), O = tiled(x.O, rows);
   m.each(D.rows(), [&](auto& w, index_t i) {
     const auto D_i = w.alloc(D(i).shape);
     w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));

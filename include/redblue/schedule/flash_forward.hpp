@@ -60,24 +60,37 @@ struct FlashForward {
   /// `pass(w, block)` says how a block of keys or values meets the queries: here it streams, pinned it may be resident.
   template <Machine M, class Pass>
   static void run(M& m, const Forward& x, Tiling t, const Pass& pass) {
-    using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
     m.each(Q.rows(), [&](auto& w, index_t i) {
-      const auto Q_i = w.load(Q(i), Step::Q);
-      const auto O_i = w.alloc(O(i).shape, Step::O);
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
-      const auto S = w.alloc({Q(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
-      w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
-      for (index_t j = 0; j < kappa; j += t.Bc) {
-        const index_t keys = std::min(t.Bc, kappa - j);
-        const Step step{{x.scale, x.shape.mask, Q(i).row, j}, x.shape.score};
-        w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(j, keys)), pass(w, x.V.rows(j, keys)));
-      }
-      w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
-      w.store(O_i, O(i));
-      if (x.store_lse) w.store(m_i, lse(i));
+      attend(w, x, {Q(i), O(i), lse(i)}, {0, kappa}, t.Bc, pass);
     });
+  }
+
+  /// A block of queries, and where its output goes.
+  struct Rows {
+    Block Q, O, lse;
+  };
+  struct Keys {
+    index_t first, end;
+  };
+  /// The rows attend to these keys alone, Bc at a time; no key at all is fine.
+  template <class W, class Pass>
+  static void attend(W& w, const Forward& x, const Rows& i, Keys keys, index_t Bc, const Pass& pass) {
+    using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
+    const auto Q_i = w.load(i.Q, Step::Q);
+    const auto O_i = w.alloc(i.O.shape, Step::O);
+    const auto m_i = w.alloc(i.lse.shape), l_i = w.alloc(i.lse.shape);
+    const auto S = w.alloc({i.Q.shape.rows, std::min(Bc, x.shape.n_k)}, Step::S);
+    w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
+    for (index_t j = keys.first; j < keys.end; j += Bc) {
+      const index_t count = std::min(Bc, keys.end - j);
+      const Step step{{x.scale, x.shape.mask, i.Q.row, j}, x.shape.score};
+      w.compute(step, S.cols(count), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(j, count)), pass(w, x.V.rows(j, count)));
+    }
+    w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
+    w.store(O_i, i.O);
+    if (x.store_lse) w.store(m_i, i.lse);
   }
 };
 

@@ -48,12 +48,11 @@ struct FusedKeyOuterBackward {
 
   template <Machine M>
   static void run(M& m, const Backward& x, Tiling t) {
-    output_dots(m, x);
-    const AttentionShape& s = x.shape;
-    for (index_t i = 0; i < s.n_q - queries_seeing(s, 0); ++i)  // queries that see nothing
-      m.update(kernel::ZeroOver{}, x.dQ.rows(i, 1));
-    for (index_t j = 0; j < s.n_k; j += t.Bc)
-      key_pass(m, x, j, std::min(t.Bc, s.n_k - j), t.br, [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
+    output_dots(m, x, footprint(x.shape, t));
+    zero_unseeing(m, x);
+    const index_t n_k = x.shape.n_k;
+    for (index_t j = 0; j < n_k; j += t.Bc)
+      key_pass(m, x, j, std::min(t.Bc, n_k - j), t.br, [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
         w.update(kernel::GemmOver{false, false, j == 0}, x.dQ.rows(i, rows), dS_ij, K_j);  // dQ += dS K
       });
   }

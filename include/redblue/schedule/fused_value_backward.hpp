@@ -75,8 +75,8 @@ struct FusedValueBackward {
 
   template <Machine M>
   static void run(M& m, const Backward& x, const Tiling& t) {
-    output_dots(m, x);         // D = rowsum(dO o O)
-    probabilities(m, x, t.P);  // P = exp(scale Q K^T - lse)
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    probabilities(m, x, t.P);                  // P = exp(scale Q K^T - lse)
     const auto V = tiled(x.V, t.Bc), dV = tiled(x.dV, t.Bc), dO = tiled(x.dO, t.br), D = tiled(x.D, t.br),
                P = tiled(x.P, t.br, t.Bc);
     m.each(V.rows(), [&](auto& w, index_t j) {

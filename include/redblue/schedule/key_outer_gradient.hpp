@@ -111,7 +111,7 @@ struct KeyOuterGradient {
   template <Machine M>
   static void run(M& m, const GradientX& x, const Tiling& t) {
     if constexpr (stored) value_projection(x).run(m, t.h);  // h = A3 Y
-    output_dots(m, x);                                      // D = rowsum(dO o O)
+    output_dots(m, x, footprint(x.shape, t));               // D = rowsum(dO o O)
     const auto h = tiled(x.h, t.Bc), A3 = tiled(x.A3, t.Bc), A2 = tiled(x.A2, t.Bc);
     const auto X = m.load(x.X.all()), G = m.alloc(x.g.shape);
     m.compute(kernel::Zero{}, G);

@@ -81,6 +81,13 @@ inline std::optional<KeyPass> choose_key_pass(const AttentionShape& x, const Lim
   return KeyPass{best, br};
 }
 
+/// dQ of the queries that see no key.
+template <class M>
+void zero_unseeing(M& m, const Backward& x) {
+  const index_t unseeing = x.shape.n_q - queries_seeing(x.shape, 0);
+  if (unseeing > 0) m.update(kernel::ZeroOver{}, x.dQ.rows(0, unseeing));
+}
+
 /// dK and dV of keys j .. j + keys, written when all queries have passed. also(w, i, rows, dS_ij, K_j) does what else a
 /// schedule does with the queries i .. i + rows.
 template <class W, class Also>
@@ -95,7 +102,8 @@ void key_pass(W& w, const Backward& x, index_t j, index_t keys, index_t br, cons
   for (index_t i = s.n_q - queries_seeing(s, j); i < s.n_q; i += br) {
     const index_t rows = std::min(br, s.n_q - i);
     const Arg P_ij = P.rows(0, rows), dS_ij = dS.rows(0, rows);
-    const auto lse_i = w.load(x.lse.rows(i, rows)), D_i = w.load(x.D.rows(i, rows)), Q_i = w.load(x.Q.rows(i, rows));
+    const auto lse_i = w.load(x.lse.rows(i, rows)), D_i = w.load(x.D.rows(i, rows));
+    const auto Q_i = w.load(x.Q.rows(i, rows), Step::Q);
     const Step step{{x.scale, s.mask, i, j}, s.score};
     w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(i, rows)));
     also(w, i, rows, dS_ij, K_j);

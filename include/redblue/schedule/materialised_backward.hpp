@@ -66,7 +66,7 @@ struct MaterialisedBackward {
 
   template <Machine M>
   static void run(M& m, const Backward& x, const Tiling& t) {
-    output_dots(m, x);                             // D = rowsum(dO o O)
+    output_dots(m, x, footprint(x.shape, t));      // D = rowsum(dO o O)
     probabilities(m, x, t.P);                      // P = exp(scale Q K^T - lse)
     gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);  // dV = P^T dO
     score_gradients(m, x, t.dS);                   // P <- dS = scale P o (dO V^T - D)

@@ -62,7 +62,7 @@ struct SharedKeyOuterGradient {
 
   template <Machine M>
   static void run(M& m, const GradientX& x, Tiling t) {
-    output_dots(m, x);  // D = rowsum(dO o O)
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
     const auto A = tiled(x.A2, t.Bc), A1 = tiled(x.A1, t.br), dO = tiled(x.dO, t.br), lse = tiled(x.lse, t.br),
                D = tiled(x.D, t.br);
     const auto X = m.load(x.X.all()), Y = m.load(x.Y.all()), G = m.alloc(x.g.shape);

@@ -86,9 +86,9 @@ struct SharedSourceGradient {
   template <Machine M>
   static void run(M& m, const GradientX& x, const Tiling& t) {
     const auto [S_product, dU_product, g_product] = products(x);
-    S_product.run(m, t.products[0]);   // S = A1 X
-    dU_product.run(m, t.products[1]);  // dU = dO Y^T
-    output_dots(m, x);                 // D = rowsum(dO o O)
+    S_product.run(m, t.products[0]);           // S = A1 X
+    dU_product.run(m, t.products[1]);          // dU = dO Y^T
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
     const index_t Br = t.queries.Br;
     const auto S = tiled(x.S, Br), dU = tiled(x.dU, Br), U = tiled(x.U, Br), lse = tiled(x.lse, Br), D = tiled(x.D, Br);
     m.each(U.rows(), [&]<class W>(W& w, index_t i) {

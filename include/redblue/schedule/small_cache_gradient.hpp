@@ -76,13 +76,13 @@ struct SmallCacheGradient {
 
   template <Machine M>
   static void run(M& m, const GradientX& x, const Tiling& t) {
-    query_projection(x).run(m, t.S);  // S = A1 X
-    value_projection(x).run(m, t.h);  // h = A3 Y
-    output_dots(m, x);                // D = rowsum(dO o O)
-    probabilities(m, x, t.f);         // P = exp(scale S A2^T - lse)
-    score_gradients(m, x, t.p);       // P <- p = scale P o (dO h^T - D)
-    rows_product(x).run(m, t.U);      // U = p A2
-    gradient_product(x).run(m, t.g);  // g = A1^T U
+    query_projection(x).run(m, t.S);           // S = A1 X
+    value_projection(x).run(m, t.h);           // h = A3 Y
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    probabilities(m, x, t.f);                  // P = exp(scale S A2^T - lse)
+    score_gradients(m, x, t.p);                // P <- p = scale P o (dO h^T - D)
+    rows_product(x).run(m, t.U);               // U = p A2
+    gradient_product(x).run(m, t.g);           // g = A1^T U
   }
 };
 

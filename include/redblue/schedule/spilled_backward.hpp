@@ -57,7 +57,7 @@ struct SpilledBackward {
 
   template <Machine M>
   static void run(M& m, const Backward& x, Tiling t) {
-    output_dots(m, x);
+    output_dots(m, x, footprint(x.shape, t));
     const auto K = tiled(x.K, t.keys.Bc);
     m.each(K.rows(), [&](auto& m_j, index_t j) {
       key_pass(m_j, x, K(j).row, K(j).shape.rows, t.keys.br,

@@ -2,7 +2,7 @@
 #include "redblue/schedule/shape.hpp"
 
 /// What a schedule S keeps in slow memory beside inputs and outputs: S::workspace names the arrays, S::Operands says
-/// how large they are.
+/// how large they are, and S::copies(tiling) how many copies of a partial one lie below each other.
 namespace redblue::schedule {
 
 /// The matrix of `operands` that is called `array`.
@@ -13,15 +13,27 @@ SlowMatrix matrix_of(const Operands& operands, SlowArray array) {
   return {array, {0, 0}};
 }
 
-/// Words of workspace of one instance.
+/// What comes of one group of keys.
+constexpr bool is_partial(SlowArray a) { return a == SlowArray::Og || a == SlowArray::lse_g || a == SlowArray::dQg; }
+
+/// The workspace of one instance.
 template <class S>
-Words workspace_words(const AttentionShape& x) {
-  const typename S::Operands operands(x, 1);
-  Words words;
-  for (const SlowArray a : S::workspace) {
-    const Shape s = matrix_of(operands, a).shape;
-    words += Words(s.rows) * s.cols;
+std::array<SlowMatrix, S::workspace.size()> workspace_of(const typename S::Operands& operands,
+                                                         const typename S::Tiling& t) {
+  std::array<SlowMatrix, S::workspace.size()> list;
+  for (std::size_t i = 0; i < list.size(); ++i) {
+    list[i] = matrix_of(operands, S::workspace[i]);
+    if constexpr (requires { S::copies(t); })
+      if (is_partial(list[i].array)) list[i].shape.rows *= S::copies(t);
   }
+  return list;
+}
+/// Its words.
+template <class S>
+Words workspace_words(const AttentionShape& x, const typename S::Tiling& t) {
+  Words words;
+  for (const SlowMatrix& m : workspace_of<S>(typename S::Operands(x, 1), t))
+    words += Words(m.shape.rows) * m.shape.cols;
   return words;
 }
 

@@ -43,6 +43,16 @@ struct F32x8 {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
   }
   friend F32x8 round(F32x8 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2), for normal a > 0: the bits above those of 3/4 count.
+  friend F32x8 mantissa(F32x8 a) {
+    const __m256i bits = _mm256_castps_si256(a.v), base = _mm256_set1_epi32(0x3f400000);
+    const __m256i low = _mm256_and_si256(_mm256_sub_epi32(bits, base), _mm256_set1_epi32(0x007fffff));
+    return {_mm256_castsi256_ps(_mm256_add_epi32(low, base))};
+  }
+  friend F32x8 exponent(F32x8 a) {
+    const __m256i above = _mm256_sub_epi32(_mm256_castps_si256(a.v), _mm256_set1_epi32(0x3f400000));
+    return {_mm256_cvtepi32_ps(_mm256_srai_epi32(above, 23))};
+  }
   /// In two steps, so that powers below the normal ones are reached.
   friend F32x8 scale_by_power(F32x8 a, F32x8 n) {
     const __m256i k = _mm256_cvtps_epi32(n.v), half = _mm256_srai_epi32(k, 1);
@@ -88,6 +98,17 @@ struct F64x4 {
     return {_mm256_blendv_pd(y.v, x.v, _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ))};
   }
   friend F64x4 round(F64x4 a) { return {_mm256_round_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
+  friend F64x4 mantissa(F64x4 a) {
+    const __m256i bits = _mm256_castpd_si256(a.v), base = _mm256_set1_epi64x(0x3fe8000000000000);
+    const __m256i low = _mm256_and_si256(_mm256_sub_epi64(bits, base), _mm256_set1_epi64x(0x000fffffffffffff));
+    return {_mm256_castsi256_pd(_mm256_add_epi64(low, base))};
+  }
+  friend F64x4 exponent(F64x4 a) {
+    // The high halves of the words hold the exponent.
+    const __m256i above = _mm256_sub_epi64(_mm256_castpd_si256(a.v), _mm256_set1_epi64x(0x3fe8000000000000));
+    const __m256i high = _mm256_permutevar8x32_epi32(above, _mm256_setr_epi32(1, 3, 5, 7, 1, 3, 5, 7));
+    return {_mm256_cvtepi32_pd(_mm_srai_epi32(_mm256_castsi256_si128(high), 20))};
+  }
   friend F64x4 scale_by_power(F64x4 a, F64x4 n) {
     // 1.5 2^52 + k holds k in its low bits.
     const __m256d magic = _mm256_set1_pd(6755399441055744.0);

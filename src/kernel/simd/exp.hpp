@@ -34,4 +34,16 @@ template <class V>
   return scale_by_power(fma(p, f, V::all(T(1))), n);
 }
 
+/// log x for normal x > 0; NaN for NaN. x = 2^n y with y in [3/4, 3/2), and log y = 2 atanh t with t = (y - 1) / (y +
+/// 1), |t| <= 1/5: its series ends where the next term is below half a unit in the last place.
+template <class V>
+inline V log(V x) {
+  using T = typename V::T;
+  const V y = mantissa(x), n = exponent(x), one = V::all(T(1));
+  const V t = (y - one) / (y + one), square = t * t;
+  V sum = V::zero();
+  for (int k = sizeof(T) == 4 ? 9 : 23; k > 1; k -= 2) sum = fma(sum, square, V::all(T(1) / static_cast<T>(k)));
+  return fma(n, V::all(T(0.693147180559945309417)), (t + t) * fma(sum, square, one)) + (x - x);
+}
+
 }  // namespace redblue::kernel::simd

@@ -23,7 +23,7 @@ struct KeyStep {
 
   /// P and dS of R queries and one panel of keys, `first` being its first key.
   template <int R, int NV>
-  void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+  [[gnu::noinline]] void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);

@@ -29,24 +29,35 @@ struct AttentionPanel {
   /// Lanes of vector v that hold queries.
   index_t lanes(int v) const { return std::clamp<index_t>(rows - v * V::kLanes, 0, V::kLanes); }
 
-  /// S^T <- K Q^T for these keys; `most` takes in each query's largest raw score.
-  void scores(index_t first, index_t end, V (&most)[NV]) const {
-    for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
-      const index_t key = first + block, steps = K.cols() / Mul::kDepth;
-      V c[R][NV];
-      clear(c);
-      const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
-      multiply(c, k, Q, kWidth, steps, Mul{});
-      if constexpr (Mul::kDepth > 1)
-        if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, Q + steps * kWidth);
-#pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
+  // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
+
+  /// S^T <- K Q^T for R keys and the last N vectors; `most` takes in each query's largest raw score.
+  template <int R, int N>
+  [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
+    constexpr int v0 = NV - N;
+    const index_t steps = K.cols() / Mul::kDepth;
+    V c[R][N];
+    clear(c);
+    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+    const T* const q = Q + v0 * V::kLanes;
+    multiply(c, k, q, kWidth, steps, Mul{});
+    if constexpr (Mul::kDepth > 1)
+      if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) {
-          most[v] = max(most[v], c[r][v]);
-          c[r][v].store(at(S, key + r, v));
-        }
-    });
+    for (int v = 0; v < N; ++v) {
+      V top = most[v0 + v];
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r) {
+        top = max(top, c[r][v]);
+        c[r][v].store(at(S, key + r, v0 + v));
+      }
+      most[v0 + v] = top;
+    }
+  }
+  template <int N = NV>
+  void scores(index_t first, index_t end, V (&most)[NV]) const {
+    for_row_blocks<kRows<V, N>>(end - first,
+                                [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, most); });
   }
 
   /// S <- f(S, key, v) word by word, and `most` takes in the results.
@@ -59,7 +70,7 @@ struct AttentionPanel {
         most[v] = max(most[v], s);
       }
   }
-  /// Scores of hidden keys become -inf. A later row sees no fewer keys, so a key is hidden from leading rows.
+  /// Scores of hidden keys become -inf: a key is hidden from leading rows.
   void hide(index_t first, index_t end, V (&most)[NV]) const {
     const Scores& s = step.scores;
     revise(first, end, most, [&](V x, index_t key, int v) {
@@ -68,24 +79,42 @@ struct AttentionPanel {
     });
   }
 
-  /// O^T <- O^T corr + V^T P^T
-  void values(index_t keys, const V (&corr)[NV]) const {
-    for_row_blocks<kRows<V, NV>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) {
-      V c[R][NV];
+  /// O^T <- O^T corr + V^T P^T for R features from t on, the last N vectors and these keys, a multiple of kDepth first.
+  template <int R, int N>
+  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V (&corr)[NV]) const {
+    constexpr int v0 = NV - N;
+    const index_t step = first / Mul::kDepth;
+    V c[R][N];
 #pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v] = V::load(at(O, t + r, v)) * corr[v];
-      multiply(c, Side<T>{Vv.data + t, Vv.row_stride}, S, kWidth, ceil_div(keys, Mul::kDepth), Mul{});
+      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v)) * corr[v0 + v];
+    multiply(c, Side<T>{Vv.data + step * Vv.row_stride + t, Vv.row_stride}, at(S, step, v0), kWidth,
+             ceil_div(end - first, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
+    for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v].store(at(O, t + r, v));
-    });
+      for (int v = 0; v < N; ++v) c[r][v].store(at(O, t + r, v0 + v));
+  }
+  template <int N>
+  void values(index_t first, index_t end, const V (&corr)[NV]) const {
+    for_row_blocks<kRows<V, N>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, end, corr); });
+  }
+
+  /// f(Height<N>, first, end): the last N vectors are those with a query that sees keys first .. end. A later row sees
+  /// no fewer keys, so on the diagonal of a causal mask fewer and fewer vectors are left.
+  template <int N = NV, class F>
+  void for_seen(index_t first, index_t keys, const F& f) const {
+    const index_t last = std::min<index_t>((NV - N + 1) * V::kLanes, rows) - 1;
+    const index_t seen = step.scores.mask.visible(row0 + last, step.scores.col0 + keys) - step.scores.col0;
+    const index_t end = N == 1 ? keys : std::clamp(ceil_div(seen, Mul::kDepth) * Mul::kDepth, first, keys);
+    f(Height<N>{}, first, end);
+    if constexpr (N > 1)
+      if (end < keys) for_seen<N - 1>(end, keys, f);
   }
 
   /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
-  void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
+  [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
     const V factor = V::all(static_cast<T>(scale) * kLog2E), to_log2 = V::all(kLog2E), zero = V::zero();
     V shift[NV], sums[NV];
 #pragma GCC unroll 4
@@ -156,7 +185,8 @@ struct AttentionPanel {
     if (seen_by_all < keys || !(scale > 0)) {
       V ignored[NV];
       for (int v = 0; v < NV; ++v) ignored[v] = minus_inf();
-      scores(seen_by_all, keys, ignored);
+      for_seen(seen_by_all, keys,
+               [&]<int N>(Height<N>, index_t first, index_t last) { scores<N>(first, last, ignored); });
       if (!(scale > 0)) {  // the largest score is not scale times the largest product
         for (int v = 0; v < NV; ++v) most[v] = minus_inf();
         revise(0, seen_by_all, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
@@ -169,7 +199,10 @@ struct AttentionPanel {
       softmax(keys, most, scale, corr);
     else
       other_weights(keys, scale, corr);
-    values(keys, corr);
+    for_seen(0, keys, [&]<int N>(Height<N>, index_t first, index_t last) {
+      values<N>(first, last, corr);
+      for (int v = 0; v < NV; ++v) corr[v] = V::all(T(1));
+    });
   }
 };
 
@@ -228,7 +261,11 @@ bool softmax_finish(const SoftmaxFinish& finish, std::span<const View<typename V
       }
     }
   });
-  LogSum{}.run<T>(m, l);
+  for (index_t r = 0; r < m.rows(); r += V::kLanes) {
+    const index_t n = std::min(V::kLanes, m.rows() - r);
+    const V top = V::load_first(m.data + r, n), minus_inf = V::all(kMinusInf<T>);
+    where_equal(top, minus_inf, top, top + log(V::load_first(l.data + r, n))).store_first(m.data + r, n);
+  }
   return true;
 }
 

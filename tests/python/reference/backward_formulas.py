@@ -1,6 +1,6 @@
 """Exact integer I/O and footprint of every backward algorithm, as functions of the problem and the tiling.
 
-The names are those of the theory: e1..e6 give dQ, dK, dV (a mask is possible for e3); alg1, alg6, alg9, r6, r9a..r9f
+The names are those of the theory: e1..e6 give dQ, dK, dV (a mask is possible for e3 and grouped_key_outer); alg1, alg6, alg9, r6, r9a..r9f
 and shared_backward give g = dL/dX of O = softmax(A1 X A2^T) A3 Y. A tile is a pair of sizes, (rows, None) a panel of
 rows.
 """
@@ -88,6 +88,33 @@ def key_pass(p, Bc):
 
 def e3(p, Br, Bc):
     return one_after_the_other(p, query_pass(p, Br), key_pass(p, Bc))
+
+
+def key_groups(p, Bc, G):
+    """The key blocks, (keys, rows that see the first of them), cut into G lists where the pairs before the middle of a
+    block reach g/G of all. A list may be empty, the first is not."""
+    work = list(key_blocks(p, Bc))
+    pairs = [keys * rows for keys, rows in work]
+    middles = [2 * sum(pairs[:J]) + pairs[J] for J in range(len(pairs))]
+    starts = [0]
+    for g in range(1, G):
+        starts.append(next((J for J in range(1, len(pairs)) if G * middles[J] >= 2 * g * sum(pairs)), len(pairs)))
+    return [work[start:end] for start, end in zip(starts, [*starts[1:], len(pairs)])]
+
+
+def grouped_key_outer(p, Bc, G):
+    """e1 on every group: the first revisits dQ, each other one a copy, which is read once more and added to dQ."""
+    groups = key_groups(p, Bc, G)
+    reads = writes = 0
+    for group in groups:
+        visits = [rows for _, rows in group]
+        reads += sum(visits[1:])
+        writes += sum(visits)
+    later = [group[0][1] for group in groups[1:] if group]
+    summed = max(later, default=0)
+    reads += sum(later) + summed
+    writes += summed + p.rows - groups[0][0][1]  # a row that sees nothing is written once
+    return one_after_the_other(p, row_products(p), key_pass(p, Bc), Cost(reads * p.d, writes * p.d, 0))
 
 
 def e4(p, Bc, t):

@@ -45,6 +45,17 @@ def e1(p, M):
     return cheapest(p, M, "e1", (dict(Bc=Bc) for Bc in sizes(p.n_k)))
 
 
+def grouped_key_outer(p, M):
+    """Without a mask only. The number of groups follows from the shape, a block stays within what is one's share."""
+    G = min(8, max(1, p.n_k // 256))
+    share = ceil_div(p.n_k, G)
+    fits = [Bc for Bc in sizes(share) if formulas.key_pass(p, Bc).footprint <= M]
+    if not fits:
+        return None
+    Bc = min(fits, key=lambda Bc: (ceil_div(share, Bc), Bc))
+    return cheapest(p, M, "grouped_key_outer", [dict(Bc=Bc, G=min(G, ceil_div(p.n_k, Bc)))])
+
+
 def e2(p, M):
     return cheapest(p, M, "e2", (dict(Br=Br) for Br in sizes(p.rows)))
 
@@ -163,7 +174,7 @@ def projected(p, M):
     return cheapest(p, M, "projected", tilings)
 
 
-BACKWARD = (e1, e2, e3, e4, e5, e6)
+BACKWARD = (e1, e2, e3, e4, e5, e6, grouped_key_outer)
 GRADIENT_X = (r6, r9a, r9b, r9c, r9d, r9e, r9f)
 
 

@@ -91,8 +91,8 @@ def query_pass(mem, Q, K, V, O, dO, lse, D, dQ, Br, visible):
         mem.free(q, do, l, dq, p, dp, d)
 
 
-def key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, dS=None):
-    """dK and dV; with dS its entries go to slow memory too."""
+def key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, dS=None, also=None):
+    """dK and dV; with dS its entries go to slow memory too. also(J, i, dS_iJ, K_J) does what else there is to do."""
     for J in blocks(len(K), Bc):
         k, v = mem.load(K[J]), mem.load(V[J])
         dk, dv, p, dp = mem.alloc(k.shape), mem.alloc(v.shape), mem.alloc(length(J)), mem.alloc(length(J))
@@ -111,6 +111,8 @@ def key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, dS=None):
             dk += np.outer(dp, q)
             if dS is not None:
                 mem.put(dS, (i, J), dp)
+            if also is not None:
+                also(J, i, dp, k)
             mem.free(l, d, q)
         mem.put(dK, J, dk)
         mem.put(dV, J, dv)
@@ -145,6 +147,39 @@ def e1(Q, K, V, dO, Bc):
         mem.put(dV, J, dv)
         mem.free(k, v, dk, dv, p, dp)
     return finish(mem, [dQ, dK, dV], dense_gradients(Q, K, V, dO))
+
+
+def grouped_key_outer(Q, K, V, dO, Bc, G, visible=None):
+    mem, (O, lse), D = Mem(), dense(Q, K, V, visible), unwritten(len(Q))
+    visible = all_keys(Q, K, visible)
+    dQ, dK, dV = gradients(Q, K, V)
+    copies = [dQ, *(unwritten(*Q.shape) for _ in range(1, G))]
+    # The group of a block: how many g/G of all pairs lie before its middle.
+    seeing = [(visible > J.start).sum() for J in blocks(len(K), Bc)]
+    pairs = np.array([rows * length(J) for rows, J in zip(seeing, blocks(len(K), Bc))])
+    middles = 2 * np.cumsum(pairs) - pairs
+    group = [0] + [sum(G * middle >= 2 * g * pairs.sum() for g in range(1, G)) for middle in middles[1:]]
+    first = {g: group.index(g) * Bc for g in group}
+    row_products(mem, dO, O, D)
+    for i in np.flatnonzero(visible == 0):
+        for t in range(Q.shape[1]):
+            mem.rmw(dQ, (i, t), lambda old: old, True)
+
+    def add(J, i, dp, k):
+        g = group[J.start // Bc]
+        for t in range(Q.shape[1]):
+            mem.rmw(copies[g], (i, t), lambda old: old + dp @ k[:, t], J.start == first[g])
+
+    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, also=add)
+    later = [g for g in first if g > 0]
+    rows = np.flatnonzero(visible > min((first[g] for g in later), default=len(K)))
+    for I in (rows[i : i + Bc] for i in range(0, len(rows), Bc)):
+        total = mem.load(dQ[I])
+        for g in later:
+            total[visible[I] > first[g]] += mem.stream(copies[g][I[visible[I] > first[g]]])
+        mem.put(dQ, I, total)
+        mem.free(total)
+    return finish(mem, [dQ, dK, dV], dense_gradients(Q, K, V, dO, visible))
 
 
 def e2(Q, K, V, dO, Br):

@@ -108,6 +108,16 @@ def column_split(p, Br, Bc, h):
     return total(p, reads, p.rows * (p.d_v + 1), footprint)
 
 
+def split_keys(p, Br, Bc, G):
+    """G > 1: every group of keys reads the queries and leaves O and lse, which one merge reads again."""
+    all_keys = flash(p, Br, Bc)
+    if G == 1:
+        return all_keys
+    queries, parts = p.rows * p.d, G * p.rows * (p.d_v + 1)
+    more = total(p, (G - 1) * queries + parts, parts, 0)
+    return Cost(all_keys.reads + more.reads, all_keys.writes + more.writes, all_keys.footprint)
+
+
 def flash_tiled(p, Br, Bc):
     def words(rows, kappa):
         return rows * (p.d + p.d_v + 2) + min(Bc, kappa) * (rows + max(p.d, p.d_v))

@@ -78,6 +78,13 @@ def column_split(p, M):
     return cheapest(p, M, "column_split", tilings)
 
 
+def split_keys(p, M):
+    """As flash; the number of groups follows from the shape."""
+    G = max(1, p.n_k // (128 * max(p.rows, 16)))
+    G = ceil_div(p.n_k, ceil_div(p.n_k, G))
+    return cheapest(p, M, "split_keys", (dict(Br=Br, Bc=1, G=G) for Br in row_sizes(p)))
+
+
 def flash_tiled(p, M, min_Bc=1):
     # As for flash, a larger Bc than asked for only takes words.
     Bc = min(min_Bc, p.n_k)
@@ -122,7 +129,7 @@ def score_tiles(p, M):
     return cheapest(p, M, "score_tiles", (dict(a=a, b=b) for a, b in grid(sizes(p.rows), sizes(p.n_k))))
 
 
-MASKABLE = (flash, flash_tiled, column_split)
+MASKABLE = (flash, flash_tiled, column_split, split_keys)
 STABLE = (*MASKABLE, naive, flash_pinned, key_outer, small_cache, score_tiles)
 
 

@@ -25,6 +25,11 @@ class Mem:
         self._add(x.size)
         return x.copy()
 
+    def reload(self, x):
+        """Into a tile that is resident."""
+        self.R += x.size
+        return x.copy()
+
     def alloc(self, shape):
         x = np.zeros(shape)
         self._add(x.size)
@@ -168,10 +173,11 @@ def masked(S, I, J, visible):
     S[np.arange(J.start, J.stop)[None, :] >= visible[I, None]] = -np.inf
 
 
-def flash_pass(mem, Q, K, V, O, lse, Br, Bc, visible):
+def flash_pass(mem, Q, K, V, O, lse, Br, Bc, visible, width=None):
+    """width: columns of the tile of scores, where there are more than there are keys."""
     for I in blocks(len(Q), Br):
         q, o, m, l = open_rows(mem, Q, I, V.shape[1])
-        s = mem.alloc((length(I), min(Bc, len(K))))
+        s = mem.alloc((length(I), min(Bc, len(K)) if width is None else width))
         for J in blocks(visible[I].max(), Bc):
             S = s[:, : length(J)]
             S[:] = scale(Q) * q @ mem.stream(K[J]).T
@@ -200,6 +206,37 @@ def column_split(Q, K, V, Br, Bc, h, visible=None):
     for group, columns in enumerate(np.array_split(np.arange(V.shape[1]), h)):
         C = slice(columns[0], columns[-1] + 1)
         flash_pass(mem, Q, K, V[:, C], O[:, C], lse if group == 0 else None, Br, Bc, visible)
+    return finish(mem, [O, lse], dense(Q, K, V, visible))
+
+
+def split_keys(Q, K, V, Br, Bc, G, visible=None):
+    """flash on each of G groups of whole steps of keys, then the merge, in the order of the groups."""
+    if G == 1:
+        return flash(Q, K, V, Br, Bc, visible)
+    mem, visible = Mem(), all_keys(Q, K, visible)
+    n_q, d_v = len(Q), V.shape[1]
+    O, lse, parts, lses = unwritten(n_q, d_v), unwritten(n_q), unwritten(G, n_q, d_v), unwritten(G, n_q)
+    keys = -(-(-(-len(K) // Bc)) // G) * Bc
+    for g in range(G):
+        group = slice(g * keys, (g + 1) * keys)
+        seen = np.clip(visible - g * keys, 0, len(K[group]))
+        flash_pass(mem, Q, K[group], V[group], parts[g], lses[g], Br, Bc, seen, min(Bc, len(K)))
+    for I in blocks(n_q, Br):
+        o, ln = mem.alloc((length(I), d_v)), mem.alloc(length(I))
+        old, share = mem.alloc(length(I)), mem.alloc(length(I))
+        ln[:] = -np.inf
+        for g in range(G):
+            share[:] = mem.reload(lses[g, I])
+            both = np.logaddexp(ln, share)
+            seen = both > -np.inf
+            old[:] = np.where(seen, np.exp(ln - np.where(seen, both, 0)), 0)
+            share[:] = np.where(seen, np.exp(share - np.where(seen, both, 0)), 0)
+            ln[:] = both
+            o *= old[:, None]
+            o += share[:, None] * mem.stream(parts[g, I])
+        mem.put(O, I, o)
+        mem.put(lse, I, ln)
+        mem.free(o, ln, old, share)
     return finish(mem, [O, lse], dense(Q, K, V, visible))
 
 

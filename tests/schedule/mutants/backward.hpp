@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/fused_key_outer_backward.hpp"
 #include "redblue/schedule/fused_query_outer_backward.hpp"
+#include "redblue/schedule/grouped_key_outer_backward.hpp"
 #include "redblue/schedule/materialised_backward.hpp"
 #include "redblue/schedule/query_outer_gradient.hpp"
 
@@ -36,10 +37,11 @@ enum class KeySlip {
 
 struct FusedKeys {
   template <Machine M>
-  static void run(M& m, const Backward& x, KeyPass t, KeySlip slip) {
+  static void run(M& m, const Backward& x, FusedKeyOuterBackward::Tiling t, KeySlip slip) {
     using enum KeySlip;
     const AttentionShape& s = x.shape;
-    if (slip != forgets_D && slip != forms_D_after_the_pass) output_dots(m, x);
+    if (slip != forgets_D && slip != forms_D_after_the_pass)
+      output_dots(m, x, FusedKeyOuterBackward::footprint(x.shape, t));
     if (slip != forgets_the_queries_that_see_nothing)
       for (index_t i = 0; i < s.n_q - queries_seeing(s, 0); ++i) m.update(kernel::ZeroOver{}, x.dQ.rows(i, 1));
     const auto early = m.alloc({slip == allocates_scores_too_early ? t.br : 0, t.Bc});
@@ -84,7 +86,60 @@ struct FusedKeys {
       if (slip != forgets_to_store_the_last_dK || j + t.Bc < s.n_k) m.store(dK_j, x.dK.rows(j, keys));
       m.store(dV_j, x.dV.rows(j, keys));
     }
-    if (slip == forms_D_after_the_pass) output_dots(m, x);
+    if (slip == forms_D_after_the_pass) output_dots(m, x, FusedKeyOuterBackward::footprint(x.shape, t));
+  }
+};
+
+/// Slips in grouped_key_outer.
+enum class GroupSlip {
+  none,
+  lets_all_groups_revisit_one_dQ,
+  reads_a_copy_before_it_is_written,
+  forgets_the_first_read_of_dQ_in_the_sum,
+  adds_rows_that_a_copy_does_not_have,
+  forgets_the_last_copy,
+  sums_before_the_groups,
+  sums_rows_of_the_first_group_alone,
+};
+
+struct GroupedKeys {
+  using S = GroupedKeyOuterBackward;
+  template <Machine M>
+  static void run(M& m, const Backward& x, S::Tiling t, GroupSlip slip) {
+    using enum GroupSlip;
+    output_dots(m, x, S::footprint(x.shape, t));
+    zero_unseeing(m, x);
+    const auto first = S::first_keys(x.shape, t);
+    const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };
+    const auto dQ_of = [&](index_t g, index_t i, index_t rows) {
+      return g == 0 || slip == lets_all_groups_revisit_one_dQ ? x.dQ.rows(i, rows)
+                                                              : x.dQg.rows((g - 1) * x.shape.n_q + i, rows);
+    };
+    const auto sum = [&] {
+      const index_t seen_by = slip == sums_rows_of_the_first_group_alone ? 0 : key_of(1);
+      const index_t start = x.shape.n_q - queries_seeing(x.shape, seen_by);
+      for (index_t i = start; i < x.shape.n_q; i += t.Bc) {
+        const index_t end = std::min(i + t.Bc, x.shape.n_q);
+        const auto dQ_i = m.alloc({end - i, x.shape.d});
+        if (slip != forgets_the_first_read_of_dQ_in_the_sum) m.load_into(dQ_i, dQ_of(0, i, end - i));
+        for (index_t g = 1; g < t.G - (slip == forgets_the_last_copy); ++g) {
+          const index_t sees = x.shape.n_q - queries_seeing(x.shape, key_of(g));
+          const index_t row = slip == adds_rows_that_a_copy_does_not_have ? i : std::max(i, sees);
+          if (key_of(g) < key_of(g + 1) && row < end)
+            m.compute(kernel::Add{}, dQ_i.rows(row - i, end - row), m.stream(dQ_of(g, row, end - row)));
+        }
+        m.store(dQ_i, dQ_of(0, i, end - i));
+      }
+    };
+    if (slip == sums_before_the_groups) sum();
+    for (index_t g = 0; g < t.G; ++g)
+      for (index_t j = key_of(g); j < key_of(g + 1); j += t.Bc)
+        key_pass(m, x, j, std::min(t.Bc, key_of(g + 1) - j), t.br,
+                 [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
+                   const index_t start = slip == reads_a_copy_before_it_is_written ? 0 : key_of(g);
+                   w.update(kernel::GemmOver{false, false, j == start}, dQ_of(g, i, rows), dS_ij, K_j);
+                 });
+    if (slip != sums_before_the_groups) sum();
   }
 };
 
@@ -180,7 +235,7 @@ struct Materialised {
   template <Machine M>
   static void run(M& m, const Backward& x, const MaterialisedBackward::Tiling& t, PhaseSlip slip) {
     using enum PhaseSlip;
-    if (slip != forgets_D && slip != forms_D_too_late) output_dots(m, x);
+    if (slip != forgets_D && slip != forms_D_too_late) output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
     if (slip == forms_dV_before_the_probabilities) gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);
     if (slip == forms_dS_before_the_probabilities) score_gradients(m, x, t.dS);
     probabilities(m, x, t.P);
@@ -189,7 +244,7 @@ struct Materialised {
       gemm(m, x.dV, transposed(x.P), {slip == multiplies_dV_by_O ? x.O : x.dO}, t.dV);
     if (slip != forms_dS_before_the_probabilities) score_gradients(m, x, t.dS);
     if (slip == forms_dS_twice) score_gradients(m, x, t.dS);
-    if (slip == forms_D_too_late) output_dots(m, x);
+    if (slip == forms_D_too_late) output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
     gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);
     const Factor P = slip == forgets_to_transpose_P ? Factor{x.P} : transposed(x.P);
     if (slip != forgets_dK) gemm(m, slip == stores_dK_into_dV ? x.dV : x.dK, P, {x.Q}, t.dK);
@@ -241,7 +296,7 @@ struct BlindMaterialised {
   template <Machine M>
   static void run(M& m, const Backward& x, const MaterialisedBackward::Tiling& t, BlindSlip slip) {
     using enum BlindSlip;
-    output_dots(m, x);
+    output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
     probabilities(m, x, t.P);
     if (slip == forms_dS_before_dV) score_gradients(m, x, t.dS);  // P is no more when dV is formed
     gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);

@@ -5,6 +5,7 @@
 #include "redblue/schedule/flash_forward.hpp"
 #include "redblue/schedule/key_outer_forward.hpp"
 #include "redblue/schedule/small_cache_forward.hpp"
+#include "redblue/schedule/split_keys_forward.hpp"
 
 /// Wrong schedules, each with one slip that a person might make. The data-free checks must catch every one.
 namespace redblue::test::mutants {
@@ -80,6 +81,54 @@ struct KeyOuterForgetsWhatWas {
         w.store(ln, x.lse.rows(i, 1));
       });
     }
+  }
+};
+
+/// Slips in split_keys.
+enum class SplitSlip {
+  none,
+  merges_before_the_groups,
+  forgets_the_last_group,
+  forgets_lse_of_the_groups,
+  keeps_lse_of_all_groups,
+};
+
+struct SplitKeys {
+  template <Machine M>
+  static void run(M& m, const Forward& x, SplitKeysForward::Tiling t, SplitSlip slip) {
+    using enum SplitSlip;
+    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const index_t keys = SplitKeysForward::keys_per_group(x.shape, t);
+    const auto of_group = [&](index_t g, const SlowMatrix& parts, const Block& rows) {
+      return parts.rows(g * x.shape.n_q + rows.row, rows.shape.rows);
+    };
+    const auto merge = [&] {
+      for (index_t i = 0; i < Q.rows(); ++i) {
+        const auto O_i = m.alloc(O(i).shape), ln = m.alloc(lse(i).shape);
+        const index_t kept = slip == keeps_lse_of_all_groups ? t.G : 1;
+        const auto before = m.alloc(lse(i).shape), shares = m.alloc({lse(i).shape.rows, kept});
+        const Arg share = shares.cols(1);
+        m.compute(kernel::SoftmaxInit{}, O_i, ln, before);
+        for (index_t g = 0; g < t.G - (slip == forgets_the_last_group); ++g) {
+          m.load_into(share, of_group(g, x.lse_g, lse(i)));
+          m.compute(kernel::MergeLse{}, ln, share, before);
+          m.compute(kernel::MergeRows{}, O_i, before, share, m.stream(of_group(g, x.Og, O(i))));
+        }
+        m.store(O_i, O(i));
+        m.store(ln, lse(i));
+      }
+    };
+    if (slip == merges_before_the_groups) merge();
+    for (index_t i = 0; i < Q.rows(); ++i)
+      for (index_t g = 0; g < t.G; ++g) {
+        const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+        Forward y = x;
+        y.store_lse = slip != forgets_lse_of_the_groups;
+        FlashForward::attend(m, y, {Q(i), of_group(g, x.Og, O(i)), of_group(g, x.lse_g, lse(i))},
+                             {std::min(g * keys, kappa), std::min((g + 1) * keys, kappa)}, t.Bc,
+                             [](auto& w, const Block& b) { return w.stream(b); });
+      }
+    if (slip != merges_before_the_groups) merge();
   }
 };
 

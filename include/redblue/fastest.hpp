@@ -1,0 +1,29 @@
+#pragma once
+#include <optional>
+
+#include "redblue/plan/planner.hpp"
+
+namespace redblue {
+
+/// The machine that a plan's time is modelled for.
+struct TimeOptions {
+  Hardware hardware;
+  DType dtype = DType::f32;  ///< of a word, where plan::Options::width says nothing else
+  std::optional<Isa> isa{};  ///< default: the largest in the hardware file
+  int threads = 1;           ///< cores at work, each with its own fast memory of M words
+};
+
+/// Words that three quarters of a core's private cache hold: the rest is for what streams past.
+Words fast_memory_of(const Hardware& hardware, DType dtype);
+
+/// The plan of least modelled time (docs/time-model.md) in place of fewest words: every schedule with several tilings
+/// for M and parts of it, each walked by model::Timed. `options.multiple` narrows the tilings, and prices do not count.
+/// Row::time is set; rows are ranked by it, the fastest tiling of each schedule; Plan::reason says what the fewest
+/// words would have cost. Throws what plan::make_plan does, and InvalidProblem where the hardware file lacks what is
+/// needed.
+plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
+
+/// What the chosen row, after the forward plan if there is one, is expected to take.
+model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time);
+
+}  // namespace redblue

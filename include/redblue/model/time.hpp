@@ -1,0 +1,74 @@
+#pragma once
+#include <span>
+#include <vector>
+
+#include "redblue/core/types.hpp"
+#include "redblue/hardware.hpp"
+
+/// The model of time: what a tile operation, and the traffic of a plan, take on a machine that was measured. Every
+/// formula and every constant that is not in the hardware file stands here; docs/time-model.md derives them.
+namespace redblue::model {
+
+/// Seconds that a plan is expected to take, by cause.
+struct Time {
+  double compute_s = 0;   ///< multiply-adds of products, with their tiles of results read and written
+  double exp_s = 0;       ///< exponentials
+  double pass_s = 0;      ///< elementwise passes over tiles, copies into tiles, and the calls themselves
+  double transfer_s = 0;  ///< words across the border of fast memory
+  double total_s = 0;     ///< with what overlaps taken off
+
+  double work_s() const { return compute_s + exp_s + pass_s; }
+};
+
+/// What the model reads of a hardware file, for one instruction set and one type of words.
+struct Rates {
+  Isa isa = Isa::portable;
+  DType dtype = DType::f32;
+  double macs = 0;  ///< multiply-adds per second of one core, at most
+  int lanes = 1;    ///< numbers of a result in one vector
+  double vectors_per_cycle = 1;
+  double exps = 0;  ///< exponentials per second of one core
+  double word_bytes = 4;
+  std::vector<MemoryLevel> levels;
+  double all_cores_bandwidth = 0;
+
+  /// The smallest level that holds so much; main memory if none does.
+  const MemoryLevel& level_of(double bytes) const;
+};
+
+/// Of `isa` or, where the file has no peak of this type for it, of the largest one below. bf16 and f16 without products
+/// of their own are computed as f32. Throws InvalidProblem if the file has none.
+Rates rates_of(const Hardware& hardware, Isa isa, DType dtype);
+/// The largest instruction set that the file has.
+Isa largest_isa(const Hardware& hardware);
+
+/// One call of a kernel.
+inline constexpr double kCallSeconds = 50e-9;
+/// The share of the smaller of work and transfer that hides behind the larger: hardware prefetches streams.
+inline constexpr double kOverlap = 0.8;
+
+/// The share of the peak that the register tile allows for a result of rows x cols, whichever of the two lies in vector
+/// lanes: ragged vectors, and too few sums to hide the latency of a multiply-add.
+double register_share(const Rates& rates, index_t rows, index_t cols);
+/// C += A B with C rows x cols and A rows x depth. C is read and written once, at the level that holds `held_bytes`.
+double product_seconds(const Rates& rates, index_t rows, index_t cols, double depth, double held_bytes);
+/// Reads or writes so many words of tiles that occupy `held_bytes`.
+double pass_seconds(const Rates& rates, double words, double held_bytes);
+
+/// What a plan moves.
+struct Traffic {
+  double bytes = 0;           ///< in all, across the border of fast memory
+  double distinct_bytes = 0;  ///< inputs and outputs: each comes from, or goes to, main memory once
+  double instance_bytes = 0;  ///< all that one head keeps in slow memory
+  double fast_bytes = 0;      ///< M
+};
+/// Seconds with so many cores at work.
+double transfer_seconds(const Rates& rates, const Traffic& traffic, double cores);
+
+/// The time of independent items of work on so many workers, longest first.
+double makespan(std::span<const double> items, index_t copies, int workers);
+
+/// Fills total_s.
+Time combined(Time time);
+
+}  // namespace redblue::model

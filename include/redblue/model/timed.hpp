@@ -1,0 +1,117 @@
+#pragma once
+#include <cstddef>
+#include <vector>
+
+#include "redblue/core/machine.hpp"
+#include "redblue/core/score.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/materialised.hpp"
+#include "redblue/model/time.hpp"
+
+namespace redblue::model {
+
+/// The machine that adds up what every tile operation of a schedule is expected to take. It holds nothing and computes
+/// nothing. A composite kernel is one body: its parts pay no passes of their own.
+class Timed : public MachineFace<Timed> {
+ public:
+  /// Thrown when a schedule has more operations than `most`.
+  struct TooMany {};
+
+  Timed(const Rates& rates, Score score, std::size_t most)
+      : rates_(rates), exponentiates_(score == Score::softmax || score == Score::sigmoid), most_(most) {}
+
+  static index_t open(Shape, Layout) { return 0; }
+  static void close(index_t, Shape) {}
+  void read(const Arg&, const Block& b) { copy(b); }
+  void write(const Block& b, const Arg&) { copy(b); }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    int parts = 0;
+    kernel::for_parts(k, args, [&](const auto&, std::span<const Arg>) { ++parts; });
+    call();
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { add_part(part, a, parts > 1); });
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    run(k, args);
+  }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    const double before = span_;
+    double longest = 0;
+    for (index_t i = 0; i < n; ++i) {
+      const double started = time_.work_s(), inner = items_total_;
+      span_ = 0;
+      body(*this, i);
+      longest = std::max(longest, span_);
+      // What inner loops did not give out is an item of its own.
+      if (const double rest = time_.work_s() - started - (items_total_ - inner); rest > kCallSeconds / 2)
+        add_item(rest);
+    }
+    span_ = before + longest;
+  }
+
+  const Time& time() const { return time_; }                   ///< of one worker; without transfer
+  double span() const { return span_; }                        ///< seconds with any number of workers
+  const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
+  double macs() const { return macs_; }                        ///< multiply-adds of products
+
+ private:
+  void copy(const Block& b) {
+    call();
+    const double words = static_cast<double>(b.shape.words());
+    add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+  }
+  void call() {
+    if (++operations_ > most_) throw TooMany{};
+    add(time_.pass_s, kCallSeconds);
+  }
+  void add(double& cause, double seconds) {
+    cause += seconds;
+    span_ += seconds;
+  }
+  void add_item(double seconds) {
+    items_.push_back(seconds);
+    items_total_ += seconds;
+  }
+  template <class K>
+  void add_part(const K& k, std::span<const Arg> args, bool fused) {
+    const Shape out = args[0].shape();
+    const double held = fused ? 0 : static_cast<double>(out.words()) * rates_.word_bytes;
+    const index_t macs = kernel::macs(k, args);
+    macs_ += static_cast<double>(macs);
+    if (macs > 0)
+      add(time_.compute_s, product_seconds(rates_, out.rows, out.cols,
+                                           static_cast<double>(macs) / static_cast<double>(out.words()), held));
+    const index_t exps = exponentials(kernel::name_of(k), args);
+    if (exps > 0) add(time_.exp_s, static_cast<double>(exps) / rates_.exps);  // with its loads and stores, in L1
+    if (macs > 0 || fused || (exps > 0 && held <= static_cast<double>(rates_.levels.front().bytes))) return;
+    double words = static_cast<double>(out.words());  // written; read below with the others
+    kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
+    add(time_.pass_s, pass_seconds(rates_, words, held));
+  }
+  /// How many exponentials a plain kernel takes.
+  index_t exponentials(std::string_view name, std::span<const Arg> args) const {
+    using namespace kernel;
+    if (name == UnshiftedExp::name) return args[0].shape().words();
+    if (!exponentiates_) return 0;
+    if (name == StatisticsAdd::name) return args[2].shape().words();
+    if (name == WeightsAccumulate::name || name == DivideAccumulate::name) return args[1].shape().words();
+    for (const std::string_view in_place :
+         {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name, NormaliseRows::name, Weights::name})
+      if (name == in_place) return args[0].shape().words();
+    return 0;
+  }
+
+  const Rates& rates_;
+  bool exponentiates_;
+  std::size_t most_;
+  std::size_t operations_ = 0;
+  Time time_;
+  double macs_ = 0;
+  double span_ = 0;
+  std::vector<double> items_;
+  double items_total_ = 0;
+};
+
+}  // namespace redblue::model

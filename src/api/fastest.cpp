@@ -1,0 +1,243 @@
+#include "redblue/fastest.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <map>
+#include <set>
+#include <tuple>
+
+#include "engine.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/model/timed.hpp"
+
+namespace redblue {
+
+namespace {
+
+/// A walk of so many operations takes some 5 ms; larger problems are walked in part.
+constexpr std::size_t kMostOperations = 20'000;
+
+double bytes_per_word(const plan::Options& o, SlowArray a, DType dtype) {
+  const index_t width = o.width[index_of(a)];
+  return static_cast<double>(width > 0 ? width : static_cast<index_t>(size_of(dtype)));
+}
+
+/// A model's view of one problem and one machine.
+class Modeller {
+ public:
+  Modeller(const plan::Options& options, const TimeOptions& time)
+      : options_(options),
+        time_(time),
+        rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {}
+
+  const model::Rates& rates() const { return rates_; }
+
+  /// The row on its own, for all instances.
+  model::Time time_of(const Problem& problem, const plan::Row& row) const {
+    const Walk walk = walk_of(problem, row);
+    const double alone = walk.timed.time().work_s() * walk.times;
+    // Heads too few, and rounds that wait for others, leave workers idle: `cores` of them work on average.
+    const double duration =
+        std::max({alone / time_.threads, walk.timed.span() * walk.times / static_cast<double>(problem.instances()),
+                  model::makespan(walk.timed.items(), static_cast<index_t>(walk.times), time_.threads)});
+    const double cores = alone / duration;
+    model::Time t = walk.timed.time();
+    for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
+    t.transfer_s = model::transfer_seconds(rates_, traffic_of(problem, row), cores);
+    return model::combined(t);
+  }
+
+ private:
+  /// One head, or a part of one, which stands for the whole so many times over.
+  struct Walk {
+    model::Timed timed;
+    double times;
+  };
+
+  Walk walk_of(const Problem& problem, const plan::Row& row) const {
+    plan::Plan part;
+    part.problem = problem;
+    part.problem.batch = 1;
+    part.problem.heads = problem.group();
+    part.problem.kv_heads = 1;
+    part.rows = {row};
+    const double instances = static_cast<double>(problem.instances()), macs = row.flops.to_double() / 2;
+    for (double left = 1;;) {  // share of one head that is walked
+      model::Timed timed(rates_, problem.score, kMostOperations);
+      try {
+        machine::Any any(timed);
+        engine_of(problem.op).run_on(any, part);
+        return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
+      } catch (const model::Timed::TooMany&) {
+        const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
+        left *= shrink(part.problem, std::clamp(reached, 1e-9, 0.5));
+      }
+    }
+  }
+  /// Makes a problem of about this share of the work; returns the share it has become.
+  static double shrink(Problem& p, double share) {
+    double become = 1;
+    const auto scale = [&](index_t& size, double by) {
+      const index_t before = size;
+      size = std::max<index_t>(1, static_cast<index_t>(static_cast<double>(before) * by));
+      become *= static_cast<double>(size) / static_cast<double>(before);
+    };
+    if (p.n_q == 1 && p.n_k == 1) {  // then it is features, or heads that share keys, that there are many of
+      scale(p.heads, share);
+      scale(p.d, share);
+      p.d_v = std::min(p.d_v, p.d);
+      p.d_in = std::min(p.d_in, p.d);
+    } else {
+      const double side = p.n_q == 1 || p.n_k == 1 ? share : std::sqrt(share);
+      if (p.causal)
+        p.causal_offset = static_cast<index_t>(static_cast<double>(p.causal_offset.value_or(p.n_k - p.n_q)) * side);
+      scale(p.n_q, side);
+      scale(p.n_k, side);
+    }
+    return become;
+  }
+
+  model::Traffic traffic_of(const Problem& problem, const plan::Row& row) const {
+    model::Traffic t;
+    for (std::size_t i = 0; i < kSlowArrays; ++i)
+      t.bytes += (row.io.reads[i] + row.io.writes[i]).to_double() *
+                 bytes_per_word(options_, static_cast<SlowArray>(i), time_.dtype);
+    for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
+      for (const SlowArray a : arrays) {
+        double words = 1;
+        for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
+        t.distinct_bytes += words * bytes_per_word(options_, a, time_.dtype);
+      }
+    t.instance_bytes =
+        t.distinct_bytes / static_cast<double>(problem.instances()) + row.workspace.to_double() * rates_.word_bytes;
+    t.fast_bytes = options_.M.to_double() * rates_.word_bytes;
+    return t;
+  }
+
+  const plan::Options& options_;
+  const TimeOptions& time_;
+  model::Rates rates_;
+};
+
+/// What the planner may be asked so that it answers with tiles that kernels like: large multiples of the register tile
+/// on one side, some hundred on the other, and less than all of M, for words alone always want the longest tile.
+std::vector<plan::Options> candidates(const plan::Options& options, const model::Rates& rates) {
+  std::vector<plan::Options> list;
+  const schedule::Multiples& given = options.multiple;
+  const bool free = given.query == 1 && given.key == 1;
+  const index_t panel = index_t{3} * rates.lanes;
+  for (const index_t share : {1, 2, 4}) {
+    plan::Options o = options;
+    o.M = std::max(Words(1), options.M / share);
+    list.push_back(o);
+    if (!free) continue;
+    for (const index_t q : {panel, 2 * panel, 4 * panel})
+      for (const index_t k : {16, 64, 128, 256}) {
+        o.multiple.query = q;
+        o.multiple.key = k;
+        list.push_back(o);
+      }
+  }
+  return list;
+}
+
+using Tiling = std::vector<std::pair<std::string_view, index_t>>;
+Tiling tiling_of(const plan::Row& row) {
+  Tiling t;
+  for (const schedule::Knob& k : row.tiling) t.emplace_back(k.name, k.value);
+  return t;
+}
+std::string text_of(const plan::Row& row) {
+  std::string text{row.schedule};
+  for (const schedule::Knob& k : row.tiling) text += fmt::format(" {}={}", k.name, k.value);
+  return text;
+}
+std::string text_of(const model::Time& t) {
+  return fmt::format("{:.3g} ms: compute {:.3g}, exp {:.3g}, passes {:.3g}, transfer {:.3g}", 1e3 * t.total_s,
+                     1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s, 1e3 * t.transfer_s);
+}
+
+/// The choice in a sentence: its time, and what fewer words would have cost.
+std::string reason(const plan::Plan& plan, const plan::Row& fewest, const model::Rates& rates,
+                   const Hardware& hardware) {
+  const plan::Row& best = plan.row();
+  std::string text = fmt::format("{}, {} {}, M = {}: {} ({}) {} ({})", hardware.cpu, name_of(rates.isa),
+                                 name_of(rates.dtype), plan.options.M.str(), best.idea, best.schedule,
+                                 plan.options.schedule.empty() ? "takes the least modelled time" : "was asked for",
+                                 text_of(*best.time));
+  const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
+  if (words <= least) return text + "; no plan moves fewer words";
+  return text + fmt::format("; it moves {:.2f}x the fewest words, with which {} would take {:.2f}x the time ({})",
+                            words / least, text_of(fewest), fewest.time->total_s / best.time->total_s,
+                            text_of(*fewest.time));
+}
+
+bool may_be_chosen(const plan::Plan& plan, const plan::Row& row) {
+  return (row.stable && row.fits) || !plan.options.schedule.empty();
+}
+
+}  // namespace
+
+Words fast_memory_of(const Hardware& hardware, DType dtype) {
+  return Words(hardware.private_cache().bytes) * 3 / 4 / Words(size_of(dtype));
+}
+
+model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
+  const Modeller modeller(plan.options, time);
+  model::Time t = modeller.time_of(plan.problem, plan.row());
+  if (!plan.forward) return t;
+  const model::Time before = modelled_time(*plan.forward, time);
+  return {t.compute_s + before.compute_s, t.exp_s + before.exp_s, t.pass_s + before.pass_s,
+          t.transfer_s + before.transfer_s, t.total_s + before.total_s};
+}
+
+plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+  if (time.threads < 1) throw InvalidProblem(fmt::format("threads = {}: give 1 or more", time.threads));
+  const Modeller modeller(options, time);
+  plan::Plan plan = plan::make_plan(problem, options);  // with the fewest words; refuses what cannot be done
+  plan::Row fewest = plan.row();
+  fewest.time = modeller.time_of(problem, fewest);
+
+  std::vector<plan::Row> rows = std::move(plan.rows);
+  std::set<std::pair<std::string_view, Tiling>> seen;
+  std::map<std::string_view, plan::Row> fastest;
+  const auto consider = [&](plan::Row& row) {
+    if (!seen.insert({row.schedule, tiling_of(row)}).second) return;
+    row.time = modeller.time_of(problem, row);
+    const auto [best, first] = fastest.try_emplace(row.schedule, row);
+    if (!first && row.time->total_s < best->second.time->total_s) best->second = row;
+  };
+  for (plan::Row& row : rows) consider(row);
+  Problem alone = problem;
+  alone.forward_given = true;  // what runs before does not matter to the tilings
+  for (const plan::Options& o : candidates(options, modeller.rates())) {
+    try {
+      for (plan::Row& row : plan::make_plan(alone, o).rows)
+        if (row.fits) consider(row);
+    } catch (const CapacityError&) {
+      continue;  // tiles of these multiples do not fit this part of M
+    } catch (const Unsupported&) {
+      continue;  // no schedule has such tiles, whatever M
+    }
+  }
+  plan.rows.clear();
+  for (auto& [name, row] : fastest) plan.rows.push_back(std::move(row));
+  std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const plan::Row& a, const plan::Row& b) {
+    return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
+  });
+  plan.chosen = static_cast<std::size_t>(
+      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); }) -
+      plan.rows.begin());
+  if (plan.forward) {
+    plan::Options before = options;
+    before.schedule.clear();
+    plan.forward = std::make_shared<const plan::Plan>(make_fastest_plan(problem.forward(), before, time));
+  }
+  plan::compare_rows(plan);
+  plan.reason = reason(plan, fewest, modeller.rates(), time.hardware);
+  return plan;
+}
+
+}  // namespace redblue

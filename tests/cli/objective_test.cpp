@@ -1,0 +1,95 @@
+#include <filesystem>
+#include <fstream>
+
+#include "cli/cli.hpp"
+
+/// --objective time and --machine.
+namespace redblue::test {
+namespace {
+
+using testing::HasSubstr;
+
+std::string machine(const std::string& name) { return REDBLUE_SOURCE_DIR "/tests/data/" + name + ".json"; }
+
+const Args kBackward = {"plan", "--op", "backward", "--n", "2048", "--d", "64", "--M", "30000", "--objective", "time"};
+
+TEST(CliObjective, AnotherMachineIsAnotherChoice) {
+  const Workplace w;
+  const auto chosen = [&](const std::string& name) {
+    const Finished f = w.run(kBackward + Args{"--machine", machine(name), "--json"});
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    const Json j = f.json();
+    EXPECT_EQ(j["objective"], "time");
+    const Json& row = j["plans"][j["chosen"].get<std::size_t>()];
+    for (const char* term : {"compute_s", "exp_s", "pass_s", "transfer_s", "total_s"}) EXPECT_GT(row["time"][term], 0);
+    return row;
+  };
+  const Json slow_memory = chosen("hardware_slow_memory"), slow_arithmetic = chosen("hardware_slow_arithmetic");
+  EXPECT_LT(slow_memory["io"], slow_arithmetic["io"]);
+  EXPECT_GT(slow_memory["flops"], slow_arithmetic["flops"]);
+}
+
+TEST(CliObjective, TableShowsTheTermsAndTheReasonBothPlans) {
+  const Workplace w;
+  const Finished f = w.run(kBackward + Args{"--machine", machine("hardware_slow_arithmetic")});
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  for (const char* text : {"modelled, ms", "compute", "passes", "transfer", "takes the least modelled time",
+                           "x the fewest words, with which two_pass"})
+    EXPECT_THAT(f.out, HasSubstr(text));
+}
+
+TEST(CliObjective, MemoryMayBeLeftOut) {
+  const Workplace w;
+  const Args sizes = {"plan",  "--n", "512", "--d", "64", "--objective", "time", "--machine", machine("hardware"),
+                      "--json"};
+  EXPECT_EQ(w.run(sizes).json()["M"], 196608);
+  EXPECT_EQ(w.run(sizes + Args{"--dtype", "f64"}).json()["M"], 98304);
+  EXPECT_EQ(w.run(sizes + Args{"--memory", "64KiB"}).json()["M"], 16384);
+}
+
+TEST(CliObjective, TheFileOfTheDoctorIsTheDefault) {
+  const Workplace w;
+  std::filesystem::create_directories(w / "config/redblue");
+  std::filesystem::copy_file(machine("hardware"), w / "config/redblue/hardware.json");
+  const Finished f = w.run({"plan", "--n", "256", "--d", "32", "--objective", "time"},
+                           "XDG_CONFIG_HOME=$PWD/config REDBLUE_ISA=portable");
+  ASSERT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, HasSubstr("an invented server, one socket, portable f32"));
+}
+
+TEST(CliObjective, CountsAndRunsThePlan) {
+  const Workplace w;
+  const Problem p = problem(64, 64, 16, 16);
+  w.inputs(p, generate(p), 2);
+  const Args time = {"--objective", "time", "--machine", machine("hardware"), "--json"};
+  const Finished counted = w.run(Args{"count", "--n", "64", "--d", "16"} + time);
+  EXPECT_EQ(counted.exit_code, 0) << counted.err;
+  EXPECT_EQ(counted.json()["equal"], true);
+  const Finished ran = w.run(Args{"run", "--verify"} + kNpyFiles + time);
+  EXPECT_EQ(ran.exit_code, 0) << ran.err;
+  EXPECT_GT(ran.json()["modelled_time"]["total_s"], 0);
+}
+
+TEST(CliObjective, RefusesWhatMakesNoSense) {
+  const Workplace w;
+  std::ofstream(w / "bad.json") << "{\"schema\": \"redblue.hardware/1\", \"cpu\": 3}";
+  const Args plan = {"plan", "--n", "64", "--d", "16"};
+  const std::pair<Args, std::string> bad[] = {
+      {{"--objective", "beauty", "--M", "1000"}, "--objective beauty: choose from words, time"},
+      {{"--M", "1000", "--machine", machine("hardware")}, "is for --objective time"},
+      {{"--objective", "words"}, "give the size of fast memory"},
+      {{"--objective", "time"}, "run redblue doctor once, or give --machine FILE"},
+      {{"--objective", "time", "--machine", "none.json"}, "none.json"},
+      {{"--objective", "time", "--machine", "bad.json"}, "cpu is 3, it must be a string"},
+      {{"--objective", "time", "--machine", machine("hardware"), "--threads", "0"}, "threads = 0: give 1 or more"},
+  };
+  for (const auto& [args, says] : bad) {
+    const Finished f = w.run(plan + args, "XDG_CONFIG_HOME=$PWD/nothing");
+    EXPECT_EQ(f.exit_code, 2) << says;
+    EXPECT_EQ(f.out, "");
+    EXPECT_THAT(f.err, HasSubstr(says));
+  }
+}
+
+}  // namespace
+}  // namespace redblue::test

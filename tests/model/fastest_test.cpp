@@ -1,0 +1,181 @@
+#include "redblue/fastest.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "redblue/attention.hpp"
+#include "redblue/model/timed.hpp"
+#include "support/generators.hpp"
+
+namespace redblue::test {
+namespace {
+
+using testing::HasSubstr;
+
+Hardware machine(const std::string& name) { return load_hardware(REDBLUE_SOURCE_DIR "/tests/data/" + name + ".json"); }
+Hardware invented() { return machine("hardware"); }
+
+plan::Options with_M(index_t M, std::string schedule = "") {
+  plan::Options o;
+  o.M = M;
+  o.schedule = std::move(schedule);
+  return o;
+}
+
+Problem of(Operation op, index_t n, index_t d, index_t heads = 1) {
+  Problem p = problem(n, n, d, d);
+  p.op = op;
+  p.heads = heads;
+  return p;
+}
+
+constexpr Operation kAll[] = {Operation::forward,    Operation::backward,   Operation::forward_x,
+                              Operation::gradient_x, Operation::backward_x, Operation::backward_w};
+
+Problem small(Operation op) {
+  Problem p = of(op, 24, 4);
+  p.d_in = op == Operation::backward_w ? 5 : 0;
+  return p;
+}
+
+/// The schedule's operations on the timing machine.
+model::Timed timed(const plan::Plan& plan, const model::Rates& rates) {
+  model::Timed walk(rates, plan.problem.score, 1'000'000);
+  redblue::machine::replay(trace(plan), walk);
+  return walk;
+}
+
+TEST(Timed, SeesEveryMultiplyAdd) {
+  const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
+  for (const Operation op : kAll)
+    for (const plan::Row& row : plan::make_plan(small(op), with_M(400)).rows) {
+      const plan::Plan plan = plan::make_plan(small(op), with_M(400, std::string(row.schedule)));
+      EXPECT_EQ(2 * timed(plan, rates).macs(), plan.row().flops.to_double()) << name_of(op) << " " << row.schedule;
+    }
+}
+
+/// An exponential kernel that Timed does not know shows here: every schedule turns each score into a weight.
+TEST(Timed, SeesEveryExponential) {
+  model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
+  rates.exps = 1;
+  for (const Operation op : kAll)
+    for (const plan::Row& row : plan::make_plan(small(op), with_M(400)).rows) {
+      const plan::Plan plan = plan::make_plan(small(op), with_M(400, std::string(row.schedule)));
+      EXPECT_GE(timed(plan, rates).time().exp_s, 24 * 24) << name_of(op) << " " << row.schedule;
+    }
+  const plan::Plan flash = plan::make_plan(small(Operation::forward), with_M(400, "flash"));
+  EXPECT_EQ(timed(flash, rates).time().exp_s, 24 * 24);
+}
+
+TEST(Timed, ReluHasNoExponentials) {
+  Problem p = small(Operation::forward);
+  p.score = Score::relu;
+  const plan::Plan plan = plan::make_plan(p, with_M(400, "flash"));
+  EXPECT_EQ(timed(plan, model::rates_of(invented(), Isa::avx512, DType::f32)).time().exp_s, 0);
+}
+
+const plan::Row& row_of(const plan::Plan& plan, std::string_view schedule) {
+  for (const plan::Row& r : plan.rows)
+    if (r.schedule == schedule) return r;
+  throw Error("no row " + std::string(schedule));
+}
+
+TEST(FastestPlan, RanksByTimeAndFillsEveryTerm) {
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x}) {
+    const plan::Plan plan = make_fastest_plan(of(op, 512, 64), with_M(100'000), {invented()});
+    double last = 0;
+    for (const plan::Row& r : plan.rows) {
+      ASSERT_TRUE(r.time) << r.schedule;
+      EXPECT_GE(r.time->total_s, last) << r.schedule;
+      EXPECT_GT(r.time->compute_s, 0) << r.schedule;
+      EXPECT_GT(r.time->exp_s, 0) << r.schedule;
+      EXPECT_GT(r.time->pass_s, 0) << r.schedule;
+      EXPECT_GT(r.time->transfer_s, 0) << r.schedule;
+      last = r.time->total_s;
+    }
+    EXPECT_LE(plan.row().footprint, 100'000);
+  }
+}
+
+TEST(FastestPlan, IsNoSlowerThanTheOneOfFewestWords) {
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const index_t M : {2'000, 20'000, 200'000}) {
+      const TimeOptions time{invented()};
+      const Problem p = of(op, 600, 64);
+      const plan::Plan fast = make_fastest_plan(p, with_M(M), time), few = plan::make_plan(p, with_M(M));
+      EXPECT_LE(fast.row().time->total_s, modelled_time(few, time).total_s);
+      EXPECT_GE(fast.io().total(), few.io().total());
+    }
+}
+
+TEST(FastestPlan, RunsNoScheduleThatWasNotAskedFor) {
+  const plan::Plan plan = make_fastest_plan(of(Operation::forward, 300, 32), with_M(10'000, "naive"), {invented()});
+  EXPECT_EQ(plan.rows.size(), 1U);
+  EXPECT_EQ(plan.row().schedule, "naive");
+  EXPECT_THAT(plan.reason, HasSubstr("was asked for"));
+}
+
+TEST(FastestPlan, KeepsToTheMultiplesAskedFor) {
+  plan::Options o = with_M(100'000);
+  o.multiple = {32, 8, 1};
+  const plan::Plan plan = make_fastest_plan(of(Operation::forward, 2048, 64), o, {invented()});
+  for (const schedule::Knob& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
+}
+
+TEST(FastestPlan, LargeProblemsAreWalkedInPart) {
+  const TimeOptions time{invented()};
+  const auto seconds = [&](index_t n) {
+    return make_fastest_plan(of(Operation::forward, n, 64), with_M(100'000, "flash"), time).row().time->compute_s;
+  };
+  EXPECT_NEAR(seconds(1 << 20) / seconds(1 << 12), 65536, 3000);
+}
+
+TEST(FastestPlan, ThreadsHelpWhereRoundsAreIndependent) {
+  const auto faster = [](Operation op, std::string schedule, index_t heads) {
+    const Problem p = of(op, 2048, 64, heads);
+    const auto seconds = [&](int threads) {
+      return make_fastest_plan(p, with_M(50'000, schedule), {.hardware = invented(), .threads = threads})
+          .row()
+          .time->total_s;
+    };
+    return seconds(1) / seconds(4);
+  };
+  EXPECT_GT(faster(Operation::forward, "flash", 1), 3);
+  EXPECT_LT(faster(Operation::backward, "fused_key_outer", 1), 1.2) << "e1 goes over heads alone";
+  EXPECT_GT(faster(Operation::backward, "fused_key_outer", 8), 3);
+}
+
+TEST(FastestPlan, ForwardBeforeAGradientIsFastToo) {
+  Problem p = of(Operation::backward, 512, 64);
+  p.forward_given = false;
+  const TimeOptions time{invented()};
+  const plan::Plan plan = make_fastest_plan(p, with_M(100'000), time);
+  ASSERT_TRUE(plan.forward);
+  ASSERT_TRUE(plan.forward->row().time);
+  EXPECT_NEAR(modelled_time(plan, time).total_s, plan.row().time->total_s + plan.forward->row().time->total_s, 1e-12);
+}
+
+/// Two passes move fewer words for 7 products in place of 5.
+TEST(FastestPlan, SlowMemoryPrefersFewWordsAndSlowArithmeticFewFlops) {
+  const Problem p = of(Operation::backward, 2048, 64);
+  const plan::Plan slow_memory = make_fastest_plan(p, with_M(30'000), {machine("hardware_slow_memory")});
+  const plan::Plan slow_arithmetic = make_fastest_plan(p, with_M(30'000), {machine("hardware_slow_arithmetic")});
+  EXPECT_LT(slow_memory.io().total(), slow_arithmetic.io().total());
+  EXPECT_GT(slow_memory.flops(), slow_arithmetic.flops());
+  EXPECT_THAT(slow_arithmetic.reason, HasSubstr("the fewest words, with which two_pass"));
+  EXPECT_THAT(slow_arithmetic.reason, HasSubstr("x the time"));
+  EXPECT_THAT(slow_memory.reason, HasSubstr("takes the least modelled time"));
+}
+
+TEST(FastestPlan, WantsAWorker) {
+  EXPECT_THROW(make_fastest_plan(of(Operation::forward, 8, 8), with_M(1000), {.hardware = invented(), .threads = 0}),
+               InvalidProblem);
+}
+
+TEST(FastestPlan, FastMemoryIsMostOfThePrivateCache) {
+  EXPECT_EQ(fast_memory_of(invented(), DType::f32), 196608);
+  EXPECT_EQ(fast_memory_of(invented(), DType::f64), 98304);
+}
+
+}  // namespace
+}  // namespace redblue::test

@@ -1,0 +1,126 @@
+#include "redblue/model/time.hpp"
+
+#include <gmock/gmock.h>
+#include <rapidcheck/gtest.h>
+
+#include <numeric>
+
+#include "redblue/core/error.hpp"
+
+namespace redblue::model {
+namespace {
+
+Hardware invented() { return load_hardware(REDBLUE_SOURCE_DIR "/tests/data/hardware.json"); }
+Rates rates() { return rates_of(invented(), Isa::avx512, DType::f32); }
+
+Traffic any_traffic() {
+  const double distinct = static_cast<double>(*rc::gen::inRange<std::int64_t>(1, std::int64_t{1} << 36));
+  return {distinct * *rc::gen::inRange(1, 1000), distinct, distinct / *rc::gen::inRange(1, 64),
+          static_cast<double>(*rc::gen::inRange(1, 1 << 24))};
+}
+
+TEST(TimeModel, RatesAreThoseOfTheLargestSetThatHasThem) {
+  const Hardware h = invented();
+  EXPECT_EQ(largest_isa(h), Isa::avx512);
+  EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::f32).macs, 95e9);
+  EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).macs, 95e9) << "computed as f32";
+  EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).word_bytes, 2);
+  EXPECT_EQ(rates_of(h, Isa::avx2, DType::f64).isa, Isa::portable);
+}
+
+TEST(TimeModel, MissingRatesAreNamed) {
+  Hardware h = invented();
+  std::erase_if(h.peaks, [](const Peak& p) { return p.dtype == DType::f64; });
+  try {
+    rates_of(h, Isa::avx512, DType::f64);
+    FAIL();
+  } catch (const InvalidProblem& e) {
+    EXPECT_THAT(e.what(), testing::HasSubstr("no peak of f64 for avx512"));
+  }
+}
+
+TEST(TimeModel, RegisterShareIsFullForWholeTilesOnly) {
+  const Rates r = rates();
+  EXPECT_EQ(register_share(r, 48, 64), 1);
+  EXPECT_EQ(register_share(r, 64, 48), register_share(r, 48, 64));
+  EXPECT_EQ(register_share(r, 8, 16), 1);
+  EXPECT_LT(register_share(r, 1, 16), 0.2) << "one sum, of the eight that hide the latency";
+  EXPECT_LT(register_share(r, 17, 17), 0.6) << "one lane of the second vector";
+}
+
+RC_GTEST_PROP(TimeModel, RegisterShareIsAShare, ()) {
+  const double share = register_share(rates(), *rc::gen::inRange(1, 400), *rc::gen::inRange(1, 400));
+  RC_ASSERT(share > 0 && share <= 1);
+}
+
+RC_GTEST_PROP(TimeModel, ProductsTakeNoLessThanTheirMultiplyAddsAtThePeak, ()) {
+  const Rates r = rates();
+  const index_t m = *rc::gen::inRange(1, 400), n = *rc::gen::inRange(1, 400), k = *rc::gen::inRange(1, 400);
+  const double depth = static_cast<double>(k), held = 4.0 * static_cast<double>(m * n);
+  const double t = product_seconds(r, m, n, depth, held);
+  RC_ASSERT(t >= static_cast<double>(m * n) * depth / r.macs);
+  RC_ASSERT(product_seconds(r, m, n, depth + 1, held) > t);
+  Rates slower = r;
+  slower.macs /= 2;
+  RC_ASSERT(product_seconds(slower, m, n, depth, held) > t);
+}
+
+TEST(TimeModel, RankOneUpdatesAreFarFromThePeak) {
+  const Rates r = rates();
+  const double flat = product_seconds(r, 96, 128, 1, 96 * 128 * 4),
+               deep = product_seconds(r, 96, 128, 64, 96 * 128 * 4);
+  EXPECT_GT(64 * flat, 4 * deep);
+}
+
+RC_GTEST_PROP(TimeModel, MoreWordsTakeLonger, ()) {
+  const Rates r = rates();
+  Traffic t = any_traffic();
+  const double cores = *rc::gen::inRange(1, 17);
+  const double before = transfer_seconds(r, t, cores);
+  RC_ASSERT(before >= t.bytes / (cores * r.levels.front().read_bandwidth));
+  t.bytes *= 1.5;
+  RC_ASSERT(transfer_seconds(r, t, cores) > before);
+}
+
+RC_GTEST_PROP(TimeModel, MoreCoresMoveWordsNoSlower, ()) {
+  const Traffic t = any_traffic();
+  const int cores = *rc::gen::inRange(1, 16);
+  RC_ASSERT(transfer_seconds(rates(), t, cores + 1) <= transfer_seconds(rates(), t, cores));
+}
+
+RC_GTEST_PROP(TimeModel, TotalLiesBetweenTheLargerAndTheSum, ()) {
+  Time t;
+  t.compute_s = *rc::gen::inRange(0, 1000);
+  t.exp_s = *rc::gen::inRange(0, 1000);
+  t.pass_s = *rc::gen::inRange(0, 1000);
+  t.transfer_s = *rc::gen::inRange(0, 3000);
+  const Time c = combined(t);
+  RC_ASSERT(c.total_s >= std::max(t.work_s(), t.transfer_s));
+  RC_ASSERT(c.total_s <= t.work_s() + t.transfer_s);
+  t.transfer_s += 1;
+  RC_ASSERT(combined(t).total_s > c.total_s);
+  t.transfer_s -= 1;
+  t.exp_s += 1;
+  RC_ASSERT(combined(t).total_s > c.total_s);
+}
+
+RC_GTEST_PROP(TimeModel, MakespanIsBounded, (int workers)) {
+  workers = 1 + std::abs(workers % 20);
+  const auto items = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
+      rc::gen::map(rc::gen::inRange(1, 100), [](int x) { return static_cast<double>(x); })));
+  const index_t copies = *rc::gen::inRange(1, 5);
+  const double all = static_cast<double>(copies) * std::accumulate(items.begin(), items.end(), 0.0);
+  const double span = makespan(items, copies, workers);
+  RC_ASSERT(span >= all / workers * (1 - 1e-12));
+  RC_ASSERT(span <= all * (1 + 1e-12));
+  RC_ASSERT(span <= all / workers + 100);
+}
+
+TEST(TimeModel, MakespanOfThreeEqualItemsOnTwoWorkersIsTwo) {
+  const std::vector<double> items(3, 1.0);
+  EXPECT_EQ(makespan(items, 1, 2), 2);
+  EXPECT_EQ(makespan(items, 2, 2), 3);
+}
+
+}  // namespace
+}  // namespace redblue::model
