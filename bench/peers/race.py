@@ -101,7 +101,7 @@ def race(cell, redblue, peer, options):
 
 def worker(name, threads, options):
     peer = runners.PEERS[name](threads)
-    redblue = runners.Redblue(threads, options["library"], options["words"], peer.layout)
+    redblue = runners.Redblue(threads, options["library"], options["words"], options["schedules"], peer.layout)
     print(json.dumps({"about": peer.about(), "redblue": redblue.about()}), flush=True)
     for fields in options["cells"]:
         cell = cells.Cell(**fields)
@@ -172,6 +172,10 @@ def report(entry):
     return f"{what} {rates}, error {entry['error']:.1e}{'' if entry['agrees'] else ' WRONG'} {entry.get('variant', '')}"
 
 
+def assignments(text):
+    return dict(item.split("=") for item in text.split(","))
+
+
 def numbers(text):
     return [int(x) for x in text.split(",")]
 
@@ -186,6 +190,7 @@ def main():
     parser.add_argument("--ops", default="forward,backward", help="forward,backward")
     parser.add_argument("--dtypes", default="f32,bf16", help="f32,bf16")
     parser.add_argument("--words", type=int, default=0, help="plan for fewest words in such a fast memory; default: for least modelled time (redblue doctor)")
+    parser.add_argument("--schedules", type=assignments, default={}, help="forward=NAME,backward=NAME; default: the planner's choice")
     parser.add_argument("--seconds", type=float, help="of each race; default 1, quick 0.3")
     parser.add_argument("--pairs", type=int, help="at least; default 5, quick 3")
     parser.add_argument("--build", type=pathlib.Path, default=ROOT / "build/release", help="where redblue was built")
@@ -200,6 +205,7 @@ def main():
     options = {
         "library": str(given.build / "libredblue_c.so"),
         "words": given.words,
+        "schedules": given.schedules,
         "seconds": given.seconds or (0.3 if given.quick else 1),
         "pairs": given.pairs or (3 if given.quick else 5),
         "cells": [vars(c) for c in all_cells],

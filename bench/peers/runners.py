@@ -34,14 +34,15 @@ def empty_outputs(cell, shape):
 
 
 class Redblue:
-    def __init__(self, threads, library, words, layout="hnd"):
-        self.threads, self.words, self.layout = threads, words, layout
+    def __init__(self, threads, library, words, schedules, layout):
+        """schedules: names by operation, where it is not the planner's choice."""
+        self.threads, self.words, self.schedules, self.layout = threads, words, schedules, layout
         self.library = redblue_c.Library(library)
 
     def about(self):
         return f"redblue {self.library.version()}"
 
-    def plan(self, cell, tensors, dtypes, lse=False):
+    def plan(self, cell, tensors, dtypes):
         strides = (0, cell.d, cell.heads * cell.d, 1) if self.layout == "nhd" else None
         return redblue_c.Plan(
             self.library,
@@ -53,7 +54,8 @@ class Redblue:
             self.words,
             cell.dtype,
             self.threads,
-            strides=strides,
+            self.schedules.get(cell.op),
+            strides,
         )
 
     def prepare(self, cell, arrays):

@@ -116,13 +116,12 @@ TEST(Doctor, MeasuresWhatThereIs) {
 }
 
 TEST(Doctor, DescribesWithoutMeasuring) {
-  const Hardware described = describe_hardware(), measured = measure_hardware();
-  EXPECT_EQ(described.cpu, measured.cpu);
-  EXPECT_EQ(described.cores, measured.cores);
-  ASSERT_EQ(described.levels.size(), measured.levels.size());
-  for (std::size_t i = 0; i < described.levels.size(); ++i)
-    EXPECT_EQ(described.levels[i].bytes, measured.levels[i].bytes);
-  EXPECT_TRUE(described.peaks.empty());
+  const Hardware h = describe_hardware();
+  EXPECT_NE(h.cpu, "");
+  EXPECT_GE(h.cores, 1);
+  EXPECT_EQ(h.levels.back().name, "DRAM");
+  for (const MemoryLevel& l : h.levels) EXPECT_GT(l.bytes, 0) << l.name;
+  EXPECT_TRUE(h.peaks.empty());
 }
 
 TEST(Doctor, SamplesTheLargestLoopThatAnInstructionSetHolds) {
