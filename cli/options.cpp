@@ -170,6 +170,8 @@ void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
   app.add_option("--d", d, "head dimension of queries and keys")->required();
   app.add_option("--dv", d_v, "head dimension of values (default: --d)");
   add_without_sizes(app, with_planner);
+  if (with_planner)
+    app.add_option("--threads", threads, "cores that time is modelled for, each with its own fast memory");
 }
 
 void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
@@ -188,7 +190,6 @@ void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
   if (with_planner) {
     planner.add_to(app);
     objective.add_to(app);
-    app.add_option("--threads", threads, "cores that time is modelled for, each with its own fast memory");
   }
   app.add_flag("--json", json, "print JSON");
 }

@@ -90,12 +90,13 @@ class Traced : public MachineFace<Traced<Base>> {
   index_t depth_ = 0;
 };
 
-/// Plays a trace on a machine, operation by operation.
+/// Plays a trace on a machine, operation by operation. It holds the parts of composite kernels, so tiles lie plain: a
+/// machine that runs composites as one body may round in other places than a replay does.
 template <class M>
 void replay(const Trace& trace, M& m) {
   for (const Operation& op : trace.operations) switch (op.kind) {
       case Operation::Kind::open:
-        m.open(op.shape, op.layout);
+        m.open(op.shape, Layout::row_major);
         break;
       case Operation::Kind::close:
         m.close(op.depth, op.shape);
