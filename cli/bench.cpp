@@ -155,7 +155,7 @@ int bench(const BenchFlags& flags) {
             const Operation op = problem.problem().op;
             if (op != Operation::forward && op != Operation::backward)
               throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(op)));
-            plans.push_back(problem.plan(options));
+            plans.push_back(problem.plan(options, options.threads > 0 ? options.threads : default_pool().size()));
           }
 
   BenchContext context;

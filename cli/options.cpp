@@ -222,12 +222,11 @@ Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dty
 
 plan::Plan ProblemOptions::plan() const {
   RunOptions run;
-  run.threads = threads;
   run.compute = parse_dtype("--dtype", dtype) == DType::f64 ? DType::f64 : DType::f32;
-  return plan(run);
+  return plan(run, threads);
 }
 
-plan::Plan ProblemOptions::plan(const RunOptions& run) const {
+plan::Plan ProblemOptions::plan(const RunOptions& run, int cores) const {
   const Problem p = problem();
   plan::Options o = planner.options(contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
   if (!planner.width.empty()) {
@@ -238,7 +237,7 @@ plan::Plan ProblemOptions::plan(const RunOptions& run) const {
       for (const SlowArray a : plan::arrays_of(p.op))
         if (name_of(a) == name) o.width[index_of(a)] = value;
   }
-  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), std::max(run.threads, 1));
+  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), cores);
 }
 
 int threads_of(const std::optional<int>& asked) {

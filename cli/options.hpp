@@ -86,8 +86,8 @@ struct ProblemOptions {
   Problem problem() const;
   Words M() const;
   plan::Plan plan() const;
-  /// For a run with these options.
-  plan::Plan plan(const RunOptions& run) const;
+  /// For a run with these options, time modelled for so many cores.
+  plan::Plan plan(const RunOptions& run, int cores) const;
 };
 
 /// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.

@@ -154,14 +154,17 @@ int run_command(const RunFlags& flags) {
   options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype)
                     : loaded.any_f64()  ? DType::f64
                                         : DType::f32;
+  if (flags.verify && options.compute == DType::bf16)
+    throw Unsupported("--verify with --compute-dtype bf16: there is no tolerance for it yet; verify with f32 or f64");
   options.threads = threads_of(flags.threads);
 
   Tensors tensors = loaded.tensors();
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
-  const plan::Plan plan = flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory,
-                                               options.compute, std::max(options.threads, 1));
+  const plan::Plan plan =
+      flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute,
+                           options.threads > 0 ? options.threads : default_pool().size());
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;

@@ -132,7 +132,7 @@ TEST(Run, RefusesWorkspaceThatThisMachineDoesNotHave) {
   const Tensor in(&word, DType::f32, {1, 1, 1 << 20, 1}, {0, 0, 0, 1});
   EXPECT_THAT(refusal(plan, {in, in, in}, {Tensor(out.data(), {1, 1, 1 << 20, 1}), Tensor()}),
               AllOf(HasSubstr("bytes beside inputs and outputs"), HasSubstr("for workspace S"),
-                    HasSubstr("choose a schedule without workspace")));
+                    HasSubstr("a schedule without workspace")));
 }
 
 }  // namespace

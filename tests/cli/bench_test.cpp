@@ -71,7 +71,7 @@ TEST(CliBench, WordsAreThoseOfTheCountingMachine) {
     const Args problem = {"--op", op,        "--nq", "20",         "--nk", "28",       "--d", "8",   "--dv",
                           "6",    "--heads", "4",    "--kv-heads", "2",    "--causal", "--M", "400", "--json"};
     const Json counted = w.run(Args{"count"} + problem).json();
-    const Finished f = w.run(Args{"bench", "--dtype", "bf16"} + problem + kOnce);
+    const Finished f = w.run(Args{"bench", "--objective", "words", "--dtype", "bf16"} + problem + kOnce);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const Json entry = f.json()["benchmarks"][0];
     EXPECT_EQ(entry["words"], counted["counted"]["io"]);
