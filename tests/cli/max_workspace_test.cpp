@@ -44,7 +44,8 @@ struct Job {
   index_t tensors = 0;  ///< bytes of inputs and outputs
 
   explicit Job(const Sizes& s) {
-    args = {"run", "--op", s.op, "--M", "4096"};
+    // One thread: under a limit on address space a second one may find no room for its stack.
+    args = {"run", "--op", s.op, "--M", "4096", "--threads", "1"};
     const bool backward = std::string(s.op) == "backward";
     const auto file = [&](const std::string& name, bool input) {
       if (input) w.zeros(name + ".npy", {2, s.n, s.d});
