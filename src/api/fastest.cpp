@@ -122,8 +122,9 @@ class Modeller {
 };
 
 /// What the planner may be asked so that it answers with tiles that kernels like: large multiples of the register tile
-/// on one side, some hundred on the other, and less than all of M, for words alone always want the longest tile.
-std::vector<plan::Options> candidates(const plan::Options& options, const model::Rates& rates) {
+/// on one side, some hundred on the other, and less than all of M, for words alone always want the longest tile. Keys
+/// and values stream past each panel of a tile anew: room is left for those of one step, at most half of M.
+std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
   std::vector<plan::Options> list;
   const schedule::Multiples& given = options.multiple;
   const bool free = given.query == 1 && given.key == 1;
@@ -135,6 +136,9 @@ std::vector<plan::Options> candidates(const plan::Options& options, const model:
     if (!free) continue;
     for (const index_t q : {panel, 2 * panel, 4 * panel})
       for (const index_t k : {16, 64, 128, 256}) {
+        const Words passing = Words(k) * (problem.d + problem.d_v);
+        if (passing * 2 > options.M || passing >= options.M / share) continue;
+        o.M = options.M / share - passing;
         o.multiple.query = q;
         o.multiple.key = k;
         list.push_back(o);
@@ -212,7 +216,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   for (plan::Row& row : rows) consider(row);
   Problem alone = problem;
   alone.forward_given = true;  // what runs before does not matter to the tilings
-  for (const plan::Options& o : candidates(options, modeller.rates())) {
+  for (const plan::Options& o : candidates(problem, options, modeller.rates())) {
     try {
       for (plan::Row& row : plan::make_plan(alone, o).rows)
         if (row.fits) consider(row);

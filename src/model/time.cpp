@@ -59,6 +59,10 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   r.lanes = p->dtype == DType::bf16 ? p->macs_per_vector / 2 : p->macs_per_vector;
   r.vectors_per_cycle = p->vectors_per_cycle;
   r.exps = e->elements;
+  const Peak* const plain = hardware.peak(Isa::portable, arithmetic);
+  const ExpRate* const plain_exp = hardware.exp_rate(Isa::portable, arithmetic);
+  r.portable_macs = plain != nullptr ? std::min(plain->flops / 2, r.macs) : r.macs;
+  r.portable_exps = plain_exp != nullptr ? std::min(plain_exp->elements, r.exps) : r.exps;
   r.word_bytes = static_cast<double>(size_of(dtype));
   r.levels = hardware.levels;
   r.all_cores_bandwidth = hardware.all_cores_bandwidth;

@@ -57,7 +57,7 @@ TEST(Timed, SeesEveryMultiplyAdd) {
 /// An exponential kernel that Timed does not know shows here: every schedule turns each score into a weight.
 TEST(Timed, SeesEveryExponential) {
   model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
-  rates.exps = 1;
+  rates.exps = rates.portable_exps = 1;
   for (const Operation op : kAll)
     for (const plan::Row& row : plan::make_plan(small(op), with_M(400)).rows) {
       const plan::Plan plan = plan::make_plan(small(op), with_M(400, std::string(row.schedule)));

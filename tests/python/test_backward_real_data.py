@@ -237,7 +237,7 @@ def test_gradient_in_x_in_single_precision(layer, tmp_path):
     """The forward pass first, in a file; then g of what it holds, checked by the program and against numpy."""
     tensors, truth, _ = layer_tensors(layer)
     _, forward = layer_run(tensors, tmp_path, 2**17, "f32", "forward-x", None, "self")
-    assert error(forward["o"], truth["o"]) < 1e-5
+    assert error(forward["o"], truth["o"]) < 2e-5  # a score is one chain of 384 multiply-adds
     assert error(forward["lse"], truth["lse"]) < 1e-5
     for M in (2**15, 2**19):
         reply, ours = layer_run(tensors | forward, tmp_path, M, "f32", "gradient-x", None, "distinct", "--verify")

@@ -19,7 +19,9 @@ struct Slot {
   Body<T, K> body = nullptr;
 };
 template <class T, class... K>
-struct Slots : Slot<T, K>... {};
+struct Slots : Slot<T, K>... {
+  static constexpr bool holds(std::string_view name) { return ((name == K::name) || ...); }
+};
 /// The kernels that may have a body of their own.
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
@@ -52,6 +54,9 @@ struct Bodies : private detail::AllSlots<T> {
     detail::Slot<T, K>::body = body;
   }
 };
+
+/// May the kernel of this name have a body of its own?
+constexpr bool may_have_body(std::string_view name) { return detail::AllSlots<float>::holds(name); }
 
 /// The table for an instruction set that this machine has.
 template <class T>

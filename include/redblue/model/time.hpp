@@ -28,6 +28,9 @@ struct Rates {
   int lanes = 1;    ///< numbers of a result in one vector
   double vectors_per_cycle = 1;
   double exps = 0;  ///< exponentials per second of one core
+  // The same of kernels without a body of their own (kernel/bodies.hpp): never more.
+  double portable_macs = 0;
+  double portable_exps = 0;
   double word_bytes = 4;
   std::vector<MemoryLevel> levels;
   double all_cores_bandwidth = 0;

@@ -4,7 +4,7 @@
 
 #include "redblue/core/machine.hpp"
 #include "redblue/core/score.hpp"
-#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/bodies.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/model/time.hpp"
 
@@ -29,7 +29,12 @@ class Timed : public MachineFace<Timed> {
     int parts = 0;
     kernel::for_parts(k, args, [&](const auto&, std::span<const Arg>) { ++parts; });
     call();
-    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { add_part(part, a, parts > 1); });
+    double seen = 1;  // a composite skips what its mask hides
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
+      if (parts > 1 && kernel::name_of(part) == kernel::Scores::name)
+        seen = share_seen(kernel::parameters_of(part), a[0].shape());
+      add_part(part, a, parts > 1, seen);
+    });
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -74,17 +79,34 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
+  /// The share of a tile of scores that its mask shows, whole vectors of queries at a time.
+  double share_seen(const std::vector<double>& scores, Shape S) const {
+    const auto parameter = [&](std::size_t i) { return static_cast<index_t>(scores[i]); };  // of kernel::Scores
+    const Mask mask{parameter(1) != 0, parameter(2), parameter(3)};
+    const index_t row0 = parameter(4), col0 = parameter(5), lanes = rates_.lanes;
+    double seen = 0;
+    for (index_t r = 0; r < S.rows; ++r) {
+      const index_t last = std::min(S.rows, (r / lanes + 1) * lanes) - 1;
+      seen += static_cast<double>(std::max(index_t{0}, mask.visible(row0 + last, col0 + S.cols) - col0));
+    }
+    return seen / static_cast<double>(std::max(index_t{1}, S.words()));
+  }
   template <class K>
-  void add_part(const K& k, std::span<const Arg> args, bool fused) {
+  void add_part(const K& k, std::span<const Arg> args, bool fused, double seen) {
     const Shape out = args[0].shape();
     const double held = fused ? 0 : static_cast<double>(out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
     macs_ += static_cast<double>(macs);
-    if (macs > 0)
-      add(time_.compute_s, product_seconds(rates_, out.rows, out.cols,
-                                           static_cast<double>(macs) / static_cast<double>(out.words()), held));
+    const bool plain = !kernel::may_have_body(kernel::name_of(k));
+    if (macs > 0 && plain)
+      add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs);
+    else if (macs > 0)
+      add(time_.compute_s, seen * product_seconds(rates_, out.rows, out.cols,
+                                                  static_cast<double>(macs) / static_cast<double>(out.words()), held));
     const index_t exps = exponentials(kernel::name_of(k), args);
-    if (exps > 0) add(time_.exp_s, static_cast<double>(exps) / rates_.exps);  // with its loads and stores, in L1
+    if (exps > 0)
+      add(time_.exp_s, seen * static_cast<double>(exps) /
+                           (plain ? rates_.portable_exps : rates_.exps));  // with its loads and stores, in L1
     if (macs > 0 || fused || (exps > 0 && held <= static_cast<double>(rates_.levels.front().bytes))) return;
     double words = static_cast<double>(out.words());  // written; read below with the others
     kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });

@@ -41,6 +41,10 @@ struct AttentionPanel {
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
     multiply(c, k, q, kWidth, steps, Mul{});
+    // Rows of a kilobyte and more lie on pages of their own: values are on their way to L2 before they are wanted.
+    if (Mul::kDepth == 1 && Vv.cols() >= 256)
+      for (int r = 0; r < R; ++r)
+        for (index_t t = 0; t < Vv.cols(); t += 64 / sizeof(T)) __builtin_prefetch(&Vv(key + r, t), 0, 2);
     if constexpr (Mul::kDepth > 1)
       if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
 #pragma GCC unroll 4
