@@ -286,6 +286,20 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
 
 }  // namespace
 
+namespace {
+
+plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
+  TimeOptions time;
+  time.hardware = load_hardware(given.hardware_file != nullptr ? given.hardware_file : default_hardware_path());
+  time.dtype = made.compute;
+  time.threads = std::max(made.threads, 1);
+  if (given.hardware_file == nullptr) time.isa = best_isa();
+  if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
+  return make_fastest_plan(p, o, time);
+}
+
+}  // namespace
+
 extern "C" {
 
 const char* redblue_version() { return kVersion.data(); }
@@ -310,20 +324,6 @@ const char* redblue_status_string(int status) {
 }
 
 const char* redblue_last_error() { return message_was_lost ? "out of memory" : last_error.c_str(); }
-
-namespace {
-
-plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
-  TimeOptions time;
-  time.hardware = load_hardware(given.hardware_file != nullptr ? given.hardware_file : default_hardware_path());
-  time.dtype = made.compute;
-  time.threads = std::max(made.threads, 1);
-  if (given.hardware_file == nullptr) time.isa = best_isa();
-  if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
-  return make_fastest_plan(p, o, time);
-}
-
-}  // namespace
 
 redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                    redblue_plan** plan) {

@@ -12,7 +12,7 @@ template <class V, int NV, bool kTail, class A>
 void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, index_t k, Into into) {
   using T = typename V::T;
   const index_t last = C.cols() - (NV - 1) * V::kLanes;  // lanes of the last vector
-  const auto load = [last](const T* p, int v) __attribute__((always_inline)) {
+  const auto load = [&](const T* p, int v) __attribute__((always_inline)) {
     if constexpr (kTail)
       if (v == NV - 1) return V::load_first(p + v * V::kLanes, last);
     return V::load(p + v * V::kLanes);

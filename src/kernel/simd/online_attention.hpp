@@ -87,13 +87,13 @@ struct AttentionPanel {
   template <int R, int N>
   [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V (&corr)[NV]) const {
     constexpr int v0 = NV - N;
-    const index_t step = first / Mul::kDepth;
+    const index_t from = first / Mul::kDepth;
     V c[R][N];
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v)) * corr[v0 + v];
-    multiply(c, Side<T>{Vv.data + step * Vv.row_stride + t, Vv.row_stride}, at(S, step, v0), kWidth,
+    multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
              ceil_div(end - first, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
