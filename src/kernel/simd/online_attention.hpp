@@ -219,10 +219,18 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
+    // Score functions without statistics have none to point at.
+    const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
     const auto run = [&]<int NV>(Height<NV>) {
-      AttentionPanel<V, NV, Mul>{step,   Q.data + first * depth,   O.data + first * O.cols(),
-                                 S.data, m.data + first,           l.data + first,
-                                 rows,   step.scores.row0 + first, K,
+      AttentionPanel<V, NV, Mul>{step,
+                                 Q.data + first * depth,
+                                 O.data + first * O.cols(),
+                                 S.data,
+                                 statistic(m),
+                                 statistic(l),
+                                 rows,
+                                 step.scores.row0 + first,
+                                 K,
                                  Vv}
           .run();
     };
