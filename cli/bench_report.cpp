@@ -26,8 +26,8 @@ double BenchCell::flops() const {
 }
 
 double median(const BenchCell& cell, const std::function<double(const Repetition&)>& value) {
-  std::vector<double> all;
-  for (const Repetition& r : cell.repetitions) all.push_back(value(r));
+  std::vector<double> all(cell.repetitions.size());
+  std::transform(cell.repetitions.begin(), cell.repetitions.end(), all.begin(), value);
   std::sort(all.begin(), all.end());
   const std::size_t n = all.size();
   return (all[(n - 1) / 2] + all[n / 2]) / 2;
