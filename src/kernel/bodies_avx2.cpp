@@ -1,5 +1,4 @@
 #include "kernel/simd/avx2.hpp"
-
 #include "kernel/simd/table.hpp"
 #include "kernel/tables.hpp"
 

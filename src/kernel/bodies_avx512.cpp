@@ -1,5 +1,4 @@
 #include "kernel/simd/avx512.hpp"
-
 #include "kernel/simd/table.hpp"
 #include "kernel/tables.hpp"
 
