@@ -2,6 +2,10 @@
 
 namespace redblue::kernel::simd {
 
+/// exp x = 2^(x log2 e)
+template <class T>
+inline constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
+
 /// 2^x for x <= about 1000: 0 below the smallest normal number's reach, so for -inf; NaN for NaN and for +inf. 2^0 = 1.
 /// 2^x = 2^n p(x - n) with n = round(x). p minimises the largest relative error on [-1/2, 1/2] under p(0) = 1 (fp32:
 /// degree 5, 9.2e-8, by linear programming; fp64: degree 11, 3.1e-18, by Remez' exchange).

@@ -10,7 +10,6 @@ namespace redblue::kernel::simd {
 template <class V>
 struct KeyStep {
   using T = typename V::T;
-  static constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 
   const Scores& scores;
   View<T> P, dS;
@@ -39,11 +38,11 @@ struct KeyStep {
     V c[R][NV];
     clear(c);
     multiply(c, Rows<T>{&Q(q, 0), Q.row_stride, Q.col_stride}, k_panel, width, Q.cols());
-    const V factor = V::all(static_cast<T>(scores.scale) * kLog2E);
+    const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
     const bool hidden = seen(q) < first + width && scores.mask.causal;
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
-      const V shift = V::all(-lse[q + r] * kLog2E);
+      const V shift = V::all(-lse[q + r] * kLog2E<T>);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         V e = exp2(fma(c[r][v], factor, shift));

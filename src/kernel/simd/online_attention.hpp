@@ -14,7 +14,6 @@ struct AttentionPanel {
   using T = typename V::T;
   using Element = typename Mul::Element;
   static constexpr index_t kWidth = NV * V::kLanes;
-  static constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 
   const OnlineAttention& step;
   const T* Q;          ///< [d][width], as Mul multiplies it
@@ -119,7 +118,7 @@ struct AttentionPanel {
 
   /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
   [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
-    const V factor = V::all(static_cast<T>(scale) * kLog2E), to_log2 = V::all(kLog2E), zero = V::zero();
+    const V factor = V::all(static_cast<T>(scale) * kLog2E<T>), to_log2 = V::all(kLog2E<T>), zero = V::zero();
     V shift[NV], sums[NV];
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
@@ -164,7 +163,7 @@ struct AttentionPanel {
       const V x = raw * s;
       V w = x;
       if (step.score == Score::sigmoid)
-        w = one / (one + exp2(min(V::all(T(1000)), x * V::all(-kLog2E))));
+        w = one / (one + exp2(min(V::all(T(1000)), x * V::all(-kLog2E<T>))));
       else if (step.score == Score::relu)
         w = max(zero, x);
       return where_equal(raw, minus_inf(), zero, w);

@@ -12,15 +12,12 @@ template <class V, class T, class F>
   for (index_t j = 0; j < words; j += V::kLanes) f(row + j, std::min(V::kLanes, words - j));
 }
 
-template <class T>
-inline constexpr T kLog2Of = static_cast<T>(1.4426950408889634074);
-
 template <class V>
 bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
   if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
-  const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2Of<T>);
+  const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2E<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
     V most = minus_inf, sum = V::zero();
     for_vectors<V>(&S(r, 0), S.cols(),
@@ -36,7 +33,7 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
       l[r] *= alpha;
     }
     // A row that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-    const V shift = V::all(m[r] == kMinusInf<T> ? T(0) : -m[r] * kLog2Of<T>);
+    const V shift = V::all(m[r] == kMinusInf<T> ? T(0) : -m[r] * kLog2E<T>);
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
       const V e = exp2(fma(V::load_first(p, n), to_log2, shift));
       e.store_first(p, n);
@@ -54,9 +51,9 @@ bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &lse = x[1];
   if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
-  const V factor = V::all(static_cast<T>(k.scale) * kLog2Of<T>), minus_inf = V::all(kMinusInf<T>);
+  const V factor = V::all(static_cast<T>(k.scale) * kLog2E<T>), minus_inf = V::all(kMinusInf<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
-    const V shift = V::all(-lse[r] * kLog2Of<T>);
+    const V shift = V::all(-lse[r] * kLog2E<T>);
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
       const V s = V::load_first(p, n);
       where_equal(s, minus_inf, V::zero(), exp2(fma(s, factor, shift))).store_first(p, n);
