@@ -16,8 +16,9 @@ namespace redblue {
 
 namespace {
 
-/// A walk of so many operations takes some 5 ms; larger problems are walked in part.
-constexpr std::size_t kMostOperations = 20'000;
+/// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a causal problem has
+/// more of the diagonal than the whole, so it is made a larger one.
+std::size_t most_operations(const Problem& p) { return p.causal ? 4'000 : 1'000; }
 
 double bytes_per_word(const plan::Options& o, SlowArray a, DType dtype) {
   const index_t width = o.width[index_of(a)];
@@ -45,7 +46,7 @@ class Modeller {
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
     for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
-    t.transfer_s = model::transfer_seconds(rates_, traffic_of(problem, row), cores);
+    t.transfer_s = model::transfer_seconds(rates_, traffic_of(problem, row, walk), cores);
     return model::combined(t);
   }
 
@@ -65,7 +66,7 @@ class Modeller {
     part.rows = {row};
     const double instances = static_cast<double>(problem.instances()), macs = row.flops.to_double() / 2;
     for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, problem.score, kMostOperations);
+      model::Timed timed(rates_, problem.score, most_operations(problem));
       try {
         machine::Any any(timed);
         engine_of(problem.op).run_on(any, part);
@@ -99,7 +100,7 @@ class Modeller {
     return become;
   }
 
-  model::Traffic traffic_of(const Problem& problem, const plan::Row& row) const {
+  model::Traffic traffic_of(const Problem& problem, const plan::Row& row, const Walk& walk) const {
     model::Traffic t;
     for (std::size_t i = 0; i < kSlowArrays; ++i)
       t.bytes += (row.io.reads[i] + row.io.writes[i]).to_double() *
@@ -112,7 +113,9 @@ class Modeller {
       }
     t.instance_bytes =
         t.distinct_bytes / static_cast<double>(problem.instances()) + row.workspace.to_double() * rates_.word_bytes;
-    t.fast_bytes = options_.M.to_double() * rates_.word_bytes;
+    t.held_bytes = walk.timed.held() * rates_.word_bytes;
+    t.fast_bytes = std::min(options_.M.to_double() * rates_.word_bytes, t.held_bytes);
+    t.touched_bytes = walk.timed.touched() * walk.times * rates_.word_bytes;
     return t;
   }
 
@@ -121,23 +124,23 @@ class Modeller {
   model::Rates rates_;
 };
 
-/// What the planner may be asked so that it answers with tiles that kernels like: large multiples of the register tile
-/// on one side, some hundred on the other, and less than all of M, for words alone always want the longest tile. Keys
-/// and values stream past each panel of a tile anew: room is left for those of one step, at most half of M.
+/// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
+/// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values stream
+/// past each panel of a tile anew: room is left for those of one step.
 std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
   std::vector<plan::Options> list;
   const schedule::Multiples& given = options.multiple;
   const bool free = given.query == 1 && given.key == 1;
-  const index_t panel = index_t{3} * rates.lanes;
+  const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
     o.M = std::max(Words(1), options.M / share);
     list.push_back(o);
     if (!free) continue;
-    for (const index_t q : {panel, 2 * panel, 4 * panel})
+    for (const index_t q : {panel, 4 * panel})
       for (const index_t k : {16, 64, 128, 256}) {
         const Words passing = Words(k) * (problem.d + problem.d_v);
-        if (passing * 2 > options.M || passing >= options.M / share) continue;
+        if (passing * 2 > options.M / share) continue;
         o.M = options.M / share - passing;
         o.multiple.query = q;
         o.multiple.key = k;
@@ -185,7 +188,7 @@ bool may_be_chosen(const plan::Plan& plan, const plan::Row& row) {
 }  // namespace
 
 Words fast_memory_of(const Hardware& hardware, DType dtype) {
-  return Words(hardware.private_cache().bytes) * 3 / 4 / Words(size_of(dtype));
+  return Words(2) * hardware.private_cache().bytes / Words(size_of(dtype));
 }
 
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {

@@ -12,8 +12,6 @@ namespace redblue::model {
 
 namespace {
 
-/// The register tile: this many rows of results, this many vectors of columns, as gemm kernels have it.
-constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 /// Cycles from a multiply-add to its result, on every processor with FMA of the last ten years.
 constexpr double kLatency = 4;
 
@@ -26,9 +24,26 @@ double share_with_lanes_along(const Rates& r, index_t along, index_t across) {
 
 }  // namespace
 
-const MemoryLevel& Rates::level_of(double bytes) const {
-  const auto holds = [&](const MemoryLevel& l) { return bytes <= static_cast<double>(l.bytes); };
-  return *std::find_if(levels.begin(), levels.end() - 1, holds);
+std::size_t Rates::private_level() const {
+  std::size_t level = 0;
+  while (level + 2 < levels.size() && levels[level + 1].cores == 1) ++level;
+  return level;
+}
+
+double Rates::missing(std::size_t level, double bytes) const {
+  if (level + 1 == levels.size()) return 0;
+  const double share = level <= private_level() ? kPrivateShare : kSharedShare;
+  return std::clamp(bytes / (share * static_cast<double>(levels[level].bytes)) - 1, 0.0, 1.0);
+}
+
+double Rates::seconds_per_byte(double bytes, std::size_t first) const {
+  double seconds = 0, share = 1;
+  for (std::size_t i = first; i < levels.size(); ++i) {
+    const double beyond = missing(i, bytes);
+    seconds += share * (1 - beyond) / levels[i].read_bandwidth;
+    share *= beyond;
+  }
+  return seconds;
 }
 
 Isa largest_isa(const Hardware& hardware) {
@@ -80,22 +95,29 @@ double product_seconds(const Rates& r, index_t rows, index_t cols, double depth,
 }
 
 double pass_seconds(const Rates& r, double words, double held_bytes) {
-  return words * r.word_bytes / r.level_of(held_bytes).read_bandwidth;
+  return words * r.word_bytes * r.seconds_per_byte(held_bytes);
 }
 
 double transfer_seconds(const Rates& r, const Traffic& t, double cores) {
-  const MemoryLevel& memory = r.levels.back();
-  const double memory_bandwidth = std::min(cores * memory.read_bandwidth, r.all_cores_bandwidth);
-  // Words that leave fast memory come back from the next level that holds what a head works on.
-  const auto beyond = [&](const MemoryLevel& l) {
-    return static_cast<double>(l.bytes) > t.fast_bytes && static_cast<double>(l.bytes) >= t.instance_bytes;
+  const std::size_t memory = r.levels.size() - 1;
+  const double per_byte_of_memory = 1 / std::min(cores * r.levels[memory].read_bandwidth, r.all_cores_bandwidth);
+  // Caches scale with the cores at work, main memory up to what all of them get.
+  const auto seconds = [&](double bytes, double working_set, std::size_t first) {
+    double beyond = 1;
+    for (std::size_t i = first; i < memory; ++i) beyond *= r.missing(i, working_set);
+    const double cached = r.seconds_per_byte(working_set, first) - beyond / r.levels[memory].read_bandwidth;
+    return bytes * (cached / cores + beyond * per_byte_of_memory);
   };
-  const auto last_cache = r.levels.end() - 1;
-  const auto source = std::find_if(r.levels.begin(), last_cache, beyond);
-  if (source == last_cache) return t.bytes / memory_bandwidth;
-  const bool cold = last_cache == r.levels.begin() || t.distinct_bytes > static_cast<double>((last_cache - 1)->bytes);
+  // Words that leave fast memory come back from the levels beyond it, as far as they hold what a head works on.
+  std::size_t beyond = 0;
+  while (beyond < memory && static_cast<double>(r.levels[beyond].bytes) <= t.fast_bytes) ++beyond;
+  const bool cold = memory == 0 || r.missing(memory - 1, t.distinct_bytes) > 0;
   const double once = cold ? std::min(t.bytes, t.distinct_bytes) : 0;
-  return once / memory_bandwidth + (t.bytes - once) / (cores * source->read_bandwidth);
+  // So do tiles that the private cache does not hold, each time they are used.
+  const std::size_t own = r.private_level();
+  const double spilled = memory == 0 ? 0 : r.missing(own, t.held_bytes) * t.touched_bytes;
+  return once * per_byte_of_memory + seconds(t.bytes - once, t.instance_bytes, beyond) +
+         (spilled > 0 ? seconds(spilled, t.held_bytes, own + 1) : 0);
 }
 
 double makespan(std::span<const double> items, index_t copies, int workers) {

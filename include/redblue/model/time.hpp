@@ -35,8 +35,13 @@ struct Rates {
   std::vector<MemoryLevel> levels;
   double all_cores_bandwidth = 0;
 
-  /// The smallest level that holds so much; main memory if none does.
-  const MemoryLevel& level_of(double bytes) const;
+  /// The share of `bytes`, used again and again, that one core no longer finds in a level: none up to kPrivateShare of
+  /// a cache of its own or kSharedShare of a shared one, all from twice that on.
+  double missing(std::size_t level, double bytes) const;
+  /// Seconds to read a byte of so many that are used again and again, where levels before `first` hold none of them.
+  double seconds_per_byte(double bytes, std::size_t first = 0) const;
+  /// The largest cache that one core has to itself.
+  std::size_t private_level() const;
 };
 
 /// Of `isa` or, where the file has no peak of this type for it, of the largest one below. bf16 and f16 without products
@@ -45,6 +50,10 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype);
 /// The largest instruction set that the file has.
 Isa largest_isa(const Hardware& hardware);
 
+/// The register tile: this many rows of results, this many vectors of columns, as gemm kernels have it.
+inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
+/// What of a cache holds words that are used again and again: pages lie at random in it, and others use a shared one.
+inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
 /// One call of a kernel.
 inline constexpr double kCallSeconds = 50e-9;
 /// The share of the smaller of work and transfer that hides behind the larger: hardware prefetches streams.
@@ -63,7 +72,9 @@ struct Traffic {
   double bytes = 0;           ///< in all, across the border of fast memory
   double distinct_bytes = 0;  ///< inputs and outputs: each comes from, or goes to, main memory once
   double instance_bytes = 0;  ///< all that one head keeps in slow memory
-  double fast_bytes = 0;      ///< M
+  double fast_bytes = 0;      ///< of fast memory that the plan uses
+  double held_bytes = 0;      ///< resident tiles, and the most that streams past them in a call
+  double touched_bytes = 0;   ///< of tiles, in all calls
 };
 /// Seconds with so many cores at work.
 double transfer_seconds(const Rates& rates, const Traffic& traffic, double cores);

@@ -20,21 +20,29 @@ class Timed : public MachineFace<Timed> {
   Timed(const Rates& rates, Score score, std::size_t most)
       : rates_(rates), exponentiates_(score == Score::softmax || score == Score::sigmoid), most_(most) {}
 
-  static index_t open(Shape, Layout) { return 0; }
-  static void close(index_t, Shape) {}
+  index_t open(Shape s, Layout layout) {
+    tiles_.push_back(words_of(s, layout));
+    resident_ += tiles_.back();
+    return 0;
+  }
+  void close(index_t, Shape) {
+    resident_ -= tiles_.back();
+    tiles_.pop_back();
+  }
   void read(const Arg&, const Block& b) { copy(b); }
   void write(const Block& b, const Arg&) { copy(b); }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    int parts = 0;
-    kernel::for_parts(k, args, [&](const auto&, std::span<const Arg>) { ++parts; });
     call();
+    bool fused = false;
     double seen = 1;  // a composite skips what its mask hides
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
-      if (parts > 1 && kernel::name_of(part) == kernel::Scores::name)
+      fused = kernel::name_of(part) != kernel::name_of(k);
+      if (fused && kernel::name_of(part) == kernel::Scores::name)
         seen = share_seen(kernel::parameters_of(part), a[0].shape());
-      add_part(part, a, parts > 1, seen);
+      add_part(part, a, fused, seen);
     });
+    touch(k, args, fused);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -60,8 +68,32 @@ class Timed : public MachineFace<Timed> {
   double span() const { return span_; }                        ///< seconds with any number of workers
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
   double macs() const { return macs_; }                        ///< multiply-adds of products
+  double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
+  double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
+  /// Rows that lie in vector lanes at a time.
+  index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
+  /// Words that a tile takes in a cache: a fused body has one panel of scratch, and two copies of what it also packs.
+  double words_of(Shape s, Layout layout) const {
+    if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
+    return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
+  }
+  template <class K>
+  void touch(const K& k, std::span<const Arg> args, bool fused) {
+    const double panels = fused ? static_cast<double>(ceil_div(args[0].shape().rows, panel())) : 1;
+    double streamed = 0;
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      const double words = static_cast<double>(args[i].shape().words());
+      const kernel::Access access = kernel::access_of(k, i);
+      if (args[i].kind == Arg::Kind::stream)
+        streamed += words;
+      else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
+        touched_ += access == kernel::Access::update ? 2 * words : words;
+    }
+    touched_ += (panels - 1) * streamed;  // a stream is read for each panel of rows, and comes from beyond for the first
+    held_ = std::max(held_, resident_ + streamed);
+  }
   void copy(const Block& b) {
     call();
     const double words = static_cast<double>(b.shape.words());
@@ -83,11 +115,13 @@ class Timed : public MachineFace<Timed> {
   double share_seen(const std::vector<double>& scores, Shape S) const {
     const auto parameter = [&](std::size_t i) { return static_cast<index_t>(scores[i]); };  // of kernel::Scores
     const Mask mask{parameter(1) != 0, parameter(2), parameter(3)};
+    if (!mask.causal) return 1;
     const index_t row0 = parameter(4), col0 = parameter(5), lanes = rates_.lanes;
     double seen = 0;
-    for (index_t r = 0; r < S.rows; ++r) {
-      const index_t last = std::min(S.rows, (r / lanes + 1) * lanes) - 1;
-      seen += static_cast<double>(std::max(index_t{0}, mask.visible(row0 + last, col0 + S.cols) - col0));
+    for (index_t r = 0; r < S.rows; r += lanes) {
+      const index_t end = std::min(S.rows, r + lanes);
+      seen += static_cast<double>((end - r) *
+                                  std::max(index_t{0}, mask.visible(row0 + end - 1, col0 + S.cols) - col0));
     }
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
@@ -131,6 +165,10 @@ class Timed : public MachineFace<Timed> {
   std::size_t operations_ = 0;
   Time time_;
   double macs_ = 0;
+  double touched_ = 0;
+  double held_ = 0;
+  double resident_ = 0;
+  std::vector<double> tiles_;
   double span_ = 0;
   std::vector<double> items_;
   double items_total_ = 0;
