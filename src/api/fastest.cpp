@@ -77,12 +77,13 @@ class Modeller {
       }
     }
   }
-  /// Makes a problem of about this share of the work; returns the share it has become.
+  /// Makes a problem of about this share of the work, or less; returns the share it has become. Sizes are halved: tiles
+  /// that divide them go on doing so.
   static double shrink(Problem& p, double share) {
     double become = 1;
     const auto scale = [&](index_t& size, double by) {
       const index_t before = size;
-      size = std::max<index_t>(1, static_cast<index_t>(static_cast<double>(before) * by));
+      while (size > 1 && static_cast<double>(size) > static_cast<double>(before) * by) size = (size + 1) / 2;
       become *= static_cast<double>(size) / static_cast<double>(before);
     };
     if (p.n_q == 1 && p.n_k == 1) {  // then it is features, or heads that share keys, that there are many of
@@ -135,8 +136,10 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
     o.M = std::max(Words(1), options.M / share);
-    list.push_back(o);
-    if (!free) continue;
+    if (!free) {
+      list.push_back(o);
+      continue;
+    }
     for (const index_t q : {panel, 4 * panel})
       for (const index_t k : {16, 64, 128, 256}) {
         const Words passing = Words(k) * (problem.d + problem.d_v);
