@@ -1,27 +1,31 @@
 #!/usr/bin/env python3
 """Modelled against measured time, for every schedule on a grid of shapes.
 
-  bench/model.py --redblue build/release/redblue > model.csv        # columns: HEADER
-  bench/model.py --redblue build/release/redblue --summary           # per schedule: median and worst ratio
+  bench/model.py                                     # writes bench/results/model-MACHINE-DATE-COMMIT.json
+  bench/model.py --table bench/results/FILE.json     # puts its tables into docs/time-model.md
 
-Each cell: `redblue run --objective time --schedule NAME`, REPEATS times on one set of N(0,1) inputs; the median of the
-program's own seconds, which do not hold the reading and writing of files. Needs numpy, and a hardware file (redblue
-doctor, or --machine FILE).
+A problem's schedules run in turn (redblue run --objective time --schedule NAME, one thread), --repeats times, on one set
+of N(0,1) inputs; the median of the program's own seconds, which hold no reading or writing of files. Schedules whose
+modelled time is more than --within times the least are left out. Run it on an idle machine, or before all else that
+runs there (chrt -f 10). Needs numpy, and a hardware file (redblue doctor, or --machine FILE).
 """
 
 import argparse
-import csv
+import datetime
 import itertools
 import json
+import os
+import pathlib
+import platform
+import re
 import statistics
 import subprocess
 import sys
 import tempfile
-from pathlib import Path
 
-import numpy
-
-HEADER = ["op", "n", "d", "heads", "causal", "schedule", "tiling", "modelled_s", "measured_s", "ratio"]
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+PAGE = ROOT / "docs/time-model.md"
+BLOCK = re.compile(r"<!-- model -->\n(.*?)<!-- /model -->", re.DOTALL)
 
 
 def redblue(program, *args):
@@ -34,73 +38,140 @@ def redblue(program, *args):
 
 def write_inputs(folder, names, heads, n, d):
     """A .npy file for each input tensor; the options that name them."""
+    import numpy
+
     random = numpy.random.default_rng(1)
     options = []
     for name in names:
-        shape = [1, heads, n] if name == "lse" else [1, heads, n, d]
         file = folder / f"{name}.npy"
-        numpy.save(file, random.standard_normal(shape, dtype=numpy.float32))
+        numpy.save(file, random.standard_normal([1, heads, n, d], dtype=numpy.float32))
         options += [f"--{name}", str(file)]
     return options
 
 
-def forward_outputs(program, folder, inputs, causal):
-    """O and lse of the inputs, as a backward pass wants them."""
+def files_of(folder, program, op, heads, n, d, masked):
+    """The options that name inputs and outputs; for backward, O and lse come from a forward run."""
+    files = write_inputs(folder, ["q", "k", "v"], heads, n, d)
     outputs = ["--o", str(folder / "o.npy"), "--lse", str(folder / "lse.npy")]
-    if redblue(program, "run", *inputs, *outputs, "--M", "100000", *causal) is None:
+    if op == "forward":
+        return files + outputs
+    if redblue(program, "run", *files, *outputs, "--M", "100000", *masked) is None:
         sys.exit("the forward pass that backward needs failed")
-    return outputs
+    gradients = [x for t in ("dq", "dk", "dv") for x in (f"--{t}", str(folder / f"{t}.npy"))]
+    return files + outputs + write_inputs(folder, ["do"], heads, n, d) + gradients
 
 
-def cells(args):
+def measure(args):
     machine = ["--machine", args.machine] if args.machine else []
     for op, n, d, causal in itertools.product(args.op, args.n, args.d, (False, True)):
+        # Heads so that each problem takes about as long as n = 2048 with one head.
+        heads = args.heads or max(1, 2048 // n)
         masked = ["--causal"] if causal else []
-        sizes = ["--op", op, "--n", str(n), "--d", str(d), "--heads", str(args.heads), *masked]
-        plan = redblue(args.redblue, "plan", *sizes, "--objective", "time", *machine)
+        sizes = ["--op", op, "--n", str(n), "--d", str(d), "--heads", str(heads), "--threads", "1", *masked]
+        rows = redblue(args.redblue, "plan", *sizes, "--objective", "time", *machine)["plans"]
+        rows = [r for r in rows if r["stable"] and r["fits"]]
+        least = min(r["time"]["total_s"] for r in rows)
+        schedules = [r["schedule"] for r in rows if r["time"]["total_s"] <= args.within * least]
         with tempfile.TemporaryDirectory() as name:
-            folder = Path(name)
-            files = write_inputs(folder, ["q", "k", "v"], args.heads, n, d)
-            if op == "backward":
-                files += forward_outputs(args.redblue, folder, files, masked)
-                files += write_inputs(folder, ["do"], args.heads, n, d)
-                files += [x for t in ("dq", "dk", "dv") for x in (f"--{t}", str(folder / f"{t}.npy"))]
-            else:
-                files += ["--o", str(folder / "o.npy"), "--lse", str(folder / "lse.npy")]
-            for schedule in (row["schedule"] for row in plan["plans"] if row["stable"] and row["fits"]):
-                command = ["run", "--op", op, *masked, *files, "--objective", "time", "--schedule", schedule, *machine]
-                runs = [redblue(args.redblue, *command) for _ in range(args.repeats)]
-                if None in runs:
+            files = files_of(pathlib.Path(name), args.redblue, op, heads, n, d, masked)
+            command = ["run", "--op", op, *masked, *files, "--objective", "time", "--threads", "1", *machine]
+            seconds, entries = {s: [] for s in schedules}, {}
+            for _, schedule in itertools.product(range(args.repeats), schedules):
+                done = redblue(args.redblue, *command, "--schedule", schedule)
+                if done is None:
                     continue
-                tiling = " ".join(f"{k}={v}" for k, v in runs[0]["tiling"].items())
-                modelled = runs[0]["modelled_time"]["total_s"]
-                measured = statistics.median(r["seconds"] for r in runs)
-                yield [op, n, d, args.heads, int(causal), schedule, tiling, modelled, measured, measured / modelled]
+                seconds[schedule].append(done["seconds"])
+                entries[schedule] = {"tiling": done["tiling"], "modelled_s": done["modelled_time"]["total_s"]}
+        problem = {"op": op, "n": n, "d": d, "heads": heads, "causal": causal}
+        for schedule, entry in entries.items():
+            yield {**problem, "schedule": schedule, **entry, "measured_s": statistics.median(seconds[schedule])}
+
+
+def git(*args):
+    return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+
+
+def context():
+    cpu = re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), re.MULTILINE)[1]
+    return {
+        "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "command": " ".join(["bench/model.py", *sys.argv[1:]]),
+        "commit": git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+        "machine": {"cpu": cpu, "cpus": os.cpu_count(), "system": platform.platform()},
+        "load_average": os.getloadavg(),
+    }
+
+
+def by(results, *keys):
+    groups = {}
+    for e in results:
+        groups.setdefault(tuple(e[k] for k in keys), []).append(e)
+    return groups
+
+
+def ratio(e):
+    return e["measured_s"] / e["modelled_s"]
+
+
+def tables(file):
+    """Markdown: per schedule, and how good the first choices are."""
+    report = json.loads(file.read_text())
+    about, results = report["context"], report["results"]
+    problems = by(results, "op", "n", "d", "heads", "causal")
+    lines = [
+        f"{about['machine']['cpu']}, {about['date'][:10]}, commit {about['commit']}, one thread, f32: {len(problems)} "
+        f"problems, {len(results)} runs ([{file.name}](../bench/results/{file.name})), `{about['command']}`.",
+        "",
+        "| operation | schedule | problems | measured / modelled: median | least | most |",
+        "|---|---|---|---|---|---|",
+    ]
+    for (op, schedule), entries in sorted(by(results, "op", "schedule").items()):
+        r = sorted(map(ratio, entries))
+        lines.append(f"| {op} | {schedule} | {len(r)} | {statistics.median(r):.2f} | {r[0]:.2f} | {r[-1]:.2f} |")
+    lines += [
+        "",
+        "| operation | mask | problems | first choice is the fastest, or within 2 % | slower than the fastest: median | most |",
+        "|---|---|---|---|---|---|",
+    ]
+    losses = {}
+    for (op, _, _, _, causal), entries in problems.items():
+        first = min(entries, key=lambda e: e["modelled_s"])
+        loss = first["measured_s"] / min(e["measured_s"] for e in entries) - 1
+        losses.setdefault((op, causal), []).append(loss)
+    for (op, causal), loss in sorted(losses.items()):
+        right = sum(x <= 0.02 for x in loss)
+        mask = "causal" if causal else "none"
+        lines.append(
+            f"| {op} | {mask} | {len(loss)} | {right} | {statistics.median(loss):.1%} | {max(loss):.1%} |".replace("%", " %")
+        )
+    return "\n".join(lines) + "\n"
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--redblue", default="build/release/redblue", help="the program")
+    parser.add_argument("--redblue", default=ROOT / "build/release/redblue", help="the program")
     parser.add_argument("--machine", help="hardware file (default: this machine's)")
     parser.add_argument("--op", nargs="+", default=["forward", "backward"])
     parser.add_argument("--n", nargs="+", type=int, default=[512, 2048])
     parser.add_argument("--d", nargs="+", type=int, default=[32, 64, 128, 256])
-    parser.add_argument("--heads", type=int, default=2)
+    parser.add_argument("--heads", type=int, help="default: 2048 / n")
     parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--summary", action="store_true", help="per schedule only")
+    parser.add_argument("--within", type=float, default=10, help="leave out what is modelled to be so many times slower")
+    parser.add_argument("--table", type=pathlib.Path, help="measure nothing: a result's tables into docs/time-model.md")
     args = parser.parse_args()
-    if not args.summary:
-        writer = csv.writer(sys.stdout)
-        writer.writerow(HEADER)
-        for cell in cells(args):
-            writer.writerow(cell)
-            sys.stdout.flush()
+    if args.table:
+        page = PAGE.read_text()
+        PAGE.write_text(BLOCK.sub(lambda _: f"<!-- model -->\n{tables(args.table)}<!-- /model -->", page))
         return
-    ratios = {}
-    for cell in cells(args):
-        ratios.setdefault((cell[0], cell[5]), []).append(cell[-1])
-    for (op, schedule), r in sorted(ratios.items()):
-        print(f"{op} {schedule}: measured / modelled {statistics.median(r):.2f}, from {min(r):.2f} to {max(r):.2f}")
+    about = context()
+    results = []
+    for e in measure(args):
+        print(f"{e['op']} n={e['n']} d={e['d']} {'causal ' if e['causal'] else ''}{e['schedule']}: {ratio(e):.2f}", flush=True)
+        results.append(e)
+    cpu = re.sub(r"[^a-z0-9]+", "-", about["machine"]["cpu"].lower()).strip("-")
+    file = ROOT / f"bench/results/model-{cpu}-{about['machine']['cpus']}-cpus-{about['date'][:10]}-{about['commit']}.json"
+    file.write_text(json.dumps({"schema": "redblue.model/1", "context": about, "results": results}, indent=1) + "\n")
+    print(file)
 
 
 if __name__ == "__main__":

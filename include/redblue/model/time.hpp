@@ -55,9 +55,9 @@ inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 /// What of a cache holds words that are used again and again: pages lie at random in it, and others use a shared one.
 inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
 /// One call of a kernel.
-inline constexpr double kCallSeconds = 50e-9;
+inline constexpr double kCallSeconds = 70e-9;
 /// The share of the smaller of work and transfer that hides behind the larger: hardware prefetches streams.
-inline constexpr double kOverlap = 0.8;
+inline constexpr double kOverlap = 0.75;
 
 /// The share of the peak that the register tile allows for a result of rows x cols, whichever of the two lies in vector
 /// lanes: ragged vectors, and too few sums to hide the latency of a multiply-add.
