@@ -4,10 +4,10 @@
   bench/model.py                                     # writes bench/results/model-MACHINE-DATE-COMMIT.json
   bench/model.py --table bench/results/FILE.json     # puts its tables into docs/time-model.md
 
-A problem's schedules run in turn (redblue run --objective time --schedule NAME, one thread), --repeats times, on one set
-of N(0,1) inputs; the median of the program's own seconds, which hold no reading or writing of files. Schedules whose
-modelled time is more than --within times the least are left out. Run it on an idle machine, or before all else that
-runs there (chrt -f 10). Needs numpy, and a hardware file (redblue doctor, or --machine FILE).
+Modelled by `redblue plan --objective time`, measured by `redblue bench` with the same schedule and tiles: one thread, the
+median of --repeats after a warm-up. Schedules whose modelled time is more than --within times the least are left out.
+Run it on an idle machine, or before all else that runs there (chrt -f 10). Needs a hardware file (redblue doctor, or
+--machine FILE).
 """
 
 import argparse
@@ -21,7 +21,6 @@ import re
 import statistics
 import subprocess
 import sys
-import tempfile
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/time-model.md"
@@ -29,62 +28,32 @@ BLOCK = re.compile(r"<!-- model -->\n(.*?)<!-- /model -->", re.DOTALL)
 
 
 def redblue(program, *args):
-    """The JSON of a command, or None where the schedule cannot do it."""
     done = subprocess.run([program, *args, "--json"], capture_output=True, text=True, check=False)
-    if done.returncode not in (0, 2):
+    if done.returncode != 0:
         sys.exit(f"{' '.join(args)}: exit code {done.returncode}: {done.stderr}")
-    return json.loads(done.stdout) if done.returncode == 0 else None
-
-
-def write_inputs(folder, names, heads, n, d):
-    """A .npy file for each input tensor; the options that name them."""
-    import numpy
-
-    random = numpy.random.default_rng(1)
-    options = []
-    for name in names:
-        file = folder / f"{name}.npy"
-        numpy.save(file, random.standard_normal([1, heads, n, d], dtype=numpy.float32))
-        options += [f"--{name}", str(file)]
-    return options
-
-
-def files_of(folder, program, op, heads, n, d, masked):
-    """The options that name inputs and outputs; for backward, O and lse come from a forward run."""
-    files = write_inputs(folder, ["q", "k", "v"], heads, n, d)
-    outputs = ["--o", str(folder / "o.npy"), "--lse", str(folder / "lse.npy")]
-    if op == "forward":
-        return files + outputs
-    if redblue(program, "run", *files, *outputs, "--M", "100000", *masked) is None:
-        sys.exit("the forward pass that backward needs failed")
-    gradients = [x for t in ("dq", "dk", "dv") for x in (f"--{t}", str(folder / f"{t}.npy"))]
-    return files + outputs + write_inputs(folder, ["do"], heads, n, d) + gradients
+    return json.loads(done.stdout)
 
 
 def measure(args):
     machine = ["--machine", args.machine] if args.machine else []
     for op, n, d, causal in itertools.product(args.op, args.n, args.d, (False, True)):
-        # Heads so that each problem takes about as long as n = 2048 with one head.
         heads = args.heads or max(1, 2048 // n)
-        masked = ["--causal"] if causal else []
-        sizes = ["--op", op, "--n", str(n), "--d", str(d), "--heads", str(heads), "--threads", "1", *masked]
-        rows = redblue(args.redblue, "plan", *sizes, "--objective", "time", *machine)["plans"]
-        rows = [r for r in rows if r["stable"] and r["fits"]]
-        least = min(r["time"]["total_s"] for r in rows)
-        schedules = [r["schedule"] for r in rows if r["time"]["total_s"] <= args.within * least]
-        with tempfile.TemporaryDirectory() as name:
-            files = files_of(pathlib.Path(name), args.redblue, op, heads, n, d, masked)
-            command = ["run", "--op", op, *masked, *files, "--objective", "time", "--threads", "1", *machine]
-            seconds, entries = {s: [] for s in schedules}, {}
-            for _, schedule in itertools.product(range(args.repeats), schedules):
-                done = redblue(args.redblue, *command, "--schedule", schedule)
-                if done is None:
-                    continue
-                seconds[schedule].append(done["seconds"])
-                entries[schedule] = {"tiling": done["tiling"], "modelled_s": done["modelled_time"]["total_s"]}
         problem = {"op": op, "n": n, "d": d, "heads": heads, "causal": causal}
-        for schedule, entry in entries.items():
-            yield {**problem, "schedule": schedule, **entry, "measured_s": statistics.median(seconds[schedule])}
+        sizes = [x for k, v in problem.items() if k != "causal" for x in (f"--{k}", str(v))]
+        common = [*sizes, *(["--causal"] if causal else []), "--threads", "1", "--objective", "time", *machine]
+        rows = [r for r in redblue(args.redblue, "plan", *common)["plans"] if r["stable"] and r["fits"]]
+        least = min(r["time"]["total_s"] for r in rows)
+        for row in rows:
+            if row["time"]["total_s"] > args.within * least:
+                continue
+            timing = ["--schedule", row["schedule"], "--repetitions", str(args.repeats), "--min-time", "0.01"]
+            runs = redblue(args.redblue, "bench", *common, *timing)["benchmarks"]
+            tiles = " ".join(f"{k}={v}" for k, v in row["tiling"].items())
+            if runs[0]["label"] != f"{row['schedule']} {tiles}":
+                sys.exit(f"{problem}: planned {row['schedule']} {tiles}, but {runs[0]['label']} ran")
+            seconds = statistics.median(r["real_time"] for r in runs if r["run_type"] == "iteration") * 1e-3
+            modelled = {k: v for k, v in row["time"].items() if k.endswith("_s")}
+            yield {**problem, "schedule": row["schedule"], "tiling": row["tiling"], "modelled": modelled, "measured_s": seconds}
 
 
 def git(*args):
@@ -110,7 +79,7 @@ def by(results, *keys):
 
 
 def ratio(e):
-    return e["measured_s"] / e["modelled_s"]
+    return e["measured_s"] / e["modelled"]["total_s"]
 
 
 def tables(file):
@@ -135,7 +104,7 @@ def tables(file):
     ]
     losses = {}
     for (op, _, _, _, causal), entries in problems.items():
-        first = min(entries, key=lambda e: e["modelled_s"])
+        first = min(entries, key=lambda e: e["modelled"]["total_s"])
         loss = first["measured_s"] / min(e["measured_s"] for e in entries) - 1
         losses.setdefault((op, causal), []).append(loss)
     for (op, causal), loss in sorted(losses.items()):

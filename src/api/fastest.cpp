@@ -126,8 +126,8 @@ class Modeller {
 };
 
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
-/// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values stream
-/// past each panel of a tile anew: room is left for those of one step.
+/// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values
+/// stream past each panel of a tile anew: room is left for those of one step.
 std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
   std::vector<plan::Options> list;
   const schedule::Multiples& given = options.multiple;

@@ -76,7 +76,7 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   r.exps = e->elements;
   const Peak* const plain = hardware.peak(Isa::portable, arithmetic);
   const ExpRate* const plain_exp = hardware.exp_rate(Isa::portable, arithmetic);
-  r.portable_macs = plain != nullptr ? std::min(plain->flops / 2, r.macs) : r.macs;
+  r.portable_macs = plain != nullptr ? std::min(kPlainShare * plain->flops / 2, r.macs) : r.macs;
   r.portable_exps = plain_exp != nullptr ? std::min(plain_exp->elements, r.exps) : r.exps;
   r.word_bytes = static_cast<double>(size_of(dtype));
   r.levels = hardware.levels;
@@ -84,14 +84,15 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   return r;
 }
 
-double register_share(const Rates& r, index_t rows, index_t cols) {
-  return std::max(share_with_lanes_along(r, rows, cols), share_with_lanes_along(r, cols, rows));
+double register_share(const Rates& r, index_t rows, index_t cols, Lanes lanes) {
+  const double in_rows = share_with_lanes_along(r, cols, rows);
+  return lanes == Lanes::rows ? in_rows : std::max(in_rows, share_with_lanes_along(r, rows, cols));
 }
 
-double product_seconds(const Rates& r, index_t rows, index_t cols, double depth, double held_bytes) {
+double product_seconds(const Rates& r, index_t rows, index_t cols, double depth, double held_bytes, Lanes lanes) {
   if (rows == 0 || cols == 0) return 0;
   const double results = static_cast<double>(rows) * static_cast<double>(cols);
-  return results * depth / (r.macs * register_share(r, rows, cols)) + pass_seconds(r, 2 * results, held_bytes);
+  return results * depth / (r.macs * register_share(r, rows, cols, lanes)) + pass_seconds(r, 2 * results, held_bytes);
 }
 
 double pass_seconds(const Rates& r, double words, double held_bytes) {

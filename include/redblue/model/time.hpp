@@ -28,7 +28,7 @@ struct Rates {
   int lanes = 1;    ///< numbers of a result in one vector
   double vectors_per_cycle = 1;
   double exps = 0;  ///< exponentials per second of one core
-  // The same of kernels without a body of their own (kernel/bodies.hpp): never more.
+  // The same of kernels without a body of their own (kernel/bodies.hpp): never more; of multiply-adds kPlainShare.
   double portable_macs = 0;
   double portable_exps = 0;
   double word_bytes = 4;
@@ -54,16 +54,22 @@ Isa largest_isa(const Hardware& hardware);
 inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 /// What of a cache holds words that are used again and again: pages lie at random in it, and others use a shared one.
 inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
+/// What of the peak of the portable instruction set a kernel without a body of its own reaches in its loops.
+inline constexpr double kPlainShare = 0.2;
 /// One call of a kernel.
 inline constexpr double kCallSeconds = 70e-9;
 /// The share of the smaller of work and transfer that hides behind the larger: hardware prefetches streams.
 inline constexpr double kOverlap = 0.75;
 
-/// The share of the peak that the register tile allows for a result of rows x cols, whichever of the two lies in vector
-/// lanes: ragged vectors, and too few sums to hide the latency of a multiply-add.
-double register_share(const Rates& rates, index_t rows, index_t cols);
+/// Which words of a result lie in vector lanes: those of a row, as a row-major tile wants it, or, inside a fused body,
+/// those of a row or a column, whichever is better.
+enum class Lanes : bool { rows, better };
+/// The share of the peak that the register tile allows for a result of rows x cols: ragged vectors, and too few sums to
+/// hide the latency of a multiply-add.
+double register_share(const Rates& rates, index_t rows, index_t cols, Lanes lanes = Lanes::better);
 /// C += A B with C rows x cols and A rows x depth. C is read and written once, at the level that holds `held_bytes`.
-double product_seconds(const Rates& rates, index_t rows, index_t cols, double depth, double held_bytes);
+double product_seconds(const Rates& rates, index_t rows, index_t cols, double depth, double held_bytes,
+                       Lanes lanes = Lanes::better);
 /// Reads or writes so many words of tiles that occupy `held_bytes`.
 double pass_seconds(const Rates& rates, double words, double held_bytes);
 

@@ -91,7 +91,8 @@ class Timed : public MachineFace<Timed> {
       else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
-    touched_ += (panels - 1) * streamed;  // a stream is read for each panel of rows, and comes from beyond for the first
+    touched_ +=
+        (panels - 1) * streamed;  // a stream is read for each panel of rows, and comes from beyond for the first
     held_ = std::max(held_, resident_ + streamed);
   }
   void copy(const Block& b) {
@@ -120,8 +121,7 @@ class Timed : public MachineFace<Timed> {
     double seen = 0;
     for (index_t r = 0; r < S.rows; r += lanes) {
       const index_t end = std::min(S.rows, r + lanes);
-      seen += static_cast<double>((end - r) *
-                                  std::max(index_t{0}, mask.visible(row0 + end - 1, col0 + S.cols) - col0));
+      seen += static_cast<double>((end - r) * std::max(index_t{0}, mask.visible(row0 + end - 1, col0 + S.cols) - col0));
     }
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
@@ -136,7 +136,8 @@ class Timed : public MachineFace<Timed> {
       add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs);
     else if (macs > 0)
       add(time_.compute_s, seen * product_seconds(rates_, out.rows, out.cols,
-                                                  static_cast<double>(macs) / static_cast<double>(out.words()), held));
+                                                  static_cast<double>(macs) / static_cast<double>(out.words()), held,
+                                                  fused ? Lanes::better : Lanes::rows));
     const index_t exps = exponentials(kernel::name_of(k), args);
     if (exps > 0)
       add(time_.exp_s, seen * static_cast<double>(exps) /
