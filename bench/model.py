@@ -4,10 +4,10 @@
   bench/model.py                                     # writes bench/results/model-MACHINE-DATE-COMMIT.json
   bench/model.py --table bench/results/FILE.json     # puts its tables into docs/time-model.md
 
-Modelled by `redblue plan --objective time`, measured by `redblue bench` with the same schedule and tiles: one thread, the
-median of --repeats after a warm-up. Schedules whose modelled time is more than --within times the least are left out.
-Run it on an idle machine, or before all else that runs there (chrt -f 10). Needs a hardware file (redblue doctor, or
---machine FILE).
+Modelled by `redblue plan --objective time`, measured by `redblue bench` with the same schedule and tiles, one thread:
+the schedules of a problem in turn, --rounds times, the least time of each, for what else a machine does only adds.
+Schedules whose modelled time is more than --within times the least are left out. Run it on an idle machine, or before
+all else that runs there (chrt -f 10). Needs a hardware file (redblue doctor, or --machine FILE).
 """
 
 import argparse
@@ -43,17 +43,19 @@ def measure(args):
         common = [*sizes, *(["--causal"] if causal else []), "--threads", "1", "--objective", "time", *machine]
         rows = [r for r in redblue(args.redblue, "plan", *common)["plans"] if r["stable"] and r["fits"]]
         least = min(r["time"]["total_s"] for r in rows)
-        for row in rows:
-            if row["time"]["total_s"] > args.within * least:
-                continue
-            timing = ["--schedule", row["schedule"], "--repetitions", str(args.repeats), "--min-time", "0.01"]
+        rows = [r for r in rows if r["time"]["total_s"] <= args.within * least]
+        seconds = {r["schedule"]: [] for r in rows}
+        for _, row in itertools.product(range(args.rounds), rows):
+            timing = ["--schedule", row["schedule"], "--repetitions", "2", "--min-time", "0.01"]
             runs = redblue(args.redblue, "bench", *common, *timing)["benchmarks"]
-            tiles = " ".join(f"{k}={v}" for k, v in row["tiling"].items())
-            if runs[0]["label"] != f"{row['schedule']} {tiles}":
-                sys.exit(f"{problem}: planned {row['schedule']} {tiles}, but {runs[0]['label']} ran")
-            seconds = statistics.median(r["real_time"] for r in runs if r["run_type"] == "iteration") * 1e-3
+            planned = " ".join([row["schedule"], *(f"{k}={v}" for k, v in row["tiling"].items())])
+            if runs[0]["label"] != planned:
+                sys.exit(f"{problem}: planned {planned}, but {runs[0]['label']} ran")
+            seconds[row["schedule"]] += [r["real_time"] * 1e-3 for r in runs if r["run_type"] == "iteration"]
+        for row in rows:
             modelled = {k: v for k, v in row["time"].items() if k.endswith("_s")}
-            yield {**problem, "schedule": row["schedule"], "tiling": row["tiling"], "modelled": modelled, "measured_s": seconds}
+            measured = min(seconds[row["schedule"]])
+            yield {**problem, "schedule": row["schedule"], "tiling": row["tiling"], "modelled": modelled, "measured_s": measured}
 
 
 def git(*args):
@@ -122,10 +124,10 @@ def main():
     parser.add_argument("--machine", help="hardware file (default: this machine's)")
     parser.add_argument("--op", nargs="+", default=["forward", "backward"])
     parser.add_argument("--n", nargs="+", type=int, default=[512, 2048])
-    parser.add_argument("--d", nargs="+", type=int, default=[32, 64, 128, 256])
+    parser.add_argument("--d", nargs="+", type=int, default=[32, 64, 96, 128, 256, 512])
     parser.add_argument("--heads", type=int, help="default: 2048 / n")
-    parser.add_argument("--repeats", type=int, default=5)
-    parser.add_argument("--within", type=float, default=10, help="leave out what is modelled to be so many times slower")
+    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--within", type=float, default=20, help="leave out what is modelled to be so many times slower")
     parser.add_argument("--table", type=pathlib.Path, help="measure nothing: a result's tables into docs/time-model.md")
     args = parser.parse_args()
     if args.table:

@@ -37,7 +37,7 @@ struct BenchFlags {
     app.add_option(
         "--compute-dtype", compute_dtype,
         "arithmetic in f32, f64 or bf16 (products of bf16 inputs, summed in f32; forward only); default: f64 "
-        "for f64 tensors, else f32. --memory is in words of it (bf16: of f32); default: three quarters of "
+        "for f64 tensors, else f32. --memory is in words of it (bf16: of f32); default: twice "
         "a core's own cache");
     app.add_option("--threads", threads, "threads (default: as for run)");
     app.add_option("--repetitions", repetitions, "timed this often; the median is printed");

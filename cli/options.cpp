@@ -131,7 +131,7 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
 void ObjectiveOptions::add_to(CLI::App& app) {
   app.add_option("--objective", objective,
                  "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
-                 "with time, --M may be left out: three quarters of a core's private cache")
+                 "with time, --M may be left out: twice a core's private cache")
       ->type_name("NAME");
   app.add_option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
       ->type_name("FILE");

@@ -60,7 +60,7 @@ typedef struct redblue_problem {
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* Fast memory must be given, but for least time, where it defaults to three quarters of a core's own cache. What is said here of tensors and threads is what max_workspace is held against; a run may
+/* Fast memory must be given, but for least time, where it defaults to twice a core's own cache. What is said here of tensors and threads is what max_workspace is held against; a run may
  * differ, and is refused if it then takes more. */
 typedef struct redblue_plan_options {
   size_t struct_size;

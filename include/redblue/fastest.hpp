@@ -13,7 +13,7 @@ struct TimeOptions {
   int threads = 1;           ///< cores at work, each with its own fast memory of M words
 };
 
-/// Words that three quarters of a core's private cache hold: the rest is for what streams past.
+/// Words of fast memory that pay: twice what a core's private cache holds (docs/time-model.md).
 Words fast_memory_of(const Hardware& hardware, DType dtype);
 
 /// The plan of least modelled time (docs/time-model.md) in place of fewest words: every schedule with several tilings

@@ -42,8 +42,8 @@ TEST(CliObjective, MemoryMayBeLeftOut) {
   const Workplace w;
   const Args sizes = {"plan",  "--n", "512", "--d", "64", "--objective", "time", "--machine", machine("hardware"),
                       "--json"};
-  EXPECT_EQ(w.run(sizes).json()["M"], 196608);
-  EXPECT_EQ(w.run(sizes + Args{"--dtype", "f64"}).json()["M"], 98304);
+  EXPECT_EQ(w.run(sizes).json()["M"], 524288);
+  EXPECT_EQ(w.run(sizes + Args{"--dtype", "f64"}).json()["M"], 262144);
   EXPECT_EQ(w.run(sizes + Args{"--memory", "64KiB"}).json()["M"], 16384);
 }
 

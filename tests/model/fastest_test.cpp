@@ -5,6 +5,7 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/model/timed.hpp"
+#include "redblue/schedule/flash_forward.hpp"
 #include "support/generators.hpp"
 
 namespace redblue::test {
@@ -65,6 +66,18 @@ TEST(Timed, SeesEveryExponential) {
     }
   const plan::Plan flash = plan::make_plan(small(Operation::forward), with_M(400, "flash"));
   EXPECT_EQ(timed(flash, rates).time().exp_s, 24 * 24);
+}
+
+/// One panel of scores is scratch of a fused body; keys and values stream past and are read once for each panel.
+TEST(Timed, CountsWhatIsHeldAndTouched) {
+  const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
+  const Problem p = problem(96, 64, 8, 8);
+  model::Timed walk(rates, p.score, 1000);
+  schedule::FlashForward::run(walk, schedule::Forward(p.shape(), 1, 0), {96, 32});
+  const double Q = 96 * 8, O = Q, lse = 96, keys_and_values = 32 * 16;
+  EXPECT_EQ(walk.held(), Q + O + 2 * lse + 48 * 32 + keys_and_values);
+  const double step = Q + 2 * (O + 2 * lse) + keys_and_values, init = O + 2 * lse, finish = 2 * (O + lse) + lse;
+  EXPECT_EQ(walk.touched(), init + 2 * step + finish);
 }
 
 TEST(Timed, ReluHasNoExponentials) {
@@ -167,14 +180,24 @@ TEST(FastestPlan, SlowMemoryPrefersFewWordsAndSlowArithmeticFewFlops) {
   EXPECT_THAT(slow_memory.reason, HasSubstr("takes the least modelled time"));
 }
 
+/// M allows the same tiles on both machines; the smaller cache does not hold them.
+TEST(FastestPlan, TilesAreSmallerForASmallerPrivateCache) {
+  Hardware small_cache = invented();
+  small_cache.levels[1].bytes /= 4;
+  const auto footprint = [](const Hardware& h) {
+    return make_fastest_plan(of(Operation::forward, 2048, 128), with_M(500'000), {h}).row().footprint;
+  };
+  EXPECT_LT(footprint(small_cache), footprint(invented()));
+}
+
 TEST(FastestPlan, WantsAWorker) {
   EXPECT_THROW(make_fastest_plan(of(Operation::forward, 8, 8), with_M(1000), {.hardware = invented(), .threads = 0}),
                InvalidProblem);
 }
 
-TEST(FastestPlan, FastMemoryIsMostOfThePrivateCache) {
-  EXPECT_EQ(fast_memory_of(invented(), DType::f32), 196608);
-  EXPECT_EQ(fast_memory_of(invented(), DType::f64), 98304);
+TEST(FastestPlan, FastMemoryIsTwiceThePrivateCache) {
+  EXPECT_EQ(fast_memory_of(invented(), DType::f32), 524288);
+  EXPECT_EQ(fast_memory_of(invented(), DType::f64), 262144);
 }
 
 }  // namespace

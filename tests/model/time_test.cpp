@@ -15,8 +15,10 @@ Rates rates() { return rates_of(invented(), Isa::avx512, DType::f32); }
 
 Traffic any_traffic() {
   const double distinct = static_cast<double>(*rc::gen::inRange<std::int64_t>(1, std::int64_t{1} << 36));
-  return {distinct * *rc::gen::inRange(1, 1000), distinct, distinct / *rc::gen::inRange(1, 64),
-          static_cast<double>(*rc::gen::inRange(1, 1 << 24))};
+  const double fast = *rc::gen::inRange(1, 1 << 24);
+  return {distinct * *rc::gen::inRange(1, 1000), distinct,
+          distinct / *rc::gen::inRange(1, 64),   fast,
+          fast * *rc::gen::inRange(1, 3),        distinct * *rc::gen::inRange(0, 10)};
 }
 
 TEST(TimeModel, RatesAreThoseOfTheLargestSetThatHasThem) {
@@ -26,6 +28,40 @@ TEST(TimeModel, RatesAreThoseOfTheLargestSetThatHasThem) {
   EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).macs, 95e9) << "computed as f32";
   EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).word_bytes, 2);
   EXPECT_EQ(rates_of(h, Isa::avx2, DType::f64).isa, Isa::portable);
+}
+
+TEST(TimeModel, PlainKernelsReachAFifthOfThePortablePeak) { EXPECT_EQ(rates().portable_macs, 0.2 * 20e9); }
+
+TEST(TimeModel, ACacheKeepsAllOfWhatIsSmallAndNothingOfWhatIsLarge) {
+  const Rates r = rates();
+  constexpr double KiB = 1024;
+  EXPECT_EQ(r.private_level(), 1U);
+  EXPECT_EQ(r.missing(1, 640 * KiB), 0);
+  EXPECT_EQ(r.missing(1, 960 * KiB), 0.5);
+  EXPECT_EQ(r.missing(1, 1280 * KiB), 1);
+  EXPECT_EQ(r.missing(2, 8192 * KiB), 0) << "a quarter of what others use too";
+  EXPECT_EQ(r.missing(2, 16384 * KiB), 1);
+  EXPECT_EQ(r.missing(3, 1e15), 0) << "main memory holds everything";
+}
+
+RC_GTEST_PROP(TimeModel, MoreBytesAreReadNoFaster, ()) {
+  const Rates r = rates();
+  const double few = static_cast<double>(*rc::gen::inRange<std::int64_t>(1, std::int64_t{1} << 26));
+  const std::size_t first = *rc::gen::inRange(0, 4);
+  const double seconds = r.seconds_per_byte(few, first);
+  RC_ASSERT(seconds >= 1 / r.levels[first].read_bandwidth);
+  RC_ASSERT(seconds <= (1 + 1e-12) / r.levels.back().read_bandwidth);
+  RC_ASSERT(r.seconds_per_byte(1.1 * few, first) >= seconds * (1 - 1e-12));
+}
+
+TEST(TimeModel, TilesBeyondThePrivateCacheCostTheirWords) {
+  const Rates r = rates();
+  Traffic t{.bytes = 1e6, .distinct_bytes = 1e6, .instance_bytes = 1e6, .fast_bytes = 1e6, .held_bytes = 600e3};
+  const double without = transfer_seconds(r, t, 1);
+  t.touched_bytes = 1e9;
+  EXPECT_EQ(transfer_seconds(r, t, 1), without) << "they fit";
+  t.held_bytes = 2e6;
+  EXPECT_NEAR(transfer_seconds(r, t, 1), without + 1e9 / 80e9, 1e-9) << "they come from L3";
 }
 
 TEST(TimeModel, MissingRatesAreNamed) {
@@ -46,6 +82,12 @@ TEST(TimeModel, RegisterShareIsFullForWholeTilesOnly) {
   EXPECT_EQ(register_share(r, 8, 16), 1);
   EXPECT_LT(register_share(r, 1, 16), 0.2) << "one sum, of the eight that hide the latency";
   EXPECT_LT(register_share(r, 17, 17), 0.6) << "one lane of the second vector";
+}
+
+TEST(TimeModel, AColumnOfResultsHasOneLaneInARowMajorTile) {
+  const Rates r = rates();
+  EXPECT_EQ(register_share(r, 64, 1), register_share(r, 1, 64));
+  EXPECT_LT(4 * register_share(r, 64, 1, Lanes::rows), register_share(r, 1, 64, Lanes::rows));
 }
 
 RC_GTEST_PROP(TimeModel, RegisterShareIsAShare, ()) {

@@ -95,8 +95,7 @@ class Timed : public MachineFace<Timed> {
       else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
-    touched_ +=
-        (panels - 1) * streamed;  // a stream is read for each panel of rows, and comes from beyond for the first
+    touched_ += (panels - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
     held_ = std::max(held_, resident_ + streamed);
   }
   void copy(const Block& b) {
