@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <bit>
 #include <cmath>
 #include <random>
 #include <vector>
@@ -37,7 +38,9 @@ struct Laid {
     const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data(), from.shape, p.row_stride, 1, p.layout);
-    if (p.layout == Layout::query_panels || p.layout == Layout::output_panels) {
+    if (p.layout == Layout::query_panels) {
+      table.pack_queries(from.view(), words.data());
+    } else if (p.layout == Layout::output_panels) {
       table.pack(from.view(), words.data());
     } else if (p.layout != Layout::panel_scratch) {
       for (index_t i = 0; i < from.shape.rows; ++i)
@@ -57,14 +60,15 @@ struct Laid {
   }
 };
 
-/// Largest difference over the largest entry; infinities must agree, NaN never does.
+/// Largest difference over the largest entry. Infinities and NaN must agree; but where the portable body makes a NaN
+/// of a weight of 0, the fast one may not have looked.
 template <class T>
-double difference(Matrix<T> a, Matrix<T> b) {
+double difference(Matrix<T> fast, Matrix<T> portable, bool may_skip = false) {
   double most = 0, size = 1e-30;
-  for (index_t i = 0; i < a.shape.rows; ++i)
-    for (index_t j = 0; j < a.shape.cols; ++j) {
-      const double x = static_cast<double>(a.view()(i, j)), y = static_cast<double>(b.view()(i, j));
-      if (x == y) continue;
+  for (index_t i = 0; i < fast.shape.rows; ++i)
+    for (index_t j = 0; j < fast.shape.cols; ++j) {
+      const double x = static_cast<double>(fast.view()(i, j)), y = static_cast<double>(portable.view()(i, j));
+      if (x == y || (std::isnan(y) && (may_skip || std::isnan(x)))) continue;
       if (!std::isfinite(x) || !std::isfinite(y)) return std::numeric_limits<double>::infinity();
       most = std::max(most, std::abs(x - y));
       size = std::max(size, std::abs(y));
@@ -89,6 +93,32 @@ class BodiesTest : public testing::Test {
     const index_t group = draw(1, 3);
     return {true, col0 - row0 / group + draw(-rows, 2 * rows) / 2, group};
   }
+  /// A NaN or an infinity somewhere, or in half of the cases nothing.
+  bool spoil(Matrix<T>& m, bool infinities = true) {
+    constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
+    if (draw(0, 1) == 0) return false;
+    m.view()(draw(0, m.shape.rows - 1), draw(0, m.shape.cols - 1)) =
+        std::array{kNaN, kInfinity, -kInfinity}[static_cast<std::size_t>(infinities ? draw(0, 2) : 0)];
+    return true;
+  }
+  /// Small whole numbers times a power of two: their products are exact, and so are sums of those in any order.
+  Matrix<T> whole(Shape shape, double size = 1) {
+    Matrix<T> m(shape);
+    for (T& w : m.words) w = static_cast<T>(size * static_cast<double>(draw(-3, 3)));
+    return m;
+  }
+  /// Scores of the last query beyond the type, all of one sign.
+  void overflow(Matrix<T>& Q) {
+    const T most = draw(0, 1) == 0 ? std::numeric_limits<T>::max() : std::numeric_limits<T>::lowest();
+    for (index_t t = 0; t < Q.shape.cols; ++t) Q.view()(Q.shape.rows - 1, t) = most;
+  }
+  Matrix<T> positive(Matrix<T> m) {
+    for (T& w : m.words) w = std::abs(w) + 1;
+    return m;
+  }
+  /// From 1 to 1e12
+  double power() { return std::ldexp(1.0, static_cast<int>(draw(0, 40))); }
+
   template <class F>
   void on_every_isa(const F& f) {
     int tried = 0;
@@ -177,6 +207,179 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
   });
 }
 
+/// The two ways of OnlineAttention over blocks of keys, from beginning to end: what they leave in O and lse.
+template <class T>
+struct TwoWays {
+  const Bodies<T>& table;
+  Score score;
+  Matrix<T> Q, O, m, l, fast_m, fast_l;
+  Laid<T> fast_Q, fast_O;
+
+  TwoWays(const Bodies<T>& bodies, const Matrix<T>& q, index_t d_v, Score f)
+      : table(bodies),
+        score(f),
+        Q(q),
+        O({q.shape.rows, d_v}),
+        m({q.shape.rows, f == Score::softmax ? 1 : 0}),
+        l(m),
+        fast_m(m),
+        fast_l(m),
+        fast_Q(bodies, q, OnlineAttention::Q),
+        fast_O(bodies, O, OnlineAttention::O) {
+    run<T>(SoftmaxInit{}, std::array{O.view(), m.view(), l.view()});
+    run<T>(table, SoftmaxInit{}, std::array{fast_O.view, fast_m.view(), fast_l.view()});
+  }
+  /// The fast body may want keys and values in another way.
+  void step(const OnlineAttention& k, Matrix<T>& K, Matrix<T>& V, const View<T>& fast_K, const View<T>& fast_V) {
+    Matrix<T> S({Q.shape.rows, K.shape.rows});
+    Laid<T> fast_S(table, S, OnlineAttention::S);
+    run<T>(k, std::array{S.view(), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view()});
+    const std::array views{fast_S.view, fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view, fast_K, fast_V};
+    if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
+      ASSERT_TRUE((table.template body<OnlineAttention>()(k, views)));
+    } else {
+      run<T>(table, k, views);
+    }
+  }
+  void step(const OnlineAttention& k, Matrix<T>& K, Matrix<T>& V) { step(k, K, V, K.view(), V.view()); }
+  void finish() {
+    run<T>(SoftmaxFinish{score}, std::array{O.view(), m.view(), l.view()});
+    run<T>(table, SoftmaxFinish{score}, std::array{fast_O.view, fast_m.view(), fast_l.view()});
+  }
+};
+
+TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), d = this->size(), d_v = this->size(), row0 = this->draw(0, 50);
+    const Score score = std::array{Score::softmax, Score::softmax, Score::softmax,
+                                   Score::sigmoid, Score::relu,    Score::identity}[static_cast<std::size_t>(
+        this->draw(0, 5))];
+    const double scale = std::array{0.125, 1.0, -0.5, 0.0}[static_cast<std::size_t>(this->draw(0, 3))];
+    Matrix<T> Q = this->whole({rows, d}, this->power());
+    bool skips = this->spoil(Q);
+    const bool overflows = this->draw(0, 3) == 0;
+    if (overflows) this->overflow(Q);
+    TwoWays<T> x(table, Q, d_v, score);
+    const Mask mask = this->mask(row0, 0, rows);
+    for (index_t block = 0, j = 0; block < 3; ++block) {
+      const index_t keys = this->size();
+      Matrix<T> K = this->whole({keys, d}), V({keys, d_v}, this->random);
+      if (overflows) K = this->positive(K);
+      skips = this->spoil(this->draw(0, 1) == 0 ? K : V) || skips;
+      x.step({{scale, mask, row0, j}, score}, K, V);
+      if (this->HasFatalFailure()) return;
+      j += keys;
+    }
+    x.finish();
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && mask.causal), this->allowed);
+    EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
+  });
+}
+
+std::uint16_t bf16_of(float x) {
+  const auto bits = std::bit_cast<std::uint32_t>(x);
+  return static_cast<std::uint16_t>((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+Matrix<float> rounded_to_bf16(Matrix<float> m) {
+  for (float& w : m.words) w = std::bit_cast<float>(std::uint32_t{bf16_of(w)} << 16);
+  return m;
+}
+/// A matrix of bf16 as OnlineAttention takes one: rows of 16 bits, or pairs of rows.
+struct Narrow {
+  std::vector<std::uint16_t> rows;
+  std::vector<float> pairs;
+  View<float> view;
+
+  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout, bool paired)
+      : pairs(static_cast<std::size_t>(ceil_div(m.shape.rows, 2) * m.shape.cols)) {
+    for (const float w : m.words) rows.push_back(bf16_of(w));
+    if (paired) table.pair_rows(rows.data(), m.shape, m.stride, pairs.data());
+    view = paired ? View<float>(pairs.data(), m.shape, m.shape.cols, 1, layout)
+                  : View<float>(reinterpret_cast<float*>(rows.data()), m.shape, m.stride, 1, layout);
+  }
+};
+
+using Bf16BodiesTest = BodiesTest<float>;
+
+TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeights) {
+  if (!is_available(Isa::avx512_bf16))
+    GTEST_SKIP() << "THIS MACHINE HAS NO PRODUCTS OF bf16: their bodies are untested";
+  const Bodies<float>& table = bf16_bodies(Isa::avx512_bf16);
+  ASSERT_TRUE(table.bf16);
+  for (int i = 0; i < 300 && !this->HasFailure(); ++i) {
+    SCOPED_TRACE(i);
+    const index_t rows = size(), d = size(), d_v = size(), row0 = draw(0, 50);
+    const Score score = std::array{Score::softmax, Score::softmax, Score::sigmoid, Score::relu,
+                                   Score::identity}[static_cast<std::size_t>(draw(0, 4))];
+    const double scale = std::array{0.125, 1.0, -0.5, 0.0}[static_cast<std::size_t>(draw(0, 3))];
+    // Ordinary numbers, or whole ones of any size with NaN and infinities among them.
+    const bool any = draw(0, 1) == 0;
+    Matrix<float> Q = rounded_to_bf16(any ? whole({rows, d}, power()) : Matrix<float>({rows, d}, random));
+    bool skips = any && spoil(Q);
+    TwoWays<float> x(table, Q, d_v, score);
+    const Mask mask = this->mask(row0, 0, rows);
+    for (index_t block = 0, j = 0; block < 3; ++block) {
+      const index_t keys = size();
+      const index_t extra = draw(0, 5);
+      Matrix<float> K = rounded_to_bf16(any ? whole({keys, d}) : Matrix<float>({keys, d}, random, 1, extra));
+      Matrix<float> V = rounded_to_bf16(Matrix<float>({keys, d_v}, random, 1, extra));
+      // A weight too small for a normal number times an infinity: the products of bf16 make it 0.
+      if (any) skips = (draw(0, 1) == 0 ? spoil(K) : spoil(V, false)) || skips;
+      const bool packed = x.fast_O.view.packed();
+      Narrow narrow_K(table, K, Layout::key_rows, false), narrow_V(table, V, Layout::value_pairs, packed);
+      x.step({{scale, mask, row0, j}, score}, K, V, narrow_K.view, narrow_V.view);
+      if (this->HasFatalFailure()) return;
+      j += keys;
+    }
+    x.finish();
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && mask.causal), 0x1p-6);
+    EXPECT_LT(difference(x.fast_m, x.m), allowed);
+  }
+}
+
+TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), keys = this->size(), d = this->size(), d_v = this->size();
+    const index_t row0 = this->draw(0, 50), col0 = this->draw(0, 50);
+    const double scale = std::array{0.125, 1.0, -0.5, 0.0}[static_cast<std::size_t>(this->draw(0, 3))];
+    Matrix<T> Q = this->whole({rows, d}, this->power()), K = this->whole({keys, d}), V({keys, d_v}, this->random);
+    Matrix<T> dO({rows, d_v}, this->random), lse({rows, 1}), D({rows, 1}, this->random), S({rows, keys});
+    bool skips = this->spoil(Q);
+    if (this->draw(0, 3) == 0) this->overflow(Q), K = this->positive(K), skips = true;
+    skips = this->spoil(*std::array{&K, &V, &dO}[static_cast<std::size_t>(this->draw(0, 2))]) || skips;
+    const KeyGradients step{{scale, this->mask(row0, col0, rows), row0, col0}};
+    {
+      Matrix<T> l({rows, 1}), O({rows, 1});
+      run<T>(SoftmaxInit{}, std::array{O.view(), lse.view(), l.view()});
+      run<T>(step.scores, std::array{S.view(), Q.view(), K.view()});
+      run<T>(StatisticsAdd{}, std::array{lse.view(), l.view(), S.view()});
+      run<T>(LogSum{}, std::array{lse.view(), l.view()});
+    }
+    Matrix<T> P({rows, keys}), dS({rows, keys}), dK({keys, d}, this->random), dV({keys, d_v}, this->random);
+    Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
+    Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
+    Matrix<T> fast_dK = dK, fast_dV = dV;
+    run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
+                            D.view(), dO.view()});
+    run<T>(table, step,
+           std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
+                      lse.view(), D.view(), dO.view()});
+    // exp(score - lse) takes in the rounding of lse, unless lse is so large that the difference is formed first.
+    double rounding = 1;
+    const double far = sizeof(T) == 4 ? 0x1p20 : 0x1p49;
+    for (index_t r = 0; r < rows; ++r)
+      if (const double x = std::abs(static_cast<double>(lse.view()(r, 0))); x < far)
+        rounding = std::max(rounding, x / 100);
+    const double most = this->allowed * rounding;
+    EXPECT_LT(difference(fast_P.plain(table), P), most);
+    EXPECT_LT(difference(fast_dS.plain(table), dS), most);
+    EXPECT_LT(difference(fast_dK, dK, skips), most);
+    EXPECT_LT(difference(fast_dV, dV, skips), most);
+  });
+}
+
 TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {
@@ -249,6 +452,52 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
     const ScoreGradientOver over{Score::softmax, 0.5};
     run<T>(over, std::array{P.view(), dP.view(), D.view()});
     ASSERT_TRUE((table.template body<ScoreGradientOver>()(over, std::array{fast_P.view(), dP.view(), D.view()})));
+    EXPECT_LT(difference(fast_P, P), this->allowed);
+  });
+}
+
+TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), d_v = this->size();
+    constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
+    Matrix<T> O({rows, d_v}), m({rows, 1}), l({rows, 1});
+    run<T>(SoftmaxInit{}, std::array{O.view(), m.view(), l.view()});
+    Matrix<T> fast_O = O, fast_m = m, fast_l = l;
+    const double power = this->power();
+    for (int block = 0; block < 3; ++block) {
+      const index_t keys = this->size();
+      Matrix<T> S = this->whole({rows, keys}, power), V({keys, d_v}, this->random);
+      this->spoil(S);
+      for (index_t i = 0; i < rows; i += 5)  // a mask, and behind it whatever the row holds
+        for (index_t j = this->draw(0, keys); j < keys; ++j) S.view()(i, j) = kMinusInfinity;
+      Matrix<T> fast = S;
+      run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
+      ASSERT_TRUE((table.template body<OnlineSoftmax>()(
+          OnlineSoftmax{}, std::array{fast.view(), fast_O.view(), fast_m.view(), fast_l.view()})));
+      Matrix<T> weights = fast;
+      for (index_t i = 0; i < rows; ++i)  // one weight of NaN makes l and the row of O so: the others do not matter
+        if (std::isnan(fast_l.view()(i, 0)))
+          for (index_t j = 0; j < keys; ++j) weights.view()(i, j) = S.view()(i, j);
+      EXPECT_LT(difference(weights, S), this->allowed);
+      run<T>(Gemm{}, std::array{O.view(), S.view(), V.view()});
+      run<T>(Gemm{}, std::array{fast_O.view(), fast.view(), V.view()});
+    }
+    EXPECT_LT(difference(fast_l, l), this->allowed);
+    run<T>(SoftmaxFinish{}, std::array{O.view(), m.view(), l.view()});
+    run<T>(table, SoftmaxFinish{}, std::array{fast_O.view(), fast_m.view(), fast_l.view()});
+    EXPECT_LT(difference(fast_O, O), this->allowed);
+    EXPECT_LT(difference(fast_m, m), this->allowed);
+
+    Matrix<T> P = this->whole({rows, 33}, power);
+    this->spoil(P, false);
+    for (index_t i = 0; i < rows; i += 5)  // rows that see nothing
+      for (index_t j = 0; j < 33; ++j) P.view()(i, j) = kMinusInfinity;
+    Matrix<T> lse({rows, 1}), fast_P = P;
+    for (index_t i = 0; i < rows; ++i) lse.view()(i, 0) = i % 5 == 0 ? kMinusInfinity : static_cast<T>(1.5 * power);
+    const Weights weights{Score::softmax, 0.5};
+    run<T>(weights, std::array{P.view(), lse.view()});
+    ASSERT_TRUE((table.template body<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
     EXPECT_LT(difference(fast_P, P), this->allowed);
   });
 }

@@ -13,6 +13,11 @@ namespace redblue::kernel {
 template <class T>
 inline constexpr T kMinusInf = -std::numeric_limits<T>::infinity();
 
+/// Rounding a number of this size errs by 1/16. Beyond, exp(a - b) must be formed from the difference a - b; below,
+/// 2^(fma(a, log2 e, -b log2 e)) will do, whose error is no larger than that of rounding a.
+template <class T>
+inline constexpr T kFar = sizeof(T) == 4 ? T(0x1p20) : T(0x1p49);
+
 /// exp(x - shift), 0 where x is -inf: the guard against (-inf) - (-inf).
 template <class T>
 T exp_shifted(T x, T shift) {
@@ -149,7 +154,7 @@ struct LogSum {
   template <class T>
   void run(View<T> m, View<const T> l) const {
     for (index_t r = 0; r < m.rows(); ++r)
-      if (m[r] != kMinusInf<T>) m[r] += std::log(l[r]);
+      if (l[r] != T(0)) m[r] += std::log(l[r]);
   }
 };
 

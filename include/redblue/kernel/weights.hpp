@@ -6,13 +6,19 @@
 /// scores need not be kept. A masked score (-inf) has weight 0 under each of them.
 namespace redblue::kernel {
 
+/// The largest s - lse there can be: 0, but for rounding. Of a far lse the rounding may be anything.
+template <class T>
+T largest_exponent(T lse) {
+  return std::abs(lse) > kFar<T> ? T(0) : std::numeric_limits<T>::infinity();
+}
+
 /// f(s), for the softmax given the lse of its row.
 template <class T>
 T weight(Score score, T s, T lse) {
   if (s == kMinusInf<T>) return T(0);
   switch (score) {
     case Score::softmax:
-      return std::exp(s - lse);
+      return std::exp(s - lse > largest_exponent(lse) ? T(0) : s - lse);
     case Score::sigmoid:
       return T(1) / (T(1) + std::exp(-s));
     case Score::relu:

@@ -185,7 +185,7 @@ class Ram : public MachineFace<Ram<T>> {
     for (std::size_t i = 0; i < args.size(); ++i) {
       const Layout layout = kernel::layout_of(k, i);
       if (!wants_16_bits(layout)) continue;
-      const Rows16 rows = rows16(args[i], views.list[i]);
+      const Rows16 rows = rows16(args[i], views.list[i], i);
       const Shape shape = args[i].shape();
       if (layout == Layout::key_rows) {
         views.list[i] = {reinterpret_cast<T*>(rows.data), shape, rows.stride, 1, layout};
@@ -200,8 +200,8 @@ class Ram : public MachineFace<Ram<T>> {
     std::uint16_t* data;
     index_t stride;
   };
-  /// bf16 rows of an argument: a stream's own; a tile's words came from bf16, so half of each is 0.
-  Rows16 rows16(const Arg& arg, const View<T>& v) {
+  /// bf16 rows of argument i: a stream's own; a tile's words came from bf16, so half of each is 0.
+  Rows16 rows16(const Arg& arg, const View<T>& v, std::size_t i) {
     if (arg.kind == Arg::Kind::stream) {
       const Storage& s = storage(arg.block);
       if (s.dtype != DType::bf16 || s.col_stride != 1 || !s.uniform_rows())
@@ -210,7 +210,7 @@ class Ram : public MachineFace<Ram<T>> {
       return {reinterpret_cast<std::uint16_t*>(s.data) + s.offset(arg.block.instance, arg.block.row, arg.block.col),
               s.uniform_row_stride()};
     }
-    const Rows16 copy{reinterpret_cast<std::uint16_t*>(arena().stage(1, v.shape).data), v.cols()};
+    const Rows16 copy{reinterpret_cast<std::uint16_t*>(arena().stage(i, v.shape).data), v.cols()};
     if (!is_real()) return copy;
     for (index_t r = 0; r < v.rows(); ++r)
       for (index_t t = 0; t < v.cols(); ++t)

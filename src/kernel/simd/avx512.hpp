@@ -37,6 +37,10 @@ struct F32x16 {
   friend F32x16 where_equal(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
   }
+  /// Is any |lane| > bound?
+  friend bool any_beyond(F32x16 a, float bound) {
+    return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), _mm512_set1_ps(bound), _CMP_GT_OQ) != 0;
+  }
   friend F32x16 round(F32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   /// a 2^n, n whole
   /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2)
@@ -72,6 +76,9 @@ struct F64x8 {
   friend F64x8 min(F64x8 a, F64x8 b) { return {_mm512_min_pd(a.v, b.v)}; }
   friend F64x8 where_equal(F64x8 a, F64x8 b, F64x8 x, F64x8 y) {
     return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
+  }
+  friend bool any_beyond(F64x8 a, double bound) {
+    return _mm512_cmp_pd_mask(_mm512_abs_pd(a.v), _mm512_set1_pd(bound), _CMP_GT_OQ) != 0;
   }
   friend F64x8 round(F64x8 a) { return {_mm512_roundscale_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2)

@@ -6,14 +6,18 @@ namespace redblue::kernel::simd {
 template <class T>
 inline constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 
-/// 2^x for x <= about 1000: 0 below the smallest normal number's reach, so for -inf; NaN for NaN and for +inf. 2^0 = 1.
+/// 2 to this power is +inf, to its negative 0, and both halves of it are powers that there are.
+template <class T>
+inline constexpr T kMostPower = sizeof(T) == 4 ? T(160) : T(1100);
+
+/// 2^x for x <= kMostPower: 0 below the smallest normal number's reach, so for -inf; NaN for NaN and for +inf. 2^0 = 1.
 /// 2^x = 2^n p(x - n) with n = round(x). p minimises the largest relative error on [-1/2, 1/2] under p(0) = 1 (fp32:
 /// degree 5, 9.2e-8, by linear programming; fp64: degree 11, 3.1e-18, by Remez' exchange).
 template <class V>
 [[gnu::always_inline]] inline V exp2(V x) {
   using T = typename V::T;
   constexpr bool narrow = sizeof(T) == 4;
-  x = max(V::all(narrow ? T(-160) : T(-1100)), x);
+  x = max(V::all(-kMostPower<T>), x);
   const V n = round(x), f = x - n;
   V p;
   if constexpr (narrow) {

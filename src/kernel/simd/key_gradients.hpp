@@ -42,7 +42,8 @@ struct KeyStep {
     const bool hidden = seen(q) < first + width && scores.mask.causal;
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
-      const V shift = V::all(-lse[q + r] * kLog2E<T>);
+      // A row whose scores are all -inf has weights 0.
+      const V shift = V::all(lse[q + r] == kMinusInf<T> ? kMinusInf<T> : -lse[q + r] * kLog2E<T>);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         V e = exp2(fma(c[r][v], factor, shift));
@@ -108,6 +109,8 @@ bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>
                         K.layout == Layout::key_panels && Vv.layout == Layout::key_panels;
   const bool rows = dK.col_stride == 1 && dV.col_stride == 1 && Q.col_stride == 1 && dO.col_stride == 1;
   if (step.score != Score::softmax || !laid_out || !rows) return false;
+  for (index_t r = 0; r < lse.rows(); ++r)  // so large, or NaN: for the parts, which look at each score
+    if (!(std::abs(lse[r]) <= kFar<typename V::T>) && lse[r] != kMinusInf<typename V::T>) return false;
   const KeyStep<V> s{step.scores, P, dS, Q, K, Vv, lse, D, dO};
   s.weights();
   s.accumulate(dV, P, dO);

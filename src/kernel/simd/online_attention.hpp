@@ -116,22 +116,43 @@ struct AttentionPanel {
       if (end < keys) for_seen<N - 1>(end, keys, f);
   }
 
+  /// `far` in lanes where |top| is beyond kFar, else `near`.
+  static V where_far(V top, V far, V near) {
+    const V bound = V::all(kFar<T>);
+    return where_equal(max(max(top, V::zero() - top), bound), bound, near, far);
+  }
+
   /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
   [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
-    const V factor = V::all(static_cast<T>(scale) * kLog2E<T>), to_log2 = V::all(kLog2E<T>), zero = V::zero();
-    V shift[NV], sums[NV];
+    const V raw_scale = V::all(static_cast<T>(scale)), to_log2 = V::all(kLog2E<T>), zero = V::zero();
+    V factor = V::all(static_cast<T>(scale) * kLog2E<T>), top[NV], shift[NV], sums[NV];
+    bool far = false;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const V now = max(V::load_first(m + v * V::kLanes, lanes(v)), most[v] * raw_scale);
+      // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
+      top[v] = where_equal(now, minus_inf(), zero, now);
+      far = far || any_beyond(top[v], kFar<T>);
+    }
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
       const index_t n = lanes(v);
       const V old = V::load_first(m + v * V::kLanes, n);
-      const V now = max(old, most[v] * V::all(static_cast<T>(scale)));
-      now.store_first(m + v * V::kLanes, n);
-      // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-      shift[v] = where_equal(now, minus_inf(), zero, now * to_log2);
+      max(old, most[v] * raw_scale).store_first(m + v * V::kLanes, n);
+      shift[v] = top[v] * to_log2;
       // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
-      corr[v] = exp2(old * to_log2 - shift[v]);
+      corr[v] = exp2(where_far(top[v], (old - top[v]) * to_log2, old * to_log2 - shift[v]));
       sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
       shift[v] = zero - shift[v];
+    }
+    if (far) {  // the exponents come first, row by row in its own way
+      V ignored[NV];
+      for (int v = 0; v < NV; ++v) ignored[v] = zero;
+      revise(0, keys, ignored, [&](V x, index_t, int v) {
+        return where_far(top[v], (x * raw_scale - top[v]) * to_log2, fma(x, factor, shift[v]));
+      });
+      factor = V::all(T(1));
+      for (int v = 0; v < NV; ++v) shift[v] = zero;
     }
     const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
       const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
@@ -163,10 +184,10 @@ struct AttentionPanel {
       const V x = raw * s;
       V w = x;
       if (step.score == Score::sigmoid)
-        w = one / (one + exp2(min(V::all(T(1000)), x * V::all(-kLog2E<T>))));
+        w = one / (one + exp2(min(V::all(kMostPower<T>), x * V::all(-kLog2E<T>))));
       else if (step.score == Score::relu)
         w = max(zero, x);
-      return where_equal(raw, minus_inf(), zero, w);
+      return where_equal(x, minus_inf(), zero, w);
     });
     if constexpr (Mul::kDepth > 1)
       for (index_t key = 0; key < keys; key += 2)
@@ -275,8 +296,8 @@ bool softmax_finish(const SoftmaxFinish& finish, std::span<const View<typename V
   });
   for (index_t r = 0; r < m.rows(); r += V::kLanes) {
     const index_t n = std::min(V::kLanes, m.rows() - r);
-    const V top = V::load_first(m.data + r, n), minus_inf = V::all(kMinusInf<T>);
-    where_equal(top, minus_inf, top, top + log(V::load_first(l.data + r, n))).store_first(m.data + r, n);
+    const V top = V::load_first(m.data + r, n), sum = V::load_first(l.data + r, n);
+    where_equal(sum, V::zero(), top, top + log(sum)).store_first(m.data + r, n);
   }
   return true;
 }

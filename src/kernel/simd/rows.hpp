@@ -33,9 +33,9 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
       l[r] *= alpha;
     }
     // A row that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-    const V shift = V::all(m[r] == kMinusInf<T> ? T(0) : -m[r] * kLog2E<T>);
+    const V top = V::all(m[r] == kMinusInf<T> ? T(0) : m[r]);
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
-      const V e = exp2(fma(V::load_first(p, n), to_log2, shift));
+      const V e = exp2((V::load_first(p, n) - top) * to_log2);
       e.store_first(p, n);
       sum = sum + e.first_or(n, V::zero());
     });
@@ -51,12 +51,12 @@ bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &lse = x[1];
   if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
-  const V factor = V::all(static_cast<T>(k.scale) * kLog2E<T>), minus_inf = V::all(kMinusInf<T>);
+  const V scale = V::all(static_cast<T>(k.scale)), to_log2 = V::all(kLog2E<T>), minus_inf = V::all(kMinusInf<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
-    const V shift = V::all(-lse[r] * kLog2E<T>);
+    const V shift = V::all(lse[r]), most = V::all(largest_exponent(lse[r]));
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
-      const V s = V::load_first(p, n);
-      where_equal(s, minus_inf, V::zero(), exp2(fma(s, factor, shift))).store_first(p, n);
+      const V s = V::load_first(p, n) * scale;
+      where_equal(s, minus_inf, V::zero(), exp2(min(most, s - shift) * to_log2)).store_first(p, n);
     });
   }
   return true;
