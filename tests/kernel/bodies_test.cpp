@@ -273,7 +273,7 @@ TEST(Bodies, PackedTilesAreRefusedByKernelsWithoutABodyForThem) {
   for (const Isa isa : kIsas) {
     if (isa == Isa::portable || !is_available(isa)) continue;
     const Bodies<float>& table = bodies<float>(isa);
-    Laid<float> tile(table, Matrix<float>({5, 7}), Layout::query_panels);
+    Laid<float> tile(table, Matrix<float>({20, 7}), Layout::query_panels);
     EXPECT_THROW(run<float>(table, Zero{}, std::array{tile.view}), std::logic_error);
   }
 }

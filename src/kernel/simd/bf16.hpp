@@ -1,5 +1,6 @@
 #pragma once
 #include "kernel/simd/avx512.hpp"
+#include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/panels.hpp"
 
 /// Products of bf16 pairs summed in fp32 (vdpbf16ps), for AVX-512 BF16. A pair is two words of k: two features of a
@@ -35,6 +36,52 @@ struct MultiplyBf16 {
                                            21, 5, 20, 4, 19, 3, 18, 2, 17, 1, 16, 0);
     const auto both = reinterpret_cast<__m512i>(_mm512_cvtne2ps_pbh(b.v, a.v));
     _mm512_storeu_si512(to, _mm512_permutexvar_epi16(order, both));
+  }
+};
+
+/// Rows of bf16 where queries are few; weights, sums and the words of queries are f32. Values of two keys are paired as
+/// they come: that leaves features 0..3, 8..11, .. of a unit in one vector and the others in the other.
+struct Bf16Rows : MultiplyBf16 {
+  static constexpr int kVectors = 2;
+  static constexpr index_t kWords = kVectors * F32x16::kLanes;
+  static B keys(const Element* p) { return words(_mm512_loadu_si512(p)); }
+  static B keys_first(const Element* p, index_t n) { return words(_mm512_maskz_loadu_epi16(first(n), p)); }
+  static B queries(const float* p) { return _mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)); }
+  static B queries_first(const float* p, index_t n) {
+    const index_t low = std::min<index_t>(n, 16);
+    return _mm512_cvtne2ps_pbh(F32x16::load_first(p + low, n - low).v, F32x16::load_first(p, low).v);
+  }
+  static void values(const Element* p, index_t stride, B (&unit)[2]) {
+    pair(_mm512_loadu_si512(p), _mm512_loadu_si512(p + stride), unit);
+  }
+  static void values_first(const Element* p, index_t stride, index_t n, bool both, B (&unit)[2]) {
+    pair(_mm512_maskz_loadu_epi16(first(n), p), _mm512_maskz_loadu_epi16(first(both ? n : 0), p + stride), unit);
+  }
+  static void load_outputs(const float* p, index_t n, F32x16 (&unit)[2]) {
+    const index_t low = std::min<index_t>(n, 16);
+    const __m512 a = F32x16::load_first(p, low).v, b = F32x16::load_first(p + low, n - low).v;
+    unit[0].v = _mm512_shuffle_f32x4(a, b, 0x88);
+    unit[1].v = _mm512_shuffle_f32x4(a, b, 0xdd);
+  }
+  static void store_outputs(const F32x16 (&unit)[2], float* p, index_t n) {
+    const index_t low = std::min<index_t>(n, 16);
+    const __m512 a = _mm512_shuffle_f32x4(unit[0].v, unit[1].v, 0x44);
+    const __m512 b = _mm512_shuffle_f32x4(unit[0].v, unit[1].v, 0xee);
+    F32x16{_mm512_shuffle_f32x4(a, a, 0xd8)}.store_first(p, low);
+    F32x16{_mm512_shuffle_f32x4(b, b, 0xd8)}.store_first(p + low, n - low);
+  }
+  static const float* weights(const float* p, index_t n, float* buffer) {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(buffer),
+                        reinterpret_cast<__m256i>(_mm512_cvtneps_pbh(F32x16::load_first(p, n).v)));
+    return buffer;
+  }
+
+ private:
+  static __mmask32 first(index_t n) { return _bzhi_u32(~0U, static_cast<unsigned>(n)); }
+  static B words(__m512i x) { return reinterpret_cast<B>(x); }
+  static void pair(__m512i a, __m512i b, B (&unit)[2]) {
+    unit[0] = words(_mm512_unpacklo_epi16(a, b));
+    unit[1] = words(_mm512_unpackhi_epi16(a, b));
   }
 };
 

@@ -1,5 +1,7 @@
 #pragma once
 #include "kernel/simd/exp.hpp"
+#include "kernel/simd/fetch.hpp"
+#include "kernel/simd/few_queries.hpp"
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/product.hpp"
 #include "redblue/kernel/attention.hpp"
@@ -22,7 +24,9 @@ struct AttentionPanel {
   T *m, *l;            ///< of these queries
   index_t rows, row0;  ///< queries in the panel; the first one's row of the score matrix
   View<const T> K, Vv;
+  bool fetches;  ///< the first panel does, for all of them: keys to come and the values of these
 
+  static constexpr index_t kLine = 64 / sizeof(T);  ///< steps in a cache line of a key
   static T* at(T* p, index_t row, int v) { return p + row * kWidth + v * V::kLanes; }
   static V minus_inf() { return V::all(-std::numeric_limits<T>::infinity()); }
   /// Lanes of vector v that hold queries.
@@ -39,11 +43,15 @@ struct AttentionPanel {
     clear(c);
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
-    multiply(c, k, q, kWidth, steps, Mul{});
-    // Rows of a kilobyte and more lie on pages of their own: values are on their way to L2 before they are wanted.
-    if (Mul::kDepth == 1 && Vv.cols() >= 256)
-      for (int r = 0; r < R; ++r)
-        for (index_t t = 0; t < Vv.cols(); t += 64 / sizeof(T)) __builtin_prefetch(&Vv(key + r, t), 0, 2);
+    const index_t ahead = std::max<index_t>(R, rows_ahead<Element>(K.cols())) * K.row_stride;
+    for (index_t t = 0; t < steps; t += kLine) {
+      multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
+      if (fetches)
+        for (int r = 0; r < R; ++r) {
+          fetch(k.after(t).at(r) + ahead);
+          if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
+        }
+    }
     if constexpr (Mul::kDepth > 1)
       if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
 #pragma GCC unroll 4
@@ -210,9 +218,10 @@ struct AttentionPanel {
   }
 };
 
-template <class V, class Mul>
+template <class V, class Mul, class FewRows>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  if (Q.rows() <= kFewRows<V> && !Q.packed()) return few_queries<V, FewRows>(step, x);
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
@@ -230,7 +239,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  rows,
                                  step.scores.row0 + first,
                                  K,
-                                 Vv}
+                                 Vv,
+                                 first == 0}
           .run();
     };
     switch (width / V::kLanes) {

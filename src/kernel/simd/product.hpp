@@ -19,6 +19,7 @@ struct Rows {
   [[gnu::always_inline]] const T* at(int r) const { return p + r * stride; }
   [[gnu::always_inline]] void advance() { p += step; }
   Rows from(index_t r) const { return {p + r * stride, stride, step}; }
+  Rows after(index_t t) const { return {p + t * step, stride, step}; }
 };
 
 /// The same where the words of one step lie side by side (A transposed).
