@@ -23,12 +23,14 @@ struct MultiplyBf16 {
   static F32x16 add(B a, B b, F32x16 c) { return {_mm512_dpbf16_ps(c.v, a, b)}; }
   /// The last word of an odd k: its pair is half empty.
   template <int R, int NV>
-  static void add_last(F32x16 (&c)[R][NV], const Element* a, index_t stride, const float* b) {
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < NV; ++v) {
-        const std::uint32_t half = a[r * stride];
-        c[r][v] = add(broadcast(&half), load(b + v * F32x16::kLanes), c[r][v]);
-      }
+  [[gnu::always_inline]] static void add_last(F32x16 (&c)[R][NV], const Element* a, index_t stride, const float* b) {
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      const std::uint32_t half = a[r * stride];
+      const B x = broadcast(&half);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) c[r][v] = add(x, load(b + v * F32x16::kLanes), c[r][v]);
+    }
   }
   /// Rounds to nearest even and interleaves: lane q gets the pair (a[q], b[q]).
   static void store_pair(F32x16 a, F32x16 b, float* to) {

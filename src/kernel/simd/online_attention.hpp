@@ -24,7 +24,8 @@ struct AttentionPanel {
   T *m, *l;            ///< of these queries
   index_t rows, row0;  ///< queries in the panel; the first one's row of the score matrix
   View<const T> K, Vv;
-  bool fetches;  ///< the first panel does, for all of them: keys to come and the values of these
+  index_t ahead;  ///< how far, in words, to fetch keys ahead, and with them the values of these keys: the first panel
+                  ///< does it for all, 0 in the others
 
   static constexpr index_t kLine = 64 / sizeof(T);  ///< steps in a cache line of a key
   static T* at(T* p, index_t row, int v) { return p + row * kWidth + v * V::kLanes; }
@@ -43,10 +44,9 @@ struct AttentionPanel {
     clear(c);
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
-    const index_t ahead = std::max<index_t>(R, rows_ahead<Element>(K.cols())) * K.row_stride;
     for (index_t t = 0; t < steps; t += kLine) {
       multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
-      if (fetches)
+      if (ahead > 0)
         for (int r = 0; r < R; ++r) {
           fetch(k.after(t).at(r) + ahead);
           if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
@@ -226,6 +226,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
+  // At least the rows of a register tile, which it reads side by side.
+  const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<typename Mul::Element>(K.cols())) * K.row_stride;
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
@@ -240,7 +242,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  step.scores.row0 + first,
                                  K,
                                  Vv,
-                                 first == 0}
+                                 first == 0 ? ahead : 0}
           .run();
     };
     switch (width / V::kLanes) {
