@@ -192,12 +192,15 @@ class Ram : public MachineFace<Ram<T>> {
       if (layout == Layout::key_rows || !packed) {
         views.list[i] = {reinterpret_cast<T*>(rows.data), shape, rows.stride, 1, layout};
       } else {
-        const View<T> pairs = arena().stage(0, {ceil_div(shape.rows, 2), shape.cols});
-        if (is_real()) bodies().pair_rows(rows.data, shape, rows.stride, pairs.data);
-        views.list[i] = {pairs.data, shape, shape.cols, 1, layout};
+        const index_t lines = ceil_div(shape.cols, kLine);
+        const View<T> pairs = arena().stage(0, {ceil_div(shape.rows, 2), (lines | 1) * kLine});
+        if (is_real()) bodies().pair_rows(rows.data, shape, rows.stride, pairs);
+        views.list[i] = {pairs.data, shape, pairs.row_stride, 1, layout};
       }
     }
   }
+  /// Words of a cache line: an odd number of them from row to row spreads a column over all sets of a cache.
+  static constexpr index_t kLine = 64 / sizeof(T);
   struct Rows16 {
     std::uint16_t* data;
     index_t stride;

@@ -32,6 +32,8 @@ struct F32x16 {
   friend F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   /// The larger; `b` where either is NaN.
   friend F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+  /// Is a > b in any lane? (Not where either is NaN.)
+  friend bool any_above(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ) != 0; }
   friend F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
   /// Where a == b: x, elsewhere (and where either is NaN) y.
   friend F32x16 where_equal(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
@@ -69,6 +71,7 @@ struct F64x8 {
   friend F64x8 operator/(F64x8 a, F64x8 b) { return {_mm512_div_pd(a.v, b.v)}; }
   friend F64x8 fma(F64x8 a, F64x8 b, F64x8 c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
   friend F64x8 max(F64x8 a, F64x8 b) { return {_mm512_max_pd(a.v, b.v)}; }
+  friend bool any_above(F64x8 a, F64x8 b) { return _mm512_cmp_pd_mask(a.v, b.v, _CMP_GT_OQ) != 0; }
   friend F64x8 min(F64x8 a, F64x8 b) { return {_mm512_min_pd(a.v, b.v)}; }
   friend F64x8 where_equal(F64x8 a, F64x8 b, F64x8 x, F64x8 y) {
     return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};

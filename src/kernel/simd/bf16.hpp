@@ -1,5 +1,6 @@
 #pragma once
 #include "kernel/simd/avx512.hpp"
+#include "kernel/simd/fetch.hpp"
 #include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/panels.hpp"
 
@@ -31,6 +32,15 @@ struct MultiplyBf16 {
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) c[r][v] = add(x, load(b + v * F32x16::kLanes), c[r][v]);
     }
+  }
+  /// 2^x = 2^n p(x - n) with n = floor(x), for words that will be rounded to 8 bits. p minimises the largest relative
+  /// error on [0, 1] under p(0) = 1: degree 3, 8.6e-5. The instructions take -inf and NaN as they should.
+  [[gnu::always_inline]] static F32x16 exp2(F32x16 x) {
+    const F32x16 f{_mm512_reduce_ps(x.v, _MM_FROUND_TO_NEG_INF | _MM_FROUND_NO_EXC)};
+    F32x16 p = F32x16::all(0.07706653326749802F);
+    p = fma(p, f, F32x16::all(0.22764571011066437F));
+    p = fma(p, f, F32x16::all(0.6951165795326233F));
+    return scale_by_power(fma(p, f, F32x16::all(1)), x);
   }
   /// Rounds to nearest even and interleaves: lane q gets the pair (a[q], b[q]).
   static void store_pair(F32x16 a, F32x16 b, float* to) {
@@ -108,17 +118,23 @@ inline void pack_bf16(View<const float> from, float* panels) {
   });
 }
 
-inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, float* pairs) {
-  const __m512i zero = _mm512_setzero_si512();
+inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, View<float> pairs) {
+  constexpr index_t kWords = 32;
+  const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
+                                       5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
+  const __m512i high = _mm512_or_si512(low, _mm512_set1_epi16(16));
+  const index_t ahead = rows_ahead<std::uint16_t>(shape.cols) * stride;
   for (index_t r = 0; r < shape.rows; r += 2)
-    for (index_t t = 0; t < shape.cols; t += 16) {
+    for (index_t t = 0; t < shape.cols; t += kWords) {
       const std::uint16_t* const a = from + r * stride + t;
-      const auto mask =
-          static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(std::min<index_t>(16, shape.cols - t))));
-      const __m512i low = _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a));
-      const __m512i high =
-          r + 1 < shape.rows ? _mm512_cvtepu16_epi32(_mm256_maskz_loadu_epi16(mask, a + stride)) : zero;
-      _mm512_mask_storeu_epi32(pairs + r / 2 * shape.cols + t, mask, _mm512_or_si512(low, _mm512_slli_epi32(high, 16)));
+      const auto n = static_cast<unsigned>(std::min(kWords, shape.cols - t));
+      const __mmask32 mask = _bzhi_u32(~0U, n), second = r + 1 < shape.rows ? mask : 0;
+      const __m512i x = _mm512_maskz_loadu_epi16(mask, a), y = _mm512_maskz_loadu_epi16(second, a + stride);
+      fetch(a + ahead);
+      fetch(a + ahead + stride);
+      float* const to = &pairs(r / 2, t);
+      _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(_bzhi_u32(0xffff, n)), _mm512_permutex2var_epi16(x, low, y));
+      _mm512_mask_storeu_epi32(to + 16, static_cast<__mmask16>(mask >> 16), _mm512_permutex2var_epi16(x, high, y));
     }
 }
 

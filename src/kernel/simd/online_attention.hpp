@@ -35,15 +35,13 @@ struct AttentionPanel {
 
   // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
 
-  /// S^T <- K Q^T for R keys and the last N vectors; `most` takes in each query's largest raw score.
+  /// c <- K Q^T for R keys and the last N vectors.
   template <int R, int N>
-  [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
-    constexpr int v0 = NV - N;
+  [[gnu::always_inline]] void products(index_t key, V (&c)[R][N]) const {
     const index_t steps = K.cols() / Mul::kDepth;
-    V c[R][N];
-    clear(c);
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
-    const T* const q = Q + v0 * V::kLanes;
+    const T* const q = Q + (NV - N) * V::kLanes;
+    clear(c);
     for (index_t t = 0; t < steps; t += kLine) {
       multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
       if (ahead > 0)
@@ -54,6 +52,92 @@ struct AttentionPanel {
     }
     if constexpr (Mul::kDepth > 1)
       if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
+  }
+
+  /// What the softmax of a panel knows. Weights are 2^(factor score + shift): the shift is that of an earlier maximum
+  /// as long as no score is above the limit.
+  struct Running {
+    V factor;
+    V shift[NV];
+    V limit[NV];  ///< raw scores
+    V sums[NV];
+    V most[NV];  ///< raw scores of a tile that had one above the limit
+  };
+
+  /// S <- weights of R keys, which all rows see; or false, and `most`, if a score is above the limit. A score goes
+  /// from the registers of its sum through the exponential: it is never stored.
+  template <int R>
+  [[gnu::noinline]] bool weight_tile(index_t key, Running& w) const {
+    V c[R][NV];
+    products(key, c);
+    bool above = false;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      V top = c[0][v];
+#pragma GCC unroll 24
+      for (int r = 1; r < R; ++r) top = max(top, c[r][v]);
+      w.most[v] = top;
+      above |= any_above(top, w.limit[v]);
+    }
+    if (above) return false;
+    const V factor = w.factor;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const V shift = w.shift[v];
+      V sum = w.sums[v];
+#pragma GCC unroll 24
+      for (int r = 0; r < R; r += Mul::kDepth) {
+        const V e = Mul::exp2(fma(c[r][v], factor, shift));
+        sum = sum + e;
+        if constexpr (Mul::kDepth == 1) {
+          e.store(at(S, key + r, v));
+        } else {
+          const V next = r + 1 < R ? Mul::exp2(fma(c[r + 1 < R ? r + 1 : r][v], factor, shift)) : V::zero();
+          sum = sum + next;
+          Mul::store_pair(e, next, at(S, (key + r) / 2, v));
+        }
+      }
+      w.sums[v] = sum;
+    }
+    return true;
+  }
+
+  /// A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
+  static void set_shift(V m, V& shift, V& limit, V factor) {
+    constexpr T kSlack = 16;  // so many powers of 2 are far from the ends of T's range
+    const V top = m * V::all(kLog2E<T>);
+    shift = where_equal(m, minus_inf(), V::zero(), V::zero() - top);
+    limit = (top + V::all(kSlack)) / factor;
+  }
+  Running running(double scale) const {
+    Running w;
+    w.factor = V::all(static_cast<T>(scale) * kLog2E<T>);
+    for (int v = 0; v < NV; ++v) {
+      set_shift(V::load_first(m + v * V::kLanes, lanes(v)), w.shift[v], w.limit[v], w.factor);
+      w.sums[v] = V::load_first(l + v * V::kLanes, lanes(v));
+    }
+    return w;
+  }
+  /// m takes in the largest raw scores, and corr the factor for what O holds so far.
+  [[gnu::noinline]] void raise(const V (&most)[NV], double scale, Running& w, V (&corr)[NV]) const {
+    for (int v = 0; v < NV; ++v) {
+      const V old = V::load_first(m + v * V::kLanes, lanes(v));
+      const V now = max(old, most[v] * V::all(static_cast<T>(scale)));
+      now.store_first(m + v * V::kLanes, lanes(v));
+      set_shift(now, w.shift[v], w.limit[v], w.factor);
+      // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
+      const V by = exp2(old * V::all(kLog2E<T>) + w.shift[v]);
+      w.sums[v] = w.sums[v] * by;
+      corr[v] = corr[v] * by;
+    }
+  }
+
+  /// S^T <- K Q^T for R keys and the last N vectors; `most` takes in each query's largest raw score.
+  template <int R, int N>
+  [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
+    constexpr int v0 = NV - N;
+    V c[R][N];
+    products(key, c);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       V top = most[v0 + v];
@@ -91,15 +175,21 @@ struct AttentionPanel {
   }
 
   /// O^T <- O^T corr + V^T P^T for R features from t on, the last N vectors and these keys, a multiple of kDepth first.
+  /// Without corr O^T keeps its size.
   template <int R, int N>
-  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V (&corr)[NV]) const {
+  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V* corr) const {
     constexpr int v0 = NV - N;
     const index_t from = first / Mul::kDepth;
     V c[R][N];
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v)) * corr[v0 + v];
+      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v));
+    if (corr != nullptr)
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) c[r][v] = c[r][v] * corr[v0 + v];
     multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
              ceil_div(end - first, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
@@ -108,7 +198,7 @@ struct AttentionPanel {
       for (int v = 0; v < N; ++v) c[r][v].store(at(O, t + r, v0 + v));
   }
   template <int N>
-  void values(index_t first, index_t end, const V (&corr)[NV]) const {
+  void values(index_t first, index_t end, const V* corr) const {
     for_row_blocks<kRows<V, N>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, end, corr); });
   }
 
@@ -124,49 +214,29 @@ struct AttentionPanel {
       if (end < keys) for_seen<N - 1>(end, keys, f);
   }
 
-  /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
-  [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
-    const V factor = V::all(static_cast<T>(scale) * kLog2E<T>), to_log2 = V::all(kLog2E<T>), zero = V::zero();
-    V shift[NV], sums[NV];
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      const index_t n = lanes(v);
-      const V old = V::load_first(m + v * V::kLanes, n);
-      const V now = max(old, most[v] * V::all(static_cast<T>(scale)));
-      now.store_first(m + v * V::kLanes, n);
-      // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-      shift[v] = where_equal(now, minus_inf(), zero, now * to_log2);
-      // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
-      corr[v] = exp2(old * to_log2 - shift[v]);
-      sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
-      shift[v] = zero - shift[v];
-    }
+  /// S <- weights of these raw scores.
+  [[gnu::noinline]] void softmax(index_t first, index_t end, Running& w) const {
     const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
-      const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
-      sums[v] = sums[v] + e;
+      const V e = Mul::exp2(fma(V::load(at(S, key, v)), w.factor, w.shift[v]));
+      w.sums[v] = w.sums[v] + e;
       return e;
     };
-    index_t key = 0;
-    for (; key + Mul::kDepth <= keys; key += Mul::kDepth) {
+    for (index_t key = first; key < end; key += Mul::kDepth)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
+        const V e = weight(key, v);
         if constexpr (Mul::kDepth == 1)
-          weight(key, v).store(at(S, key, v));
+          e.store(at(S, key, v));
         else
-          Mul::store_pair(weight(key, v), weight(key + 1, v), at(S, key / 2, v));
+          Mul::store_pair(e, key + 1 < end ? weight(key + 1, v) : V::zero(), at(S, key / 2, v));
       }
-    }
-    if constexpr (Mul::kDepth > 1)
-      for (int v = 0; v < NV && key < keys; ++v) Mul::store_pair(weight(key, v), zero, at(S, key / 2, v));
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
 
   /// S <- f(scale S) for score functions without statistics.
-  void other_weights(index_t keys, double scale, V (&corr)[NV]) const {
+  void other_weights(index_t keys, double scale) const {
     const V s = V::all(static_cast<T>(scale)), one = V::all(T(1)), zero = V::zero();
     V most[NV];
-    for (int v = 0; v < NV; ++v) corr[v] = most[v] = one;
+    for (int v = 0; v < NV; ++v) most[v] = one;
     revise(0, keys, most, [&](V raw, index_t, int) {
       const V x = raw * s;
       V w = x;
@@ -183,6 +253,44 @@ struct AttentionPanel {
                           at(S, key / 2, v));
   }
 
+  /// The first keys, which all rows see, from scores to values.
+  void attend(index_t keys, double scale, Running& w) const {
+    index_t first = 0;  // key whose weight is not in O yet
+    V corr[NV];
+    std::fill_n(corr, NV, V::all(T(1)));
+    bool raised = false;
+    const auto take_in = [&](index_t end) {
+      values<NV>(first, end, raised ? corr : nullptr);
+      std::fill_n(corr, NV, V::all(T(1)));
+      raised = false;
+      first = end;
+    };
+    for_row_blocks<kRows<V, NV>>(keys, [&]<int R>(index_t key, Height<R>) {
+      if (weight_tile<R>(key, w)) return;
+      if (key > first) take_in(key);
+      raise(w.most, scale, w, corr);
+      raised = true;
+      weight_tile<R>(key, w);
+    });
+    take_in(keys);
+  }
+
+  /// S <- scores of keys from `first` on, and `most` takes in the largest: raw ones, to be multiplied by `scale`.
+  void raw_scores(index_t first, index_t seen_by_all, index_t keys, V (&most)[NV]) const {
+    V ignored[NV];
+    std::fill_n(most, NV, minus_inf());
+    std::fill_n(ignored, NV, minus_inf());
+    scores(first, seen_by_all, most);
+    for_seen(seen_by_all, keys, [&]<int N>(Height<N>, index_t from, index_t end) { scores<N>(from, end, ignored); });
+    if (const double scale = step.scores.scale; !(scale > 0)) {  // the largest score is not that of the largest product
+      std::fill_n(most, NV, minus_inf());
+      const auto scaled = [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); };
+      revise(first, seen_by_all, most, scaled);
+      revise(seen_by_all, keys, ignored, scaled);
+    }
+    hide(seen_by_all, keys, most);
+  }
+
   void run() const {
     const Scores& s = step.scores;
     const index_t end = s.col0 + K.rows();
@@ -190,31 +298,32 @@ struct AttentionPanel {
     if (keys <= 0) return;
     const index_t seen_by_all = std::clamp<index_t>(s.mask.visible(row0, end) - s.col0, 0, keys);
 
-    V most[NV], corr[NV];
-    for (int v = 0; v < NV; ++v) most[v] = minus_inf();
-    double scale = s.scale;
-    scores(0, seen_by_all, most);
-    if (seen_by_all < keys || !(scale > 0)) {
-      V ignored[NV];
-      for (int v = 0; v < NV; ++v) ignored[v] = minus_inf();
-      for_seen(seen_by_all, keys,
-               [&]<int N>(Height<N>, index_t first, index_t last) { scores<N>(first, last, ignored); });
-      if (!(scale > 0)) {  // the largest score is not scale times the largest product
-        for (int v = 0; v < NV; ++v) most[v] = minus_inf();
-        revise(0, seen_by_all, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
-        revise(seen_by_all, keys, ignored, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
-        scale = 1;
-      }
-      hide(seen_by_all, keys, most);
+    const double scale = s.scale > 0 ? s.scale : 1;  // of raw scores
+    const bool statistics = step.score == Score::softmax;
+    Running w;
+    index_t first = 0;
+    if (statistics) w = running(scale);
+    if (statistics && s.scale > 0) {
+      first = seen_by_all < keys ? seen_by_all / Mul::kDepth * Mul::kDepth : keys;
+      if (first > 0) attend(first, scale, w);
     }
-    if (step.score == Score::softmax)
-      softmax(keys, most, scale, corr);
-    else
-      other_weights(keys, scale, corr);
-    for_seen(0, keys, [&]<int N>(Height<N>, index_t first, index_t last) {
-      values<N>(first, last, corr);
-      for (int v = 0; v < NV; ++v) corr[v] = V::all(T(1));
-    });
+    if (first < keys) {
+      V most[NV], corr[NV];
+      std::fill_n(corr, NV, V::all(T(1)));
+      raw_scores(first, seen_by_all, keys, most);
+      if (statistics) {
+        raise(most, scale, w, corr);
+        softmax(first, keys, w);
+      } else {
+        other_weights(keys, scale);
+      }
+      const V* scaled_by = corr;
+      for_seen(first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
+        values<N>(from, to, scaled_by);
+        scaled_by = nullptr;
+      });
+    }
+    for (int v = 0; statistics && v < NV; ++v) w.sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
 };
 
