@@ -253,26 +253,28 @@ struct AttentionPanel {
                           at(S, key / 2, v));
   }
 
-  /// The first keys, which all rows see, from scores to values.
-  void attend(index_t keys, double scale, Running& w) const {
-    index_t first = 0;  // key whose weight is not in O yet
+  /// Weights in S that O has not taken in yet: of keys from `first` on. Until then O is to be scaled by corr.
+  struct Pending {
+    index_t first = 0;
+    bool scaled = false;
     V corr[NV];
-    std::fill_n(corr, NV, V::all(T(1)));
-    bool raised = false;
-    const auto take_in = [&](index_t end) {
-      values<NV>(first, end, raised ? corr : nullptr);
-      std::fill_n(corr, NV, V::all(T(1)));
-      raised = false;
-      first = end;
-    };
+    const V* scaled_by() const { return scaled ? corr : nullptr; }
+  };
+  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores.
+  void raise_at(index_t key, const V (&most)[NV], double scale, Running& w, Pending& p) const {
+    if (key > p.first) values<NV>(p.first, key, p.scaled_by());
+    if (key > p.first || !p.scaled) std::fill_n(p.corr, NV, V::all(T(1)));
+    p.first = key;
+    p.scaled = true;
+    raise(most, scale, w, p.corr);
+  }
+  /// S <- weights of the first keys, which all rows see.
+  void weigh(index_t keys, double scale, Running& w, Pending& p) const {
     for_row_blocks<kRows<V, NV>>(keys, [&]<int R>(index_t key, Height<R>) {
       if (weight_tile<R>(key, w)) return;
-      if (key > first) take_in(key);
-      raise(w.most, scale, w, corr);
-      raised = true;
+      raise_at(key, w.most, scale, w, p);
       weight_tile<R>(key, w);
     });
-    take_in(keys);
   }
 
   /// S <- scores of keys from `first` on, and `most` takes in the largest: raw ones, to be multiplied by `scale`.
@@ -301,28 +303,30 @@ struct AttentionPanel {
     const double scale = s.scale > 0 ? s.scale : 1;  // of raw scores
     const bool statistics = step.score == Score::softmax;
     Running w;
-    index_t first = 0;
+    Pending p;
+    index_t first = 0;  // to be weighed
     if (statistics) w = running(scale);
     if (statistics && s.scale > 0) {
       first = seen_by_all < keys ? seen_by_all / Mul::kDepth * Mul::kDepth : keys;
-      if (first > 0) attend(first, scale, w);
+      weigh(first, scale, w, p);
     }
     if (first < keys) {
-      V most[NV], corr[NV];
-      std::fill_n(corr, NV, V::all(T(1)));
+      V most[NV];
       raw_scores(first, seen_by_all, keys, most);
       if (statistics) {
-        raise(most, scale, w, corr);
+        bool above = false;
+        for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
+        if (above) raise_at(first, most, scale, w, p);
         softmax(first, keys, w);
       } else {
         other_weights(keys, scale);
       }
-      const V* scaled_by = corr;
-      for_seen(first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
-        values<N>(from, to, scaled_by);
-        scaled_by = nullptr;
-      });
     }
+    const V* scaled_by = p.scaled_by();
+    for_seen(p.first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
+      values<N>(from, to, scaled_by);
+      scaled_by = nullptr;
+    });
     for (int v = 0; statistics && v < NV; ++v) w.sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
 };
