@@ -6,12 +6,11 @@ namespace redblue::kernel {
 
 namespace {
 
-/// The bodies of AVX-512, but attention multiplies bf16. However few, queries are packed.
+/// The bodies of AVX-512, but attention multiplies bf16.
 constexpr Bodies<float> bf16_table() {
   Bodies<float> b = simd::table<simd::F32x16>(Isa::avx512_bf16);
   b.bf16 = true;
-  b.few_rows = 0;
-  b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16>);
+  b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16, simd::Bf16Rows>);
   b.pack_queries = simd::pack_bf16;
   b.pair_rows = simd::pair_rows;
   return b;

@@ -176,8 +176,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
     run<T>(finish, std::array{O.view(), m.view(), l.view()});
     run<T>(table, finish, std::array{fast_O.view, fast_m.view(), fast_l.view()});
     EXPECT_LT(difference(fast_O.plain(table), O), this->allowed);
-    EXPECT_LT(difference(fast_m, m), this->allowed);
-    EXPECT_LT(difference(fast_l, l), this->allowed);
+    EXPECT_LT(difference(fast_m, m), this->allowed);  // lse; l alone depends on the m that a body has chosen
   });
 }
 
@@ -266,7 +265,8 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
       const index_t keys = this->size();
       Matrix<T> K = this->whole({keys, d}), V({keys, d_v}, this->random);
       if (overflows) K = this->positive(K);
-      skips = this->spoil(this->draw(0, 1) == 0 ? K : V) || skips;
+      // Not an infinity of V: whether a weight near 0 is 0 depends on the m that a body has chosen.
+      skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
       x.step({{scale, mask, row0, j}, score}, K, V);
       if (this->HasFatalFailure()) return;
       j += keys;
@@ -294,7 +294,9 @@ struct Narrow {
   Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout, bool paired)
       : pairs(static_cast<std::size_t>(ceil_div(m.shape.rows, 2) * m.shape.cols)) {
     for (const float w : m.words) rows.push_back(bf16_of(w));
-    if (paired) table.pair_rows(rows.data(), m.shape, m.stride, pairs.data());
+    if (paired)
+      table.pair_rows(rows.data(), m.shape, m.stride,
+                      {pairs.data(), {ceil_div(m.shape.rows, 2), m.shape.cols}, m.shape.cols});
     view = paired ? View<float>(pairs.data(), m.shape, m.shape.cols, 1, layout)
                   : View<float>(reinterpret_cast<float*>(rows.data()), m.shape, m.stride, 1, layout);
   }
@@ -522,7 +524,7 @@ TEST(Bodies, PackedTilesAreRefusedByKernelsWithoutABodyForThem) {
   for (const Isa isa : kIsas) {
     if (isa == Isa::portable || !is_available(isa)) continue;
     const Bodies<float>& table = bodies<float>(isa);
-    Laid<float> tile(table, Matrix<float>({5, 7}), Layout::query_panels);
+    Laid<float> tile(table, Matrix<float>({20, 7}), Layout::query_panels);
     EXPECT_THROW(run<float>(table, Zero{}, std::array{tile.view}), std::logic_error);
   }
 }

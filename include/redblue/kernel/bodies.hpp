@@ -39,7 +39,7 @@ struct Bodies : private detail::AllSlots<T> {
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
   /// Two rows of 16-bit words become one of pairs; an odd last row is paired with zeros.
-  void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, T* pairs) = nullptr;
+  void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;
 
   /// The body for K, null if there is none.
   template <class K>

@@ -179,23 +179,28 @@ class Ram : public MachineFace<Ram<T>> {
     if (is_real()) gather(storage(b), b, v.data, v.row_stride);
     return v;
   }
-  /// Keys and values for bodies that multiply bf16: where they lie, or two rows interleaved.
+  /// Keys and values for bodies that multiply bf16: where they lie, or, beside packed tiles, two rows of values
+  /// interleaved.
   template <class K>
   void narrow(const K& k, std::span<const Arg> args, Views& views) {
+    const bool packed = std::ranges::any_of(views.span(), [](const View<T>& v) { return v.packed(); });
     for (std::size_t i = 0; i < args.size(); ++i) {
       const Layout layout = kernel::layout_of(k, i);
       if (!wants_16_bits(layout)) continue;
       const Rows16 rows = rows16(args[i], views.list[i], i);
       const Shape shape = args[i].shape();
-      if (layout == Layout::key_rows) {
+      if (layout == Layout::key_rows || !packed) {
         views.list[i] = {reinterpret_cast<T*>(rows.data), shape, rows.stride, 1, layout};
       } else {
-        const View<T> pairs = arena().stage(0, {ceil_div(shape.rows, 2), shape.cols});
-        if (is_real()) bodies().pair_rows(rows.data, shape, rows.stride, pairs.data);
-        views.list[i] = {pairs.data, shape, shape.cols, 1, layout};
+        const index_t lines = ceil_div(shape.cols, kLine);
+        const View<T> pairs = arena().stage(0, {ceil_div(shape.rows, 2), (lines | 1) * kLine});
+        if (is_real()) bodies().pair_rows(rows.data, shape, rows.stride, pairs);
+        views.list[i] = {pairs.data, shape, pairs.row_stride, 1, layout};
       }
     }
   }
+  /// Words of a cache line: an odd number of them from row to row spreads a column over all sets of a cache.
+  static constexpr index_t kLine = 64 / sizeof(T);
   struct Rows16 {
     std::uint16_t* data;
     index_t stride;

@@ -35,13 +35,10 @@ struct F32x8 {
   friend F32x8 operator/(F32x8 a, F32x8 b) { return {_mm256_div_ps(a.v, b.v)}; }
   friend F32x8 fma(F32x8 a, F32x8 b, F32x8 c) { return {_mm256_fmadd_ps(a.v, b.v, c.v)}; }
   friend F32x8 max(F32x8 a, F32x8 b) { return {_mm256_max_ps(a.v, b.v)}; }
+  friend bool any_above(F32x8 a, F32x8 b) { return _mm256_movemask_ps(_mm256_cmp_ps(a.v, b.v, _CMP_GT_OQ)) != 0; }
   friend F32x8 min(F32x8 a, F32x8 b) { return {_mm256_min_ps(a.v, b.v)}; }
   friend F32x8 where_equal(F32x8 a, F32x8 b, F32x8 x, F32x8 y) {
     return {_mm256_blendv_ps(y.v, x.v, _mm256_cmp_ps(a.v, b.v, _CMP_EQ_OQ))};
-  }
-  friend bool any_beyond(F32x8 a, float bound) {
-    const __m256 size = _mm256_andnot_ps(_mm256_set1_ps(-0.0F), a.v);
-    return _mm256_movemask_ps(_mm256_cmp_ps(size, _mm256_set1_ps(bound), _CMP_GT_OQ)) != 0;
   }
   friend F32x8 round(F32x8 a) { return {_mm256_round_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2), for normal a > 0: the bits above those of 3/4 count.
@@ -91,13 +88,10 @@ struct F64x4 {
   friend F64x4 operator/(F64x4 a, F64x4 b) { return {_mm256_div_pd(a.v, b.v)}; }
   friend F64x4 fma(F64x4 a, F64x4 b, F64x4 c) { return {_mm256_fmadd_pd(a.v, b.v, c.v)}; }
   friend F64x4 max(F64x4 a, F64x4 b) { return {_mm256_max_pd(a.v, b.v)}; }
+  friend bool any_above(F64x4 a, F64x4 b) { return _mm256_movemask_pd(_mm256_cmp_pd(a.v, b.v, _CMP_GT_OQ)) != 0; }
   friend F64x4 min(F64x4 a, F64x4 b) { return {_mm256_min_pd(a.v, b.v)}; }
   friend F64x4 where_equal(F64x4 a, F64x4 b, F64x4 x, F64x4 y) {
     return {_mm256_blendv_pd(y.v, x.v, _mm256_cmp_pd(a.v, b.v, _CMP_EQ_OQ))};
-  }
-  friend bool any_beyond(F64x4 a, double bound) {
-    const __m256d size = _mm256_andnot_pd(_mm256_set1_pd(-0.0), a.v);
-    return _mm256_movemask_pd(_mm256_cmp_pd(size, _mm256_set1_pd(bound), _CMP_GT_OQ)) != 0;
   }
   friend F64x4 round(F64x4 a) { return {_mm256_round_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   friend F64x4 mantissa(F64x4 a) {

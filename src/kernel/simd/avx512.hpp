@@ -32,14 +32,12 @@ struct F32x16 {
   friend F32x16 fma(F32x16 a, F32x16 b, F32x16 c) { return {_mm512_fmadd_ps(a.v, b.v, c.v)}; }
   /// The larger; `b` where either is NaN.
   friend F32x16 max(F32x16 a, F32x16 b) { return {_mm512_max_ps(a.v, b.v)}; }
+  /// Is a > b in any lane? (Not where either is NaN.)
+  friend bool any_above(F32x16 a, F32x16 b) { return _mm512_cmp_ps_mask(a.v, b.v, _CMP_GT_OQ) != 0; }
   friend F32x16 min(F32x16 a, F32x16 b) { return {_mm512_min_ps(a.v, b.v)}; }
   /// Where a == b: x, elsewhere (and where either is NaN) y.
   friend F32x16 where_equal(F32x16 a, F32x16 b, F32x16 x, F32x16 y) {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
-  }
-  /// Is any |lane| > bound?
-  friend bool any_beyond(F32x16 a, float bound) {
-    return _mm512_cmp_ps_mask(_mm512_abs_ps(a.v), _mm512_set1_ps(bound), _CMP_GT_OQ) != 0;
   }
   friend F32x16 round(F32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   /// a 2^n, n whole
@@ -73,12 +71,10 @@ struct F64x8 {
   friend F64x8 operator/(F64x8 a, F64x8 b) { return {_mm512_div_pd(a.v, b.v)}; }
   friend F64x8 fma(F64x8 a, F64x8 b, F64x8 c) { return {_mm512_fmadd_pd(a.v, b.v, c.v)}; }
   friend F64x8 max(F64x8 a, F64x8 b) { return {_mm512_max_pd(a.v, b.v)}; }
+  friend bool any_above(F64x8 a, F64x8 b) { return _mm512_cmp_pd_mask(a.v, b.v, _CMP_GT_OQ) != 0; }
   friend F64x8 min(F64x8 a, F64x8 b) { return {_mm512_min_pd(a.v, b.v)}; }
   friend F64x8 where_equal(F64x8 a, F64x8 b, F64x8 x, F64x8 y) {
     return {_mm512_mask_blend_pd(_mm512_cmp_pd_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
-  }
-  friend bool any_beyond(F64x8 a, double bound) {
-    return _mm512_cmp_pd_mask(_mm512_abs_pd(a.v), _mm512_set1_pd(bound), _CMP_GT_OQ) != 0;
   }
   friend F64x8 round(F64x8 a) { return {_mm512_roundscale_pd(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
   /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2)
@@ -123,6 +119,25 @@ inline void load_transposed(const float* p, index_t stride, F32x16 (&rows)[16]) 
     rows[i + 4].v = _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0x88);
     rows[i + 12].v = _mm512_shuffle_f32x4(b[i + 4], b[i + 12], 0xdd);
   }
+}
+
+/// Lane i: the sum of the lanes of x[i]. Each pass halves what is left of each x and brings two of them together.
+inline F32x16 sums(const F32x16 (&x)[16]) {
+  __m512 a[16];
+#pragma GCC unroll 8
+  for (int i = 0; i < 8; ++i)
+    a[i] =
+        _mm512_add_ps(_mm512_unpacklo_ps(x[2 * i].v, x[2 * i + 1].v), _mm512_unpackhi_ps(x[2 * i].v, x[2 * i + 1].v));
+#pragma GCC unroll 4
+  for (int i = 0; i < 4; ++i)
+    a[i] =
+        _mm512_add_ps(_mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44), _mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));
+#pragma GCC unroll 3
+  for (int pass = 0, n = 2; pass < 2; ++pass, n /= 2)
+    for (int i = 0; i < n; ++i)
+      a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x88),
+                           _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xdd));
+  return {a[0]};
 }
 
 }  // namespace

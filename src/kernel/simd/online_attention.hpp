@@ -1,5 +1,7 @@
 #pragma once
 #include "kernel/simd/exp.hpp"
+#include "kernel/simd/fetch.hpp"
+#include "kernel/simd/few_queries.hpp"
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/product.hpp"
 #include "redblue/kernel/attention.hpp"
@@ -22,7 +24,10 @@ struct AttentionPanel {
   T *m, *l;            ///< of these queries
   index_t rows, row0;  ///< queries in the panel; the first one's row of the score matrix
   View<const T> K, Vv;
+  index_t ahead;  ///< how far, in words, to fetch keys ahead, and with them the values of these keys: the first panel
+                  ///< does it for all, 0 in the others
 
+  static constexpr index_t kLine = 64 / sizeof(T);  ///< steps in a cache line of a key
   static T* at(T* p, index_t row, int v) { return p + row * kWidth + v * V::kLanes; }
   static V minus_inf() { return V::all(-std::numeric_limits<T>::infinity()); }
   /// Lanes of vector v that hold queries.
@@ -30,22 +35,127 @@ struct AttentionPanel {
 
   // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
 
+  /// c <- K Q^T for R keys and the last N vectors.
+  template <int R, int N>
+  [[gnu::always_inline]] void products(index_t key, V (&c)[R][N]) const {
+    const index_t steps = K.cols() / Mul::kDepth;
+    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+    const T* const q = Q + (NV - N) * V::kLanes;
+    clear(c);
+    for (index_t t = 0; t < steps; t += kLine) {
+      multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
+      if (ahead > 0)
+        for (int r = 0; r < R; ++r) {
+          fetch(k.after(t).at(r) + ahead);
+          if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
+        }
+    }
+    if constexpr (Mul::kDepth > 1)
+      if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
+  }
+
+  /// What the softmax of a panel knows. Weights are 2^(factor score + shift): the shift is that of an earlier maximum
+  /// as long as no score is above the limit.
+  struct Running {
+    V factor;
+    V top[NV];  ///< the m that weights are relative to; 0 for a query that has seen no key yet, whose m stays -inf
+    V shift[NV];
+    V limit[NV];  ///< raw scores
+    V sums[NV];
+    V most[NV];  ///< raw scores of a tile that had one above the limit
+    bool far;    ///< some |top| is so large that factor score and shift are rounded too far apart
+  };
+
+  /// S <- weights of R keys, which all rows see; or false, and `most`, if a score is above the limit. A score goes
+  /// from the registers of its sum through the exponential: it is never stored.
+  template <int R>
+  [[gnu::noinline]] bool weight_tile(index_t key, Running& w) const {
+    V c[R][NV];
+    products(key, c);
+    bool above = false;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      V top = c[0][v];
+#pragma GCC unroll 24
+      for (int r = 1; r < R; ++r) top = max(top, c[r][v]);
+      w.most[v] = top;
+      above |= any_above(top, w.limit[v]);
+    }
+    if (above) return false;
+    const V factor = w.factor;
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) {
+      const V shift = w.shift[v];
+      V sum = w.sums[v];
+#pragma GCC unroll 24
+      for (int r = 0; r < R; r += Mul::kDepth) {
+        const V e = Mul::exp2(fma(c[r][v], factor, shift));
+        sum = sum + e;
+        if constexpr (Mul::kDepth == 1) {
+          e.store(at(S, key + r, v));
+        } else {
+          const V next = r + 1 < R ? Mul::exp2(fma(c[r + 1 < R ? r + 1 : r][v], factor, shift)) : V::zero();
+          sum = sum + next;
+          Mul::store_pair(e, next, at(S, (key + r) / 2, v));
+        }
+      }
+      w.sums[v] = sum;
+    }
+    return true;
+  }
+
+  static void set_top(const V (&m)[NV], Running& w) {
+    constexpr T kSlack = 16;  // so many powers of 2 are far from the ends of T's range
+    w.far = false;
+    for (int v = 0; v < NV; ++v) {
+      const V top = m[v] * V::all(kLog2E<T>);
+      w.top[v] = where_equal(m[v], minus_inf(), V::zero(), m[v]);
+      w.shift[v] = where_equal(m[v], minus_inf(), V::zero(), V::zero() - top);
+      w.limit[v] = (top + V::all(kSlack)) / w.factor;
+      w.far |= any_above(magnitude(w.top[v]), V::all(kFar<T>));
+    }
+  }
+  static V magnitude(V x) { return max(x, V::zero() - x); }
+  /// `far` in lanes where |top| is beyond kFar, else `near`.
+  static V where_far(V top, V far, V near) {
+    const V bound = V::all(kFar<T>);
+    return where_equal(max(magnitude(top), bound), bound, near, far);
+  }
+  Running running(double scale) const {
+    Running w;
+    w.factor = V::all(static_cast<T>(scale) * kLog2E<T>);
+    V top[NV];
+    for (int v = 0; v < NV; ++v) {
+      top[v] = V::load_first(m + v * V::kLanes, lanes(v));
+      w.sums[v] = V::load_first(l + v * V::kLanes, lanes(v));
+    }
+    set_top(top, w);
+    return w;
+  }
+  /// m takes in the largest raw scores, and corr the factor for what O holds so far.
+  [[gnu::noinline]] void raise(const V (&most)[NV], double scale, Running& w, V (&corr)[NV]) const {
+    const V to_log2 = V::all(kLog2E<T>);
+    V old[NV], now[NV];
+    for (int v = 0; v < NV; ++v) {
+      old[v] = V::load_first(m + v * V::kLanes, lanes(v));
+      now[v] = max(old[v], most[v] * V::all(static_cast<T>(scale)));
+      now[v].store_first(m + v * V::kLanes, lanes(v));
+    }
+    set_top(now, w);
+    for (int v = 0; v < NV; ++v) {
+      // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
+      const V by = exp2(where_far(w.top[v], (old[v] - w.top[v]) * to_log2, old[v] * to_log2 + w.shift[v]));
+      w.sums[v] = w.sums[v] * by;
+      corr[v] = corr[v] * by;
+    }
+  }
+
   /// S^T <- K Q^T for R keys and the last N vectors; `most` takes in each query's largest raw score.
   template <int R, int N>
   [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
     constexpr int v0 = NV - N;
-    const index_t steps = K.cols() / Mul::kDepth;
     V c[R][N];
-    clear(c);
-    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
-    const T* const q = Q + v0 * V::kLanes;
-    multiply(c, k, q, kWidth, steps, Mul{});
-    // Rows of a kilobyte and more lie on pages of their own: values are on their way to L2 before they are wanted.
-    if (Mul::kDepth == 1 && Vv.cols() >= 256)
-      for (int r = 0; r < R; ++r)
-        for (index_t t = 0; t < Vv.cols(); t += 64 / sizeof(T)) __builtin_prefetch(&Vv(key + r, t), 0, 2);
-    if constexpr (Mul::kDepth > 1)
-      if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
+    products(key, c);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       V top = most[v0 + v];
@@ -83,15 +193,21 @@ struct AttentionPanel {
   }
 
   /// O^T <- O^T corr + V^T P^T for R features from t on, the last N vectors and these keys, a multiple of kDepth first.
+  /// Without corr O^T keeps its size.
   template <int R, int N>
-  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V (&corr)[NV]) const {
+  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V* corr) const {
     constexpr int v0 = NV - N;
     const index_t from = first / Mul::kDepth;
     V c[R][N];
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v)) * corr[v0 + v];
+      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v));
+    if (corr != nullptr)
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) c[r][v] = c[r][v] * corr[v0 + v];
     multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
              ceil_div(end - first, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
@@ -100,7 +216,7 @@ struct AttentionPanel {
       for (int v = 0; v < N; ++v) c[r][v].store(at(O, t + r, v0 + v));
   }
   template <int N>
-  void values(index_t first, index_t end, const V (&corr)[NV]) const {
+  void values(index_t first, index_t end, const V* corr) const {
     for_row_blocks<kRows<V, N>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, end, corr); });
   }
 
@@ -116,70 +232,39 @@ struct AttentionPanel {
       if (end < keys) for_seen<N - 1>(end, keys, f);
   }
 
-  /// `far` in lanes where |top| is beyond kFar, else `near`.
-  static V where_far(V top, V far, V near) {
-    const V bound = V::all(kFar<T>);
-    return where_equal(max(max(top, V::zero() - top), bound), bound, near, far);
-  }
-
-  /// S <- exp(factor S - max); m, l and the factor for what O holds so far.
-  [[gnu::noinline]] void softmax(index_t keys, const V (&most)[NV], double scale, V (&corr)[NV]) const {
-    const V raw_scale = V::all(static_cast<T>(scale)), to_log2 = V::all(kLog2E<T>), zero = V::zero();
-    V factor = V::all(static_cast<T>(scale) * kLog2E<T>), top[NV], shift[NV], sums[NV];
-    bool far = false;
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      const V now = max(V::load_first(m + v * V::kLanes, lanes(v)), most[v] * raw_scale);
-      // A query that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-      top[v] = where_equal(now, minus_inf(), zero, now);
-      far = far || any_beyond(top[v], kFar<T>);
-    }
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      const index_t n = lanes(v);
-      const V old = V::load_first(m + v * V::kLanes, n);
-      max(old, most[v] * raw_scale).store_first(m + v * V::kLanes, n);
-      shift[v] = top[v] * to_log2;
-      // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
-      corr[v] = exp2(where_far(top[v], (old - top[v]) * to_log2, old * to_log2 - shift[v]));
-      sums[v] = V::load_first(l + v * V::kLanes, n) * corr[v];
-      shift[v] = zero - shift[v];
-    }
-    if (far) {  // the exponents come first, row by row in its own way
+  /// S <- weights of these raw scores.
+  [[gnu::noinline]] void softmax(index_t first, index_t end, double scale, Running w, V (&sums)[NV]) const {
+    if (w.far) {  // the exponents come first, row by row in its own way
+      const V by = V::all(static_cast<T>(scale)), to_log2 = V::all(kLog2E<T>);
       V ignored[NV];
-      for (int v = 0; v < NV; ++v) ignored[v] = zero;
-      revise(0, keys, ignored, [&](V x, index_t, int v) {
-        return where_far(top[v], (x * raw_scale - top[v]) * to_log2, fma(x, factor, shift[v]));
+      std::fill_n(ignored, NV, V::zero());
+      revise(first, end, ignored, [&](V x, index_t, int v) {
+        return where_far(w.top[v], (x * by - w.top[v]) * to_log2, fma(x, w.factor, w.shift[v]));
       });
-      factor = V::all(T(1));
-      for (int v = 0; v < NV; ++v) shift[v] = zero;
+      w.factor = V::all(T(1));
+      std::fill_n(w.shift, NV, V::zero());
     }
     const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
-      const V e = exp2(fma(V::load(at(S, key, v)), factor, shift[v]));
+      const V e = Mul::exp2(fma(V::load(at(S, key, v)), w.factor, w.shift[v]));
       sums[v] = sums[v] + e;
       return e;
     };
-    index_t key = 0;
-    for (; key + Mul::kDepth <= keys; key += Mul::kDepth) {
+    for (index_t key = first; key < end; key += Mul::kDepth)
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
+        const V e = weight(key, v);
         if constexpr (Mul::kDepth == 1)
-          weight(key, v).store(at(S, key, v));
+          e.store(at(S, key, v));
         else
-          Mul::store_pair(weight(key, v), weight(key + 1, v), at(S, key / 2, v));
+          Mul::store_pair(e, key + 1 < end ? weight(key + 1, v) : V::zero(), at(S, key / 2, v));
       }
-    }
-    if constexpr (Mul::kDepth > 1)
-      for (int v = 0; v < NV && key < keys; ++v) Mul::store_pair(weight(key, v), zero, at(S, key / 2, v));
-#pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
 
   /// S <- f(scale S) for score functions without statistics.
-  void other_weights(index_t keys, double scale, V (&corr)[NV]) const {
+  void other_weights(index_t keys, double scale) const {
     const V s = V::all(static_cast<T>(scale)), one = V::all(T(1)), zero = V::zero();
     V most[NV];
-    for (int v = 0; v < NV; ++v) corr[v] = most[v] = one;
+    for (int v = 0; v < NV; ++v) most[v] = one;
     revise(0, keys, most, [&](V raw, index_t, int) {
       const V x = raw * s;
       V w = x;
@@ -196,6 +281,52 @@ struct AttentionPanel {
                           at(S, key / 2, v));
   }
 
+  /// Weights in S that O has not taken in yet: of keys from `first` on. Until then O is to be scaled by corr.
+  struct Pending {
+    index_t first = 0;
+    bool scaled = false;
+    V corr[NV];
+    const V* scaled_by() const { return scaled ? corr : nullptr; }
+  };
+  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores.
+  void raise_at(index_t key, const V (&most)[NV], double scale, Running& w, Pending& p) const {
+    if (key > p.first) values<NV>(p.first, key, p.scaled_by());
+    if (key > p.first || !p.scaled) std::fill_n(p.corr, NV, V::all(T(1)));
+    p.first = key;
+    p.scaled = true;
+    raise(most, scale, w, p.corr);
+  }
+  /// S <- weights of the first keys, which all rows see; of how many: none are far from 0.
+  index_t weigh(index_t keys, double scale, Running& w, Pending& p) const {
+    index_t done = 0;
+    for_row_blocks<kRows<V, NV>>(keys, [&]<int R>(index_t key, Height<R>) {
+      if (w.far) return;
+      if (!weight_tile<R>(key, w)) {
+        raise_at(key, w.most, scale, w, p);
+        if (w.far) return;
+        weight_tile<R>(key, w);
+      }
+      done = key + R;
+    });
+    return done;
+  }
+
+  /// S <- scores of keys from `first` on, and `most` takes in the largest: raw ones, to be multiplied by `scale`.
+  void raw_scores(index_t first, index_t seen_by_all, index_t keys, V (&most)[NV]) const {
+    V ignored[NV];
+    std::fill_n(most, NV, minus_inf());
+    std::fill_n(ignored, NV, minus_inf());
+    scores(first, seen_by_all, most);
+    for_seen(seen_by_all, keys, [&]<int N>(Height<N>, index_t from, index_t end) { scores<N>(from, end, ignored); });
+    if (const double scale = step.scores.scale; !(scale > 0)) {  // the largest score is not that of the largest product
+      std::fill_n(most, NV, minus_inf());
+      const auto scaled = [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); };
+      revise(first, seen_by_all, most, scaled);
+      revise(seen_by_all, keys, ignored, scaled);
+    }
+    hide(seen_by_all, keys, most);
+  }
+
   void run() const {
     const Scores& s = step.scores;
     const index_t end = s.col0 + K.rows();
@@ -203,41 +334,46 @@ struct AttentionPanel {
     if (keys <= 0) return;
     const index_t seen_by_all = std::clamp<index_t>(s.mask.visible(row0, end) - s.col0, 0, keys);
 
-    V most[NV], corr[NV];
-    for (int v = 0; v < NV; ++v) most[v] = minus_inf();
-    double scale = s.scale;
-    scores(0, seen_by_all, most);
-    if (seen_by_all < keys || !(scale > 0)) {
-      V ignored[NV];
-      for (int v = 0; v < NV; ++v) ignored[v] = minus_inf();
-      for_seen(seen_by_all, keys,
-               [&]<int N>(Height<N>, index_t first, index_t last) { scores<N>(first, last, ignored); });
-      if (!(scale > 0)) {  // the largest score is not scale times the largest product
-        for (int v = 0; v < NV; ++v) most[v] = minus_inf();
-        revise(0, seen_by_all, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
-        revise(seen_by_all, keys, ignored, [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); });
-        scale = 1;
-      }
-      hide(seen_by_all, keys, most);
+    const double scale = s.scale > 0 ? s.scale : 1;  // of raw scores
+    const bool statistics = step.score == Score::softmax;
+    Running w;
+    Pending p;
+    index_t first = 0;  // to be weighed
+    if (statistics) w = running(scale);
+    if (statistics && s.scale > 0) {
+      first = weigh(seen_by_all < keys ? seen_by_all / Mul::kDepth * Mul::kDepth : keys, scale, w, p);
     }
-    if (step.score == Score::softmax)
-      softmax(keys, most, scale, corr);
-    else
-      other_weights(keys, scale, corr);
-    for_seen(0, keys, [&]<int N>(Height<N>, index_t first, index_t last) {
-      values<N>(first, last, corr);
-      for (int v = 0; v < NV; ++v) corr[v] = V::all(T(1));
+    if (first < keys) {
+      V most[NV];
+      raw_scores(first, seen_by_all, keys, most);
+      if (statistics) {
+        bool above = w.far;
+        for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
+        if (above) raise_at(first, most, scale, w, p);
+        softmax(first, keys, scale, w, w.sums);
+      } else {
+        other_weights(keys, scale);
+      }
+    }
+    const V* scaled_by = p.scaled_by();
+    for_seen(p.first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
+      values<N>(from, to, scaled_by);
+      scaled_by = nullptr;
     });
+    for (int v = 0; statistics && v < NV; ++v) w.sums[v].store_first(l + v * V::kLanes, lanes(v));
   }
 };
 
-template <class V, class Mul>
+template <class V, class Mul, class FewRows>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  if (Q.rows() <= kFewRows<V> && !Q.packed()) return few_queries<V, FewRows>(step, x);
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
+  // At least the rows of a register tile, which it reads side by side.
+  const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<typename Mul::Element>(K.cols())) * K.row_stride;
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
@@ -251,7 +387,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  rows,
                                  step.scores.row0 + first,
                                  K,
-                                 Vv}
+                                 Vv,
+                                 first == 0 ? ahead : 0}
           .run();
     };
     switch (width / V::kLanes) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "kernel/simd/exp.hpp"
 #include "redblue/core/types.hpp"
 
 /// The one loop that all products are made of: a register tile of R rows and NV vectors.
@@ -19,6 +20,7 @@ struct Rows {
   [[gnu::always_inline]] const T* at(int r) const { return p + r * stride; }
   [[gnu::always_inline]] void advance() { p += step; }
   Rows from(index_t r) const { return {p + r * stride, stride, step}; }
+  Rows after(index_t t) const { return {p + t * step, stride, step}; }
 };
 
 /// The same where the words of one step lie side by side (A transposed).
@@ -45,6 +47,8 @@ struct Multiply {
   [[gnu::always_inline]] static B broadcast(const typename V::T* a) { return V::all(*a); }
   [[gnu::always_inline]] static B load(const typename V::T* b) { return V::load(b); }
   [[gnu::always_inline]] static V add(B a, B b, V c) { return fma(a, b, c); }
+  /// 2^x, as exactly as A holds it.
+  [[gnu::always_inline]] static V exp2(V x) { return simd::exp2(x); }
 };
 
 /// Vector v of a row of B, all its lanes.

@@ -1,5 +1,6 @@
 #pragma once
 #include "kernel/simd/exp.hpp"
+#include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "redblue/kernel/backward.hpp"
 
@@ -95,34 +96,12 @@ bool score_gradient_over_body(const ScoreGradientOver& k, std::span<const View<t
   return true;
 }
 
-/// Rows that are too few to fill the lanes of a vector: features lie in lanes, each score is reduced across them.
-template <class V>
-inline constexpr index_t kFewRows = V::kLanes / 4;
-
-template <class V, int R>
-void few_rows(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K) {
-  using T = typename V::T;
-  const index_t whole = Q.cols() / V::kLanes * V::kLanes, left = Q.cols() - whole;
-  for (index_t j = 0; j < K.rows(); ++j) {
-    V sums[R][2];
-    for (int r = 0; r < R; ++r) sums[r][0] = sums[r][1] = V::zero();
-    const T* const key = &K(j, 0);
-    index_t t = 0;
-    for (; t + 2 * V::kLanes <= whole; t += 2 * V::kLanes)
-#pragma GCC unroll 2
-      for (int half = 0; half < 2; ++half) {
-        const V k = V::load(key + t + half * V::kLanes);
-#pragma GCC unroll 4
-        for (int r = 0; r < R; ++r) sums[r][half] = fma(k, V::load(&Q(r, t + half * V::kLanes)), sums[r][half]);
-      }
-    for (; t < Q.cols(); t += V::kLanes) {
-      const index_t n = t < whole ? V::kLanes : left;
-      const V k = V::load_first(key + t, n);
-#pragma GCC unroll 4
-      for (int r = 0; r < R; ++r) sums[r][0] = fma(k, V::load_first(&Q(r, t), n), sums[r][0]);
-    }
-#pragma GCC unroll 4
-    for (int r = 0; r < R; ++r) S(r, j) = sum(sums[r][0] + sums[r][1]);
+/// -inf where a key is hidden
+template <class T>
+void hide(const Scores& k, View<T> S) {
+  for (index_t r = 0; r < S.rows(); ++r) {
+    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + S.cols()) - k.col0;
+    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<T>;
   }
 }
 
@@ -133,17 +112,14 @@ bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &Q = x[1], &K = x[2];
   if (S.packed() || Q.packed() || S.col_stride != 1) return false;
   if (S.rows() <= kFewRows<V> && Q.col_stride == 1 && K.col_stride == 1) {
-    for_row_blocks<4>(
-        S.rows(), [&]<int R>(index_t r, Height<R>) { few_rows<V, R>(rows_of(S, r, R), rows_of<const T>(Q, r, R), K); });
-  } else if (!gemm<V>(S, Q, K.transposed(), Into::overwrite)) {
-    return false;
+    few_scores<V, PlainRows<V>>(S, Q, K, static_cast<T>(k.scale));
+  } else {
+    if (!gemm<V>(S, Q, K.transposed(), Into::overwrite)) return false;
+    const V scale = V::all(static_cast<T>(k.scale));
+    for (index_t r = 0; r < S.rows(); ++r)
+      for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
   }
-  const V scale = V::all(static_cast<T>(k.scale));
-  for (index_t r = 0; r < S.rows(); ++r) {
-    for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
-    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + S.cols()) - k.col0;
-    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<T>;
-  }
+  hide(k, S);
   return true;
 }
 

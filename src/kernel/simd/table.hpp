@@ -32,7 +32,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.lanes = V::kLanes;
   b.panel = kPanelWidth<V>;
   b.few_rows = kFewRows<V>;
-  b.template set<OnlineAttention>(online_attention<V, Multiply<V>>);
+  b.template set<OnlineAttention>(online_attention<V, Multiply<V>, PlainRows<V>>);
   b.template set<SoftmaxInit>(softmax_init<V>);
   b.template set<SoftmaxFinish>(softmax_finish<V>);
   b.template set<KeyGradients>(key_gradients<V>);

@@ -1,0 +1,26 @@
+#pragma once
+#include "kernel/simd/few_rows.hpp"
+#include "kernel/simd/rows.hpp"
+#include "redblue/kernel/attention.hpp"
+
+/// OnlineAttention for few rows of queries: tiles are row-major, Rows says how keys and values lie.
+namespace redblue::kernel::simd {
+
+template <class V, class Rows>
+bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  if (S.packed() || O.packed() || Q.packed() || S.col_stride != 1 || O.col_stride != 1 || Q.col_stride != 1)
+    return false;
+  if (K.col_stride != 1 || Vv.col_stride != 1) return false;
+  few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
+  hide(step.scores, S);
+  if (step.score == Score::softmax)
+    online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
+  else
+    kernel::run<T>(Weights{step.score}, std::array{S, l});
+  add_few_rows<V, Rows>(O, S, Vv);
+  return true;
+}
+
+}  // namespace redblue::kernel::simd
