@@ -14,7 +14,7 @@ template <class Element>
 
 /// How many rows of so many words ahead of the one that is read: as much as memory brings in two of its latencies.
 template <class Element>
-index_t rows_ahead(index_t words) {
+[[gnu::always_inline]] inline index_t rows_ahead(index_t words) {
   constexpr index_t kBytes = 8192;
   return std::max<index_t>(1, kBytes / (words * index_t{sizeof(Element)}));
 }

@@ -14,11 +14,13 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
     return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
-  hide(step.scores, S);
+  hide<V>(step.scores, S);
   if (step.score == Score::softmax)
     online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
   else
-    kernel::run<T>(Weights{step.score}, std::array{S, l});
+    for (index_t r = 0; r < S.rows(); ++r)
+      for_vectors<V>(&S(r, 0), S.cols(),
+                     [&](T* p, index_t n) { weight_of(step.score, V::load_first(p, n)).store_first(p, n); });
   add_few_rows<V, Rows>(O, S, Vv);
   return true;
 }

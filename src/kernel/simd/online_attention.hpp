@@ -262,18 +262,10 @@ struct AttentionPanel {
 
   /// S <- f(scale S) for score functions without statistics.
   void other_weights(index_t keys, double scale) const {
-    const V s = V::all(static_cast<T>(scale)), one = V::all(T(1)), zero = V::zero();
+    const V s = V::all(static_cast<T>(scale)), zero = V::zero();
     V most[NV];
-    for (int v = 0; v < NV; ++v) most[v] = one;
-    revise(0, keys, most, [&](V raw, index_t, int) {
-      const V x = raw * s;
-      V w = x;
-      if (step.score == Score::sigmoid)
-        w = one / (one + exp2(min(V::all(kMostPower<T>), x * V::all(-kLog2E<T>))));
-      else if (step.score == Score::relu)
-        w = max(zero, x);
-      return where_equal(x, minus_inf(), zero, w);
-    });
+    std::fill_n(most, NV, zero);
+    revise(0, keys, most, [&](V raw, index_t, int) { return weight_of(step.score, raw * s); });
     if constexpr (Mul::kDepth > 1)
       for (index_t key = 0; key < keys; key += 2)
         for (int v = 0; v < NV; ++v)

@@ -46,6 +46,19 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
   return true;
 }
 
+/// The weight of a scaled score, for score functions without statistics; 0 of a hidden one.
+template <class V>
+V weight_of(Score score, V x) {
+  using T = typename V::T;
+  const V one = V::all(T(1)), zero = V::zero();
+  V w = x;
+  if (score == Score::sigmoid)
+    w = one / (one + exp2(min(V::all(kMostPower<T>), x * V::all(-kLog2E<T>))));
+  else if (score == Score::relu)
+    w = max(zero, x);
+  return where_equal(x, V::all(kMinusInf<T>), zero, w);
+}
+
 /// S <- exp(scale S - lse)
 template <class V>
 bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
@@ -97,11 +110,11 @@ bool score_gradient_over_body(const ScoreGradientOver& k, std::span<const View<t
 }
 
 /// -inf where a key is hidden
-template <class T>
-void hide(const Scores& k, View<T> S) {
+template <class V>
+void hide(const Scores& k, View<typename V::T> S) {
   for (index_t r = 0; r < S.rows(); ++r) {
     const index_t seen = k.mask.visible(k.row0 + r, k.col0 + S.cols()) - k.col0;
-    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<T>;
+    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<typename V::T>;
   }
 }
 
@@ -119,7 +132,7 @@ bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
     for (index_t r = 0; r < S.rows(); ++r)
       for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
   }
-  hide(k, S);
+  hide<V>(k, S);
   return true;
 }
 
