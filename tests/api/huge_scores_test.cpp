@@ -54,7 +54,7 @@ TEST(HugeScores, TheLargestHasAllTheWeightInEverySchedule) {
       for (const double size : sizes(compute)) {
         const Huge x(shape, size);
         for (const plan::Plan& plan : plans_of_every_schedule(x.p)) {
-          if (!plan.row().stable) continue;
+          if (!plan.row().stable || (shape.n_k > 1000 && plan.row().schedule != "split_keys")) continue;
           SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size) + " in " + std::string(name_of(compute)));
           Arrays a(x.p, compute, compute);
           a.q.set(x.data.q), a.k.set(x.data.k), a.v.set(x.data.v);
