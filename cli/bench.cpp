@@ -9,6 +9,7 @@
 #include "commands.hpp"
 #include "options.hpp"
 #include "random_arrays.hpp"
+#include "redblue/core/word_type.hpp"
 #include "redblue/hardware.hpp"
 #include "redblue/isa.hpp"
 
@@ -18,27 +19,21 @@ namespace {
 
 struct BenchFlags {
   ProblemOptions problem;  ///< its n, n_q, n_k, d and d_v come from the lists
-  std::vector<index_t> n, n_q, n_k, d, d_v;
-  std::optional<std::string> compute_dtype;
-  std::optional<int> threads;
-  int repetitions = 5;
+  std::optional<std::string> n, n_q, n_k, d, d_v;
+  std::optional<index_t> threads;
+  index_t repetitions = 5;
   double min_time = 0.2;
 
   void add_to(CLI::App& app) {
-    const auto list = [&](const char* name, std::vector<index_t>& to, const char* what) {
-      return app.add_option(name, to, what)->delimiter(',')->type_name("INT");
+    const auto list = [&](const char* name, std::optional<std::string>& to, const char* what) {
+      return app.add_option(name, to, what)->type_name("LIST");
     };
     list("--n", n, "queries and keys, where --nq or --nk does not say otherwise; 512,2048: a grid");
     list("--nq", n_q, "queries");
     list("--nk", n_k, "keys");
     list("--d", d, "head dimension of queries and keys; 64,128: a grid")->required();
     list("--dv", d_v, "head dimension of values (default: --d)");
-    problem.add_without_sizes(app);
-    app.add_option(
-        "--compute-dtype", compute_dtype,
-        "arithmetic in f32, f64 or bf16 (products of bf16 inputs, summed in f32; forward only); default: f64 "
-        "for f64 tensors, else f32. --memory is in words of it (bf16: of f32); default: twice "
-        "a core's own cache");
+    problem.add_without_sizes(app, true, 2);  // forward and backward
     app.add_option("--threads", threads, "threads (default: as for run)");
     app.add_option("--repetitions", repetitions, "timed this often; the median is printed");
     app.add_option("--min-time", min_time, "seconds of one repetition, which is as many runs as that takes");
@@ -64,11 +59,11 @@ class Bench {
       if (cell_.plan.row().io.writes[index_of(a)] > 0) tensors_[a] = output(p, a);
   }
 
-  BenchCell measure(int repetitions, double min_time) {
+  BenchCell measure(index_t repetitions, double min_time) {
     double once = time(1).real_seconds;  // pages, caches and threads are awake after this one
     if (once < min_time) once = time(1).real_seconds;
     cell_.iterations = static_cast<int>(std::clamp(std::ceil(min_time / once), 1.0, 1e9));
-    for (int i = 0; i < repetitions; ++i) {
+    for (index_t i = 0; i < repetitions; ++i) {
       const double peak = sample_peak(*isa_from_name(cell_.measured.kernels), type_of_products());
       cell_.repetitions.push_back(time(cell_.iterations));
       cell_.repetitions.back().peak = peak;
@@ -79,9 +74,8 @@ class Bench {
 
  private:
   static bool comes_from_forward(SlowArray a) { return a == SlowArray::O || a == SlowArray::lse; }
-  DType type_of_statistics() const { return cell_.dtype == DType::f64 ? DType::f64 : DType::f32; }
   Tensor output(const Problem& p, SlowArray a) {
-    return arrays_.zeros(shape_of(p, a), a == SlowArray::lse ? type_of_statistics() : cell_.dtype);
+    return arrays_.zeros(shape_of(p, a), a == SlowArray::lse ? word_of(cell_.dtype) : cell_.dtype);
   }
   void run_forward() {
     const Problem forward = cell_.plan.problem.forward();
@@ -102,7 +96,7 @@ class Bench {
   }
   /// What nobody gave lies in slow memory in the compute type.
   Words bytes_moved() const {
-    const auto own = static_cast<index_t>(size_of(options_.compute == DType::f64 ? DType::f64 : DType::f32));
+    const auto own = static_cast<index_t>(size_of(word_of(options_.compute)));
     Words bytes;
     for (std::size_t i = 0; i < kSlowArrays; ++i) {
       const Tensor& t = tensors_[static_cast<SlowArray>(i)];
@@ -119,52 +113,71 @@ class Bench {
 };
 
 /// The list, or one that leaves it open.
-std::vector<std::optional<index_t>> choices(const std::vector<index_t>& list) {
-  if (list.empty()) return {std::nullopt};
+std::vector<std::optional<index_t>> choices(const char* option, const std::optional<std::string>& text) {
+  if (!text) return {std::nullopt};
+  const std::vector<index_t> list = parse_list(option, *text);
   return {list.begin(), list.end()};
 }
 
+/// Throws MemoryError where tensors of the plan's problem are more than the machine can hold.
+void require_memory(const Problem& p, DType dtype) {
+  Words bytes;
+  for (const auto& list : {inputs_of(p), outputs_of(p)})
+    for (const SlowArray a : list) {
+      const auto [batch, heads, rows, cols] = shape_of(p, a);
+      bytes += Words(batch) * heads * rows * cols * size_of(a == SlowArray::lse ? word_of(dtype) : dtype);
+    }
+  if (const Words have = describe_hardware().levels.back().bytes; bytes > have)
+    throw MemoryError(
+        fmt::format(
+            "not enough memory: the tensors for n_q = {}, n_k = {}, d = {} take {} bytes, and this machine has {}",
+            p.n_q, p.n_k, p.d, bytes.str(), have.str()),
+        bytes, have);
+}
+
 int bench(const BenchFlags& flags) {
-  if (flags.repetitions < 1)
-    throw InvalidProblem(fmt::format("--repetitions {}: give a number from 1 on", flags.repetitions));
+  constexpr index_t kMostRepetitions = 1'000'000;
+  if (flags.repetitions < 1 || flags.repetitions > kMostRepetitions)
+    throw InvalidProblem(
+        fmt::format("--repetitions {}: give a number from 1 to {}", flags.repetitions, kMostRepetitions));
   if (!(flags.min_time >= 0 && flags.min_time <= 3600))
     throw InvalidProblem(fmt::format("--min-time {}: give seconds from 0 to 3600", flags.min_time));
   ProblemOptions problem = flags.problem;
   const DType dtype = parse_dtype("--dtype", problem.dtype);
   RunOptions options;
-  options.compute = flags.compute_dtype   ? parse_dtype("--compute-dtype", *flags.compute_dtype)
-                    : dtype == DType::f64 ? DType::f64
-                                          : DType::f32;
+  options.compute = problem.compute();
   options.threads = threads_of(flags.threads);
-  const DType word = options.compute == DType::f64 ? DType::f64 : DType::f32;
   if (problem.objective.objective == "words" && !problem.memory.given())
     problem.memory.M =
-        (Words(describe_hardware().private_cache().bytes) * 3 / 4 / static_cast<index_t>(size_of(word))).to_index();
+        (Words(describe_hardware().private_cache().bytes) * 3 / 4 / Words(size_of(word_of(options.compute))))
+            .to_index();
 
   std::vector<plan::Plan> plans;  // all before the first run: what is wrong shows at once
-  for (const auto n : choices(flags.n))
-    for (const auto n_q : choices(flags.n_q))
-      for (const auto n_k : choices(flags.n_k))
-        for (const index_t d : flags.d)
-          for (const auto d_v : choices(flags.d_v)) {
+  for (const auto n : choices("--n", flags.n))
+    for (const auto n_q : choices("--nq", flags.n_q))
+      for (const auto n_k : choices("--nk", flags.n_k))
+        for (const index_t d : parse_list("--d", *flags.d))
+          for (const auto d_v : choices("--dv", flags.d_v)) {
             problem.n = n;
             problem.n_q = n_q;
             problem.n_k = n_k;
             problem.d = d;
             problem.d_v = d_v;
-            const Operation op = problem.problem().op;
-            if (op != Operation::forward && op != Operation::backward)
-              throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(op)));
+            const Problem p = problem.problem();
+            if (p.op != Operation::forward && p.op != Operation::backward)
+              throw Unsupported(fmt::format("bench --op {}: choose from forward, backward", redblue::name_of(p.op)));
+            require_memory(p, dtype);
             plans.push_back(problem.plan(options, options.threads > 0 ? options.threads : default_pool().size()));
           }
 
   BenchContext context;
   context.clock = sample_clock();
-  if (!problem.json) print_header(context);
   std::vector<BenchCell> cells;
   for (plan::Plan& plan : plans) {
     cells.push_back(Bench(std::move(plan), dtype, options).measure(flags.repetitions, flags.min_time));
-    if (!problem.json) print_line(cells.back());
+    if (problem.json) continue;
+    if (cells.size() == 1) print_header(context);
+    print_line(cells.back());
   }
   if (problem.json) print(to_json(context, cells));
   return 0;
@@ -178,7 +191,8 @@ void add_bench(CLI::App& program, int& exit_code) {
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each query and key it sees, 2.5\n"
       "times that backward. Of peak: of what as many cores measured right before, in nothing but multiply-adds.\n"
       "Plans are those of least modelled time where redblue doctor has measured this machine, else of fewest words;\n"
-      "--objective says otherwise.\n"
+      "--objective says otherwise. Fast memory for fewest words: --M, --memory, or three quarters of a core's own "
+      "cache.\n"
       "Examples:\n"
       "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"
       "  redblue bench --op backward --n 2048 --d 64 --heads 8 --causal --M 65536 --schedule two_pass --json\n"

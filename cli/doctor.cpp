@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/file/atomic_file.hpp"
 #include "redblue/hardware.hpp"
 
 namespace redblue::cli {
@@ -53,6 +54,7 @@ int doctor(const DoctorFlags& flags) {
   const std::string path = flags.output.value_or(default_hardware_path());
   if (path.empty())
     throw InvalidProblem("neither XDG_CONFIG_HOME nor HOME says where the hardware file goes: give --output FILE");
+  if (flags.output) file::AtomicFile{path};  // what is wrong with the place shows before the measurement
   const Hardware h = measure_hardware();
   save_hardware(h, path);
   if (flags.json)

@@ -14,7 +14,7 @@ namespace {
 struct Figure1Options {
   index_t n = 1024;
   index_t d = 32;
-  int per_octave = 1;
+  index_t per_octave = 1;
   std::optional<index_t> from, to;
   std::string format = "json";
 };
@@ -142,7 +142,8 @@ void add_figure1(CLI::App& program, int& exit_code) {
   app->add_option("--d", o->d, "columns of A1, A2, A3, X and Y")->check(CLI::Range(index_t{1}, index_t{1} << 14));
   app->add_option("--from", o->from, "smallest M (default d^2 / 64)");
   app->add_option("--to", o->to, "largest M (default n d)");
-  app->add_option("--per-octave", o->per_octave, "values of M for each doubling")->check(CLI::Range(1, 64));
+  app->add_option("--per-octave", o->per_octave, "values of M for each doubling")
+      ->check(CLI::Range(index_t{1}, index_t{64}));
   app->add_option("--format", o->format, "json or csv")->check(CLI::IsMember({"json", "csv"}));
   app->callback([o, &exit_code] {
     Problem p;
@@ -159,7 +160,7 @@ void add_figure1(CLI::App& program, int& exit_code) {
       throw InvalidProblem(fmt::format("--from {} --to {}: give 4 <= from <= to", from, to));
     std::vector<Line> lines;
     for (int k = 0;; ++k) {
-      const double M = from * std::exp2(static_cast<double>(k) / o->per_octave);
+      const double M = from * std::exp2(static_cast<double>(k) / static_cast<double>(o->per_octave));
       if (M > to * (1 + 1e-9)) break;
       lines.push_back(line_at(p, static_cast<index_t>(std::llround(M))));
     }

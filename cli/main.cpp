@@ -1,31 +1,18 @@
 #include <fmt/format.h>
 
 #include <cerrno>
-#include <charconv>
 #include <csignal>
 #include <cstdio>
 #include <cstring>
 #include <exception>
 #include <string>
-#include <system_error>
 
 #include "commands.hpp"
+#include "options.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/version.hpp"
 
 namespace {
-
-/// CLI11 takes a number beyond 64 bits for the largest there is, and 010 for 8.
-std::string not_decimal(const std::string& text) {
-  std::int64_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc::result_out_of_range) return text + " does not fit 64 bits";
-  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
-  const bool leading_zero = digits.size() > 1 && digits[0] == '0';
-  return error == std::errc() && end == text.data() + text.size() && !leading_zero
-             ? ""
-             : "'" + text + "' is not a whole number in decimal digits";
-}
 
 bool takes_whole_number(const CLI::Option& option) {
   const std::string type = option.get_type_name();
@@ -49,7 +36,7 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_doctor(program, exit_code);
   for (CLI::App* command : program.get_subcommands({}))
     for (CLI::Option* option : command->get_options())
-      if (takes_whole_number(*option)) option->check(not_decimal);
+      if (takes_whole_number(*option)) option->check(redblue::cli::not_decimal);  // CLI11 takes 010 for 8
   try {
     program.parse(argc, argv);
     if (program.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before

@@ -5,13 +5,17 @@
 #include <charconv>
 #include <cmath>
 #include <filesystem>
+#include <span>
 
+#include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
 
 namespace redblue::cli {
 
-void OperationOptions::add_to(CLI::App& app) {
-  app.add_option("--op", op, fmt::format("operation: {}", fmt::join(kOperationNames, ", ")))->type_name("NAME");
+void OperationOptions::add_to(CLI::App& app, std::size_t operations) {
+  app.add_option("--op", op,
+                 fmt::format("operation: {}", fmt::join(std::span(kOperationNames).first(operations), ", ")))
+      ->type_name("NAME");
   app.add_option("--score", score, fmt::format("score function: {}", fmt::join(kScoreNames, ", ")))->type_name("NAME");
   app.add_option("--sources", sources,
                  "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
@@ -51,6 +55,30 @@ Words parse_bytes(const std::string& option, const std::string& text) {
   return static_cast<index_t>(bytes);
 }
 
+std::string not_decimal(const std::string& text) {
+  std::int64_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) return text + " does not fit 64 bits";
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool leading_zero = digits.size() > 1 && digits[0] == '0';
+  return error == std::errc() && end == text.data() + text.size() && !leading_zero
+             ? ""
+             : "'" + text + "' is not a whole number in decimal digits";
+}
+
+std::vector<index_t> parse_list(const std::string& option, const std::string& text) {
+  std::vector<index_t> list;
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', from), text.size());
+    const std::string item = text.substr(from, comma - from);
+    if (const std::string wrong = not_decimal(item); !wrong.empty())
+      throw InvalidProblem(fmt::format("{} {}: {}", option, text, wrong));
+    list.push_back(std::stoll(item));
+    from = comma + 1;
+  }
+  return list;
+}
+
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names) {
   std::map<std::string, index_t> result;
@@ -77,24 +105,25 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
 void MemoryOptions::add_to(CLI::App& app) {
   app.add_option("--M", M, "fast memory in words")->type_name("WORDS");
   app.add_option("--memory", memory,
-                 "fast memory in bytes: 64KiB, 1.5MiB; words are those of --dtype (run: --compute-dtype)")
+                 "fast memory in bytes: 64KiB, 1.5MiB; a word is one of the arithmetic, 8 bytes for f64, else 4")
       ->type_name("BYTES");
 }
 
-Words MemoryOptions::words(DType dtype) const {
+Words MemoryOptions::words(DType compute) const {
+  const DType word = word_of(compute);
   if (M.has_value() == memory.has_value())
     throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
   if (M) return *M;
-  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(dtype));
+  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
   if (fit < 1)
     throw InvalidProblem(
-        fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(dtype), size_of(dtype)));
+        fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(word), size_of(word)));
   return fit;
 }
 
-void PlannerOptions::add_to(CLI::App& app, bool with_width) {
+void PlannerOptions::add_to(CLI::App& app, bool with_width, std::size_t operations) {
   std::string names;
-  for (std::size_t i = 0; i < kOperationNames.size(); ++i)
+  for (std::size_t i = 0; i < operations; ++i)
     names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
                          fmt::join(plan::schedule_names(static_cast<Operation>(i)), " "));
   app.add_option("--schedule", schedule, "plan this one only; " + names)->type_name("NAME");
@@ -142,13 +171,13 @@ bool has_hardware_file() {
   return !path.empty() && std::filesystem::exists(path);
 }
 
-plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
-                                  int threads) const {
+plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
+                                  DType dtype, int threads) const {
   if (objective != "words" && objective != "time")
     throw InvalidProblem(fmt::format("--objective {}: choose from words, time", objective));
   if (objective == "words") {
     if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
-    options.M = memory.words(dtype);
+    options.M = memory.words(compute);
     return plan::make_plan(p, options);
   }
   const std::string path = machine.value_or(default_hardware_path());
@@ -156,10 +185,11 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
   TimeOptions time;
   time.hardware = load_hardware(path);
-  time.dtype = dtype;
+  time.dtype = compute;
+  time.tensors = dtype;
   time.threads = threads;
   if (!machine) time.isa = best_isa();
-  options.M = memory.given() ? memory.words(dtype) : fast_memory_of(time.hardware, dtype);
+  options.M = memory.given() ? memory.words(compute) : fast_memory_of(time.hardware, compute);
   return make_fastest_plan(p, options, time);
 }
 
@@ -171,11 +201,12 @@ void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
   app.add_option("--dv", d_v, "head dimension of values (default: --d)");
   add_without_sizes(app, with_planner);
   if (with_planner)
-    app.add_option("--threads", threads, "cores that time is modelled for, each with its own fast memory");
+    app.add_option("--threads", threads,
+                   "--objective time: cores that time is modelled for, each with its own fast memory (default: 1)");
 }
 
-void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
-  operation.add_to(app);
+void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner, std::size_t operations) {
+  operation.add_to(app, operations);
   app.add_option("--heads", heads, "query heads");
   app.add_option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
   app.add_option("--batch", batch, "batch size");
@@ -185,10 +216,11 @@ void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner) {
   app.add_flag("--with-forward", with_forward,
                "gradients: O and lse are not given; plan and count a forward pass first");
   app.add_option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
-  app.add_option("--dtype", dtype, "element type: f64 f32 f16 bf16 (turns --memory into words)");
+  app.add_option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");
+  add_compute_dtype(app, compute_dtype);
   memory.add_to(app);
   if (with_planner) {
-    planner.add_to(app);
+    planner.add_to(app, true, operations);
     objective.add_to(app);
   }
   app.add_flag("--json", json, "print JSON");
@@ -218,29 +250,49 @@ Problem ProblemOptions::problem() const {
   return p;
 }
 
-Words ProblemOptions::M() const { return memory.words(parse_dtype("--dtype", dtype)); }
+DType ProblemOptions::compute() const { return compute_of(compute_dtype, parse_dtype("--dtype", dtype) == DType::f64); }
+
+Words ProblemOptions::M() const { return memory.words(compute()); }
 
 plan::Plan ProblemOptions::plan() const {
+  if (threads && objective.objective == "words")
+    throw InvalidProblem(fmt::format("--threads {} is for --objective time", *threads));
+  if (threads && (*threads < 1 || *threads > kMostCores))
+    throw InvalidProblem(fmt::format("--threads {}: give a number from 1 to {}", *threads, kMostCores));
   RunOptions run;
-  run.compute = parse_dtype("--dtype", dtype) == DType::f64 ? DType::f64 : DType::f32;
-  return plan(run, threads);
+  run.compute = compute();
+  return plan(run, static_cast<int>(threads.value_or(1)));
 }
 
 plan::Plan ProblemOptions::plan(const RunOptions& run, int cores) const {
   const Problem p = problem();
-  plan::Options o = planner.options(contiguous_tensors(p, parse_dtype("--dtype", dtype)), run);
+  const DType element = parse_dtype("--dtype", dtype);
+  const Tensors tensors = contiguous_tensors(p, element);
+  require_arithmetic(run.compute, p, tensors);
+  plan::Options o = planner.options(tensors, run);
   if (!planner.width.empty()) {
-    o.width.fill(static_cast<index_t>(size_of(parse_dtype("--dtype", dtype))));
+    o.width.fill(static_cast<index_t>(size_of(element)));
     std::vector<std::string> names;
     for (const SlowArray a : plan::arrays_of(p.op)) names.emplace_back(name_of(a));
     for (const auto& [name, value] : parse_assignments("--width", planner.width, names))
       for (const SlowArray a : plan::arrays_of(p.op))
         if (name_of(a) == name) o.width[index_of(a)] = value;
   }
-  return objective.plan(p, o, memory, parse_dtype("--dtype", dtype), cores);
+  return objective.plan(p, o, memory, run.compute, element, cores);
 }
 
-int threads_of(const std::optional<int>& asked) {
+void add_compute_dtype(CLI::App& app, std::optional<std::string>& to) {
+  app.add_option("--compute-dtype", to,
+                 "arithmetic: f64, f32, or bf16 with sums in f32 (forward, with bf16 inputs); default: f64 if an input "
+                 "is f64, else f32");
+}
+
+DType compute_of(const std::optional<std::string>& asked, bool any_f64) {
+  if (asked) return parse_dtype("--compute-dtype", *asked);
+  return any_f64 ? DType::f64 : DType::f32;
+}
+
+int threads_of(const std::optional<index_t>& asked) {
   const int most = default_pool().size();
   if (!asked) return 0;
   if (*asked < 1) throw InvalidProblem(fmt::format("--threads {}: give a number from 1 on", *asked));
@@ -248,7 +300,7 @@ int threads_of(const std::optional<int>& asked) {
     throw InvalidProblem(fmt::format(
         "--threads {0}: there {1} {2} here; set the environment variable REDBLUE_THREADS={0} to have more than CPUs",
         *asked, most == 1 ? "is" : "are", most));
-  return *asked;
+  return static_cast<int>(*asked);
 }
 
 }  // namespace redblue::cli

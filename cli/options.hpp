@@ -15,8 +15,8 @@ struct MemoryOptions {
 
   void add_to(CLI::App& app);
   bool given() const { return M || memory; }
-  /// Words of `dtype`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
-  Words words(DType dtype) const;
+  /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
+  Words words(DType compute) const;
 };
 
 /// What the planner may do.
@@ -30,7 +30,8 @@ struct PlannerOptions {
   std::string schedule;
   std::optional<std::string> max_workspace;
 
-  void add_to(CLI::App& app, bool with_width = true);
+  /// `operations`: the first so many are named.
+  void add_to(CLI::App& app, bool with_width = true, std::size_t operations = kOperationNames.size());
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
@@ -44,11 +45,11 @@ struct ObjectiveOptions {
   std::optional<std::string> machine;
 
   void add_to(CLI::App& app);
-  /// The plan. `options.M` counts only if `memory` says how much; with the objective time the hardware file does
-  /// otherwise. Throws InvalidProblem for an unknown objective, for one without the memory it needs, and where there is
-  /// no hardware file; IoError if it is bad.
-  plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType dtype,
-                  int threads = 1) const;
+  /// The plan, for arithmetic in `compute` on tensors of `dtype`. `options.M` counts only if `memory` says how much;
+  /// with the objective time the hardware file does otherwise. Throws InvalidProblem for an unknown objective, for one
+  /// without the memory it needs, and where there is no hardware file; IoError if it is bad.
+  plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute, DType dtype,
+                  int threads) const;
 };
 
 /// What is computed, beside sizes.
@@ -57,7 +58,8 @@ struct OperationOptions {
   std::string score = "softmax";
   std::string sources = "distinct";
 
-  void add_to(CLI::App& app);
+  /// `operations`: the first so many are named.
+  void add_to(CLI::App& app, std::size_t operations = kOperationNames.size());
   /// Sets op, score and sources. Throws Unsupported naming what there is.
   void apply_to(Problem& p) const;
 };
@@ -74,29 +76,40 @@ struct ProblemOptions {
   bool with_forward = false;
   index_t d_in = 0;
   std::string dtype = "f32";
+  std::optional<std::string> compute_dtype;
   MemoryOptions memory;
   PlannerOptions planner;
   ObjectiveOptions objective;
-  int threads = 1;
+  std::optional<index_t> threads;
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);
-  /// All but n, n_q, n_k, d and d_v.
-  void add_without_sizes(CLI::App& app, bool with_planner = true);
+  /// All but n, n_q, n_k, d, d_v and threads. `operations`: the first so many are named.
+  void add_without_sizes(CLI::App& app, bool with_planner = true, std::size_t operations = kOperationNames.size());
   Problem problem() const;
+  /// Of arithmetic.
+  DType compute() const;
   Words M() const;
   plan::Plan plan() const;
-  /// For a run with these options, time modelled for so many cores.
+  /// For a run with these options, time modelled for so many cores. Throws what require_arithmetic does.
   plan::Plan plan(const RunOptions& run, int cores) const;
 };
 
 /// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
-int threads_of(const std::optional<int>& asked);
+int threads_of(const std::optional<index_t>& asked);
+
+/// --compute-dtype, the same for every command: f64 if an input is f64, else f32, unless something was said.
+void add_compute_dtype(CLI::App& app, std::optional<std::string>& to);
+DType compute_of(const std::optional<std::string>& asked, bool any_f64);
 
 /// Throws Unsupported naming the types there are.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
 Words parse_bytes(const std::string& option, const std::string& text);
+/// What is wrong with a text that is to be a whole number; "" if nothing is.
+std::string not_decimal(const std::string& text);
+/// "512,2048", at least one. Throws InvalidProblem.
+std::vector<index_t> parse_list(const std::string& option, const std::string& text);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names);

@@ -25,7 +25,7 @@ struct RunFlags {
   std::optional<index_t> causal_offset;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
-  std::optional<int> threads;
+  std::optional<index_t> threads;
   bool verify = false;
   bool json = false;
   bool quiet = false;
@@ -39,8 +39,7 @@ struct RunFlags {
     app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
     app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
     app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
-    app.add_option("--compute-dtype", compute_dtype,
-                   "arithmetic: f64, f32, or bf16 with sums in f32 (default: f64 if an input is f64, else f32)");
+    add_compute_dtype(app, compute_dtype);
     app.add_option("--threads", threads,
                    "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
                    "variable REDBLUE_THREADS, as the work is worth)");
@@ -151,9 +150,7 @@ int run_command(const RunFlags& flags) {
   const LoadedInputs loaded(flags.files, kind.op, kind.score, kind.sources);
   const Problem problem = problem_of(flags, loaded, kind);
   RunOptions options;
-  options.compute = flags.compute_dtype ? parse_dtype("--compute-dtype", *flags.compute_dtype)
-                    : loaded.any_f64()  ? DType::f64
-                                        : DType::f32;
+  options.compute = compute_of(flags.compute_dtype, loaded.any_f64());
   if (flags.verify && options.compute == DType::bf16)
     throw Unsupported("--verify with --compute-dtype bf16: there is no tolerance for it yet; verify with f32 or f64");
   options.threads = threads_of(flags.threads);
@@ -163,7 +160,7 @@ int run_command(const RunFlags& flags) {
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
   const plan::Plan plan =
-      flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute,
+      flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute, dtype,
                            options.threads > 0 ? options.threads : default_pool().size());
 
   const auto start = std::chrono::steady_clock::now();

@@ -6,7 +6,8 @@
  *
  * Every struct is to be initialised with the macro named after it, which sets struct_size and the defaults. Functions
  * return REDBLUE_OK or say in redblue_last_error() what was wrong; no exception leaves them. A plan is never changed
- * after its creation: any number of threads may use it at once. Words are scalars of the compute type. */
+ * after its creation: any number of threads may use it at once. Words are scalars of the compute type, of f32 if that
+ * is bf16. */
 #ifndef REDBLUE_H
 #define REDBLUE_H
 
@@ -60,18 +61,19 @@ typedef struct redblue_problem {
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* Fast memory must be given, but for least time, where it defaults to twice a core's own cache. What is said here of tensors and threads is what max_workspace is held against; a run may
- * differ, and is refused if it then takes more. */
+/* Fast memory must be given, but for least time, where it defaults to twice a core's own cache. What is said here of
+ * tensors and threads is what max_workspace is held against; a run may differ, and is refused if it then takes more.
+ * compute REDBLUE_BF16 wants tensors, and dtype, of REDBLUE_BF16. */
 typedef struct redblue_plan_options {
   size_t struct_size;
   int64_t fast_memory_words; /* M, of each thread */
   const char* schedule;      /* NULL: the planner's choice */
   redblue_objective objective;
-  redblue_dtype compute; /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; forward of bf16: REDBLUE_BF16 */
-  redblue_dtype dtype;   /* of tensors; default REDBLUE_F32 */
-  int32_t threads;       /* default 0: as many of the pool's as the work is worth */
-  size_t max_workspace;  /* most bytes of a run beside inputs and outputs; 0: no limit */
-  const char* hardware_file; /* least time: on this machine (redblue doctor); NULL: the one that the doctor left */
+  redblue_dtype compute;     /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; forward of bf16: REDBLUE_BF16 */
+  redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
+  int32_t threads;           /* default 0: as many of the pool's as the work is worth */
+  size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
+  const char* hardware_file; /* least time, else NULL: of what machine (redblue doctor); NULL: what the doctor left */
 } redblue_plan_options;
 #define REDBLUE_PLAN_OPTIONS_INIT \
   {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0, NULL}
@@ -138,7 +140,7 @@ typedef struct redblue_run_options {
   size_t struct_size;
   int32_t threads;                 /* 0: as many as the plan was made for */
   const redblue_thread_pool* pool; /* NULL: redblue's own threads */
-  void* workspace;                 /* NULL: the run allocates what it needs */
+  void* workspace;                 /* shares no memory with any tensor; NULL: the run allocates what it needs */
   size_t workspace_size;           /* bytes; any alignment */
 } redblue_run_options;
 #define REDBLUE_RUN_OPTIONS_INIT {sizeof(redblue_run_options), 0, NULL, NULL, 0}
@@ -175,9 +177,13 @@ REDBLUE_API redblue_status redblue_plan_create(const redblue_problem* problem, c
 REDBLUE_API void redblue_plan_destroy(redblue_plan* plan);
 REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info);
 
-/* All bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
- * buffers, outputs held in the compute type. Of the tensors' data it matters only whether there is one for lse;
- * options->workspace is not looked at. tensors NULL: contiguous ones of the plan's dtype, lse if it is required. */
+/* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
+ * buffers, outputs held in the compute type. Not among them: bookkeeping on the heap, at most 8 KiB and 8 KiB more for
+ * each thread, and 16 bytes for each row of two tensors that interleave in memory while it is checked that they do not
+ * overlap. Of the tensors' data it matters only whether there is one for lse; options->workspace is not looked at.
+ * tensors NULL: contiguous ones of the plan's dtype, lse if it is required. The first call, or the first run, for a
+ * kind of tensors walks through the operations without computing: at most the time of a run, and little unless tiles
+ * are very small. */
 REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                                      const redblue_run_options* options, size_t* bytes);
 REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,

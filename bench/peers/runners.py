@@ -11,13 +11,16 @@ do once, before the first run, is done in prepare.
 """
 
 import ctypes as C
+import math
 import pathlib
+import sys
 import time
 
 import numpy as np
-import redblue_c
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "tests/python"))
+import redblue_c as rb  # noqa: E402
 
 
 class Run:
@@ -37,32 +40,54 @@ class Redblue:
     def __init__(self, threads, library, words, schedules, layout):
         """schedules: names by operation, where it is not the planner's choice."""
         self.threads, self.words, self.schedules, self.layout = threads, words, schedules, layout
-        self.library = redblue_c.Library(library)
+        rb.LIB = rb.load(library)
 
     def about(self):
-        return f"redblue {self.library.version()}"
+        return f"redblue {rb.LIB.redblue_version().decode()}"
 
-    def plan(self, cell, tensors, dtypes):
-        strides = (0, cell.d, cell.heads * cell.d, 1) if self.layout == "nhd" else None
-        return redblue_c.Plan(
-            self.library,
-            cell.op == "backward",
-            tensors,
-            dtypes,
-            (cell.heads, cell.n, cell.d),
-            cell.causal,
-            self.words,
-            cell.dtype,
-            self.threads,
-            self.schedules.get(cell.op),
-            strides,
+    def tensor(self, cell, name, array):
+        if name == "lse":
+            return rb.tensor(array.reshape(1, cell.heads, cell.n, 1))
+        return rb.tensor((array.transpose(1, 0, 2) if self.layout == "nhd" else array)[None])
+
+    def run_on(self, cell, arrays, outputs):
+        """A run with its plan and workspace at hand; `arrays` are inputs and outputs."""
+        backward, schedule = cell.op == "backward", self.schedules.get(cell.op)
+        dtype = rb.BF16 if cell.dtype == "bf16" else rb.F32
+        shape = {"heads": cell.heads, "n_q": cell.n, "n_k": cell.n, "d": cell.d}
+        plan = rb.Plan(
+            rb.Problem(operation=rb.BACKWARD if backward else rb.FORWARD, causal=cell.causal, **shape),
+            rb.PlanOptions(
+                fast_memory_words=self.words,
+                schedule=schedule and schedule.encode(),
+                objective=rb.MINIMISE_WORDS if self.words else rb.MINIMISE_TIME,
+                compute=dtype,
+                dtype=dtype,
+                threads=self.threads,
+            ),
         )
+        tensors = (rb.BackwardTensors if backward else rb.ForwardTensors)(
+            **{"d_o" if name == "dO" else name: self.tensor(cell, name, array) for name, array in arrays.items()}
+        )
+        options = rb.RunOptions(threads=self.threads)
+        options.workspace_size = plan.workspace(tensors, options)
+        workspace = C.create_string_buffer(options.workspace_size)
+        options.workspace = C.addressof(workspace)
+        info = plan.info()
+        notes = {
+            "schedule": info.schedule.decode(),
+            "reason": info.reason.decode(),
+            "words": info.words_read + info.words_written,
+            "bound_words": info.bound_words,
+            "ratio": info.ratio if math.isfinite(info.ratio) else None,
+            "footprint": info.footprint_words,
+            "workspace_bytes": options.workspace_size,
+        }
+        return Run(lambda: plan.run(tensors, options), outputs, notes, (arrays, workspace))
 
     def prepare(self, cell, arrays):
         outputs = empty_outputs(cell, arrays["q"].shape)
-        tensors = {**arrays, **outputs}
-        plan = self.plan(cell, tensors, {name: "f32" if name == "lse" else cell.dtype for name in tensors})
-        return Run(plan.run, outputs, plan.describe(), (plan, tensors))
+        return self.run_on(cell, {**arrays, **outputs}, outputs)
 
 
 class SharedLibrary:

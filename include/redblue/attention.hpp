@@ -97,8 +97,9 @@ struct RunOptions {
   /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
   /// its own. The result is the same to the last bit whatever their number.
   int threads = 0;
-  ThreadPool* pool = nullptr;     ///< where threads come from; null: default_pool()
-  std::span<std::byte> memory{};  ///< run_bytes() of it, for the run to use; none: the run allocates
+  ThreadPool* pool = nullptr;  ///< where threads come from; null: default_pool()
+  /// run_bytes() of it, for the run to use, apart from all tensors; none: the run allocates.
+  std::span<std::byte> memory{};
 };
 
 /// What a run, or a count, measured. Words over all batches and heads.
@@ -119,6 +120,10 @@ struct Measured {
 /// compute type. Depends on the number of threads and on the tensors' types and strides; their data is not looked at,
 /// and lse that is not wanted has no shape.
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
+
+/// Throws Unsupported where a run with RunOptions::compute would refuse such tensors, or any, and InvalidProblem where
+/// the scale is not finite in that type.
+void require_arithmetic(DType compute, const Problem& problem, const Tensors& tensors);
 
 /// Contiguous tensors without data: all that the operation reads and writes, lse of a forward pass if it is required.
 /// lse is f32, or f64 where the others are.

@@ -8,13 +8,16 @@ namespace redblue {
 /// The machine that a plan's time is modelled for.
 struct TimeOptions {
   Hardware hardware;
-  DType dtype = DType::f32;  ///< of a word, where plan::Options::width says nothing else
+  DType dtype = DType::f32;  ///< of arithmetic
+  /// Of inputs and outputs, where plan::Options::width says nothing else; default: dtype.
+  std::optional<DType> tensors{};
   std::optional<Isa> isa{};  ///< default: the largest in the hardware file
-  int threads = 1;           ///< cores at work, each with its own fast memory of M words
+  int threads = 1;           ///< cores at work, each with its own fast memory of M words; at most kMostCores
 };
 
-/// Words of fast memory that pay: twice what a core's private cache holds (docs/time-model.md).
-Words fast_memory_of(const Hardware& hardware, DType dtype);
+/// Words of fast memory, of arithmetic in `compute`, that pay: twice what a core's private cache holds
+/// (docs/time-model.md).
+Words fast_memory_of(const Hardware& hardware, DType compute);
 
 /// The plan of least modelled time (docs/time-model.md) in place of fewest words: every schedule with several tilings
 /// for M and parts of it, each walked by model::Timed. `options.multiple` narrows the tilings, and prices do not count.

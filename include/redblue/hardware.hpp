@@ -37,6 +37,9 @@ struct ExpRate {
   double elements = 0;  ///< per second
 };
 
+/// More cores, or threads that time is modelled for, than any machine has.
+inline constexpr int kMostCores = 1 << 20;
+
 struct Hardware {
   std::string cpu;                  ///< its name
   int cores = 1;                    ///< physical ones that this process may use
@@ -77,7 +80,8 @@ Hardware hardware_from_json(const std::string& text, const std::string& path);
 
 /// Throws IoError.
 Hardware load_hardware(const std::string& path);
-/// The file appears complete or not at all; directories above it are made. Throws IoError.
+/// The file appears complete or not at all. Throws IoError, also where its directory does not exist; that of
+/// default_hardware_path() is made.
 void save_hardware(const Hardware& hardware, const std::string& path);
 
 /// ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json. Empty where neither that variable nor HOME is an absolute path.

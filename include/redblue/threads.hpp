@@ -28,8 +28,8 @@ class ThreadPool {
 std::unique_ptr<ThreadPool> make_pool(int size);
 
 /// The pool of this process, made at first use and kept until the process ends: as many threads as the environment
-/// variable REDBLUE_THREADS says, else one for each CPU that the process may run on. Throws InvalidProblem if the
-/// variable is no number of threads.
+/// variable REDBLUE_THREADS says if it is not empty, else one for each CPU that the process may run on. Throws
+/// InvalidProblem if the variable is no number of threads.
 ThreadPool& default_pool();
 
 }  // namespace redblue

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <cmath>
 #include <cstdint>
+#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -58,6 +59,8 @@ redblue_status guarded(const F& f) noexcept {
   } catch (const InvalidProblem& e) {
     return fail(REDBLUE_INVALID_ARGUMENT, e.what());
   } catch (const InvalidArgument& e) {
+    return fail(REDBLUE_INVALID_ARGUMENT, e.what());
+  } catch (const IoError& e) {  // the only file is the one that hardware_file names
     return fail(REDBLUE_INVALID_ARGUMENT, e.what());
   } catch (const Unsupported& e) {
     return fail(REDBLUE_UNSUPPORTED, e.what());
@@ -289,9 +292,14 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
 namespace {
 
 plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
+  const std::string path = given.hardware_file != nullptr ? given.hardware_file : default_hardware_path();
+  if (given.hardware_file == nullptr && !std::filesystem::exists(path))
+    throw InvalidArgument(
+        "REDBLUE_MINIMISE_TIME needs to know the machine: run redblue doctor once, or give hardware_file");
   TimeOptions time;
-  time.hardware = load_hardware(given.hardware_file != nullptr ? given.hardware_file : default_hardware_path());
+  time.hardware = load_hardware(path);
   time.dtype = made.compute;
+  time.tensors = made.dtype;
   time.threads = std::max(made.threads, 1);
   if (given.hardware_file == nullptr) time.isa = best_isa();
   if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
@@ -334,13 +342,14 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     const redblue_plan_options& given = checked(options, "redblue_plan_options");
     if (given.objective != REDBLUE_MINIMISE_WORDS && given.objective != REDBLUE_MINIMISE_TIME)
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
+    if (given.hardware_file != nullptr && given.objective != REDBLUE_MINIMISE_TIME)
+      throw InvalidArgument(fmt::format("hardware_file = '{}' is for REDBLUE_MINIMISE_TIME", given.hardware_file));
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
-    if (result->compute == DType::f16)
-      throw Unsupported("compute = f16: arithmetic is f32, f64, or bf16 with sums in f32");
     result->dtype = dtype_of(given.dtype, "dtype");
     result->threads = threads_of(given.threads);
     p.validate();
+    require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
     plan::Options o;
     o.M = given.fast_memory_words;
     if (given.schedule != nullptr) o.schedule = given.schedule;

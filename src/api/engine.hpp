@@ -25,8 +25,8 @@ struct Resources {
 struct Engine {
   Measured (*count)(const plan::Plan&);
   void (*run_on)(machine::Any&, const plan::Plan&);
-  Measured (*run_f32)(const plan::Plan&, const Resources<float>&);
-  Measured (*run_f64)(const plan::Plan&, const Resources<double>&);
+  Measured (*run_f32)(const plan::Plan&, Resources<float>&&);
+  Measured (*run_f64)(const plan::Plan&, Resources<double>&&);
   std::vector<SlowMatrix> (*workspace)(const plan::Plan&);
   bool (*rewrites_outputs)(const plan::Plan&);
 };
@@ -99,12 +99,12 @@ template <class List>
 }
 
 template <class List, class T>
-Measured run(const plan::Plan& plan, const Resources<T>& with) {
+Measured run(const plan::Plan& plan, Resources<T>&& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
   const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
   Measured m;
   machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
-    machine::Ram<T> ram(team, with.words, with.slow, bodies, with.arenas);
+    machine::Ram<T> ram(team, with.words, std::move(with.slow), bodies, with.arenas);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
     if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };

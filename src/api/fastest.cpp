@@ -10,6 +10,7 @@
 
 #include "engine.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/core/word_type.hpp"
 #include "redblue/model/timed.hpp"
 
 namespace redblue {
@@ -20,18 +21,16 @@ namespace {
 /// more of the diagonal than the whole, so it is made a larger one.
 std::size_t most_operations(const Problem& p) { return p.causal ? 4'000 : 1'000; }
 
-double bytes_per_word(const plan::Options& o, SlowArray a, DType dtype) {
-  const index_t width = o.width[index_of(a)];
-  return static_cast<double>(width > 0 ? width : static_cast<index_t>(size_of(dtype)));
-}
-
 /// A model's view of one problem and one machine.
 class Modeller {
  public:
   Modeller(const plan::Options& options, const TimeOptions& time)
       : options_(options),
         time_(time),
-        rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {}
+        rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {
+    if (time.threads < 1 || time.threads > kMostCores)
+      throw InvalidProblem(fmt::format("threads = {}: give a number from 1 to {}", time.threads, kMostCores));
+  }
 
   const model::Rates& rates() const { return rates_; }
 
@@ -101,16 +100,25 @@ class Modeller {
     return become;
   }
 
+  /// Inputs and outputs have the tensors' type; lse and workspace are held as tiles are.
+  double bytes_per_word(const Problem& problem, SlowArray a) const {
+    if (const index_t width = options_.width[index_of(a)]; width > 0) return static_cast<double>(width);
+    const auto lists = {inputs_of(problem), outputs_of(problem)};
+    const bool given = a != SlowArray::lse && std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
+                         return std::find(list.begin(), list.end(), a) != list.end();
+                       });
+    return static_cast<double>(size_of(given ? time_.tensors.value_or(time_.dtype) : word_of(time_.dtype)));
+  }
+
   model::Traffic traffic_of(const Problem& problem, const plan::Row& row, const Walk& walk) const {
     model::Traffic t;
     for (std::size_t i = 0; i < kSlowArrays; ++i)
-      t.bytes += (row.io.reads[i] + row.io.writes[i]).to_double() *
-                 bytes_per_word(options_, static_cast<SlowArray>(i), time_.dtype);
+      t.bytes += (row.io.reads[i] + row.io.writes[i]).to_double() * bytes_per_word(problem, static_cast<SlowArray>(i));
     for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
       for (const SlowArray a : arrays) {
         double words = 1;
         for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
-        t.distinct_bytes += words * bytes_per_word(options_, a, time_.dtype);
+        t.distinct_bytes += words * bytes_per_word(problem, a);
       }
     t.instance_bytes =
         t.distinct_bytes / static_cast<double>(problem.instances()) + row.workspace.to_double() * rates_.word_bytes;
@@ -190,8 +198,8 @@ bool may_be_chosen(const plan::Plan& plan, const plan::Row& row) {
 
 }  // namespace
 
-Words fast_memory_of(const Hardware& hardware, DType dtype) {
-  return Words(2) * hardware.private_cache().bytes / Words(size_of(dtype));
+Words fast_memory_of(const Hardware& hardware, DType compute) {
+  return Words(2) * hardware.private_cache().bytes / Words(size_of(word_of(compute)));
 }
 
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
@@ -204,7 +212,6 @@ model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
 }
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
-  if (time.threads < 1) throw InvalidProblem(fmt::format("threads = {}: give 1 or more", time.threads));
   const Modeller modeller(options, time);
   plan::Plan plan = plan::make_plan(problem, options);  // with the fewest words; refuses what cannot be done
   plan::Row fewest = plan.row();

@@ -77,10 +77,19 @@ void require_disjoint(SlowArray output, SlowArray other, const Tensors& tensors)
   }
 }
 
+void require_apart(std::span<const std::byte> workspace, SlowArray name, const Tensor& t) {
+  const Run all{workspace.data(), workspace.data() + workspace.size()};
+  if (workspace.empty() || !meet(extent_of(t), all)) return;
+  const std::vector<Run> runs = runs_of(t);
+  if (std::any_of(runs.begin(), runs.end(), [&](const Run& r) { return meet(r, all); }))
+    throw InvalidProblem(
+        fmt::format("the workspace overlaps {} in memory: give it memory of its own", tensor_name(name)));
+}
+
 }  // namespace
 
 void require_no_overlap(const Tensors& tensors, const std::vector<SlowArray>& inputs,
-                        const std::vector<SlowArray>& outputs) {
+                        const std::vector<SlowArray>& outputs, std::span<const std::byte> workspace) {
   const auto given = [&](SlowArray a) { return tensors[a].data != nullptr; };
   for (const SlowArray output : outputs) {
     if (!given(output)) continue;
@@ -92,6 +101,9 @@ void require_no_overlap(const Tensors& tensors, const std::vector<SlowArray>& in
     for (const SlowArray input : inputs)
       if (given(input)) require_disjoint(output, input, tensors);
   }
+  for (const auto& list : {inputs, outputs})
+    for (const SlowArray a : list)
+      if (given(a)) require_apart(workspace, a, tensors[a]);
 }
 
 }  // namespace redblue

@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cmath>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -182,11 +183,11 @@ std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
 }
 
 template <class T>
-Measured engine_run(const Engine& e, const plan::Plan& plan, const Resources<T>& with) {
+Measured engine_run(const Engine& e, const plan::Plan& plan, Resources<T>&& with) {
   if constexpr (std::same_as<T, float>)
-    return e.run_f32(plan, with);
+    return e.run_f32(plan, std::move(with));
   else
-    return e.run_f64(plan, with);
+    return e.run_f64(plan, std::move(with));
 }
 
 template <class T>
@@ -218,7 +219,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
           report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
           with.report = std::ref(*report);
         }
-        const Measured m = engine_run<T>(engine_of(part.problem.op), part, with);
+        const Measured m = engine_run<T>(engine_of(part.problem.op), part, std::move(with));
         converted.finish<T>();
         all.io = all.io + m.io;
         all.peak = std::max(all.peak, m.peak);
@@ -249,10 +250,9 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
 /// f(null pointer of the type of a word in fast memory)
 template <class F>
 decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tensors, const F& f) {
+  require_arithmetic(compute, p, tensors);
   if (compute == DType::f64) return f(static_cast<double*>(nullptr));
-  if (compute == DType::bf16) require_bf16(p, tensors);
-  if (compute == DType::f32 || compute == DType::bf16) return f(static_cast<float*>(nullptr));
-  throw Unsupported(fmt::format("compute type {}: arithmetic is f32, f64, or bf16 with sums in f32", name_of(compute)));
+  return f(static_cast<float*>(nullptr));
 }
 
 /// Those of the operation, with data.
@@ -276,6 +276,13 @@ void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, cons
       throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
                                        tensor_name(a), fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
   }
+}
+
+void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
+  if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
+  if (compute == DType::bf16) require_bf16(p, tensors);
+  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
+    throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
 }
 
 Tensors tensors_of(const Inputs& in, const Outputs& out) {
@@ -338,7 +345,7 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
   const auto inputs = inputs_of(plan.problem), outputs = outputs_of(plan.problem);
   require_shapes(plan.problem, inputs, tensors);
   require_shapes(plan.problem, outputs, tensors);
-  require_no_overlap(tensors, inputs, outputs);
+  require_no_overlap(tensors, inputs, outputs, options.memory);
   const Tensors mine = used(plan.problem, tensors);
   if (!follows_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)

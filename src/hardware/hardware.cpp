@@ -36,9 +36,10 @@ Hardware load_hardware(const std::string& path) {
 }
 
 void save_hardware(const Hardware& hardware, const std::string& path) {
-  const auto directory = std::filesystem::path(path).parent_path();
-  std::error_code ignored;  // what is wrong with the directory, AtomicFile says
-  if (!directory.empty()) std::filesystem::create_directories(directory, ignored);
+  if (path == default_hardware_path()) {
+    std::error_code ignored;  // what is wrong with the directory, AtomicFile says
+    std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
+  }
   file::AtomicFile file(path);
   file.write(to_json(hardware));
   file.commit();

@@ -76,7 +76,6 @@ class Field {
 };
 
 constexpr std::int64_t kMostBytes = std::int64_t{1} << 50;
-constexpr int kMostCores = 1 << 20;
 
 MemoryLevel level_from(const Field& f) {
   return {f["name"].text(), f["bytes"].count(kMostBytes), static_cast<int>(f["cores"].count(kMostCores)),

@@ -4,9 +4,10 @@
 
 #include <algorithm>
 #include <functional>
-#include <queue>
+#include <map>
 
 #include "redblue/core/error.hpp"
+#include "redblue/core/word_type.hpp"
 
 namespace redblue::model {
 
@@ -78,7 +79,7 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   const ExpRate* const plain_exp = hardware.exp_rate(Isa::portable, arithmetic);
   r.portable_macs = plain != nullptr ? std::min(kPlainShare * plain->flops / 2, r.macs) : r.macs;
   r.portable_exps = plain_exp != nullptr ? std::min(plain_exp->elements, r.exps) : r.exps;
-  r.word_bytes = static_cast<double>(size_of(dtype));
+  r.word_bytes = static_cast<double>(size_of(word_of(dtype)));
   r.levels = hardware.levels;
   r.all_cores_bandwidth = hardware.all_cores_bandwidth;
   return r;
@@ -127,18 +128,22 @@ double makespan(std::span<const double> items, index_t copies, int workers) {
   all *= static_cast<double>(copies);
   const index_t count = static_cast<index_t>(items.size()) * copies;
   if (workers == 1 || count >= index_t{32} * workers) return all / workers;  // the last item hardly shows
-  std::vector<double> sorted;
-  for (index_t c = 0; c < copies; ++c) sorted.insert(sorted.end(), items.begin(), items.end());
-  std::sort(sorted.begin(), sorted.end(), std::greater());
-  std::priority_queue<double, std::vector<double>, std::greater<>> free_at;
-  for (int w = 0; w < workers; ++w) free_at.push(0);
+  // How many there are of a length.
+  std::map<double, index_t, std::greater<>> longest_first;
+  for (const double item : items) longest_first[item] += copies;
+  std::map<double, index_t> free_at{{0, workers}};  // how many workers are, from when on
   double last = 0;
-  for (const double item : sorted) {
-    const double done = free_at.top() + item;
-    free_at.pop();
-    free_at.push(done);
-    last = std::max(last, done);
-  }
+  for (auto [item, left] : longest_first)
+    while (left > 0) {
+      auto& [now, idle] = *free_at.begin();
+      const index_t starting = std::min(idle, left);
+      const double done = now + item;
+      idle -= starting;
+      left -= starting;
+      if (idle == 0) free_at.erase(free_at.begin());
+      free_at[done] += starting;
+      last = std::max(last, done);
+    }
   return last;
 }
 

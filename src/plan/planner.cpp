@@ -240,7 +240,8 @@ std::string reason(const Plan& plan) {
   // The cheapest plan of the other family says most; failing that, the runner-up.
   const Row* rival = nullptr;
   for (const Row& r : plan.rows) {
-    if (!r.stable || !r.fits || &r == &best) continue;
+    const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
+    if (!r.stable || !r.fits || same) continue;
     const bool other = r.small_cache != best.small_cache;
     const bool had_other = rival != nullptr && rival->small_cache != best.small_cache;
     if (rival == nullptr || (other && !had_other)) rival = &r;

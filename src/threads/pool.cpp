@@ -166,7 +166,8 @@ class Pool final : public ThreadPool {
 
 int default_size() {
   constexpr const char* kVariable = "REDBLUE_THREADS";
-  if (const char* text = std::getenv(kVariable)) {
+  const char* const text = std::getenv(kVariable);
+  if (text != nullptr && *text != '\0') {
     const std::string_view given(text);
     int size = 0;
     const auto [end, error] = std::from_chars(given.data(), given.data() + given.size(), size);

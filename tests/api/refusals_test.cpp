@@ -102,6 +102,37 @@ TEST(Run, RefusesOutputsThatOverlapAnything) {
   EXPECT_THAT(refusal(plan, in, {backwards, Tensor()}), HasSubstr("output o overlaps v"));
 }
 
+TEST(Run, RefusesAWorkspaceThatOverlapsATensor) {
+  const Problem p = problem(4, 4, 4, 4);
+  const plan::Plan plan = some_plan(p);
+  std::vector<float> words(2000);
+  const auto at = [&](std::size_t word) { return Tensor(words.data() + word, {1, 1, 4, 4}); };
+  const Inputs in{at(0), at(16), at(32)};
+  const Outputs out{at(1000), Tensor(words.data() + 1016, {1, 1, 4, 1})};
+  const auto workspace = std::as_writable_bytes(std::span(words));
+  RunOptions options;
+  options.memory = workspace.subspan(48 * 4, (1000 - 48) * 4);
+  EXPECT_EQ(refusal(plan, in, out, options), "accepted");
+  const struct {
+    std::size_t first, words;
+    const char* tensor;
+  } cases[] = {{15, 1, "q"}, {16, 900, "k"}, {47, 953, "v"}, {48, 953, "o"}, {1017, 900, "lse"}};
+  for (const auto& c : cases) {
+    options.memory = workspace.subspan(c.first * 4, c.words * 4);
+    EXPECT_THAT(refusal(plan, in, out, options), HasSubstr(std::string("the workspace overlaps ") + c.tensor));
+  }
+}
+
+TEST(Run, RefusesAScaleBeyondTheArithmetic) {
+  Problem p = problem(4, 4, 4, 4);
+  p.scale = -1e300;
+  Arrays a(p, DType::f32, DType::f32);
+  EXPECT_THAT(refusal(some_plan(p), a.inputs(), a.outputs()), HasSubstr("scale = -1e+300 is beyond f32"));
+  RunOptions options;
+  options.compute = DType::f64;
+  EXPECT_EQ(refusal(some_plan(p), a.inputs(), a.outputs(), options), "accepted");
+}
+
 TEST(Run, RefusesLseThatThePlanDoesNotWrite) {
   Problem p = problem(4, 4, 4, 4);  // lse_required is false: naive leaves it out
   plan::Options o;

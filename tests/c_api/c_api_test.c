@@ -121,6 +121,8 @@ static void test_results(void) {
   --run.workspace_size;
   REFUSED(redblue_forward(forward, &f, &run), REDBLUE_NOT_ENOUGH_MEMORY, "the memory given is ");
   free(run.workspace);
+  run.workspace = v, run.workspace_size = sizeof v;
+  REFUSED(redblue_forward(forward, &f, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps v in memory");
 
   size_t contiguous = 0, bytes = 0;
   CHECK(redblue_backward_workspace(backward, NULL, NULL, &contiguous) == REDBLUE_OK);
@@ -177,6 +179,7 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM(p.kv_heads = 3, REDBLUE_INVALID_ARGUMENT, "kv_heads = 3");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = NAN), REDBLUE_INVALID_ARGUMENT, "scale = nan");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = INFINITY), REDBLUE_INVALID_ARGUMENT, "scale = inf");
+  WRONG_PROBLEM((p.has_scale = 1, p.scale = 1e300), REDBLUE_INVALID_ARGUMENT, "scale = 1e+300 is beyond f32");
   WRONG_PROBLEM((p.has_causal_offset = 1, p.causal = 0), REDBLUE_INVALID_ARGUMENT, "causal");
 
   redblue_plan_options x = options;
@@ -192,9 +195,22 @@ static void test_wrong_problems(void) {
   WRONG_OPTIONS(x.schedule = "naive", REDBLUE_UNSUPPORTED, "knows no causal mask");
   WRONG_OPTIONS(x.objective = 9, REDBLUE_INVALID_ARGUMENT, "objective = 9");
   WRONG_OPTIONS(x.compute = REDBLUE_F16, REDBLUE_UNSUPPORTED, "arithmetic is f32, f64");
+  WRONG_OPTIONS(x.compute = REDBLUE_BF16, REDBLUE_UNSUPPORTED, "q must be bf16");
+  WRONG_OPTIONS(x.hardware_file = "h.json", REDBLUE_INVALID_ARGUMENT, "'h.json' is for REDBLUE_MINIMISE_TIME");
+  WRONG_OPTIONS((x.hardware_file = "/nowhere/h.json", x.objective = REDBLUE_MINIMISE_TIME), REDBLUE_INVALID_ARGUMENT,
+                "/nowhere/h.json");
+  WRONG_OPTIONS((x.hardware_file = "/dev/null", x.objective = REDBLUE_MINIMISE_TIME), REDBLUE_INVALID_ARGUMENT,
+                "/dev/null");
   WRONG_OPTIONS(x.dtype = 4, REDBLUE_INVALID_ARGUMENT, "dtype = 4");
   WRONG_OPTIONS(x.threads = -1, REDBLUE_INVALID_ARGUMENT, "threads = -1");
   WRONG_OPTIONS(x.max_workspace = 64, REDBLUE_NOT_ENOUGH_MEMORY, "a cap of 64 bytes is too small");
+
+  p = problem_of(REDBLUE_BACKWARD);
+  x = options;
+  x.compute = x.dtype = REDBLUE_BF16;
+  REFUSED(redblue_plan_create(&p, &x, &plan), REDBLUE_UNSUPPORTED, "compute type bf16 for backward");
+  CHECK(redblue_plan_create(&right, &x, &plan) == REDBLUE_OK);
+  redblue_plan_destroy(plan);
 }
 
 static void test_wrong_runs(void) {

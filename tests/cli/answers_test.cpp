@@ -195,13 +195,20 @@ TEST(Cli, MemoryIsTakenInBytesAndUnits) {
     const char *memory, *dtype;
     int words;
   } cases[] = {{"65536", "f32", 16384},   {"65536B", "f32", 16384},  {"64KiB", "f32", 16384},
-               {"64KiB", "f64", 8192},    {"64KiB", "bf16", 32768},  {"64KB", "f32", 16000},
-               {"1.5MiB", "f32", 393216}, {"0.001GB", "f16", 500000}};
+               {"64KiB", "f64", 8192},    {"64KiB", "bf16", 16384},  {"64KB", "f32", 16000},
+               {"1.5MiB", "f32", 393216}, {"0.001GB", "f16", 250000}};
   for (const auto& c : cases) {
     const Finished f = w.run({"plan", "--n", "64", "--d", "8", "--memory", c.memory, "--dtype", c.dtype, "--json"});
     ASSERT_EQ(f.exit_code, 0) << f.err;
     EXPECT_EQ(f.json()["M"], c.words) << c.memory << " of " << c.dtype;
   }
+  const Args half = {"--n", "16", "--d", "8", "--dtype", "bf16", "--memory", "64KiB", "--json"};
+  for (const auto& [compute, words] : {std::pair("bf16", 16384), {"f32", 16384}, {"f64", 8192}})
+    for (const char* command : {"plan", "bound", "count", "trace"}) {
+      const Finished f = w.run(Args{command} + half + Args{"--compute-dtype", compute});
+      EXPECT_EQ(f.exit_code, 0) << f.err;
+      EXPECT_EQ(f.json()["M"], words) << command << " in " << compute;
+    }
 }
 
 TEST(Cli, HelpsAndSaysItsVersion) {

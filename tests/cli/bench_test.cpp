@@ -121,7 +121,11 @@ TEST(CliBench, RefusesWhatItCannotTime) {
       {{"--op", "gradient-x"}, "choose from forward, backward"},
       {{"--repetitions", "0"}, "--repetitions 0"},
       {{"--min-time", "-1"}, "--min-time -1"},
-      {{"--d", "8,x"}, "--d"},
+      {{"--d", "8,x"}, "--d 8,x: 'x' is not a whole number"},
+      {{"--n", "64,,"}, "--n 64,,: '' is not a whole number"},
+      {{"--repetitions", "99999999999"}, "--repetitions 99999999999: give a number from 1 to 1000000"},
+      {{"--threads", "99999999999"}, "--threads 99999999999: there "},
+      {{"--n", "100000000000"}, "not enough memory: the tensors for n_q = 100000000000"},
       {{"--threads", "0"}, "--threads 0"},
       {{"--compute-dtype", "f16"}, "f16"},
       {{"--compute-dtype", "bf16"}, "bf16"},
@@ -137,7 +141,28 @@ TEST(CliBench, RefusesWhatItCannotTime) {
     const Finished f = w.run(args);
     EXPECT_EQ(f.exit_code, 2) << c.says;
     EXPECT_THAT(f.err, HasSubstr(c.says));
+    EXPECT_EQ(f.out, "");
   }
+}
+
+TEST(CliBench, HelpNamesWhatItTakes) {
+  const Finished f = Workplace().run({"bench", "--help"});
+  EXPECT_THAT(f.out, AllOf(HasSubstr("operation: forward, backward\n"), testing::Not(HasSubstr("gradient-x"))));
+}
+
+/// Three quarters of the cache, in words of the arithmetic: tiles of bf16 products are held in f32.
+TEST(CliBench, WordsOfFastMemoryAreThoseOfTheArithmetic) {
+  const Workplace w;
+  const auto M = [&](const Args& more) {
+    const Finished f = w.run(Args{"bench", "--n", "16", "--d", "8", "--objective", "words", "--json"} + more + kOnce);
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    return f.json()["benchmarks"][0]["M"].get<std::int64_t>();
+  };
+  const Args bf16 = {"--dtype", "bf16", "--compute-dtype", "bf16"};
+  EXPECT_EQ(M({"--memory", "768KiB"}), 196608);
+  EXPECT_EQ(M(bf16 + Args{"--memory", "768KiB"}), 196608);
+  EXPECT_EQ(M({"--memory", "768KiB", "--dtype", "f64"}), 98304);
+  EXPECT_EQ(M(bf16), M({}));
 }
 
 }  // namespace

@@ -25,11 +25,13 @@ TEST(CliDoctor, RefusesAPlaceItCannotWrite) {
   const Workplace w;
   for (const auto& [args, before, says] :
        {std::tuple<Args, std::string, std::string>{{"doctor", "--output", "/proc/none/h.json"}, "", "/proc/none"},
+        {{"doctor", "--output", "none/h.json"}, "", "create a file in 'none'"},
         {{"doctor"}, "HOME= XDG_CONFIG_HOME=", "--output FILE"}}) {
     const Finished f = w.run(args, before);
     EXPECT_EQ(f.exit_code, 2);
     EXPECT_EQ(f.out, "");
     EXPECT_THAT(f.err, HasSubstr(says));
+    EXPECT_TRUE(w.files().empty());
   }
 }
 

@@ -1,11 +1,13 @@
 #include "cli/cli.hpp"
 #include "redblue/plan/planner.hpp"
+#include "support/schedules.hpp"
 
 /// --max-workspace, held against a limit on the address space of the process.
 namespace redblue::test {
 namespace {
 
 using testing::AllOf;
+using testing::AnyOf;
 using testing::HasSubstr;
 
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
@@ -16,26 +18,12 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-/// One thread, and no more address space than this.
-std::string limit(index_t kib) { return "export REDBLUE_THREADS=1; ulimit -v " + std::to_string(kib) + ";"; }
-
-/// Address space, in KiB, that a run needs whatever its sizes: the program, its libraries, its stack.
-index_t baseline(const Args& tiny, const Workplace& w) {
-  index_t too_small = 0, enough = 1 << 20;
-  while (enough - too_small > 16) {
-    const index_t middle = (too_small + enough) / 2;
-    (w.run(tiny, limit(middle)).exit_code == 0 ? enough : too_small) = middle;
-  }
-  return enough;
+/// So many threads, and no more address space than this. (A heap of its own for each thread would take some, too.)
+std::string limit(int threads, index_t kib) {
+  return "export MALLOC_ARENA_MAX=1 REDBLUE_THREADS=" + std::to_string(threads) + "; ulimit -v " + std::to_string(kib) +
+         ";";
 }
-
-index_t kib(index_t bytes) { return ceil_div(bytes, 1024); }
-
-struct Sizes {
-  const char* op;
-  const char* schedule;
-  index_t n, d;
-};
+std::string no_limit(int threads) { return "export REDBLUE_THREADS=" + std::to_string(threads) + ";"; }
 
 /// A run of 2 heads: what it reads and writes, in bytes, and how to ask for it.
 struct Job {
@@ -43,68 +31,74 @@ struct Job {
   Args args;
   index_t tensors = 0;  ///< bytes of inputs and outputs
 
-  explicit Job(const Sizes& s) {
-    // One thread: under a limit on address space a second one may find no room for its stack.
-    args = {"run", "--op", s.op, "--M", "4096", "--threads", "1"};
-    const bool backward = std::string(s.op) == "backward";
+  Job(Operation op, std::string_view schedule, index_t n, index_t d) {
+    args = {"run", "--op", std::string(name_of(op)), "--schedule", std::string(schedule), "--M", "1048576"};
     const auto file = [&](const std::string& name, bool input) {
-      if (input) w.zeros(name + ".npy", {2, s.n, s.d});
+      if (input) w.zeros(name + ".npy", {2, n, d});
       args = args + Args{"--" + name, name + ".npy"};
-      tensors += 2 * s.n * s.d * 4;
+      tensors += 2 * n * d * 4;
     };
     for (const char* name : {"q", "k", "v"}) file(name, true);
-    if (backward) {
+    if (op == Operation::backward) {
       file("do", true);
       for (const char* name : {"dq", "dk", "dv"}) file(name, false);
     } else {
       file("o", false);
     }
-    if (s.schedule != nullptr) args = args + Args{"--schedule", s.schedule};
   }
 };
 
+/// Address space, in KiB, that a run needs whatever its sizes: the program, its libraries, its stacks.
+index_t baseline(int threads) {
+  const Job tiny(Operation::forward, "flash", 1, 1);
+  const Args args = tiny.args + Args{"--threads", std::to_string(threads)};
+  index_t too_small = 0, enough = 1 << 20;
+  while (enough - too_small > 16) {
+    const index_t middle = (too_small + enough) / 2;
+    (tiny.w.run(args, limit(threads, middle)).exit_code == 0 ? enough : too_small) = middle;
+  }
+  return enough;
+}
+
+index_t kib(index_t bytes) { return ceil_div(bytes, 1024); }
+
 TEST(Cli, MaxWorkspaceIsKeptByEverySchedule) {
   if (kSanitized) GTEST_SKIP() << "a sanitizer takes more address space than any limit here";
-  const Job tiny({"forward", "flash", 1, 1});
-  const index_t constant = baseline(tiny.args, tiny.w);
   // malloc and the kernel round what they hand out; a file is read and written through some buffers.
   constexpr index_t kRounding = 512;
-  const Sizes cases[] = {
-      {"forward", "flash", 1000, 64},        {"forward", "key_outer", 1000, 64},
-      {"forward", "small_cache", 900, 16},   {"forward", "score_tiles", 1000, 64},
-      {"forward", "naive", 900, 16},         {"backward", "fused_query_outer", 800, 32},
-      {"backward", "two_pass", 800, 32},     {"backward", "spilled", 900, 16},
-      {"backward", "materialised", 900, 16},
-  };
-  for (const Sizes& s : cases) {
-    SCOPED_TRACE(s.schedule);
-    const Job job(s);
-    const Args json = job.args + Args{"--json"};
-    const Finished free = job.w.run(json);
-    ASSERT_EQ(free.exit_code, 0) << free.err;
-    const auto bytes = free.json()["workspace_bytes"].get<index_t>();
-    const Args capped = json + Args{"--max-workspace", std::to_string(bytes)};
-    const index_t all = constant + kRounding + kib(job.tensors) + kib(bytes);
+  for (const int threads : {1, 2}) {
+    const index_t constant = baseline(threads);
+    for (const Operation op : {Operation::forward, Operation::backward})
+      for (const std::string_view schedule : softmax_schedules(op)) {
+        SCOPED_TRACE(testing::Message() << schedule << ", " << threads << " threads");
+        const Job job(op, schedule, 800, 512);
+        const Args args = job.args + Args{"--threads", std::to_string(threads), "--json"};
+        const Finished free = job.w.run(args, no_limit(threads));
+        ASSERT_EQ(free.exit_code, 0) << free.err;
+        const auto bytes = free.json()["workspace_bytes"].get<index_t>();
+        ASSERT_GT(kib(bytes), 4 * kRounding) << "a run that took twice as much would not show";
+        const Args capped = args + Args{"--max-workspace", std::to_string(bytes)};
+        const index_t all = constant + kRounding + kib(job.tensors) + kib(bytes);
 
-    const Finished kept = job.w.run(capped, limit(all));
-    EXPECT_EQ(kept.exit_code, 0) << kept.err;
-    EXPECT_EQ(kept.json()["workspace_bytes"], bytes);
+        const Finished kept = job.w.run(capped, limit(threads, all));
+        EXPECT_EQ(kept.exit_code, 0) << kept.err;
+        EXPECT_EQ(kept.json()["workspace_bytes"], bytes);
 
-    // The limit is what makes the difference: with far less, memory cannot be had.
-    if (kib(bytes) > 4 * kRounding) {
-      const Finished short_of_it = job.w.run(capped, limit(all - kib(bytes)));
-      EXPECT_EQ(short_of_it.exit_code, 2);
-      EXPECT_THAT(short_of_it.err, HasSubstr("bytes beside inputs and outputs")) << short_of_it.err;
-    }
+        // The limit is what makes the difference: where it leaves room for half, memory cannot be had.
+        const Finished half = job.w.run(capped, limit(threads, all - kib(bytes / 2)));
+        EXPECT_EQ(half.exit_code, 2);
+        EXPECT_THAT(half.err, AnyOf(HasSubstr("bytes beside inputs and outputs"), HasSubstr("cannot start thread 2")));
 
-    const Finished refused = job.w.run(job.args + Args{"--max-workspace", "1KiB"});
-    EXPECT_EQ(refused.exit_code, 2);
-    EXPECT_THAT(refused.err, AllOf(HasSubstr(s.schedule + std::string(": takes ")), HasSubstr("the cap of 1024")));
-    const Finished one_less = job.w.run(json + Args{"--max-workspace", std::to_string(bytes - 1)});
-    if (one_less.exit_code == 0)  // with another forward pass before it
-      EXPECT_LT(one_less.json()["workspace_bytes"], bytes);
-    else
-      EXPECT_THAT(one_less.err, HasSubstr(s.schedule + (": takes " + std::to_string(bytes)) + " bytes"));
+        const Finished refused = job.w.run(args + Args{"--max-workspace", "1KiB"}, no_limit(threads));
+        EXPECT_EQ(refused.exit_code, 2);
+        EXPECT_THAT(refused.err, AllOf(HasSubstr(std::string(schedule) + ": takes "), HasSubstr("the cap of 1024")));
+        const Finished one_less =
+            job.w.run(args + Args{"--max-workspace", std::to_string(bytes - 1)}, no_limit(threads));
+        if (one_less.exit_code == 0)  // with another forward pass before it
+          EXPECT_LT(one_less.json()["workspace_bytes"], bytes);
+        else
+          EXPECT_THAT(one_less.err, HasSubstr(": takes " + std::to_string(bytes) + " bytes"));
+      }
   }
 }
 

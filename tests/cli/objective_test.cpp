@@ -45,6 +45,25 @@ TEST(CliObjective, MemoryMayBeLeftOut) {
   EXPECT_EQ(w.run(sizes).json()["M"], 524288);
   EXPECT_EQ(w.run(sizes + Args{"--dtype", "f64"}).json()["M"], 262144);
   EXPECT_EQ(w.run(sizes + Args{"--memory", "64KiB"}).json()["M"], 16384);
+  const Json M = w.run(sizes).json()["M"];
+  EXPECT_EQ(w.run(sizes + Args{"--dtype", "bf16"}).json()["M"], M);
+  EXPECT_EQ(w.run(sizes + Args{"--dtype", "bf16", "--compute-dtype", "bf16"}).json()["M"], M);
+}
+
+/// The arithmetic of a plan is that of a run on files of this type.
+TEST(CliObjective, ArithmeticIsThatOfARun) {
+  const Workplace w;
+  const auto reason = [&](const Args& types) {
+    const Finished f = w.run(
+        Args{"plan", "--n", "512", "--d", "64", "--objective", "time", "--machine", machine("hardware"), "--json"} +
+        types);
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    return f.json()["reason"].get<std::string>();
+  };
+  EXPECT_THAT(reason({"--dtype", "bf16"}), HasSubstr("avx512 f32, M"));
+  EXPECT_THAT(reason({"--dtype", "f64"}), HasSubstr("avx512 f64, M"));
+  EXPECT_THAT(reason({"--dtype", "bf16", "--compute-dtype", "bf16"}), HasSubstr(" bf16, M"));
+  EXPECT_THAT(reason({"--compute-dtype", "f64"}), HasSubstr("avx512 f64, M"));
 }
 
 TEST(CliObjective, TheFileOfTheDoctorIsTheDefault) {
@@ -81,7 +100,14 @@ TEST(CliObjective, RefusesWhatMakesNoSense) {
       {{"--objective", "time"}, "run redblue doctor once, or give --machine FILE"},
       {{"--objective", "time", "--machine", "none.json"}, "none.json"},
       {{"--objective", "time", "--machine", "bad.json"}, "cpu is 3, it must be a string"},
-      {{"--objective", "time", "--machine", machine("hardware"), "--threads", "0"}, "threads = 0: give 1 or more"},
+      {{"--objective", "time", "--machine", machine("hardware"), "--threads", "0"},
+       "--threads 0: give a number from 1 to 1048576"},
+      {{"--objective", "time", "--machine", machine("hardware"), "--threads", "1000000000"},
+       "--threads 1000000000: give a number from 1 to 1048576"},
+      {{"--objective", "time", "--machine", machine("hardware"), "--threads", "99999999999"},
+       "--threads 99999999999: give a number from 1 to 1048576"},
+      {{"--M", "1000", "--threads", "4"}, "--threads 4 is for --objective time"},
+      {{"--M", "1000", "--compute-dtype", "bf16"}, "compute type bf16: q must be bf16"},
   };
   for (const auto& [args, says] : bad) {
     const Finished f = w.run(plan + args, "XDG_CONFIG_HOME=$PWD/nothing");

@@ -160,8 +160,10 @@ TEST(Cli, RunSaysWhatIsWrongWithANumberOfThreads) {
   };
   expect({"--threads", "0"}, "", {"--threads 0", "from 1 on"});
   expect({"--threads", "two"}, "", {"--threads", "two"});
+  expect({"--threads", "99999999999"}, "", {"--threads 99999999999: there "});
+  EXPECT_EQ(w.run(args, "export REDBLUE_THREADS=;").exit_code, 0);  // as if it were not set
   expect({"--threads", "3"}, "export REDBLUE_THREADS=2;", {"--threads 3", "there are 2", "REDBLUE_THREADS=3"});
-  for (const std::string nonsense : {"", "0", "-1", "2x", "99999999999"})
+  for (const std::string nonsense : {"0", "-1", "2x", "99999999999"})
     expect({}, "export REDBLUE_THREADS=" + nonsense + ";", {"REDBLUE_THREADS=" + nonsense, "from 1 on"});
 }
 

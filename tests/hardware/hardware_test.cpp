@@ -44,14 +44,16 @@ TEST(HardwareFile, RoundTrips) {
   EXPECT_EQ(to_json(hardware_from_json(text, "again")), text);
 }
 
-TEST(HardwareFile, IsWrittenIntoADirectoryThatIsMade) {
+TEST(HardwareFile, IsWrittenCompletelyOrNotAtAll) {
   const file::TemporaryDirectory directory;
-  const std::string path = directory / "a/b/hardware.json";
+  const std::string path = directory / "hardware.json";
   const Hardware h = load_hardware(kInvented);
   save_hardware(h, path);
   EXPECT_EQ(file::read_text(path), to_json(h));
   save_hardware(h, path);
-  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory / "a/b"), {}), 1);
+  EXPECT_EQ(std::distance(std::filesystem::directory_iterator(directory / ""), {}), 1);
+  EXPECT_THROW(save_hardware(h, directory / "a/b/hardware.json"), IoError);
+  EXPECT_FALSE(std::filesystem::exists(directory / "a"));
 }
 
 TEST(HardwareFile, BadOnesAreRefusedWithTheFieldAndWhatItMustBe) {

@@ -190,14 +190,17 @@ TEST(FastestPlan, TilesAreSmallerForASmallerPrivateCache) {
   EXPECT_LT(footprint(small_cache), footprint(invented()));
 }
 
-TEST(FastestPlan, WantsAWorker) {
-  EXPECT_THROW(make_fastest_plan(of(Operation::forward, 8, 8), with_M(1000), {.hardware = invented(), .threads = 0}),
-               InvalidProblem);
+TEST(FastestPlan, WantsANumberOfWorkersThatThereMayBe) {
+  for (const int threads : {0, kMostCores + 1})
+    EXPECT_THROW(
+        make_fastest_plan(of(Operation::forward, 8, 8), with_M(1000), {.hardware = invented(), .threads = threads}),
+        InvalidProblem);
 }
 
 TEST(FastestPlan, FastMemoryIsTwiceThePrivateCache) {
   EXPECT_EQ(fast_memory_of(invented(), DType::f32), 524288);
   EXPECT_EQ(fast_memory_of(invented(), DType::f64), 262144);
+  EXPECT_EQ(fast_memory_of(invented(), DType::bf16), fast_memory_of(invented(), DType::f32));  // its words are f32
 }
 
 }  // namespace

@@ -26,7 +26,7 @@ TEST(TimeModel, RatesAreThoseOfTheLargestSetThatHasThem) {
   EXPECT_EQ(largest_isa(h), Isa::avx512);
   EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::f32).macs, 95e9);
   EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).macs, 95e9) << "computed as f32";
-  EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).word_bytes, 2);
+  EXPECT_EQ(rates_of(h, Isa::avx512_bf16, DType::bf16).word_bytes, 4);
   EXPECT_EQ(rates_of(h, Isa::avx2, DType::f64).isa, Isa::portable);
 }
 
@@ -156,6 +156,31 @@ RC_GTEST_PROP(TimeModel, MakespanIsBounded, (int workers)) {
   RC_ASSERT(span >= all / workers * (1 - 1e-12));
   RC_ASSERT(span <= all * (1 + 1e-12));
   RC_ASSERT(span <= all / workers + 100);
+}
+
+/// The same, one item and one worker at a time.
+double packed(std::vector<double> items, index_t copies, int workers) {
+  const std::vector<double> once = items;
+  for (index_t c = 1; c < copies; ++c) items.insert(items.end(), once.begin(), once.end());
+  std::sort(items.begin(), items.end(), std::greater());
+  std::vector<double> free_at(static_cast<std::size_t>(workers));
+  for (const double item : items) *std::min_element(free_at.begin(), free_at.end()) += item;
+  return *std::max_element(free_at.begin(), free_at.end());
+}
+
+RC_GTEST_PROP(TimeModel, MakespanPacksTheLongestFirst, (int workers)) {
+  workers = 2 + std::abs(workers % 20);
+  const auto items = *rc::gen::nonEmpty(rc::gen::container<std::vector<double>>(
+      rc::gen::map(rc::gen::inRange(1, 10), [](int x) { return static_cast<double>(x); })));
+  const index_t copies = *rc::gen::inRange(1, 9);
+  if (static_cast<index_t>(items.size()) * copies < 32 * workers)
+    RC_ASSERT(makespan(items, copies, workers) == packed(items, copies, workers));
+}
+
+TEST(TimeModel, MakespanTakesNoMemoryForWorkersOrCopies) {
+  const std::vector<double> items{3.0, 2.0};
+  EXPECT_EQ(makespan(items, 1, std::numeric_limits<int>::max()), 3);
+  EXPECT_EQ(makespan(items, index_t{1} << 30, 1 << 30), 5);
 }
 
 TEST(TimeModel, MakespanOfThreeEqualItemsOnTwoWorkersIsTwo) {

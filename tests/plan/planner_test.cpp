@@ -409,5 +409,15 @@ TEST(Planner, NamesTheBadSizeOrOption) {
               testing::AllOf(HasSubstr("'fast'"), HasSubstr("flash_pinned")));
 }
 
+/// One group of keys is flash, and so is one group of columns of values: no rivals to compare with.
+TEST(Planner, ReasonComparesWithNoPlanThatIsTheSame) {
+  Problem p = problem(4096, 4096, 64, 64);
+  p.causal = true;
+  const Plan plan = make_plan(p, with_M(16384));
+  ASSERT_EQ(plan.row().schedule, "flash");
+  EXPECT_EQ(knob(*find(plan, "split_keys"), "G"), 1);
+  EXPECT_THAT(plan.reason, testing::Not(HasSubstr("split_keys")));
+}
+
 }  // namespace
 }  // namespace redblue::test

@@ -1,4 +1,7 @@
-"""redblue.h through ctypes: the structs, with the defaults of their macros, and calls that raise what redblue says."""
+"""redblue.h through ctypes: the structs, with the defaults of their macros, and calls that raise what redblue says.
+
+The library is that of the environment variable REDBLUE_C_LIBRARY, or load() sets LIB. bench/peers uses this file, too.
+"""
 
 import ctypes as c
 import os
@@ -9,6 +12,7 @@ LIBRARY = os.environ.get("REDBLUE_C_LIBRARY")
 FORWARD, BACKWARD = 0, 1
 INVALID_ARGUMENT, UNSUPPORTED, FAST_MEMORY_TOO_SMALL, NOT_ENOUGH_MEMORY, INTERNAL_ERROR = range(1, 6)
 F64, F32, F16, BF16 = range(4)
+MINIMISE_WORDS, MINIMISE_TIME = range(2)
 
 
 class Struct(c.Structure):
@@ -77,8 +81,8 @@ class PlanInfo(Struct):
     ]  # fmt: skip
 
 
-def load():
-    lib = c.CDLL(LIBRARY)
+def load(path):
+    lib = c.CDLL(path)
     for name in ["version", "last_error", "status_string"]:
         getattr(lib, f"redblue_{name}").restype = c.c_char_p
     lib.redblue_plan_create.argtypes = [c.POINTER(Problem), c.POINTER(PlanOptions), c.POINTER(c.c_void_p)]
@@ -93,10 +97,10 @@ def load():
     return lib
 
 
-LIB = load() if LIBRARY else None
+LIB = load(LIBRARY) if LIBRARY else None
 
 
-class RedblueError(Exception):
+class RedblueError(RuntimeError):
     def __init__(self, status):
         self.status = status
         super().__init__(LIB.redblue_last_error().decode())

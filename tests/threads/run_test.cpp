@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "api/arrays.hpp"
+#include "api/plans.hpp"
 #include "redblue/core/error.hpp"
 #include "support/generators.hpp"
 #include "threads/pools.hpp"
@@ -34,26 +35,6 @@ Problem causal(Problem p) {
   return p;
 }
 
-/// For every schedule that solves the problem, a plan with many small blocks and one with larger ones.
-std::vector<plan::Plan> plans_of(const Problem& p) {
-  std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(p.op)) {
-    plan::Options o;
-    o.schedule = name;
-    o.M = 1;
-    try {
-      plan::make_plan(p, o);
-    } catch (const CapacityError& e) {
-      for (const Words M : {e.needed, 3 * e.needed + 40}) {
-        o.M = M;
-        plans.push_back(plan::make_plan(p, o));
-      }
-    } catch (const Unsupported&) {  // a mask, a score function or sources it does not know
-    }
-  }
-  return plans;
-}
-
 /// The caller's memory, filled.
 struct Memory {
   std::map<SlowArray, Array> arrays;
@@ -77,11 +58,11 @@ struct Memory {
   }
 };
 
-void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DType compute) {
+void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DType compute,
+                                               const schedule::Multiples& multiple = {}) {
   static const auto pool = make_pool(8);
-  for (const plan::Plan& plan : plans_of(p)) {
-    SCOPED_TRACE(std::string(name_of(p.op)) + " by " + std::string(plan.row().schedule) +
-                 ", M = " + plan.options.M.str() + ", " + std::to_string(p.instances()) + " instances");
+  for (const plan::Plan& plan : plans_of_every_schedule(p, multiple)) {
+    SCOPED_TRACE(text_of(plan));
     Memory alone(p, dtype);
     RunOptions options;
     options.compute = compute;
@@ -113,6 +94,16 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
   for (const Operation op : kOperations)
     for (const Problem& shape : {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4))})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
+}
+
+/// Blocks of one and of two panels of the widest vectors, a ragged one at the end, keys in several steps.
+TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
+  const schedule::Multiples panels{48, 16, 1};
+  for (const Operation op : kOperations)
+    for (const Problem& shape : {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8))})
+      expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32, panels);
+  for (const Problem& shape : {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16))})
+    expect_the_same_for_any_number_of_threads(of(Operation::forward, shape), DType::bf16, DType::bf16, panels);
 }
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnManyHeads) {

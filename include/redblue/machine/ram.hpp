@@ -152,7 +152,9 @@ class Ram : public MachineFace<Ram<T>> {
       : own_(std::make_unique<Crew>()), all_(own_.get()) {
     own_->bodies = &bodies;
     own_->team = team;
-    for (std::size_t i = 0; i < (team == nullptr ? 1 : static_cast<std::size_t>(team->workers())); ++i)
+    const std::size_t workers = team == nullptr ? 1 : static_cast<std::size_t>(team->workers());
+    own_->arenas.reserve(workers);
+    for (std::size_t i = 0; i < workers; ++i)
       own_->arenas.push_back(i < arenas.size() ? Arena<T>(M, arenas[i]) : Arena<T>(M));
     own_->slow = std::move(slow);
     slow_ = &own_->slow.front();
