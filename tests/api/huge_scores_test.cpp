@@ -107,13 +107,13 @@ std::vector<plan::Plan> backward_plans(Problem p) {
   p.op = Operation::backward;
   p.forward_given = false;
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : softmax_schedules(Operation::backward)) {
+  for (const std::string_view name : plan::schedule_names(Operation::backward)) {
     plan::Options o;
     o.schedule = name;
     o.M = 4096;
     try {
       plans.push_back(plan::make_plan(p, o));
-    } catch (const Unsupported&) {  // a mask it does not know
+    } catch (const Unsupported&) {  // a mask or a score function it does not know
     }
   }
   return plans;
