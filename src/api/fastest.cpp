@@ -150,6 +150,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
     }
     for (const index_t q : {panel, 4 * panel})
       for (const index_t k : {16, 64, 128, 256}) {
+        if (panel * k * static_cast<index_t>(size_of(rates.dtype)) > rates.levels.front().bytes) continue;
         const Words passing = Words(k) * (problem.d + problem.d_v);
         if (passing * 2 > options.M / share) continue;
         o.M = options.M / share - passing;

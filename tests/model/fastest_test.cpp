@@ -185,7 +185,9 @@ TEST(FastestPlan, TilesAreSmallerForASmallerPrivateCache) {
   Hardware small_cache = invented();
   small_cache.levels[1].bytes /= 4;
   const auto footprint = [](const Hardware& h) {
-    return make_fastest_plan(of(Operation::forward, 2048, 128), with_M(500'000), {h}).row().footprint;
+    plan::Options o;
+    o.M = fast_memory_of(h, DType::f32);
+    return make_fastest_plan(of(Operation::forward, 2048, 128), o, {h}).row().footprint;
   };
   EXPECT_LT(footprint(small_cache), footprint(invented()));
 }
