@@ -125,16 +125,16 @@ inline void load_transposed(const float* p, index_t stride, F32x16 (&rows)[16]) 
 inline F32x16 sums(const F32x16 (&x)[16]) {
   __m512 a[16];
 #pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i)
+  for (index_t i = 0; i < 8; ++i)
     a[i] =
         _mm512_add_ps(_mm512_unpacklo_ps(x[2 * i].v, x[2 * i + 1].v), _mm512_unpackhi_ps(x[2 * i].v, x[2 * i + 1].v));
 #pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i)
+  for (index_t i = 0; i < 4; ++i)
     a[i] =
         _mm512_add_ps(_mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0x44), _mm512_shuffle_ps(a[2 * i], a[2 * i + 1], 0xee));
-#pragma GCC unroll 3
-  for (int pass = 0, n = 2; pass < 2; ++pass, n /= 2)
-    for (int i = 0; i < n; ++i)
+#pragma GCC unroll 2
+  for (index_t n = 2; n > 0; n /= 2)
+    for (index_t i = 0; i < n; ++i)
       a[i] = _mm512_add_ps(_mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0x88),
                            _mm512_shuffle_f32x4(a[2 * i], a[2 * i + 1], 0xdd));
   return {a[0]};
