@@ -230,7 +230,7 @@ class Ram : public MachineFace<Ram<T>> {
     if (v.packed() && !(whole || (begins && v.layout == Layout::panel_scratch)))
       throw std::logic_error("a packed tile is used whole");
     if (v.layout == Layout::key_panels && !whole) v.layout = Layout::row_major;  // the panels are of all rows
-    if (is_real()) v.data = &v(tile.block.row, tile.block.col);
+    if (is_real()) v.data += tile.block.row * v.row_stride + tile.block.col * v.col_stride;
     v.shape = tile.shape();
     return v;
   }
