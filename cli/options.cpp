@@ -266,7 +266,6 @@ plan::Plan ProblemOptions::plan() const {
 
 plan::Plan ProblemOptions::plan(const RunOptions& run, int cores) const {
   const Problem p = problem();
-  p.validate();
   const DType element = parse_dtype("--dtype", dtype);
   const Tensors tensors = contiguous_tensors(p, element);
   require_arithmetic(run.compute, p, tensors);

@@ -3,8 +3,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
+#include <bit>
 #include <cmath>
+#include <cstdint>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -326,14 +329,25 @@ Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   });
 }
 
+namespace {
+
+/// Without data. Strides of sizes that no memory holds wrap around: there are plans for those, but no runs.
+Tensor contiguous_tensor(DType dtype, std::array<index_t, 4> shape) {
+  std::array<std::uint64_t, 4> strides{0, 0, 0, 1};
+  for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * static_cast<std::uint64_t>(shape[i]);
+  return {nullptr, dtype, shape, std::bit_cast<std::array<index_t, 4>>(strides)};
+}
+
+}  // namespace
+
 Tensors contiguous_tensors(const Problem& p, DType dtype) {
   Tensors tensors;
   for (const auto& list : {inputs_of(p), outputs_of(p)})
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
-        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
+        tensors[a] = contiguous_tensor(dtype, shape_of(p, a));
       else if (follows_forward(p.op) || p.lse_required)
-        tensors[a] = Tensor(nullptr, dtype == DType::f64 ? DType::f64 : DType::f32, shape_of(p, a));
+        tensors[a] = contiguous_tensor(dtype == DType::f64 ? DType::f64 : DType::f32, shape_of(p, a));
   return tensors;
 }
 
