@@ -22,6 +22,9 @@ bool is_copy(const Problem& p, SlowArray a) {
   return (a == SlowArray::A3 && p.sources != Sources::distinct) || (a == SlowArray::A2 && p.sources == Sources::self);
 }
 
+/// Without a product: sizes may be larger than any memory.
+bool has_words(Shape s) { return s.rows > 0 && s.cols > 0; }
+
 /// Rows of these belong to queries: grouped heads have their own.
 bool belongs_to_queries(SlowArray a) {
   return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ;
@@ -40,7 +43,7 @@ std::vector<SlowArray> inputs_of(const Problem& p) {
     std::vector<SlowArray> list;
     for (const SlowArray a : x.inputs) {
       const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
-      if (!computed && !is_copy(p, a) && schedule::matrix_of(x, a).shape.words() > 0) list.push_back(a);
+      if (!computed && !is_copy(p, a) && has_words(schedule::matrix_of(x, a).shape)) list.push_back(a);
     }
     return list;
   });
@@ -50,7 +53,7 @@ std::vector<SlowArray> outputs_of(const Problem& p) {
   return with_operands(p, [](const auto& x) {
     std::vector<SlowArray> list;
     for (const SlowArray a : x.outputs)
-      if (schedule::matrix_of(x, a).shape.words() > 0) list.push_back(a);
+      if (has_words(schedule::matrix_of(x, a).shape)) list.push_back(a);
     return list;
   });
 }
