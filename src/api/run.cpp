@@ -15,6 +15,7 @@
 #include "arena_memo.hpp"
 #include "memory.hpp"
 #include "overlap.hpp"
+#include "redblue/core/word_type.hpp"
 #include "redblue/plan/schedules.hpp"
 #include "redblue/schedule/workspace.hpp"
 #include "storage_of.hpp"
@@ -347,7 +348,7 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
       if (a != SlowArray::lse)
         tensors[a] = contiguous_tensor(dtype, shape_of(p, a));
       else if (follows_forward(p.op) || p.lse_required)
-        tensors[a] = contiguous_tensor(dtype == DType::f64 ? DType::f64 : DType::f32, shape_of(p, a));
+        tensors[a] = contiguous_tensor(word_of(dtype), shape_of(p, a));
   return tensors;
 }
 

@@ -61,7 +61,7 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   };
   const auto peak = [&](Isa i, DType t) { return hardware.peak(i, t); };
   const auto exp_rate = [&](Isa i, DType t) { return hardware.exp_rate(i, t); };
-  const DType arithmetic = dtype == DType::f64 ? DType::f64 : DType::f32;
+  const DType arithmetic = word_of(dtype);
   const Peak* p = find(peak, dtype);
   if (p == nullptr) p = find(peak, arithmetic);
   const ExpRate* const e = find(exp_rate, arithmetic);

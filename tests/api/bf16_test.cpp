@@ -2,6 +2,7 @@
 
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
+#include "api/problems.hpp"
 #include "redblue/isa.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"
@@ -12,15 +13,6 @@
 namespace redblue::test {
 namespace {
 
-Problem with_lse(Problem p) {
-  p.lse_required = true;
-  return p;
-}
-Problem causal(Problem p, std::optional<index_t> offset = {}) {
-  p.causal = true;
-  p.causal_offset = offset;
-  return p;
-}
 Problem grouped(Problem p) {
   p.batch = 2;
   p.heads = 4;

@@ -2,6 +2,7 @@
 
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
+#include "api/problems.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/verify.hpp"
 #include "support/generators.hpp"
@@ -12,15 +13,6 @@ namespace {
 
 constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
-Problem with_lse(Problem p) {
-  p.lse_required = true;
-  return p;
-}
-Problem causal(Problem p, std::optional<index_t> offset = {}) {
-  p.causal = true;
-  p.causal_offset = offset;
-  return p;
-}
 Problem heads(Problem p, index_t batch, index_t heads, index_t kv_heads) {
   p.batch = batch;
   p.heads = heads;

@@ -40,10 +40,10 @@ struct F32x16 {
     return {_mm512_mask_blend_ps(_mm512_cmp_ps_mask(a.v, b.v, _CMP_EQ_OQ), y.v, x.v)};
   }
   friend F32x16 round(F32x16 a) { return {_mm512_roundscale_ps(a.v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC)}; }
-  /// a 2^n, n whole
   /// a = mantissa 2^exponent with the mantissa in [3/4, 3/2)
   friend F32x16 mantissa(F32x16 a) { return {_mm512_getmant_ps(a.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src)}; }
   friend F32x16 exponent(F32x16 a) { return {_mm512_getexp_ps(_mm512_div_ps(a.v, mantissa(a).v))}; }
+  /// a 2^n, n whole
   friend F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
 
