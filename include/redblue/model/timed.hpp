@@ -21,12 +21,12 @@ class Timed : public MachineFace<Timed> {
       : rates_(rates), exponentiates_(score == Score::softmax || score == Score::sigmoid), most_(most) {}
 
   index_t open(Shape s, Layout layout) {
-    tiles_.push_back(words_of(s, layout));
-    resident_ += tiles_.back();
-    return 0;
+    tiles_.push_back({words_of(s, layout), layout});
+    resident_ += tiles_.back().words;
+    return static_cast<index_t>(tiles_.size()) - 1;
   }
   void close(index_t, Shape) {
-    resident_ -= tiles_.back();
+    resident_ -= tiles_.back().words;
     tiles_.pop_back();
   }
   void read(const Arg&, const Block& b) { copy(b); }
@@ -83,18 +83,33 @@ class Timed : public MachineFace<Timed> {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
+  /// Words of a result that a fused body has at hand at a time: of one that lies in panels a panel, of others a register
+  /// tile.
+  index_t panel_words(const Arg& result) const {
+    const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
+    if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
+    const index_t words = std::min(result.shape().rows, panel()) * result.shape().cols;
+    return layout == Layout::panel_scratch && rates_.dtype == DType::bf16 ? words / 2 : words;  // weights are pairs
+  }
   template <class K>
   void touch(const K& k, std::span<const Arg> args, bool fused) {
     const double panels = fused ? static_cast<double>(ceil_div(args[0].shape().rows, panel())) : 1;
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
-      const double words = static_cast<double>(args[i].shape().words());
+      double words = static_cast<double>(args[i].shape().words());
+      if (rates_.dtype == DType::bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
+        const Layout layout = kernel::layout_of(k, i);
+        if (layout == Layout::key_rows || layout == Layout::value_pairs) words /= 2;
+        if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
+          add(time_.pass_s, pass_seconds(rates_, 2 * words, words * rates_.word_bytes));
+      }
       const kernel::Access access = kernel::access_of(k, i);
       if (args[i].kind == Arg::Kind::stream)
         streamed += words;
       else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
+    add(time_.pass_s, (panels - 1) * kCallSeconds);
     touched_ += (panels - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
     held_ = std::max(held_, resident_ + streamed);
   }
@@ -131,7 +146,7 @@ class Timed : public MachineFace<Timed> {
   template <class K>
   void add_part(const K& k, std::span<const Arg> args, bool fused, double seen) {
     const Shape out = args[0].shape();
-    const double held = fused ? 0 : static_cast<double>(out.words()) * rates_.word_bytes;
+    const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
     macs_ += static_cast<double>(macs);
     const bool plain = !kernel::may_have_body(kernel::name_of(k));
@@ -172,7 +187,11 @@ class Timed : public MachineFace<Timed> {
   double touched_ = 0;
   double held_ = 0;
   double resident_ = 0;
-  std::vector<double> tiles_;
+  struct Tile {
+    double words;
+    Layout layout;
+  };
+  std::vector<Tile> tiles_;
   double span_ = 0;
   std::vector<double> items_;
   double items_total_ = 0;

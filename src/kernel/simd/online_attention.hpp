@@ -208,6 +208,9 @@ struct AttentionPanel {
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
         for (int v = 0; v < N; ++v) c[r][v] = c[r][v] * corr[v0 + v];
+    // What the next tile adds to is on its way while this one is multiplied.
+    for (index_t r = t + R; r < std::min(t + R + R, Vv.cols()); ++r)
+      for (int v = v0; v < NV; ++v) __builtin_prefetch(at(O, r, v), 1);
     multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
              ceil_div(end - first, Mul::kDepth), Mul{});
 #pragma GCC unroll 24
