@@ -1,5 +1,6 @@
 #pragma once
 #include "kernel/simd/exp.hpp"
+#include "kernel/simd/fetch.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "redblue/kernel/backward.hpp"
 
@@ -20,6 +21,21 @@ struct KeyStep {
   /// Rows of this tile that do not see its key j.
   index_t blind(index_t j) const { return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0; }
 
+  /// c <- R rows of A times a panel, and rows further on are fetched.
+  template <int R, int NV>
+  [[gnu::always_inline]] static void products(V (&c)[R][NV], const View<const T>& A, index_t row, const T* panel,
+                                              bool fetches) {
+    constexpr index_t width = NV * V::kLanes, line = 64 / sizeof(T);
+    const Rows<T> a{&A(row, 0), A.row_stride, A.col_stride};
+    const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<T>(A.cols())) * A.row_stride;
+    clear(c);
+    for (index_t t = 0; t < A.cols(); t += line) {
+      multiply(c, a.after(t), panel + t * width, width, std::min(line, A.cols() - t));
+      if (fetches)
+        for (int r = 0; r < R; ++r) fetch(a.after(t).at(r) + ahead);
+    }
+  }
+
   /// P and dS of R queries and one panel of keys, `first` being its first key.
   template <int R, int NV>
   [[gnu::noinline]] void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
@@ -36,8 +52,7 @@ struct KeyStep {
       return;
     }
     V c[R][NV];
-    clear(c);
-    multiply(c, Rows<T>{&Q(q, 0), Q.row_stride, Q.col_stride}, k_panel, width, Q.cols());
+    products(c, Q, q, k_panel, first == 0);
     const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
     const bool hidden = seen(q) < first + width && scores.mask.causal;
 #pragma GCC unroll 24
@@ -51,8 +66,7 @@ struct KeyStep {
         e.store(p + r * P.row_stride + v * V::kLanes);
       }
     }
-    clear(c);
-    multiply(c, Rows<T>{&dO(q, 0), dO.row_stride, dO.col_stride}, v_panel, width, dO.cols());
+    products(c, dO, q, v_panel, first == 0);
     const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
