@@ -27,10 +27,9 @@ void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, inde
 #pragma GCC unroll 4
         for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v);
     }
-    // What the next tile adds to is on its way while this one is multiplied.
-    if (into == Into::add)
-      for (index_t r = row + R; r < std::min(row + R + R, C.rows()); ++r)
-        for (int v = 0; v < NV; ++v) __builtin_prefetch(C.data + r * C.row_stride + v * V::kLanes, 1);
+    // What the next tile writes is on its way while this one is multiplied.
+    for (index_t r = row + R; r < std::min(row + R + R, C.rows()); ++r)
+      for (int v = 0; v < NV; ++v) __builtin_prefetch(C.data + r * C.row_stride + v * V::kLanes, 1);
     multiply(c, a.from(row), b, ldb, k, Multiply<V>{}, load);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
