@@ -178,14 +178,23 @@ std::string text_of(const model::Time& t) {
                      1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s, 1e3 * t.transfer_s);
 }
 
+/// Modelled times so close are no reason to move more words.
+constexpr double kTie = 1.02;
+
+/// What is said of the plan that was chosen. `least` is the row of least time.
+std::string_view merit(const plan::Plan& plan, const plan::Row& least) {
+  if (!plan.options.schedule.empty()) return "was asked for";
+  if (&plan.row() == &least) return "takes the least modelled time";
+  return "moves the fewest words of those within 2 % of the least modelled time";
+}
+
 /// The choice in a sentence: its time, and what fewer words would have cost.
-std::string reason(const plan::Plan& plan, const plan::Row& fewest, const model::Rates& rates,
-                   const Hardware& hardware) {
+std::string reason(const plan::Plan& plan, const plan::Row& least_time, const plan::Row& fewest,
+                   const model::Rates& rates, const Hardware& hardware) {
   const plan::Row& best = plan.row();
-  std::string text = fmt::format("{}, {} {}, M = {}: {} ({}) {} ({})", hardware.cpu, name_of(rates.isa),
-                                 name_of(rates.dtype), plan.options.M.str(), best.idea, best.schedule,
-                                 plan.options.schedule.empty() ? "takes the least modelled time" : "was asked for",
-                                 text_of(*best.time));
+  std::string text =
+      fmt::format("{}, {} {}, M = {}: {} ({}) {} ({})", hardware.cpu, name_of(rates.isa), name_of(rates.dtype),
+                  plan.options.M.str(), best.idea, best.schedule, merit(plan, least_time), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
   return text + fmt::format("; it moves {:.2f}x the fewest words, with which {} would take {:.2f}x the time ({})",
@@ -245,16 +254,19 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
   });
-  plan.chosen = static_cast<std::size_t>(
-      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); }) -
-      plan.rows.begin());
+  const auto least =
+      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); });
+  auto best = least;
+  for (auto r = least; r != plan.rows.end() && r->time->total_s <= kTie * least->time->total_s; ++r)
+    if (may_be_chosen(plan, *r) && r->io.total() < best->io.total()) best = r;
+  plan.chosen = static_cast<std::size_t>(best - plan.rows.begin());
   if (plan.forward) {
     plan::Options before = options;
     before.schedule.clear();
     plan.forward = std::make_shared<const plan::Plan>(make_fastest_plan(problem.forward(), before, time));
   }
   plan::compare_rows(plan);
-  plan.reason = reason(plan, fewest, modeller.rates(), time.hardware);
+  plan.reason = reason(plan, *least, fewest, modeller.rates(), time.hardware);
   return plan;
 }
 

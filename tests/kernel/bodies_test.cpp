@@ -404,6 +404,23 @@ TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
   });
 }
 
+TYPED_TEST(BodiesTest, ProductsMayLeaveOutWhatAMaskHides) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), keys = this->size(), d = this->size(), row0 = this->draw(0, 9), col0 = 7;
+    const Mask mask = this->mask(row0, col0, rows);
+    Matrix<T> A({rows, keys}, this->random, 1, 2), B({keys, d}, this->random, 1, 1), C({rows, d}, this->random);
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t j = std::max<index_t>(0, mask.visible(row0 + r, col0 + keys) - col0); j < keys; ++j)
+        A.view()(r, j) = T(0);
+    Matrix<T> fast = C;
+    const GemmOver over{false, false, this->draw(0, 1) == 1, mask, row0, col0};
+    run<T>(over, std::array{C.view(), A.view(), B.view()});
+    ASSERT_TRUE((table.template body<GemmOver>()(over, std::array{fast.view(), A.view(), B.view()})));
+    EXPECT_LT(difference(fast, C), this->allowed);
+  });
+}
+
 TYPED_TEST(BodiesTest, ScoresAgree) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {

@@ -180,6 +180,30 @@ TEST(FastestPlan, SlowMemoryPrefersFewWordsAndSlowArithmeticFewFlops) {
   EXPECT_THAT(slow_memory.reason, HasSubstr("takes the least modelled time"));
 }
 
+TEST(FastestPlan, AmongTimesThatAreHardlyApartMovesTheFewestWords) {
+  int other_than_the_fastest = 0;
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const bool causal : {false, true})
+      for (const index_t n : {64, 300, 512, 2048}) {
+        Problem p = of(op, n, 64, 8);
+        p.causal = causal;
+        const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {invented()});
+        const plan::Row& chosen = plan.row();
+        double least = chosen.time->total_s;
+        for (const plan::Row& row : plan.rows)
+          if (row.stable && row.fits) least = std::min(least, row.time->total_s);
+        EXPECT_LE(chosen.time->total_s, 1.02 * least);
+        for (const plan::Row& row : plan.rows) {
+          const bool close = row.stable && row.fits && row.time->total_s <= 1.02 * least;
+          EXPECT_FALSE(close && row.io.total() < chosen.io.total()) << row.schedule << ", not " << chosen.schedule;
+        }
+        const bool fastest = chosen.time->total_s == least;
+        EXPECT_THAT(plan.reason, HasSubstr(fastest ? "takes the least modelled time" : "of those within 2 %"));
+        other_than_the_fastest += !fastest;
+      }
+  EXPECT_GT(other_than_the_fastest, 0) << "no two were so close: the rule is untested";
+}
+
 /// M allows the same tiles on both machines; the smaller cache does not hold them.
 TEST(FastestPlan, TilesAreSmallerForASmallerPrivateCache) {
   Hardware small_cache = invented();

@@ -68,17 +68,24 @@ struct KeyGradients {
   }
 };
 
-/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B)
+/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). Where op(A) is 0 because a mask hides its
+/// columns from its rows (row i being row row0 + i of the scores, column j key col0 + j), a body may leave them out.
 struct GemmOver {
   static constexpr std::string_view name = "gemm_over";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape C, Shape A, Shape B) { return Gemm::fits(C, A, B); }
   static constexpr index_t macs(Shape C, Shape A, Shape B) { return Gemm::macs(C, A, B); }
-  static constexpr std::array<std::string_view, 3> parameter_names{"transpose_a", "transpose_b", "first"};
-  auto parameters() { return std::tie(transpose_a, transpose_b, first); }
+  static constexpr std::array<std::string_view, 8> parameter_names{"transpose_a", "transpose_b", "first", "causal",
+                                                                   "offset",      "group",       "row",   "col"};
+  auto parameters() {
+    return std::tie(transpose_a, transpose_b, first, mask.causal, mask.offset, mask.group, row0, col0);
+  }
   bool transpose_a = false;
   bool transpose_b = false;
   bool first = false;
+  Mask mask{};
+  index_t row0 = 0;
+  index_t col0 = 0;
   template <class T>
   void run(View<T> C, View<const T> A, View<const T> B) const {
     if (first) Zero{}.run<T>(C);

@@ -39,7 +39,9 @@ class Timed : public MachineFace<Timed> {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = kernel::name_of(part) != kernel::name_of(k);
       if (fused && kernel::name_of(part) == kernel::Scores::name)
-        seen = share_seen(kernel::parameters_of(part), a[0].shape());
+        seen = share_seen(kernel::parameters_of(part), 1, a[0].shape());
+      if (kernel::name_of(part) == kernel::GemmOver::name)
+        seen = share_seen(kernel::parameters_of(part), 3, a[1].shape());
       add_part(part, a, fused, seen);
     });
     touch(k, args, fused);
@@ -83,8 +85,8 @@ class Timed : public MachineFace<Timed> {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
-  /// Words of a result that a fused body has at hand at a time: of one that lies in panels a panel, of others a register
-  /// tile.
+  /// Words of a result that a fused body has at hand at a time: of one that lies in panels a panel, of others a
+  /// register tile.
   index_t panel_words(const Arg& result) const {
     const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
     if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
@@ -130,12 +132,13 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
-  /// The share of a tile of scores that its mask shows, whole vectors of queries at a time.
-  double share_seen(const std::vector<double>& scores, Shape S) const {
-    const auto parameter = [&](std::size_t i) { return static_cast<index_t>(scores[i]); };  // of kernel::Scores
-    const Mask mask{parameter(1) != 0, parameter(2), parameter(3)};
+  /// The share of a tile of scores that its mask shows, whole vectors of queries at a time. The mask's parameters, and
+  /// where the tile lies, are a kernel's from `first` on.
+  double share_seen(const std::vector<double>& parameters, std::size_t first, Shape S) const {
+    const auto parameter = [&](std::size_t i) { return static_cast<index_t>(parameters[first + i]); };
+    const Mask mask{parameter(0) != 0, parameter(1), parameter(2)};
     if (!mask.causal) return 1;
-    const index_t row0 = parameter(4), col0 = parameter(5), lanes = rates_.lanes;
+    const index_t row0 = parameter(3), col0 = parameter(4), lanes = rates_.lanes;
     double seen = 0;
     for (index_t r = 0; r < S.rows; r += lanes) {
       const index_t end = std::min(S.rows, r + lanes);

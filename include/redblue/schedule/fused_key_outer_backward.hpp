@@ -53,7 +53,8 @@ struct FusedKeyOuterBackward {
     const index_t n_k = x.shape.n_k;
     for (index_t j = 0; j < n_k; j += t.Bc)
       key_pass(m, x, j, std::min(t.Bc, n_k - j), t.br, [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
-        w.update(kernel::GemmOver{false, false, j == 0}, x.dQ.rows(i, rows), dS_ij, K_j);  // dQ += dS K
+        w.update(kernel::GemmOver{false, false, j == 0, x.shape.mask, i, j}, x.dQ.rows(i, rows), dS_ij,
+                 K_j);  // dQ += dS K
       });
   }
 };

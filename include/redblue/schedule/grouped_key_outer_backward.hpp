@@ -95,7 +95,8 @@ struct GroupedKeyOuterBackward {
       for (index_t j = key_of(g); j < key_of(g + 1); j += t.Bc)
         key_pass(w, x, j, std::min(t.Bc, key_of(g + 1) - j), t.br,
                  [&](auto& v, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
-                   v.update(kernel::GemmOver{false, false, j == key_of(g)}, dQ_of(g, i, rows), dS_ij, K_j);
+                   v.update(kernel::GemmOver{false, false, j == key_of(g), x.shape.mask, i, j}, dQ_of(g, i, rows),
+                            dS_ij, K_j);
                  });
     });
     const index_t summed = queries_seeing(x.shape, key_of(1)), start = x.shape.n_q - summed;

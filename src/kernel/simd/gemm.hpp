@@ -7,9 +7,18 @@ namespace redblue::kernel::simd {
 
 enum class Into : bool { overwrite, add };
 
+/// What of the depth of a product some rows of C need: A is 0 elsewhere.
+struct Depth {
+  index_t first, end;
+};
+/// depth(row, rows) of a product whose A is full.
+inline auto whole(index_t k) {
+  return [k](index_t, index_t) { return Depth{0, k}; };
+}
+
 /// Columns of C that one pass takes: NV vectors, the last one perhaps in part.
-template <class V, int NV, bool kTail, class A>
-void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, index_t k, Into into) {
+template <class V, int NV, bool kTail, class A, class D>
+void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const D& depth, Into into) {
   using T = typename V::T;
   const index_t last = C.cols() - (NV - 1) * V::kLanes;  // lanes of the last vector
   const auto load = [&](const T* p, int v) __attribute__((always_inline)) {
@@ -30,7 +39,8 @@ void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, inde
     // What the next tile writes is on its way while this one is multiplied.
     for (index_t r = row + R; r < std::min(row + R + R, C.rows()); ++r)
       for (int v = 0; v < NV; ++v) __builtin_prefetch(C.data + r * C.row_stride + v * V::kLanes, 1);
-    multiply(c, a.from(row), b, ldb, k, Multiply<V>{}, load);
+    const auto [first, end] = depth(row, R);
+    multiply(c, a.from(row).after(first), b + first * ldb, ldb, end - first, Multiply<V>{}, load);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
@@ -57,8 +67,8 @@ void for_strips(index_t cols, const F& f) {
   }
 }
 
-template <class V, class A>
-void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, index_t k, Into into) {
+template <class V, class A, class D>
+void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const D& depth, Into into) {
   for_strips<V>(C.cols(), [&](index_t first, index_t vectors) {
     View<typename V::T> part = C;
     part.data += first;
@@ -66,9 +76,9 @@ void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t l
     const bool tail = part.cols() % V::kLanes != 0;
     const auto run = [&]<int NV>(Height<NV>) {
       if (tail)
-        strip<V, NV, true>(part, a, b + first, ldb, k, into);
+        strip<V, NV, true>(part, a, b + first, ldb, depth, into);
       else
-        strip<V, NV, false>(part, a, b + first, ldb, k, into);
+        strip<V, NV, false>(part, a, b + first, ldb, depth, into);
     };
     switch (vectors) {
       case 1:
@@ -98,15 +108,15 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
   const auto a = [&](index_t t) { return Rows<T>{A.data + t * A.col_stride, A.row_stride, A.col_stride}; };
   if (B.col_stride == 1) {
     if (A.row_stride == 1)
-      multiply_into<V>(C, Side<T>{A.data, A.col_stride}, B.data, B.row_stride, k, into);
+      multiply_into<V>(C, Side<T>{A.data, A.col_stride}, B.data, B.row_stride, whole(k), into);
     else
-      multiply_into<V>(C, a(0), B.data, B.row_stride, k, into);
+      multiply_into<V>(C, a(0), B.data, B.row_stride, whole(k), into);
     return true;
   }
   // B lies transposed: packed a panel at a time, kDeep of its rows.
   constexpr index_t kDeep = 128;
   alignas(64) T panel[kDeep * kPanelWidth<V>];
-  if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, 0, into);
+  if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, whole(0), into);
   for (index_t t = 0; t < k; t += kDeep) {
     const index_t deep = std::min(kDeep, k - t);
     for (index_t col = 0; col < C.cols(); col += kPanelWidth<V>) {
@@ -116,7 +126,7 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
       View<T> part = C;
       part.data += col;
       part.shape.cols = cols;
-      multiply_into<V>(part, a(t), panel, width, deep, t == 0 ? into : Into::add);
+      multiply_into<V>(part, a(t), panel, width, whole(deep), t == 0 ? into : Into::add);
     }
   }
   return true;

@@ -22,10 +22,10 @@ struct KeyStep {
   index_t blind(index_t j) const { return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0; }
 
   /// c <- R rows of A times a panel, and rows further on are fetched.
-  template <int R, int NV>
-  [[gnu::always_inline]] static void products(V (&c)[R][NV], const View<const T>& A, index_t row, const T* panel,
-                                              bool fetches) {
-    constexpr index_t width = NV * V::kLanes, line = 64 / sizeof(T);
+  template <int R, int N>
+  [[gnu::always_inline]] static void products(V (&c)[R][N], const View<const T>& A, index_t row, const T* panel,
+                                              index_t width, bool fetches) {
+    constexpr index_t line = 64 / sizeof(T);
     const Rows<T> a{&A(row, 0), A.row_stride, A.col_stride};
     const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<T>(A.cols())) * A.row_stride;
     clear(c);
@@ -36,54 +36,62 @@ struct KeyStep {
     }
   }
 
-  /// P and dS of R queries and one panel of keys, `first` being its first key.
-  template <int R, int NV>
+  /// P and dS of R queries and the first N vectors of a panel of keys, `first` being its first key: the others' keys
+  /// are hidden from all of them.
+  template <int R, int NV, int N>
   [[gnu::noinline]] void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
-    if (seen(q + R - 1) <= first) {
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v)
-        for (int r = 0; r < R; ++r) {
-          V::zero().store(p + r * P.row_stride + v * V::kLanes);
-          V::zero().store(ds + r * dS.row_stride + v * V::kLanes);
+    for (int v = N; v < NV; ++v)
+      for (int r = 0; r < R; ++r) {
+        V::zero().store(p + r * P.row_stride + v * V::kLanes);
+        V::zero().store(ds + r * dS.row_stride + v * V::kLanes);
+      }
+    if constexpr (N > 0) {
+      V c[R][N];
+      products(c, Q, q, k_panel, width, first == 0);
+      const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
+      const bool hidden = seen(q) < first + N * V::kLanes && scores.mask.causal;
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r) {
+        // A row whose scores are all -inf has weights 0.
+        const V shift = V::all(lse[q + r] == kMinusInf<T> ? kMinusInf<T> : -lse[q + r] * kLog2E<T>);
+#pragma GCC unroll 4
+        for (int v = 0; v < N; ++v) {
+          V e = exp2(fma(c[r][v], factor, shift));
+          if (hidden) e = e.first_or(std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes), V::zero());
+          e.store(p + r * P.row_stride + v * V::kLanes);
         }
-      return;
-    }
-    V c[R][NV];
-    products(c, Q, q, k_panel, first == 0);
-    const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
-    const bool hidden = seen(q) < first + width && scores.mask.causal;
+      }
+      products(c, dO, q, v_panel, width, first == 0);
+      const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
-    for (int r = 0; r < R; ++r) {
-      // A row whose scores are all -inf has weights 0.
-      const V shift = V::all(lse[q + r] == kMinusInf<T> ? kMinusInf<T> : -lse[q + r] * kLog2E<T>);
+      for (int r = 0; r < R; ++r) {
+        const V d = V::all(D[q + r]);
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
-        V e = exp2(fma(c[r][v], factor, shift));
-        if (hidden) e = e.first_or(std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes), V::zero());
-        e.store(p + r * P.row_stride + v * V::kLanes);
+        for (int v = 0; v < N; ++v) {
+          const V e = V::load(p + r * P.row_stride + v * V::kLanes);
+          // 0 where P is 0, whatever dP is.
+          (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d)))
+              .store(ds + r * dS.row_stride + v * V::kLanes);
+        }
       }
     }
-    products(c, dO, q, v_panel, first == 0);
-    const V scale = V::all(static_cast<T>(scores.scale));
-#pragma GCC unroll 24
-    for (int r = 0; r < R; ++r) {
-      const V d = V::all(D[q + r]);
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
-        const V e = V::load(p + r * P.row_stride + v * V::kLanes);
-        // 0 where P is 0, whatever dP is.
-        (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d))).store(ds + r * dS.row_stride + v * V::kLanes);
-      }
-    }
+  }
+  /// The same, for as many vectors as hold keys that some of the queries see.
+  template <int R, int NV, int N = NV>
+  void seen_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+    if constexpr (N > 0)
+      if (seen(q + R - 1) <= first + (N - 1) * V::kLanes) return seen_tile<R, NV, N - 1>(q, first, k_panel, v_panel);
+    tile<R, NV, N>(q, first, k_panel, v_panel);
   }
 
   template <int NV>
   void panel(index_t first, const T* k_panel, const T* v_panel) const {
     for_row_blocks<kRows<V, NV>>(P.rows(),
-                                 [&]<int R>(index_t q, Height<R>) { tile<R, NV>(q, first, k_panel, v_panel); });
+                                 [&]<int R>(index_t q, Height<R>) { seen_tile<R, NV>(q, first, k_panel, v_panel); });
   }
 
   void weights() const {
@@ -102,15 +110,16 @@ struct KeyStep {
     });
   }
 
-  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a strip are left
-  /// out.
+  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a register tile are
+  /// left out.
   void accumulate(View<T> C, View<T> W, View<const T> B) const {
     constexpr index_t kStep = V::kAccumulators;  // a multiple of every height of a register tile
     for (index_t j = 0; j < C.rows(); j += kStep) {
-      const index_t skip = std::clamp<index_t>(blind(j), 0, W.rows());
-      const index_t rows = std::min(kStep, C.rows() - j);
-      multiply_into<V>(rows_of(C, j, rows), Side<T>{&W(skip, j), W.row_stride}, B.data + skip * B.row_stride,
-                       B.row_stride, W.rows() - skip, Into::add);
+      const auto seeing = [&](index_t row, index_t) {
+        return Depth{std::clamp<index_t>(blind(j + row), 0, W.rows()), W.rows()};
+      };
+      multiply_into<V>(rows_of(C, j, std::min(kStep, C.rows() - j)), Side<T>{&W(0, j), W.row_stride}, B.data,
+                       B.row_stride, seeing, Into::add);
     }
   }
 };

@@ -32,6 +32,7 @@ struct Side {
   [[gnu::always_inline]] const T* at(int r) const { return p + r; }
   [[gnu::always_inline]] void advance() { p += step; }
   Side from(index_t r) const { return {p + r, step}; }
+  Side after(index_t t) const { return {p + t * step, step}; }
 };
 
 /// Rows of a register tile that is NV vectors wide.
