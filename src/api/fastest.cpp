@@ -141,6 +141,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const schedule::Multiples& given = options.multiple;
   const bool free = given.query == 1 && given.key == 1;
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
+  const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
     o.M = std::max(Words(1), options.M / share);
@@ -149,8 +150,8 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
       continue;
     }
     for (const index_t q : {panel, 4 * panel})
-      for (const index_t k : {16, 64, 128, 256}) {
-        if (panel * k * static_cast<index_t>(size_of(rates.dtype)) > rates.levels.front().bytes) continue;
+      for (const index_t k : {16, 64, 128, 256, 512}) {
+        if (scores * k * static_cast<index_t>(size_of(rates.dtype)) > rates.levels.front().bytes) continue;
         const Words passing = Words(k) * (problem.d + problem.d_v);
         if (passing * 2 > options.M / share) continue;
         o.M = options.M / share - passing;

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <cstdint>
 
 #include "redblue/core/types.hpp"
 
@@ -12,11 +13,19 @@ template <class Element>
   __builtin_prefetch(p, 0, 2);
 }
 
+inline constexpr index_t kPage = 4096, kFetchedAhead = 8192;  ///< bytes
+
+/// The first lines of a page only: where hardly anything is done with a row but to read it, the processor keeps up with
+/// the rest unasked, and more requests would stand in its way.
+template <class Element>
+[[gnu::always_inline]] inline void fetch_new_page(const Element* p) {
+  if (reinterpret_cast<std::uintptr_t>(p) % kPage < 256) fetch(p);
+}
+
 /// How many rows of so many words ahead of the one that is read: as much as memory brings in two of its latencies.
 template <class Element>
-[[gnu::always_inline]] inline index_t rows_ahead(index_t words) {
-  constexpr index_t kBytes = 8192;
-  return std::max<index_t>(1, kBytes / (words * index_t{sizeof(Element)}));
+[[gnu::always_inline]] inline index_t rows_ahead(index_t words, index_t bytes = kFetchedAhead) {
+  return std::max<index_t>(1, bytes / (words * index_t{sizeof(Element)}));
 }
 
 }  // namespace redblue::kernel::simd

@@ -14,6 +14,14 @@ namespace redblue::kernel::simd {
 template <class V>
 inline constexpr index_t kFewRows = V::kLanes / 2;
 
+/// R queries: the more, the less the processor keeps up with reading unasked.
+template <int R, class Element>
+[[gnu::always_inline]] inline void fetch_for(const Element* p) {
+  R == 1 ? fetch_new_page(p) : fetch(p);
+}
+template <int R>
+inline constexpr index_t bytes_ahead = R == 1 ? kPage : kFetchedAhead;
+
 /// Rows of words of V's type. A unit is what one vector of a row of keys or values becomes.
 template <class V>
 struct PlainRows : Multiply<V> {
@@ -53,7 +61,7 @@ template <class V, class Rows, int R, int kKeys>
   constexpr int kParts = std::max(1, 4 / R);  // enough sums under way
   V c[R][kKeys * kParts];
   clear(c);
-  const index_t ahead = rows_ahead<typename Rows::Element>(words) * k_stride;
+  const index_t ahead = rows_ahead<typename Rows::Element>(words, bytes_ahead<R>) * k_stride;
   index_t t = 0;
   const auto step = [&]<int P>(Height<P>) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -64,7 +72,7 @@ template <class V, class Rows, int R, int kKeys>
 #pragma GCC unroll 4
       for (int i = 0; i < kKeys; ++i) {
         const typename Rows::B key = Rows::keys(k + i * k_stride + t);
-        fetch(k + i * k_stride + t + ahead);
+        fetch_for<R>(k + i * k_stride + t + ahead);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) c[r][i * kParts + p] = Rows::add(key, row[r], c[r][i * kParts + p]);
       }
@@ -129,7 +137,7 @@ template <class V, class Rows, int R, int N, bool kWhole>
       typename Rows::B unit[U];
       const typename Rows::Element* const from = v + u * Rows::kWords;
 #pragma GCC unroll 2
-      for (index_t row = 0; row < Rows::kDepth; ++row) fetch(from + row * stride + ahead);
+      for (index_t row = 0; row < Rows::kDepth; ++row) fetch_for<R>(from + row * stride + ahead);
       if (kWhole && i + Rows::kDepth <= keys)
         Rows::values(from, stride, unit);
       else
@@ -153,7 +161,6 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
   using Element = typename Rows::Element;
   constexpr index_t L = V::kLanes;
   const auto* const from = reinterpret_cast<const Element*>(values.data);
-  const index_t ahead = rows_ahead<Element>(values.cols()) * values.row_stride;
   for (index_t j = 0; j < values.rows(); j += L) {
     const index_t count = std::min(L, values.rows() - j);
     const Element* const v = from + j * values.row_stride;
@@ -161,6 +168,7 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
       constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
       alignas(64) T buffer[R][L];
       const T* weights[R];
+      const index_t ahead = rows_ahead<Element>(values.cols(), bytes_ahead<R>) * values.row_stride;
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
       const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
         View<T> part = O;
