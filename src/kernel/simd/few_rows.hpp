@@ -20,7 +20,7 @@ template <int R, class Element>
   R == 1 ? fetch_new_page(p) : fetch(p);
 }
 template <int R>
-inline constexpr index_t bytes_ahead = R == 1 ? kPage : kFetchedAhead;
+inline constexpr index_t kBytesAhead = R == 1 ? kPage : kFetchedAhead;
 
 /// Rows of words of V's type. A unit is what one vector of a row of keys or values becomes.
 template <class V>
@@ -61,7 +61,7 @@ template <class V, class Rows, int R, int kKeys>
   constexpr int kParts = std::max(1, 4 / R);  // enough sums under way
   V c[R][kKeys * kParts];
   clear(c);
-  const index_t ahead = rows_ahead<typename Rows::Element>(words, bytes_ahead<R>) * k_stride;
+  const index_t ahead = rows_ahead<typename Rows::Element>(words, kBytesAhead<R>) * k_stride;
   index_t t = 0;
   const auto step = [&]<int P>(Height<P>) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -168,7 +168,7 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
       constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
       alignas(64) T buffer[R][L];
       const T* weights[R];
-      const index_t ahead = rows_ahead<Element>(values.cols(), bytes_ahead<R>) * values.row_stride;
+      const index_t ahead = rows_ahead<Element>(values.cols(), kBytesAhead<R>) * values.row_stride;
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
       const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
         View<T> part = O;
