@@ -71,7 +71,7 @@ typedef struct redblue_plan_options {
   redblue_objective objective;
   redblue_dtype compute;     /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; forward of bf16: REDBLUE_BF16 */
   redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
-  int32_t threads;           /* default 0: as many of the pool's as the work is worth */
+  int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
   size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
   const char* hardware_file; /* least time, else NULL: of what machine (redblue doctor); NULL: what the doctor left */
 } redblue_plan_options;

@@ -21,7 +21,7 @@ Words fast_memory_of(const Hardware& hardware, DType compute);
 
 /// The plan of least modelled time (docs/time-model.md) in place of fewest words: every schedule with several tilings
 /// for M and parts of it, each walked by model::Timed. `options.multiple` narrows the tilings, and prices do not count.
-/// Row::time is set; rows are ranked by it, the fastest tiling of each schedule. Of schedules within 2 % of the least
+/// Row::time is set; rows are ranked by it, the fastest tiling of each schedule. Of plans within 0.2 % of the least
 /// time the one that moves the fewest words is chosen; Plan::reason says what fewer words still would have cost. Throws
 /// what plan::make_plan does, and InvalidProblem where the hardware file lacks what is needed.
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);

@@ -300,7 +300,7 @@ plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, 
   time.hardware = load_hardware(path);
   time.dtype = made.compute;
   time.tensors = made.dtype;
-  time.threads = std::max(made.threads, 1);
+  time.threads = made.threads > 0 ? made.threads : default_pool().size();
   if (given.hardware_file == nullptr) time.isa = best_isa();
   if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
   return make_fastest_plan(p, o, time);

@@ -142,6 +142,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const bool free = given.query == 1 && given.key == 1;
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
   const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
+  const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
     o.M = std::max(Words(1), options.M / share);
@@ -151,7 +152,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
     }
     for (const index_t q : {panel, 4 * panel})
       for (const index_t k : {16, 64, 128, 256, 512}) {
-        if (scores * k * static_cast<index_t>(size_of(rates.dtype)) > rates.levels.front().bytes) continue;
+        if (scores * k * bytes > rates.levels.front().bytes) continue;
         const Words passing = Words(k) * (problem.d + problem.d_v);
         if (passing * 2 > options.M / share) continue;
         o.M = options.M / share - passing;
@@ -180,22 +181,22 @@ std::string text_of(const model::Time& t) {
 }
 
 /// Modelled times so close are no reason to move more words.
-constexpr double kTie = 1.02;
+constexpr double kTie = 1.002;
 
-/// What is said of the plan that was chosen. `least` is the row of least time.
-std::string_view merit(const plan::Plan& plan, const plan::Row& least) {
+/// What is said of the plan that was chosen.
+std::string_view merit(const plan::Plan& plan, bool fastest) {
   if (!plan.options.schedule.empty()) return "was asked for";
-  if (&plan.row() == &least) return "takes the least modelled time";
-  return "moves the fewest words of those within 2 % of the least modelled time";
+  if (fastest) return "takes the least modelled time";
+  return "moves the fewest words of those within 0.2 % of the least modelled time";
 }
 
 /// The choice in a sentence: its time, and what fewer words would have cost.
-std::string reason(const plan::Plan& plan, const plan::Row& least_time, const plan::Row& fewest,
-                   const model::Rates& rates, const Hardware& hardware) {
+std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest, const model::Rates& rates,
+                   const Hardware& hardware) {
   const plan::Row& best = plan.row();
   std::string text =
       fmt::format("{}, {} {}, M = {}: {} ({}) {} ({})", hardware.cpu, name_of(rates.isa), name_of(rates.dtype),
-                  plan.options.M.str(), best.idea, best.schedule, merit(plan, least_time), text_of(*best.time));
+                  plan.options.M.str(), best.idea, best.schedule, merit(plan, fastest), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
   return text + fmt::format("; it moves {:.2f}x the fewest words, with which {} would take {:.2f}x the time ({})",
@@ -230,12 +231,11 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
 
   std::vector<plan::Row> rows = std::move(plan.rows);
   std::set<std::pair<std::string_view, Tiling>> seen;
-  std::map<std::string_view, plan::Row> fastest;
+  std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
     if (!seen.insert({row.schedule, tiling_of(row)}).second) return;
     row.time = modeller.time_of(problem, row);
-    const auto [best, first] = fastest.try_emplace(row.schedule, row);
-    if (!first && row.time->total_s < best->second.time->total_s) best->second = row;
+    considered.push_back(std::move(row));
   };
   for (plan::Row& row : rows) consider(row);
   Problem alone = problem;
@@ -246,28 +246,37 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
         if (row.fits) consider(row);
     } catch (const CapacityError&) {
       continue;  // tiles of these multiples do not fit this part of M
+    } catch (const MemoryError&) {
+      continue;  // they do, but such a run takes more than the cap
     } catch (const Unsupported&) {
       continue;  // no schedule has such tiles, whatever M
     }
   }
-  plan.rows.clear();
-  for (auto& [name, row] : fastest) plan.rows.push_back(std::move(row));
-  std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const plan::Row& a, const plan::Row& b) {
+  const auto by_time = [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
-  });
+  };
+  std::stable_sort(considered.begin(), considered.end(), by_time);
   const auto least =
-      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); });
+      std::find_if(considered.begin(), considered.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); });
   auto best = least;
-  for (auto r = least; r != plan.rows.end() && r->time->total_s <= kTie * least->time->total_s; ++r)
+  for (auto r = least; r != considered.end() && r->time->total_s <= kTie * least->time->total_s; ++r)
     if (may_be_chosen(plan, *r) && r->io.total() < best->io.total()) best = r;
-  plan.chosen = static_cast<std::size_t>(best - plan.rows.begin());
+
+  std::map<std::string_view, plan::Row> shown{{best->schedule, *best}};  // of the others the fastest tilings
+  for (const plan::Row& row : considered) shown.try_emplace(row.schedule, row);
+  plan.rows.clear();
+  for (auto& [name, row] : shown) plan.rows.push_back(std::move(row));
+  std::stable_sort(plan.rows.begin(), plan.rows.end(), by_time);
+  const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
+                                   [&](const plan::Row& r) { return r.schedule == best->schedule; });
+  plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
   if (plan.forward) {
     plan::Options before = options;
     before.schedule.clear();
     plan.forward = std::make_shared<const plan::Plan>(make_fastest_plan(problem.forward(), before, time));
   }
   plan::compare_rows(plan);
-  plan.reason = reason(plan, *least, fewest, modeller.rates(), time.hardware);
+  plan.reason = reason(plan, best == least, fewest, modeller.rates(), time.hardware);
   return plan;
 }
 

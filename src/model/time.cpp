@@ -71,6 +71,7 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   Rates r;
   r.isa = p->isa;
   r.dtype = dtype;
+  r.multiplies_bf16 = p->dtype == DType::bf16;
   r.macs = p->flops / 2;
   r.lanes = p->dtype == DType::bf16 ? p->macs_per_vector / 2 : p->macs_per_vector;
   r.vectors_per_cycle = p->vectors_per_cycle;

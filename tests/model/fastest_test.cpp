@@ -192,16 +192,35 @@ TEST(FastestPlan, AmongTimesThatAreHardlyApartMovesTheFewestWords) {
         double least = chosen.time->total_s;
         for (const plan::Row& row : plan.rows)
           if (row.stable && row.fits) least = std::min(least, row.time->total_s);
-        EXPECT_LE(chosen.time->total_s, 1.02 * least);
+        EXPECT_LE(chosen.time->total_s, 1.002 * least);
         for (const plan::Row& row : plan.rows) {
-          const bool close = row.stable && row.fits && row.time->total_s <= 1.02 * least;
+          const bool close = row.stable && row.fits && row.time->total_s <= 1.002 * least;
           EXPECT_FALSE(close && row.io.total() < chosen.io.total()) << row.schedule << ", not " << chosen.schedule;
         }
-        const bool fastest = chosen.time->total_s == least;
-        EXPECT_THAT(plan.reason, HasSubstr(fastest ? "takes the least modelled time" : "of those within 2 %"));
+        // Of the chosen schedule the table shows the chosen tiling, which need not be the fastest.
+        const bool fastest = plan.reason.find("takes the least modelled time") != std::string::npos;
+        EXPECT_TRUE(!fastest || chosen.time->total_s == least);
+        EXPECT_TRUE(fastest || plan.reason.find("of those within 0.2 %") != std::string::npos) << plan.reason;
         other_than_the_fastest += !fastest;
       }
   EXPECT_GT(other_than_the_fastest, 0) << "no two were so close: the rule is untested";
+}
+
+/// A cap that the plan of fewest words keeps is no reason to refuse: other tilings of the search may take more.
+TEST(FastestPlan, KeepsACapThatThePlanOfFewestWordsKeeps) {
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const index_t n : {100, 512, 2048}) {
+      const Problem p = of(op, n, 64, 2);
+      plan::Options options = with_M(260'000);
+      options.cap = plan::Cap{1, [](const plan::Plan& plan) { return 4 * plan.row().footprint; }};
+      try {
+        plan::make_plan(p, options);
+        ADD_FAILURE() << "a run of one byte";
+      } catch (const MemoryError& e) {
+        options.cap->most = e.needed;
+      }
+      EXPECT_NO_THROW(make_fastest_plan(p, options, {invented()})) << name_of(op) << " n = " << n;
+    }
 }
 
 /// M allows the same tiles on both machines; the smaller cache does not hold them.

@@ -24,8 +24,9 @@ struct Time {
 struct Rates {
   Isa isa = Isa::portable;
   DType dtype = DType::f32;
-  double macs = 0;  ///< multiply-adds per second of one core, at most
-  int lanes = 1;    ///< numbers of a result in one vector
+  bool multiplies_bf16 = false;  ///< else words of bf16 are widened, and computed with as f32
+  double macs = 0;               ///< multiply-adds per second of one core, at most
+  int lanes = 1;                 ///< numbers of a result in one vector
   double vectors_per_cycle = 1;
   double exps = 0;  ///< exponentials per second of one core
   // The same of kernels without a body of their own (kernel/bodies.hpp): never more; of multiply-adds kPlainShare.

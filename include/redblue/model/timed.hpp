@@ -91,7 +91,7 @@ class Timed : public MachineFace<Timed> {
     const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
     if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
     const index_t words = std::min(result.shape().rows, panel()) * result.shape().cols;
-    return layout == Layout::panel_scratch && rates_.dtype == DType::bf16 ? words / 2 : words;  // weights are pairs
+    return layout == Layout::panel_scratch && rates_.multiplies_bf16 ? words / 2 : words;  // weights are pairs
   }
   template <class K>
   void touch(const K& k, std::span<const Arg> args, bool fused) {
@@ -99,7 +99,7 @@ class Timed : public MachineFace<Timed> {
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
       double words = static_cast<double>(args[i].shape().words());
-      if (rates_.dtype == DType::bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
+      if (rates_.multiplies_bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
         const Layout layout = kernel::layout_of(k, i);
         if (layout == Layout::key_rows || layout == Layout::value_pairs) words /= 2;
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
@@ -156,9 +156,9 @@ class Timed : public MachineFace<Timed> {
     if (macs > 0 && plain)
       add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs);
     else if (macs > 0)
-      add(time_.compute_s, seen * product_seconds(rates_, out.rows, out.cols,
-                                                  static_cast<double>(macs) / static_cast<double>(out.words()), held,
-                                                  fused ? Lanes::better : Lanes::rows));
+      add(time_.compute_s, product_seconds(rates_, out.rows, out.cols,
+                                           seen * static_cast<double>(macs) / static_cast<double>(out.words()), held,
+                                           fused ? Lanes::better : Lanes::rows));
     const index_t exps = exponentials(kernel::name_of(k), args);
     if (exps > 0)
       add(time_.exp_s, seen * static_cast<double>(exps) /

@@ -14,14 +14,6 @@ namespace redblue::kernel::simd {
 template <class V>
 inline constexpr index_t kFewRows = V::kLanes / 2;
 
-/// R queries: the more, the less the processor keeps up with reading unasked.
-template <int R, class Element>
-[[gnu::always_inline]] inline void fetch_for(const Element* p) {
-  R == 1 ? fetch_new_page(p) : fetch(p);
-}
-template <int R>
-inline constexpr index_t kBytesAhead = R == 1 ? kPage : kFetchedAhead;
-
 /// Rows of words of V's type. A unit is what one vector of a row of keys or values becomes.
 template <class V>
 struct PlainRows : Multiply<V> {
@@ -61,7 +53,7 @@ template <class V, class Rows, int R, int kKeys>
   constexpr int kParts = std::max(1, 4 / R);  // enough sums under way
   V c[R][kKeys * kParts];
   clear(c);
-  const index_t ahead = rows_ahead<typename Rows::Element>(words, kBytesAhead<R>) * k_stride;
+  const SharedRows<R, typename Rows::Element> shared(words, k_stride);
   index_t t = 0;
   const auto step = [&]<int P>(Height<P>) __attribute__((always_inline)) {
 #pragma GCC unroll 4
@@ -72,7 +64,7 @@ template <class V, class Rows, int R, int kKeys>
 #pragma GCC unroll 4
       for (int i = 0; i < kKeys; ++i) {
         const typename Rows::B key = Rows::keys(k + i * k_stride + t);
-        fetch_for<R>(k + i * k_stride + t + ahead);
+        shared.fetch_after(k + i * k_stride + t);
 #pragma GCC unroll 4
         for (int r = 0; r < R; ++r) c[r][i * kParts + p] = Rows::add(key, row[r], c[r][i * kParts + p]);
       }
@@ -119,7 +111,8 @@ void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const t
 /// O <- O + P V for R rows and N units of features.
 template <class V, class Rows, int R, int N, bool kWhole>
 [[gnu::noinline]] void add_weighted(View<typename V::T> O, const typename V::T* const (&weights)[R],
-                                    const typename Rows::Element* v, index_t stride, index_t keys, index_t ahead) {
+                                    const typename Rows::Element* v, index_t stride, index_t keys,
+                                    const SharedRows<R, typename Rows::Element>& shared) {
   constexpr int U = Rows::kVectors;
   const index_t words = O.cols();
   const auto left = [&](int u) { return std::min(Rows::kWords, words - u * Rows::kWords); };
@@ -137,7 +130,7 @@ template <class V, class Rows, int R, int N, bool kWhole>
       typename Rows::B unit[U];
       const typename Rows::Element* const from = v + u * Rows::kWords;
 #pragma GCC unroll 2
-      for (index_t row = 0; row < Rows::kDepth; ++row) fetch_for<R>(from + row * stride + ahead);
+      for (index_t row = 0; row < Rows::kDepth; ++row) shared.fetch_after(from + row * stride);
       if (kWhole && i + Rows::kDepth <= keys)
         Rows::values(from, stride, unit);
       else
@@ -168,13 +161,13 @@ void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const
       constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
       alignas(64) T buffer[R][L];
       const T* weights[R];
-      const index_t ahead = rows_ahead<Element>(values.cols(), kBytesAhead<R>) * values.row_stride;
+      const SharedRows<R, Element> shared(values.cols(), values.row_stride);
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
       const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
         View<T> part = O;
         part.data = &O(first, t);
         part.shape = {R, std::min(N * Rows::kWords, O.cols() - t)};
-        add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, values.row_stride, count, ahead);
+        add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, values.row_stride, count, shared);
       };
       const index_t whole = O.cols() / Rows::kWords;
       for_row_blocks<kUnits>(whole, [&]<int N>(index_t u, Height<N> n) { add(u * Rows::kWords, n, std::true_type{}); });
