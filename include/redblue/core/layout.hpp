@@ -14,7 +14,7 @@ enum class Layout : std::uint8_t {
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
   output_panels,  ///< the same for outputs
   panel_scratch,  ///< needed one panel at a time only
-  key_panels,     ///< row-major, and beside it the same in panels of a few dozen keys: [panel][d][keys]
+  key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
   key_rows,       ///< of a stream: rows as they lie, in their own element type
   value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]

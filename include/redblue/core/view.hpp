@@ -15,6 +15,7 @@ struct View {
   index_t row_stride = 0;
   index_t col_stride = 1;
   Layout layout = Layout::row_major;
+  T* panels = nullptr;  ///< of key_panels: the same words in panels
 
   constexpr View() = default;
   constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1, Layout layout = Layout::row_major)
@@ -23,7 +24,9 @@ struct View {
   constexpr operator View<const T>() const  // NOLINT(google-explicit-constructor)
     requires(!std::is_const_v<T>)
   {
-    return {data, shape, row_stride, col_stride, layout};
+    View<const T> v{data, shape, row_stride, col_stride, layout};
+    v.panels = panels;
+    return v;
   }
 
   constexpr index_t rows() const { return shape.rows; }

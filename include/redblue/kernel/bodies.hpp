@@ -1,6 +1,7 @@
 #pragma once
 #include <stdexcept>
 
+#include "redblue/core/dtype.hpp"
 #include "redblue/isa.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
@@ -28,6 +29,13 @@ using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradie
                        OnlineSoftmax, Weights, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
 }  // namespace detail
 
+/// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.
+template <class T>
+struct HalfRows {
+  void (*widen)(DType from, const std::uint16_t* in, T* out, index_t words) = nullptr;
+  void (*narrow)(DType to, const T* in, std::uint16_t* out, index_t words) = nullptr;
+};
+
 template <class T>
 struct Bodies : private detail::AllSlots<T> {
   Isa isa = Isa::portable;
@@ -40,6 +48,7 @@ struct Bodies : private detail::AllSlots<T> {
   void (*unpack)(const T* panels, View<T> to) = nullptr;
   /// Two rows of 16-bit words become one of pairs; an odd last row is paired with zeros.
   void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;
+  HalfRows<T> half_rows;
 
   /// The body for K, null if there is none.
   template <class K>
@@ -69,7 +78,8 @@ const Bodies<float>& bf16_bodies(Isa isa);
 struct Placement {
   index_t words;
   index_t row_stride;
-  Layout layout;  ///< row_major where the bodies do not pack
+  Layout layout;       ///< row_major where the bodies do not pack
+  index_t panels = 0;  ///< words of panels that stand before the rows
 };
 template <class T>
 Placement place(const Bodies<T>& b, Shape s, Layout layout) {
@@ -86,7 +96,7 @@ Placement place(const Bodies<T>& b, Shape s, Layout layout) {
     case Layout::panel_scratch:
       return {std::min(b.panel, round_up(s.rows)) * s.cols, 0, layout};
     case Layout::key_panels:
-      return {s.words() + round_up(s.rows) * s.cols, s.cols, layout};
+      return {s.words() + round_up(s.rows) * s.cols, s.cols, layout, round_up(s.rows) * s.cols};
     case Layout::padded_rows: {
       // An odd number of vectors per row spreads a column over all sets of a cache.
       const index_t stride = (round_up(s.cols) / b.lanes | 1) * b.lanes;

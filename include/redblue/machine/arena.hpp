@@ -80,13 +80,16 @@ class alignas(64) Arena {
     used_ -= s.words();
     top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().place.words;
   }
-  /// A read-only tile that is `there` already: its own memory stays unused.
+  /// A tile that kernels only read is `there` already: the memory for its rows stays unused.
   void set_view(index_t depth, const View<T>& there) { tiles_[static_cast<std::size_t>(depth)].view = there; }
   /// Valid until the next tile is opened: the memory may move then.
   View<T> tile(index_t depth) const {
     const Tile& t = tiles_[static_cast<std::size_t>(depth)];
-    if (t.view.data != nullptr) return t.view;
-    return {has_memory() ? memory_.tiles.data() + t.first : nullptr, t.shape, t.place.row_stride, 1, t.place.layout};
+    T* const own = has_memory() ? memory_.tiles.data() + t.first : nullptr;
+    View<T> v{has_memory() ? own + t.place.panels : nullptr, t.shape, t.place.row_stride, 1, t.place.layout};
+    if (t.view.data != nullptr) v = t.view;
+    if (t.place.panels > 0) v.panels = own;
+    return v;
   }
   /// A row-major buffer for argument i of a kernel; what was in it is gone.
   View<T> stage(std::size_t i, Shape s) {

@@ -62,13 +62,16 @@ class Ram : public MachineFace<Ram<T>> {
       return;
     }
     if (!is_real()) return;
-    if (v.layout == Layout::read_only && is_view(storage(b)) && tile.shape() == arena().tile(tile.depth).shape) {
-      arena().set_view(tile.depth, direct(b));
-      return;
+    const bool only_read = v.layout == Layout::read_only || v.layout == Layout::key_panels;
+    if (only_read && is_view(storage(b)) && tile.shape() == arena().tile(tile.depth).shape) {
+      View<T> there = direct(b);
+      there.layout = v.layout;
+      arena().set_view(tile.depth, there);
+    } else {
+      gather(storage(b), b, v.data, v.row_stride, bodies().half_rows);
     }
-    gather(storage(b), b, v.data, v.row_stride);
     const View<T> whole = arena().tile(tile.depth);
-    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.data + whole.words());
+    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.panels);
   }
   void write(const Block& b, const Arg& tile) {
     View<T> v = view(tile);
@@ -78,7 +81,7 @@ class Ram : public MachineFace<Ram<T>> {
       if (is_view(storage(b))) return;
       v = plain;
     }
-    if (is_real()) scatter(storage(b), b, v.data, v.row_stride, v.col_stride);
+    if (is_real()) scatter(storage(b), b, v.data, v.row_stride, v.col_stride, bodies().half_rows);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
@@ -99,11 +102,12 @@ class Ram : public MachineFace<Ram<T>> {
       views.list[0] = direct(b);
     } else {
       views.list[0] = arena().stage(0, b.shape);
-      if (is_real() && !kernel::first_of(k)) gather(storage(b), b, views.list[0].data, b.shape.cols);
+      if (is_real() && !kernel::first_of(k))
+        gather(storage(b), b, views.list[0].data, b.shape.cols, bodies().half_rows);
     }
     if (!is_real()) return;
     kernel::run(bodies(), k, views.span());
-    if (!in_place) scatter(storage(b), b, views.list[0].data, b.shape.cols, 1);
+    if (!in_place) scatter(storage(b), b, views.list[0].data, b.shape.cols, 1, bodies().half_rows);
   }
   template <class Body>
   void each(index_t n, const Body& body) {
@@ -178,7 +182,7 @@ class Ram : public MachineFace<Ram<T>> {
   View<T> slow_view(const Block& b, std::size_t i) {
     if (is_view(storage(b))) return direct(b);
     const View<T> v = arena().stage(i, b.shape);
-    if (is_real()) gather(storage(b), b, v.data, v.row_stride);
+    if (is_real()) gather(storage(b), b, v.data, v.row_stride, bodies().half_rows);
     return v;
   }
   /// Keys and values for bodies that multiply bf16: where they lie, or, beside packed tiles, two rows of values

@@ -4,6 +4,7 @@
 
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/slow_matrix.hpp"
+#include "redblue/kernel/bodies.hpp"
 
 namespace redblue::machine {
 
@@ -46,9 +47,10 @@ using SlowMemory = std::array<Storage, kSlowArrays>;
 
 /// Copies `b` out of slow memory into a row-major buffer of leading dimension ld, converting the element type.
 template <class T>
-void gather(const Storage& s, const Block& b, T* out, index_t ld);
+void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::HalfRows<T>& half_rows = {});
 /// Copies a buffer with the given strides into slow memory, rounding to nearest even.
 template <class T>
-void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride);
+void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride,
+             const kernel::HalfRows<T>& half_rows = {});
 
 }  // namespace redblue::machine

@@ -47,7 +47,25 @@ struct F32x16 {
   friend F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
 
+  static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(halves(p))}; }
+  static F32x16 load_bf16(const std::uint16_t* p) {
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(p)), 16))};
+  }
+  void store_f16(std::uint16_t* p) const {
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
+                        _mm512_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
+  }
+  void store_bf16(std::uint16_t* p) const {
+    const __m512i bits = _mm512_castps_si512(v),
+                  odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
+    const __m512i rounded = _mm512_add_epi32(bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+    const __m512i quiet = _mm512_or_si512(bits, _mm512_set1_epi32(0x400000));  // of NaN
+    const __m512i kept = _mm512_mask_blend_epi32(_mm512_cmp_ps_mask(v, v, _CMP_UNORD_Q), rounded, quiet);
+    _mm256_storeu_si256(reinterpret_cast<__m256i*>(p), _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16)));
+  }
+
  private:
+  static __m256i halves(const std::uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static __mmask16 first(index_t n) { return static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(n))); }
 };
 

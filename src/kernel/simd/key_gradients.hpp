@@ -95,10 +95,8 @@ struct KeyStep {
   }
 
   void weights() const {
-    const T* const k = K.data + K.words();  // the panels stand behind the rows
-    const T* const v = Vv.data + Vv.words();
     for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
-      const T *kp = k + first * K.cols(), *vp = v + first * Vv.cols();
+      const T *kp = K.panels + first * K.cols(), *vp = Vv.panels + first * Vv.cols();
       switch (width / V::kLanes) {
         case 1:
           return panel<1>(first, kp, vp);

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 
+#include "kernel/simd/fetch.hpp"
 #include "redblue/core/view.hpp"
 
 /// Packed panels of a matrix: [panel][column][row], a panel being as many rows as a register tile is wide, the last one
@@ -29,19 +30,24 @@ void for_panels(Shape s, const F& f) {
 template <class V>
 void transpose_in(View<const typename V::T> from, typename V::T* to, index_t width) {
   constexpr index_t L = V::kLanes;
-  index_t r = 0;
-  for (; r < width; r += L) {
-    index_t t = 0;
-    if constexpr (requires(V(&x)[L]) { load_transposed(from.data, index_t{}, x); })
-      if (from.col_stride == 1 && r + L <= from.rows())
-        for (; t + L <= from.cols(); t += L) {
+  index_t columns = 0, rows = 0;  // of squares: the words of `to` in order, and the rows of the next panel on their way
+  if constexpr (requires(V(&x)[L]) { load_transposed(from.data, index_t{}, x); })
+    if (from.col_stride == 1) {
+      columns = from.cols() / L * L;
+      rows = from.rows() / L * L;
+      for (index_t t = 0; t < columns; t += L)
+        for (index_t r = 0; r < rows; r += L) {
           V x[L];
           load_transposed(&from(r, t), from.row_stride, x);
-          for (index_t i = 0; i < L; ++i) x[i].store(to + (t + i) * width + r);
+          for (index_t i = 0; i < L; ++i) {
+            fetch(&from(r + i + width, t));
+            x[i].store(to + (t + i) * width + r);
+          }
         }
-    for (; t < from.cols(); ++t)
+    }
+  for (index_t r = 0; r < width; r += L)
+    for (index_t t = r < rows ? columns : 0; t < from.cols(); ++t)
       for (index_t i = 0; i < L; ++i) to[t * width + r + i] = r + i < from.rows() ? from(r + i, t) : 0;
-  }
 }
 
 /// The way back: rows of `to` from columns of a panel.

@@ -1,4 +1,5 @@
 #pragma once
+#include "kernel/simd/half.hpp"
 #include "kernel/simd/key_gradients.hpp"
 #include "kernel/simd/online_attention.hpp"
 #include "kernel/simd/row_dots.hpp"
@@ -57,6 +58,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;
+  if constexpr (std::same_as<typename V::T, float>) b.half_rows = {widen_row<V>, narrow_row<V>};
   return b;
 }
 

@@ -1,0 +1,43 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "redblue/core/dtype.hpp"
+#include "redblue/core/types.hpp"
+
+/// Rows of f16 and bf16 words to floats and back, rounded to nearest even.
+namespace redblue::kernel::simd {
+
+template <class V>
+void widen_row(DType from, const std::uint16_t* in, float* out, index_t words) {
+  constexpr index_t L = V::kLanes;
+  const auto row = [&](const auto& load) {
+    index_t j = 0;
+    for (; j + L <= words; j += L) load(in + j).store(out + j);
+    std::uint16_t rest[L]{};
+    std::copy_n(in + j, words - j, rest);
+    load(rest).store_first(out + j, words - j);
+  };
+  if (from == DType::f16)
+    row([](const std::uint16_t* p) { return V::load_f16(p); });
+  else
+    row([](const std::uint16_t* p) { return V::load_bf16(p); });
+}
+
+template <class V>
+void narrow_row(DType to, const float* in, std::uint16_t* out, index_t words) {
+  constexpr index_t L = V::kLanes;
+  const auto row = [&](const auto& store) {
+    index_t j = 0;
+    for (; j + L <= words; j += L) store(V::load(in + j), out + j);
+    std::uint16_t rest[L];
+    store(V::load_first(in + j, words - j), rest);
+    std::copy_n(rest, words - j, out + j);
+  };
+  if (to == DType::f16)
+    row([](V x, std::uint16_t* p) { x.store_f16(p); });
+  else
+    row([](V x, std::uint16_t* p) { x.store_bf16(p); });
+}
+
+}  // namespace redblue::kernel::simd
