@@ -133,15 +133,20 @@ class Modeller {
   model::Rates rates_;
 };
 
+/// Heads for each thread that do not leave one idle for long.
+constexpr index_t kFewHeads = 4;
+
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
 /// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values
 /// stream past each panel of a tile anew: room is left for those of one step.
-std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates) {
+std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                                      int threads) {
   std::vector<plan::Options> list;
   const schedule::Multiples& given = options.multiple;
   const bool free = given.query == 1 && given.key == 1;
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
-  const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
+  const index_t rows = problem.n_q * problem.group();
+  const index_t scores = std::min(panel, rows);  // of one key, made at a time
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
   for (const index_t share : {1, 2, 4}) {
     plan::Options o = options;
@@ -161,6 +166,15 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
         list.push_back(o);
       }
   }
+  // Heads too few for all threads: as many blocks of queries, of one size, as keep them all at work.
+  if (free && threads > 1 && problem.instances() < kFewHeads * threads)
+    for (const index_t blocks : {1, 2, 4}) {
+      plan::Options o = options;
+      o.multiple.query = ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes;
+      o.multiple.key = 128;
+      o.M = std::min(options.M, Words(o.multiple.query) * (problem.d + problem.d_v + o.multiple.key + 4));
+      list.push_back(o);
+    }
   return list;
 }
 
@@ -192,11 +206,12 @@ std::string_view merit(const plan::Plan& plan, bool fastest) {
 
 /// The choice in a sentence: its time, and what fewer words would have cost.
 std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest, const model::Rates& rates,
-                   const Hardware& hardware) {
+                   const TimeOptions& time) {
   const plan::Row& best = plan.row();
   std::string text =
-      fmt::format("{}, {} {}, M = {}: {} ({}) {} ({})", hardware.cpu, name_of(rates.isa), name_of(rates.dtype),
-                  plan.options.M.str(), best.idea, best.schedule, merit(plan, fastest), text_of(*best.time));
+      fmt::format("{}, {} {}, {} thread{}, M = {}: {} ({}) {} ({})", time.hardware.cpu, name_of(rates.isa),
+                  name_of(rates.dtype), time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(), best.idea,
+                  best.schedule, merit(plan, fastest), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
   return text + fmt::format("; it moves {:.2f}x the fewest words, with which {} would take {:.2f}x the time ({})",
@@ -240,7 +255,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   for (plan::Row& row : rows) consider(row);
   Problem alone = problem;
   alone.forward_given = true;  // what runs before does not matter to the tilings
-  for (const plan::Options& o : candidates(problem, options, modeller.rates())) {
+  for (const plan::Options& o : candidates(problem, options, modeller.rates(), time.threads)) {
     try {
       for (plan::Row& row : plan::make_plan(alone, o).rows)
         if (row.fits) consider(row);
@@ -276,7 +291,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
     plan.forward = std::make_shared<const plan::Plan>(make_fastest_plan(problem.forward(), before, time));
   }
   plan::compare_rows(plan);
-  plan.reason = reason(plan, best == least, fewest, modeller.rates(), time.hardware);
+  plan.reason = reason(plan, best == least, fewest, modeller.rates(), time);
   return plan;
 }
 

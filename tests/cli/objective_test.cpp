@@ -73,7 +73,7 @@ TEST(CliObjective, TheFileOfTheDoctorIsTheDefault) {
   const Finished f = w.run({"plan", "--n", "256", "--d", "32", "--objective", "time"},
                            "XDG_CONFIG_HOME=$PWD/config REDBLUE_ISA=portable");
   ASSERT_EQ(f.exit_code, 0) << f.err;
-  EXPECT_THAT(f.out, HasSubstr("an invented server, one socket, portable f32"));
+  EXPECT_THAT(f.out, HasSubstr("an invented server, one socket, portable f32, 1 thread, M = "));
 }
 
 TEST(CliObjective, CountsAndRunsThePlan) {

@@ -95,22 +95,23 @@ void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t l
   });
 }
 
-/// Any A and B; C with its words of a row, or of a column, side by side. False for what else there is.
-template <class V>
-bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into) {
+/// Any A and B; C with its words of a row, or of a column, side by side. False for what else there is. What lies
+/// outside of `depth` may be left out.
+template <class V, class D>
+bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into, const D& depth) {
   using T = typename V::T;
   if (C.packed() || A.packed() || B.packed()) return false;
   if (C.col_stride != 1) {
     if (C.row_stride != 1) return false;
-    return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into);
+    return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into, whole(A.cols()));
   }
   const index_t k = A.cols();
   const auto a = [&](index_t t) { return Rows<T>{A.data + t * A.col_stride, A.row_stride, A.col_stride}; };
   if (B.col_stride == 1) {
     if (A.row_stride == 1)
-      multiply_into<V>(C, Side<T>{A.data, A.col_stride}, B.data, B.row_stride, whole(k), into);
+      multiply_into<V>(C, Side<T>{A.data, A.col_stride}, B.data, B.row_stride, depth, into);
     else
-      multiply_into<V>(C, a(0), B.data, B.row_stride, whole(k), into);
+      multiply_into<V>(C, a(0), B.data, B.row_stride, depth, into);
     return true;
   }
   // B lies transposed: packed a panel at a time, kDeep of its rows.
@@ -130,6 +131,10 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
     }
   }
   return true;
+}
+template <class V>
+bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into) {
+  return gemm<V>(C, A, B, into, whole(A.cols()));
 }
 
 }  // namespace redblue::kernel::simd

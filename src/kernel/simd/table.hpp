@@ -15,17 +15,13 @@ bool gemm_body(const Gemm& k, std::span<const View<typename V::T>> x) {
 }
 template <class V>
 bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
-  const auto &C = x[0], &A = x[1], &B = x[2];
-  const Into into = k.first ? Into::overwrite : Into::add;
-  if (k.mask.causal && !k.transpose_a && !k.transpose_b && C.col_stride == 1 && A.col_stride == 1 &&
-      B.col_stride == 1) {
-    const auto seen = [&](index_t row, index_t rows) {
-      return Depth{0, std::max<index_t>(0, k.mask.visible(k.row0 + row, rows, k.col0 + A.cols()) - k.col0)};
-    };
-    multiply_into<V>(C, Rows<typename V::T>{A.data, A.row_stride, 1}, B.data, B.row_stride, seen, into);
-    return true;
-  }
-  return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2], into);
+  const View<typename V::T> C = x[0], A = k.transpose_a ? x[1].transposed() : x[1],
+                            B = k.transpose_b ? x[2].transposed() : x[2];
+  const auto seen = [&](index_t row, index_t rows) {
+    const index_t end = k.mask.visible(k.row0 + row, rows, k.col0 + A.cols()) - k.col0;
+    return Depth{0, std::max<index_t>(0, end)};
+  };
+  return gemm<V>(C, A, B, k.first ? Into::overwrite : Into::add, seen);
 }
 
 template <class V>
