@@ -60,10 +60,10 @@ TEST(CliObjective, ArithmeticIsThatOfARun) {
     EXPECT_EQ(f.exit_code, 0) << f.err;
     return f.json()["reason"].get<std::string>();
   };
-  EXPECT_THAT(reason({"--dtype", "bf16"}), HasSubstr("avx512 f32, M"));
-  EXPECT_THAT(reason({"--dtype", "f64"}), HasSubstr("avx512 f64, M"));
-  EXPECT_THAT(reason({"--dtype", "bf16", "--compute-dtype", "bf16"}), HasSubstr(" bf16, M"));
-  EXPECT_THAT(reason({"--compute-dtype", "f64"}), HasSubstr("avx512 f64, M"));
+  EXPECT_THAT(reason({"--dtype", "bf16"}), HasSubstr("avx512 f32, 1 thread, M"));
+  EXPECT_THAT(reason({"--dtype", "f64"}), HasSubstr("avx512 f64, 1 thread, M"));
+  EXPECT_THAT(reason({"--dtype", "bf16", "--compute-dtype", "bf16"}), HasSubstr(" bf16, 1 thread, M"));
+  EXPECT_THAT(reason({"--compute-dtype", "f64"}), HasSubstr("avx512 f64, 1 thread, M"));
 }
 
 TEST(CliObjective, TheFileOfTheDoctorIsTheDefault) {
