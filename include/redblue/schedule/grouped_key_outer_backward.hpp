@@ -1,4 +1,7 @@
 #pragma once
+#include <numeric>
+#include <vector>
+
 #include "redblue/schedule/key_pass.hpp"
 
 namespace redblue::schedule {
@@ -6,10 +9,11 @@ namespace redblue::schedule {
 /// e1 with its blocks of keys in G groups that do not wait for each other: each revisits a dQ of its own, the first dQ
 /// itself, the others a copy dQg in slow memory; then the copies are added to dQ, in order. Many workers on one head,
 /// without atomics, and the same bits for any number of them.
-///   reads and writes those of fused_key_outer, and r d more of each: r queries see a key of a later group
-///     dQ   reads (v - s + r) d   writes (n_q - s + v + r) d     dQg   reads and writes (T n_q - v) d
-///     s queries see a key, v = those that the blocks of the first group see, T n_q = those that all blocks see
-///   footprint of fused_key_outer; the sum holds min(Bc, n_q) d + 1, which is never more
+///   reads and writes those of fused_key_outer on the blocks of all groups, and r d more of each: r queries see a key
+///   of a later group
+///     dQ   reads (v - s + r) d   writes (n_q - s + v + r) d     dQg   reads and writes (V - v) d
+///     s queries see a key, v = those that the blocks of the first group see, V = those that all blocks see
+///   footprint the most that fused_key_outer has on the keys of a group, and of the sum: min(Bc, r) d + 1
 /// With G = 1 it is fused_key_outer.
 struct GroupedKeyOuterBackward {
   using Operands = Backward;
@@ -29,21 +33,34 @@ struct GroupedKeyOuterBackward {
   };
   static index_t copies(Tiling t) { return t.G - 1; }
 
-  /// The first key of each group, and n_k: blocks are cut where the pairs before the middle of a block pass g/G of all,
-  /// so that groups have much the same work under a mask too. A group may be empty, the first never is.
+  /// The first key of each group, and n_k: cut where the pairs before come nearest to g/G of all. Without a mask at
+  /// whole blocks, under one at any multiple of 16 keys that Bc is one of, which keeps vectors full: blocks there are
+  /// few, and differ in their work. A group may be empty, the first never is.
   static std::vector<index_t> first_keys(const AttentionShape& x, Tiling t) {
-    const index_t T = ceil_div(x.n_k, t.Bc);
-    const auto pairs_before = [&](index_t J) { return visited_query_pairs(leading_keys(x, J * t.Bc), t.Bc); };
+    const index_t unit = x.mask.causal ? std::gcd(t.Bc, index_t{16}) : t.Bc, T = ceil_div(x.n_k, unit);
+    const auto pairs_before = [&](index_t J) { return visible_pairs(x.mask, x.n_q, std::min(J * unit, x.n_k)); };
     const Words all = pairs_before(T);
     std::vector<index_t> first{0};
     for (index_t g = 1; g < t.G; ++g) {
       const index_t J = 1 + detail::first_that(T - 1, [&](index_t K) {
                           return (pairs_before(K + 1) + pairs_before(K + 2)) * t.G >= Words(2) * g * all;
                         });
-      first.push_back(std::min(J * t.Bc, x.n_k));
+      first.push_back(std::min(J * unit, x.n_k));
     }
     first.push_back(x.n_k);
     return first;
+  }
+  /// The groups that hold keys, each as a problem of its own.
+  static std::vector<AttentionShape> groups(const AttentionShape& x, Tiling t) {
+    const std::vector<index_t> first = first_keys(x, t);
+    std::vector<AttentionShape> list;
+    for (std::size_t g = 0; g + 1 < first.size(); ++g) {
+      AttentionShape group = x;
+      group.n_k = first[g + 1] - first[g];
+      group.mask.offset -= first[g];
+      if (group.n_k > 0) list.push_back(group);
+    }
+    return list;
   }
   static AttentionShape leading_keys(AttentionShape x, index_t keys) {
     x.n_k = std::min(keys, x.n_k);
@@ -55,23 +72,30 @@ struct GroupedKeyOuterBackward {
   }
   /// Groups of at least 256 keys, which is far more work than waking a worker, and 8 at most: dQ and its copies then
   /// are no larger than all arrays of the problem. The words hardly depend on their number. Blocks are what e1 would
-  /// choose within a group, or within a quarter of it where a mask makes their work differ. A function of shape and M
-  /// alone, so that results do not depend on the number of workers.
+  /// choose for n_k / G keys. A function of shape and M alone, so that results do not depend on the number of workers.
   static std::optional<Tiling> choose_tiling(const AttentionShape& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
-    const index_t parts = G == 1 ? 1 : x.mask.causal ? 4 * G : G;
-    const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, parts), step) * step), limits);
+    const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, G), step) * step), limits);
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, std::min(G, ceil_div(x.n_k, keys->Bc))};
   }
 
-  static Phase pass(const AttentionShape& x, Tiling t) { return {key_pass_footprint(x, t), key_pass_prefetch(x, t)}; }
-  static Words footprint(const AttentionShape& x, Tiling t) { return footprint_of({output_dots_phase(x), pass(x, t)}); }
-  static Words prefetch(const AttentionShape& x, Tiling t) { return prefetch_of({output_dots_phase(x), pass(x, t)}); }
+  static std::vector<Phase> phases(const AttentionShape& x, Tiling t) {
+    std::vector<Phase> list{output_dots_phase(x)};
+    for (const AttentionShape& group : groups(x, t))
+      list.push_back({key_pass_footprint(group, t), key_pass_prefetch(group, t)});
+    if (const index_t summed = queries_seeing(x, first_keys(x, t)[1]); summed > 0)
+      list.push_back({Words(std::min(t.Bc, summed)) * x.d + 1, 1});
+    return list;
+  }
+  static Words footprint(const AttentionShape& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const AttentionShape& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const AttentionShape& x, Tiling t) {
-    const index_t second = first_keys(x, t)[1];
-    const Words visits = visited_queries(x, t.Bc), of_first = visited_queries(leading_keys(x, second), t.Bc);
-    const Words seeing = queries_seeing(x, 0), summed = queries_seeing(x, second);
+    const std::vector<AttentionShape> all = groups(x, t);
+    Words visits = 0;
+    for (const AttentionShape& group : all) visits += visited_queries(group, t.Bc);
+    const Words of_first = visited_queries(all.front(), t.Bc);
+    const Words seeing = queries_seeing(x, 0), summed = queries_seeing(x, all.front().n_k);
     return output_dots_io(x) + key_pass_io(x, visits) +
            Io().read(SlowArray::dQ, (of_first - seeing + summed) * x.d)
                .write(SlowArray::dQ, (x.n_q - seeing + of_first + summed) * x.d)
@@ -79,7 +103,9 @@ struct GroupedKeyOuterBackward {
                .read(SlowArray::dQg, (visits - of_first) * x.d);
   }
   static Words macs(const AttentionShape& x, Tiling t) {
-    return visited_query_pairs(x, t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
+    Words pairs = 0;
+    for (const AttentionShape& group : groups(x, t)) pairs += visited_query_pairs(group, t.Bc);
+    return pairs * (Words(3) * x.d + Words(2) * x.d_v);
   }
 
   template <Machine M>

@@ -5,6 +5,9 @@ and shared_backward give g = dL/dX of O = softmax(A1 X A2^T) A3 Y. A tile is a p
 rows.
 """
 
+from itertools import accumulate, pairwise
+from math import gcd
+
 from reference import formulas
 from reference.formulas import Cost, ceil_div, gemm, key_visits, largest_block, total
 
@@ -69,20 +72,27 @@ def rows_that_see(p, key):
     return p.rows - min(p.rows, p.group * max(0, key - p.offset))
 
 
-def key_blocks(p, Bc):
-    """(keys, rows that see the first of them) per key block. Without a mask all blocks are alike."""
-    for j in range(0, p.n_k, Bc):
-        yield min(Bc, p.n_k - j), rows_that_see(p, j)
+def key_blocks(p, Bc, first=0, end=None):
+    """(keys, rows that see the first of them) per block of these keys. Without a mask all blocks are alike."""
+    end = p.n_k if end is None else end
+    for j in range(first, end, Bc):
+        yield min(Bc, end - j), rows_that_see(p, j)
 
 
 def key_pass(p, Bc):
     """Pass 2 of e3, per copy: dK and dV."""
+    if p.offset is not None:
+        return pass_over(p, list(key_blocks(p, Bc)))
     width = p.d + p.d_v
-    if p.offset is None:
-        visits, most = ceil_div(p.n_k, Bc) * p.rows, min(Bc, p.n_k) * (2 * width + 2) + p.d + 3
-    else:
-        visits = sum(rows for _, rows in key_blocks(p, Bc))
-        most = max(keys * (2 * width + 2) + (p.d + 3 if rows > 0 else 0) for keys, rows in key_blocks(p, Bc))
+    visits, most = ceil_div(p.n_k, Bc) * p.rows, min(Bc, p.n_k) * (2 * width + 2) + p.d + 3
+    return Cost(p.n_k * width + visits * (width + 2), p.n_k * width, most)
+
+
+def pass_over(p, blocks):
+    """The same over given key blocks."""
+    width = p.d + p.d_v
+    visits = sum(rows for _, rows in blocks)
+    most = max(keys * (2 * width + 2) + (p.d + 3 if rows > 0 else 0) for keys, rows in blocks)
     return Cost(p.n_k * width + visits * (width + 2), p.n_k * width, most)
 
 
@@ -91,15 +101,17 @@ def e3(p, Br, Bc):
 
 
 def key_groups(p, Bc, G):
-    """The key blocks, (keys, rows that see the first of them), cut into G lists where the pairs before the middle of a
-    block reach g/G of all. A list may be empty, the first is not."""
-    work = list(key_blocks(p, Bc))
-    pairs = [keys * rows for keys, rows in work]
-    middles = [2 * sum(pairs[:J]) + pairs[J] for J in range(len(pairs))]
+    """The key blocks, (keys, rows that see the first of them), of G groups, cut where the visible pairs before come
+    nearest to g/G of all: at whole blocks, or under a mask at any multiple of gcd(Bc, 16) keys. A list may be empty,
+    the first is not."""
+    unit = Bc if p.offset is None else gcd(Bc, 16)
+    cuts = [*range(0, p.n_k, unit), p.n_k]
+    before = list(accumulate((rows_that_see(p, key) for key in range(p.n_k)), initial=0))
     starts = [0]
     for g in range(1, G):
-        starts.append(next((J for J in range(1, len(pairs)) if G * middles[J] >= 2 * g * sum(pairs)), len(pairs)))
-    return [work[start:end] for start, end in zip(starts, [*starts[1:], len(pairs)])]
+        reached = (a for a, b in pairwise(cuts[1:]) if G * (before[a] + before[b]) >= 2 * g * before[-1])
+        starts.append(next(reached, p.n_k))
+    return [list(key_blocks(p, Bc, *ends)) for ends in zip(starts, [*starts[1:], p.n_k])]
 
 
 def grouped_key_outer(p, Bc, G):
@@ -114,7 +126,8 @@ def grouped_key_outer(p, Bc, G):
     summed = max(later, default=0)
     reads += sum(later) + summed
     writes += summed + p.rows - groups[0][0][1]  # a row that sees nothing is written once
-    return one_after_the_other(p, row_products(p), key_pass(p, Bc), Cost(reads * p.d, writes * p.d, 0))
+    sums = Cost(reads * p.d, writes * p.d, min(Bc, summed) * p.d + 1 if summed > 0 else 0)
+    return one_after_the_other(p, row_products(p), pass_over(p, sum(groups, [])), sums)
 
 
 def e4(p, Bc, t):

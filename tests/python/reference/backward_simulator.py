@@ -5,6 +5,8 @@ O = softmax(A1 X A2^T) A3 Y (no scale: X holds it). What the forward pass left b
 the start. Each asserts that its result is the dense gradient and returns (reads, writes, peak) in words.
 """
 
+from math import gcd
+
 import numpy as np
 
 from reference import simulator
@@ -91,9 +93,9 @@ def query_pass(mem, Q, K, V, O, dO, lse, D, dQ, Br, visible):
         mem.free(q, do, l, dq, p, dp, d)
 
 
-def key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, dS=None, also=None):
+def key_pass(mem, Q, K, V, dO, lse, D, dK, dV, key_blocks, visible, dS=None, also=None):
     """dK and dV; with dS its entries go to slow memory too. also(J, i, dS_iJ, K_J) does what else there is to do."""
-    for J in blocks(len(K), Bc):
+    for J in key_blocks:
         k, v = mem.load(K[J]), mem.load(V[J])
         dk, dv, p, dp = mem.alloc(k.shape), mem.alloc(v.shape), mem.alloc(length(J)), mem.alloc(length(J))
         for i in np.flatnonzero(visible > J.start):
@@ -151,27 +153,32 @@ def e1(Q, K, V, dO, Bc):
 
 def grouped_key_outer(Q, K, V, dO, Bc, G, visible=None):
     mem, (O, lse), D = Mem(), dense(Q, K, V, visible), unwritten(len(Q))
+    unit = Bc if visible is None else gcd(Bc, 16)
     visible = all_keys(Q, K, visible)
     dQ, dK, dV = gradients(Q, K, V)
     copies = [dQ, *(unwritten(*Q.shape) for _ in range(1, G))]
-    # The group of a block: how many g/G of all pairs lie before its middle.
-    seeing = [(visible > J.start).sum() for J in blocks(len(K), Bc)]
-    pairs = np.array([rows * length(J) for rows, J in zip(seeing, blocks(len(K), Bc))])
-    middles = 2 * np.cumsum(pairs) - pairs
-    group = [0] + [sum(G * middle >= 2 * g * pairs.sum() for g in range(1, G)) for middle in middles[1:]]
-    first = {g: group.index(g) * Bc for g in group}
+    # A cut may be at any multiple of `unit`; the g-th is the first one with g/G of all pairs before the middle of the
+    # `unit` keys after it.
+    pairs = [np.minimum(visible, key).sum() for key in range(len(K) + 1)]
+    ends = [0, *range(unit, len(K), unit), len(K)]
+    first = [0]
+    for g in range(1, G):
+        passed = [a for a, b in zip(ends[1:-1], ends[2:]) if G * (pairs[a] + pairs[b]) >= 2 * g * pairs[-1]]
+        first.append(min(passed, default=len(K)))
+    groups = [[slice(a + J.start, a + J.stop) for J in blocks(b - a, Bc)] for a, b in zip(first, [*first[1:], len(K)])]
     row_products(mem, dO, O, D)
     for i in np.flatnonzero(visible == 0):
         for t in range(Q.shape[1]):
             mem.rmw(dQ, (i, t), lambda old: old, True)
 
-    def add(J, i, dp, k):
-        g = group[J.start // Bc]
-        for t in range(Q.shape[1]):
-            mem.rmw(copies[g], (i, t), lambda old: old + dp @ k[:, t], J.start == first[g])
+    for g, group in enumerate(groups):
 
-    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible, also=add)
-    later = [g for g in first if g > 0]
+        def add(J, i, dp, k):
+            for t in range(Q.shape[1]):
+                mem.rmw(copies[g], (i, t), lambda old: old + dp @ k[:, t], J.start == first[g])
+
+        key_pass(mem, Q, K, V, dO, lse, D, dK, dV, group, visible, also=add)
+    later = [g for g in range(1, G) if groups[g]]
     rows = np.flatnonzero(visible > min((first[g] for g in later), default=len(K)))
     for I in (rows[i : i + Bc] for i in range(0, len(rows), Bc)):
         total = mem.load(dQ[I])
@@ -210,7 +217,7 @@ def e3(Q, K, V, dO, Br, Bc, visible=None):
     visible = all_keys(Q, K, visible)
     dQ, dK, dV = gradients(Q, K, V)
     query_pass(mem, Q, K, V, O, dO, lse, D, dQ, Br, visible)
-    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, visible)
+    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, blocks(len(K), Bc), visible)
     return finish(mem, [dQ, dK, dV], dense_gradients(Q, K, V, dO, visible))
 
 
@@ -218,7 +225,7 @@ def e4(Q, K, V, dO, Bc, t):
     mem, (O, lse), D, dS = Mem(), dense(Q, K, V), unwritten(len(Q)), unwritten(len(Q), len(K))
     dQ, dK, dV = gradients(Q, K, V)
     row_products(mem, dO, O, D)
-    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, Bc, all_keys(Q, K, None), dS)
+    key_pass(mem, Q, K, V, dO, lse, D, dK, dV, blocks(len(K), Bc), all_keys(Q, K, None), dS)
     matmul(mem, dS, K, dQ, *t)
     return finish(mem, [dQ, dK, dV], dense_gradients(Q, K, V, dO))
 
