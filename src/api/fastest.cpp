@@ -214,7 +214,7 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
                   best.schedule, merit(plan, fastest), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
-  return text + fmt::format("; it moves {:.2f}x the fewest words, with which {} would take {:.2f}x the time ({})",
+  return text + fmt::format("; it moves {:.4g}x the fewest words, with which {} would take {:.2f}x the time ({})",
                             words / least, text_of(fewest), fewest.time->total_s / best.time->total_s,
                             text_of(*fewest.time));
 }
