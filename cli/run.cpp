@@ -134,7 +134,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
              m.threads == 1 ? "1 thread"
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
-  if (row.time) fmt::print("{:<14} {:>20.3f} s\n", "modelled", row.time->total_s);
+  if (row.time) fmt::print("{:<14} {:>20.3g} s\n", "modelled", row.time->total_s);
   if (plan.options.cap)
     fmt::print("{:<14} {:>20} {:>20} beside inputs and outputs, of at most {}\n", "bytes", m.bytes.str(), "",
                plan.options.cap->most.str());
