@@ -36,6 +36,16 @@ struct KeyStep {
     }
   }
 
+  /// Weights of hidden keys become 0, in so many rows and vectors of P at p.
+  [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p) const {
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t v = 0; v < vectors; ++v) {
+        T* const to = p + r * P.row_stride + v * V::kLanes;
+        const index_t left = std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes);
+        V::load(to).first_or(left, V::zero()).store(to);
+      }
+  }
+
   /// P and dS of R queries and the first N vectors of a panel of keys, `first` being its first key: the others' keys
   /// are hidden from all of them.
   template <int R, int NV, int N>
@@ -53,23 +63,20 @@ struct KeyStep {
       V c[R][N];
       products(c, Q, q, k_panel, width, first == 0);
       const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
-      const bool hidden = seen(q) < first + N * V::kLanes && scores.mask.causal;
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r) {
         // A row whose scores are all -inf has weights 0.
-        const V shift = V::all(lse[q + r] == kMinusInf<T> ? kMinusInf<T> : -lse[q + r] * kLog2E<T>);
+        const T l = lse(q + r, 0);
+        const V shift = V::all(l == kMinusInf<T> ? kMinusInf<T> : -l * kLog2E<T>);
 #pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) {
-          V e = exp2(fma(c[r][v], factor, shift));
-          if (hidden) e = e.first_or(std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes), V::zero());
-          e.store(p + r * P.row_stride + v * V::kLanes);
-        }
+        for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
       }
+      if (scores.mask.causal && seen(q) < first + N * V::kLanes) hide(q, R, first, N, p);
       products(c, dO, q, v_panel, width, first == 0);
       const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r) {
-        const V d = V::all(D[q + r]);
+        const V d = V::all(D(q + r, 0));
 #pragma GCC unroll 4
         for (int v = 0; v < N; ++v) {
           const V e = V::load(p + r * P.row_stride + v * V::kLanes);
