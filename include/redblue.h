@@ -56,7 +56,7 @@ typedef struct redblue_problem {
   double scale;          /* used if has_scale; default 1 / sqrt(d) */
   int32_t has_causal_offset;
   int32_t has_scale;
-  int32_t lse_required;    /* forward: lse must be written (a few schedules leave it out otherwise) */
+  int32_t lse_required;    /* forward: only plans that can write lse (a few leave it out); a run does if given one */
   int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}

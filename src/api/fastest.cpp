@@ -39,9 +39,9 @@ class Modeller {
     const Walk walk = walk_of(problem, row);
     const double alone = walk.timed.time().work_s() * walk.times;
     // Heads too few, and rounds that wait for others, leave workers idle: `cores` of them work on average.
-    const double duration =
-        std::max({alone / time_.threads, walk.timed.span() * walk.times / static_cast<double>(problem.instances()),
-                  model::makespan(walk.timed.items(), static_cast<index_t>(walk.times), time_.threads)});
+    const double duration = std::max(
+        {alone / time_.threads, walk.timed.span() * walk.times / static_cast<double>(problem.instances()),
+         model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
     for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
@@ -56,6 +56,22 @@ class Modeller {
     double times;
   };
 
+  /// The row for a part of its keys: in groups of as many keys as before, down to some groups.
+  static plan::Row for_keys(const plan::Row& row, double share) {
+    constexpr double kGroups = 8;
+    plan::AnyChoice any = *row.choice;
+    const auto scale = [&](auto& choice) {
+      if constexpr (requires { choice.tiling.G; }) {
+        const auto groups = static_cast<double>(choice.tiling.G);
+        choice.tiling.G = static_cast<index_t>(std::min(groups, std::max(kGroups, std::ceil(groups * share))));
+      }
+    };
+    std::visit([&](auto& of_operation) { std::visit(scale, of_operation); }, any.choice);
+    plan::Row part = row;
+    part.choice = std::make_shared<const plan::AnyChoice>(std::move(any));
+    return part;
+  }
+
   Walk walk_of(const Problem& problem, const plan::Row& row) const {
     plan::Plan part;
     part.problem = problem;
@@ -64,15 +80,19 @@ class Modeller {
     part.problem.kv_heads = 1;
     part.rows = {row};
     const double instances = static_cast<double>(problem.instances()), macs = row.flops.to_double() / 2;
+    std::size_t most = most_operations(problem);
     for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, problem.score, most_operations(problem));
+      model::Timed timed(rates_, problem.score, most);
       try {
         machine::Any any(timed);
         engine_of(problem.op).run_on(any, part);
         return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
       } catch (const model::Timed::TooMany&) {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
-        left *= shrink(part.problem, std::clamp(reached, 1e-9, 0.5));
+        const double shrunk = shrink(part.problem, std::clamp(reached, 1e-9, 0.5));
+        if (shrunk == 1) most *= 2;  // there is no smaller problem
+        left *= shrunk;
+        part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem.n_k))};
       }
     }
   }
@@ -214,9 +234,9 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
                   best.schedule, merit(plan, fastest), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
-  return text + fmt::format("; it moves {:.4g}x the fewest words, with which {} would take {:.2f}x the time ({})",
-                            words / least, text_of(fewest), fewest.time->total_s / best.time->total_s,
-                            text_of(*fewest.time));
+  const std::string more = words < 1.001 * least ? "less than 0.1 % more than" : fmt::format("{:.4g}x", words / least);
+  return text + fmt::format("; it moves {} the fewest words, with which {} would take {:.2f}x the time ({})", more,
+                            text_of(fewest), fewest.time->total_s / best.time->total_s, text_of(*fewest.time));
 }
 
 bool may_be_chosen(const plan::Plan& plan, const plan::Row& row) {

@@ -127,8 +127,8 @@ double makespan(std::span<const double> items, index_t copies, int workers) {
   double all = 0;
   for (const double item : items) all += item;
   all *= static_cast<double>(copies);
-  const index_t count = static_cast<index_t>(items.size()) * copies;
-  if (workers == 1 || count >= index_t{32} * workers) return all / workers;  // the last item hardly shows
+  const double count = static_cast<double>(items.size()) * static_cast<double>(copies);
+  if (workers == 1 || count >= 32.0 * workers) return all / workers;  // the last item hardly shows
   // How many there are of a length.
   std::map<double, index_t, std::greater<>> longest_first;
   for (const double item : items) longest_first[item] += copies;

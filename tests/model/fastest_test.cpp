@@ -143,6 +143,27 @@ TEST(FastestPlan, LargeProblemsAreWalkedInPart) {
   EXPECT_NEAR(seconds(1 << 20) / seconds(1 << 12), 65536, 3000);
 }
 
+TEST(FastestPlan, ManyGroupsOfKeysAreWalkedInPart) {
+  const auto seconds = [&](index_t n_k, int threads) {
+    const plan::Plan plan = make_fastest_plan(problem(1, n_k, 64, 64), with_M(100'000, "split_keys"),
+                                              {.hardware = invented(), .threads = threads});
+    EXPECT_EQ(plan.row().tiling.back().value, n_k / 2048) << "groups";
+    return plan.row().time->total_s;
+  };
+  for (const int threads : {1, 4}) {
+    EXPECT_NEAR(seconds(1 << 18, threads) / seconds(1 << 16, threads), 4, 0.4) << threads;
+    EXPECT_NEAR(seconds(1 << 24, threads) / seconds(1 << 18, threads), 64, 6) << threads;
+  }
+}
+
+TEST(FastestPlan, SizesBeyondAnyMemoryArePlanned) {
+  for (const index_t n : {index_t{100'000'000'000}, index_t{1} << 48}) {
+    Problem p = of(Operation::backward, n, 64);
+    p.causal = true;
+    EXPECT_GT(make_fastest_plan(p, with_M(100'000), {.hardware = invented(), .threads = 2}).row().time->total_s, 1e6);
+  }
+}
+
 TEST(FastestPlan, ThreadsHelpWhereRoundsAreIndependent) {
   const auto faster = [](Operation op, std::string schedule, index_t heads) {
     const Problem p = of(op, 2048, 64, heads);

@@ -181,6 +181,7 @@ TEST(TimeModel, MakespanTakesNoMemoryForWorkersOrCopies) {
   const std::vector<double> items{3.0, 2.0};
   EXPECT_EQ(makespan(items, 1, std::numeric_limits<int>::max()), 3);
   EXPECT_EQ(makespan(items, index_t{1} << 30, 1 << 30), 5);
+  EXPECT_EQ(makespan(items, index_t{1} << 62, 2), 5 * 0x1p61);
 }
 
 TEST(TimeModel, MakespanOfThreeEqualItemsOnTwoWorkersIsTwo) {

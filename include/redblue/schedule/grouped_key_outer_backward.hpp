@@ -1,5 +1,4 @@
 #pragma once
-#include <numeric>
 #include <vector>
 
 #include "redblue/schedule/key_pass.hpp"
@@ -34,10 +33,11 @@ struct GroupedKeyOuterBackward {
   static index_t copies(Tiling t) { return t.G - 1; }
 
   /// The first key of each group, and n_k: cut where the pairs before come nearest to g/G of all. Without a mask at
-  /// whole blocks, under one at any multiple of 16 keys that Bc is one of, which keeps vectors full: blocks there are
-  /// few, and differ in their work. A group may be empty, the first never is.
+  /// whole blocks, under one at any multiple of 16 keys (of Bc, where that is less): blocks there are few, and differ
+  /// in their work. So the last block of a group may be smaller, whatever the multiples. A group may be empty, the
+  /// first never is.
   static std::vector<index_t> first_keys(const AttentionShape& x, Tiling t) {
-    const index_t unit = x.mask.causal ? std::gcd(t.Bc, index_t{16}) : t.Bc, T = ceil_div(x.n_k, unit);
+    const index_t unit = x.mask.causal ? std::min<index_t>(t.Bc, 16) : t.Bc, T = ceil_div(x.n_k, unit);
     const auto pairs_before = [&](index_t J) { return visible_pairs(x.mask, x.n_q, std::min(J * unit, x.n_k)); };
     const Words all = pairs_before(T);
     std::vector<index_t> first{0};

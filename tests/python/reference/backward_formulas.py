@@ -6,7 +6,6 @@ rows.
 """
 
 from itertools import accumulate, pairwise
-from math import gcd
 
 from reference import formulas
 from reference.formulas import Cost, ceil_div, gemm, key_visits, largest_block, total
@@ -102,9 +101,9 @@ def e3(p, Br, Bc):
 
 def key_groups(p, Bc, G):
     """The key blocks, (keys, rows that see the first of them), of G groups, cut where the visible pairs before come
-    nearest to g/G of all: at whole blocks, or under a mask at any multiple of gcd(Bc, 16) keys. A list may be empty,
+    nearest to g/G of all: at whole blocks, or under a mask at any multiple of min(Bc, 16) keys. A list may be empty,
     the first is not."""
-    unit = Bc if p.offset is None else gcd(Bc, 16)
+    unit = Bc if p.offset is None else min(Bc, 16)
     cuts = [*range(0, p.n_k, unit), p.n_k]
     before = list(accumulate((rows_that_see(p, key) for key in range(p.n_k)), initial=0))
     starts = [0]

@@ -5,8 +5,6 @@ O = softmax(A1 X A2^T) A3 Y (no scale: X holds it). What the forward pass left b
 the start. Each asserts that its result is the dense gradient and returns (reads, writes, peak) in words.
 """
 
-from math import gcd
-
 import numpy as np
 
 from reference import simulator
@@ -153,7 +151,7 @@ def e1(Q, K, V, dO, Bc):
 
 def grouped_key_outer(Q, K, V, dO, Bc, G, visible=None):
     mem, (O, lse), D = Mem(), dense(Q, K, V, visible), unwritten(len(Q))
-    unit = Bc if visible is None else gcd(Bc, 16)
+    unit = Bc if visible is None else min(Bc, 16)
     visible = all_keys(Q, K, visible)
     dQ, dK, dV = gradients(Q, K, V)
     copies = [dQ, *(unwritten(*Q.shape) for _ in range(1, G))]
