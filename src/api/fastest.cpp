@@ -68,7 +68,7 @@ class Modeller {
     };
     std::visit([&](auto& of_operation) { std::visit(scale, of_operation); }, any.choice);
     plan::Row part = row;
-    part.choice = std::make_shared<const plan::AnyChoice>(std::move(any));
+    part.choice = std::make_shared<const plan::AnyChoice>(any);
     return part;
   }
 
