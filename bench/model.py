@@ -24,6 +24,7 @@ import sys
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs/time-model.md"
+SCHEMA = "redblue.model/2"  # since 2: which row the plan chose
 BLOCK = re.compile(r"<!-- model -->\n(.*?)<!-- /model -->", re.DOTALL)
 
 
@@ -92,6 +93,8 @@ def ratio(e):
 def tables(file):
     """Markdown: per schedule, and how good the plans' choices are."""
     report = json.loads(file.read_text())
+    if report["schema"] != SCHEMA:
+        sys.exit(f"{file} is of {report['schema']}, the tables want {SCHEMA}: measure again (without --table)")
     about, results = report["context"], report["results"]
     problems = by(results, "op", "n", "d", "heads", "causal")
     lines = [
@@ -146,7 +149,7 @@ def main():
         results.append(e)
     cpu = re.sub(r"[^a-z0-9]+", "-", about["machine"]["cpu"].lower()).strip("-")
     file = ROOT / f"bench/results/model-{cpu}-{about['machine']['cpus']}-cpus-{about['date'][:10]}-{about['commit']}.json"
-    file.write_text(json.dumps({"schema": "redblue.model/1", "context": about, "results": results}, indent=1) + "\n")
+    file.write_text(json.dumps({"schema": SCHEMA, "context": about, "results": results}, indent=1) + "\n")
     print(file)
 
 

@@ -43,15 +43,6 @@ To convert(From x) {
     return static_cast<To>(x);
 }
 
-/// out[j] <- in[j], with these strides. Where words lie side by side the loop can be vectorised.
-template <class To, class From>
-void convert_row(const From* in, index_t in_stride, To* out, index_t out_stride, index_t words) {
-  if (in_stride == 1 && out_stride == 1)
-    for (index_t j = 0; j < words; ++j) out[j] = convert<To>(in[j]);
-  else
-    for (index_t j = 0; j < words; ++j) out[j * out_stride] = convert<To>(in[j * in_stride]);
-}
-
 }  // namespace
 
 template <class T>
@@ -59,11 +50,17 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
   with_type(s.dtype, [&]<class E>(E*) {
     const E* data = reinterpret_cast<const E*>(s.data);
     for (index_t i = 0; i < b.shape.rows; ++i) {
-      const E* const row = data + s.offset(b.instance, b.row + i, b.col);
-      if (sizeof(E) == 2 && half_rows.widen != nullptr && s.col_stride == 1)
+      const E* row = data + s.offset(b.instance, b.row + i, b.col);
+      if constexpr (std::is_same_v<E, T>)
+        if (s.col_stride == 1) {
+          std::copy_n(row, b.shape.cols, out + i * ld);
+          continue;
+        }
+      if (sizeof(E) == 2 && half_rows.widen != nullptr && s.col_stride == 1) {
         half_rows.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, b.shape.cols);
-      else
-        convert_row(row, s.col_stride, out + i * ld, 1, b.shape.cols);
+        continue;
+      }
+      for (index_t j = 0; j < b.shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
     }
   });
 }
@@ -74,11 +71,18 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
   with_type(s.dtype, [&]<class E>(E*) {
     E* data = reinterpret_cast<E*>(s.data);
     for (index_t i = 0; i < b.shape.rows; ++i) {
-      E* const row = data + s.offset(b.instance, b.row + i, b.col);
-      if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1)
+      E* row = data + s.offset(b.instance, b.row + i, b.col);
+      if constexpr (std::is_same_v<E, T>)
+        if (s.col_stride == 1 && col_stride == 1) {
+          std::copy_n(in + i * row_stride, b.shape.cols, row);
+          continue;
+        }
+      if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
         half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), b.shape.cols);
-      else
-        convert_row(in + i * row_stride, col_stride, row, s.col_stride, b.shape.cols);
+        continue;
+      }
+      for (index_t j = 0; j < b.shape.cols; ++j)
+        row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
     }
   });
 }

@@ -81,10 +81,10 @@ struct GroupedKeyOuterBackward {
   }
 
   static std::vector<Phase> phases(const AttentionShape& x, Tiling t) {
+    const std::vector<AttentionShape> all = groups(x, t);
     std::vector<Phase> list{output_dots_phase(x)};
-    for (const AttentionShape& group : groups(x, t))
-      list.push_back({key_pass_footprint(group, t), key_pass_prefetch(group, t)});
-    if (const index_t summed = queries_seeing(x, first_keys(x, t)[1]); summed > 0)
+    for (const AttentionShape& group : all) list.push_back({key_pass_footprint(group, t), key_pass_prefetch(group, t)});
+    if (const index_t summed = queries_seeing(x, all.front().n_k); summed > 0)
       list.push_back({Words(std::min(t.Bc, summed)) * x.d + 1, 1});
     return list;
   }
