@@ -43,24 +43,31 @@ To convert(From x) {
     return static_cast<To>(x);
 }
 
+/// The rows of b are one where they follow each other without gaps, here and in memory of leading dimension ld.
+Shape joined(const Storage& s, Shape shape, index_t ld) {
+  const bool gaps = !s.uniform_rows() || s.uniform_row_stride() != shape.cols || s.col_stride != 1 || ld != shape.cols;
+  return gaps ? shape : Shape{1, shape.words()};
+}
+
 }  // namespace
 
 template <class T>
 void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::HalfRows<T>& half_rows) {
+  const Shape shape = joined(s, b.shape, ld);
   with_type(s.dtype, [&]<class E>(E*) {
     const E* data = reinterpret_cast<const E*>(s.data);
-    for (index_t i = 0; i < b.shape.rows; ++i) {
+    for (index_t i = 0; i < shape.rows; ++i) {
       const E* row = data + s.offset(b.instance, b.row + i, b.col);
       if constexpr (std::is_same_v<E, T>)
         if (s.col_stride == 1) {
-          std::copy_n(row, b.shape.cols, out + i * ld);
+          std::copy_n(row, shape.cols, out + i * ld);
           continue;
         }
       if (sizeof(E) == 2 && half_rows.widen != nullptr && s.col_stride == 1) {
-        half_rows.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, b.shape.cols);
+        half_rows.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, shape.cols);
         continue;
       }
-      for (index_t j = 0; j < b.shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
+      for (index_t j = 0; j < shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
     }
   });
 }
@@ -68,21 +75,21 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
 template <class T>
 void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride,
              const kernel::HalfRows<T>& half_rows) {
+  const Shape shape = col_stride == 1 ? joined(s, b.shape, row_stride) : b.shape;
   with_type(s.dtype, [&]<class E>(E*) {
     E* data = reinterpret_cast<E*>(s.data);
-    for (index_t i = 0; i < b.shape.rows; ++i) {
+    for (index_t i = 0; i < shape.rows; ++i) {
       E* row = data + s.offset(b.instance, b.row + i, b.col);
       if constexpr (std::is_same_v<E, T>)
         if (s.col_stride == 1 && col_stride == 1) {
-          std::copy_n(in + i * row_stride, b.shape.cols, row);
+          std::copy_n(in + i * row_stride, shape.cols, row);
           continue;
         }
       if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
-        half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), b.shape.cols);
+        half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), shape.cols);
         continue;
       }
-      for (index_t j = 0; j < b.shape.cols; ++j)
-        row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
+      for (index_t j = 0; j < shape.cols; ++j) row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
     }
   });
 }

@@ -341,6 +341,43 @@ TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
   }
 }
 
+using HalfBodiesTest = BodiesTest<float>;
+
+TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
+  on_every_isa([&](const Bodies<float>& table) {
+    const index_t rows = draw(1, table.few_rows), d = size(), d_v = size();
+    const DType type = draw(0, 1) == 0 ? DType::f16 : DType::bf16;
+    const Layout layout = type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
+    Matrix<float> Q({rows, d}, random);
+    const Score score = draw(0, 2) == 0 ? Score::relu : Score::softmax;
+    TwoWays<float> narrow(table, Q, d_v, score), wide(table, Q, d_v, score);
+    const auto halves = [&](Matrix<float>& m) {
+      std::vector<std::uint16_t> words(m.words.size());
+      const auto count = static_cast<index_t>(words.size());
+      table.half_rows.narrow(type, m.words.data(), words.data(), count);
+      table.half_rows.widen(type, words.data(), m.words.data(), count);
+      return words;
+    };
+    for (index_t block = 0, j = 0; block < 3; ++block) {
+      const index_t keys = size(), extra = draw(0, 5);
+      Matrix<float> K({keys, d}, random, 1, extra), V({keys, d_v}, random, 1, extra);
+      spoil(K);
+      std::vector<std::uint16_t> K16 = halves(K), V16 = halves(V);
+      const auto view = [&](std::vector<std::uint16_t>& words, const Matrix<float>& m) {
+        return View<float>(reinterpret_cast<float*>(words.data()), m.shape, m.stride, 1, layout);
+      };
+      const OnlineAttention step{{0.125, mask(0, j, rows), 0, j}, score};
+      wide.step(step, K, V);
+      narrow.step(step, K, V, view(K16, K), view(V16, V));
+      if (HasFatalFailure()) return;
+      j += keys;
+    }
+    EXPECT_EQ(difference(narrow.fast_O.plain(table), wide.fast_O.plain(table)), 0);
+    EXPECT_EQ(difference(narrow.fast_m, wide.fast_m), 0);
+    EXPECT_EQ(difference(narrow.fast_l, wide.fast_l), 0);
+  });
+}
+
 TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {

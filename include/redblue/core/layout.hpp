@@ -18,9 +18,11 @@ enum class Layout : std::uint8_t {
   padded_rows,    ///< row-major, each row starting where a vector does
   key_rows,       ///< of a stream: rows as they lie, in their own element type
   value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]
+  f16_rows,       ///< what key_rows and value_pairs become where few queries read them: rows of f16 as they lie
+  bf16_rows,      ///< the same of bf16
 };
 inline constexpr auto kLayoutNames =
     std::to_array<std::string_view>({"row_major", "read_only", "query_panels", "output_panels", "panel_scratch",
-                                     "key_panels", "padded_rows", "key_rows", "value_pairs"});
+                                     "key_panels", "padded_rows", "key_rows", "value_pairs", "f16_rows", "bf16_rows"});
 
 }  // namespace redblue

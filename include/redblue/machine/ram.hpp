@@ -211,15 +211,19 @@ class Ram : public MachineFace<Ram<T>> {
     std::uint16_t* data;
     index_t stride;
   };
+  /// Rows of 16-bit words where they lie.
+  Rows16 rows16(const Block& b) const {
+    const Storage& s = storage(b);
+    if (!is_real()) return {nullptr, s.uniform_row_stride()};
+    return {reinterpret_cast<std::uint16_t*>(s.data) + s.offset(b.instance, b.row, b.col), s.uniform_row_stride()};
+  }
   /// bf16 rows of argument i: a stream's own; a tile's words came from bf16, so half of each is 0.
   Rows16 rows16(const Arg& arg, const View<T>& v, std::size_t i) {
     if (arg.kind == Arg::Kind::stream) {
       const Storage& s = storage(arg.block);
       if (s.dtype != DType::bf16 || s.col_stride != 1 || !s.uniform_rows())
         throw std::logic_error("bf16 products want rows of bf16");
-      if (!is_real()) return {nullptr, s.uniform_row_stride()};
-      return {reinterpret_cast<std::uint16_t*>(s.data) + s.offset(arg.block.instance, arg.block.row, arg.block.col),
-              s.uniform_row_stride()};
+      return rows16(arg.block);
     }
     const Rows16 copy{reinterpret_cast<std::uint16_t*>(arena().stage(i, v.shape).data), v.cols()};
     if (!is_real()) return copy;
@@ -243,14 +247,41 @@ class Ram : public MachineFace<Ram<T>> {
   Views resolve(const K& k, std::span<const Arg> args, std::size_t from) {
     Views views;
     views.size = args.size();
-    for (std::size_t i = from; i < args.size(); ++i) {
-      const Arg& a = args[i];
-      if (a.kind == Arg::Kind::tile)
-        views.list[i] = view(a);
-      else if (!bodies().bf16 || !wants_16_bits(kernel::layout_of(k, i)))
-        views.list[i] = slow_view(a.block, i);
-    }
+    for (std::size_t i = from; i < args.size(); ++i)
+      if (args[i].kind == Arg::Kind::tile) views.list[i] = view(args[i]);
+    const Layout halves = rows_of_halves(k, args);
+    for (std::size_t i = from; i < args.size(); ++i)
+      if (args[i].kind == Arg::Kind::stream) {
+        const bool wants_16 = wants_16_bits(kernel::layout_of(k, i));
+        if (wants_16 && halves != Layout::row_major) {
+          const Rows16 rows = rows16(args[i].block);
+          views.list[i] = {reinterpret_cast<T*>(rows.data), args[i].shape(), rows.stride, 1, halves};
+        } else if (!(wants_16 && bodies().bf16)) {
+          views.list[i] = slow_view(args[i].block, i);
+        }
+      }
     return views;
+  }
+  /// How a body that widens the words of f16 or bf16 keys and values as it reads them is shown those: where queries are
+  /// few. row_major: it is not.
+  template <class K>
+  Layout rows_of_halves(const K& k, std::span<const Arg> args) const {
+    if (bodies().half_rows.widen == nullptr || bodies().bf16) return Layout::row_major;
+    Layout rows = Layout::row_major;
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      const Layout layout = kernel::layout_of(k, i);
+      if (args[i].kind == Arg::Kind::tile) {
+        const bool many = layout == Layout::query_panels && args[i].shape().rows > bodies().few_rows;
+        if (many || wants_16_bits(layout)) return Layout::row_major;
+      } else if (wants_16_bits(layout)) {
+        const Storage& s = storage(args[i].block);
+        const Layout these = s.dtype == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
+        if (size_of(s.dtype) != 2 || s.col_stride != 1 || !s.uniform_rows()) return Layout::row_major;
+        if (rows != Layout::row_major && rows != these) return Layout::row_major;
+        rows = these;
+      }
+    }
+    return rows;
   }
   static bool wants_16_bits(Layout l) { return l == Layout::key_rows || l == Layout::value_pairs; }
   index_t sum(index_t (Arena<T>::*words)() const) const {

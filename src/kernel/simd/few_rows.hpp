@@ -4,6 +4,7 @@
 
 #include "kernel/simd/fetch.hpp"
 #include "kernel/simd/product.hpp"
+#include "redblue/core/dtype.hpp"
 #include "redblue/core/view.hpp"
 
 /// Products of so few queries that they would not fill the lanes of a vector: features lie in lanes, a score is summed
@@ -32,6 +33,25 @@ struct PlainRows : Multiply<V> {
   static void store_outputs(const V (&unit)[1], T* p, index_t n) { unit[0].store_first(p, n); }
   /// Weights of n keys, as broadcast reads them: here or in the buffer.
   static const T* weights(const T* p, index_t, T*) { return p; }
+};
+
+/// Rows of f16 or bf16 words, each widened as it is read.
+template <class V, DType kType>
+struct HalfRows : PlainRows<V> {
+  using Element = std::uint16_t;
+  static V keys(const Element* p) {
+    if constexpr (kType == DType::f16)
+      return V::load_f16(p);
+    else
+      return V::load_bf16(p);
+  }
+  static V keys_first(const Element* p, index_t n) {
+    Element first[V::kLanes]{};
+    std::copy_n(p, n, first);
+    return keys(first);
+  }
+  static void values(const Element* p, index_t, V (&unit)[1]) { unit[0] = keys(p); }
+  static void values_first(const Element* p, index_t, index_t n, bool, V (&unit)[1]) { unit[0] = keys_first(p, n); }
 };
 
 /// Lane i: the sum of the lanes of x[i].

@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstdint>
 
+#include "kernel/simd/fetch.hpp"
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/types.hpp"
 
@@ -13,7 +14,11 @@ void widen_row(DType from, const std::uint16_t* in, float* out, index_t words) {
   constexpr index_t L = V::kLanes;
   const auto row = [&](const auto& load) {
     index_t j = 0;
-    for (; j + L <= words; j += L) load(in + j).store(out + j);
+    for (; j + L <= words; j += L) {
+      fetch(in + j + kFetchedAhead / 2);
+      load(in + j).store(out + j);
+    }
+    if (j == words) return;
     std::uint16_t rest[L]{};
     std::copy_n(in + j, words - j, rest);
     load(rest).store_first(out + j, words - j);
@@ -30,6 +35,7 @@ void narrow_row(DType to, const float* in, std::uint16_t* out, index_t words) {
   const auto row = [&](const auto& store) {
     index_t j = 0;
     for (; j + L <= words; j += L) store(V::load(in + j), out + j);
+    if (j == words) return;
     std::uint16_t rest[L];
     store(V::load_first(in + j, words - j), rest);
     std::copy_n(rest, words - j, out + j);
