@@ -61,7 +61,10 @@ void transpose_out(const typename V::T* from, index_t width, View<typename V::T>
         for (; t + L <= to.cols(); t += L) {
           V x[L];
           load_transposed(from + t * width + r, width, x);
-          for (index_t i = 0; i < L; ++i) x[i].store(&to(r + i, t));
+          for (index_t i = 0; i < L; ++i) {
+            x[i].store(&to(r + i, t));
+            __builtin_prefetch(&to(r + i + L, t), 1);  // O may be far away: its next rows are asked for
+          }
         }
     for (; t < to.cols(); ++t)
       for (index_t i = 0; i < std::min(L, to.rows() - r); ++i) to(r + i, t) = from[t * width + r + i];
