@@ -14,6 +14,7 @@ import argparse
 import datetime
 import itertools
 import json
+import math
 import os
 import pathlib
 import platform
@@ -120,8 +121,10 @@ def tables(file):
     ]
     losses = {}
     for (op, _, _, _, causal), entries in problems.items():
-        [chosen] = [e for e in entries if e["chosen"]]
-        loss = chosen["measured_s"] / min(e["measured_s"] for e in entries) - 1
+        [modelled] = [e["modelled"]["total_s"] for e in entries if e["chosen"]]
+        # Rows of one modelled time are the same operations under several names.
+        chosen = min(e["measured_s"] for e in entries if math.isclose(e["modelled"]["total_s"], modelled, rel_tol=1e-9))
+        loss = chosen / min(e["measured_s"] for e in entries) - 1
         losses.setdefault((op, causal), []).append(loss)
     for (op, causal), loss in sorted(losses.items()):
         right = sum(x <= 0.02 for x in loss)

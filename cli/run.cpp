@@ -130,7 +130,8 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
   line("  written", m.io.total_writes(), io.total_writes(), "");
   line("fast memory", m.peak, plan.footprint(), fmt::format("M = {}", plan.options.M.str()));
   if (row.ratio) fmt::print("{:<14} {:>20.4f}\n", "ratio", *row.ratio);
-  fmt::print("{:<14} {:>20.3f} s, {:.2f} GFLOP/s with {}\n", "time", seconds, m.flops.to_double() / seconds * 1e-9,
+  fmt::print("{:<14} {:>20.3g} s, {:.2f} GFLOP/s with {} kernels, {}\n", "time", seconds,
+             m.flops.to_double() / seconds * 1e-9, m.kernels,
              m.threads == 1 ? "1 thread"
                             : fmt::format("{} threads, of which none moved more than {} words", m.threads,
                                           m.most_per_thread.str()));
@@ -187,6 +188,7 @@ int run_command(const RunFlags& flags) {
            {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},
            {"bound", to_json(plan.bound)},
            {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+           {"kernels", std::string(measured.kernels)},
            {"threads", measured.threads},
            {"most_words_per_thread", to_json(measured.most_per_thread)},
            {"staging_words", to_json(measured.staging_words)},

@@ -106,7 +106,7 @@ def table(path):
 
 
 def main():
-    if len(sys.argv) != 2:
+    if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_file():
         sys.exit(__doc__)
     path = pathlib.Path(sys.argv[1]).resolve().relative_to(ROOT)
     readme = ROOT / "README.md"

@@ -97,7 +97,8 @@ class Modeller {
     }
   }
   /// Makes a problem of about this share of the work, or less; returns the share it has become. Sizes are halved: tiles
-  /// that divide them go on doing so.
+  /// that divide them go on doing so. Where few queries meet many keys, or the other way round, the few stay: they may
+  /// be one tile, and a smaller one would be another kind of work.
   static double shrink(Problem& p, double share) {
     double become = 1;
     const auto scale = [&](index_t& size, double by) {
@@ -111,11 +112,15 @@ class Modeller {
       p.d_v = std::min(p.d_v, p.d);
       p.d_in = std::min(p.d_in, p.d);
     } else {
-      const double side = p.n_q == 1 || p.n_k == 1 ? share : std::sqrt(share);
+      constexpr index_t kFew = 256;
+      const bool few_queries = p.n_q <= kFew, few_keys = p.n_k <= kFew;
+      const double one = few_queries == few_keys ? std::sqrt(share) : share;
+      const index_t keys = p.n_k, offset = p.causal_offset.value_or(p.n_k - p.n_q);
+      if (!few_queries || few_keys) scale(p.n_q, one);
+      if (!few_keys || few_queries) scale(p.n_k, one);
       if (p.causal)
-        p.causal_offset = static_cast<index_t>(static_cast<double>(p.causal_offset.value_or(p.n_k - p.n_q)) * side);
-      scale(p.n_q, side);
-      scale(p.n_k, side);
+        p.causal_offset =
+            static_cast<index_t>(static_cast<double>(offset) * static_cast<double>(p.n_k) / static_cast<double>(keys));
     }
     return become;
   }

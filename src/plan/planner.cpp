@@ -82,7 +82,7 @@ void require_schedule(const std::string& name, Operation op) {
     return (asked_for<S>(o) || ...);
   });
   if (!known)
-    throw InvalidProblem(fmt::format("no schedule of --op {} is called '{}': choose from {}", name_of(op), name,
+    throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op), name,
                                      fmt::join(schedule_names(op), ", ")));
 }
 

@@ -43,7 +43,7 @@ void Problem::validate() const {
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
-          fmt::format("kv_heads = {}: with --op {} every head has its own A2 and A3, so kv_heads = heads = {}",
+          fmt::format("kv_heads = {}: with operation {} every head has its own A2 and A3, so kv_heads = heads = {}",
                       *kv_heads, name_of(op), heads));
     if (sources == Sources::self && n_q != n_k)
       throw InvalidProblem(
@@ -52,11 +52,11 @@ void Problem::validate() const {
       require_size("d_in (columns of A1, A2, A3; --d-in)", d_in);
       if (!forward_given && score == Score::softmax)
         throw InvalidProblem(
-            "--op backward-w needs O and lse: run --op forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");
+            "operation backward-w needs O and lse: run operation forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");
     }
   } else if (sources != Sources::distinct) {
     throw InvalidProblem(
-        fmt::format("sources = {}: --op {} has no A1, A2, A3; use distinct", name_of(sources), name_of(op)));
+        fmt::format("sources = {}: operation {} has no A1, A2, A3; use distinct", name_of(sources), name_of(op)));
   }
   if (scale && !std::isfinite(*scale)) throw InvalidProblem(fmt::format("scale = {} is not a finite number", *scale));
 }

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <optional>
+
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
 #include "api/problems.hpp"
@@ -49,9 +51,10 @@ std::vector<Problem> problems() {
   return list;
 }
 
-/// Element types of inputs and o, of lse, and the arithmetic.
+/// Element types of inputs and o, of lse, and the arithmetic; of keys and values where they have their own.
 struct Types {
   DType storage, lse, compute;
+  std::optional<DType> k{}, v{};
 };
 constexpr Types kAllTypes[] = {{DType::f64, DType::f64, DType::f64},  {DType::f32, DType::f32, DType::f32},
                                {DType::f32, DType::f32, DType::f64},  {DType::f16, DType::f32, DType::f32},
@@ -62,6 +65,8 @@ constexpr Types kAllTypes[] = {{DType::f64, DType::f64, DType::f64},  {DType::f3
 /// memory.
 void check(const Problem& p, const Data& data, const Types& types, Strides in, Strides out, bool unstable_too = true) {
   Arrays filled(p, types.storage, types.lse, in, out);
+  if (types.k) filled.k = Array(*types.k, filled.k.tensor().shape, in);
+  if (types.v) filled.v = Array(*types.v, filled.v.tensor().shape, in);
   filled.q.set(data.q);
   filled.k.set(data.k);
   filled.v.set(data.v);
@@ -98,6 +103,16 @@ TEST(Run, EveryScheduleTakesEveryElementType) {
   for (const Types& types : kAllTypes)
     for (const Problem& p : {problems()[7], problems()[17]})
       check(p, generate(p, Kind::normal, 2), types, Strides::bhsd, Strides::bhsd);
+}
+
+TEST(Run, EveryScheduleTakesKeysAndValuesOfTypesOfTheirOwn) {
+  const Problem few = with_lse(heads(problem(3, 40, 19, 5), 1, 4, 2)), many = with_lse(problem(20, 40, 19, 5));
+  constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
+  for (const DType k : kTypes)
+    for (const DType v : kTypes)
+      for (const Strides in : {Strides::bhsd, Strides::bshd, Strides::reversed})
+        for (const Problem& p : {few, causal(few), many})
+          check(p, generate(p, Kind::normal, 5), {DType::f32, DType::f32, DType::f32, k, v}, in, Strides::bhsd);
 }
 
 TEST(Run, EveryScheduleTakesEveryStride) {

@@ -401,7 +401,7 @@ TEST(CliGradient, RefusesHalfAForwardPass) {
   }
   Stock w(sample(Operation::backward_w));
   w.save({O, lse});
-  expect_refused(w, w.command(kSafetensorsFiles), {"backward-w needs O and lse", "--op forward"});
+  expect_refused(w, w.command(kSafetensorsFiles), {"backward-w needs O and lse", "run operation forward"});
 }
 
 TEST(CliGradient, RefusesMissingTensors) {

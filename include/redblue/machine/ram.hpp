@@ -262,8 +262,8 @@ class Ram : public MachineFace<Ram<T>> {
       }
     return views;
   }
-  /// How a body that widens the words of f16 or bf16 keys and values as it reads them is shown those: where queries are
-  /// few. row_major: it is not.
+  /// f16_rows or bf16_rows if queries are few, and all keys and values that stream past are of this type and lie in
+  /// rows: bodies for few queries widen them as they read them. Else row_major.
   template <class K>
   Layout rows_of_halves(const K& k, std::span<const Arg> args) const {
     if (bodies().half_rows.widen == nullptr || bodies().bf16) return Layout::row_major;

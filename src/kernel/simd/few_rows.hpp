@@ -37,7 +37,7 @@ struct PlainRows : Multiply<V> {
 
 /// Rows of f16 or bf16 words, each widened as it is read.
 template <class V, DType kType>
-struct HalfRows : PlainRows<V> {
+struct WidenedRows : PlainRows<V> {
   using Element = std::uint16_t;
   static V keys(const Element* p) {
     if constexpr (kType == DType::f16)

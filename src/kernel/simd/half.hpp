@@ -15,7 +15,7 @@ void widen_row(DType from, const std::uint16_t* in, float* out, index_t words) {
   const auto row = [&](const auto& load) {
     index_t j = 0;
     for (; j + L <= words; j += L) {
-      fetch(in + j + kFetchedAhead / 2);
+      fetch(in + j + rows_ahead<std::uint16_t>(1));
       load(in + j).store(out + j);
     }
     if (j == words) return;

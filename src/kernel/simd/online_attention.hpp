@@ -364,8 +364,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
   if (Q.rows() <= kFewRows<V> && !Q.packed()) {
     if constexpr (std::same_as<typename V::T, float>) {
-      if (K.layout == Layout::f16_rows) return few_queries<V, HalfRows<V, DType::f16>>(step, x);
-      if (K.layout == Layout::bf16_rows) return few_queries<V, HalfRows<V, DType::bf16>>(step, x);
+      if (K.layout == Layout::f16_rows) return few_queries<V, WidenedRows<V, DType::f16>>(step, x);
+      if (K.layout == Layout::bf16_rows) return few_queries<V, WidenedRows<V, DType::bf16>>(step, x);
     }
     return few_queries<V, FewRows>(step, x);
   }
