@@ -7,6 +7,7 @@
 #include <map>
 #include <set>
 #include <tuple>
+#include <utility>
 
 #include "engine.hpp"
 #include "redblue/core/error.hpp"
@@ -114,13 +115,16 @@ class Modeller {
     } else {
       constexpr index_t kFew = 256;
       const bool few_queries = p.n_q <= kFew, few_keys = p.n_k <= kFew;
-      const double one = few_queries == few_keys ? std::sqrt(share) : share;
-      const index_t keys = p.n_k, offset = p.causal_offset.value_or(p.n_k - p.n_q);
-      if (!few_queries || few_keys) scale(p.n_q, one);
-      if (!few_keys || few_queries) scale(p.n_k, one);
-      if (p.causal)
-        p.causal_offset =
-            static_cast<index_t>(static_cast<double>(offset) * static_cast<double>(p.n_k) / static_cast<double>(keys));
+      const bool both = few_queries == few_keys;
+      const double one = both ? std::sqrt(share) : share;
+      const index_t queries = p.n_q, keys = p.n_k;
+      if (both || few_keys) scale(p.n_q, one);
+      if (both || few_queries) scale(p.n_k, one);
+      if (p.causal_offset) {  // below 0 it counts queries that see nothing, else keys; the default follows the sizes
+        const auto [now, before] = *p.causal_offset < 0 ? std::pair(p.n_q, queries) : std::pair(p.n_k, keys);
+        p.causal_offset = static_cast<index_t>(static_cast<double>(*p.causal_offset) * static_cast<double>(now) /
+                                               static_cast<double>(before));
+      }
     }
     return become;
   }

@@ -143,6 +143,25 @@ TEST(FastestPlan, LargeProblemsAreWalkedInPart) {
   EXPECT_NEAR(seconds(1 << 20) / seconds(1 << 12), 65536, 3000);
 }
 
+TEST(FastestPlan, FewQueriesStayInTheProblemThatIsWalked) {
+  plan::Options o = with_M(1 << 16, "flash");
+  o.multiple.query = 16;
+  o.multiple.key = 128;
+  const auto time_of = [&](index_t keys) {
+    return *make_fastest_plan(problem(16, keys, 128, 128), o, {.hardware = invented()}).row().time;
+  };
+  const model::Time once = time_of(1 << 17), twice = time_of(1 << 18);
+  EXPECT_NEAR(twice.pass_s / once.pass_s, 2, 0.02);
+  EXPECT_NEAR(twice.compute_s / once.compute_s, 2, 0.02);
+}
+
+TEST(FastestPlan, QueriesThatSeeAKeyStayInTheProblemThatIsWalked) {
+  Problem p = problem(1 << 20, 200, 64, 64);
+  p.causal = true;  // the last 200 queries see a key
+  const plan::Plan plan = make_fastest_plan(p, with_M(1 << 16, "flash"), {.hardware = invented()});
+  EXPECT_GT(plan.row().time->compute_s, 0);
+}
+
 TEST(FastestPlan, ManyGroupsOfKeysAreWalkedInPart) {
   const auto seconds = [&](index_t n_k, int threads) {
     const plan::Plan plan = make_fastest_plan(problem(1, n_k, 64, 64), with_M(100'000, "split_keys"),
