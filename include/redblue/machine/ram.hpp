@@ -247,19 +247,19 @@ class Ram : public MachineFace<Ram<T>> {
   Views resolve(const K& k, std::span<const Arg> args, std::size_t from) {
     Views views;
     views.size = args.size();
-    for (std::size_t i = from; i < args.size(); ++i)
-      if (args[i].kind == Arg::Kind::tile) views.list[i] = view(args[i]);
     const Layout halves = rows_of_halves(k, args);
-    for (std::size_t i = from; i < args.size(); ++i)
-      if (args[i].kind == Arg::Kind::stream) {
-        const bool wants_16 = wants_16_bits(kernel::layout_of(k, i));
-        if (wants_16 && halves != Layout::row_major) {
-          const Rows16 rows = rows16(args[i].block);
-          views.list[i] = {reinterpret_cast<T*>(rows.data), args[i].shape(), rows.stride, 1, halves};
-        } else if (!(wants_16 && bodies().bf16)) {
-          views.list[i] = slow_view(args[i].block, i);
-        }
+    for (std::size_t i = from; i < args.size(); ++i) {
+      const Arg& a = args[i];
+      const bool wants_16 = wants_16_bits(kernel::layout_of(k, i));
+      if (a.kind == Arg::Kind::tile) {
+        views.list[i] = view(a);
+      } else if (wants_16 && halves != Layout::row_major) {
+        const Rows16 rows = rows16(a.block);
+        views.list[i] = {reinterpret_cast<T*>(rows.data), a.shape(), rows.stride, 1, halves};
+      } else if (!(wants_16 && bodies().bf16)) {
+        views.list[i] = slow_view(a.block, i);
       }
+    }
     return views;
   }
   /// f16_rows or bf16_rows if queries are few, and all keys and values that stream past are of this type and lie in
