@@ -19,7 +19,7 @@ namespace redblue::cli {
 
 double BenchCell::flops() const {
   const Problem& p = plan.problem;
-  const schedule::AttentionShape x = p.shape();
+  const Sizes x = p.sizes();
   const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k) * p.instances();
   const double forward = 2 * (pairs * (Words(p.d) + p.d_v)).to_double();
   return p.op == Operation::forward ? forward : (p.forward_given ? 2.5 : 3.5) * forward;

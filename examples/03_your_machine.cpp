@@ -4,8 +4,8 @@
 #include <iostream>
 
 #include "redblue/core/machine.hpp"
-#include "redblue/schedule/flash_forward.hpp"
-#include "redblue/schedule/score_tiles_forward.hpp"
+#include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/forward/score_tiles.hpp"
 
 using namespace redblue;
 
@@ -42,7 +42,7 @@ class CacheLines : public MachineFace<CacheLines> {
 };
 
 template <class S>
-index_t lines_of(const schedule::Forward& x, typename S::Tiling t) {
+index_t lines_of(const schedule::ForwardOperands& x, typename S::Tiling t) {
   CacheLines machine({x.shape.d, x.shape.d, x.shape.d_v, x.shape.d_v, 1, x.shape.n_k});
   S::run(machine, x, t);  // the same loops that are counted, checked and run elsewhere
   const Words words = S::io(x.shape, t).total();
@@ -51,7 +51,7 @@ index_t lines_of(const schedule::Forward& x, typename S::Tiling t) {
 }
 
 int main() {
-  const schedule::Forward x({256, 256, 64, 64}, 0.125);  // n_q, n_k, d, d_v; scale
+  const schedule::ForwardOperands x({256, 256, 64, 64}, 0.125);  // n_q, n_k, d, d_v; scale
   const index_t flash = lines_of<schedule::FlashForward>(x, {7, 1});
   const index_t tiles = lines_of<schedule::ScoreTilesForward>(x, {24, 38});
   // Half the words for score_tiles, but a line for each; flash moves whole rows, (1245440 - 256) / 16 + 256 lines.

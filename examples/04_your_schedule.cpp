@@ -8,20 +8,20 @@
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/ram.hpp"
-#include "redblue/schedule/forward.hpp"
+#include "redblue/schedule/forward/operands.hpp"
 
 using namespace redblue;
 /// A block of Br queries stays in fast memory while the keys stream past, one after another.
 struct RowSums {
-  static Io io(const schedule::AttentionShape& x, index_t Br) {
+  static Io io(const Sizes& x, index_t Br) {
     const Words K_words = Words(x.n_k) * x.d, blocks = ceil_div(x.n_q, Br);
     return Io().read(SlowArray::Q, Words(x.n_q) * x.d).read(SlowArray::K, blocks * K_words) +
            Io().write(SlowArray::lse, x.n_q);
   }
   /// Q_i, m_i, l_i, one column of scores, and the word of K that is passing.
-  static Words footprint(const schedule::AttentionShape& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
+  static Words footprint(const Sizes& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
   template <Machine M>
-  static void run(M& m, const schedule::Forward& x, index_t Br) {
+  static void run(M& m, const schedule::ForwardOperands& x, index_t Br) {
     const auto Q = tiled(x.Q, Br), lse = tiled(x.lse, Br), K = tiled(x.K, 1);
     m.each(Q.rows(), [&](auto& w, index_t i) {  // blocks of queries are independent
       const auto Q_i = w.load(Q(i));            // resident until the closing brace
@@ -38,8 +38,8 @@ struct RowSums {
 };
 
 int main() {
-  const schedule::Forward x({1000, 300, 8, 1}, 0.5);  // n_q, n_k, d, d_v; scale
-  const index_t Br = 64;                              // does not divide 1000: the last block is smaller
+  const schedule::ForwardOperands x({1000, 300, 8, 1}, 0.5);  // n_q, n_k, d, d_v; scale
+  const index_t Br = 64;                                      // does not divide 1000: the last block is smaller
   machine::Counting counting;
   RowSums::run(counting, x, Br);  // 1. count, without data
   std::vector<double> q(1000 * 8, 0.125), k(300 * 8, 0.25), sums(1000);

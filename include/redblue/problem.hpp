@@ -3,7 +3,7 @@
 
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/operation.hpp"
-#include "redblue/schedule/shape.hpp"
+#include "redblue/core/sizes.hpp"
 
 namespace redblue {
 
@@ -34,7 +34,7 @@ struct Problem {
   index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
-  schedule::AttentionShape shape() const;                ///< of one instance, query heads stacked position-major
+  Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;

@@ -3,7 +3,7 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 
 /// What arrays an operation has, and of which sizes.
 namespace redblue {
@@ -14,7 +14,7 @@ namespace {
 template <class F>
 decltype(auto) with_operands(const Problem& p, const F& f) {
   return plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
-    return f(typename S::Operands(p.shape(), 1));
+    return f(typename S::Operands(p.sizes(), 1));
   });
 }
 

@@ -5,7 +5,7 @@
 #include "redblue/machine/observed.hpp"
 #include "redblue/machine/ram.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 
 /// Where schedules and machines meet, once per operation: each file of this folder that instantiates make_engine is one
 /// list of schedules on every machine.
@@ -73,7 +73,7 @@ void execute(M& m, const plan::Plan& plan) {
   const Problem& p = plan.problem;
   with_choice<List>(plan, [&]<class S>(const plan::Choice<S>& choice) {
     m.each(p.instances(), [&](auto& w, index_t instance) {
-      S::run(w, typename S::Operands(p.shape(), p.scale_or_default(), instance), choice.tiling);
+      S::run(w, typename S::Operands(p.sizes(), p.scale_or_default(), instance), choice.tiling);
     });
   });
 }
@@ -128,7 +128,7 @@ constexpr Engine make_engine() {
           detail::run<List, double>,
           [](const plan::Plan& plan) {
             return detail::with_choice<List>(plan, [&]<class S>(const plan::Choice<S>& choice) {
-              const auto list = schedule::workspace_of<S>(typename S::Operands(plan.problem.shape(), 1), choice.tiling);
+              const auto list = schedule::workspace_of<S>(typename S::Operands(plan.problem.sizes(), 1), choice.tiling);
               return std::vector<SlowMatrix>(list.begin(), list.end());
             });
           },

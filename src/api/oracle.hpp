@@ -91,7 +91,7 @@ template <class T>
 class Dense {
  public:
   Dense(const Problem& p, Matrices<T> inputs)
-      : p_(p), x_(p.shape()), scale_(static_cast<T>(p.scale_or_default())), in_(std::move(inputs)) {
+      : p_(p), x_(p.sizes()), scale_(static_cast<T>(p.scale_or_default())), in_(std::move(inputs)) {
     project();
   }
 
@@ -211,7 +211,7 @@ class Dense {
   }
 
   Problem p_;
-  schedule::AttentionShape x_;
+  Sizes x_;
   T scale_;
   Matrices<T> in_;
   Matrix<T> Q_, K_, V_;

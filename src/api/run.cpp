@@ -17,7 +17,7 @@
 #include "overlap.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 #include "storage_of.hpp"
 
 namespace redblue {

@@ -8,7 +8,7 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 
 namespace redblue::plan {
 
@@ -89,7 +89,7 @@ void require_schedule(const std::string& name, Operation op) {
 /// The least M for which S has a tiling: at most what its smallest tiles occupy. None if no M will do (one column of
 /// values cannot be split).
 template <class S>
-std::optional<Words> least_memory(const schedule::AttentionShape& x, schedule::Limits limits) {
+std::optional<Words> least_memory(const Sizes& x, schedule::Limits limits) {
   const auto tiles = S::smallest(x, limits.multiple);
   Words too_small = 0, enough = limits.occupied(S::footprint(x, tiles), S::prefetch(x, tiles));
   const auto works = [&](Words M) {
@@ -106,7 +106,7 @@ std::optional<Words> least_memory(const schedule::AttentionShape& x, schedule::L
 
 /// Why S cannot do this whatever M is; nothing if it can.
 template <class S>
-std::optional<std::string> obstacle(const Problem& p, const Options& o, const schedule::AttentionShape& x) {
+std::optional<std::string> obstacle(const Problem& p, const Options& o, const Sizes& x) {
   if (x.mask.causal && !S::masks) return "knows no causal mask";
   if (x.score != Score::softmax && !S::any_score) return fmt::format("knows no score function but softmax");
   if constexpr (requires { S::only_score; })
@@ -122,7 +122,7 @@ std::optional<std::string> obstacle(const Problem& p, const Options& o, const sc
 }
 
 template <class S, class List>
-void consider(Plan& plan, const schedule::AttentionShape& x, const schedule::Limits& limits) {
+void consider(Plan& plan, const Sizes& x, const schedule::Limits& limits) {
   const Options& o = plan.options;
   if (!o.schedule.empty() && !asked_for<S>(o)) return;
   if constexpr (requires { S::only_score; })
@@ -264,7 +264,7 @@ Plan make_plan(const Problem& problem, const Options& options) {
   plan.options = options;
   plan.bounds = bound::bounds_of(problem.op, problem.bound_problem(options.M));
   plan.bound = bound::best(plan.bounds);
-  const schedule::AttentionShape x = problem.shape();
+  const Sizes x = problem.sizes();
   const schedule::Limits limits = limits_of(options);
   with_schedules(problem.op,
                  [&]<class... S>(ScheduleList<S...>) { (consider<S, ScheduleList<S...>>(plan, x, limits), ...); });

@@ -66,8 +66,8 @@ double Problem::scale_or_default() const {
   return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
 }
 
-schedule::AttentionShape Problem::shape() const {
-  schedule::AttentionShape s;
+Sizes Problem::sizes() const {
+  Sizes s;
   s.n_q = n_q * group();
   s.n_k = n_k;
   s.d = d;
@@ -80,22 +80,7 @@ schedule::AttentionShape Problem::shape() const {
   return s;
 }
 
-bound::AttentionProblem Problem::bound_problem(Words M) const {
-  const schedule::AttentionShape s = shape();
-  bound::AttentionProblem x;
-  x.instances = instances();
-  x.n_q = s.n_q;
-  x.n_k = s.n_k;
-  x.d = s.d;
-  x.d_v = s.d_v;
-  x.mask = s.mask;
-  x.lse_required = s.lse_required;
-  x.M = M;
-  x.score = score;
-  x.sources = sources;
-  x.d_in = d_in;
-  return x;
-}
+bound::AttentionProblem Problem::bound_problem(Words M) const { return {sizes(), instances(), M, sources}; }
 
 bool Problem::forward_first() const { return follows_forward(op) && !forward_given && score == Score::softmax; }
 

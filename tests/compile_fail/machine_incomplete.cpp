@@ -1,6 +1,6 @@
 // expect: constraints not satisfied|no matching function
 #include "redblue/machine/counting.hpp"
-#include "redblue/schedule/flash_forward.hpp"
+#include "redblue/schedule/forward/flash.hpp"
 
 // Has the words of a machine, but none of the primitives behind them.
 struct Incomplete : redblue::MachineFace<Incomplete> {};
@@ -11,4 +11,6 @@ using Machine = Incomplete;
 using Machine = redblue::machine::Counting;
 #endif
 
-void count(Machine& m, const redblue::schedule::Forward& x) { redblue::schedule::FlashForward::run(m, x, {1, 1}); }
+void count(Machine& m, const redblue::schedule::ForwardOperands& x) {
+  redblue::schedule::FlashForward::run(m, x, {1, 1});
+}

@@ -18,11 +18,11 @@ using machine::Trace;
 namespace {
 
 template <class S>
-std::string trace_text(const AttentionShape& x, typename S::Tiling t) {
+std::string trace_text(const Sizes& x, typename S::Tiling t) {
   Trace trace;
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
-  S::run(traced, Forward(x, 0.5), t);
+  S::run(traced, ForwardOperands(x, 0.5), t);
   std::ostringstream text;
   machine::write_text(text, trace);
   return text.str();
@@ -39,7 +39,7 @@ void expect_golden(const std::string& name, const std::string& text) {
   EXPECT_EQ(text, golden.str());
 }
 
-AttentionShape tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
+Sizes tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
 
 }  // namespace
 
@@ -74,7 +74,7 @@ TEST(Trace, StopsAtItsLimit) {
   trace.most = 5;
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
-  EXPECT_THROW(FlashForward::run(traced, Forward(tiny(), 1), {1, 1}), InvalidProblem);
+  EXPECT_THROW(FlashForward::run(traced, ForwardOperands(tiny(), 1), {1, 1}), InvalidProblem);
   EXPECT_EQ(trace.operations.size(), 5U + 3U);  // the three tiles born so far are evicted all the same
 }
 

@@ -5,7 +5,7 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/model/timed.hpp"
-#include "redblue/schedule/flash_forward.hpp"
+#include "redblue/schedule/forward/flash.hpp"
 #include "support/generators.hpp"
 
 namespace redblue::test {
@@ -73,7 +73,7 @@ TEST(Timed, CountsWhatIsHeldAndTouched) {
   const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
   const Problem p = problem(96, 64, 8, 8);
   model::Timed walk(rates, p.score, 1000);
-  schedule::FlashForward::run(walk, schedule::Forward(p.shape(), 1, 0), {96, 32});
+  schedule::FlashForward::run(walk, schedule::ForwardOperands(p.sizes(), 1, 0), {96, 32});
   const double Q = 96 * 8, O = Q, lse = 96, keys_and_values = 32 * 16;
   EXPECT_EQ(walk.held(), Q + O + 2 * lse + 48 * 32 + keys_and_values);
   const double step = Q + 2 * (O + 2 * lse) + keys_and_values, init = O + 2 * lse, finish = 2 * (O + lse) + lse;

@@ -25,7 +25,7 @@ std::vector<index_t> tiles(index_t n, index_t step) {
   return list;
 }
 
-struct Sizes {
+struct TileSizes {
   std::vector<index_t> q, k, f, v;  ///< of queries, keys, columns of d and of d_v
 };
 
@@ -42,15 +42,15 @@ Component<Tiling> pairs(const std::vector<index_t>& first, const std::vector<ind
   return list;
 }
 template <class Tiling>
-Component<Tiling> query_pass(const Sizes& s, QueryPass Tiling::* member) {
+Component<Tiling> query_pass(const TileSizes& s, QueryPass Tiling::* member) {
   return pairs<Tiling>(s.q, s.k, [=](Tiling& t, index_t a, index_t b) { t.*member = {a, b}; });
 }
 template <class Tiling>
-Component<Tiling> key_pass(const Sizes& s, KeyPass Tiling::* member) {
+Component<Tiling> key_pass(const TileSizes& s, KeyPass Tiling::* member) {
   return pairs<Tiling>(s.k, s.q, [=](Tiling& t, index_t a, index_t b) { t.*member = {a, b}; });
 }
 template <class Tiling>
-Component<Tiling> scores(const Sizes& s, ScoreTiling Tiling::* member) {
+Component<Tiling> scores(const TileSizes& s, ScoreTiling Tiling::* member) {
   Component<Tiling> list;
   for (const bool panel : {false, true})
     for (const auto& set : pairs<Tiling>(s.q, s.k, [=](Tiling& t, index_t a, index_t b) { t.*member = {panel, a, b}; }))
@@ -66,28 +66,28 @@ Component<Tiling> product(const std::vector<index_t>& rows, const std::vector<in
 template <class S>
 using Components = std::vector<Component<typename S::Tiling>>;
 
-Components<FusedKeyOuterBackward> components(std::type_identity<FusedKeyOuterBackward>, const Sizes& s) {
+Components<FusedKeyOuterBackward> components(std::type_identity<FusedKeyOuterBackward>, const TileSizes& s) {
   using T = FusedKeyOuterBackward::Tiling;
   return {pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) { t = {{a, b}}; })};
 }
 /// So few keys make one group. More are for many workers, and cost less only where dQg is cheaper than dQ.
-Components<GroupedKeyOuterBackward> components(std::type_identity<GroupedKeyOuterBackward>, const Sizes& s) {
+Components<GroupedKeyOuterBackward> components(std::type_identity<GroupedKeyOuterBackward>, const TileSizes& s) {
   using T = GroupedKeyOuterBackward::Tiling;
   return {pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) { t = {{a, b}, 1}; })};
 }
-Components<FusedQueryOuterBackward> components(std::type_identity<FusedQueryOuterBackward>, const Sizes& s) {
+Components<FusedQueryOuterBackward> components(std::type_identity<FusedQueryOuterBackward>, const TileSizes& s) {
   using T = FusedQueryOuterBackward::Tiling;
   return {pairs<T>(s.q, s.k, [](T& t, index_t a, index_t b) { t = {{a, b}}; })};
 }
-Components<TwoPassBackward> components(std::type_identity<TwoPassBackward>, const Sizes& s) {
+Components<TwoPassBackward> components(std::type_identity<TwoPassBackward>, const TileSizes& s) {
   using T = TwoPassBackward::Tiling;
   return {query_pass(s, &T::queries), key_pass(s, &T::keys)};
 }
-Components<SpilledBackward> components(std::type_identity<SpilledBackward>, const Sizes& s) {
+Components<SpilledBackward> components(std::type_identity<SpilledBackward>, const TileSizes& s) {
   using T = SpilledBackward::Tiling;
   return {key_pass(s, &T::keys), product(s.q, s.f, &T::dQ)};
 }
-Components<FusedValueBackward> components(std::type_identity<FusedValueBackward>, const Sizes& s) {
+Components<FusedValueBackward> components(std::type_identity<FusedValueBackward>, const TileSizes& s) {
   using T = FusedValueBackward::Tiling;
   return {scores(s, &T::P),
           pairs<T>(s.k, s.q,
@@ -97,25 +97,26 @@ Components<FusedValueBackward> components(std::type_identity<FusedValueBackward>
                    }),
           product(s.q, s.f, &T::dQ), product(s.k, s.f, &T::dK)};
 }
-Components<MaterialisedBackward> components(std::type_identity<MaterialisedBackward>, const Sizes& s) {
+Components<MaterialisedBackward> components(std::type_identity<MaterialisedBackward>, const TileSizes& s) {
   using T = MaterialisedBackward::Tiling;
   return {scores(s, &T::P), scores(s, &T::dS), product(s.k, s.v, &T::dV), product(s.q, s.f, &T::dQ),
           product(s.k, s.f, &T::dK)};
 }
 template <RowsGo rows_go>
-Components<QueryOuterGradient<rows_go>> components(std::type_identity<QueryOuterGradient<rows_go>>, const Sizes& s) {
+Components<QueryOuterGradient<rows_go>> components(std::type_identity<QueryOuterGradient<rows_go>>,
+                                                   const TileSizes& s) {
   using T = typename QueryOuterGradient<rows_go>::Tiling;
   Components<QueryOuterGradient<rows_go>> list{query_pass(s, &T::queries), product(s.q, s.f, &T::S),
                                                product(s.k, s.v, &T::h)};
   if (rows_go == RowsGo::out) list.push_back(product(s.f, s.f, &T::g));
   return list;
 }
-Components<OnTheFlyGradient> components(std::type_identity<OnTheFlyGradient>, const Sizes& s) {
+Components<OnTheFlyGradient> components(std::type_identity<OnTheFlyGradient>, const TileSizes& s) {
   using T = OnTheFlyGradient::Tiling;
   return {pairs<T>(s.q, s.k, [](T& t, index_t a, index_t b) { t = {{a, b}}; })};
 }
 template <Values values>
-Components<KeyOuterGradient<values>> components(std::type_identity<KeyOuterGradient<values>>, const Sizes& s) {
+Components<KeyOuterGradient<values>> components(std::type_identity<KeyOuterGradient<values>>, const TileSizes& s) {
   using T = typename KeyOuterGradient<values>::Tiling;
   Components<KeyOuterGradient<values>> list{pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) {
     t.Bc = a;
@@ -124,19 +125,19 @@ Components<KeyOuterGradient<values>> components(std::type_identity<KeyOuterGradi
   if (values == Values::stored) list.push_back(product(s.k, s.v, &T::h));
   return list;
 }
-Components<SmallCacheGradient> components(std::type_identity<SmallCacheGradient>, const Sizes& s) {
+Components<SmallCacheGradient> components(std::type_identity<SmallCacheGradient>, const TileSizes& s) {
   using T = SmallCacheGradient::Tiling;
   return {product(s.q, s.f, &T::S), product(s.k, s.v, &T::h), scores(s, &T::f),
           scores(s, &T::p),         product(s.q, s.f, &T::U), product(s.f, s.f, &T::g)};
 }
-Components<SharedSourceGradient> components(std::type_identity<SharedSourceGradient>, const Sizes& s) {
+Components<SharedSourceGradient> components(std::type_identity<SharedSourceGradient>, const TileSizes& s) {
   using T = SharedSourceGradient::Tiling;
   const auto nth = [&](std::size_t i, const std::vector<index_t>& rows) {
     return pairs<T>(rows, s.f, [i](T& t, index_t a, index_t b) { t.products[i] = {a, b}; });
   };
   return {query_pass(s, &T::queries), nth(0, s.q), nth(1, s.q), nth(2, s.f)};
 }
-Components<SharedSourceForward> components(std::type_identity<SharedSourceForward>, const Sizes& s) {
+Components<SharedSourceForward> components(std::type_identity<SharedSourceForward>, const TileSizes& s) {
   using T = SharedSourceForward::Tiling;
   return {product(s.q, s.f, &T::S),
           pairs<T>(s.q, s.k,
@@ -147,7 +148,7 @@ Components<SharedSourceForward> components(std::type_identity<SharedSourceForwar
           product(s.q, s.v, &T::O)};
 }
 
-Components<SharedKeyOuterGradient> components(std::type_identity<SharedKeyOuterGradient>, const Sizes& s) {
+Components<SharedKeyOuterGradient> components(std::type_identity<SharedKeyOuterGradient>, const TileSizes& s) {
   using T = SharedKeyOuterGradient::Tiling;
   return {pairs<T>(s.k, s.q, [](T& t, index_t a, index_t b) {
     t.Bc = a;
@@ -156,18 +157,18 @@ Components<SharedKeyOuterGradient> components(std::type_identity<SharedKeyOuterG
 }
 template <class S>
   requires(std::same_as<S, LinearForward> || std::same_as<S, LinearBackward> || std::same_as<S, LinearTwoStateBackward>)
-Components<S> components(std::type_identity<S>, const Sizes& s) {
+Components<S> components(std::type_identity<S>, const TileSizes& s) {
   using T = typename S::Tiling;
   return {pairs<T>(s.q, s.k, [](T& t, index_t a, index_t b) {
     t.br = a;
     t.bc = b;
   })};
 }
-Components<LinearProductsForward> components(std::type_identity<LinearProductsForward>, const Sizes& s) {
+Components<LinearProductsForward> components(std::type_identity<LinearProductsForward>, const TileSizes& s) {
   using T = LinearProductsForward::Tiling;
   return {product(s.f, s.v, &T::Z), product(s.q, s.v, &T::O)};
 }
-Components<LinearProductsBackward> components(std::type_identity<LinearProductsBackward>, const Sizes& s) {
+Components<LinearProductsBackward> components(std::type_identity<LinearProductsBackward>, const TileSizes& s) {
   using T = LinearProductsBackward::Tiling;
   const auto nth = [](std::size_t i, const std::vector<index_t>& rows, const std::vector<index_t>& cols) {
     return pairs<T>(rows, cols, [i](T& t, index_t a, index_t b) { t.tiles[i] = {a, b}; });
@@ -180,10 +181,10 @@ class Exhaustive {
  public:
   using Tiling = typename S::Tiling;
 
-  Exhaustive(const AttentionShape& x, const Limits& limits) : x_(x), limits_(limits) {
+  Exhaustive(const Sizes& x, const Limits& limits) : x_(x), limits_(limits) {
     const Multiples& m = limits.multiple;
-    parts_ = components(std::type_identity<S>{}, Sizes{tiles(x.n_q, m.query), tiles(x.n_k, m.key),
-                                                       tiles(x.d, m.feature), tiles(x.d_v, m.feature)});
+    parts_ = components(std::type_identity<S>{}, TileSizes{tiles(x.n_q, m.query), tiles(x.n_k, m.key),
+                                                           tiles(x.d, m.feature), tiles(x.d_v, m.feature)});
   }
 
   void check() {
@@ -281,14 +282,14 @@ class Exhaustive {
     }
   }
 
-  AttentionShape x_;
+  Sizes x_;
   Limits limits_;
   Components<S> parts_;
 };
 
-AttentionShape any_shape() {
+Sizes any_shape() {
   const auto size = [](int most) { return *rc::gen::inRange(1, most + 1); };
-  AttentionShape x;
+  Sizes x;
   x.n_q = size(12);
   x.n_k = size(8);
   x.d = size(6);
@@ -301,18 +302,18 @@ AttentionShape any_shape() {
 }
 
 template <class S>
-bool solves(const AttentionShape& x) {
+bool solves(const Sizes& x) {
   if constexpr (requires { S::only_score; })
     if (x.score != S::only_score) return false;
   return !x.mask.causal || S::masks;
 }
 
 template <class... S>
-void check_some_of(const AttentionShape& x, const Limits& limits) {
+void check_some_of(const Sizes& x, const Limits& limits) {
   std::size_t i = 0, third = static_cast<std::size_t>(*rc::gen::inRange(0, 3));  // some of them: cases are many
   ((i++ % 3 == third && solves<S>(x) ? Exhaustive<S>(x, limits).check() : void()), ...);
 }
-void check_all_schedules(const AttentionShape& x, const Limits& limits) {
+void check_all_schedules(const Sizes& x, const Limits& limits) {
   check_some_of<FusedKeyOuterBackward, FusedQueryOuterBackward, TwoPassBackward, SpilledBackward, FusedValueBackward,
                 MaterialisedBackward, GroupedKeyOuterBackward, QueryOuterGradient<RowsGo::into_resident_g>,
                 QueryOuterGradient<RowsGo::into_slow_g>, QueryOuterGradient<RowsGo::out>, OnTheFlyGradient,

@@ -7,7 +7,7 @@
 
 #include "redblue/plan/planner.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 #include "support/generators.hpp"
 #include "support/table.hpp"
 
@@ -77,7 +77,7 @@ struct Line {
     typename S::Tiling other = chosen;
     other.*member = transpose(chosen.*member);
     EXPECT_EQ(text_of(other.*member), text(column)) << column;
-    const schedule::AttentionShape x = plan.problem.shape();
+    const Sizes x = plan.problem.sizes();
     EXPECT_EQ(S::io(x, other).total(), r->io.total()) << column;
     EXPECT_LE(S::footprint(x, other), M) << column;
   }
@@ -137,7 +137,7 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
     for (const bool causal : {false, true})
       for (const index_t M : {16384, 65536, 524288}) {
         SCOPED_TRACE(fmt::format("n = {}, causal {}, M = {}", n, causal, M));
-        const schedule::AttentionShape x{n, n, 64, 64, {causal, 0, 1}};
+        const Sizes x{n, n, 64, 64, {causal, 0, 1}};
         limits.M = M;
         const S::Tiling t = S::choose_tiling(x, limits).value();
         EXPECT_EQ(t.G, std::clamp<index_t>(n / 256, 1, 8));
@@ -151,8 +151,7 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
         // sum.
         const auto groups = S::groups(x, t);
         Words e1 = 0;
-        for (const schedule::AttentionShape& group : groups)
-          e1 += schedule::FusedKeyOuterBackward::io(group, {{t.Bc, t.br}}).total();
+        for (const Sizes& group : groups) e1 += schedule::FusedKeyOuterBackward::io(group, {{t.Bc, t.br}}).total();
         for (std::size_t g = 1; g < groups.size(); ++g) {
           e1 += Words(2) * schedule::queries_seeing(groups[g], 0) * 64;
           e1 -= schedule::output_dots_io(x).total() + Words(n) * 64;

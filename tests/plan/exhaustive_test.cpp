@@ -23,51 +23,51 @@ std::vector<index_t> tiles(index_t n, index_t step) {
   return list;
 }
 
-struct Sizes {
+struct TileSizes {
   std::vector<index_t> q, k, v;
 };
 
 template <class F>
-void for_each_tiling(std::type_identity<FlashForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k) f(FlashForward::Tiling{Br, Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<SplitKeysForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<SplitKeysForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k)
       for (index_t G : {1, 2, 3}) f(SplitKeysForward::Tiling{Br, Bc, G});
 }
 template <class F>
-void for_each_tiling(std::type_identity<FlashTiledForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashTiledForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k) f(FlashTiledForward::Tiling{Br, Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<FlashPinnedForward>, const AttentionShape& x, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<FlashPinnedForward>, const Sizes& x, const TileSizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k)
       for (index_t rho = 0; rho < x.n_k + Bc; rho += Bc) f(FlashPinnedForward::Tiling{Br, std::min(rho, x.n_k), Bc});
 }
 template <class F>
-void for_each_tiling(std::type_identity<ColumnSplitForward>, const AttentionShape& x, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<ColumnSplitForward>, const Sizes& x, const TileSizes& s, const F& f) {
   for (index_t Br : s.q)
     for (index_t Bc : s.k)
       for (index_t w : s.v)
         if (w < x.d_v) f(ColumnSplitForward::Tiling{Br, Bc, w});
 }
 template <class F>
-void for_each_tiling(std::type_identity<KeyOuterForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<KeyOuterForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t Bc : s.k)
     for (index_t Br : s.q) f(KeyOuterForward::Tiling{Bc, Br});
 }
 template <class F>
-void for_each_tiling(std::type_identity<ScoreTilesForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<ScoreTilesForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t a : s.q)
     for (index_t b : s.k) f(ScoreTilesForward::Tiling{a, b});
 }
 template <class F>
-void for_each_tiling(std::type_identity<SmallCacheForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<SmallCacheForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t a2 : s.q)
     for (index_t c2 : s.v)
       for (index_t a : s.q) {
@@ -76,7 +76,7 @@ void for_each_tiling(std::type_identity<SmallCacheForward>, const AttentionShape
       }
 }
 template <class F>
-void for_each_tiling(std::type_identity<NaiveForward>, const AttentionShape&, const Sizes& s, const F& f) {
+void for_each_tiling(std::type_identity<NaiveForward>, const Sizes&, const TileSizes& s, const F& f) {
   for (index_t b1 : s.q)
     for (index_t b2 : s.k)
       for (index_t b3 : s.q)
@@ -85,7 +85,7 @@ void for_each_tiling(std::type_identity<NaiveForward>, const AttentionShape&, co
 }
 /// Printed, not chosen: what counts is that it runs wherever its smallest tiling does.
 template <class F>
-void for_each_tiling(std::type_identity<SahaYeForward>, const AttentionShape&, const Sizes&, const F& f) {
+void for_each_tiling(std::type_identity<SahaYeForward>, const Sizes&, const TileSizes&, const F& f) {
   f(SahaYeForward::Tiling{1});
 }
 
@@ -94,10 +94,10 @@ constexpr bool kPrinted = std::same_as<S, SahaYeForward>;
 
 /// Least cost of all tilings that occupy at most so many words: a step function, one entry per step.
 template <class S>
-std::map<Words, Words> cheapest(const AttentionShape& x, const Limits& limits) {
+std::map<Words, Words> cheapest(const Sizes& x, const Limits& limits) {
   std::map<Words, Words> best;
-  const Sizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key),
-                    tiles(x.d_v, limits.multiple.feature)};
+  const TileSizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key),
+                        tiles(x.d_v, limits.multiple.feature)};
   for_each_tiling(std::type_identity<S>{}, x, sizes, [&](const typename S::Tiling& t) {
     const Words cost = limits.price.of(S::io(x, t));
     const auto [entry, fresh] = best.try_emplace(limits.occupied(S::footprint(x, t), S::prefetch(x, t)), cost);
@@ -114,7 +114,7 @@ std::map<Words, Words> cheapest(const AttentionShape& x, const Limits& limits) {
 }
 
 template <class S>
-void check_every_M(const AttentionShape& x, Limits limits) {
+void check_every_M(const Sizes& x, Limits limits) {
   if (x.mask.causal && !S::masks) return;
   if (std::same_as<S, ColumnSplitForward> && x.d_v <= limits.multiple.feature) return;  // nothing to split
   const auto best = cheapest<S>(x, limits);
@@ -133,9 +133,9 @@ void check_every_M(const AttentionShape& x, Limits limits) {
   }
 }
 
-AttentionShape any_shape() {
+Sizes any_shape() {
   const auto size = [](int most) { return *rc::gen::inRange(1, most + 1); };
-  AttentionShape x;
+  Sizes x;
   x.n_q = size(9);
   x.n_k = size(9);
   x.d = size(9);
@@ -147,7 +147,7 @@ AttentionShape any_shape() {
   return x;
 }
 
-void check_all_schedules(const AttentionShape& x, const Limits& limits) {
+void check_all_schedules(const Sizes& x, const Limits& limits) {
   plan::ForwardSchedules::for_each([&]<class S>(plan::Choice<S>) {
     if constexpr (!requires { S::only_score; }) check_every_M<S>(x, limits);  // linear: no tile in its words
   });

@@ -48,8 +48,7 @@ index_t knob(const Row& row, std::string_view name) {
 struct Cut {
   index_t size, multiple;
 };
-Cut cut_of(std::string_view schedule, std::string_view knob, const schedule::AttentionShape& x,
-           const schedule::Multiples& m) {
+Cut cut_of(std::string_view schedule, std::string_view knob, const Sizes& x, const schedule::Multiples& m) {
   static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
   if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel" || knob == "G") return {0, 1};
   if (kQueries.contains(knob)) return {x.n_q, m.query};
@@ -122,8 +121,8 @@ TEST(Planner, ReproducesTheTable) {
     expect_knob("key_outer", "Bc", "key_outer_Bc");
     // The other tiles of the table are one of several that cost the same: they fit, and move the words of the table.
     const auto expect_tiling = [&]<class S>(std::type_identity<S>, typename S::Tiling t, const char* column) {
-      EXPECT_LE(S::footprint(plan.problem.shape(), t), M) << column;
-      EXPECT_EQ(S::io(plan.problem.shape(), t).total().str(), line.at(column));
+      EXPECT_LE(S::footprint(plan.problem.sizes(), t), M) << column;
+      EXPECT_EQ(S::io(plan.problem.sizes(), t).total().str(), line.at(column));
     };
     if (number("pin_Br") > 0)
       expect_tiling(std::type_identity<schedule::FlashPinnedForward>{}, {number("pin_Br"), number("pin_rho"), 1},
@@ -156,7 +155,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
       RC_ASSERT(row.io.total() >= plan.bound.words);
       for (const schedule::Knob& k : row.tiling) {
-        const Cut cut = cut_of(row.schedule, k.name, p.shape(), o.multiple);
+        const Cut cut = cut_of(row.schedule, k.name, p.sizes(), o.multiple);
         if (k.value != cut.size && k.value % cut.multiple != 0)
           RC_FAIL(std::string(row.schedule) + ": " + std::string(k.name) + " = " + std::to_string(k.value) + " of " +
                   std::to_string(cut.size) + ", multiple " + std::to_string(cut.multiple));

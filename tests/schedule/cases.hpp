@@ -10,7 +10,7 @@
 namespace redblue::test {
 
 struct Case {
-  schedule::AttentionShape shape;
+  Sizes shape;
   std::vector<int> sizes;     ///< raw tile sizes, 1..8; larger than a dimension often enough
   schedule::Limits limits{};  ///< for tilings that a schedule chooses; M = 0: none
 };
@@ -78,12 +78,12 @@ class Deal {
     for (std::size_t i = 0; i < N; ++i) tiles[i] = product(list[i]);
     return tiles;
   }
-  const schedule::AttentionShape& shape() const { return x_; }
+  const Sizes& shape() const { return x_; }
 
  private:
   int next() { return sizes_[next_++ % sizes_.size()]; }
 
-  schedule::AttentionShape x_;
+  Sizes x_;
   std::vector<int> sizes_;
   std::size_t next_ = 0;
 };
@@ -93,7 +93,7 @@ template <class S>
 struct Dealt {
   static typename S::Tiling tiling(Deal& deal) {
     using namespace schedule;
-    const AttentionShape& x = deal.shape();
+    const Sizes& x = deal.shape();
     if constexpr (std::same_as<S, FusedQueryOuterBackward> || std::same_as<S, OnTheFlyGradient>) {
       return {deal.query_pass()};
     } else if constexpr (std::same_as<S, FusedKeyOuterBackward>) {
@@ -113,7 +113,7 @@ struct Dealt {
       return {deal.product(x.n_q, x.d), deal.product(x.n_k, x.d_v), deal.scores(), deal.scores(),
               deal.product(x.n_q, x.d), deal.product(x.d, x.d)};
     } else if constexpr (std::same_as<S, SharedSourceGradient>) {
-      return {deal.products(S::products(GradientX(x, 1))), deal.query_pass()};
+      return {deal.products(S::products(GradientXOperands(x, 1))), deal.query_pass()};
     } else if constexpr (std::same_as<S, SharedSourceForward>) {
       return {deal.product(x.n_q, x.d), deal(x.n_q), deal(x.n_k), deal.product(x.n_q, x.d_v)};
     } else if constexpr (std::same_as<S, Algorithm1Gradient>) {
@@ -149,7 +149,7 @@ template <schedule::RowsGo rows_go>
 struct Dealt<schedule::QueryOuterGradient<rows_go>> {
   using S = schedule::QueryOuterGradient<rows_go>;
   static typename S::Tiling tiling(Deal& deal) {
-    const schedule::AttentionShape& x = deal.shape();
+    const Sizes& x = deal.shape();
     return {deal.product(x.n_q, x.d), deal.product(x.n_k, x.d_v), deal.query_pass(), deal.product(x.d, x.d)};
   }
 };
@@ -157,7 +157,7 @@ template <schedule::Values values>
 struct Dealt<schedule::KeyOuterGradient<values>> {
   using S = schedule::KeyOuterGradient<values>;
   static typename S::Tiling tiling(Deal& deal) {
-    const schedule::AttentionShape& x = deal.shape();
+    const Sizes& x = deal.shape();
     return {deal(x.n_k), deal(x.n_q), deal.product(x.n_k, x.d_v)};
   }
 };
@@ -181,7 +181,7 @@ inline constexpr bool kSplitsColumns =
     std::same_as<S, schedule::ColumnSplitForward> || std::same_as<S, schedule::Projected<schedule::ColumnSplitForward>>;
 
 template <class S>
-bool can_solve(const schedule::AttentionShape& x) {
+bool can_solve(const Sizes& x) {
   if constexpr (requires { S::unsupported(x); })
     if (S::unsupported(x)) return false;
   if constexpr (requires { S::only_score; })

@@ -221,7 +221,7 @@ TYPED_TEST_P(Schedules, GiveTheSameBitsInAnyOrderOfEach) {
 
 /// Does a bound for some of the schedules bind S?
 template <class S>
-bool binds(const bound::Bound& b, const schedule::AttentionShape& x) {
+bool binds(const bound::Bound& b, const Sizes& x) {
   if (!b.holds) return false;
   if (b.status != "restricted") return true;  // proved, or derived and never refuted so far
   if (b.name == "shared") return std::same_as<S, schedule::SharedSourceForward>;
@@ -234,13 +234,11 @@ bool binds(const bound::Bound& b, const schedule::AttentionShape& x) {
 
 TYPED_TEST_P(Schedules, NeverMoveLessThanTheBounds) {
   check_on_random_cases<TypeParam>([]<class S>(const Case& c, const plan::Choice<S>& choice) {
-    const schedule::AttentionShape& s = c.shape;
+    const Sizes& s = c.shape;
     for (const Sources sources : {Sources::distinct, Sources::shared, Sources::self}) {
       if (sources == Sources::distinct && shares_source<S>()) continue;
       if (sources == Sources::self && s.n_q != s.n_k) continue;
-      const bound::AttentionProblem x{1,       s.n_q,   s.n_k,          s.d,
-                                      s.d_v,   s.mask,  s.lse_required, S::footprint(s, choice.tiling),
-                                      s.score, sources, s.d_in};
+      const bound::AttentionProblem x{s, 1, S::footprint(s, choice.tiling), sources};
       for (const bound::Bound& b : bound::bounds_of(operation_of<typename S::Operands>(), x)) {
         RC_LOG() << b.name;
         if (binds<S>(b, s)) RC_ASSERT(b.words <= S::io(s, choice.tiling).total());
@@ -296,7 +294,7 @@ TYPED_TEST_P(Schedules, NoLoadStoreOrUpdateCanBeSkippedOrRepeated) {
 /// Inputs that break careless softmaxes. The rule: twice the error of plain arithmetic in the same precision, and a few
 /// roundings of what is summed; a score may be off by as many roundings as it is large.
 template <class List, class T, class Change>
-void expect_accurate(const schedule::AttentionShape& shape, const Change& change) {
+void expect_accurate(const Sizes& shape, const Change& change) {
   constexpr double eps = std::numeric_limits<T>::epsilon() / 2;
   const Case c{shape, {3, 2, 2, 3}};
   for_each_schedule<List>(c, [&]<class S>(plan::Choice<S> choice) {
@@ -332,7 +330,7 @@ auto changing_scores(const Change& f) {
   };
 }
 
-inline schedule::AttentionShape numbers_shape(index_t n_q, index_t n_k, Mask mask = {}) {
+inline Sizes numbers_shape(index_t n_q, index_t n_k, Mask mask = {}) {
   return {n_q, n_k, 4, 3, mask, true, Score::softmax, 5};
 }
 

@@ -5,18 +5,18 @@
 #include <vector>
 
 #include "redblue/machine/ram.hpp"
-#include "redblue/schedule/forward.hpp"
+#include "redblue/schedule/forward/operands.hpp"
 
 /// Data for one instance, its dense answer, and slow memory to run a schedule on.
 namespace redblue::test {
 
 template <class T>
 struct Arrays {
-  schedule::AttentionShape x;
+  Sizes x;
   double scale = 0.7;
   std::vector<T> Q, K, V, O, lse, S, Og, lse_g;
 
-  explicit Arrays(const schedule::AttentionShape& shape, unsigned seed = 1, double spread = 1) : x(shape) {
+  explicit Arrays(const Sizes& shape, unsigned seed = 1, double spread = 1) : x(shape) {
     std::mt19937 gen(seed);
     std::normal_distribution<double> normal;
     const auto fill = [&](std::vector<T>& a, index_t n, double factor) {
@@ -50,7 +50,7 @@ struct Arrays {
     put(SlowArray::lse_g, lse_g, x.n_q, 1);
     return m;
   }
-  schedule::Forward operands() const { return {x, scale}; }
+  schedule::ForwardOperands operands() const { return {x, scale}; }
 };
 
 struct Dense {
@@ -60,7 +60,7 @@ struct Dense {
 /// softmax(scale Q K^T) V in fp64, as the definition has it.
 template <class T>
 Dense dense(const Arrays<T>& a) {
-  const schedule::AttentionShape& x = a.x;
+  const Sizes& x = a.x;
   Dense r{std::vector<double>(a.O.size(), 0.0),
           std::vector<double>(a.lse.size(), -std::numeric_limits<double>::infinity())};
   const auto at = [](const std::vector<T>& m, index_t i, index_t cols, index_t j) {

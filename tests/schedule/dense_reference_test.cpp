@@ -10,7 +10,7 @@ namespace {
 
 using Real = long double;
 
-DenseProblem<Real> random_problem(Operation op, const schedule::AttentionShape& s) {
+DenseProblem<Real> random_problem(Operation op, const Sizes& s) {
   using enum SlowArray;
   std::mt19937 random(11);
   std::normal_distribution<double> normal;

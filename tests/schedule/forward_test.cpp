@@ -12,7 +12,7 @@
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/trace.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 
 namespace redblue::test {
 
@@ -29,13 +29,13 @@ using plan::Choice;
 namespace {
 
 template <class S>
-bool writes_lse(const schedule::AttentionShape& x) {
+bool writes_lse(const Sizes& x) {
   return !std::same_as<S, schedule::NaiveForward> || x.lse_required;
 }
 
 /// A referee that knows the arrays of S with this tiling.
 template <class S>
-Referee referee_for(const schedule::Forward& x, const Choice<S>& choice) {
+Referee referee_for(const schedule::ForwardOperands& x, const Choice<S>& choice) {
   Referee r(S::footprint(x.shape, choice.tiling));
   r.input(x.Q);
   r.input(x.K);
@@ -65,7 +65,7 @@ RC_GTEST_PROP(ForwardSchedules, IoMatchesFormula, ()) {
   RC_LOG() << c;
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     Counting m;
-    S::run(m, schedule::Forward(c.shape, 1), choice.tiling);
+    S::run(m, schedule::ForwardOperands(c.shape, 1), choice.tiling);
     RC_LOG() << S::name;
     const Io io = S::io(c.shape, choice.tiling);
     for (std::size_t a = 0; a < kSlowArrays; ++a) {
@@ -94,7 +94,7 @@ RC_GTEST_PROP(ForwardSchedules, FootprintIsExact, ()) {
 RC_GTEST_PROP(ForwardSchedules, KeepTheRulesOfTheGame, ()) {
   const Case c = any_case();
   RC_LOG() << c;
-  const schedule::Forward x(c.shape, 1);
+  const schedule::ForwardOperands x(c.shape, 1);
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     RC_LOG() << S::name;
     Null null;
@@ -175,7 +175,7 @@ RC_GTEST_PROP(ForwardSchedules, NeverMoveLessThanTheBound, ()) {
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     RC_LOG() << S::name;
     const Words M = S::footprint(c.shape, choice.tiling);
-    const bound::AttentionProblem x{1, c.shape.n_q, c.shape.n_k, c.shape.d, c.shape.d_v, c.shape.mask, false, M};
+    const bound::AttentionProblem x{c.shape, 1, M};
     for (const bound::Bound& b : bound::forward_bounds(x)) {
       RC_LOG() << b.name;
       RC_ASSERT(b.words <= S::io(c.shape, choice.tiling).total());
@@ -186,8 +186,7 @@ RC_GTEST_PROP(ForwardSchedules, NeverMoveLessThanTheBound, ()) {
 namespace {
 
 /// Inputs that break unstable softmaxes, against the definition in fp64. Tolerances are relative to the largest entry.
-void expect_stable(const schedule::AttentionShape& x, double spread, double tolerance,
-                   void (*change)(Arrays<double>&)) {
+void expect_stable(const Sizes& x, double spread, double tolerance, void (*change)(Arrays<double>&)) {
   Case c{x, {3, 2, 2, 3}};
   for_each_schedule(c, [&]<class S>(Choice<S> choice) {
     if (!S::stable) return;
@@ -205,9 +204,7 @@ void expect_stable(const schedule::AttentionShape& x, double spread, double tole
   });
 }
 
-schedule::AttentionShape shape(index_t n_q, index_t n_k, index_t d, index_t d_v, Mask mask = {}) {
-  return {n_q, n_k, d, d_v, mask, true};
-}
+Sizes shape(index_t n_q, index_t n_k, index_t d, index_t d_v, Mask mask = {}) { return {n_q, n_k, d, d_v, mask, true}; }
 
 }  // namespace
 

@@ -9,7 +9,7 @@
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/ram.hpp"
 #include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 #include "support/gradients.hpp"
 
 /// One instance of any operation: its arrays, its dense answer, and slow memory to run a schedule on.
@@ -17,11 +17,11 @@ namespace redblue::test {
 
 template <class Operands>
 constexpr Operation operation_of() {
-  if constexpr (std::same_as<Operands, schedule::Forward>) return Operation::forward;
-  if constexpr (std::same_as<Operands, schedule::Backward>) return Operation::backward;
-  if constexpr (std::same_as<Operands, schedule::ProjectedForward>) return Operation::forward_x;
-  if constexpr (std::same_as<Operands, schedule::GradientX>) return Operation::gradient_x;
-  if constexpr (std::same_as<Operands, schedule::BackwardX>) return Operation::backward_x;
+  if constexpr (std::same_as<Operands, schedule::ForwardOperands>) return Operation::forward;
+  if constexpr (std::same_as<Operands, schedule::BackwardOperands>) return Operation::backward;
+  if constexpr (std::same_as<Operands, schedule::ForwardXOperands>) return Operation::forward_x;
+  if constexpr (std::same_as<Operands, schedule::GradientXOperands>) return Operation::gradient_x;
+  if constexpr (std::same_as<Operands, schedule::BackwardXOperands>) return Operation::backward_x;
   return Operation::backward_w;
 }
 
@@ -39,7 +39,8 @@ Sources sources_of() {
 /// Small enough that exp of an unshifted score stays finite.
 template <class Operands>
 constexpr double scale_of() {
-  return std::same_as<Operands, schedule::Forward> || std::same_as<Operands, schedule::Backward> ? 0.7 : 0.15;
+  return std::same_as<Operands, schedule::ForwardOperands> || std::same_as<Operands, schedule::BackwardOperands> ? 0.7
+                                                                                                                 : 0.15;
 }
 
 template <class T, class Operands>
@@ -52,7 +53,7 @@ struct Instance {
 
   /// Inputs N(0, 1), then `change`d; O and lse as a forward pass leaves them; what was never written is NaN.
   template <class Change>
-  Instance(const schedule::AttentionShape& shape, Sources sources, const Change& change, unsigned seed = 1)
+  Instance(const Sizes& shape, Sources sources, const Change& change, unsigned seed = 1)
       : x(shape, scale_of<Operands>()) {
     std::mt19937 gen(seed);
     std::normal_distribution<double> normal;
@@ -73,7 +74,7 @@ struct Instance {
                        [](long double v) { return static_cast<T>(v); });
     }
   }
-  explicit Instance(const schedule::AttentionShape& shape, Sources sources = Sources::distinct, unsigned seed = 1)
+  explicit Instance(const Sizes& shape, Sources sources = Sources::distinct, unsigned seed = 1)
       : Instance(shape, sources, [](Instance&) {}, seed) {}
 
   static bool is_input(SlowArray a) {

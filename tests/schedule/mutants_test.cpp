@@ -5,7 +5,7 @@
 #include "cases.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
-#include "redblue/schedule/workspace.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 #include "sabotage.hpp"
 
 namespace redblue::test {
@@ -18,13 +18,13 @@ using mutants::FlashSlip;
 
 namespace {
 
-schedule::AttentionShape small_problem() { return {7, 9, 3, 2, {true, 2, 1}, true}; }
+Sizes small_problem() { return {7, 9, 3, 2, {true, 2, 1}, true}; }
 
 /// What the data-free checks say of a run: empty if they find nothing.
 template <class Run>
-std::string verdict(const schedule::AttentionShape& shape, const Io& io, Words footprint,
-                    std::span<const SlowMatrix> workspace, const Run& run) {
-  const schedule::Forward x(shape, 1);
+std::string verdict(const Sizes& shape, const Io& io, Words footprint, std::span<const SlowMatrix> workspace,
+                    const Run& run) {
+  const schedule::ForwardOperands x(shape, 1);
   Null null;
   Counted<Null> counted(null);
   Referee referee(1'000'000);
@@ -47,7 +47,7 @@ std::string verdict(FlashSlip slip) {
   const auto shape = small_problem();
   const schedule::FlashForward::Tiling t{3, 1};
   return verdict(shape, schedule::FlashForward::io(shape, t), schedule::FlashForward::footprint(shape, t), {},
-                 [&](auto& m, const schedule::Forward& x) { mutants::Flash::run(m, x, t, slip); });
+                 [&](auto& m, const schedule::ForwardOperands& x) { mutants::Flash::run(m, x, t, slip); });
 }
 
 }  // namespace
@@ -68,44 +68,46 @@ INSTANTIATE_TEST_SUITE_P(EverySlip, FlashMutants,
                                            FlashSlip::visits_invisible_keys, FlashSlip::misses_the_last_key));
 
 TEST(Mutants, KeyOuterThatForgetsWhatWasIsCaught) {
-  schedule::AttentionShape shape = small_problem();
+  Sizes shape = small_problem();
   shape.mask = {};
   const schedule::KeyOuterForward::Tiling t{4, 1};
   EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), {},
-                    [&](auto& m, const schedule::Forward& x) { schedule::KeyOuterForward::run(m, x, t); }),
+                    [&](auto& m, const schedule::ForwardOperands& x) { schedule::KeyOuterForward::run(m, x, t); }),
             "");
-  EXPECT_EQ(verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), {},
-                    [&](auto& m, const schedule::Forward& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
-            "words differ from the formula");
+  EXPECT_EQ(
+      verdict(shape, schedule::KeyOuterForward::io(shape, t), schedule::KeyOuterForward::footprint(shape, t), {},
+              [&](auto& m, const schedule::ForwardOperands& x) { mutants::KeyOuterForgetsWhatWas::run(m, x, t); }),
+      "words differ from the formula");
 }
 
 TEST(Mutants, OfSplitKeysAreCaught) {
   using S = schedule::SplitKeysForward;
   const auto shape = small_problem();
   const S::Tiling t{3, 1, 5};
-  const auto workspace = schedule::workspace_of<S>(schedule::Forward(shape, 1), t);
+  const auto workspace = schedule::workspace_of<S>(schedule::ForwardOperands(shape, 1), t);
   for (int slip = 0; slip <= static_cast<int>(mutants::SplitSlip::keeps_lse_of_all_groups); ++slip) {
-    const std::string found =
-        verdict(shape, S::io(shape, t), S::footprint(shape, t), workspace, [&](auto& m, const schedule::Forward& x) {
-          mutants::SplitKeys::run(m, x, t, static_cast<mutants::SplitSlip>(slip));
-        });
+    const std::string found = verdict(shape, S::io(shape, t), S::footprint(shape, t), workspace,
+                                      [&](auto& m, const schedule::ForwardOperands& x) {
+                                        mutants::SplitKeys::run(m, x, t, static_cast<mutants::SplitSlip>(slip));
+                                      });
     EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
   }
 }
 
 TEST(Mutants, SmallCacheWithSwappedPhasesIsCaught) {
-  schedule::AttentionShape shape = small_problem();
+  Sizes shape = small_problem();
   shape.mask = {};
   const schedule::SmallCacheForward::Tiling t{{false, 3, 2}, {2, 2}};
   const auto io = schedule::SmallCacheForward::io(shape, t);
   const auto footprint = schedule::SmallCacheForward::footprint(shape, t);
-  const std::array workspace{schedule::Forward(shape, 1).S};
+  const std::array workspace{schedule::ForwardOperands(shape, 1).S};
   EXPECT_EQ(verdict(shape, io, footprint, workspace,
-                    [&](auto& m, const schedule::Forward& x) { schedule::SmallCacheForward::run(m, x, t); }),
+                    [&](auto& m, const schedule::ForwardOperands& x) { schedule::SmallCacheForward::run(m, x, t); }),
             "");
-  EXPECT_NE(verdict(shape, io, footprint, workspace,
-                    [&](auto& m, const schedule::Forward& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
-            "");
+  EXPECT_NE(
+      verdict(shape, io, footprint, workspace,
+              [&](auto& m, const schedule::ForwardOperands& x) { mutants::SmallCachePhasesSwapped::run(m, x, t); }),
+      "");
 }
 
 /// Every load and every store of every schedule, left out or done twice.
@@ -116,8 +118,8 @@ TEST(Mutants, NoLoadOrStoreOfAnyScheduleCanBeSkippedOrRepeated) {
   for_each_schedule(c, [&]<class S>(plan::Choice<S> choice) {
     const auto play = [&](Slip slip, index_t target, index_t* loads, index_t* stores) {
       return verdict(c.shape, S::io(c.shape, choice.tiling), S::footprint(c.shape, choice.tiling),
-                     schedule::workspace_of<S>(schedule::Forward(c.shape, 1), choice.tiling),
-                     [&](auto& m, const schedule::Forward& x) {
+                     schedule::workspace_of<S>(schedule::ForwardOperands(c.shape, 1), choice.tiling),
+                     [&](auto& m, const schedule::ForwardOperands& x) {
                        Sabotaged<std::decay_t<decltype(m)>> sabotaged(m, slip, target);
                        S::run(sabotaged, x, choice.tiling);
                        if (loads != nullptr) *loads = sabotaged.loads();

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "redblue/core/operation.hpp"
+#include "redblue/core/sizes.hpp"
 #include "redblue/core/slow_matrix.hpp"
-#include "redblue/schedule/shape.hpp"
 
 /// Attention and its gradients as dense matrices, written from the definition and from nothing else in this repository:
 /// the whole Jacobian of the softmax, no D, no lse. Any floating-point type.
@@ -51,7 +51,7 @@ DenseMatrix<R> magnitudes(DenseMatrix<R> a) {
 template <class R>
 struct DenseProblem {
   Operation op;
-  schedule::AttentionShape shape;
+  Sizes shape;
   R scale;
   Matrices<R> in;
 

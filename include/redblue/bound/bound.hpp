@@ -2,10 +2,8 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/core/mask.hpp"
 #include "redblue/core/operation.hpp"
-#include "redblue/core/score.hpp"
-#include "redblue/core/words.hpp"
+#include "redblue/core/sizes.hpp"
 
 namespace redblue::bound {
 
@@ -21,20 +19,12 @@ struct Bound {
   bool holds = true;           ///< does this problem meet the condition?
 };
 
-/// A problem as the bounds see it: `instances` heads (or groups of query heads that share K and V), each with n_q rows,
-/// n_k keys, under one fast memory of M words.
-struct AttentionProblem {
+/// A problem as the bounds see it: the sizes of one head (or group of query heads that share K and V), of which there
+/// are `instances`, under one fast memory of M words.
+struct AttentionProblem : Sizes {
   index_t instances = 1;
-  index_t n_q = 0;
-  index_t n_k = 0;
-  index_t d = 0;
-  index_t d_v = 0;
-  Mask mask{};
-  bool lse_required = false;
   Words M;
-  Score score = Score::softmax;
   Sources sources = Sources::distinct;
-  index_t d_in = 0;  ///< backward_w: columns of A1, A2, A3
 };
 
 /// Pairs (i, j) whose score must be formed, all instances: a row that sees one key has P = 1 without any score.

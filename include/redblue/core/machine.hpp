@@ -1,10 +1,11 @@
 #pragma once
+#include <array>
 #include <concepts>
 #include <span>
 
 #include "redblue/core/arg.hpp"
+#include "redblue/core/kernel.hpp"
 #include "redblue/core/layout.hpp"
-#include "redblue/kernel/kernel.hpp"
 
 /// The words a schedule is written in: load, alloc, stream, compute, update, store, each. docs/model.md says what each
 /// costs. A machine M derives from MachineFace<M>, which turns these words into seven primitives:

@@ -6,6 +6,7 @@
 
 #include "redblue/core/cost.hpp"
 #include "redblue/core/machine.hpp"
+#include "redblue/kernel/kernel.hpp"
 
 namespace redblue::machine {
 

@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "redblue/core/machine.hpp"
+#include "redblue/kernel/kernel.hpp"
 
 namespace redblue::machine {
 

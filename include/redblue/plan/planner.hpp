@@ -11,7 +11,7 @@
 #include "redblue/core/cost.hpp"
 #include "redblue/model/time.hpp"
 #include "redblue/problem.hpp"
-#include "redblue/schedule/limits.hpp"
+#include "redblue/schedule/parts/limits.hpp"
 
 namespace redblue::plan {
 

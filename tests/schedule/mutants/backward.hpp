@@ -1,9 +1,9 @@
 #pragma once
-#include "redblue/schedule/fused_key_outer_backward.hpp"
-#include "redblue/schedule/fused_query_outer_backward.hpp"
-#include "redblue/schedule/grouped_key_outer_backward.hpp"
-#include "redblue/schedule/materialised_backward.hpp"
-#include "redblue/schedule/query_outer_gradient.hpp"
+#include "redblue/schedule/backward/fused_key_outer.hpp"
+#include "redblue/schedule/backward/fused_query_outer.hpp"
+#include "redblue/schedule/backward/grouped_key_outer.hpp"
+#include "redblue/schedule/backward/materialised.hpp"
+#include "redblue/schedule/gradient/query_outer.hpp"
 
 /// Wrong gradient schedules, each with one slip that a person might make. The data-free checks must catch every one
 /// but those of BlindSlip.
@@ -37,9 +37,9 @@ enum class KeySlip {
 
 struct FusedKeys {
   template <Machine M>
-  static void run(M& m, const Backward& x, FusedKeyOuterBackward::Tiling t, KeySlip slip) {
+  static void run(M& m, const BackwardOperands& x, FusedKeyOuterBackward::Tiling t, KeySlip slip) {
     using enum KeySlip;
-    const AttentionShape& s = x.shape;
+    const Sizes& s = x.shape;
     if (slip != forgets_D && slip != forms_D_after_the_pass)
       output_dots(m, x, FusedKeyOuterBackward::footprint(x.shape, t));
     if (slip != forgets_the_queries_that_see_nothing)
@@ -105,7 +105,7 @@ enum class GroupSlip {
 struct GroupedKeys {
   using S = GroupedKeyOuterBackward;
   template <Machine M>
-  static void run(M& m, const Backward& x, S::Tiling t, GroupSlip slip) {
+  static void run(M& m, const BackwardOperands& x, S::Tiling t, GroupSlip slip) {
     using enum GroupSlip;
     output_dots(m, x, S::footprint(x.shape, t));
     zero_unseeing(m, x);
@@ -163,9 +163,9 @@ enum class QuerySlip {
 
 struct FusedQueries {
   template <Machine M>
-  static void run(M& m, const Backward& x, QueryPass t, QuerySlip slip) {
+  static void run(M& m, const BackwardOperands& x, QueryPass t, QuerySlip slip) {
     using enum QuerySlip;
-    const AttentionShape& s = x.shape;
+    const Sizes& s = x.shape;
     const auto Q = tiled(x.Q, t.Br), dQ = tiled(x.dQ, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br),
                lse = tiled(x.lse, t.Br);
     const index_t blocks = Q.rows();
@@ -233,7 +233,7 @@ enum class PhaseSlip {
 
 struct Materialised {
   template <Machine M>
-  static void run(M& m, const Backward& x, const MaterialisedBackward::Tiling& t, PhaseSlip slip) {
+  static void run(M& m, const BackwardOperands& x, const MaterialisedBackward::Tiling& t, PhaseSlip slip) {
     using enum PhaseSlip;
     if (slip != forgets_D && slip != forms_D_too_late) output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
     if (slip == forms_dV_before_the_probabilities) gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);
@@ -265,7 +265,7 @@ enum class GradientSlip {
 struct GradientRows {
   using S = QueryOuterGradient<RowsGo::into_slow_g>;
   template <Machine M>
-  static void run(M& m, const GradientX& x, const S::Tiling& t, GradientSlip slip) {
+  static void run(M& m, const GradientXOperands& x, const S::Tiling& t, GradientSlip slip) {
     using enum GradientSlip;
     query_projection(x).run(m, t.S);
     if (slip != forms_the_values_too_late) value_projection(x).run(m, t.h);
@@ -294,13 +294,13 @@ enum class BlindSlip { none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_sc
 
 struct BlindMaterialised {
   template <Machine M>
-  static void run(M& m, const Backward& x, const MaterialisedBackward::Tiling& t, BlindSlip slip) {
+  static void run(M& m, const BackwardOperands& x, const MaterialisedBackward::Tiling& t, BlindSlip slip) {
     using enum BlindSlip;
     output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
     probabilities(m, x, t.P);
     if (slip == forms_dS_before_dV) score_gradients(m, x, t.dS);  // P is no more when dV is formed
     gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);
-    Backward other = x;
+    BackwardOperands other = x;
     if (slip == forgets_D_in_dS) other.shape.score = Score::identity;
     if (slip == forgets_the_scale) other.scale = 1;
     if (slip != forms_dS_before_dV) score_gradients(m, other, t.dS);

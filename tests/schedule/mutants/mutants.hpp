@@ -2,10 +2,10 @@
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/materialised.hpp"
-#include "redblue/schedule/flash_forward.hpp"
-#include "redblue/schedule/key_outer_forward.hpp"
-#include "redblue/schedule/small_cache_forward.hpp"
-#include "redblue/schedule/split_keys_forward.hpp"
+#include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/forward/key_outer.hpp"
+#include "redblue/schedule/forward/small_cache.hpp"
+#include "redblue/schedule/forward/split_keys.hpp"
 
 /// Wrong schedules, each with one slip that a person might make. The data-free checks must catch every one.
 namespace redblue::test::mutants {
@@ -30,7 +30,7 @@ enum class FlashSlip {
 
 struct Flash {
   template <Machine M>
-  static void run(M& m, const Forward& x, FlashForward::Tiling t, FlashSlip slip) {
+  static void run(M& m, const ForwardOperands& x, FlashForward::Tiling t, FlashSlip slip) {
     using Step = kernel::OnlineAttention;
     using enum FlashSlip;
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
@@ -67,7 +67,7 @@ struct Flash {
 /// Key-outer that treats every block as the first: old outputs are overwritten unread.
 struct KeyOuterForgetsWhatWas {
   template <Machine M>
-  static void run(M& m, const Forward& x, KeyOuterForward::Tiling t) {
+  static void run(M& m, const ForwardOperands& x, KeyOuterForward::Tiling t) {
     const auto K = tiled(x.K, t.Bc), V = tiled(x.V, t.Bc);
     for (index_t j = 0; j < K.rows(); ++j) {
       const auto K_j = m.load(K(j)), V_j = m.load(V(j));
@@ -95,7 +95,7 @@ enum class SplitSlip {
 
 struct SplitKeys {
   template <Machine M>
-  static void run(M& m, const Forward& x, SplitKeysForward::Tiling t, SplitSlip slip) {
+  static void run(M& m, const ForwardOperands& x, SplitKeysForward::Tiling t, SplitSlip slip) {
     using enum SplitSlip;
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
     const index_t keys = SplitKeysForward::keys_per_group(x.shape, t);
@@ -122,7 +122,7 @@ struct SplitKeys {
     for (index_t i = 0; i < Q.rows(); ++i)
       for (index_t g = 0; g < t.G; ++g) {
         const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
-        Forward y = x;
+        ForwardOperands y = x;
         y.store_lse = slip != forgets_lse_of_the_groups;
         FlashForward::attend(m, y, {Q(i), of_group(g, x.Og, O(i)), of_group(g, x.lse_g, lse(i))},
                              {std::min(g * keys, kappa), std::min((g + 1) * keys, kappa)}, t.Bc,
@@ -135,7 +135,7 @@ struct SplitKeys {
 /// Small cache whose phases stand in the wrong order: scores are read before they are written.
 struct SmallCachePhasesSwapped {
   template <Machine M>
-  static void run(M& m, const Forward& x, SmallCacheForward::Tiling t) {
+  static void run(M& m, const ForwardOperands& x, SmallCacheForward::Tiling t) {
     SmallCacheForward::output(m, x, t);
     SmallCacheForward::scores(m, x, t);
   }

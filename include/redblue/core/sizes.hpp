@@ -1,0 +1,25 @@
+#pragma once
+#include "redblue/core/cost.hpp"
+#include "redblue/core/mask.hpp"
+#include "redblue/core/score.hpp"
+
+namespace redblue {
+
+/// The sizes of one attention problem: one head, or one group of query heads that share K and V.
+struct Sizes {
+  index_t n_q = 0;  ///< rows of Q: queries of all heads that share this K, V
+  index_t n_k = 0;
+  index_t d = 0;
+  index_t d_v = 0;
+  Mask mask{};
+  bool lse_required = false;     ///< naive writes lse only then; every other schedule writes it anyway
+  Score score = Score::softmax;  ///< what turns scores into weights
+  index_t d_in = 0;              ///< columns of A1, A2, A3 where Q, K and V are their projections
+
+  constexpr Words N() const { return Words(n_q) * n_k; }
+  /// Words of a row's statistic (lse, D): softmax alone has any.
+  constexpr index_t statistics() const { return score == Score::softmax ? 1 : 0; }
+  constexpr Words row_statistics() const { return Words(n_q) * statistics(); }
+};
+
+}  // namespace redblue

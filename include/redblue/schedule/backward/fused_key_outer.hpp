@@ -1,0 +1,62 @@
+#pragma once
+#include "redblue/schedule/parts/key_pass.hpp"
+
+namespace redblue::schedule {
+
+/// e1, all gradients in one pass with keys resident: dK and dV are finished block by block, dQ is revisited in slow
+/// memory. FlashAttention's order (Dao et al. 2022, arXiv 2205.14135, Algorithm 4) with one statistic per row.
+///   T = ceil(n_k/Bc): reads 2 n_q d_v + n_k (d + d_v) + T n_q (d + d_v + 2) + (T-1) n_q d
+///   writes n_q + T n_q d + n_k (d + d_v)   footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
+/// Under a mask T n_q is the sum of the queries that the blocks see. Leading 16 n^2 d^2/M.
+struct FusedKeyOuterBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "fused_key_outer";
+  static constexpr std::string_view label = "e1";
+  static constexpr std::string_view idea = "keeping keys and values resident and revisiting dQ";
+  static constexpr bool small_cache = false;
+  static constexpr int products = 5;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = true;
+  static constexpr std::array workspace{SlowArray::D};
+
+  struct Tiling : KeyPass {
+    std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"br", br}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {{smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const auto keys = choose_key_pass(x, limits);
+    if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    return Tiling{*keys};
+  }
+
+  static Phase pass(const Sizes& x, Tiling t) { return {key_pass_footprint(x, t), key_pass_prefetch(x, t)}; }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of({output_dots_phase(x), pass(x, t)}); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({output_dots_phase(x), pass(x, t)}); }
+  static Io io(const Sizes& x, Tiling t) {
+    const Words visits = visited_queries(x, t.Bc), once = queries_seeing(x, 0);
+    return output_dots_io(x) + key_pass_io(x, visits) +
+           Io().read(SlowArray::dQ, (visits - once) * x.d).write(SlowArray::dQ, (visits - once + x.n_q) * x.d);
+  }
+  static Words macs(const Sizes& x, Tiling t) {
+    return visited_query_pairs(x, t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
+  }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    output_dots(m, x, footprint(x.shape, t));
+    zero_unseeing(m, x);
+    const index_t n_k = x.shape.n_k;
+    for (index_t j = 0; j < n_k; j += t.Bc)
+      key_pass(m, x, j, std::min(t.Bc, n_k - j), t.br, [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
+        w.update(kernel::GemmOver{false, false, j == 0, x.shape.mask, i, j}, x.dQ.rows(i, rows), dS_ij,
+                 K_j);  // dQ += dS K
+      });
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,74 @@
+#pragma once
+#include "redblue/schedule/parts/query_pass.hpp"
+
+namespace redblue::schedule {
+
+/// e2, all gradients in one pass with queries resident: dQ is finished block by block, dK and dV are revisited in slow
+/// memory. The last block of queries goes first: whatever any query sees, it sees, so that a first visit is known.
+///   T = ceil(n_q/Br): reads n_q (d + 2 d_v + 1) + (2 T - 1) n_k (d + d_v)   writes T n_k (d + d_v) + n_q d
+///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
+/// Under a mask T n_k is the sum of the keys that the blocks see. Leading 18 n^2 d^2/M.
+struct FusedQueryOuterBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "fused_query_outer";
+  static constexpr std::string_view label = "e2";
+  static constexpr std::string_view idea = "keeping queries resident and revisiting dK and dV";
+  static constexpr bool small_cache = false;
+  static constexpr int products = 5;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = true;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling : QueryPass {
+    std::vector<Knob> knobs() const { return {{"Br", Br}, {"bc", bc}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {{smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const auto queries = choose_query_pass(x, limits);
+    if (!queries) return std::nullopt;
+    return Tiling{*queries};
+  }
+
+  /// Where no query sees a key, one word is left: the zero that is written.
+  static Words footprint(const Sizes& x, Tiling t) { return query_pass_footprint(x, t); }
+  static Words prefetch(const Sizes& x, Tiling t) { return query_pass_prefetch(x, t); }
+  static Io io(const Sizes& x, Tiling t) {
+    const Words visits = visited_keys(x, t.Br), again = visits - x.mask.visible(x.n_q - 1, x.n_k);
+    return query_pass_io(x, visits) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d)
+                                          .read(SlowArray::dK, again * x.d)
+                                          .write(SlowArray::dK, (again + x.n_k) * x.d)
+                                          .read(SlowArray::dV, again * x.d_v)
+                                          .write(SlowArray::dV, (again + x.n_k) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(3) * x.d + Words(2) * x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    const auto Q = tiled(x.Q, t.Br), dQ = tiled(x.dQ, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br),
+               lse = tiled(x.lse, t.Br);
+    const auto pass = keys_from_slow_memory(x);
+    for (index_t i = Q.rows() - 1; i >= 0; --i) {
+      const bool first = i + 1 == Q.rows();
+      const auto dQ_i = m.alloc(dQ(i).shape), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
+                 D_i = m.alloc(lse(i).shape);
+      m.compute(kernel::Zero{}, dQ_i);
+      query_pass(m, x, QueryTiles<M>{Q(i).row, dQ_i, Q_i, dO_i, lse_i, D_i, O(i)}, t.bc, pass,
+                 [&](index_t j, index_t keys, const Arg& P_ij, const Arg& dS_ij) {
+                   m.update(kernel::GemmOver{true, false, first}, x.dV.rows(j, keys), P_ij, dO_i);  // dV += P^T dO
+                   m.update(kernel::GemmOver{true, false, first}, x.dK.rows(j, keys), dS_ij, Q_i);  // dK += dS^T Q
+                 });
+      m.store(dQ_i, dQ(i));
+    }
+    for (index_t j = x.shape.mask.visible(x.shape.n_q - 1, x.shape.n_k); j < x.shape.n_k; ++j) {  // seen by no query
+      m.update(kernel::ZeroOver{}, x.dK.rows(j, 1));
+      m.update(kernel::ZeroOver{}, x.dV.rows(j, 1));
+    }
+  }
+};
+
+}  // namespace redblue::schedule

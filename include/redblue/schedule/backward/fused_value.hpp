@@ -1,0 +1,102 @@
+#pragma once
+#include "redblue/schedule/parts/probabilities.hpp"
+
+namespace redblue::schedule {
+
+/// e6, probabilities materialised; dV is formed in the pass that turns them into dS, with values resident, so that dO
+/// is read for both. Best around M = d^2/4 .. 1.3 d^2.
+///   reads 2 n_q d_v + n_q + Rs(d; t1) + n_k d_v + T n_q (d_v + 1) + n_q n_k + R_mm(n_q, n_k, d; t4)
+///         + R_mm(n_k, n_q, d; t5)                          T = ceil(n_k/Bc)
+///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
+///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
+struct FusedValueBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "fused_values";
+  static constexpr std::string_view label = "e6";
+  static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
+  static constexpr bool small_cache = true;
+  static constexpr int products = 5;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::D, SlowArray::P};
+
+  struct Tiling {
+    ScoreTiling P;
+    index_t Bc = 1;  ///< values resident at a time
+    index_t br = 1;  ///< queries per step
+    GemmTiling dQ, dK;
+    std::vector<Knob> knobs() const {
+      return {{"P.panel", P.panel}, {"P.a", P.a},     {"P.b", P.b},     {"Bc", Bc},      {"br", br},
+              {"dQ.b1", dQ.b1},     {"dQ.b2", dQ.b2}, {"dK.b1", dK.b1}, {"dK.b2", dK.b2}};
+    }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature);
+    return {{false, q, k}, k, q, {q, f}, {k, f}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const index_t br = smallest_tile(x.n_q, s.query);
+    const auto P = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, x.statistics());
+    const index_t Bc = largest_tile(x.n_k, s.key, [&](index_t b) { return limits.fit(value_pass(x, b, br)); });
+    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
+    const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
+    if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    return Tiling{*P, balanced(x.n_k, Bc, s.key), br, *dQ, *dK};
+  }
+
+  /// V_j, dV_j, the tiles P and dP, D of the arriving queries, one streamed word. Second buffers: the next P, D, word.
+  static Phase value_pass(const Sizes& x, index_t keys, index_t queries) {
+    const Words Bc = std::min(keys, x.n_k), br = std::min(queries, x.n_q);
+    return {Bc * (Words(2) * x.d_v + 2 * br) + br * x.statistics() + 1, br * (Bc + x.statistics()) + 1};
+  }
+  static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
+    return {output_dots_phase(x), score_phase_of(x, x.d, t.P), value_pass(x, t.Bc, t.br), gemm_phase(x.n_q, x.d, t.dQ),
+            gemm_phase(x.n_k, x.d, t.dK)};
+  }
+  static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, const Tiling& t) {
+    const Words T = c(x.n_k, t.Bc);
+    return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) +
+           Io().read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::dO, T * x.n_q * x.d_v)
+               .read(SlowArray::D, T * x.row_statistics())
+               .read(SlowArray::P, x.N())
+               .write(SlowArray::P, x.N())
+               .write(SlowArray::dV, Words(x.n_k) * x.d_v) +
+           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ) +
+           gemm_io(SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, t.dK);
+  }
+  static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, const Tiling& t) {
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    probabilities(m, x, t.P);                  // P = exp(scale Q K^T - lse)
+    const auto V = tiled(x.V, t.Bc), dV = tiled(x.dV, t.Bc), dO = tiled(x.dO, t.br), D = tiled(x.D, t.br),
+               P = tiled(x.P, t.br, t.Bc);
+    m.each(V.rows(), [&](auto& w, index_t j) {
+      const auto V_j = w.load(V(j)), dV_j = w.alloc(V(j).shape);
+      w.compute(kernel::Zero{}, dV_j);
+      const auto P_j = w.alloc(P(0, j).shape), dP_j = w.alloc(P(0, j).shape);
+      for (index_t i = 0; i < P.rows(); ++i) {
+        const Arg P_ij = P_j.rows(0, P(i, j).shape.rows), dS_ij = dP_j.rows(0, P(i, j).shape.rows);
+        const auto D_i = w.load(D(i));
+        w.load_into(P_ij, P(i, j));
+        w.compute(kernel::Zero{}, dS_ij);
+        w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(dO(i)));  // dP, dV while dO passes
+        w.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS_ij, P_ij, D_i);    // dS = scale P o (dP - D)
+        w.store(dS_ij, P(i, j));
+      }
+      w.store(dV_j, dV(j));
+    });
+    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);            // dQ = dS K
+    gemm(m, x.dK, transposed(x.P), {x.Q}, t.dK);  // dK = dS^T Q
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,165 @@
+#pragma once
+#include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/linear_state.hpp"
+
+namespace redblue::schedule {
+
+/// Gradients of linear attention with one state resident at a time: dQ = scale dO Z^T with Z = K^T V, then, from the
+/// last key to the first, dK = scale V G^T and dV = scale K G with G = Q^T dO (linear_state.hpp).
+///   reads 2 n_k (d + d_v) + n_q (d + 2 d_v)   writes n_q d + n_k (d + d_v)
+///   footprint d d_v + the largest of bc d, br d, bc max(d, d_v), + 1
+/// Under a mask queries enter G just before the last key that they see; keys and queries without each other are not
+/// read.
+struct LinearBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "linear";
+  static constexpr std::string_view idea = "keeping one state at a time resident, K^T V and then Q^T dO";
+  static constexpr Score only_score = Score::identity;
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling {
+    index_t br = 1;  ///< queries per step (at most those of one position under a mask)
+    index_t bc = 1;  ///< keys per step (one in the second pass under a mask)
+    std::vector<Knob> knobs() const { return {{"br", br}, {"bc", bc}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
+    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
+    return t;
+  }
+
+  /// The most queries that enter G at once: those of the keys that see nothing more, or of one position.
+  static index_t queries_entering(const Sizes& x, index_t br) {
+    const index_t last = x.mask.visible(x.n_q - 1, x.n_k);  // keys from here on are seen by nobody
+    if (last == 0) return 0;
+    const index_t first = x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, last);
+    const index_t later = last > 1 ? std::min<index_t>(x.mask.group, x.n_q) : 0;
+    return std::min(br, x.mask.causal ? std::max(first, later) : x.n_q);
+  }
+  static Words key_pass_words(const Sizes& x, Tiling t) {
+    const Words queries = queries_entering(x, t.br), keys = x.mask.causal ? 1 : std::min(t.bc, x.n_k);
+    return Words(x.d) * x.d_v + std::max(queries * x.d, keys * std::max(x.d, x.d_v)) + (queries > 0 ? 1 : 0);
+  }
+  static Words footprint(const Sizes& x, Tiling t) {
+    return std::max(queries_on_state_footprint(x, x.d, t.br, t.bc), key_pass_words(x, t));
+  }
+  /// The next keys or queries and the next streamed word.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    return Words(std::max(keys_entering(x, t.bc), queries_entering(x, t.br))) * x.d + 1;
+  }
+  static Io io(const Sizes& x, Tiling) {
+    const Words keys = x.mask.visible(x.n_q - 1, x.n_k), queries = queries_seeing_any(x);
+    return Io()
+        .read(SlowArray::K, 2 * keys * x.d)
+        .read(SlowArray::V, 2 * keys * x.d_v)
+        .read(SlowArray::Q, queries * x.d)
+        .read(SlowArray::dO, 2 * queries * x.d_v)
+        .write(SlowArray::dQ, Words(x.n_q) * x.d)
+        .write(SlowArray::dK, Words(x.n_k) * x.d)
+        .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling) {
+    return (2 * queries_seeing_any(x) + 3 * Words(x.mask.visible(x.n_q - 1, x.n_k))) * x.d * x.d_v;
+  }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    queries_on_state(m, x, x.dQ, x.dO, true, t.br, t.bc);  // dQ = scale dO Z^T
+    const Sizes& s = x.shape;
+    const auto G = m.alloc({s.d, s.d_v});
+    m.compute(kernel::Zero{}, G);
+    const index_t bc = s.mask.causal ? 1 : t.bc;
+    index_t entered = s.n_q;  // queries from here on are in G
+    for (index_t j = (ceil_div(s.n_k, bc) - 1) * bc; j >= 0; j -= bc) {
+      const index_t keys = std::min(bc, s.n_k - j), first = first_row_seeing(s.mask, s.n_q, s.n_k, j + 1);
+      for (index_t rows = 0; entered > first; entered -= rows) {
+        rows = std::min(t.br, entered - first);
+        extend_state(m, G, x.Q.rows(entered - rows, rows), x.dO.rows(entered - rows, rows));  // G += Q^T dO
+      }
+      apply_state(m, x.dK.rows(j, keys), x.V.rows(j, keys), G, true, x.scale, first < s.n_q);   // dK = scale V G^T
+      apply_state(m, x.dV.rows(j, keys), x.K.rows(j, keys), G, false, x.scale, first < s.n_q);  // dV = scale K G
+    }
+  }
+};
+
+/// Gradients of linear attention without a mask, both states resident: G from the queries, then one pass over keys
+/// gives dK, dV and Z, then one over dO gives dQ.
+///   reads n_q (d + 2 d_v) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
+///   footprint max(d d_v + br d + 1, 2 d d_v + max(bc (d + max(d, d_v)), br d) + 1)
+struct LinearTwoStateBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "linear_two_states";
+  static constexpr std::string_view idea = "keeping both states resident, Q^T dO and K^T V";
+  static constexpr Score only_score = Score::identity;
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  using Tiling = LinearBackward::Tiling;
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) { return LinearBackward::smallest(x, m); }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
+    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
+    return t;
+  }
+
+  static Words footprint(const Sizes& x, Tiling t) {
+    const Words state = Words(x.d) * x.d_v, br = std::min(t.br, x.n_q), bc = std::min(t.bc, x.n_k);
+    // K_j and V_j are loaded: each serves twice. dK_j or dV_j beside them.
+    return 2 * state + std::max(br * x.d + 1, bc * (Words(x.d) + x.d_v + std::max(x.d, x.d_v)));
+  }
+  /// The next keys and values, or the next queries and a word.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    return std::max(Words(std::min(t.bc, x.n_k)) * (Words(x.d) + x.d_v), Words(std::min(t.br, x.n_q)) * x.d + 1);
+  }
+  static Io io(const Sizes& x, Tiling) {
+    return Io()
+        .read(SlowArray::K, Words(x.n_k) * x.d)
+        .read(SlowArray::V, Words(x.n_k) * x.d_v)
+        .read(SlowArray::Q, Words(x.n_q) * x.d)
+        .read(SlowArray::dO, Words(2) * x.n_q * x.d_v)
+        .write(SlowArray::dQ, Words(x.n_q) * x.d)
+        .write(SlowArray::dK, Words(x.n_k) * x.d)
+        .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling) { return (Words(2) * x.n_q + Words(3) * x.n_k) * x.d * x.d_v; }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    const auto Q = tiled(x.Q, t.br), dQ = tiled(x.dQ, t.br), dO = tiled(x.dO, t.br), K = tiled(x.K, t.bc),
+               V = tiled(x.V, t.bc), dK = tiled(x.dK, t.bc), dV = tiled(x.dV, t.bc);
+    const auto G = m.alloc(x.G.shape), Z = m.alloc(x.Z.shape);
+    m.compute(kernel::Zero{}, G);
+    m.compute(kernel::Zero{}, Z);
+    for (index_t i = 0; i < Q.rows(); ++i) extend_state(m, G, Q(i), dO(i));  // G += Q^T dO
+    const auto times_G = [&](const Block& to, const auto& tile, bool transpose) {
+      const auto T = m.alloc(to.shape);
+      m.compute(kernel::Zero{}, T);
+      m.compute(kernel::Gemm{false, transpose}, T, tile, G);
+      m.compute(kernel::Scale{x.scale}, T);
+      m.store(T, to);
+    };
+    for (index_t j = 0; j < K.rows(); ++j) {
+      const auto K_j = m.load(K(j)), V_j = m.load(V(j));
+      m.compute(kernel::Gemm{true, false}, Z, K_j, V_j);  // Z += K^T V
+      times_G(dK(j), V_j, true);                          // dK = scale V G^T
+      times_G(dV(j), K_j, false);                         // dV = scale K G
+    }
+    for (index_t i = 0; i < Q.rows(); ++i) apply_state(m, dQ(i), dO(i), Z, true, x.scale, true);  // dQ = scale dO Z^T
+  }
+};
+
+}  // namespace redblue::schedule

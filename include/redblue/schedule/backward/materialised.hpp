@@ -1,0 +1,78 @@
+#pragma once
+#include "redblue/schedule/parts/probabilities.hpp"
+
+namespace redblue::schedule {
+
+/// e5, the small cache: probabilities and dS go through slow memory once, everything is a product in tiles. Best below
+/// M = d^2/4.
+///   reads 2 n_q d_v + 2 n_q + Rs(d; t1) + Rs(d_v; t2) + n_q n_k + R_mm(n_k, n_q, d_v; t3) + R_mm(n_q, n_k, d; t4)
+///         + R_mm(n_k, n_q, d; t5)                          Rs: score_phase.hpp
+///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
+///   footprint the largest of 3 and those of the five phases
+/// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4.
+struct MaterialisedBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "materialised";
+  static constexpr std::string_view label = "e5";
+  static constexpr std::string_view idea = "materialising probabilities, then dS";
+  static constexpr bool small_cache = true;
+  static constexpr int products = 5;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::D, SlowArray::P};
+
+  struct Tiling {
+    ScoreTiling P, dS;
+    GemmTiling dV, dQ, dK;
+    std::vector<Knob> knobs() const {
+      return {{"P.panel", P.panel}, {"P.a", P.a},     {"P.b", P.b},     {"dS.panel", dS.panel},
+              {"dS.a", dS.a},       {"dS.b", dS.b},   {"dV.b1", dV.b1}, {"dV.b2", dV.b2},
+              {"dQ.b1", dQ.b1},     {"dQ.b2", dQ.b2}, {"dK.b1", dK.b1}, {"dK.b2", dK.b2}};
+    }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature),
+                  fv = smallest_tile(x.d_v, m.feature);
+    return {{false, q, k}, {false, q, k}, {k, fv}, {q, f}, {k, f}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto P = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, x.statistics());
+    const auto dS = choose_score_tiling(x, limits, SlowArray::dO, SlowArray::V, x.d_v, x.statistics());
+    const auto dV = choose_gemm_tiling(limits, SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, s.key, s.feature);
+    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
+    const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
+    if (!P || !dS || !dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    return Tiling{*P, *dS, *dV, *dQ, *dK};
+  }
+
+  static std::array<Phase, 6> phases(const Sizes& x, const Tiling& t) {
+    return {output_dots_phase(x),           score_phase_of(x, x.d, t.P),  gemm_phase(x.n_k, x.d_v, t.dV),
+            score_phase_of(x, x.d_v, t.dS), gemm_phase(x.n_q, x.d, t.dQ), gemm_phase(x.n_k, x.d, t.dK)};
+  }
+  static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, const Tiling& t) {
+    return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) +
+           gemm_io(SlowArray::dV, SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, t.dV) +
+           score_gradients_io(x, SlowArray::V, t.dS) +
+           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ) +
+           gemm_io(SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, t.dK);
+  }
+  static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, const Tiling& t) {
+    output_dots(m, x, footprint(x.shape, t));      // D = rowsum(dO o O)
+    probabilities(m, x, t.P);                      // P = exp(scale Q K^T - lse)
+    gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);  // dV = P^T dO
+    score_gradients(m, x, t.dS);                   // P <- dS = scale P o (dO V^T - D)
+    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);             // dQ = dS K
+    gemm(m, x.dK, transposed(x.P), {x.Q}, t.dK);   // dK = dS^T Q
+  }
+};
+
+}  // namespace redblue::schedule

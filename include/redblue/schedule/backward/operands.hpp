@@ -1,0 +1,73 @@
+#pragma once
+#include "redblue/core/machine.hpp"
+#include "redblue/kernel/backward.hpp"
+#include "redblue/schedule/parts/limits.hpp"
+
+namespace redblue::schedule {
+
+/// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
+/// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
+/// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
+/// states of linear attention; dQg, dQ of one group of keys, of which a schedule keeps as many copies as its tiling
+/// says (schedule/parts/workspace.hpp). Where the score function has no statistics, O, lse and D have no columns:
+/// nothing is read of them.
+struct BackwardOperands {
+  static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
+                                     SlowArray::O, SlowArray::lse, SlowArray::dO};
+  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg;
+
+  BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
+      : shape(s),
+        scale(scale),
+        Q{SlowArray::Q, {s.n_q, s.d}, instance},
+        K{SlowArray::K, {s.n_k, s.d}, instance},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance},
+        dQ{SlowArray::dQ, {s.n_q, s.d}, instance},
+        dK{SlowArray::dK, {s.n_k, s.d}, instance},
+        dV{SlowArray::dV, {s.n_k, s.d_v}, instance},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance},
+        P{SlowArray::P, {s.n_q, s.n_k}, instance},
+        Z{SlowArray::Z, {s.d, s.d_v}, instance},
+        G{SlowArray::G, {s.d, s.d_v}, instance},
+        dQg{SlowArray::dQg, dQ.shape, instance} {}
+
+  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg}; }
+};
+
+/// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.
+///   reads 2 n_q d_v   writes n_q   footprint rows + 2
+inline Io output_dots_io(const Sizes& x) {
+  const Words words = x.row_statistics() * x.d_v;
+  return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
+}
+/// With one row at a time. Second buffers: the next word of each stream.
+inline Phase output_dots_phase(const Sizes& x) { return {3 * x.statistics(), 2 * x.statistics()}; }
+
+/// Rows at a time: as many as do not raise the `footprint` of the schedule, up to where calling a kernel costs nothing
+/// beside its work and there are blocks for many workers.
+inline index_t output_dots_rows(const Sizes& x, Words footprint) {
+  constexpr index_t kRows = 64;
+  const Words room = footprint - 4;  // beside two streams and their second buffers
+  return std::max<index_t>(1, std::min({room, Words(kRows), Words(x.n_q)}).to_index());
+}
+
+template <class M, class Operands>
+void output_dots(M& m, const Operands& x, Words footprint) {
+  if (x.shape.statistics() == 0) return;
+  const index_t rows = output_dots_rows(x.shape, footprint);
+  const auto D = tiled(x.D, rows), dO = tiled(x.dO, rows), O = tiled(x.O, rows);
+  m.each(D.rows(), [&](auto& w, index_t i) {
+    const auto D_i = w.alloc(D(i).shape);
+    w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));
+    w.store(D_i, D(i));
+  });
+}
+
+}  // namespace redblue::schedule

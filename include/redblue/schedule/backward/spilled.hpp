@@ -1,0 +1,70 @@
+#pragma once
+#include "redblue/schedule/parts/key_pass.hpp"
+#include "redblue/schedule/parts/probabilities.hpp"
+
+namespace redblue::schedule {
+
+/// e4, dK and dV with keys resident, dS spilled on the way, dQ from it by a product: five products, n_q n_k words out
+/// and back. Best around M = 1.3 d^2 .. 2.5 d^2.
+///   reads 2 n_q d_v + [n_k (d + d_v) + T n_q (d + d_v + 2)] + R_mm(n_q, n_k, d)   T = ceil(n_k/Bc)
+///   writes n_q + n_k (d + d_v) + n_q n_k + n_q d
+///   footprint max(3, Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1, F_mm)
+struct SpilledBackward {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "spilled";
+  static constexpr std::string_view label = "e4";
+  static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
+  static constexpr bool small_cache = true;
+  static constexpr int products = 5;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::D, SlowArray::P};
+
+  struct Tiling {
+    KeyPass keys;
+    GemmTiling dQ;
+    std::vector<Knob> knobs() const { return {{"Bc", keys.Bc}, {"br", keys.br}, {"b1", dQ.b1}, {"b2", dQ.b2}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query);
+    return {{smallest_tile(x.n_k, m.key), q}, {q, smallest_tile(x.d, m.feature)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto keys = choose_key_pass(x, limits);
+    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
+    if (!keys || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    return Tiling{*keys, *dQ};
+  }
+
+  static Phase pass(const Sizes& x, Tiling t) { return {key_pass_footprint(x, t.keys), key_pass_prefetch(x, t.keys)}; }
+  static Words footprint(const Sizes& x, Tiling t) {
+    return footprint_of({output_dots_phase(x), pass(x, t), gemm_phase(x.n_q, x.d, t.dQ)});
+  }
+  static Words prefetch(const Sizes& x, Tiling t) {
+    return prefetch_of({output_dots_phase(x), pass(x, t), gemm_phase(x.n_q, x.d, t.dQ)});
+  }
+  static Io io(const Sizes& x, Tiling t) {
+    return output_dots_io(x) + key_pass_io(x, visited_queries(x, t.keys.Bc)) + Io().write(SlowArray::P, x.N()) +
+           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ);
+  }
+  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    output_dots(m, x, footprint(x.shape, t));
+    const auto K = tiled(x.K, t.keys.Bc);
+    m.each(K.rows(), [&](auto& m_j, index_t j) {
+      key_pass(m_j, x, K(j).row, K(j).shape.rows, t.keys.br,
+               [&](auto& w, index_t i, index_t rows, const Arg& dS_ij, const auto&) {
+                 w.store(dS_ij, x.P.block(i, K(j).row, {rows, K(j).shape.rows}));
+               });
+    });
+    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);  // dQ = dS K
+  }
+};
+
+}  // namespace redblue::schedule

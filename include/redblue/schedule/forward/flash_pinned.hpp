@@ -1,0 +1,78 @@
+#pragma once
+#include "redblue/schedule/forward/flash.hpp"
+
+namespace redblue::schedule {
+
+/// Flash with rho keys and values pinned for the whole run: fills the slack that rounding Br leaves, and is far better
+/// when few blocks of queries remain (M close to n d).
+///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
+///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
+struct FlashPinnedForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "flash_pinned";
+  static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = false;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling {
+    index_t Br = 1;   ///< queries resident at a time
+    index_t rho = 0;  ///< keys and values resident throughout: a multiple of Bc, or all
+    index_t Bc = 1;   ///< keys per step
+    std::vector<Knob> knobs() const { return {{"Br", Br}, {"rho", rho}, {"Bc", Bc}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
+  }
+  /// Fewer blocks of queries or more pinned keys? Every distinct Br from the largest down, until even a fully used fast
+  /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned ones.
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
+    const auto fits = [&](index_t Br, index_t rho) {
+      return limits.fit(footprint(x, {Br, rho, Bc}), prefetch(x, {Br, rho, Bc}));
+    };
+    const index_t all_pinned = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, x.n_k); });
+    if (all_pinned > 0) return Tiling{balanced(x.n_q, all_pinned, step), x.n_k, Bc};
+    const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
+    if (largest == 0) return std::nullopt;
+    std::optional<Tiling> best;
+    Words fewest;
+    const Words key = Words(x.d) + x.d_v, room = limits.M - limits.reserve - 1;
+    const auto at_least = [&](Words T) { return key * x.n_k + (T - 1) * (key * x.n_k - room + (key + 3) * x.n_q / T); };
+    for (index_t Br = balanced(x.n_q, largest, step);; Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step)) {
+      const index_t T = ceil_div(x.n_q, Br);
+      const index_t rho = T == 1 ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
+      const Words visits = Words(rho) + Words(T) * (x.n_k - rho);
+      if (!best || visits < fewest) {
+        best = {Br, rho, Bc};
+        fewest = visits;
+      }
+      if (T == 1 || Br <= smallest_tile(x.n_q, step)) break;
+      if (key * fewest <= std::min(at_least(T + 1), at_least(x.n_q))) break;  // at_least has its minimum at an end
+    }
+    return best;
+  }
+
+  static Words footprint(const Sizes& x, Tiling t) {
+    return Words(t.rho) * (Words(x.d) + x.d_v) +
+           Words(std::min(t.Br, x.n_q)) * (Words(x.d) + x.d_v + 2 + std::min(t.Bc, x.n_k)) + (t.rho < x.n_k ? 1 : 0);
+  }
+  /// The next streamed word, if any streams.
+  static Words prefetch(const Sizes& x, Tiling t) { return t.rho < x.n_k ? 1 : 0; }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, Words(t.rho) + c(x.n_q, t.Br) * (x.n_k - t.rho)); }
+  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    const auto K_pin = m.load(x.K.rows(0, t.rho)), V_pin = m.load(x.V.rows(0, t.rho));
+    FlashForward::run(m, x, {t.Br, t.Bc}, [&](auto&, const Block& b) {
+      return b.row >= t.rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(b.row, b.shape.rows);
+    });
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,108 @@
+#pragma once
+#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/gemm.hpp"
+#include "redblue/schedule/parts/linear_state.hpp"
+
+namespace redblue::schedule {
+
+/// Linear attention with the state Z = K^T V resident (linear_state.hpp): every word moves once, the trivial bound.
+///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint d d_v + max(bc d, br d_v) + 1
+/// Keys that no query sees, and queries that see none, are not read.
+struct LinearForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "linear";
+  static constexpr std::string_view idea = "keeping the state K^T V resident";
+  static constexpr Score only_score = Score::identity;
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling {
+    index_t br = 1;  ///< queries per step (one under a mask)
+    index_t bc = 1;  ///< keys per step
+    std::vector<Knob> knobs() const { return {{"br", br}, {"bc", bc}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
+    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
+    return t;
+  }
+
+  static Words footprint(const Sizes& x, Tiling t) { return queries_on_state_footprint(x, x.d_v, t.br, t.bc); }
+  /// The next keys and the next streamed word.
+  static Words prefetch(const Sizes& x, Tiling t) { return Words(keys_entering(x, t.bc)) * x.d + 1; }
+  static Io io(const Sizes& x, Tiling) {
+    const Words keys = x.mask.visible(x.n_q - 1, x.n_k);
+    return Io()
+        .read(SlowArray::K, keys * x.d)
+        .read(SlowArray::V, keys * x.d_v)
+        .read(SlowArray::Q, queries_seeing_any(x) * x.d)
+        .write(SlowArray::O, Words(x.n_q) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling) {
+    return (queries_seeing_any(x) + x.mask.visible(x.n_q - 1, x.n_k)) * x.d * x.d_v;
+  }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    queries_on_state(m, x, x.O, x.Q, false, t.br, t.bc);  // O = scale Q Z
+  }
+};
+
+/// Linear attention where the state does not fit: Z = K^T V and O = scale Q Z are products.
+///   reads R_mm(d, n_k, d_v) + R_mm(n_q, d, d_v)   writes d d_v + n_q d_v   footprint the larger F_mm
+struct LinearProductsForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "linear_products";
+  static constexpr std::string_view idea = "two products with the state K^T V between them";
+  static constexpr Score only_score = Score::identity;
+  static constexpr bool small_cache = true;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::Z};
+
+  struct Tiling {
+    GemmTiling Z, O;
+    std::vector<Knob> knobs() const { return {{"Z.b1", Z.b1}, {"Z.b2", Z.b2}, {"O.b1", O.b1}, {"O.b2", O.b2}}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t f = smallest_tile(x.d_v, m.feature);
+    return {{smallest_tile(x.d, m.feature), f}, {smallest_tile(x.n_q, m.query), f}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto Z = choose_gemm_tiling(limits, SlowArray::K, SlowArray::V, x.d, x.n_k, x.d_v, s.feature, s.feature);
+    const auto O = choose_gemm_tiling(limits, SlowArray::Q, SlowArray::Z, x.n_q, x.d, x.d_v, s.query, s.feature);
+    if (!Z || !O) return std::nullopt;
+    return Tiling{*Z, *O};
+  }
+
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    return {gemm_phase(x.d, x.d_v, t.Z), gemm_phase(x.n_q, x.d_v, t.O)};
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, Tiling t) {
+    return gemm_io(SlowArray::Z, SlowArray::K, SlowArray::V, x.d, x.n_k, x.d_v, t.Z) +
+           gemm_io(SlowArray::O, SlowArray::Q, SlowArray::Z, x.n_q, x.d, x.d_v, t.O);
+  }
+  static Words macs(const Sizes& x, Tiling) { return (Words(x.n_q) + x.n_k) * x.d * x.d_v; }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    gemm(m, x.Z, transposed(x.K), {x.V}, t.Z);
+    gemm(m, x.O, {x.Q}, {x.Z}, t.O, [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
+  }
+};
+
+}  // namespace redblue::schedule

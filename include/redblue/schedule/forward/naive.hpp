@@ -1,0 +1,97 @@
+#pragma once
+#include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/gemm.hpp"
+
+namespace redblue::schedule {
+
+/// Three passes, each matrix through slow memory: S = scale Q K^T; P = softmax(S), over S; O = P V. The baseline.
+///   rho = 1 if a row of scores fits in fast memory, else 2
+///   reads R_mm(Q K^T) + rho n_q n_k + R_mm(P V)   writes 2 n_q n_k + n_q d_v (+ n_q if lse is required)
+///   footprint max(F_mm, F_mm, rho = 1 ? n_k + 2 : 3)
+struct NaiveForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "naive";
+  static constexpr std::string_view idea = "three passes through slow memory";
+  static constexpr bool small_cache = true;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = false;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::S};
+
+  struct Tiling {
+    index_t b1 = 1;   ///< tile of S: queries
+    index_t b2 = 1;   ///< tile of S: keys
+    index_t b3 = 1;   ///< tile of O: queries
+    index_t b4 = 1;   ///< tile of O: value columns
+    index_t rho = 2;  ///< sweeps over a row of scores
+    std::vector<Knob> knobs() const { return {{"b1", b1}, {"b2", b2}, {"b3", b3}, {"b4", b4}, {"rho", rho}}; }
+    GemmTiling scores() const { return {b1, b2}; }
+    GemmTiling output() const { return {b3, b4}; }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query);
+    return {q, smallest_tile(x.n_k, m.key), q, smallest_tile(x.d_v, m.feature), 2};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto qk = choose_gemm_tiling(limits, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, s.query, s.key);
+    const auto pv = choose_gemm_tiling(limits, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, s.query, s.feature);
+    const index_t rho = limits.fit(softmax_footprint(x, 1), softmax_prefetch(x, 1)) ? 1 : 2;
+    if (!qk || !pv || !limits.fit(softmax_footprint(x, rho), softmax_prefetch(x, rho))) return std::nullopt;
+    return Tiling{qk->b1, qk->b2, pv->b1, pv->b2, rho};
+  }
+
+  static Words softmax_footprint(const Sizes& x, index_t rho) { return rho == 1 ? Words(x.n_k) + 2 : Words(3); }
+  /// The next row, or the next streamed word.
+  static Words softmax_prefetch(const Sizes& x, index_t rho) { return rho == 1 ? x.n_k : 1; }
+  static Words footprint(const Sizes& x, Tiling t) {
+    return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho),
+                     gemm_footprint(x.n_q, x.d_v, t.output())});
+  }
+  /// What second buffers add to the footprint: the phases do not overlap.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    const GemmTiling qk = t.scores(), pv = t.output();
+    return std::max({gemm_footprint(x.n_q, x.n_k, qk) + gemm_prefetch(x.n_q, x.n_k, qk),
+                     softmax_footprint(x, t.rho) + softmax_prefetch(x, t.rho),
+                     gemm_footprint(x.n_q, x.d_v, pv) + gemm_prefetch(x.n_q, x.d_v, pv)}) -
+           footprint(x, t);
+  }
+  static Io io(const Sizes& x, Tiling t) {
+    return gemm_io(SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, t.scores()) +
+           Io().read(SlowArray::S, x.N() * t.rho)
+               .write(SlowArray::S, x.N())
+               .write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
+           gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output());
+  }
+  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    gemm(m, x.S, {x.Q}, transposed(x.K), t.scores(),
+         [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
+    const auto S = tiled(x.S, 1), lse = tiled(x.lse, 1);
+    m.each(S.rows(), [&](auto& w, index_t i) {
+      const auto m_i = w.alloc({1, 1}), l_i = w.alloc({1, 1});
+      w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      if (t.rho == 1) {
+        const auto s = w.load(S(i));
+        w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);
+        w.compute(kernel::NormaliseRows{}, s, m_i, l_i);
+        w.store(s, S(i));
+      } else {
+        w.compute(kernel::StatisticsAdd{}, m_i, l_i, w.stream(S(i)));
+        w.update(kernel::NormaliseRows{}, S(i), m_i, l_i);
+      }
+      if (x.shape.lse_required) {
+        w.compute(kernel::LogSum{}, m_i, l_i);
+        w.store(m_i, lse(i));
+      }
+    });
+    gemm(m, x.O, {x.S}, {x.V}, t.output());
+  }
+};
+
+}  // namespace redblue::schedule

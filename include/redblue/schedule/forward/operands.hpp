@@ -1,0 +1,35 @@
+#pragma once
+#include "redblue/core/sizes.hpp"
+
+namespace redblue::schedule {
+
+/// The operands of every forward schedule, O = softmax(scale Q K^T) V and lse: Q n_q x d, K n_k x d, V n_k x d_v,
+/// O n_q x d_v, lse n_q x 1 (no column where the score function has no statistics). Workspace that only schedules which
+/// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
+/// one group of keys, of which a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp).
+struct ForwardOperands {
+  static constexpr std::array inputs{SlowArray::Q, SlowArray::K, SlowArray::V};
+  static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g;
+  bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
+
+  ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
+      : shape(s),
+        scale(scale),
+        Q{SlowArray::Q, {s.n_q, s.d}, instance},
+        K{SlowArray::K, {s.n_k, s.d}, instance},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v}, instance},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
+        S{SlowArray::S, {s.n_q, s.n_k}, instance},
+        Z{SlowArray::Z, {s.d, s.d_v}, instance},
+        Og{SlowArray::Og, O.shape, instance},
+        lse_g{SlowArray::lse_g, lse.shape, instance} {}
+
+  auto all() const { return std::array{Q, K, V, O, lse, S, Z, Og, lse_g}; }
+};
+
+}  // namespace redblue::schedule

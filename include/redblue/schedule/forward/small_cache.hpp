@@ -1,0 +1,109 @@
+#pragma once
+#include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/score_phase.hpp"
+
+namespace redblue::schedule {
+
+/// The small cache, M < d^2: raw scores are written to slow memory once and read back by a second product. After Saha &
+/// Ye 2024 (arXiv 2402.07443, Algorithm 1), with one resident tile instead of three (half the constant) and a stable
+/// softmax, which costs n_q words each way. Optimal to leading order (docs/proofs/f-prime.md).
+///   reads  tile [ceil(n_k/b) n_q d + ceil(n_q/a) n_k d] or panel [n_q d + ceil(n_q/a) n_k d],
+///          + ceil(d_v/c2) n_q n_k + ceil(n_q/a2) n_k d_v + n_q
+///   writes n_q n_k + n_q + n_q d_v
+///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + a2 + min(a2, c2) + 1)
+struct SmallCacheForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "small_cache";
+  static constexpr std::string_view idea = "materialising scores once";
+  static constexpr bool small_cache = true;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::S};
+
+  struct Tiling {
+    ScoreTiling scores;
+    GemmTiling output;
+    std::vector<Knob> knobs() const { return score_knobs(scores, {{"a2", output.b1}, {"c2", output.b2}}); }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query);
+    return {{false, q, smallest_tile(x.n_k, m.key)}, {q, smallest_tile(x.d_v, m.feature)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto scores = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics());
+    const auto output =
+        best_tile(x.n_q, x.d_v, s.query, s.feature, limits.price.reading(SlowArray::S) * x.N(),
+                  limits.price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M, [&](index_t a2, index_t c2) {
+                    return limits.fit(output_footprint(x, {a2, c2}), gemm_prefetch(x.n_q, x.d_v, {a2, c2}));
+                  });
+    if (!scores || !output) return std::nullopt;
+    return Tiling{*scores, {(*output)[0], (*output)[1]}};
+  }
+
+  static Words output_footprint(const Sizes& x, GemmTiling t) {
+    return gemm_footprint(x.n_q, x.d_v, t) + std::min(t.b1, x.n_q) * x.statistics();
+  }
+  static Phase scores_phase(const Sizes& x, Tiling t) {
+    return {score_phase_footprint(x, x.d, 2 * x.statistics(), t.scores), score_phase_prefetch(x, t.scores)};
+  }
+  static Phase output_phase(const Sizes& x, Tiling t) {
+    return {output_footprint(x, t.output), gemm_prefetch(x.n_q, x.d_v, t.output)};
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of({scores_phase(x, t), output_phase(x, t)}); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({scores_phase(x, t), output_phase(x, t)}); }
+  static Io io(const Sizes& x, Tiling t) {
+    return score_phase_io(x, SlowArray::Q, SlowArray::K, x.d, t.scores) +
+           Io().write(SlowArray::S, x.N())
+               .write(SlowArray::lse, x.row_statistics())
+               .read(SlowArray::lse, x.row_statistics()) +
+           gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output);
+  }
+  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    scores(m, x, t);
+    output(m, x, t);
+  }
+
+  /// Phase 1: raw scores and lse.
+  template <Machine M>
+  static void scores(M& m, const ForwardOperands& x, Tiling t) {
+    const auto lse = tiled(x.lse, t.scores.a);
+    m.each(lse.rows(), [&](auto& w, index_t i) {
+      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      score_phase(w, x.S, i, x.Q, x.K, t.scores, [&](const auto& T, const Block& S_ij) {
+        w.compute(kernel::Scale{x.scale}, T);
+        if (x.shape.statistics() > 0) w.compute(kernel::StatisticsAdd{}, m_i, l_i, T);
+        w.store(T, S_ij);
+      });
+      if (x.shape.statistics() > 0) w.compute(kernel::LogSum{}, m_i, l_i);  // m <- lse
+      w.store(m_i, lse(i));
+    });
+  }
+
+  /// Phase 2: O = exp(S - lse) V, the exponential taken as scores pass.
+  template <Machine M>
+  static void output(M& m, const ForwardOperands& x, Tiling t) {
+    const auto O = tiled(x.O, t.output.b1, t.output.b2), lse = tiled(x.lse, t.output.b1);
+    m.each(O.rows(), [&](auto& w, index_t i) {
+      const auto lse_i = w.load(lse(i));
+      for (index_t k = 0; k < O.cols(); ++k) {
+        const auto O_ik = w.alloc(O(i, k).shape);
+        w.compute(kernel::Zero{}, O_ik);
+        for_rank_one(w, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col, [&](const auto& s, const auto& v) {
+          w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, s, lse_i, v);
+        });
+        w.store(O_ik, O(i, k));
+      }
+    });
+  }
+};
+
+}  // namespace redblue::schedule

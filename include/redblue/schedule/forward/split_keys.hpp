@@ -1,0 +1,101 @@
+#pragma once
+#include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/forward/flash.hpp"
+
+namespace redblue::schedule {
+
+/// Flash once per group of keys, then one merge: few queries and many keys keep many workers busy. Flash-decoding (Dao
+/// et al. 2023). Each group leaves normalised outputs Og and their lse_g in slow memory; O = SUM_g exp(lse_g - lse) Og.
+///   reads G n_q (d + d_v + 1) + (d + d_v) SUM_I kappa_I   writes (G + 1) n_q (d_v + 1)
+///   footprint of flash: Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
+/// With G = 1 it is flash. Score functions without statistics: the merge is a sum, and lse, lse_g have no words.
+struct SplitKeysForward {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "split_keys";
+  static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
+
+  struct Tiling {
+    index_t Br = 1;  ///< queries resident at a time
+    index_t Bc = 1;  ///< keys per step
+    index_t G = 1;   ///< groups of keys
+    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}, {"G", G}}; }
+    FlashForward::Tiling flash() const { return {Br, Bc}; }
+  };
+  static index_t copies(Tiling t) { return t.G > 1 ? t.G : 0; }
+
+  /// Whole steps, so that only the last keys of all make a ragged one. The last groups may be smaller, or empty.
+  static index_t keys_per_group(const Sizes& x, Tiling t) { return ceil_div(ceil_div(x.n_k, t.Bc), t.G) * t.Bc; }
+  /// Groups of at least 128 keys per query: what a group adds, n_q (d + 2 d_v + 2), is then a few hundredths of the
+  /// words of its keys and values. And of at least 2048 keys, hundreds of kilobytes: far more work than waking a
+  /// worker. A function of the shape alone, so that results do not depend on the number of workers.
+  static index_t groups(const Sizes& x, index_t Bc) {
+    const index_t G = std::max<index_t>(1, x.n_k / (128 * std::max<index_t>(x.n_q, 16)));
+    return ceil_div(x.n_k, keys_per_group(x, {1, Bc, G}));  // no empty ones
+  }
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const auto [Br, Bc] = FlashForward::smallest(x, m);
+    return {Br, Bc, groups(x, Bc)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const auto t = FlashForward::choose_tiling(x, limits);  // the words of groups do not depend on Br and Bc
+    if (!t) return std::nullopt;
+    return Tiling{t->Br, t->Bc, groups(x, t->Bc)};
+  }
+
+  static Words footprint(const Sizes& x, Tiling t) { return FlashForward::footprint(x, t.flash()); }
+  static Words prefetch(const Sizes& x, Tiling t) { return FlashForward::prefetch(x, t.flash()); }
+  static Io io(const Sizes& x, Tiling t) {
+    const Words rows = Words(copies(t)) * x.n_q, outputs = rows * x.d_v, statistics = rows * x.statistics();
+    return FlashForward::io(x, t.flash()) + Io().read(SlowArray::Q, Words(t.G - 1) * x.n_q * x.d)
+                                                .write(SlowArray::Og, outputs)
+                                                .write(SlowArray::lse_g, statistics)
+                                                .read(SlowArray::Og, outputs)
+                                                .read(SlowArray::lse_g, statistics);
+  }
+  static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, t.flash()); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const index_t blocks = Q.rows(), keys = keys_per_group(x.shape, t);
+    const auto of_group = [&](index_t g, const SlowMatrix& parts, const Block& rows) {
+      return parts.rows(g * x.shape.n_q + rows.row, rows.shape.rows);
+    };
+    m.each(t.G * blocks, [&](auto& w, index_t item) {
+      const index_t g = item / blocks, i = item % blocks;
+      const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+      const FlashForward::Keys group{std::min(g * keys, kappa), std::min((g + 1) * keys, kappa)};
+      const Block O_g = t.G == 1 ? O(i) : of_group(g, x.Og, O(i));
+      const Block lse_g = t.G == 1 ? lse(i) : of_group(g, x.lse_g, lse(i));
+      FlashForward::attend(w, x, {Q(i), O_g, lse_g}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); });
+    });
+    if (t.G == 1) return;
+    m.each(blocks, [&](auto& w, index_t i) {
+      const auto O_i = w.alloc(O(i).shape), ln = w.alloc(lse(i).shape);  // of the groups so far
+      const auto before = w.alloc(lse(i).shape), share = w.alloc(lse(i).shape);
+      w.compute(kernel::SoftmaxInit{}, O_i, ln, before);
+      for (index_t g = 0; g < t.G; ++g) {
+        const auto O_g = w.stream(of_group(g, x.Og, O(i)));
+        if (x.shape.statistics() == 0) {
+          w.compute(kernel::Add{}, O_i, O_g);
+          continue;
+        }
+        w.load_into(share, of_group(g, x.lse_g, lse(i)));
+        w.compute(kernel::MergeLse{}, ln, share,
+                  before);  // ln <- lse of all; the shares of this group and of those before
+        w.compute(kernel::MergeRows{}, O_i, before, share, O_g);
+      }
+      w.store(O_i, O(i));
+      w.store(ln, lse(i));
+    });
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,98 @@
+#pragma once
+#include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/query_pass.hpp"
+
+namespace redblue::schedule {
+
+/// 9R-d, the large cache with queries, Y and g resident: S_i is formed once for a block of queries and h_j each time
+/// keys pass, so neither S nor h is ever stored. Best where few blocks of queries cover all.
+///   T = ceil(n_q/Br): reads 2 n_q d + T d^2 + n_q (2 d_v + 1) + d d_v + 2 T n_k d   writes d^2
+///   footprint d^2 + d d_v + Br (2 d + d_v + 2 + 2 bc) + bc (d + d_v)
+/// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M for d_v = d.
+struct OnTheFlyGradient {
+  using Operands = GradientXOperands;
+  static constexpr std::string_view name = "9R-d";
+  static constexpr std::string_view idea = "keeping queries and the gradient resident, projecting on the fly";
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling : QueryPass {
+    std::vector<Knob> knobs() const { return {{"Br", Br}, {"bc", bc}}; }
+  };
+
+  static Tiling smallest(const Sizes& s, const Multiples& m) {
+    return {{smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+    const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
+    const auto fits = [&](index_t Br) { return limits.fit(footprint(s, {{Br, bc}}), prefetch(s, {{Br, bc}})); };
+    const Words d = s.d;  // X is read once for each block
+    const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
+                            limits.price.reading(SlowArray::X) * d * d};
+    const index_t Br =
+        fewest_visits(s, largest_query_block(s, limits, bc, query_pass_row_words(s, bc), fits), step, fits, price);
+    if (Br == 0) return std::nullopt;
+    return Tiling{{Br, bc}};
+  }
+
+  static Words footprint(const Sizes& s, Tiling t) {
+    const Words width = Words(s.d) + s.d_v;
+    const Words blocks = query_blocks_footprint(s, t.Br, [&](index_t rows, index_t kappa) {
+      const Words keys = width * std::min(t.bc, kappa);
+      return query_pass_row_words(s, t.bc) * rows + (kappa > 0 ? keys : Words(s.statistics()));
+    });
+    return width * s.d + blocks;
+  }
+  /// The next keys and the next streamed word.
+  static Words prefetch(const Sizes& s, Tiling t) { return query_pass_prefetch(s, t); }
+  static Io io(const Sizes& s, Tiling t) {
+    const Words T = c(s.n_q, t.Br), visits = visited_keys(s, t.Br), rows = s.n_q, d = s.d;
+    return Io()
+        .read(SlowArray::Y, d * s.d_v)
+        .read(SlowArray::A1, 2 * rows * d)
+        .read(SlowArray::X, T * d * d)
+        .read(SlowArray::dO, rows * s.d_v)
+        .read(SlowArray::O, s.row_statistics() * s.d_v)
+        .read(SlowArray::lse, s.row_statistics())
+        .read(SlowArray::A3, visits * d)
+        .read(SlowArray::A2, visits * d)
+        .write(SlowArray::g, d * d);
+  }
+  static Words macs(const Sizes& s, Tiling t) {
+    return visited_pairs(s, t.Br) * (Words(2) * s.d + s.d_v) + visited_keys(s, t.Br) * s.d * s.d_v +
+           Words(2) * s.n_q * s.d * s.d;
+  }
+
+  template <Machine M>
+  static void run(M& m, const GradientXOperands& x, Tiling t) {
+    const auto A1 = tiled(x.A1, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const auto Y = m.load(x.Y.all()), G = m.alloc(x.g.shape);
+    m.compute(kernel::Zero{}, G);
+    const auto pass = [&](M& w, index_t j, index_t keys, const auto& step) {
+      const auto h_j = w.alloc({keys, x.shape.d_v});
+      w.compute(kernel::Zero{}, h_j);
+      w.compute(kernel::Gemm{}, h_j, w.stream(x.A3.rows(j, keys)), Y);  // h = A3 Y
+      const auto A2_j = w.load(x.A2.rows(j, keys));
+      step(A2_j, h_j);
+    };
+    for (index_t i = 0; i < A1.rows(); ++i) {
+      const auto U_i = m.load(A1(i));  // A1_i; U_i once S_i is formed from it
+      {
+        const auto S_i = m.alloc(A1(i).shape);
+        m.compute(kernel::Zero{}, S_i);
+        m.compute(kernel::Gemm{}, S_i, U_i, m.stream(x.X.all()));  // S = A1 X
+        m.compute(kernel::Zero{}, U_i);
+        const auto dO_i = m.load(dO(i)), lse_i = m.load(lse(i)), D_i = m.alloc(lse(i).shape);
+        query_pass(m, x, QueryTiles<M>{A1(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, pass);
+      }
+      m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U
+    }
+    m.store(G, x.g.all());
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,148 @@
+#pragma once
+#include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/query_pass.hpp"
+
+namespace redblue::schedule {
+
+/// Where a finished block of rows of U = p A2 goes.
+enum class RowsGo {
+  into_resident_g,  ///< 9R-a: g stays in fast memory during the pass
+  into_slow_g,      ///< 9R-b: g is revisited in slow memory, once for each block
+  out,              ///< 9R-c: U is written; g = A1^T U is a product of its own
+};
+
+/// 9R-a, b, c, the large cache with queries resident: Algorithm 9 of Li et al. 2024 (arXiv 2410.09397), its two loops
+/// swapped and p A2 summed before A1^T is applied.
+///   R0 = R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + n_q (d + 2 d_v + 1) + T n_k (d + d_v)   T = ceil(n_q/Br)
+///   W0 = n_q d + n_k d_v                    F0 = Br (2 d + d_v + 2 + 2 bc) + bc d + 1
+///   a: reads R0 + n_q d                     writes W0 + d^2           footprint max(F_mm's, F0 + d^2)
+///   b: reads R0 + n_q d + (T-1) d^2         writes W0 + T d^2         footprint max(F_mm's, F0)
+///   c: reads R0 + R_mm(d, n_q, d)           writes W0 + n_q d + d^2   footprint max(F_mm's, F0)
+/// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M.
+template <RowsGo rows_go>
+struct QueryOuterGradient {
+  using Operands = GradientXOperands;
+  static constexpr bool a = rows_go == RowsGo::into_resident_g, b = rows_go == RowsGo::into_slow_g,
+                        c = rows_go == RowsGo::out;
+  static constexpr std::string_view name = a ? "9R-a" : b ? "9R-b" : "9R-c";
+  static constexpr std::string_view idea = a   ? "keeping queries and the gradient resident"
+                                           : b ? "keeping queries resident and revisiting the gradient"
+                                               : "keeping queries resident and writing p A2";
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = b;
+  static constexpr auto workspace = [] {
+    if constexpr (c)
+      return std::array{SlowArray::A1X, SlowArray::h, SlowArray::U};
+    else
+      return std::array{SlowArray::A1X, SlowArray::h};
+  }();
+
+  struct Tiling {
+    GemmTiling S, h;
+    QueryPass queries;
+    GemmTiling g;  ///< 9R-c only
+    std::vector<Knob> knobs() const {
+      std::vector<Knob> knobs{{"Br", queries.Br}, {"bc", queries.bc}, {"S.b1", S.b1},
+                              {"S.b2", S.b2},     {"h.b1", h.b1},     {"h.b2", h.b2}};
+      if (c) knobs.insert(knobs.end(), {{"g.b1", g.b1}, {"g.b2", g.b2}});
+      return knobs;
+    }
+  };
+
+  static Tiling smallest(const Sizes& s, const Multiples& m) {
+    const GradientXOperands x(s, 1);
+    return {query_projection(x).smallest(m),
+            value_projection(x).smallest(m),
+            {smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)},
+            gradient_product(x).smallest(m)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+    const GradientXOperands x(s, 1);
+    Limits left = limits;
+    left.M -= resident(s);
+    const auto S = query_projection(x).choose(limits), h = value_projection(x).choose(limits),
+               g = c ? gradient_product(x).choose(limits) : GemmTiling{};
+    const auto queries = choose_query_pass(s, left, visit_prices(s, limits.price));
+    if (!S || !h || !queries || !g) return std::nullopt;
+    return Tiling{*S, *h, *queries, *g};
+  }
+
+  /// 9R-b revisits g once for each block.
+  static VisitPrices visit_prices(const Sizes& s, const Prices& price) {
+    const Words visit = price.reading(SlowArray::A2) * s.d + price.reading(SlowArray::h) * s.d_v;
+    const Words g = Words(s.d) * s.d * (price.reading(SlowArray::g) + price.writing(SlowArray::g));
+    return {visit, b ? g : Words(0)};
+  }
+  /// Words of g in fast memory.
+  static Words resident(const Sizes& s) { return a ? Words(s.d) * s.d : Words(0); }
+  static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
+    const GradientXOperands x(s, 1);
+    const Phase pass{resident(s) + query_pass_footprint(s, t.queries), query_pass_prefetch(s, t.queries)};
+    std::vector<Phase> phases{query_projection(x).phase(t.S), value_projection(x).phase(t.h), pass};
+    if (c) phases.push_back(gradient_product(x).phase(t.g));
+    return phases;
+  }
+  static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
+  static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
+  static Io io(const Sizes& s, const Tiling& t) {
+    const GradientXOperands x(s, 1);
+    const Words T = ceil_div(s.n_q, t.queries.Br), g = Words(s.d) * s.d;
+    const Io io = query_projection(x).io(t.S) + value_projection(x).io(t.h) +
+                  renamed(query_pass_io(s, visited_keys(s, t.queries.Br)), kProjected);
+    if (c) return io + Io().write(SlowArray::U, Words(s.n_q) * s.d) + gradient_product(x).io(t.g);
+    const Words visits = b ? T : Words(1);
+    return io + Io().read(SlowArray::A1, Words(s.n_q) * s.d)
+                    .read(SlowArray::g, (visits - 1) * g)
+                    .write(SlowArray::g, visits * g);
+  }
+  static Words macs(const Sizes& s, const Tiling& t) {
+    const GradientXOperands x(s, 1);
+    return query_projection(x).macs() + value_projection(x).macs() +
+           visited_pairs(s, t.queries.Br) * (Words(2) * s.d + s.d_v) + gradient_product(x).macs();
+  }
+
+  template <Machine M>
+  static void run(M& m, const GradientXOperands& x, const Tiling& t) {
+    query_projection(x).run(m, t.S);  // S = A1 X
+    value_projection(x).run(m, t.h);  // h = A3 Y
+    const auto A1 = tiled(x.A1, t.queries.Br), U = tiled(x.U, t.queries.Br);
+    if constexpr (a) {
+      const auto G = m.alloc(x.g.shape);
+      m.compute(kernel::Zero{}, G);
+      for (index_t i = 0; i < U.rows(); ++i) {
+        const auto U_i = m.alloc(U(i).shape);
+        form_rows(m, x, t.queries, i, U_i);
+        m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U
+      }
+      m.store(G, x.g.all());
+    } else if constexpr (b) {
+      for (index_t i = 0; i < U.rows(); ++i) {
+        const auto U_i = m.alloc(U(i).shape);
+        form_rows(m, x, t.queries, i, U_i);
+        const auto A1_i = m.load(A1(i));
+        m.update(kernel::GemmOver{true, false, i == 0}, x.g.all(), A1_i, U_i);  // g += A1^T U
+      }
+    } else {
+      m.each(U.rows(), [&](auto& w, index_t i) {
+        const auto U_i = w.alloc(U(i).shape);
+        form_rows(w, x, t.queries, i, U_i);
+        w.store(U_i, U(i));
+      });
+      gradient_product(x).run(m, t.g);  // g = A1^T U
+    }
+  }
+
+  /// U_i = SUM_j p_ij A2_j
+  template <class W>
+  static void form_rows(W& w, const GradientXOperands& x, QueryPass t, index_t i, const Tile<W>& U_i) {
+    const auto S = tiled(x.S, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    w.compute(kernel::Zero{}, U_i);
+    const auto S_i = w.load(S(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)), D_i = w.alloc(lse(i).shape);
+    query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, keys_from_slow_memory(x));
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,110 @@
+#pragma once
+#include "redblue/core/operation.hpp"
+#include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/probabilities.hpp"
+#include "redblue/schedule/parts/query_pass.hpp"
+
+namespace redblue::schedule {
+
+/// Shared source, A2 = A3 = A: with dU = dO Y^T, q = dO h^T = dU A^T needs the same row of A as the score, so it is
+/// read once for both. A3 is never read: it must hold the same numbers as A2.
+///   reads R_mm(n_q, d, d) + R_mm(n_q, d_v, d) + 2 n_q d_v + n_q (2 d + 2) + SUM kappa_I d + R_mm(d, n_q, d)
+///   writes 3 n_q d + n_q + d^2   footprint max(3, F_mm's, Br (3 d + 2 + 2 bc) + bc d)
+/// Leading 3 n^2 d^2/M.
+struct SharedSourceGradient {
+  using Operands = GradientXOperands;
+  static constexpr std::string_view name = "shared_source";
+  static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
+  static constexpr bool shared_source = true;  ///< for A2 = A3 only
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
+
+  struct Tiling {
+    std::array<GemmTiling, 3> products;  ///< S, dU, g
+    QueryPass queries;
+    std::vector<Knob> knobs() const {
+      const auto& [S, dU, g] = products;
+      return {{"Br", queries.Br}, {"bc", queries.bc}, {"S.b1", S.b1}, {"S.b2", S.b2},
+              {"dU.b1", dU.b1},   {"dU.b2", dU.b2},   {"g.b1", g.b1}, {"g.b2", g.b2}};
+    }
+  };
+
+  static std::array<Product, 3> products(const GradientXOperands& x) {
+    const Product dU{x.dU, {x.dO}, transposed(x.Y), &Multiples::query, &Multiples::feature};
+    return {query_projection(x), dU, gradient_product(x)};
+  }
+
+  static Tiling smallest(const Sizes& s, const Multiples& m) {
+    return {smallest_of(products(GradientXOperands(s, 1)), m),
+            {smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+    const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
+    const auto fits = [&](index_t Br) { return limits.fit(pass(s, {Br, bc})); };
+    const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits);
+    const auto tiles = choose_all(products(GradientXOperands(s, 1)), limits);
+    if (Br == 0 || !tiles || !limits.fit(output_dots_phase(s))) return std::nullopt;
+    return Tiling{*tiles, {Br, bc}};
+  }
+
+  /// U, S, dU, lse, D and the tiles f and p of one query.
+  static Words row_words(const Sizes& s, index_t bc) {
+    return Words(3) * s.d + 2 * s.statistics() + 2 * std::min(bc, s.n_k);
+  }
+  /// Second buffers: the next rows of A.
+  static Phase pass(const Sizes& s, QueryPass t) {
+    return {query_blocks_footprint(s, t.Br,
+                                   [&](index_t rows, index_t kappa) {
+                                     return row_words(s, t.bc) * rows + Words(std::min(t.bc, kappa)) * s.d;
+                                   }),
+            Words(std::min(t.bc, s.n_k)) * s.d};
+  }
+  static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
+    std::vector<Phase> phases{output_dots_phase(s), pass(s, t.queries)};
+    add_phases(phases, products(GradientXOperands(s, 1)), t.products);
+    return phases;
+  }
+  static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
+  static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
+  static Io io(const Sizes& s, const Tiling& t) {
+    const Words rows = s.n_q;
+    return output_dots_io(s) + io_of(products(GradientXOperands(s, 1)), t.products) +
+           Io().read(SlowArray::A1X, rows * s.d)
+               .read(SlowArray::dU, rows * s.d)
+               .read(SlowArray::lse, s.row_statistics())
+               .read(SlowArray::D, s.row_statistics())
+               .read(SlowArray::A2, visited_keys(s, t.queries.Br) * s.d)
+               .write(SlowArray::U, rows * s.d);
+  }
+  static Words macs(const Sizes& s, const Tiling& t) {
+    return macs_of(products(GradientXOperands(s, 1))) + visited_pairs(s, t.queries.Br) * s.d * 3;
+  }
+
+  template <Machine M>
+  static void run(M& m, const GradientXOperands& x, const Tiling& t) {
+    const auto [S_product, dU_product, g_product] = products(x);
+    S_product.run(m, t.products[0]);           // S = A1 X
+    dU_product.run(m, t.products[1]);          // dU = dO Y^T
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    const index_t Br = t.queries.Br;
+    const auto S = tiled(x.S, Br), dU = tiled(x.dU, Br), U = tiled(x.U, Br), lse = tiled(x.lse, Br), D = tiled(x.D, Br);
+    m.each(U.rows(), [&]<class W>(W& w, index_t i) {
+      const auto U_i = w.alloc(U(i).shape), S_i = w.load(S(i)), dU_i = w.load(dU(i)), lse_i = w.load(lse(i)),
+                 D_i = w.load(D(i));
+      const auto pass_rows = [&](auto&, index_t j, index_t keys, const auto& step) {
+        const auto A_j = w.load(x.A2.rows(j, keys));
+        step(A_j, A_j);  // S A^T and dU A^T
+      };
+      w.compute(kernel::Zero{}, U_i);
+      query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dU_i, lse_i, D_i}, t.queries.bc, pass_rows);  // U = p A
+      w.store(U_i, U(i));
+    });
+    g_product.run(m, t.products[2]);  // g = A1^T U
+  }
+};
+
+}  // namespace redblue::schedule

@@ -1,0 +1,89 @@
+#pragma once
+#include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/probabilities.hpp"
+
+namespace redblue::schedule {
+
+/// 6R, the small cache: Algorithm 6 of Li et al. 2024 (arXiv 2410.09397) with one resident tile instead of three, f
+/// written once and p over it, D from O. Half its constant; stable, for lse comes from the forward pass.
+///   reads R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + 2 n_q d_v + 2 n_q + Rs(d; tP) + Rs(d_v; tp) + n_q n_k
+///         + R_mm(n_q, n_k, d) + R_mm(d, n_q, d)                               Rs: score_phase.hpp
+///   writes n_q d + n_k d_v + n_q + 2 n_q n_k + n_q d + d^2
+///   footprint the largest of 3 and those of the six phases
+/// Leading 6 n^2 d/sqrt(M) + 3 n^2 + 6 n d^2/sqrt(M) for M <= d^2/4.
+struct SmallCacheGradient {
+  using Operands = GradientXOperands;
+  static constexpr std::string_view name = "6R";
+  static constexpr std::string_view idea = "materialising probabilities, then p over them";
+  static constexpr bool small_cache = true;
+  static constexpr bool stable = true;
+  static constexpr bool masks = false;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::D, SlowArray::P, SlowArray::U};
+
+  struct Tiling {
+    GemmTiling S, h;
+    ScoreTiling f, p;
+    GemmTiling U, g;
+    std::vector<Knob> knobs() const {
+      return {{"S.b1", S.b1}, {"S.b2", S.b2}, {"h.b1", h.b1},       {"h.b2", h.b2}, {"f.panel", f.panel},
+              {"f.a", f.a},   {"f.b", f.b},   {"p.panel", p.panel}, {"p.a", p.a},   {"p.b", p.b},
+              {"U.b1", U.b1}, {"U.b2", U.b2}, {"g.b1", g.b1},       {"g.b2", g.b2}};
+    }
+  };
+
+  /// U = p A2, p having taken the place of f.
+  static Product rows_product(const GradientXOperands& x) {
+    return {x.U, {x.P}, {x.A2}, &Multiples::query, &Multiples::feature};
+  }
+
+  static Tiling smallest(const Sizes& s, const Multiples& m) {
+    const GradientXOperands x(s, 1);
+    const ScoreTiling tile{false, smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)};
+    return {query_projection(x).smallest(m), value_projection(x).smallest(m), tile, tile,
+            rows_product(x).smallest(m),     gradient_product(x).smallest(m)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+    const GradientXOperands x(s, 1);
+    const auto S = query_projection(x).choose(limits), h = value_projection(x).choose(limits),
+               U = rows_product(x).choose(limits), g = gradient_product(x).choose(limits);
+    const auto f = choose_score_tiling(s, limits, SlowArray::A1X, SlowArray::A2, s.d, s.statistics());
+    const auto p = choose_score_tiling(s, limits, SlowArray::dO, SlowArray::h, s.d_v, s.statistics());
+    if (!S || !h || !f || !p || !U || !g || !limits.fit(output_dots_phase(s))) return std::nullopt;
+    return Tiling{*S, *h, *f, *p, *U, *g};
+  }
+
+  static std::array<Phase, 7> phases(const Sizes& s, const Tiling& t) {
+    const GradientXOperands x(s, 1);
+    return {query_projection(x).phase(t.S), value_projection(x).phase(t.h), output_dots_phase(s),
+            score_phase_of(s, s.d, t.f),    score_phase_of(s, s.d_v, t.p),  rows_product(x).phase(t.U),
+            gradient_product(x).phase(t.g)};
+  }
+  static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
+  static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
+  static Io io(const Sizes& s, const Tiling& t) {
+    const GradientXOperands x(s, 1);
+    return query_projection(x).io(t.S) + value_projection(x).io(t.h) + output_dots_io(s) +
+           probabilities_io(s, SlowArray::A1X, SlowArray::A2, t.f) + score_gradients_io(s, SlowArray::h, t.p) +
+           rows_product(x).io(t.U) + gradient_product(x).io(t.g);
+  }
+  static Words macs(const Sizes& s, const Tiling&) {
+    const GradientXOperands x(s, 1);
+    return query_projection(x).macs() + value_projection(x).macs() + s.N() * (Words(2) * s.d + s.d_v) +
+           gradient_product(x).macs();
+  }
+
+  template <Machine M>
+  static void run(M& m, const GradientXOperands& x, const Tiling& t) {
+    query_projection(x).run(m, t.S);           // S = A1 X
+    value_projection(x).run(m, t.h);           // h = A3 Y
+    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    probabilities(m, x, t.f);                  // P = exp(scale S A2^T - lse)
+    score_gradients(m, x, t.p);                // P <- p = scale P o (dO h^T - D)
+    rows_product(x).run(m, t.U);               // U = p A2
+    gradient_product(x).run(m, t.g);           // g = A1^T U
+  }
+};
+
+}  // namespace redblue::schedule

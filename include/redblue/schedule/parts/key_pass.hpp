@@ -1,0 +1,115 @@
+#pragma once
+#include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/visible.hpp"
+
+/// Gradients with a block of keys and values resident and queries passing: dK_j = SUM_i dS_ij^T Q_i and
+/// dV_j = SUM_i P_ij^T dO_i. Every schedule whose outer loop goes over keys is this text with its own ends.
+namespace redblue::schedule {
+
+struct KeyPass {
+  index_t Bc = 1;  ///< keys and values resident at a time
+  index_t br = 1;  ///< queries per step
+};
+
+/// Queries that see key j: under a mask the last ones.
+inline index_t queries_seeing(const Sizes& x, index_t j) {
+  return x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, j + 1);
+}
+
+/// SUM_J over all blocks of Bc keys of the queries that see the block's first key.
+inline Words visited_queries(const Sizes& x, index_t Bc) {
+  const index_t T = ceil_div(x.n_k, Bc);
+  if (!x.mask.causal) return Words(T) * x.n_q;
+  // Key j is seen by n_q - group (j - offset) queries where that lies between 0 and n_q.
+  const index_t all = detail::first_that(T, [&](index_t J) { return queries_seeing(x, J * Bc) < x.n_q; });
+  const index_t some = detail::first_that(T, [&](index_t J) { return queries_seeing(x, J * Bc) == 0; });
+  const Words between = some - all, first = Words(x.n_q) + Words(x.mask.group) * x.mask.offset;
+  const Words indices = between * (Words(all) + some - 1) / 2;  // SUM J
+  return Words(all) * x.n_q + between * first - Words(x.mask.group) * Bc * indices;
+}
+/// SUM_J |J| times those queries: the pairs whose scores are formed.
+inline Words visited_query_pairs(const Sizes& x, index_t Bc) {
+  const index_t T = ceil_div(x.n_k, Bc), last = x.n_k - (T - 1) * Bc;
+  return visited_queries(x, Bc) * Bc - Words(queries_seeing(x, (T - 1) * Bc)) * (Bc - last);
+}
+
+/// What a block of keys holds, the arriving queries with their statistics, and one streamed word. The first block sees
+/// most queries.
+inline Words key_pass_footprint(const Sizes& x, KeyPass t) {
+  const Words Bc = std::min(t.Bc, x.n_k), br = std::min(t.br, x.n_q), seeing = queries_seeing(x, 0);
+  return Bc * (Words(2) * x.d + 2 * Words(x.d_v) + 2 * br) + std::min(br, seeing) * (x.d + 2 * x.statistics()) +
+         (seeing > 0 ? 1 : 0);
+}
+/// Second buffers: the next queries and the next streamed word.
+inline Words key_pass_prefetch(const Sizes& x, KeyPass t) {
+  return Words(std::min(t.br, x.n_q)) * (x.d + 2 * x.statistics()) + 1;
+}
+/// What all blocks read and write: reads n_k (d + d_v) + SUM_J rows_J (d + d_v + 2), writes n_k (d + d_v).
+inline Io key_pass_io(const Sizes& x, Words visits) {
+  return Io()
+      .read(SlowArray::K, Words(x.n_k) * x.d)
+      .read(SlowArray::V, Words(x.n_k) * x.d_v)
+      .read(SlowArray::Q, visits * x.d)
+      .read(SlowArray::dO, visits * x.d_v)
+      .read(SlowArray::lse, visits * x.statistics())
+      .read(SlowArray::D, visits * x.statistics())
+      .write(SlowArray::dK, Words(x.n_k) * x.d)
+      .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+}
+
+/// The Bc of fewest visited queries. Under a mask the sum is not monotone in Bc; for one number of blocks the largest
+/// Bc is best, and Bc SUM rows >= visible pairs tells when fewer keys at a time cannot win any more.
+inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits) {
+  const index_t br = smallest_tile(x.n_q, limits.multiple.query), step = limits.multiple.key;
+  const auto fits = [&](index_t Bc) {
+    return limits.fit(key_pass_footprint(x, {Bc, br}), key_pass_prefetch(x, {Bc, br}));
+  };
+  const index_t largest = largest_tile(x.n_k, step, fits);
+  if (largest == 0) return std::nullopt;
+  if (!x.mask.causal) return KeyPass{balanced(x.n_k, largest, step), br};
+  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = queries_seeing(x, 0);
+  index_t best = largest;
+  Words fewest = visited_queries(x, largest);
+  for (index_t Bc = next_smaller(x.n_k, largest, step); Bc > 0 && fewest > least && pairs < fewest * Bc;
+       Bc = next_smaller(x.n_k, Bc, step)) {
+    const Words visits = visited_queries(x, Bc);
+    if (visits < fewest) {
+      fewest = visits;
+      best = Bc;
+    }
+  }
+  return KeyPass{best, br};
+}
+
+/// dQ of the queries that see no key.
+template <class M>
+void zero_unseeing(M& m, const BackwardOperands& x) {
+  const index_t unseeing = x.shape.n_q - queries_seeing(x.shape, 0);
+  if (unseeing > 0) m.update(kernel::ZeroOver{}, x.dQ.rows(0, unseeing));
+}
+
+/// dK and dV of keys j .. j + keys, written when all queries have passed. also(w, i, rows, dS_ij, K_j) does what else a
+/// schedule does with the queries i .. i + rows.
+template <class W, class Also>
+void key_pass(W& w, const BackwardOperands& x, index_t j, index_t keys, index_t br, const Also& also) {
+  const Sizes& s = x.shape;
+  using Step = kernel::KeyGradients;  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
+  const auto K_j = w.load(x.K.rows(j, keys), Step::K), V_j = w.load(x.V.rows(j, keys), Step::V);
+  const auto dK_j = w.alloc(K_j.shape()), dV_j = w.alloc(V_j.shape());
+  w.compute(kernel::Zero{}, dK_j);
+  w.compute(kernel::Zero{}, dV_j);
+  const auto P = w.alloc({std::min(br, s.n_q), keys}, Step::P), dS = w.alloc(P.shape(), Step::dS);
+  for (index_t i = s.n_q - queries_seeing(s, j); i < s.n_q; i += br) {
+    const index_t rows = std::min(br, s.n_q - i);
+    const Arg P_ij = P.rows(0, rows), dS_ij = dS.rows(0, rows);
+    const auto lse_i = w.load(x.lse.rows(i, rows)), D_i = w.load(x.D.rows(i, rows));
+    const auto Q_i = w.load(x.Q.rows(i, rows), Step::Q);
+    const Step step{{x.scale, s.mask, i, j}, s.score};
+    w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(i, rows)));
+    also(w, i, rows, dS_ij, K_j);
+  }
+  w.store(dK_j, x.dK.rows(j, keys));
+  w.store(dV_j, x.dV.rows(j, keys));
+}
+
+}  // namespace redblue::schedule

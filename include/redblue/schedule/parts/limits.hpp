@@ -1,0 +1,157 @@
+#pragma once
+#include <array>
+#include <cmath>
+#include <initializer_list>
+#include <optional>
+#include <span>
+#include <string_view>
+#include <vector>
+
+#include "redblue/core/sizes.hpp"
+
+/// What a tiling must keep to, and searches over tile sizes. Everything here is exact; floating point only prunes.
+namespace redblue::schedule {
+
+/// What one word costs, per array and direction, in any integer unit (1: count words; 2 and 4: bytes).
+struct Prices {
+  std::array<Words, kSlowArrays> read;
+  std::array<Words, kSlowArrays> write;
+  Prices() {
+    read.fill(1);
+    write.fill(1);
+  }
+  Words reading(SlowArray a) const { return read[index_of(a)]; }
+  Words writing(SlowArray a) const { return write[index_of(a)]; }
+  Words of(const Io& io) const {
+    Words total;
+    for (std::size_t a = 0; a < kSlowArrays; ++a) total += read[a] * io.reads[a] + write[a] * io.writes[a];
+    return total;
+  }
+};
+
+/// Tile sizes must be multiples of these, or span their whole dimension.
+struct Multiples {
+  index_t query = 1;
+  index_t key = 1;
+  index_t feature = 1;
+};
+
+/// Words, as a product or quotient reads in a formula: c(a, b) = ceil(a / b).
+constexpr Words c(index_t a, index_t b) { return ceil_div(a, b); }
+
+/// One phase of a schedule of several: phases follow each other, so footprints do not add up.
+struct Phase {
+  Words footprint;
+  Words prefetch;
+};
+
+struct Limits {
+  Words M;                     ///< words of fast memory
+  Words reserve = 0;           ///< words kept free (2: strict Hong-Kung play)
+  bool double_buffer = false;  ///< what arrives in the innermost loop has a second buffer
+  Multiples multiple{};
+  Prices price{};
+
+  /// Words a tiling occupies under these limits.
+  Words occupied(Words footprint, Words prefetch) const {
+    return footprint + reserve + (double_buffer ? prefetch : Words(0));
+  }
+  bool fit(Words footprint, Words prefetch) const { return occupied(footprint, prefetch) <= M; }
+  bool fit(const Phase& p) const { return fit(p.footprint, p.prefetch); }
+};
+
+inline Words footprint_of(std::span<const Phase> phases) {
+  Words most = 0;
+  for (const Phase& p : phases) most = std::max(most, p.footprint);
+  return most;
+}
+/// What second buffers add to the footprint of all.
+inline Words prefetch_of(std::span<const Phase> phases) {
+  Words most = 0;
+  for (const Phase& p : phases) most = std::max(most, p.footprint + p.prefetch);
+  return most - footprint_of(phases);
+}
+
+inline Words footprint_of(std::initializer_list<Phase> phases) {
+  return footprint_of(std::span(phases.begin(), phases.size()));
+}
+inline Words prefetch_of(std::initializer_list<Phase> phases) {
+  return prefetch_of(std::span(phases.begin(), phases.size()));
+}
+
+/// A named tile size, for people and JSON.
+struct Knob {
+  std::string_view name;
+  index_t value;
+};
+
+/// The smallest tile size: one step, or the whole dimension if that is less.
+constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, step); }
+
+/// The smallest legal tile that cuts n into no more blocks than `size` does: same I/O, smaller footprint.
+constexpr index_t balanced(index_t n, index_t size, index_t step) {
+  const index_t even = ceil_div(n, ceil_div(n, size));
+  return std::min(n, ceil_div(even, step) * step);
+}
+
+/// The largest legal tile that cuts n into one block more than `size` does; 0 if there is none.
+constexpr index_t next_smaller(index_t n, index_t size, index_t step) {
+  return (n - 1) / ceil_div(n, size) / step * step;
+}
+
+/// The largest legal tile of a dimension n for which fits() holds (monotone); 0 if not even the smallest fits.
+template <class Fits>
+index_t largest_tile(index_t n, index_t step, const Fits& fits) {
+  index_t low = 0, high = ceil_div(n, step);  // in steps
+  while (low < high) {
+    const index_t mid = high - (high - low) / 2;
+    if (fits(std::min(n, mid * step)))
+      low = mid;
+    else
+      high = mid - 1;
+  }
+  return std::min(n, low * step);
+}
+
+/// Minimises ceil(n / b2) alpha + ceil(m / b1) beta over legal b1 of m and b2 of n for which fits(b1, b2) holds. fits
+/// must be monotone in b2 and imply b1 b2 <= M. Exact: for a number of row blocks the smallest b1 leaves most room for
+/// b2; walking outwards from the continuous optimum, a direction ends when even b2 = M / b1 could not win.
+template <class Fits>
+std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t step1, index_t step2, Words alpha,
+                                                Words beta, Words M, const Fits& fits) {
+  std::optional<std::array<index_t, 2>> best;
+  Words best_cost;
+  const auto try_rows = [&](index_t b1) {
+    const index_t largest = largest_tile(n, step2, [&](index_t b2) { return fits(b1, b2); });
+    if (largest == 0) return;
+    const index_t b2 = balanced(n, largest, step2);
+    const Words cost = Words(ceil_div(n, b2)) * alpha + Words(ceil_div(m, b1)) * beta;
+    if (!best || cost < best_cost) {
+      best = {b1, b2};
+      best_cost = cost;
+    }
+  };
+  const double dm = static_cast<double>(m), dn = static_cast<double>(n), dM = M.to_double();
+  const double da = alpha.to_double(), db = beta.to_double();
+  const auto cannot_win = [&](index_t b1) {
+    const double x = static_cast<double>(b1);
+    return best && std::max(1.0, dn * x / dM) * da + std::max(1.0, dm / x) * db > best_cost.to_double() * (1 + 1e-12);
+  };
+  const double optimum = std::max(dM / dn, std::sqrt(dm * db * dM / (dn * da)));
+  const index_t near_optimum = static_cast<index_t>(std::clamp(optimum, 1.0, dm));
+  const index_t start = balanced(m, std::min(m, ceil_div(near_optimum, step1) * step1), step1);
+  for (index_t b1 = start; !cannot_win(b1);) {
+    try_rows(b1);
+    const index_t blocks = ceil_div(m, b1);
+    if (blocks == 1) break;
+    b1 = std::min(m, ceil_div(ceil_div(m, blocks - 1), step1) * step1);
+  }
+  for (index_t b1 = start; b1 > step1;) {
+    b1 = balanced(m, (ceil_div(b1, step1) - 1) * step1, step1);
+    if (cannot_win(b1)) break;
+    try_rows(b1);
+  }
+  return best;
+}
+
+}  // namespace redblue::schedule

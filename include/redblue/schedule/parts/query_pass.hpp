@@ -1,0 +1,99 @@
+#pragma once
+#include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/visible.hpp"
+
+/// Gradients with a block of queries resident and keys passing: dQ_i = SUM_j dS_ij K_j. Every schedule whose outer loop
+/// goes over queries is this text with its own ends.
+namespace redblue::schedule {
+
+struct QueryPass {
+  index_t Br = 1;  ///< queries resident at a time
+  index_t bc = 1;  ///< keys per step
+};
+
+/// dQ, Q, dO, lse, D and the tiles P and dP of one query.
+inline Words query_pass_row_words(const Sizes& x, index_t bc) {
+  return Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * std::min(bc, x.n_k);
+}
+/// What a block of queries holds, K_j and one streamed word. A block that sees no key holds the word of O alone.
+inline Words query_pass_footprint(const Sizes& x, QueryPass t) {
+  return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+    return query_pass_row_words(x, t.bc) * rows + Words(std::min(t.bc, kappa)) * x.d + (kappa > 0 ? 1 : x.statistics());
+  });
+}
+/// Second buffers: the next keys and the next streamed word.
+inline Words query_pass_prefetch(const Sizes& x, QueryPass t) { return Words(std::min(t.bc, x.n_k)) * x.d + 1; }
+/// What all blocks read: reads n_q (d + 2 d_v + 1) + SUM_I kappa_I (d + d_v).
+inline Io query_pass_io(const Sizes& x, Words visits) {
+  return Io()
+      .read(SlowArray::Q, Words(x.n_q) * x.d)
+      .read(SlowArray::dO, Words(x.n_q) * x.d_v)
+      .read(SlowArray::O, x.row_statistics() * x.d_v)
+      .read(SlowArray::lse, x.row_statistics())
+      .read(SlowArray::K, visits * x.d)
+      .read(SlowArray::V, visits * x.d_v);
+}
+
+/// The cheapest Br.
+inline std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits, const VisitPrices& price = {}) {
+  const index_t bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
+  const auto fits = [&](index_t Br) {
+    return limits.fit(query_pass_footprint(x, {Br, bc}), query_pass_prefetch(x, {Br, bc}));
+  };
+  const Words row_words = query_pass_row_words(x, bc);
+  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, row_words, fits), step, fits, price);
+  if (Br == 0) return std::nullopt;
+  return QueryPass{Br, bc};
+}
+
+/// The resident tiles of a block of queries whose first row is `row`.
+template <class W>
+struct QueryTiles {
+  index_t row;
+  const Tile<W>& dQ;
+  const Tile<W>& Q;
+  const Tile<W>& dO;
+  const Tile<W>& lse;
+  const Tile<W>& D;
+  std::optional<Block> O{};  ///< D is formed from it; none if D is loaded
+};
+
+/// Keys loaded, values streaming: what `pass` of query_pass does unless a schedule has them from elsewhere.
+template <class Operands>
+auto keys_from_slow_memory(const Operands& x) {
+  return [&x](auto& w, index_t j, index_t keys, const auto& step) {
+    const auto K_j = w.load(x.K.rows(j, keys));
+    step(K_j, w.stream(x.V.rows(j, keys)));
+  };
+}
+
+/// D_i, unless it is there, and dQ_i += SUM_j dS_ij K_j. pass(w, j, keys, step) makes keys j .. j + keys and their
+/// values available and calls step(K_j, V_j); also(j, keys, P_ij, dS_ij) does what else a schedule does with them.
+template <class W, class Operands, class Pass, class Also>
+void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
+  const Sizes& s = x.shape;
+  const index_t rows = i.Q.shape().rows, kappa = s.mask.visible(i.row, rows, s.n_k);
+  const auto P = w.alloc({rows, std::min(bc, s.n_k)}), dP = w.alloc(P.shape());
+  if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
+  for (index_t j = 0; j < kappa; j += bc) {
+    const index_t keys = std::min(bc, kappa - j);
+    const Arg P_ij = P.cols(keys), dS_ij = dP.cols(keys);
+    pass(w, j, keys, [&](const auto& K_j, const auto& V_j) {
+      w.compute(kernel::Scores{x.scale, s.mask, i.row, j}, P_ij, i.Q, K_j);
+      w.compute(kernel::Weights{s.score}, P_ij, i.lse);  // P = exp(S - lse)
+      w.compute(kernel::Zero{}, dS_ij);
+      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);  // dP = dO V^T
+      w.compute(kernel::ScoreGradient{s.score, x.scale, s.mask, i.row, j}, dS_ij, P_ij,
+                i.D);                               // dS = scale P o (dP - D)
+      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);  // dQ += dS K
+      also(j, keys, P_ij, dS_ij);
+    });
+  }
+}
+
+template <class W, class Operands, class Pass>
+void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass) {
+  query_pass(w, x, i, bc, pass, [](index_t, index_t, const Arg&, const Arg&) {});
+}
+
+}  // namespace redblue::schedule

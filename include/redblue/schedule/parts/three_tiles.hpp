@@ -1,0 +1,46 @@
+#pragma once
+#include "redblue/schedule/parts/gemm.hpp"
+
+/// Products as the papers print them, with three B x B tiles resident: one of each factor and one of the result. The
+/// words are those of gemm with b1 = b2 = B, but B is at most sqrt(M/3) where gemm has sqrt(M).
+namespace redblue::schedule {
+
+inline Phase three_tile_phase(index_t m, index_t k, index_t n, index_t B) {
+  const Words a = std::min(B, m), b = std::min(B, n), depth = std::min(B, k), pair = depth * (a + b);
+  return {a * b + pair, pair};
+}
+
+/// For each t: apply(A[I,t], B[t,J]), both loaded. T's corner is (row, col) of the product.
+template <class W, class Apply>
+void for_tile_pairs(W& w, Shape T, const Factor& A, index_t row, const Factor& B, index_t col, index_t side,
+                    const Apply& apply) {
+  for (index_t t = 0; t < A.cols(); t += side) {
+    const index_t depth = std::min(side, A.cols() - t);
+    const auto A_t = w.load(A.block(row, t, {T.rows, depth})), B_t = w.load(B.block(t, col, {depth, T.cols}));
+    apply(A_t, B_t);
+  }
+}
+
+/// T += A[I,:] B[:,J]
+template <class W>
+void add_tile_pairs(W& w, const Tile<W>& T, const Factor& A, index_t row, const Factor& B, index_t col, index_t side) {
+  const kernel::Gemm product{A.transposed, B.transposed};
+  for_tile_pairs(w, T.shape(), A, row, B, col, side,
+                 [&](const auto& a, const auto& b) { w.compute(product, T, a, b); });
+}
+
+/// C = A B.
+template <class M>
+void three_tile_gemm(M& m, const SlowMatrix& C, const Factor& A, const Factor& B, index_t side) {
+  const auto blocks = tiled(C, side, side);
+  m.each(blocks.rows(), [&](auto& w, index_t i) {
+    for (index_t j = 0; j < blocks.cols(); ++j) {
+      const auto T = w.alloc(blocks(i, j).shape);
+      w.compute(kernel::Zero{}, T);
+      add_tile_pairs(w, T, A, blocks(i, j).row, B, blocks(i, j).col, side);
+      w.store(T, blocks(i, j));
+    }
+  });
+}
+
+}  // namespace redblue::schedule

@@ -1,0 +1,87 @@
+#pragma once
+#include "redblue/core/visible.hpp"
+#include "redblue/schedule/parts/limits.hpp"
+
+/// What the blocks of a query-outer schedule see.
+namespace redblue::schedule {
+
+/// SUM_I kappa_I over all blocks of Br queries.
+inline Words visited_keys(const Sizes& x, index_t Br) {
+  const Words last = x.n_q % Br > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
+  return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) + last;
+}
+
+/// SUM_I |I| kappa_I: the pairs whose scores are formed.
+inline Words visited_pairs(const Sizes& x, index_t Br) {
+  const index_t ragged = x.n_q % Br;
+  const Words last = ragged > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
+  return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
+}
+
+/// What a query-outer schedule moves when all its blocks together visit `visits` keys, in each of `passes` passes over
+/// the queries; a value is visited in one pass only.
+inline Io query_outer_io(const Sizes& x, Words visits, Words passes = 1) {
+  return Io()
+      .read(SlowArray::Q, passes * x.n_q * x.d)
+      .read(SlowArray::K, passes * visits * x.d)
+      .read(SlowArray::V, visits * x.d_v)
+      .write(SlowArray::O, Words(x.n_q) * x.d_v)
+      .write(SlowArray::lse, x.row_statistics());
+}
+
+/// The larger of what a full and what a ragged block of queries hold: words(rows, kappa) for the last of either kind,
+/// which sees most keys of its kind.
+template <class BlockWords>
+Words query_blocks_footprint(const Sizes& x, index_t largest, const BlockWords& words) {
+  const index_t Br = std::min(largest, x.n_q), ragged = x.n_q % Br;
+  const auto block = [&](index_t rows, index_t end) { return words(rows, x.mask.visible(end - 1, x.n_k)); };
+  return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
+}
+
+/// The largest Br to try where Bc keys are resident beside `row_words` words per query. Where some full block may see
+/// fewer than Bc keys the footprint is not monotone in Br (more queries at a time, fewer keys): then what no tiling can
+/// exceed.
+template <class Fits>
+index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, Words row_words, const Fits& fits) {
+  const index_t step = limits.multiple.query;
+  const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(row_words * Br, 0); });
+  return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
+}
+
+/// What a choice of Br costs: `visit` for every key that a block visits, `block` for every block.
+struct VisitPrices {
+  Words visit = 1;
+  Words block = 0;
+};
+
+/// Of all legal Br up to `largest` for which fits(Br) holds, the cheapest; 0 if there is none. Without a mask: the
+/// largest, balanced. Causal, the visited keys are not monotone in Br; for one number of blocks the smallest Br is
+/// best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can once no
+/// more keys are visited than the last row sees.
+template <class Fits>
+index_t fewest_visits(const Sizes& x, index_t largest, index_t step, const Fits& fits, const VisitPrices& price = {}) {
+  // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.
+  constexpr index_t kTries = 64;
+  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);
+  index_t best = 0;
+  Words cheapest;
+  for (index_t top = largest; top > 0;) {
+    const Words blocks = ceil_div(x.n_q, top);
+    if (best > 0 && price.visit * pairs >= (cheapest - price.block * blocks) * top) break;
+    const index_t even = balanced(x.n_q, top, step);
+    index_t Br = even;
+    for (index_t tries = 0; tries < kTries && Br < top && !fits(Br); ++tries) Br = std::min(top, Br + step);
+    if (fits(Br)) {
+      const Words visits = visited_keys(x, Br), cost = price.visit * visits + price.block * blocks;
+      if (best == 0 || cost < cheapest) {
+        cheapest = cost;
+        best = Br;
+      }
+      if (!x.mask.causal || visits == least) break;
+    }
+    top = (ceil_div(even, step) - 1) * step;
+  }
+  return best;
+}
+
+}  // namespace redblue::schedule

@@ -1,0 +1,147 @@
+#pragma once
+#include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/projected/forward.hpp"
+
+/// All gradients of attention whose Q, K and V are projections: any backward schedule between the products before and
+/// after it, Projected<S, BackwardXOperands> and Projected<S, BackwardWOperands>.
+namespace redblue::schedule {
+
+/// Q = A1 X, K = A2, V = A3 Y: the operands of ForwardXOperands, its O and lse, and dO -> dX = A1^T U, dA1 = U X^T,
+/// dA2, dY = A3^T dh, dA3 = dh Y^T, where U = dS A2 is dQ and dh is dV (Li et al. 2024, arXiv 2410.09397, give dX).
+///   reads R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + those of S + R_mm(d, n_q, d) + R_mm(n_q, d, d) + R_mm(d, n_k, d_v)
+///         + R_mm(n_k, d_v, d)
+///   writes n_q d + n_k d_v + those of S + d^2 + n_q d + d d_v + n_k d
+struct BackwardXOperands {
+  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::X,
+                                     SlowArray::Y,  SlowArray::O,  SlowArray::lse, SlowArray::dO};
+  static constexpr std::array outputs{SlowArray::dX, SlowArray::dY, SlowArray::dA1, SlowArray::dA2, SlowArray::dA3};
+  static constexpr std::string_view prefix = "xy_";
+  static constexpr std::array names = std::array{kProjected[0],
+                                                 kProjected[1],
+                                                 kProjected[2],
+                                                 Renaming{SlowArray::dQ, SlowArray::U},
+                                                 Renaming{SlowArray::dK, SlowArray::dA2},
+                                                 Renaming{SlowArray::dV, SlowArray::dh}};
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::U, SlowArray::dh};
+  static constexpr std::array<std::string_view, 4> projection_knobs{"S.b1", "S.b2", "h.b1", "h.b2"};
+  static constexpr std::array<std::string_view, 8> gradient_knobs{"dX.b1", "dX.b2", "dA1.b1", "dA1.b2",
+                                                                  "dY.b1", "dY.b2", "dA3.b1", "dA3.b2"};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix A1, A2, A3, X, Y, O, lse, dO;
+  SlowMatrix dX, dY, dA1, dA2, dA3;
+  SlowMatrix S, h, U, dh, D, P;
+
+  BackwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
+      : shape(s),
+        scale(score_scale),
+        A1{SlowArray::A1, {s.n_q, s.d}, instance},
+        A2{SlowArray::A2, {s.n_k, s.d}, instance},
+        A3{SlowArray::A3, {s.n_k, s.d}, instance},
+        X{SlowArray::X, {s.d, s.d}, instance},
+        Y{SlowArray::Y, {s.d, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance},
+        dX{SlowArray::dX, X.shape, instance},
+        dY{SlowArray::dY, Y.shape, instance},
+        dA1{SlowArray::dA1, A1.shape, instance},
+        dA2{SlowArray::dA2, A2.shape, instance},
+        dA3{SlowArray::dA3, A3.shape, instance},
+        S{SlowArray::A1X, {s.n_q, s.d}, instance},
+        h{SlowArray::h, {s.n_k, s.d_v}, instance},
+        U{SlowArray::U, S.shape, instance},
+        dh{SlowArray::dh, h.shape, instance},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance},
+        P{SlowArray::P, {s.n_q, s.n_k}, instance} {}
+
+  auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, dO, dX, dY, dA1, dA2, dA3, S, h, U, dh, D, P}; }
+
+  std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
+  /// What is left between: Q = S, K = A2, V = h; dQ = U, dK = dA2, dV = dh.
+  BackwardOperands attention() const {
+    BackwardOperands x(shape, scale, A1.instance);
+    x.Q = S;
+    x.K = A2;
+    x.V = h;
+    x.dQ = U;
+    x.dK = dA2;
+    x.dV = dh;
+    return x;
+  }
+  std::array<Product, 4> gradients() const {
+    constexpr auto query = &Multiples::query, key = &Multiples::key, feature = &Multiples::feature;
+    return {Product{dX, transposed(A1), {U}, feature, feature}, Product{dA1, {U}, transposed(X), query, feature},
+            Product{dY, transposed(A3), {dh}, feature, feature}, Product{dA3, {dh}, transposed(Y), key, feature}};
+  }
+};
+
+/// Q = A1 WQ, K = A2 WK, V = A3 WV: A1 n_q x d_in, A2 and A3 n_k x d_in, WQ and WK d_in x d, WV d_in x d_v -> the
+/// gradient of each. Six products after those of S: leading 12 n d d_in/sqrt(M).
+///   reads R_mm(n_q, d_in, d) + R_mm(n_k, d_in, d) + R_mm(n_k, d_in, d_v) + those of S + R_mm(d_in, n_q, d)
+///         + R_mm(n_q, d, d_in) + R_mm(d_in, n_k, d) + R_mm(n_k, d, d_in) + R_mm(d_in, n_k, d_v) + R_mm(n_k, d_v, d_in)
+///   writes n_q d + n_k (d + d_v) + those of S + d_in (2 d + d_v) + (n_q + 2 n_k) d_in
+struct BackwardWOperands {
+  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::WQ, SlowArray::WK,
+                                     SlowArray::WV, SlowArray::O,  SlowArray::lse, SlowArray::dO};
+  static constexpr std::array outputs{SlowArray::dWQ, SlowArray::dWK, SlowArray::dWV,
+                                      SlowArray::dA1, SlowArray::dA2, SlowArray::dA3};
+  static constexpr std::string_view prefix = "qkv_";
+  static constexpr std::array<Renaming, 0> names{};
+  static constexpr std::array workspace{SlowArray::Q,  SlowArray::K,  SlowArray::V,
+                                        SlowArray::dQ, SlowArray::dK, SlowArray::dV};
+  static constexpr std::array<std::string_view, 6> projection_knobs{"Q.b1", "Q.b2", "K.b1", "K.b2", "V.b1", "V.b2"};
+  static constexpr std::array<std::string_view, 12> gradient_knobs{"dWQ.b1", "dWQ.b2", "dA1.b1", "dA1.b2",
+                                                                   "dWK.b1", "dWK.b2", "dA2.b1", "dA2.b2",
+                                                                   "dWV.b1", "dWV.b2", "dA3.b1", "dA3.b2"};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix A1, A2, A3, WQ, WK, WV, dWQ, dWK, dWV, dA1, dA2, dA3;
+
+  BackwardWOperands(const Sizes& s, double score_scale, index_t instance = 0)
+      : shape(s),
+        scale(score_scale),
+        A1{SlowArray::A1, {s.n_q, s.d_in}, instance},
+        A2{SlowArray::A2, {s.n_k, s.d_in}, instance},
+        A3{SlowArray::A3, {s.n_k, s.d_in}, instance},
+        WQ{SlowArray::WQ, {s.d_in, s.d}, instance},
+        WK{SlowArray::WK, {s.d_in, s.d}, instance},
+        WV{SlowArray::WV, {s.d_in, s.d_v}, instance},
+        dWQ{SlowArray::dWQ, WQ.shape, instance},
+        dWK{SlowArray::dWK, WK.shape, instance},
+        dWV{SlowArray::dWV, WV.shape, instance},
+        dA1{SlowArray::dA1, A1.shape, instance},
+        dA2{SlowArray::dA2, A2.shape, instance},
+        dA3{SlowArray::dA3, A3.shape, instance} {}
+
+  auto all() const {
+    const BackwardOperands x = attention();
+    return std::array{A1,  A2,  A3,  WQ,  WK,    WV,   dWQ,  dWK,  dWV,  dA1, dA2, dA3,
+                      x.Q, x.K, x.V, x.O, x.lse, x.dO, x.dQ, x.dK, x.dV, x.D, x.P};
+  }
+
+  BackwardOperands attention() const { return {shape, scale, A1.instance}; }
+  std::array<Product, 3> projections() const {
+    const BackwardOperands x = attention();
+    constexpr auto query = &Multiples::query, key = &Multiples::key, feature = &Multiples::feature;
+    return {Product{x.Q, {A1}, {WQ}, query, feature}, Product{x.K, {A2}, {WK}, key, feature},
+            Product{x.V, {A3}, {WV}, key, feature}};
+  }
+  std::array<Product, 6> gradients() const {
+    const BackwardOperands x = attention();
+    constexpr auto query = &Multiples::query, key = &Multiples::key, feature = &Multiples::feature;
+    return {
+        Product{dWQ, transposed(A1), {x.dQ}, feature, feature}, Product{dA1, {x.dQ}, transposed(WQ), query, feature},
+        Product{dWK, transposed(A2), {x.dK}, feature, feature}, Product{dA2, {x.dK}, transposed(WK), key, feature},
+        Product{dWV, transposed(A3), {x.dV}, feature, feature}, Product{dA3, {x.dV}, transposed(WV), key, feature}};
+  }
+};
+
+template <class S>
+using ProjectedBackward = Projected<S, BackwardXOperands>;
+template <class S>
+using WeightedBackward = Projected<S, BackwardWOperands>;
+
+}  // namespace redblue::schedule

@@ -1,0 +1,115 @@
+#pragma once
+#include "redblue/core/operation.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/projected/forward.hpp"
+
+namespace redblue::schedule {
+
+/// Shared source, A2 = A3 = A: a row of A serves the score and, Y being applied afterwards, the value, so it is read
+/// once for both. U = softmax(scale S A^T) A with queries resident, then O = U Y. Half the words of FlashAttention-2.
+/// A3 is never read: it must hold the same numbers as A2.
+///   reads R_mm(n_q, d, d) + n_q d + SUM kappa_I d + R_mm(n_q, d, d_v)   writes n_q (2 d + 1) + n_q d_v
+///   footprint max(F_mm, Br (2 d + 2 + Bc) + Bc d, F_mm)
+/// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. Leading 2 n^2 d^2/M.
+struct SharedSourceForward {
+  using Operands = ForwardXOperands;
+  static constexpr std::string_view name = "shared_source";
+  static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
+  static constexpr bool shared_source = true;  ///< for A2 = A3 only
+  static constexpr bool small_cache = false;
+  static constexpr bool stable = true;
+  static constexpr bool masks = true;
+  static constexpr bool any_score = true;
+  static constexpr bool rewrites_outputs = false;
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::U};
+
+  struct Tiling {
+    GemmTiling S;
+    index_t Br = 1;  ///< queries resident at a time
+    index_t Bc = 1;  ///< rows of A per step
+    GemmTiling O;
+    std::vector<Knob> knobs() const {
+      return {{"Br", Br}, {"Bc", Bc}, {"S.b1", S.b1}, {"S.b2", S.b2}, {"O.b1", O.b1}, {"O.b2", O.b2}};
+    }
+  };
+
+  /// O = U Y.
+  static Product output_product(const ForwardXOperands& x) {
+    return {x.O, {x.U}, {x.Y}, &Multiples::query, &Multiples::feature};
+  }
+
+  static Tiling smallest(const Sizes& s, const Multiples& m) {
+    const ForwardXOperands x(s, 1);
+    return {query_projection(x).smallest(m), smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key),
+            output_product(x).smallest(m)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+    const ForwardXOperands x(s, 1);
+    const index_t Bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
+    const auto fits = [&](index_t Br) { return limits.fit(pass(s, Br, Bc)); };
+    const index_t Br = fewest_visits(s, largest_query_block(s, limits, Bc, row_words(s, Bc), fits), step, fits);
+    const auto S = query_projection(x).choose(limits), O = output_product(x).choose(limits);
+    if (Br == 0 || !S || !O) return std::nullopt;
+    return Tiling{*S, Br, Bc, *O};
+  }
+
+  /// S, U, m, l and a tile of scores of one query.
+  static Words row_words(const Sizes& s, index_t Bc) {
+    return Words(2) * s.d + 2 * s.statistics() + std::min(Bc, s.n_k);
+  }
+  /// Second buffers: the next rows of A.
+  static Phase pass(const Sizes& s, index_t Br, index_t Bc) {
+    return {query_blocks_footprint(s, Br,
+                                   [&](index_t rows, index_t kappa) {
+                                     return row_words(s, Bc) * rows + Words(std::min(Bc, kappa)) * s.d;
+                                   }),
+            Words(std::min(Bc, s.n_k)) * s.d};
+  }
+  static std::array<Phase, 3> phases(const Sizes& s, const Tiling& t) {
+    const ForwardXOperands x(s, 1);
+    return {query_projection(x).phase(t.S), pass(s, t.Br, t.Bc), output_product(x).phase(t.O)};
+  }
+  static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
+  static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
+  static Io io(const Sizes& s, const Tiling& t) {
+    const ForwardXOperands x(s, 1);
+    const Words rows = s.n_q;
+    return query_projection(x).io(t.S) + output_product(x).io(t.O) +
+           Io().read(SlowArray::A1X, rows * s.d)
+               .read(SlowArray::A2, visited_keys(s, t.Br) * s.d)
+               .write(SlowArray::U, rows * s.d)
+               .write(SlowArray::lse, s.row_statistics());
+  }
+  static Words macs(const Sizes& s, const Tiling& t) {
+    const ForwardXOperands x(s, 1);
+    return query_projection(x).macs() + visited_pairs(s, t.Br) * s.d * 2 + output_product(x).macs();
+  }
+
+  template <Machine M>
+  static void run(M& m, const ForwardXOperands& x, const Tiling& t) {
+    using Step = kernel::OnlineAttention;  // scores; the online softmax; U += scores A
+    query_projection(x).run(m, t.S);       // S = A1 X
+    const auto S = tiled(x.S, t.Br), U = tiled(x.U, t.Br), lse = tiled(x.lse, t.Br);
+    m.each(S.rows(), [&](auto& w, index_t i) {
+      const auto S_i = w.load(S(i), Step::Q);
+      const auto U_i = w.alloc(U(i).shape, Step::O);
+      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const auto P = w.alloc({S(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
+      w.compute(kernel::SoftmaxInit{}, U_i, m_i, l_i);
+      const index_t kappa = x.shape.mask.visible(S(i).row, S(i).shape.rows, x.shape.n_k);
+      for (index_t j = 0; j < kappa; j += t.Bc) {
+        const index_t keys = std::min(t.Bc, kappa - j);
+        const auto A_j = w.load(x.A2.rows(j, keys));
+        const Step step{{x.scale, x.shape.mask, S(i).row, j}, x.shape.score};
+        w.compute(step, P.cols(keys), U_i, m_i, l_i, S_i, A_j, A_j);
+      }
+      w.compute(kernel::SoftmaxFinish{x.shape.score}, U_i, m_i, l_i);  // U <- U / l, m <- lse
+      w.store(U_i, U(i));
+      w.store(m_i, lse(i));
+    });
+    output_product(x).run(m, t.O);  // O = U Y
+  }
+};
+
+}  // namespace redblue::schedule
