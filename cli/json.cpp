@@ -51,7 +51,7 @@ Json counts_to_json(const Io& io, Words peak, Words flops) {
 
 Json work_to_json(const plan::Row& row) {
   Json j{{"flops", to_json(row.flops)}, {"relative", row.work}};
-  if (row.products > 0) j["products"] = row.products;
+  if (const int products = row.algorithm->traits.products; products > 0) j["products"] = products;
   return j;
 }
 
@@ -75,10 +75,10 @@ Json to_json(const plan::Row& row) {
          {"flops", to_json(row.flops)},
          {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
          {"work", work_to_json(row)},
-         {"stable", row.stable},
+         {"stable", row.algorithm->traits.stable},
          {"fits", row.fits},
          {"cost", row.cost.to_double() / plan::kCostUnit}};
-  if (!row.label.empty()) j["label"] = std::string(row.label);
+  if (!row.algorithm->label.empty()) j["label"] = std::string(row.algorithm->label);
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
   if (row.time) j["time"] = to_json(*row.time);
   return j;

@@ -125,7 +125,7 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width, std::size_t operatio
   std::string names;
   for (std::size_t i = 0; i < operations; ++i)
     names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
-                         fmt::join(plan::schedule_names(static_cast<Operation>(i)), " "));
+                         fmt::join(plan::Registry::built_in().names(static_cast<Operation>(i)), " "));
   app.add_option("--schedule", schedule, "plan this one only; " + names)->type_name("NAME");
   app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
   app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")

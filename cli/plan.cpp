@@ -55,7 +55,7 @@ void print_table(const plan::Plan& plan) {
     fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
                r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint.str(), r.workspace.str(),
-               tiling_text(r), r.stable ? "" : "  (unstable, for comparison)",
+               tiling_text(r), r.algorithm->traits.stable ? "" : "  (unstable, for comparison)",
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", r.footprint.to_double() / plan.options.M.to_double()));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);

@@ -1,60 +1,42 @@
-// A schedule of your own: log of the row sums of exp(scale Q K^T). Its loops are written once, in the words of a
-// machine; its costs stand beside them as formulas; machines hold the two together.
-#include <cmath>
+// A schedule of your own: examples/two_sweeps.hpp has its text. Registered with one call, it is planned beside
+// redblue's own, counted, traced, checked, run and verified like them.
 #include <iostream>
 #include <vector>
 
-#include "redblue/kernel/softmax.hpp"
-#include "redblue/machine/checked.hpp"
-#include "redblue/machine/counting.hpp"
-#include "redblue/machine/ram.hpp"
-#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/attention.hpp"
+#include "redblue/claims.hpp"
+#include "redblue/describe.hpp"
+#include "redblue/verify.hpp"
+#include "two_sweeps.hpp"
 
 using namespace redblue;
-/// A block of Br queries stays in fast memory while the keys stream past, one after another.
-struct RowSums {
-  static Io io(const Sizes& x, index_t Br) {
-    const Words K_words = Words(x.n_k) * x.d, blocks = ceil_div(x.n_q, Br);
-    return Io().read(SlowArray::Q, Words(x.n_q) * x.d).read(SlowArray::K, blocks * K_words) +
-           Io().write(SlowArray::lse, x.n_q);
-  }
-  /// Q_i, m_i, l_i, one column of scores, and the word of K that is passing.
-  static Words footprint(const Sizes& x, index_t Br) { return Words(Br) * (x.d + 3) + 1; }
-  template <Machine M>
-  static void run(M& m, const schedule::ForwardOperands& x, index_t Br) {
-    const auto Q = tiled(x.Q, Br), lse = tiled(x.lse, Br), K = tiled(x.K, 1);
-    m.each(Q.rows(), [&](auto& w, index_t i) {  // blocks of queries are independent
-      const auto Q_i = w.load(Q(i));            // resident until the closing brace
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape), s = w.alloc(lse(i).shape);
-      w.compute(kernel::StatisticsInit{}, m_i, l_i);
-      for (index_t j = 0; j < K.rows(); ++j) {
-        w.compute(kernel::Scores{x.scale}, s, Q_i, w.stream(K(j)));  // s <- scale Q_i k_j
-        w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);             // m <- max(m, s), l <- sum of exp(s - m)
-      }
-      w.compute(kernel::LogSum{}, m_i, l_i);  // m <- m + log l
-      w.store(m_i, lse(i));
-    });
-  }
-};
 
 int main() {
-  const schedule::ForwardOperands x({1000, 300, 8, 1}, 0.5);  // n_q, n_k, d, d_v; scale
-  const index_t Br = 64;                                      // does not divide 1000: the last block is smaller
-  machine::Counting counting;
-  RowSums::run(counting, x, Br);  // 1. count, without data
-  std::vector<double> q(1000 * 8, 0.125), k(300 * 8, 0.25), sums(1000);
-  const Words footprint = RowSums::footprint(x.shape, Br);
-  machine::SlowMemory slow;
-  slow[index_of(SlowArray::Q)] = machine::Storage::matrix(q.data(), x.Q.shape);
-  slow[index_of(SlowArray::K)] = machine::Storage::matrix(k.data(), x.K.shape);
-  slow[index_of(SlowArray::lse)] = machine::Storage::matrix(sums.data(), x.lse.shape);
-  machine::Ram<double> ram(footprint.to_index(), slow);  // 2. run, in exactly that many words
-  machine::Referee referee(footprint);                   // 3. and by the rules: throws where one is broken
-  referee.input(x.Q), referee.input(x.K), referee.output(x.lse);
-  machine::Checked checked(ram, referee);
-  RowSums::run(checked, x, Br);
-  referee.finish();
-  std::cout << counting.io().total().str() << " words; row 999: " << sums[999] << '\n';
-  if (counting.io() != RowSums::io(x.shape, Br) || footprint != counting.peak()) return 1;
-  return std::abs(sums[999] - (0.125 + std::log(300.0))) < 1e-12 ? 0 : 1;  // 300 equal scores of 0.5 q k = 0.125
+  plan::Registry registry = plan::Registry::built_in();
+  registry.add(describe<schedule::TwoSweepsForward>());
+
+  // 1. Is what its text says true? Counts, footprint, rules of the game, numbers, tilings, on random problems.
+  claims::check(*registry.find(Operation::forward, "two_sweeps"));
+
+  // 2. Ranked beside all others.
+  const Problem problem{.heads = 2, .n_q = 200, .n_k = 200, .d = 16, .d_v = 16};
+  plan::Options options{.M = 2048, .registry = &registry};
+  for (const plan::Row& row : plan::make_plan(problem, options).rows)
+    std::cout << row.schedule << ": " << row.io.total().str() << " words\n";
+
+  // 3. Counted without data, traced, run on arrays of your own, and compared with attention in fp64.
+  options.schedule = "two_sweeps";
+  const plan::Plan plan = plan::make_plan(problem, options);
+  std::vector<float> q(2 * 200 * 16), k(q.size()), v(q.size()), o(q.size()), lse(2 * 200);
+  for (std::size_t i = 0; i < q.size(); ++i) {
+    q[i] = static_cast<float>(i % 13) - 6, k[i] = static_cast<float>(i % 7) / 8, v[i] = static_cast<float>(i % 5);
+  }
+  const Inputs in{{q.data(), {1, 2, 200, 16}}, {k.data(), {1, 2, 200, 16}}, {v.data(), {1, 2, 200, 16}}};
+  const Outputs out{{o.data(), {1, 2, 200, 16}}, {lse.data(), {1, 2, 200, 1}}};
+  const Measured counted = count(plan), moved = run(plan, in, out);
+  const Verification verified = verify(problem, in, out, DType::f32);
+  std::cout << plan.reason << "\ncounted " << counted.io.total().str() << ", moved " << moved.io.total().str()
+            << " words in " << trace(plan).operations.size() << " operations; error " << verified.outputs[0].error
+            << '\n';
+  return counted.io == plan.row().io && moved.io == plan.row().io && verified.ok() ? 0 : 1;
 }

@@ -21,7 +21,7 @@ class ArenaMemo {
     }
     auto ram = machine::Ram<T>::without_memory(plan.row().footprint.to_index(), slow, bodies_for<T>(bf16));
     machine::Any any(ram);
-    engine_of(plan.problem.op).run_on(any, plan);
+    run_on(any, plan);
     const std::lock_guard lock(mutex_);
     return known_.emplace_back(key, ram.arena_words()).second;
   }

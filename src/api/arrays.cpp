@@ -2,21 +2,11 @@
 #include <cctype>
 
 #include "redblue/attention.hpp"
-#include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/parts/workspace.hpp"
 
 /// What arrays an operation has, and of which sizes.
 namespace redblue {
 
 namespace {
-
-/// f(Operands) of an operation: its schedules all have the same.
-template <class F>
-decltype(auto) with_operands(const Problem& p, const F& f) {
-  return plan::with_schedules(p.op, [&]<class S, class... More>(plan::ScheduleList<S, More...>) {
-    return f(typename S::Operands(p.sizes(), 1));
-  });
-}
 
 bool is_copy(const Problem& p, SlowArray a) {
   return (a == SlowArray::A3 && p.sources != Sources::distinct) || (a == SlowArray::A2 && p.sources == Sources::self);
@@ -39,27 +29,25 @@ std::string tensor_name(SlowArray a) {
 }
 
 std::vector<SlowArray> inputs_of(const Problem& p) {
-  return with_operands(p, [&](const auto& x) {
-    std::vector<SlowArray> list;
-    for (const SlowArray a : x.inputs) {
-      const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
-      if (!computed && !is_copy(p, a) && has_words(schedule::matrix_of(x, a).shape)) list.push_back(a);
-    }
-    return list;
-  });
+  const plan::Operands x = plan::operands_of(p.op, p.sizes());
+  std::vector<SlowArray> list;
+  for (const SlowArray a : x.inputs) {
+    const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
+    if (!computed && !is_copy(p, a) && has_words(x.matrix(a).shape)) list.push_back(a);
+  }
+  return list;
 }
 
 std::vector<SlowArray> outputs_of(const Problem& p) {
-  return with_operands(p, [](const auto& x) {
-    std::vector<SlowArray> list;
-    for (const SlowArray a : x.outputs)
-      if (has_words(schedule::matrix_of(x, a).shape)) list.push_back(a);
-    return list;
-  });
+  const plan::Operands x = plan::operands_of(p.op, p.sizes());
+  std::vector<SlowArray> list;
+  for (const SlowArray a : x.outputs)
+    if (has_words(x.matrix(a).shape)) list.push_back(a);
+  return list;
 }
 
 std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
-  const Shape s = with_operands(p, [&](const auto& x) { return schedule::matrix_of(x, array).shape; });
+  const Shape s = plan::operands_of(p.op, p.sizes()).matrix(array).shape;
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
 }

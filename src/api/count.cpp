@@ -1,9 +1,10 @@
 #include "engine.hpp"
+#include "redblue/machine/counting.hpp"
 
 namespace redblue {
 
 Measured count(const plan::Plan& plan) {
-  Measured m = engine_of(plan.problem.op).count(plan);
+  Measured m = count_row(plan);
   if (!plan.forward) return m;
   const Measured before = count(*plan.forward);
   m.io = before.io + m.io;
@@ -19,7 +20,7 @@ machine::Trace trace(const plan::Plan& plan, std::size_t most) {
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
   machine::Any any(traced);
-  engine_of(plan.problem.op).run_on(any, plan);
+  run_on(any, plan);
   return trace;
 }
 

@@ -58,19 +58,14 @@ class Modeller {
   };
 
   /// The row for a part of its keys: in groups of as many keys as before, down to some groups.
-  static plan::Row for_keys(const plan::Row& row, double share) {
+  static plan::Row for_keys(plan::Row row, double share) {
     constexpr double kGroups = 8;
-    plan::AnyChoice any = *row.choice;
-    const auto scale = [&](auto& choice) {
-      if constexpr (requires { choice.tiling.G; }) {
-        const auto groups = static_cast<double>(choice.tiling.G);
-        choice.tiling.G = static_cast<index_t>(std::min(groups, std::max(kGroups, std::ceil(groups * share))));
+    for (schedule::Knob& k : row.tiling)
+      if (k.name == "G") {
+        const auto groups = static_cast<double>(k.value);
+        k.value = static_cast<index_t>(std::min(groups, std::max(kGroups, std::ceil(groups * share))));
       }
-    };
-    std::visit([&](auto& of_operation) { std::visit(scale, of_operation); }, any.choice);
-    plan::Row part = row;
-    part.choice = std::make_shared<const plan::AnyChoice>(any);
-    return part;
+    return row;
   }
 
   Walk walk_of(const Problem& problem, const plan::Row& row) const {
@@ -86,7 +81,7 @@ class Modeller {
       model::Timed timed(rates_, problem.score, most);
       try {
         machine::Any any(timed);
-        engine_of(problem.op).run_on(any, part);
+        run_on(any, part);
         return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
       } catch (const model::Timed::TooMany&) {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
@@ -207,12 +202,6 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   return list;
 }
 
-using Tiling = std::vector<std::pair<std::string_view, index_t>>;
-Tiling tiling_of(const plan::Row& row) {
-  Tiling t;
-  for (const schedule::Knob& k : row.tiling) t.emplace_back(k.name, k.value);
-  return t;
-}
 std::string text_of(const plan::Row& row) {
   std::string text{row.schedule};
   for (const schedule::Knob& k : row.tiling) text += fmt::format(" {}={}", k.name, k.value);
@@ -239,17 +228,13 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
   const plan::Row& best = plan.row();
   std::string text =
       fmt::format("{}, {} {}, {} thread{}, M = {}: {} ({}) {} ({})", time.hardware.cpu, name_of(rates.isa),
-                  name_of(rates.dtype), time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(), best.idea,
-                  best.schedule, merit(plan, fastest), text_of(*best.time));
+                  name_of(rates.dtype), time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(),
+                  best.algorithm->idea, best.schedule, merit(plan, fastest), text_of(*best.time));
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
   const std::string more = words < 1.001 * least ? "less than 0.1 % more than" : fmt::format("{:.4g}x", words / least);
   return text + fmt::format("; it moves {} the fewest words, with which {} would take {:.2f}x the time ({})", more,
                             text_of(fewest), fewest.time->total_s / best.time->total_s, text_of(*fewest.time));
-}
-
-bool may_be_chosen(const plan::Plan& plan, const plan::Row& row) {
-  return (row.stable && row.fits) || !plan.options.schedule.empty();
 }
 
 }  // namespace
@@ -274,10 +259,10 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   fewest.time = modeller.time_of(problem, fewest);
 
   std::vector<plan::Row> rows = std::move(plan.rows);
-  std::set<std::pair<std::string_view, Tiling>> seen;
+  std::set<std::string> seen;
   std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
-    if (!seen.insert({row.schedule, tiling_of(row)}).second) return;
+    if (!seen.insert(text_of(row)).second) return;
     row.time = modeller.time_of(problem, row);
     considered.push_back(std::move(row));
   };
@@ -301,10 +286,10 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   };
   std::stable_sort(considered.begin(), considered.end(), by_time);
   const auto least =
-      std::find_if(considered.begin(), considered.end(), [&](const plan::Row& r) { return may_be_chosen(plan, r); });
+      std::find_if(considered.begin(), considered.end(), [&](const plan::Row& r) { return plan.may_choose(r); });
   auto best = least;
   for (auto r = least; r != considered.end() && r->time->total_s <= kTie * least->time->total_s; ++r)
-    if (may_be_chosen(plan, *r) && r->io.total() < best->io.total()) best = r;
+    if (plan.may_choose(*r) && r->io.total() < best->io.total()) best = r;
 
   std::map<std::string_view, plan::Row> shown{{best->schedule, *best}};  // of the others the fastest tilings
   for (const plan::Row& row : considered) shown.try_emplace(row.schedule, row);

@@ -16,8 +16,6 @@
 #include "memory.hpp"
 #include "overlap.hpp"
 #include "redblue/core/word_type.hpp"
-#include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/parts/workspace.hpp"
 #include "storage_of.hpp"
 
 namespace redblue {
@@ -107,7 +105,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   }
   if (plan.rows.empty()) return;
 
-  const Engine& engine = engine_of(p.op);
+  const plan::Row& row = plan.row();
   Resources<T> with;
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, options.threads, *with.pool);
@@ -128,7 +126,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       if (is_given(t)) place(a, t, false);
     } else if (!is_given(t)) {
       place(a, own(shape_of(p, a), "lse"), true);  // nobody wants it
-    } else if (t.dtype != kDTypeOf<T> && (engine.rewrites_outputs(plan) || a == SlowArray::lse)) {
+    } else if (t.dtype != kDTypeOf<T> && (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse)) {
       // Every schedule that reads lse back does so to compute with it.
       const Tensor wide = own(t.shape, "an output in the compute type");
       converted.add(wide, t);
@@ -137,7 +135,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, t, true);
     }
   }
-  const auto workspace = engine.workspace(plan);
+  const auto workspace = row.algorithm->workspace(p.sizes(), row.tiling);
   // A workspace for each instance under way.
   const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
   with.slow.assign(static_cast<std::size_t>(sets), slow);
@@ -145,7 +143,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     for (machine::SlowMemory& set : with.slow)
       set[index_of(array)] = machine::Storage::matrix(
           stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
-  with.words = plan.row().footprint.to_index();
+  with.words = row.footprint.to_index();
   const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
@@ -187,14 +185,6 @@ std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
 }
 
 template <class T>
-Measured engine_run(const Engine& e, const plan::Plan& plan, Resources<T>&& with) {
-  if constexpr (std::same_as<T, float>)
-    return e.run_f32(plan, std::move(with));
-  else
-    return e.run_f64(plan, std::move(with));
-}
-
-template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   Stack need;
   measure<T>(plan, tensors, options, need, memo);
@@ -223,7 +213,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
           report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
           with.report = std::ref(*report);
         }
-        const Measured m = engine_run<T>(engine_of(part.problem.op), part, std::move(with));
+        const Measured m = run_row<T>(part, std::move(with));
         converted.finish<T>();
         all.io = all.io + m.io;
         all.peak = std::max(all.peak, m.peak);

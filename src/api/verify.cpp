@@ -7,7 +7,7 @@
 #include <limits>
 #include <random>
 
-#include "oracle.hpp"
+#include "oracle/dense.hpp"
 #include "redblue/machine/storage.hpp"
 #include "storage_of.hpp"
 

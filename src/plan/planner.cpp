@@ -7,8 +7,6 @@
 #include <tuple>
 
 #include "redblue/core/error.hpp"
-#include "redblue/plan/schedules.hpp"
-#include "redblue/schedule/parts/workspace.hpp"
 
 namespace redblue::plan {
 
@@ -53,48 +51,20 @@ schedule::Limits limits_of(const Options& o) {
   return limits;
 }
 
-// Optional traits of a schedule.
-template <class S>
-constexpr std::string_view label_of() {
-  if constexpr (requires { S::label; })
-    return S::label;
-  else
-    return "";
-}
-template <class S>
-constexpr int products_of() {
-  if constexpr (requires { requires std::same_as<decltype(S::products), const int>; })
-    return S::products;
-  else
-    return 0;
+void require_schedule(const Options& o, Operation op) {
+  if (o.schedule.empty() || o.registry->find(op, o.schedule) != nullptr) return;
+  throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op),
+                                   o.schedule, fmt::join(o.registry->names(op), ", ")));
 }
 
-template <class S>
-bool asked_for(const Options& o) {
-  return o.schedule == S::name || (!label_of<S>().empty() && o.schedule == label_of<S>());
-}
-
-void require_schedule(const std::string& name, Operation op) {
-  if (name.empty()) return;
-  const bool known = with_schedules(op, [&]<class... S>(ScheduleList<S...>) {
-    Options o;
-    o.schedule = name;
-    return (asked_for<S>(o) || ...);
-  });
-  if (!known)
-    throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op), name,
-                                     fmt::join(schedule_names(op), ", ")));
-}
-
-/// The least M for which S has a tiling: at most what its smallest tiles occupy. None if no M will do (one column of
-/// values cannot be split).
-template <class S>
-std::optional<Words> least_memory(const Sizes& x, schedule::Limits limits) {
-  const auto tiles = S::smallest(x, limits.multiple);
-  Words too_small = 0, enough = limits.occupied(S::footprint(x, tiles), S::prefetch(x, tiles));
+/// The least M for which a schedule has a tiling: at most what its smallest tiles occupy. None if no M will do (one
+/// column of values cannot be split).
+std::optional<Words> least_memory(const Schedule& s, const Sizes& x, schedule::Limits limits) {
+  const Tiling tiles = s.smallest(x, limits.multiple);
+  Words too_small = 0, enough = limits.occupied(s.footprint(x, tiles), s.prefetch(x, tiles));
   const auto works = [&](Words M) {
     limits.M = M;
-    return S::choose_tiling(x, limits).has_value();
+    return s.choose(x, limits).has_value();
   };
   if (!works(enough)) return std::nullopt;
   while (enough - too_small > 1) {
@@ -104,73 +74,67 @@ std::optional<Words> least_memory(const Sizes& x, schedule::Limits limits) {
   return enough;
 }
 
-/// Why S cannot do this whatever M is; nothing if it can.
-template <class S>
-std::optional<std::string> obstacle(const Problem& p, const Options& o, const Sizes& x) {
-  if (x.mask.causal && !S::masks) return "knows no causal mask";
-  if (x.score != Score::softmax && !S::any_score) return fmt::format("knows no score function but softmax");
-  if constexpr (requires { S::only_score; })
-    if (x.score != S::only_score) return fmt::format("is for the score function {} only", name_of(S::only_score));
-  if constexpr (requires { S::shared_source; })
-    if (p.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
-  if constexpr (requires { S::unsupported(x); })
-    if (const auto why = S::unsupported(x)) return std::string(*why);
-  if (!o.quadratic_workspace && schedule::has_quadratic_workspace<S>())
+std::optional<std::string> obstacle(const Schedule& s, const Plan& plan, const Sizes& x) {
+  if (auto why = s.obstacle(plan.problem, x)) return why;
+  if (!plan.options.quadratic_workspace && s.has_quadratic_workspace())
     return fmt::format("needs {} words of workspace for scores",
-                       schedule::workspace_words<S>(x, S::smallest(x, o.multiple)).str());
+                       s.workspace_words(x, s.smallest(x, plan.options.multiple)).str());
   return std::nullopt;
 }
 
-template <class S, class List>
-void consider(Plan& plan, const Sizes& x, const schedule::Limits& limits) {
+Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Tiling& tiling, const Sizes& x,
+           const schedule::Limits& limits) {
+  const Schedule& s = *schedule;
+  const Words instances = plan.problem.instances();
+  Row row;
+  row.schedule = s.name;
+  row.algorithm = std::move(schedule);
+  row.tiling = tiling;
+  row.io = instances * s.io(x, tiling);
+  row.footprint = s.footprint(x, tiling);
+  row.prefetch = limits.double_buffer ? s.prefetch(x, tiling) : Words(0);
+  row.fits = limits.fit(row.footprint, row.prefetch);
+  row.workspace = s.workspace_words(x, tiling);
+  row.flops = instances * 2 * s.macs(x, tiling);
+  row.cost = limits.price.of(row.io);
+  if (in_bytes(plan.options)) {
+    Words bytes;
+    for (std::size_t a = 0; a < kSlowArrays; ++a)
+      bytes += width(plan.options, a) * (row.io.reads[a] + row.io.writes[a]);
+    row.bytes = bytes;
+  }
+  return row;
+}
+
+/// Adds the schedule to the rows of the plan, or to what is refused.
+void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
+              const schedule::Limits& limits) {
   const Options& o = plan.options;
-  if (!o.schedule.empty() && !asked_for<S>(o)) return;
-  if constexpr (requires { S::only_score; })
-    if (x.score != S::only_score && o.schedule.empty()) return;  // no answer to this question
-  if (const auto why = obstacle<S>(plan.problem, o, x)) {
-    plan.refused.push_back({S::name, *why, std::nullopt});
+  const Schedule& s = *schedule;
+  if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
+  if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // answers another question
+  if (const auto why = obstacle(s, plan, x)) {
+    plan.refused.push_back({s.name, *why, std::nullopt});
     return;
   }
-  const auto tiling = S::choose_tiling(x, limits);
+  const auto tiling = s.choose(x, limits);
   if (!tiling) {
-    const auto least = least_memory<S>(x, limits);
+    const auto least = least_memory(s, x, limits);
     plan.refused.push_back(
-        {S::name, least ? fmt::format("needs M >= {}", least->str()) : "has no tiling for these sizes, whatever M",
+        {s.name, least ? fmt::format("needs M >= {}", least->str()) : "has no tiling for these sizes, whatever M",
          least});
     return;
   }
-  const Words instances = plan.problem.instances();
-  Row row;
-  row.schedule = S::name;
-  row.label = label_of<S>();
-  row.stable = S::stable;
-  row.small_cache = S::small_cache;
-  row.idea = S::idea;
-  row.products = products_of<S>();
-  row.choice = std::make_shared<const AnyChoice>(AnyChoice{typename List::AnyChoice(Choice<S>{*tiling})});
-  row.tiling = tiling->knobs();
-  row.io = instances * S::io(x, *tiling);
-  row.footprint = S::footprint(x, *tiling);
-  row.prefetch = o.double_buffer ? S::prefetch(x, *tiling) : Words(0);
-  row.fits = limits.fit(row.footprint, row.prefetch);
-  row.workspace = schedule::workspace_words<S>(x, *tiling);
-  row.flops = instances * 2 * S::macs(x, *tiling);
-  row.cost = limits.price.of(row.io);
-  if (in_bytes(o)) {
-    Words bytes;
-    for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += width(o, a) * (row.io.reads[a] + row.io.writes[a]);
-    row.bytes = bytes;
-  }
-  const bool may_be_chosen = (row.stable && row.fits) || !o.schedule.empty();
+  Row row = row_of(plan, schedule, *tiling, x, limits);
   if (o.cap) {
     Plan alone;
     alone.problem = plan.problem;
     alone.rows.push_back(row);
     if (const Words bytes = o.cap->bytes_of(alone); bytes > o.cap->most) {
-      plan.refused.push_back({S::name,
+      plan.refused.push_back({s.name,
                               fmt::format("takes {} bytes beside inputs and outputs, more than the cap of {}",
                                           bytes.str(), o.cap->most.str()),
-                              std::nullopt, may_be_chosen ? std::optional(bytes) : std::nullopt});
+                              std::nullopt, plan.may_choose(row) ? std::optional(bytes) : std::nullopt});
       return;
     }
   }
@@ -231,7 +195,7 @@ std::string reason(const Plan& plan) {
                                  : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
                                                best.footprint.to_double() / plan.options.M.to_double()));
   const bool priced = in_bytes(plan.options) || plan.options.write_cost != 1;
-  std::string text = fmt::format("{}: {} ({}) {}", where, best.idea, best.schedule,
+  std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule,
                                  priced ? "costs least at the given widths and write cost" : "moves the fewest words");
   if (best.ratio && *best.ratio <= 1)
     text += ", the proven bound itself";
@@ -241,16 +205,20 @@ std::string reason(const Plan& plan) {
   const Row* rival = nullptr;
   for (const Row& r : plan.rows) {
     const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
-    if (!r.stable || !r.fits || same) continue;
-    const bool other = r.small_cache != best.small_cache;
-    const bool had_other = rival != nullptr && rival->small_cache != best.small_cache;
+    if (!r.algorithm->traits.stable || !r.fits || same) continue;
+    const auto other_family = [&](const Row& row) {
+      return row.algorithm->traits.small_cache != best.algorithm->traits.small_cache;
+    };
+    const bool other = other_family(r), had_other = rival != nullptr && other_family(*rival);
     if (rival == nullptr || (other && !had_other)) rival = &r;
   }
   if (best.work > 1.05) text += fmt::format(", for {:.2f} times the least arithmetic", best.work);
   if (rival == nullptr) return text + "; nothing else fits";
-  if (rival->cost == best.cost) return text + fmt::format("; {} ({}) does as well", rival->idea, rival->schedule);
-  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->idea, rival->schedule, priced ? "cost" : "move",
-                            rival->cost.to_double() / best.cost.to_double(), priced ? "much" : "many");
+  if (rival->cost == best.cost)
+    return text + fmt::format("; {} ({}) does as well", rival->algorithm->idea, rival->schedule);
+  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule,
+                            priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
+                            priced ? "much" : "many");
 }
 
 }  // namespace
@@ -258,7 +226,7 @@ std::string reason(const Plan& plan) {
 Plan make_plan(const Problem& problem, const Options& options) {
   problem.validate();
   validate(options, problem.op);
-  require_schedule(options.schedule, problem.op);
+  require_schedule(options, problem.op);
   Plan plan;
   plan.problem = problem;
   plan.options = options;
@@ -266,14 +234,13 @@ Plan make_plan(const Problem& problem, const Options& options) {
   plan.bound = bound::best(plan.bounds);
   const Sizes x = problem.sizes();
   const schedule::Limits limits = limits_of(options);
-  with_schedules(problem.op,
-                 [&]<class... S>(ScheduleList<S...>) { (consider<S, ScheduleList<S...>>(plan, x, limits), ...); });
+  for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.flops) <
            std::make_tuple(b.cost, b.io.total_writes(), b.flops);
   });
-  const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
-                                   [&](const Row& r) { return (r.stable && r.fits) || !options.schedule.empty(); });
+  const auto chosen =
+      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
   if (problem.forward_first()) plan.forward = forward_before(problem, options);
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
@@ -293,16 +260,9 @@ void compare_rows(Plan& plan) {
 }
 
 std::vector<SlowArray> arrays_of(Operation op) {
-  return with_schedules(op, []<class S, class... More>(ScheduleList<S, More...>) {
-    std::vector<SlowArray> list;
-    for (const SlowMatrix& m : typename S::Operands({}, 1).all()) list.push_back(m.array);
-    return list;
-  });
-}
-
-std::vector<std::string_view> schedule_names(Operation op) {
-  return with_schedules(
-      op, []<class... S>(ScheduleList<S...>) { return std::vector<std::string_view>{std::string_view(S::name)...}; });
+  std::vector<SlowArray> list;
+  for (const SlowMatrix& m : operands_of(op, {}).all) list.push_back(m.array);
+  return list;
 }
 
 }  // namespace redblue::plan

@@ -326,7 +326,7 @@ std::vector<plan::Plan> plans_of(const Problem& p, std::string_view schedule) {
 }
 std::vector<plan::Plan> plans_of_every_schedule(const Problem& p) {
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(p.op))
+  for (const std::string_view name : plan::Registry::built_in().names(p.op))
     for (plan::Plan& plan : plans_of(p, name)) plans.push_back(std::move(plan));
   return plans;
 }
@@ -438,7 +438,7 @@ TEST(RunGradient, EveryStableScheduleSurvivesEveryKindOfInput) {
         const Values values = values_of(p, kind, 4);
         for (const Types& types : {kAllTypes[0], kAllTypes[1]})
           for (const plan::Plan& plan : plans_of_every_schedule(p))
-            if (plan.row().stable) check(plan, values, types);
+            if (plan.row().algorithm->traits.stable) check(plan, values, types);
       }
 }
 
@@ -490,7 +490,7 @@ TEST(RunGradient, GroupedHeadsGiveTheSumOverTheirGroup) {
         copies[a].insert(copies[a].end(), first, first + rows * cols);
       }
     }
-    for (const std::string_view name : plan::schedule_names(Operation::backward)) {
+    for (const std::string_view name : plan::Registry::built_in().names(Operation::backward)) {
       const auto grouped_plans = plans_of(grouped, name), plans = plans_of(repeated, name);
       ASSERT_EQ(grouped_plans.size(), plans.size());
       if (plans.empty()) continue;
@@ -608,7 +608,7 @@ TEST(RunGradient, TheForwardPassIsRunAndCountedWhereItIsNotGiven) {
       Problem p = given;
       p.forward_given = false;
       const Values values = values_of(given);
-      for (const std::string_view name : plan::schedule_names(op))
+      for (const std::string_view name : plan::Registry::built_in().names(op))
         for (const plan::Plan& alone : plans_of(given, name)) {
           plan::Options o = alone.options;
           o.M = std::max(o.M, Words(200));

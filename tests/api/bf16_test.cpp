@@ -55,7 +55,7 @@ struct Case {
 void check(const Problem& p, Strides in = Strides::bhsd, Strides out = Strides::bhsd) {
   const Case wanted(p, in, out);
   for (const plan::Plan& plan : plans_of(p)) {
-    if (!plan.row().stable) continue;
+    if (!plan.row().algorithm->traits.stable) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(in)) + " -> " + std::string(name_of(out)));
     Arrays a = wanted.arrays;
     RunOptions options;

@@ -54,7 +54,8 @@ TEST(HugeScores, TheLargestHasAllTheWeightInEverySchedule) {
       for (const double size : sizes(compute)) {
         const Huge x(shape, size);
         for (const plan::Plan& plan : plans_of_every_schedule(x.p)) {
-          if (!plan.row().stable || (shape.n_k > 1000 && plan.row().schedule != "split_keys")) continue;
+          if (!plan.row().algorithm->traits.stable || (shape.n_k > 1000 && plan.row().schedule != "split_keys"))
+            continue;
           SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size) + " in " + std::string(name_of(compute)));
           Arrays a(x.p, compute, compute);
           a.q.set(x.data.q), a.k.set(x.data.k), a.v.set(x.data.v);
@@ -107,7 +108,7 @@ std::vector<plan::Plan> backward_plans(Problem p) {
   p.op = Operation::backward;
   p.forward_given = false;
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(Operation::backward)) {
+  for (const std::string_view name : plan::Registry::built_in().names(Operation::backward)) {
     plan::Options o;
     o.schedule = name;
     o.M = 4096;
@@ -160,7 +161,9 @@ TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
       const double most = *std::max_element(x.v.begin(), x.v.end()), least = *std::min_element(x.v.begin(), x.v.end());
       for (const plan::Plan& plan : plans_of_every_schedule(p)) {
         // One word of statistics per row: docs/numerics.md.
-        if (!plan.row().stable || plan.row().schedule == "small_cache" || plan.row().schedule == "key_outer") continue;
+        if (!plan.row().algorithm->traits.stable || plan.row().schedule == "small_cache" ||
+            plan.row().schedule == "key_outer")
+          continue;
         SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size));
         Arrays a(p, DType::f32, DType::f32);
         a.q.set(x.q), a.k.set(x.k), a.v.set(x.v);
@@ -196,7 +199,7 @@ TEST(HugeScores, RowsOfMinusInfinityGiveZero) {
         RunOptions options;
         options.compute = compute;
         for (const plan::Plan& plan : plans_of_every_schedule(p)) {
-          if (!plan.row().stable) continue;
+          if (!plan.row().algorithm->traits.stable) continue;
           SCOPED_TRACE(text_of(plan) + " in " + std::string(name_of(compute)) +
                        (all ? ", all rows" : ", the last row"));
           Arrays a(p, compute, compute);

@@ -79,7 +79,7 @@ struct Filled {
 /// Plans of every schedule that can do it, for little fast memory and for plenty.
 std::vector<plan::Plan> plans_of(const Problem& p) {
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(p.op))
+  for (const std::string_view name : plan::Registry::built_in().names(p.op))
     for (const Words M : {150, 700}) {
       plan::Options o;
       o.M = M;
@@ -161,7 +161,7 @@ TEST(RunMemory, PlannerDropsWhatCannotKeepTheCapAndNothingElse) {
       std::optional<Words> least;  // of what may be chosen
       for (std::size_t i = 0; i < all.rows.size(); ++i) {
         const Words bytes = bytes_of(all, i, dtype);
-        if (all.rows[i].stable && all.rows[i].fits && (!least || bytes < *least)) least = bytes;
+        if (all.rows[i].algorithm->traits.stable && all.rows[i].fits && (!least || bytes < *least)) least = bytes;
       }
       ASSERT_TRUE(least);
       for (std::size_t cap_of = 0; cap_of < all.rows.size(); ++cap_of) {

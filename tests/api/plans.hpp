@@ -11,7 +11,7 @@ namespace redblue::test {
 /// Tiles are such multiples.
 inline std::vector<plan::Plan> plans_of_every_schedule(const Problem& p, const schedule::Multiples& multiple = {}) {
   std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::schedule_names(p.op)) {
+  for (const std::string_view name : plan::Registry::built_in().names(p.op)) {
     plan::Options o;
     o.schedule = name;
     o.multiple = multiple;

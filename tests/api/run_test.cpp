@@ -73,7 +73,7 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
   const auto q = filled.q.get(), k = filled.k.get(), v = filled.v.get();  // as rounded
   const Result truth = oracle(p, q, k, v), naive = types.compute == DType::f64 ? truth : attend<float>(p, q, k, v);
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
-    if (!plan.row().stable && !unstable_too) continue;
+    if (!plan.row().algorithm->traits.stable && !unstable_too) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)) + " in " +
                  std::string(name_of(types.compute)) + ", " + std::string(name_of(in)) + " -> " +
                  std::string(name_of(out)));

@@ -587,7 +587,7 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
 TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
   const Workplace w;
   for (const Operation op : kNew)
-    for (const std::string_view name : plan::schedule_names(op)) {
+    for (const std::string_view name : plan::Registry::built_in().names(op)) {
       const Args heads = {"--batch", "2", "--heads", "2", "--M", "20000", "--schedule", std::string(name), "--json"};
       Args args = Args{"count"} + sizes_of(op, heads);
       if (name.starts_with("shared_source")) args = args + Args{"--sources", "shared"};

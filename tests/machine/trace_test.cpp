@@ -8,7 +8,12 @@
 #include "redblue/core/error.hpp"
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/counting.hpp"
-#include "redblue/plan/schedules.hpp"
+#include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/forward/flash_pinned.hpp"
+#include "redblue/schedule/forward/key_outer.hpp"
+#include "redblue/schedule/forward/naive.hpp"
+#include "redblue/schedule/forward/score_tiles.hpp"
+#include "redblue/schedule/forward/small_cache.hpp"
 
 namespace redblue::test {
 

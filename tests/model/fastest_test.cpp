@@ -231,10 +231,10 @@ TEST(FastestPlan, AmongTimesThatAreHardlyApartMovesTheFewestWords) {
         const plan::Row& chosen = plan.row();
         double least = chosen.time->total_s;
         for (const plan::Row& row : plan.rows)
-          if (row.stable && row.fits) least = std::min(least, row.time->total_s);
+          if (row.algorithm->traits.stable && row.fits) least = std::min(least, row.time->total_s);
         EXPECT_LE(chosen.time->total_s, 1.002 * least);
         for (const plan::Row& row : plan.rows) {
-          const bool close = row.stable && row.fits && row.time->total_s <= 1.002 * least;
+          const bool close = row.algorithm->traits.stable && row.fits && row.time->total_s <= 1.002 * least;
           EXPECT_FALSE(close && row.io.total() < chosen.io.total()) << row.schedule << ", not " << chosen.schedule;
         }
         // Of the chosen schedule the table shows the chosen tiling, which need not be the fastest.

@@ -6,7 +6,11 @@
 #include <utility>
 
 #include "redblue/plan/planner.hpp"
-#include "redblue/plan/schedules.hpp"
+#include "redblue/schedule/backward/fused_key_outer.hpp"
+#include "redblue/schedule/backward/fused_value.hpp"
+#include "redblue/schedule/backward/grouped_key_outer.hpp"
+#include "redblue/schedule/backward/materialised.hpp"
+#include "redblue/schedule/gradient/small_cache.hpp"
 #include "redblue/schedule/parts/workspace.hpp"
 #include "support/generators.hpp"
 #include "support/table.hpp"
@@ -41,7 +45,7 @@ struct Line {
   /// The row of that label or name.
   const Row* row(std::string_view name) const {
     for (const Row& r : plan.rows)
-      if (r.label == name || r.schedule == name) return &r;
+      if (r.algorithm->is_called(name)) return &r;
     return nullptr;
   }
   void expect_words(const std::string& schedule) const {
@@ -72,7 +76,7 @@ struct Line {
       EXPECT_EQ(text(column), "") << column;
       return;
     }
-    const typename S::Tiling chosen = tiling<S>(*r);
+    const typename S::Tiling chosen = schedule::tiling_from<typename S::Tiling>(r->tiling);
     if (text_of(chosen.*member) == text(column)) return;
     typename S::Tiling other = chosen;
     other.*member = transpose(chosen.*member);
@@ -83,20 +87,6 @@ struct Line {
   }
 
  private:
-  template <class S>
-  static typename S::Tiling tiling(const Row& r) {
-    typename S::Tiling found{};
-    std::visit(
-        [&](const auto& of_operation) {
-          std::visit(
-              [&](const auto& choice) {
-                if constexpr (std::same_as<std::decay_t<decltype(choice)>, plan::Choice<S>>) found = choice.tiling;
-              },
-              of_operation);
-        },
-        r.choice->choice);
-    return found;
-  }
   static std::string text_of(ScoreTiling t) {
     return t.panel ? fmt::format("{}xp", t.a) : fmt::format("{}x{}", t.a, t.b);
   }
@@ -125,7 +115,7 @@ TEST(BackwardPlanner, ReproducesTable42) {
 
     EXPECT_EQ(line.plan.bound.words.str(), line.text("bound"));
     EXPECT_EQ(line.plan.bound.name, line.text("bound_line") == "t" ? "trivial" : line.text("bound_line"));
-    EXPECT_EQ(line.plan.row().label, line.text("best"));
+    EXPECT_EQ(line.plan.row().algorithm->label, line.text("best"));
     EXPECT_EQ(fmt::format("{:.3f}", line.plan.row().ratio.value()), line.text("ratio"));
   }
 }
@@ -151,14 +141,14 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
         // sum.
         const auto groups = S::groups(x, t);
         Words e1 = 0;
-        for (const Sizes& group : groups) e1 += schedule::FusedKeyOuterBackward::io(group, {{t.Bc, t.br}}).total();
+        for (const Sizes& group : groups) e1 += schedule::FusedKeyOuterBackward::io(group, {t.Bc, t.br}).total();
         for (std::size_t g = 1; g < groups.size(); ++g) {
           e1 += Words(2) * schedule::queries_seeing(groups[g], 0) * 64;
           e1 -= schedule::output_dots_io(x).total() + Words(n) * 64;
         }
         EXPECT_EQ(S::io(x, t).total(), e1 + 2 * summed * 64);
         if (!causal) {
-          EXPECT_EQ(e1, schedule::FusedKeyOuterBackward::io(x, {{t.Bc, t.br}}).total());
+          EXPECT_EQ(e1, schedule::FusedKeyOuterBackward::io(x, {t.Bc, t.br}).total());
         }
         EXPECT_EQ(schedule::workspace_words<S>(x, t), Words(n) + Words(t.G - 1) * n * 64);
       }
@@ -213,7 +203,7 @@ TEST(GradientPlanner, NeverChoosesAPrintedAlgorithmUnasked) {
       plan::Options options;
       options.M = M;
       const Plan plan = plan::make_plan(p, options);
-      EXPECT_TRUE(plan.row().stable && plan.row().fits) << n << ' ' << M;
+      EXPECT_TRUE(plan.row().algorithm->traits.stable && plan.row().fits) << n << ' ' << M;
       for (const char* printed : {"algorithm_6", "algorithm_9"}) {
         options.schedule = printed;
         EXPECT_EQ(plan::make_plan(p, options).row().schedule, printed);

@@ -1,19 +1,23 @@
 #include <gtest/gtest.h>
-#include <rapidcheck/gtest.h>
 
 #include <map>
+#include <random>
 #include <string>
-#include <utility>
 #include <vector>
 
-#include "redblue/plan/schedules.hpp"
-#include "support/many_cases.hpp"
+#include "redblue/claims.hpp"
+#include "schedule/registered.hpp"
 
-/// choose_tiling against every tiling there is, at every M there is.
+/// The tiling that a schedule chooses against every tiling there is. A tiling is made of components (the tiles of one
+/// phase; their names share what stands before the dot): where all combinations are few, all are tried at every M; else
+/// each component by itself, since phases follow each other, and random combinations.
 namespace redblue::test {
 namespace {
 
-using namespace schedule;
+using plan::Tiling;
+using schedule::Knob;
+using schedule::KnobRange;
+using schedule::Limits;
 
 /// Legal tiles of a dimension n: multiples of step, and n itself.
 std::vector<index_t> tiles(index_t n, index_t step) {
@@ -23,159 +27,238 @@ std::vector<index_t> tiles(index_t n, index_t step) {
   return list;
 }
 
-struct TileSizes {
-  std::vector<index_t> q, k, v;
+index_t step_of(const KnobRange& k, const schedule::Multiples& m) {
+  return k.along == &Sizes::n_q ? m.query : k.along == &Sizes::n_k ? m.key : m.feature;
+}
+
+std::string text_of(const Tiling& t) {
+  std::string text;
+  for (const Knob& k : t) text += ' ' + std::string(k.name) + '=' + std::to_string(k.value);
+  return text;
+}
+
+/// All checks throw std::runtime_error.
+class Exhaustive {
+ public:
+  Exhaustive(const plan::Schedule& s, const Sizes& x, const Limits& limits, std::mt19937& random)
+      : s_(s), x_(x), limits_(limits), random_(random) {
+    const Tiling smallest = s.smallest(x, limits.multiple);
+    std::string previous = "none";
+    for (const KnobRange& k : s.knobs) {
+      const auto dot = k.name.find('.');
+      const std::string component(dot == std::string_view::npos ? "" : k.name.substr(0, dot));
+      if (components_.empty() || component != previous) components_.push_back({Tiling{}});
+      previous = component;
+      std::vector<Tiling> longer;
+      for (const Tiling& t : components_.back())
+        for (const index_t value : values(k, smallest)) {
+          longer.push_back(t);
+          longer.back().push_back({k.name, value});
+        }
+      components_.back() = std::move(longer);
+    }
+  }
+
+  void check() {
+    std::size_t combinations = 1;
+    for (const auto& c : components_) combinations *= std::min<std::size_t>(c.size(), 1'000'000);
+    if (!s_.traits.stable)
+      check_that_it_runs_where_the_smallest_does();
+    else if (combinations <= 12'000)
+      check_all_at_every_M();
+    else
+      check_components_at_some_M();
+  }
+
+ private:
+  std::vector<index_t> values(const KnobRange& k, const Tiling& smallest) const {
+    if (k.along == nullptr && k.most == 0) {  // groups, of which more are for many workers: the number it starts with
+      for (const Knob& least : smallest)
+        if (least.name == k.name) return {least.value};
+      return {1};
+    }
+    if (k.along != nullptr && k.least > 0) return tiles(x_.*k.along, step_of(k, limits_.multiple));
+    std::vector<index_t> list;
+    for (index_t v = k.least; v <= (k.along != nullptr ? x_.*k.along : k.most); ++v) list.push_back(v);
+    return list;
+  }
+
+  Words occupied(const Tiling& t) const { return limits_.occupied(s_.footprint(x_, t), s_.prefetch(x_, t)); }
+  Words cost(const Tiling& t) const { return limits_.price.of(s_.io(x_, t)); }
+  [[noreturn]] void fail(const std::string& what) const {
+    throw std::runtime_error("at M = " + limits_.M.str() + ": " + what);
+  }
+  void require_fits(const Tiling& t) const {
+    if (occupied(t) > limits_.M) fail("does not fit:" + text_of(t));
+  }
+
+  template <class F>
+  void for_each_tiling(Tiling& t, std::size_t component, const F& f) const {
+    if (component == components_.size()) {
+      if (s_.allows(x_, t)) f(t);
+      return;
+    }
+    for (const Tiling& part : components_[component]) {
+      t.insert(t.end(), part.begin(), part.end());
+      for_each_tiling(t, component + 1, f);
+      t.resize(t.size() - part.size());
+    }
+  }
+
+  void check_that_it_runs_where_the_smallest_does() {
+    const Words least = occupied(s_.smallest(x_, limits_.multiple));
+    for (limits_.M = 1; limits_.M <= least + 20; limits_.M += 1) {
+      const auto chosen = s_.choose(x_, limits_);
+      if (!s_.traits.printed && chosen.has_value() != (limits_.M >= least)) fail("least M is " + least.str());
+      if (!s_.traits.printed && chosen) require_fits(*chosen);
+    }
+  }
+
+  void check_all_at_every_M() {
+    std::map<Words, std::pair<Words, Tiling>> best;  // by words occupied: the least cost
+    Tiling t;
+    for_each_tiling(t, 0, [&](const Tiling& tiling) {
+      const Words price = cost(tiling);
+      const auto [entry, fresh] = best.try_emplace(occupied(tiling), price, tiling);
+      if (!fresh && price < entry->second.first) entry->second = {price, tiling};
+    });
+    if (best.empty()) return;  // nothing to choose from: one column cannot be split
+    for (auto it = best.begin(); std::next(it) != best.end();) {
+      const auto next = std::next(it);
+      if (next->second.first >= it->second.first)
+        best.erase(next);
+      else
+        it = next;
+    }
+    const Words least = best.begin()->first, most = best.rbegin()->first + 3;
+    for (limits_.M = 1; limits_.M <= most; limits_.M += 1) {
+      const auto chosen = s_.choose(x_, limits_);
+      if (chosen.has_value() != (limits_.M >= least)) fail("least M is " + least.str());
+      if (!chosen) continue;
+      require_fits(*chosen);
+      const auto& [optimum, tiling] = std::prev(best.upper_bound(limits_.M))->second;
+      if (cost(*chosen) != optimum)
+        fail("costs " + cost(*chosen).str() + text_of(*chosen) + ", best " + optimum.str() + text_of(tiling));
+    }
+  }
+
+  /// The tiling with the values of a component in it.
+  static Tiling with(Tiling t, const Tiling& part) {
+    for (const Knob& k : part) {
+      const auto same = std::find_if(t.begin(), t.end(), [&](const Knob& other) { return other.name == k.name; });
+      if (same == t.end())
+        t.push_back(k);
+      else
+        *same = k;
+    }
+    return t;
+  }
+
+  void check_components_at_some_M() {
+    // The smallest tiles do where they fit; second buffers may let others do with less.
+    const Tiling smallest = s_.smallest(x_, limits_.multiple);
+    const auto works = [&](Words M) {
+      limits_.M = M;
+      return s_.choose(x_, limits_).has_value();
+    };
+    if (!s_.allows(x_, smallest)) return;
+    Words least = occupied(smallest);
+    if (!works(least)) fail("not even the smallest tiles:" + text_of(smallest));
+    while (works(least - 1)) least -= 1;
+    std::vector<Words> sizes{least, least + 1};
+    for (int i = 0; i < 9; ++i) sizes.push_back(least + std::uniform_int_distribution<int>(0, 1 << i)(random_));
+    for (const Words& M : sizes) {
+      limits_.M = M;
+      const auto chosen = s_.choose(x_, limits_);
+      if (!chosen) fail("nothing, but a tiling for " + least.str() + " words");
+      require_fits(*chosen);
+      const Words price = cost(*chosen);
+      const auto compare = [&](const Tiling& t) {
+        if (!s_.allows(x_, t)) return;
+        if (occupied(t) <= M && cost(t) < price)
+          fail("costs " + price.str() + text_of(*chosen) + ", better " + cost(t).str() + text_of(t));
+        if (occupied(t) < least) fail("least M is said to be " + least.str() + ", but" + text_of(t));
+      };
+      for (const auto& component : components_)
+        for (const Tiling& part : component) compare(with(*chosen, part));
+      for (int i = 0; i < 5; ++i) {
+        Tiling t = *chosen;
+        for (const auto& component : components_)
+          t = with(t, component[std::uniform_int_distribution<std::size_t>(0, component.size() - 1)(random_)]);
+        compare(t);
+      }
+    }
+  }
+
+  const plan::Schedule& s_;
+  Sizes x_;
+  Limits limits_;
+  std::mt19937& random_;
+  std::vector<std::vector<Tiling>> components_;  ///< all values of each
 };
 
-template <class F>
-void for_each_tiling(std::type_identity<FlashForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t Br : s.q)
-    for (index_t Bc : s.k) f(FlashForward::Tiling{Br, Bc});
-}
-template <class F>
-void for_each_tiling(std::type_identity<SplitKeysForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t Br : s.q)
-    for (index_t Bc : s.k)
-      for (index_t G : {1, 2, 3}) f(SplitKeysForward::Tiling{Br, Bc, G});
-}
-template <class F>
-void for_each_tiling(std::type_identity<FlashTiledForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t Br : s.q)
-    for (index_t Bc : s.k) f(FlashTiledForward::Tiling{Br, Bc});
-}
-template <class F>
-void for_each_tiling(std::type_identity<FlashPinnedForward>, const Sizes& x, const TileSizes& s, const F& f) {
-  for (index_t Br : s.q)
-    for (index_t Bc : s.k)
-      for (index_t rho = 0; rho < x.n_k + Bc; rho += Bc) f(FlashPinnedForward::Tiling{Br, std::min(rho, x.n_k), Bc});
-}
-template <class F>
-void for_each_tiling(std::type_identity<ColumnSplitForward>, const Sizes& x, const TileSizes& s, const F& f) {
-  for (index_t Br : s.q)
-    for (index_t Bc : s.k)
-      for (index_t w : s.v)
-        if (w < x.d_v) f(ColumnSplitForward::Tiling{Br, Bc, w});
-}
-template <class F>
-void for_each_tiling(std::type_identity<KeyOuterForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t Bc : s.k)
-    for (index_t Br : s.q) f(KeyOuterForward::Tiling{Bc, Br});
-}
-template <class F>
-void for_each_tiling(std::type_identity<ScoreTilesForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t a : s.q)
-    for (index_t b : s.k) f(ScoreTilesForward::Tiling{a, b});
-}
-template <class F>
-void for_each_tiling(std::type_identity<SmallCacheForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t a2 : s.q)
-    for (index_t c2 : s.v)
-      for (index_t a : s.q) {
-        for (index_t b : s.k)
-          for (bool panel : {false, true}) f(SmallCacheForward::Tiling{{panel, a, b}, {a2, c2}});
-      }
-}
-template <class F>
-void for_each_tiling(std::type_identity<NaiveForward>, const Sizes&, const TileSizes& s, const F& f) {
-  for (index_t b1 : s.q)
-    for (index_t b2 : s.k)
-      for (index_t b3 : s.q)
-        for (index_t b4 : s.v)
-          for (index_t rho : {1, 2}) f(NaiveForward::Tiling{b1, b2, b3, b4, rho});
-}
-/// Printed, not chosen: what counts is that it runs wherever its smallest tiling does.
-template <class F>
-void for_each_tiling(std::type_identity<SahaYeForward>, const Sizes&, const TileSizes&, const F& f) {
-  f(SahaYeForward::Tiling{1});
-}
-
-template <class S>
-constexpr bool kPrinted = std::same_as<S, SahaYeForward>;
-
-/// Least cost of all tilings that occupy at most so many words: a step function, one entry per step.
-template <class S>
-std::map<Words, Words> cheapest(const Sizes& x, const Limits& limits) {
-  std::map<Words, Words> best;
-  const TileSizes sizes{tiles(x.n_q, limits.multiple.query), tiles(x.n_k, limits.multiple.key),
-                        tiles(x.d_v, limits.multiple.feature)};
-  for_each_tiling(std::type_identity<S>{}, x, sizes, [&](const typename S::Tiling& t) {
-    const Words cost = limits.price.of(S::io(x, t));
-    const auto [entry, fresh] = best.try_emplace(limits.occupied(S::footprint(x, t), S::prefetch(x, t)), cost);
-    if (!fresh) entry->second = std::min(entry->second, cost);
-  });
-  for (auto it = best.begin(); std::next(it) != best.end();) {
-    const auto next = std::next(it);
-    if (next->second >= it->second)
-      best.erase(next);
-    else
-      it = next;
-  }
-  return best;
-}
-
-template <class S>
-void check_every_M(const Sizes& x, Limits limits) {
-  if (x.mask.causal && !S::masks) return;
-  if (std::same_as<S, ColumnSplitForward> && x.d_v <= limits.multiple.feature) return;  // nothing to split
-  const auto best = cheapest<S>(x, limits);
-  const Words least = best.begin()->first, most = best.rbegin()->first + 3;
-  for (limits.M = 1; limits.M <= most; limits.M += 1) {
-    const auto chosen = S::choose_tiling(x, limits);
-    const auto at = [&](const std::string& what) {
-      return std::string(S::name) + " at M = " + limits.M.str() + ": " + what;
-    };
-    if (chosen.has_value() != (limits.M >= least)) RC_FAIL(at("least M is " + least.str()));
-    if (!chosen) continue;
-    if (!limits.fit(S::footprint(x, *chosen), S::prefetch(x, *chosen))) RC_FAIL(at("does not fit"));
-    if (kPrinted<S>) continue;
-    const Words cost = limits.price.of(S::io(x, *chosen)), optimum = std::prev(best.upper_bound(limits.M))->second;
-    if (cost != optimum) RC_FAIL(at("costs " + cost.str() + ", best " + optimum.str()));
-  }
-}
-
-Sizes any_shape() {
-  const auto size = [](int most) { return *rc::gen::inRange(1, most + 1); };
-  Sizes x;
-  x.n_q = size(9);
-  x.n_k = size(9);
-  x.d = size(9);
-  x.d_v = size(7);
-  x.lse_required = *rc::gen::arbitrary<bool>();
-  if (*rc::gen::arbitrary<bool>()) x.mask = {true, *rc::gen::inRange(-9, 10), size(3)};
-  RC_LOG() << "n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v << " causal " << x.mask.causal
-           << " offset " << x.mask.offset << " group " << x.mask.group << '\n';
-  return x;
-}
-
-void check_all_schedules(const Sizes& x, const Limits& limits) {
-  plan::ForwardSchedules::for_each([&]<class S>(plan::Choice<S>) {
-    if constexpr (!requires { S::only_score; }) check_every_M<S>(x, limits);  // linear: no tile in its words
-  });
-}
-
-RC_GTEST_PROP(ChooseTiling, IsNeverWorseThanAnyOther, ()) { check_all_schedules(any_shape(), Limits{}); }
-
-RC_GTEST_PROP(ChooseTiling, IsNeverWorseThanAnyOtherWithMultiplesAndPrices, ()) {
-  Limits limits;
-  limits.multiple = {*rc::gen::inRange(1, 5), *rc::gen::inRange(1, 5), *rc::gen::inRange(1, 4)};
-  limits.reserve = *rc::gen::element(0, 0, 2, 7);
-  for (std::size_t a = 0; a < kSlowArrays; ++a) {
-    limits.price.read[a] = *rc::gen::element(1, 2, 4, 1000);
-    limits.price.write[a] = *rc::gen::element(0, 1, 3, 5000);
-  }
-  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature
-           << '\n';
-  check_all_schedules(any_shape(), limits);
-}
-
-RC_GTEST_PROP(ChooseTiling, IsNeverWorseThanAnyOtherWithSecondBuffers, ()) {
-  Limits limits;
-  limits.double_buffer = true;
-  limits.multiple = {*rc::gen::inRange(1, 4), *rc::gen::inRange(1, 4), *rc::gen::inRange(1, 4)};
-  RC_LOG() << "multiples " << limits.multiple.query << ' ' << limits.multiple.key << ' ' << limits.multiple.feature
-           << '\n';
-  check_all_schedules(any_shape(), limits);
-}
-
 }  // namespace
+
+class ChooseTiling : public testing::TestWithParam<Registered> {
+ protected:
+  /// change(limits, draw) for each of many problems.
+  template <class Change>
+  void check(const Change& change) {
+    const plan::Schedule& s = *GetParam();
+    constexpr unsigned kCases = 60;
+    for (unsigned seed = 1; seed <= kCases; ++seed) {
+      std::mt19937 random(seed);
+      const claims::Draw draw = [&](index_t least, index_t most) {
+        return std::uniform_int_distribution<index_t>(least, most)(random);
+      };
+      Sizes x;
+      x.n_q = draw(1, 10);
+      x.n_k = draw(1, 9);
+      x.d = draw(1, 7);
+      x.d_v = draw(1, 7);
+      x.d_in = draw(1, 5);
+      if (draw(0, 1) == 1) x.mask = {true, draw(-9, 10), draw(1, 3)};
+      if (!claims::can_solve(s, x)) x.mask = {};
+      if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
+      if (!claims::can_solve(s, x)) x.score = Score::softmax;
+      x.lse_required = x.statistics() > 0 && draw(0, 1) == 1;
+      if (!claims::can_solve(s, x)) continue;
+      Limits limits;
+      change(limits, draw);
+      try {
+        Exhaustive(s, x, limits, random).check();
+      } catch (const std::runtime_error& e) {
+        FAIL() << "seed " << seed << ": n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v
+               << " d_in " << x.d_in << ' ' << name_of(x.score) << " causal " << x.mask.causal << " offset "
+               << x.mask.offset << " group " << x.mask.group << " multiples " << limits.multiple.query << ' '
+               << limits.multiple.key << ' ' << limits.multiple.feature << ' ' << e.what();
+      }
+    }
+  }
+};
+INSTANTIATE_TEST_SUITE_P(All, ChooseTiling, testing::ValuesIn(all_schedules()),
+                         [](const auto& info) { return test_name_of(info.param); });
+
+TEST_P(ChooseTiling, IsNeverWorseThanAnyOther) {
+  check([](Limits&, const auto&) {});
+}
+
+TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherWithMultiplesAndPrices) {
+  check([](Limits& limits, const auto& draw) {
+    limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 3)};
+    limits.reserve = std::array{0, 0, 2, 7}[static_cast<std::size_t>(draw(0, 3))];
+    for (std::size_t a = 0; a < kSlowArrays; ++a) {
+      limits.price.read[a] = std::array{1, 2, 4, 1000}[static_cast<std::size_t>(draw(0, 3))];
+      limits.price.write[a] = std::array{0, 1, 3, 5000}[static_cast<std::size_t>(draw(0, 3))];
+    }
+  });
+}
+
+TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherWithSecondBuffers) {
+  check([](Limits& limits, const auto& draw) {
+    limits.double_buffer = true;
+    limits.multiple = {draw(1, 3), draw(1, 3), draw(1, 3)};
+  });
+}
+
 }  // namespace redblue::test

@@ -9,7 +9,9 @@
 #include <set>
 
 #include "redblue/core/error.hpp"
-#include "redblue/plan/schedules.hpp"
+#include "redblue/schedule/forward/flash_pinned.hpp"
+#include "redblue/schedule/forward/score_tiles.hpp"
+#include "redblue/schedule/forward/small_cache.hpp"
 #include "support/generators.hpp"
 #include "support/many_cases.hpp"
 #include "support/schedules.hpp"
@@ -148,7 +150,7 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
     const Plan plan = make_plan(p, o);
     RC_ASSERT(
         std::is_sorted(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) { return a.cost < b.cost; }));
-    RC_ASSERT(plan.row().stable);
+    RC_ASSERT(plan.row().algorithm->traits.stable);
     RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size());
     for (const Row& row : plan.rows) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");

@@ -1,8 +1,10 @@
 #include <gtest/gtest.h>
 
-#include "instance.hpp"
+#include "claims/arrays.hpp"
 #include "mutants/backward.hpp"
-#include "redblue/machine/counting.hpp"
+#include "redblue/describe.hpp"
+#include "redblue/machine/ram.hpp"
+#include "verdict.hpp"
 
 namespace redblue::test {
 
@@ -15,60 +17,41 @@ using mutants::QuerySlip;
 
 namespace {
 
-/// What the data-free checks say of a run that should be S: empty if they find nothing.
-template <class S, class Run>
-std::string verdict(const Sizes& shape, const typename S::Tiling& t, const Run& run) {
-  const typename S::Operands x(shape, 0.5);
-  machine::Null null;
-  machine::Counted<machine::Null> counted(null);
-  machine::Referee referee = referee_for<S>(x, t, 1'000'000);
-  machine::Checked<machine::Counted<machine::Null>> checked(counted, referee);
-  try {
-    run(checked, x);
-    referee.finish();
-  } catch (const RuleError& e) {
-    return e.what();
-  }
-  if (!(counted.io() == S::io(shape, t))) return "words differ from the formula";
-  if (counted.peak() != S::footprint(shape, t)) return "peak differs from the footprint";
-  return "";
-}
-
 /// The first query sees nothing, the last three keys are seen by none.
 Sizes masked() { return {7, 9, 3, 2, {true, -1, 1}, false}; }
 Sizes plain() { return {7, 9, 3, 2, {}, false}; }
 
 std::string verdict(KeySlip slip) {
-  const schedule::FusedKeyOuterBackward::Tiling t{{2, 2}};
-  return verdict<schedule::FusedKeyOuterBackward>(
+  const schedule::FusedKeyOuterBackward::Tiling t{2, 2};
+  return test::verdict<schedule::FusedKeyOuterBackward>(
       masked(), t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedKeys::run(m, x, t, slip); });
 }
 /// Groups of 1, 1 and 3 blocks.
 std::string verdict(GroupSlip slip) {
   const Sizes shape{9, 9, 3, 2, {true, 0, 1}, false};
   const schedule::GroupedKeyOuterBackward::Tiling t{{2, 2}, 3};
-  return verdict<schedule::GroupedKeyOuterBackward>(
+  return test::verdict<schedule::GroupedKeyOuterBackward>(
       shape, t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::GroupedKeys::run(m, x, t, slip); });
 }
 std::string verdict(QuerySlip slip) {
-  const schedule::FusedQueryOuterBackward::Tiling t{{3, 1}};
-  return verdict<schedule::FusedQueryOuterBackward>(
+  const schedule::FusedQueryOuterBackward::Tiling t{3, 1};
+  return test::verdict<schedule::FusedQueryOuterBackward>(
       masked(), t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedQueries::run(m, x, t, slip); });
 }
-const schedule::MaterialisedBackward::Tiling kPhases{{false, 3, 2}, {true, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
+const schedule::MaterialisedBackward::Tiling kPhases{{0, 3, 2}, {1, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
 std::string verdict(PhaseSlip slip) {
-  return verdict<schedule::MaterialisedBackward>(plain(), kPhases, [&](auto& m, const schedule::BackwardOperands& x) {
-    mutants::Materialised::run(m, x, kPhases, slip);
-  });
+  return test::verdict<schedule::MaterialisedBackward>(
+      plain(), kPhases,
+      [&](auto& m, const schedule::BackwardOperands& x) { mutants::Materialised::run(m, x, kPhases, slip); });
 }
 std::string verdict(BlindSlip slip) {
-  return verdict<schedule::MaterialisedBackward>(plain(), kPhases, [&](auto& m, const schedule::BackwardOperands& x) {
-    mutants::BlindMaterialised::run(m, x, kPhases, slip);
-  });
+  return test::verdict<schedule::MaterialisedBackward>(
+      plain(), kPhases,
+      [&](auto& m, const schedule::BackwardOperands& x) { mutants::BlindMaterialised::run(m, x, kPhases, slip); });
 }
 std::string verdict(GradientSlip slip) {
   const mutants::GradientRows::S::Tiling t{{3, 2}, {2, 2}, {3, 1}, {}};
-  return verdict<mutants::GradientRows::S>(
+  return test::verdict<mutants::GradientRows::S>(
       masked(), t, [&](auto& m, const schedule::GradientXOperands& x) { mutants::GradientRows::run(m, x, t, slip); });
 }
 
@@ -101,13 +84,15 @@ TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
   using enum BlindSlip;
   for (const BlindSlip slip : {none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_scale}) {
     EXPECT_EQ(verdict(slip), "") << static_cast<int>(slip);
-    Instance<double, schedule::BackwardOperands> a(plain());
+    const plan::Schedule right = describe<schedule::MaterialisedBackward>();
+    claims::Arrays<double> a(right, plain(), schedule::knobs_of(kPhases));
     machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain(), kPhases).to_index(), a.slow());
-    mutants::BlindMaterialised::run(ram, a.x, kPhases, slip);
+    const schedule::BackwardOperands x(plain(), *a.problem.scale);
+    mutants::BlindMaterialised::run(ram, x, kPhases, slip);
     const auto wanted = a.wanted();
     double gap = 0;
     for (const SlowArray output : schedule::BackwardOperands::outputs)
-      gap = std::max(gap, largest_gap(a.words.at(output), wanted.at(output).words));
+      gap = std::max(gap, claims::largest_gap(a.words.at(output), wanted.at(output).words));
     if (slip == none)
       EXPECT_LT(gap, 1e-13);
     else

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
 #include <functional>
@@ -35,6 +36,13 @@ struct Bodies;  // kernel/bodies.hpp
 template <class T, Kernel K>
 void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
 
+/// Where a call's costs are added up.
+struct Tally {
+  std::array<index_t, kSlowArrays>& reads;  ///< words that streams bring, by array
+  index_t& macs;                            ///< multiply-adds
+  index_t passing = 0;                      ///< most words of streams that are open at a time
+};
+
 /// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
 /// it like any other kernel.
 class AnyKernel {
@@ -50,6 +58,7 @@ class AnyKernel {
   virtual Layout layout(std::size_t i) const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
+  virtual void add_to(Tally& tally, std::span<const Arg> args) const = 0;
   virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
   virtual void run(const Bodies<double>& table, std::span<const View<double>> views) const = 0;
   using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
@@ -149,6 +158,23 @@ constexpr index_t macs(const K&, std::span<const Arg> args) {
 }
 inline index_t macs(const AnyKernel& k, std::span<const Arg> args) { return k.macs(args); }
 
+/// Adds one call. Streams open when the part that consumes them runs: two that different parts of a composite consume
+/// cost one word at a time, two that one part consumes side by side cost two.
+template <Kernel K>
+void add_to(Tally& tally, const K& k, std::span<const Arg> args) {
+  for_parts(k, args, [&](const auto& part, std::span<const Arg> part_args) {
+    tally.macs += macs(part, part_args);
+    index_t side_by_side = 0;
+    for_args(part, part_args, [&](const Arg& a) {
+      if (a.kind != Arg::Kind::stream) return;
+      tally.reads[index_of(a.block.array)] += a.shape().words();
+      side_by_side += a.shape().words() > 0 ? 1 : 0;
+    });
+    tally.passing = std::max(tally.passing, side_by_side);
+  });
+}
+inline void add_to(Tally& tally, const AnyKernel& k, std::span<const Arg> args) { k.add_to(tally, args); }
+
 /// Runs the kernel's body; a composite's portable body is the composition of its parts.
 template <class T, Kernel K>
 void run(const K& k, std::span<const View<T>> views) {
@@ -182,6 +208,7 @@ class Erased final : public AnyKernel {
     for_parts(k_, args, [&](const auto& part, std::span<const Arg> a) { total += kernel::macs(part, a); });
     return total;
   }
+  void add_to(Tally& tally, std::span<const Arg> args) const override { kernel::add_to(tally, k_, args); }
   std::vector<double> parameters() const override { return parameters_of(k_); }
   void run(const Bodies<float>& table, std::span<const View<float>> views) const override {
     kernel::run(table, k_, views);

@@ -92,22 +92,17 @@ class Counted : public MachineFace<Counted<Base>> {
     counts_.writes[index_of(b.array)] += b.shape.words();
     base_.write(b, tile);
   }
-  /// Streams open when the part that consumes them runs: two streams that different parts of a composite consume cost
-  /// one word at a time, two that one part consumes side by side cost two.
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) { count(part, a); });
+    touch(count(k, args));
     base_.run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     const Block& b = args[0].block;
-    if (!kernel::first_of(k)) counts_.reads[index_of(b.array)] += b.shape.words();
+    if (kernel::first_of(k)) counts_.reads[index_of(b.array)] -= b.shape.words();  // count() takes b for a stream
     counts_.writes[index_of(b.array)] += b.shape.words();
-    counts_.macs += kernel::macs(k, args);
-    index_t passing = 1;
-    for (const Arg& a : args.subspan(1)) passing += count_stream(a);
-    touch(passing);
+    touch(std::max(index_t{1}, count(k, args)));
     base_.modify(k, args);
   }
   template <class Body>
@@ -141,18 +136,12 @@ class Counted : public MachineFace<Counted<Base>> {
     for (const Counts& c : ended_) sum += c;
     return sum;
   }
+  /// Returns the most words of streams that are open at a time.
   template <class K>
-  void count(const K& k, std::span<const Arg> args) {
-    counts_.macs += kernel::macs(k, args);
-    index_t passing = 0;
-    kernel::for_args(k, args, [&](const Arg& a) { passing += count_stream(a); });
-    touch(passing);
-  }
-  /// Returns the words it holds while it passes: one, or none if it is empty.
-  index_t count_stream(const Arg& a) {
-    if (a.kind != Arg::Kind::stream) return 0;
-    counts_.reads[index_of(a.block.array)] += a.shape().words();
-    return a.shape().words() > 0 ? 1 : 0;
+  index_t count(const K& k, std::span<const Arg> args) {
+    kernel::Tally tally{counts_.reads, counts_.macs};
+    kernel::add_to(tally, k, args);
+    return tally.passing;
   }
   void touch(index_t passing) { counts_.peak = std::max(counts_.peak, resident_ + passing); }
 

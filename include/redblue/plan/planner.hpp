@@ -10,14 +10,10 @@
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/cost.hpp"
 #include "redblue/model/time.hpp"
+#include "redblue/plan/schedule.hpp"
 #include "redblue/problem.hpp"
-#include "redblue/schedule/parts/limits.hpp"
 
 namespace redblue::plan {
-
-/// A schedule with its tile sizes. plan/schedules.hpp defines it; here it stays opaque, so that who plans need not
-/// compile every schedule.
-struct AnyChoice;
 
 /// Row::cost is in thousandths, the resolution of Options::write_cost.
 inline constexpr int kCostUnit = 1000;
@@ -43,25 +39,22 @@ struct Options {
   double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};  ///< plan this one only, if not empty
   std::optional<Cap> cap{};
+  /// Where schedules come from. make_plan only reads it; a plan keeps what it needs.
+  const Registry* registry = &Registry::built_in();
 };
 
 /// One line of the ranked table. All counts are totals over batch and heads.
 struct Row {
-  std::string_view schedule;
-  std::string_view label;  ///< what the papers or the theory notes call it, if anything; --schedule takes it too
-  bool stable = true;      ///< false: overflows on large scores; ranked, never chosen unless asked for by name
-  bool fits = true;        ///< false: a printed algorithm that needs more than M; ranked, never chosen unless asked for
-  bool small_cache = false;  ///< does it keep scores, not queries or keys, in fast memory?
-  std::string_view idea;     ///< what it does, in a few words
-  std::shared_ptr<const AnyChoice> choice;
-  std::vector<schedule::Knob> tiling;
+  std::string_view schedule;  ///< its name
+  std::shared_ptr<const Schedule> algorithm;
+  Tiling tiling;
+  bool fits = true;  ///< false: a printed algorithm that needs more than M; ranked, never chosen unless asked for
   Io io;
-  Words footprint;   ///< peak resident words
-  Words prefetch;    ///< words of second buffers, if double buffering was asked for
-  Words workspace;   ///< extra words of slow memory, per instance in flight
-  Words flops;       ///< 2 x multiply-adds of all products
-  int products = 0;  ///< n_q x n_k products of attention among them (backward: 5, or 7 in two passes); 0: does not say
-  Words cost;        ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
+  Words footprint;  ///< peak resident words
+  Words prefetch;   ///< words of second buffers, if double buffering was asked for
+  Words workspace;  ///< extra words of slow memory, per instance in flight
+  Words flops;      ///< 2 x multiply-adds of all products
+  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;       ///< moved, when widths were given
   std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
   double work = 1;                  ///< flops over those of the ranked row with the fewest
@@ -88,6 +81,10 @@ struct Plan {
   std::string reason;  ///< one sentence
 
   const Row& row() const { return rows[chosen]; }
+  /// Only what was asked for by name may be unstable, or too large for M.
+  bool may_choose(const Row& r) const { return (r.algorithm->traits.stable && r.fits) || !options.schedule.empty(); }
+  /// Every head, or group of heads, that the row is for.
+  Instances instances() const { return {problem.sizes(), problem.scale_or_default(), problem.instances()}; }
   // The chosen row with what runs before it.
   Io io() const { return forward ? forward->io() + row().io : row().io; }
   Words footprint() const { return forward ? std::max(forward->footprint(), row().footprint) : row().footprint; }
@@ -104,7 +101,5 @@ void compare_rows(Plan& plan);
 
 /// The arrays that schedules of an operation may touch: inputs, outputs and workspace.
 std::vector<SlowArray> arrays_of(Operation op);
-/// Names of all schedules of an operation.
-std::vector<std::string_view> schedule_names(Operation op);
 
 }  // namespace redblue::plan

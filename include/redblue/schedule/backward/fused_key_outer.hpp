@@ -8,25 +8,18 @@ namespace redblue::schedule {
 ///   T = ceil(n_k/Bc): reads 2 n_q d_v + n_k (d + d_v) + T n_q (d + d_v + 2) + (T-1) n_q d
 ///   writes n_q + T n_q d + n_k (d + d_v)   footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
 /// Under a mask T n_q is the sum of the queries that the blocks see. Leading 16 n^2 d^2/M.
-struct FusedKeyOuterBackward {
+struct FusedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_key_outer";
   static constexpr std::string_view label = "e1";
   static constexpr std::string_view idea = "keeping keys and values resident and revisiting dQ";
-  static constexpr bool small_cache = false;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = true;
+  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D};
 
-  struct Tiling : KeyPass {
-    std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"br", br}}; }
-  };
+  using Tiling = KeyPass;
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
-    return {{smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)}};
+    return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto keys = choose_key_pass(x, limits);

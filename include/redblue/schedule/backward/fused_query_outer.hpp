@@ -8,25 +8,18 @@ namespace redblue::schedule {
 ///   T = ceil(n_q/Br): reads n_q (d + 2 d_v + 1) + (2 T - 1) n_k (d + d_v)   writes T n_k (d + d_v) + n_q d
 ///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 /// Under a mask T n_k is the sum of the keys that the blocks see. Leading 18 n^2 d^2/M.
-struct FusedQueryOuterBackward {
+struct FusedQueryOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_query_outer";
   static constexpr std::string_view label = "e2";
   static constexpr std::string_view idea = "keeping queries resident and revisiting dK and dV";
-  static constexpr bool small_cache = false;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = true;
+  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
-  struct Tiling : QueryPass {
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"bc", bc}}; }
-  };
+  using Tiling = QueryPass;
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
-    return {{smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)}};
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto queries = choose_query_pass(x, limits);

@@ -9,17 +9,12 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)                          T = ceil(n_k/Bc)
 ///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
-struct FusedValueBackward {
+struct FusedValueBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
-  static constexpr bool small_cache = true;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -27,9 +22,16 @@ struct FusedValueBackward {
     index_t Bc = 1;  ///< values resident at a time
     index_t br = 1;  ///< queries per step
     GemmTiling dQ, dK;
-    std::vector<Knob> knobs() const {
-      return {{"P.panel", P.panel}, {"P.a", P.a},     {"P.b", P.b},     {"Bc", Bc},      {"br", br},
-              {"dQ.b1", dQ.b1},     {"dQ.b2", dQ.b2}, {"dK.b1", dK.b1}, {"dK.b2", dK.b2}};
+    void knobs(const auto& knob) {
+      knob({"P.panel", nullptr, 0, 1}, P.panel);
+      knob({"P.a", &Sizes::n_q}, P.a);
+      knob({"P.b", &Sizes::n_k}, P.b);
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"br", &Sizes::n_q}, br);
+      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      knob({"dQ.b2", &Sizes::d}, dQ.b2);
+      knob({"dK.b1", &Sizes::n_k}, dK.b1);
+      knob({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

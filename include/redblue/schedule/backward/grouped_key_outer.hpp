@@ -14,21 +14,19 @@ namespace redblue::schedule {
 ///     s queries see a key, v = those that the blocks of the first group see, V = those that all blocks see
 ///   footprint the most that fused_key_outer has on the keys of a group, and of the sum: min(Bc, r) d + 1
 /// With G = 1 it is fused_key_outer.
-struct GroupedKeyOuterBackward {
+struct GroupedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "grouped_key_outer";
   static constexpr std::string_view idea = "groups of resident keys and values, each with a dQ of its own";
-  static constexpr bool small_cache = false;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = true;
+  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::dQg};
 
   struct Tiling : KeyPass {
     index_t G = 1;  ///< groups of keys
-    std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"br", br}, {"G", G}}; }
+    void knobs(const auto& knob) {
+      KeyPass::knobs(knob);
+      knob({"G"}, G);
+    }
   };
   static index_t copies(Tiling t) { return t.G - 1; }
 

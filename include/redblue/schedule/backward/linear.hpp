@@ -10,22 +10,20 @@ namespace redblue::schedule {
 ///   footprint d d_v + the largest of bc d, br d, bc max(d, d_v), + 1
 /// Under a mask queries enter G just before the last key that they see; keys and queries without each other are not
 /// read.
-struct LinearBackward {
+struct LinearBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear";
   static constexpr std::string_view idea = "keeping one state at a time resident, K^T V and then Q^T dO";
-  static constexpr Score only_score = Score::identity;
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t br = 1;  ///< queries per step (at most those of one position under a mask)
     index_t bc = 1;  ///< keys per step (one in the second pass under a mask)
-    std::vector<Knob> knobs() const { return {{"br", br}, {"bc", bc}}; }
+    void knobs(const auto& knob) {
+      knob({"br", &Sizes::n_q}, br);
+      knob({"bc", &Sizes::n_k}, bc);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
@@ -95,16 +93,11 @@ struct LinearBackward {
 /// gives dK, dV and Z, then one over dO gives dQ.
 ///   reads n_q (d + 2 d_v) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint max(d d_v + br d + 1, 2 d d_v + max(bc (d + max(d, d_v)), br d) + 1)
-struct LinearTwoStateBackward {
+struct LinearTwoStateBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear_two_states";
   static constexpr std::string_view idea = "keeping both states resident, Q^T dO and K^T V";
-  static constexpr Score only_score = Score::identity;
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.any_score = true, .only_score = Score::identity};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = LinearBackward::Tiling;

@@ -6,16 +6,11 @@ namespace redblue::schedule {
 
 /// Gradients of linear attention where no state fits: five products.
 ///   Z = K^T V, dQ = scale dO Z^T, G = Q^T dO, dK = scale V G^T, dV = scale K G
-struct LinearProductsBackward {
+struct LinearProductsBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear_products";
   static constexpr std::string_view idea = "five products with the states between them";
-  static constexpr Score only_score = Score::identity;
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array workspace{SlowArray::Z, SlowArray::G};
 
   static std::array<Product, 5> products(const BackwardOperands& x) {
@@ -28,10 +23,17 @@ struct LinearProductsBackward {
 
   struct Tiling {
     std::array<GemmTiling, 5> tiles;
-    std::vector<Knob> knobs() const {
-      return {{"Z.b1", tiles[0].b1},  {"Z.b2", tiles[0].b2}, {"dQ.b1", tiles[1].b1}, {"dQ.b2", tiles[1].b2},
-              {"G.b1", tiles[2].b1},  {"G.b2", tiles[2].b2}, {"dK.b1", tiles[3].b1}, {"dK.b2", tiles[3].b2},
-              {"dV.b1", tiles[4].b1}, {"dV.b2", tiles[4].b2}};
+    void knobs(const auto& knob) {
+      knob({"Z.b1", &Sizes::d}, tiles[0].b1);
+      knob({"Z.b2", &Sizes::d_v}, tiles[0].b2);
+      knob({"dQ.b1", &Sizes::n_q}, tiles[1].b1);
+      knob({"dQ.b2", &Sizes::d}, tiles[1].b2);
+      knob({"G.b1", &Sizes::d}, tiles[2].b1);
+      knob({"G.b2", &Sizes::d_v}, tiles[2].b2);
+      knob({"dK.b1", &Sizes::n_k}, tiles[3].b1);
+      knob({"dK.b2", &Sizes::d}, tiles[3].b2);
+      knob({"dV.b1", &Sizes::n_k}, tiles[4].b1);
+      knob({"dV.b2", &Sizes::d_v}, tiles[4].b2);
     }
   };
 

@@ -10,26 +10,30 @@ namespace redblue::schedule {
 ///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3 and those of the five phases
 /// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4.
-struct MaterialisedBackward {
+struct MaterialisedBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "materialised";
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
-  static constexpr bool small_cache = true;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
     ScoreTiling P, dS;
     GemmTiling dV, dQ, dK;
-    std::vector<Knob> knobs() const {
-      return {{"P.panel", P.panel}, {"P.a", P.a},     {"P.b", P.b},     {"dS.panel", dS.panel},
-              {"dS.a", dS.a},       {"dS.b", dS.b},   {"dV.b1", dV.b1}, {"dV.b2", dV.b2},
-              {"dQ.b1", dQ.b1},     {"dQ.b2", dQ.b2}, {"dK.b1", dK.b1}, {"dK.b2", dK.b2}};
+    void knobs(const auto& knob) {
+      knob({"P.panel", nullptr, 0, 1}, P.panel);
+      knob({"P.a", &Sizes::n_q}, P.a);
+      knob({"P.b", &Sizes::n_k}, P.b);
+      knob({"dS.panel", nullptr, 0, 1}, dS.panel);
+      knob({"dS.a", &Sizes::n_q}, dS.a);
+      knob({"dS.b", &Sizes::n_k}, dS.b);
+      knob({"dV.b1", &Sizes::n_k}, dV.b1);
+      knob({"dV.b2", &Sizes::d_v}, dV.b2);
+      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      knob({"dQ.b2", &Sizes::d}, dQ.b2);
+      knob({"dK.b1", &Sizes::n_k}, dK.b1);
+      knob({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

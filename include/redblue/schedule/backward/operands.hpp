@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/core/machine.hpp"
+#include "redblue/core/operation.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
@@ -12,6 +13,7 @@ namespace redblue::schedule {
 /// says (schedule/parts/workspace.hpp). Where the score function has no statistics, O, lse and D have no columns:
 /// nothing is read of them.
 struct BackwardOperands {
+  static constexpr Operation operation = Operation::backward;
   static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
                                      SlowArray::O, SlowArray::lse, SlowArray::dO};
   static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV};

@@ -9,23 +9,22 @@ namespace redblue::schedule {
 ///   reads 2 n_q d_v + [n_k (d + d_v) + T n_q (d + d_v + 2)] + R_mm(n_q, n_k, d)   T = ceil(n_k/Bc)
 ///   writes n_q + n_k (d + d_v) + n_q n_k + n_q d
 ///   footprint max(3, Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1, F_mm)
-struct SpilledBackward {
+struct SpilledBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "spilled";
   static constexpr std::string_view label = "e4";
   static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
-  static constexpr bool small_cache = true;
-  static constexpr int products = 5;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
     KeyPass keys;
     GemmTiling dQ;
-    std::vector<Knob> knobs() const { return {{"Bc", keys.Bc}, {"br", keys.br}, {"b1", dQ.b1}, {"b2", dQ.b2}}; }
+    void knobs(const auto& knob) {
+      keys.knobs(knob);
+      knob({"b1", &Sizes::n_q}, dQ.b1);
+      knob({"b2", &Sizes::d}, dQ.b2);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

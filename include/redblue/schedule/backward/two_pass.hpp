@@ -12,24 +12,20 @@ namespace redblue::schedule {
 ///   pass 2  reads n_k (d + d_v) + SUM rows_J (d + d_v + 2)      writes n_k (d + d_v)
 ///           footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
 /// Leading 14 n^2 d^2/M.
-struct TwoPassBackward {
+struct TwoPassBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "two_pass";
   static constexpr std::string_view label = "e3";
   static constexpr std::string_view idea = "one pass for dQ, one for dK and dV, scores computed twice";
-  static constexpr bool small_cache = false;
-  static constexpr int products = 7;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true, .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
     QueryPass queries;
     KeyPass keys;
-    std::vector<Knob> knobs() const {
-      return {{"Br", queries.Br}, {"bc", queries.bc}, {"Bc", keys.Bc}, {"br", keys.br}};
+    void knobs(const auto& knob) {
+      queries.knobs(knob);
+      keys.knobs(knob);
     }
   };
 

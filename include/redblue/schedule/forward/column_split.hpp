@@ -6,24 +6,25 @@ namespace redblue::schedule {
 /// Flash run h = ceil(d_v/w) times, each time for a group of w columns of V, the scores formed anew: pays for d_v > d,
 /// where 4 d d_v N / M replaces (d + d_v)^2 N / M, and where narrower groups round better. h = 1 would be flash.
 ///   reads h n_q d + (h d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + w + 2 + Bc) + 1
-struct ColumnSplitForward {
+struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "column_split";
   static constexpr std::string_view idea = "keeping queries resident for one group of value columns at a time";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys per step
     index_t w = 1;   ///< value columns of one group
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}, {"w", w}}; }
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"w", &Sizes::d_v}, w);
+    }
   };
 
+  static bool allows(const Sizes& x, Tiling t) { return t.w < x.d_v; }  // else it is flash
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), smallest_tile(x.d_v, m.feature)};
   }

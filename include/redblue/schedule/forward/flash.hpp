@@ -13,21 +13,20 @@ namespace redblue::schedule {
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
 /// (without the statistics m, l and lse where the score function has none).
 /// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. The words do not depend on Bc.
-struct FlashForward {
+struct FlashForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash";
   static constexpr std::string_view idea = "keeping a block of queries resident";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys per step
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -7,24 +7,25 @@ namespace redblue::schedule {
 /// when few blocks of queries remain (M close to n d).
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
-struct FlashPinnedForward {
+struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
     index_t rho = 0;  ///< keys and values resident throughout: a multiple of Bc, or all
     index_t Bc = 1;   ///< keys per step
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"rho", rho}, {"Bc", Bc}}; }
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"rho", &Sizes::n_k, 0}, rho);
+      knob({"Bc", &Sizes::n_k}, Bc);
+    }
   };
 
+  static bool allows(const Sizes& x, Tiling t) { return t.rho == x.n_k || (t.rho < x.n_k && t.rho % t.Bc == 0); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }

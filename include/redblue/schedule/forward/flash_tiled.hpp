@@ -11,21 +11,20 @@ namespace redblue::schedule {
 /// The same words as flash for the same Br; resident keys cost footprint, and so Br.
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)
 ///   footprint Br (d + d_v + 2) + Br Bc + Bc max(d, d_v)
-struct FlashTiledForward {
+struct FlashTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_tiled";
   static constexpr std::string_view idea = "keeping blocks of queries, keys and values resident";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys, then values, resident at a time
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

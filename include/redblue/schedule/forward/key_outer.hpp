@@ -11,21 +11,20 @@ namespace redblue::schedule {
 /// 2205.14135) move m and l. With all keys in one block every word moves once.
 ///   T = ceil(n_k/Bc): reads n_k (d + d_v) + T n_q d + (T-1) n_q (d_v + 1)   writes T n_q (d_v + 1)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1
-struct KeyOuterForward {
+struct KeyOuterForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "key_outer";
   static constexpr std::string_view idea = "keeping keys and values resident";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = true;
+  static constexpr Traits traits{.rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t Bc = 1;  ///< keys and values resident at a time
     index_t Br = 1;  ///< queries per step
-    std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"Br", Br}}; }
+    void knobs(const auto& knob) {
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"Br", &Sizes::n_q}, Br);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

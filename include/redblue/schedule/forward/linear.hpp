@@ -8,22 +8,20 @@ namespace redblue::schedule {
 /// Linear attention with the state Z = K^T V resident (linear_state.hpp): every word moves once, the trivial bound.
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint d d_v + max(bc d, br d_v) + 1
 /// Keys that no query sees, and queries that see none, are not read.
-struct LinearForward {
+struct LinearForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linear";
   static constexpr std::string_view idea = "keeping the state K^T V resident";
-  static constexpr Score only_score = Score::identity;
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t br = 1;  ///< queries per step (one under a mask)
     index_t bc = 1;  ///< keys per step
-    std::vector<Knob> knobs() const { return {{"br", br}, {"bc", bc}}; }
+    void knobs(const auto& knob) {
+      knob({"br", &Sizes::n_q}, br);
+      knob({"bc", &Sizes::n_k}, bc);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
@@ -58,21 +56,21 @@ struct LinearForward {
 
 /// Linear attention where the state does not fit: Z = K^T V and O = scale Q Z are products.
 ///   reads R_mm(d, n_k, d_v) + R_mm(n_q, d, d_v)   writes d d_v + n_q d_v   footprint the larger F_mm
-struct LinearProductsForward {
+struct LinearProductsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linear_products";
   static constexpr std::string_view idea = "two products with the state K^T V between them";
-  static constexpr Score only_score = Score::identity;
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array workspace{SlowArray::Z};
 
   struct Tiling {
     GemmTiling Z, O;
-    std::vector<Knob> knobs() const { return {{"Z.b1", Z.b1}, {"Z.b2", Z.b2}, {"O.b1", O.b1}, {"O.b2", O.b2}}; }
+    void knobs(const auto& knob) {
+      knob({"Z.b1", &Sizes::d}, Z.b1);
+      knob({"Z.b2", &Sizes::d_v}, Z.b2);
+      knob({"O.b1", &Sizes::n_q}, O.b1);
+      knob({"O.b2", &Sizes::d_v}, O.b2);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -9,15 +9,11 @@ namespace redblue::schedule {
 ///   rho = 1 if a row of scores fits in fast memory, else 2
 ///   reads R_mm(Q K^T) + rho n_q n_k + R_mm(P V)   writes 2 n_q n_k + n_q d_v (+ n_q if lse is required)
 ///   footprint max(F_mm, F_mm, rho = 1 ? n_k + 2 : 3)
-struct NaiveForward {
+struct NaiveForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "naive";
   static constexpr std::string_view idea = "three passes through slow memory";
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -26,7 +22,13 @@ struct NaiveForward {
     index_t b3 = 1;   ///< tile of O: queries
     index_t b4 = 1;   ///< tile of O: value columns
     index_t rho = 2;  ///< sweeps over a row of scores
-    std::vector<Knob> knobs() const { return {{"b1", b1}, {"b2", b2}, {"b3", b3}, {"b4", b4}, {"rho", rho}}; }
+    void knobs(const auto& knob) {
+      knob({"b1", &Sizes::n_q}, b1);
+      knob({"b2", &Sizes::n_k}, b2);
+      knob({"b3", &Sizes::n_q}, b3);
+      knob({"b4", &Sizes::d_v}, b4);
+      knob({"rho", nullptr, 1, 2}, rho);
+    }
     GemmTiling scores() const { return {b1, b2}; }
     GemmTiling output() const { return {b3, b4}; }
   };

@@ -1,5 +1,7 @@
 #pragma once
+#include "redblue/core/operation.hpp"
 #include "redblue/core/sizes.hpp"
+#include "redblue/core/slow_matrix.hpp"
 
 namespace redblue::schedule {
 
@@ -8,6 +10,7 @@ namespace redblue::schedule {
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
 /// one group of keys, of which a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp).
 struct ForwardOperands {
+  static constexpr Operation operation = Operation::forward;
   static constexpr std::array inputs{SlowArray::Q, SlowArray::K, SlowArray::V};
   static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
 

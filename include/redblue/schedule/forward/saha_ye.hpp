@@ -10,20 +10,16 @@ namespace redblue::schedule {
 /// large scores, so the planner never chooses it. The row sums d are kept as their logarithm, which is the lse.
 ///   reads ceil(n_k/B) n_q d + ceil(n_q/B) n_k d + n_q + ceil(d_v/B) n_q n_k + ceil(n_q/B) n_k d_v
 ///   writes n_q n_k + n_q + n_q d_v   footprint 3 B^2 + B
-struct SahaYeForward {
+struct SahaYeForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "saha_ye";
   static constexpr std::string_view idea = "the printed three-tile algorithm";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = false;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.stable = false};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
     index_t B = 1;  ///< side of every tile
-    std::vector<Knob> knobs() const { return {{"B", B}}; }
+    void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {1}; }

@@ -10,21 +10,20 @@ namespace redblue::schedule {
 /// order.
 ///   reads ceil(n_k/b) n_q d + ceil(n_q/a) n_k (d + d_v) + (ceil(n_k/b) - 1) n_q d_v
 ///   writes ceil(n_k/b) n_q d_v + n_q   footprint a b + 4 a + 1
-struct ScoreTilesForward {
+struct ScoreTilesForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "score_tiles";
   static constexpr std::string_view idea = "keeping a tile of scores resident";
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = true;
+  static constexpr Traits traits{.small_cache = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
     index_t a = 1;  ///< queries of the score tile
     index_t b = 1;  ///< keys of the score tile
-    std::vector<Knob> knobs() const { return {{"a", a}, {"b", b}}; }
+    void knobs(const auto& knob) {
+      knob({"a", &Sizes::n_q}, a);
+      knob({"b", &Sizes::n_k}, b);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -12,21 +12,23 @@ namespace redblue::schedule {
 ///          + ceil(d_v/c2) n_q n_k + ceil(n_q/a2) n_k d_v + n_q
 ///   writes n_q n_k + n_q + n_q d_v
 ///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + a2 + min(a2, c2) + 1)
-struct SmallCacheForward {
+struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
   static constexpr std::string_view idea = "materialising scores once";
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
     ScoreTiling scores;
     GemmTiling output;
-    std::vector<Knob> knobs() const { return score_knobs(scores, {{"a2", output.b1}, {"c2", output.b2}}); }
+    void knobs(const auto& knob) {
+      knob({"panel", nullptr, 0, 1}, scores.panel, scores.panel != 0);
+      knob({"a", &Sizes::n_q}, scores.a);
+      knob({"b", &Sizes::n_k}, scores.b, scores.panel == 0 || scores.b > 1);
+      knob({"a2", &Sizes::n_q}, output.b1);
+      knob({"c2", &Sizes::d_v}, output.b2);
+    }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {

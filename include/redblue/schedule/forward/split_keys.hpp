@@ -9,22 +9,22 @@ namespace redblue::schedule {
 ///   reads G n_q (d + d_v + 1) + (d + d_v) SUM_I kappa_I   writes (G + 1) n_q (d_v + 1)
 ///   footprint of flash: Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
 /// With G = 1 it is flash. Score functions without statistics: the merge is a sum, and lse, lse_g have no words.
-struct SplitKeysForward {
+struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "split_keys";
   static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys per step
     index_t G = 1;   ///< groups of keys
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}, {"G", G}}; }
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"G"}, G);
+    }
     FlashForward::Tiling flash() const { return {Br, Bc}; }
   };
   static index_t copies(Tiling t) { return t.G > 1 ? t.G : 0; }

@@ -12,21 +12,16 @@ namespace redblue::schedule {
 ///   footprint (n_q + n_k) d + max(2 N + max(n_q d + d^2, n_k d_v + d d_v + 1, (n_q + n_k) d_v), 3 N + n_q,
 ///             N + n_k d + d^2)                      N = n_q n_k
 /// For n_q = n_k = n > d = d_v: max(2 n^2 + 4 n d, 3 n^2 + 2 n d + n), as printed.
-struct Algorithm1Gradient {
+struct Algorithm1Gradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "algorithm_1";
   static constexpr std::string_view idea = "the printed algorithm without a cache, everything resident";
-  static constexpr bool printed = true;
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = false;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.stable = false, .printed = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   /// There is nothing to choose.
   struct Tiling {
-    std::vector<Knob> knobs() const { return {}; }
+    static void knobs(const auto&) {}
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {}; }

@@ -14,22 +14,17 @@ namespace redblue::schedule {
 ///          T: c(n_k) n_q d + c(d) n_q n_k   g: 2 c(d) n_k d                            c(n) = ceil(n/B)
 ///   writes n_q d + n_k d_v + n_k d + 4 n_q n_k + d^2   footprint 3 B^2 + B (B <= n_q, n_k, d, d_v)
 /// Leading 12 n^2 d/sqrt(M) + 9 n^2 + 12 n d^2/sqrt(M).
-struct Algorithm6Gradient {
+struct Algorithm6Gradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "algorithm_6";
   static constexpr std::string_view idea = "the printed small-cache algorithm";
-  static constexpr bool printed = true;
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = false;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.stable = false, .small_cache = true, .printed = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::A, SlowArray::f, SlowArray::h,
                                         SlowArray::q,   SlowArray::p, SlowArray::T};
 
   struct Tiling {
     index_t B = 1;  ///< side of every tile
-    std::vector<Knob> knobs() const { return {{"B", B}}; }
+    void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {1}; }

@@ -11,16 +11,11 @@ namespace redblue::schedule {
 ///   reads 6 n d + n + 2 ceil(n/Br) (n d + d^2)   writes 2 n d + d^2
 ///   footprint max(2 Br d + d b + Br b, d^2 + 4 Br d + 2 Br,
 ///                 d^2 + 3 Br d + 2 Br + 2 Bc d + max(3 Br Bc, Br Bc + d Bc))      b = min(Bc, d)
-struct Algorithm9Gradient {
+struct Algorithm9Gradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "algorithm_9";
   static constexpr std::string_view idea = "the printed large-cache algorithm";
-  static constexpr bool printed = true;
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = false;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = false;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.stable = false, .printed = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
 
   /// One loop goes over rows of A1 and A3, one over columns of X and Y.
@@ -33,7 +28,10 @@ struct Algorithm9Gradient {
   struct Tiling {
     index_t Br = 1;  ///< rows of S, O, dO and A1 at a time
     index_t Bc = 1;  ///< rows of h and A2, columns of X and Y at a time
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"Bc", Bc}}; }
+    void knobs(const auto& knob) {
+      knob({"Br"}, Br);
+      knob({"Bc"}, Bc);
+    }
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {1, 1}; }

@@ -37,18 +37,14 @@ void absorb_queries(W& w, const GradientXOperands& x, const Tile<W>& X, const Ti
 ///   footprint max(3, e: F_mm, 2 d^2 + Bc (d + d_v + 2 br) + br (2 d + 2) + 1)
 /// Leading 4 n^2 d^2/(M - 2 d^2).
 template <Values values>
-struct KeyOuterGradient {
+struct KeyOuterGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr bool stored = values == Values::stored;
   static constexpr std::string_view name = stored ? "9R-e" : "9R-f";
   static constexpr std::string_view idea = stored
                                                ? "keeping keys, values, X and the gradient resident"
                                                : "keeping keys, values formed on the fly, X and the gradient resident";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.any_score = true};
   static constexpr auto workspace = [] {
     if constexpr (stored)
       return std::array{SlowArray::h, SlowArray::D};
@@ -60,10 +56,12 @@ struct KeyOuterGradient {
     index_t Bc = 1;  ///< keys and values resident at a time
     index_t br = 1;  ///< queries per step
     GemmTiling h;    ///< 9R-e only
-    std::vector<Knob> knobs() const {
-      std::vector<Knob> knobs{{"Bc", Bc}, {"br", br}};
-      if (stored) knobs.insert(knobs.end(), {{"h.b1", h.b1}, {"h.b2", h.b2}});
-      return knobs;
+    void knobs(const auto& knob) {
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"br", &Sizes::n_q}, br);
+      if (!stored) return;
+      knob({"h.b1", &Sizes::n_k}, h.b1);
+      knob({"h.b2", &Sizes::d_v}, h.b2);
     }
   };
 

@@ -9,34 +9,28 @@ namespace redblue::schedule {
 ///   T = ceil(n_q/Br): reads 2 n_q d + T d^2 + n_q (2 d_v + 1) + d d_v + 2 T n_k d   writes d^2
 ///   footprint d^2 + d d_v + Br (2 d + d_v + 2 + 2 bc) + bc (d + d_v)
 /// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M for d_v = d.
-struct OnTheFlyGradient {
+struct OnTheFlyGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "9R-d";
   static constexpr std::string_view idea = "keeping queries and the gradient resident, projecting on the fly";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
-  struct Tiling : QueryPass {
-    std::vector<Knob> knobs() const { return {{"Br", Br}, {"bc", bc}}; }
-  };
+  using Tiling = QueryPass;
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {
-    return {{smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)}};
+    return {smallest_tile(s.n_q, m.query), smallest_tile(s.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(footprint(s, {{Br, bc}}), prefetch(s, {{Br, bc}})); };
+    const auto fits = [&](index_t Br) { return limits.fit(footprint(s, {Br, bc}), prefetch(s, {Br, bc})); };
     const Words d = s.d;  // X is read once for each block
     const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
                             limits.price.reading(SlowArray::X) * d * d};
     const index_t Br =
         fewest_visits(s, largest_query_block(s, limits, bc, query_pass_row_words(s, bc), fits), step, fits, price);
     if (Br == 0) return std::nullopt;
-    return Tiling{{Br, bc}};
+    return Tiling{Br, bc};
   }
 
   static Words footprint(const Sizes& s, Tiling t) {

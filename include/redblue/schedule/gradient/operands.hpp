@@ -11,6 +11,7 @@ namespace redblue::schedule {
 /// A1 n_q x d, A2 and A3 n_k x d, X d x d, Y d x d_v; O, lse and dO as for BackwardOperands -> g, d x d. The rest is
 /// workspace that only schedules which declare it touch. Q, K and V are what plain attention calls S, A2 and h.
 struct GradientXOperands {
+  static constexpr Operation operation = Operation::gradient_x;
   static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::X,
                                      SlowArray::Y,  SlowArray::O,  SlowArray::lse, SlowArray::dO};
   static constexpr std::array outputs{SlowArray::g};

@@ -20,7 +20,7 @@ enum class RowsGo {
 ///   c: reads R0 + R_mm(d, n_q, d)           writes W0 + n_q d + d^2   footprint max(F_mm's, F0)
 /// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M.
 template <RowsGo rows_go>
-struct QueryOuterGradient {
+struct QueryOuterGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr bool a = rows_go == RowsGo::into_resident_g, b = rows_go == RowsGo::into_slow_g,
                         c = rows_go == RowsGo::out;
@@ -28,11 +28,7 @@ struct QueryOuterGradient {
   static constexpr std::string_view idea = a   ? "keeping queries and the gradient resident"
                                            : b ? "keeping queries resident and revisiting the gradient"
                                                : "keeping queries resident and writing p A2";
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = b;
+  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = b};
   static constexpr auto workspace = [] {
     if constexpr (c)
       return std::array{SlowArray::A1X, SlowArray::h, SlowArray::U};
@@ -44,11 +40,15 @@ struct QueryOuterGradient {
     GemmTiling S, h;
     QueryPass queries;
     GemmTiling g;  ///< 9R-c only
-    std::vector<Knob> knobs() const {
-      std::vector<Knob> knobs{{"Br", queries.Br}, {"bc", queries.bc}, {"S.b1", S.b1},
-                              {"S.b2", S.b2},     {"h.b1", h.b1},     {"h.b2", h.b2}};
-      if (c) knobs.insert(knobs.end(), {{"g.b1", g.b1}, {"g.b2", g.b2}});
-      return knobs;
+    void knobs(const auto& knob) {
+      queries.knobs(knob);
+      knob({"S.b1", &Sizes::n_q}, S.b1);
+      knob({"S.b2", &Sizes::d}, S.b2);
+      knob({"h.b1", &Sizes::n_k}, h.b1);
+      knob({"h.b2", &Sizes::d_v}, h.b2);
+      if (!c) return;
+      knob({"g.b1", &Sizes::d}, g.b1);
+      knob({"g.b2", &Sizes::d}, g.b2);
     }
   };
 

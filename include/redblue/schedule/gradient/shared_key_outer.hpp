@@ -8,22 +8,20 @@ namespace redblue::schedule {
 ///   T = ceil(n_k/Bc): reads 2 n_q d_v + d^2 + d d_v + n_k d + T n_q (d + d_v + 2)   writes n_q + d^2
 ///   footprint max(3, 2 d^2 + d d_v + Bc (d + 2 br) + br (3 d + 2))
 /// Leading 2 n^2 d^2/M for d_v = d, the proved constant (docs/proofs/gradient.md).
-struct SharedKeyOuterGradient {
+struct SharedKeyOuterGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "shared_source_key_outer";
   static constexpr std::string_view idea = "keeping rows that are key and value, X, Y and the gradient resident";
-  static constexpr bool shared_source = true;  ///< for A2 = A3 only
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.any_score = true, .shared_source = true};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
     index_t Bc = 1;  ///< rows of A resident at a time
     index_t br = 1;  ///< queries per step
-    std::vector<Knob> knobs() const { return {{"Bc", Bc}, {"br", br}}; }
+    void knobs(const auto& knob) {
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"br", &Sizes::n_q}, br);
+    }
   };
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {

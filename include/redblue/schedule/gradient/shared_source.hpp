@@ -11,25 +11,25 @@ namespace redblue::schedule {
 ///   reads R_mm(n_q, d, d) + R_mm(n_q, d_v, d) + 2 n_q d_v + n_q (2 d + 2) + SUM kappa_I d + R_mm(d, n_q, d)
 ///   writes 3 n_q d + n_q + d^2   footprint max(3, F_mm's, Br (3 d + 2 + 2 bc) + bc d)
 /// Leading 3 n^2 d^2/M.
-struct SharedSourceGradient {
+struct SharedSourceGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
-  static constexpr bool shared_source = true;  ///< for A2 = A3 only
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
 
   struct Tiling {
     std::array<GemmTiling, 3> products;  ///< S, dU, g
     QueryPass queries;
-    std::vector<Knob> knobs() const {
-      const auto& [S, dU, g] = products;
-      return {{"Br", queries.Br}, {"bc", queries.bc}, {"S.b1", S.b1}, {"S.b2", S.b2},
-              {"dU.b1", dU.b1},   {"dU.b2", dU.b2},   {"g.b1", g.b1}, {"g.b2", g.b2}};
+    void knobs(const auto& knob) {
+      auto& [S, dU, g] = products;
+      queries.knobs(knob);
+      knob({"S.b1", &Sizes::n_q}, S.b1);
+      knob({"S.b2", &Sizes::d}, S.b2);
+      knob({"dU.b1", &Sizes::n_q}, dU.b1);
+      knob({"dU.b2", &Sizes::d}, dU.b2);
+      knob({"g.b1", &Sizes::d}, g.b1);
+      knob({"g.b2", &Sizes::d}, g.b2);
     }
   };
 

@@ -11,25 +11,32 @@ namespace redblue::schedule {
 ///   writes n_q d + n_k d_v + n_q + 2 n_q n_k + n_q d + d^2
 ///   footprint the largest of 3 and those of the six phases
 /// Leading 6 n^2 d/sqrt(M) + 3 n^2 + 6 n d^2/sqrt(M) for M <= d^2/4.
-struct SmallCacheGradient {
+struct SmallCacheGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "6R";
   static constexpr std::string_view idea = "materialising probabilities, then p over them";
-  static constexpr bool small_cache = true;
-  static constexpr bool stable = true;
-  static constexpr bool masks = false;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.small_cache = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::D, SlowArray::P, SlowArray::U};
 
   struct Tiling {
     GemmTiling S, h;
     ScoreTiling f, p;
     GemmTiling U, g;
-    std::vector<Knob> knobs() const {
-      return {{"S.b1", S.b1}, {"S.b2", S.b2}, {"h.b1", h.b1},       {"h.b2", h.b2}, {"f.panel", f.panel},
-              {"f.a", f.a},   {"f.b", f.b},   {"p.panel", p.panel}, {"p.a", p.a},   {"p.b", p.b},
-              {"U.b1", U.b1}, {"U.b2", U.b2}, {"g.b1", g.b1},       {"g.b2", g.b2}};
+    void knobs(const auto& knob) {
+      knob({"S.b1", &Sizes::n_q}, S.b1);
+      knob({"S.b2", &Sizes::d}, S.b2);
+      knob({"h.b1", &Sizes::n_k}, h.b1);
+      knob({"h.b2", &Sizes::d_v}, h.b2);
+      knob({"f.panel", nullptr, 0, 1}, f.panel);
+      knob({"f.a", &Sizes::n_q}, f.a);
+      knob({"f.b", &Sizes::n_k}, f.b);
+      knob({"p.panel", nullptr, 0, 1}, p.panel);
+      knob({"p.a", &Sizes::n_q}, p.a);
+      knob({"p.b", &Sizes::n_k}, p.b);
+      knob({"U.b1", &Sizes::n_q}, U.b1);
+      knob({"U.b2", &Sizes::d}, U.b2);
+      knob({"g.b1", &Sizes::d}, g.b1);
+      knob({"g.b2", &Sizes::d}, g.b2);
     }
   };
 

@@ -9,6 +9,10 @@ namespace redblue::schedule {
 struct KeyPass {
   index_t Bc = 1;  ///< keys and values resident at a time
   index_t br = 1;  ///< queries per step
+  void knobs(const auto& knob) {
+    knob({"Bc", &Sizes::n_k}, Bc);
+    knob({"br", &Sizes::n_q}, br);
+  }
 };
 
 /// Queries that see key j: under a mask the last ones.

@@ -7,7 +7,8 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/core/sizes.hpp"
+#include "redblue/schedule/parts/knobs.hpp"
+#include "redblue/schedule/traits.hpp"
 
 /// What a tiling must keep to, and searches over tile sizes. Everything here is exact; floating point only prunes.
 namespace redblue::schedule {
@@ -78,12 +79,6 @@ inline Words footprint_of(std::initializer_list<Phase> phases) {
 inline Words prefetch_of(std::initializer_list<Phase> phases) {
   return prefetch_of(std::span(phases.begin(), phases.size()));
 }
-
-/// A named tile size, for people and JSON.
-struct Knob {
-  std::string_view name;
-  index_t value;
-};
 
 /// The smallest tile size: one step, or the whole dimension if that is less.
 constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, step); }

@@ -44,6 +44,10 @@ Product value_projection(const Operands& x) {
   return {x.h, {x.A3}, {x.Y}, &Multiples::key, &Multiples::feature};
 }
 
+/// The tile sizes of both.
+inline constexpr std::array kProjectionKnobs{KnobRange{"S.b1", &Sizes::n_q}, KnobRange{"S.b2", &Sizes::d},
+                                             KnobRange{"h.b1", &Sizes::n_k}, KnobRange{"h.b2", &Sizes::d_v}};
+
 /// The arrays of a schedule of plain attention, and what they are called where Q, K and V are projections.
 using Renaming = std::pair<SlowArray, SlowArray>;
 inline constexpr std::array kProjected{Renaming{SlowArray::Q, SlowArray::A1X}, Renaming{SlowArray::K, SlowArray::A2},
@@ -86,11 +90,10 @@ std::optional<std::array<GemmTiling, N>> choose_all(const std::array<Product, N>
   return tiles;
 }
 template <std::size_t N>
-void add_knobs(std::vector<Knob>& knobs, const std::array<std::string_view, 2 * N>& names,
-               const std::array<GemmTiling, N>& t) {
+void visit_products(const auto& knob, const std::array<KnobRange, 2 * N>& ranges, std::array<GemmTiling, N>& t) {
   for (std::size_t i = 0; i < N; ++i) {
-    knobs.push_back({names[2 * i], t[i].b1});
-    knobs.push_back({names[2 * i + 1], t[i].b2});
+    knob(ranges[2 * i], t[i].b1);
+    knob(ranges[2 * i + 1], t[i].b2);
   }
 }
 template <std::size_t N>

@@ -9,6 +9,10 @@ namespace redblue::schedule {
 struct QueryPass {
   index_t Br = 1;  ///< queries resident at a time
   index_t bc = 1;  ///< keys per step
+  void knobs(const auto& knob) {
+    knob({"Br", &Sizes::n_q}, Br);
+    knob({"bc", &Sizes::n_k}, bc);
+  }
 };
 
 /// dQ, Q, dO, lse, D and the tiles P and dP of one query.

@@ -9,20 +9,10 @@
 namespace redblue::schedule {
 
 struct ScoreTiling {
-  bool panel = false;  ///< rows of A resident over all w, rows of B stream past
-  index_t a = 1;       ///< queries
-  index_t b = 1;       ///< keys
+  index_t panel = 0;  ///< 1: rows of A resident over all w, rows of B stream past
+  index_t a = 1;      ///< queries
+  index_t b = 1;      ///< keys
 };
-
-/// The knobs of a score phase, then those of the rest.
-inline std::vector<Knob> score_knobs(ScoreTiling t, std::vector<Knob> rest) {
-  std::vector<Knob> knobs;
-  if (t.panel) knobs.push_back({"panel", 1});
-  knobs.push_back({"a", t.a});
-  if (!t.panel || t.b > 1) knobs.push_back({"b", t.b});
-  knobs.insert(knobs.end(), rest.begin(), rest.end());
-  return knobs;
-}
 
 inline Words score_phase_footprint(const Sizes& x, index_t w, index_t stats, ScoreTiling t) {
   const Words a = std::min(t.a, x.n_q);

@@ -23,8 +23,7 @@ std::array<SlowMatrix, S::workspace.size()> workspace_of(const typename S::Opera
   std::array<SlowMatrix, S::workspace.size()> list;
   for (std::size_t i = 0; i < list.size(); ++i) {
     list[i] = matrix_of(operands, S::workspace[i]);
-    if constexpr (requires { S::copies(t); })
-      if (is_partial(list[i].array)) list[i].shape.rows *= S::copies(t);
+    if (is_partial(list[i].array)) list[i].shape.rows *= S::copies(t);
   }
   return list;
 }

@@ -12,6 +12,7 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, d_v, d)
 ///   writes n_q d + n_k d_v + those of S + d^2 + n_q d + d d_v + n_k d
 struct BackwardXOperands {
+  static constexpr Operation operation = Operation::backward_x;
   static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::X,
                                      SlowArray::Y,  SlowArray::O,  SlowArray::lse, SlowArray::dO};
   static constexpr std::array outputs{SlowArray::dX, SlowArray::dY, SlowArray::dA1, SlowArray::dA2, SlowArray::dA3};
@@ -23,9 +24,11 @@ struct BackwardXOperands {
                                                  Renaming{SlowArray::dK, SlowArray::dA2},
                                                  Renaming{SlowArray::dV, SlowArray::dh}};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::U, SlowArray::dh};
-  static constexpr std::array<std::string_view, 4> projection_knobs{"S.b1", "S.b2", "h.b1", "h.b2"};
-  static constexpr std::array<std::string_view, 8> gradient_knobs{"dX.b1", "dX.b2", "dA1.b1", "dA1.b2",
-                                                                  "dY.b1", "dY.b2", "dA3.b1", "dA3.b2"};
+  static constexpr std::array projection_knobs = kProjectionKnobs;
+  static constexpr std::array gradient_knobs{KnobRange{"dX.b1", &Sizes::d},    KnobRange{"dX.b2", &Sizes::d},
+                                             KnobRange{"dA1.b1", &Sizes::n_q}, KnobRange{"dA1.b2", &Sizes::d},
+                                             KnobRange{"dY.b1", &Sizes::d},    KnobRange{"dY.b2", &Sizes::d_v},
+                                             KnobRange{"dA3.b1", &Sizes::n_k}, KnobRange{"dA3.b2", &Sizes::d}};
 
   Sizes shape;
   double scale = 1;
@@ -83,6 +86,7 @@ struct BackwardXOperands {
 ///         + R_mm(n_q, d, d_in) + R_mm(d_in, n_k, d) + R_mm(n_k, d, d_in) + R_mm(d_in, n_k, d_v) + R_mm(n_k, d_v, d_in)
 ///   writes n_q d + n_k (d + d_v) + those of S + d_in (2 d + d_v) + (n_q + 2 n_k) d_in
 struct BackwardWOperands {
+  static constexpr Operation operation = Operation::backward_w;
   static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::WQ, SlowArray::WK,
                                      SlowArray::WV, SlowArray::O,  SlowArray::lse, SlowArray::dO};
   static constexpr std::array outputs{SlowArray::dWQ, SlowArray::dWK, SlowArray::dWV,
@@ -91,10 +95,14 @@ struct BackwardWOperands {
   static constexpr std::array<Renaming, 0> names{};
   static constexpr std::array workspace{SlowArray::Q,  SlowArray::K,  SlowArray::V,
                                         SlowArray::dQ, SlowArray::dK, SlowArray::dV};
-  static constexpr std::array<std::string_view, 6> projection_knobs{"Q.b1", "Q.b2", "K.b1", "K.b2", "V.b1", "V.b2"};
-  static constexpr std::array<std::string_view, 12> gradient_knobs{"dWQ.b1", "dWQ.b2", "dA1.b1", "dA1.b2",
-                                                                   "dWK.b1", "dWK.b2", "dA2.b1", "dA2.b2",
-                                                                   "dWV.b1", "dWV.b2", "dA3.b1", "dA3.b2"};
+  static constexpr std::array projection_knobs{KnobRange{"Q.b1", &Sizes::n_q}, KnobRange{"Q.b2", &Sizes::d},
+                                               KnobRange{"K.b1", &Sizes::n_k}, KnobRange{"K.b2", &Sizes::d},
+                                               KnobRange{"V.b1", &Sizes::n_k}, KnobRange{"V.b2", &Sizes::d_v}};
+  static constexpr std::array gradient_knobs{
+      KnobRange{"dWQ.b1", &Sizes::d_in}, KnobRange{"dWQ.b2", &Sizes::d},    KnobRange{"dA1.b1", &Sizes::n_q},
+      KnobRange{"dA1.b2", &Sizes::d_in}, KnobRange{"dWK.b1", &Sizes::d_in}, KnobRange{"dWK.b2", &Sizes::d},
+      KnobRange{"dA2.b1", &Sizes::n_k},  KnobRange{"dA2.b2", &Sizes::d_in}, KnobRange{"dWV.b1", &Sizes::d_in},
+      KnobRange{"dWV.b2", &Sizes::d_v},  KnobRange{"dA3.b1", &Sizes::n_k},  KnobRange{"dA3.b2", &Sizes::d_in}};
 
   Sizes shape;
   double scale = 1;

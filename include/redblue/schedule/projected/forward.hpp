@@ -8,13 +8,14 @@ namespace redblue::schedule {
 /// O = softmax(scale A1 X A2^T) A3 Y, A1 n_q x d, A2 and A3 n_k x d, X d x d, Y d x d_v -> O and lse as of
 /// ForwardOperands. The rest is workspace that only schedules which declare it touch.
 struct ForwardXOperands {
+  static constexpr Operation operation = Operation::forward_x;
   static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3, SlowArray::X, SlowArray::Y};
   static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
   static constexpr std::string_view prefix = "xy_";
   static constexpr std::array names = kProjected;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
-  static constexpr std::array<std::string_view, 4> projection_knobs{"S.b1", "S.b2", "h.b1", "h.b2"};
-  static constexpr std::array<std::string_view, 0> gradient_knobs{};
+  static constexpr std::array projection_knobs = kProjectionKnobs;
+  static constexpr std::array<KnobRange, 0> gradient_knobs{};
 
   Sizes shape;
   double scale = 1;
@@ -53,19 +54,6 @@ struct ForwardXOperands {
   }
 };
 
-/// What only backward schedules have.
-template <class S>
-struct BackwardTraits {};
-template <class S>
-  requires requires {
-    S::label;
-    S::products;
-  }
-struct BackwardTraits<S> {
-  static constexpr std::string_view label = S::label;
-  static constexpr int products = S::products;
-};
-
 /// Texts and lists joined at compile time.
 template <const std::string_view&... parts>
 struct Joined {
@@ -88,28 +76,28 @@ constexpr auto joined(const std::array<SlowArray, N>&... lists) {
 /// A schedule S of plain attention between the products of Operands X: what projects its inputs before, what carries
 /// its gradients further after. The phases follow each other, so words add up and the footprint is the largest.
 template <class S, class X = ForwardXOperands>
-struct Projected : BackwardTraits<S> {
+struct Projected : Defaults {
   using Operands = X;
   static constexpr std::string_view name = Joined<X::prefix, S::name>::text;
   static constexpr std::string_view idea = S::idea;
-  static constexpr bool small_cache = S::small_cache;
-  static constexpr bool stable = S::stable;
-  static constexpr bool masks = S::masks;
-  static constexpr bool any_score = S::any_score;
-  static constexpr bool rewrites_outputs = S::rewrites_outputs;
+  static constexpr std::string_view label = S::label;
+  static constexpr Traits traits = S::traits;
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 
   struct Tiling {
     std::array<GemmTiling, X::projection_knobs.size() / 2> projections;
     typename S::Tiling attention;
     std::array<GemmTiling, X::gradient_knobs.size() / 2> gradients;
-    std::vector<Knob> knobs() const {
-      std::vector<Knob> knobs = attention.knobs();
-      add_knobs(knobs, X::projection_knobs, projections);
-      add_knobs(knobs, X::gradient_knobs, gradients);
-      return knobs;
+    void knobs(const auto& knob) {
+      attention.knobs(knob);
+      visit_products(knob, X::projection_knobs, projections);
+      visit_products(knob, X::gradient_knobs, gradients);
     }
   };
+
+  static std::optional<std::string_view> unsupported(const Sizes& s) { return S::unsupported(s); }
+  static bool allows(const Sizes& s, const Tiling& t) { return S::allows(s, t.attention); }
+  static index_t copies(const Tiling& t) { return S::copies(t.attention); }
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {
     const X x(s, 1);

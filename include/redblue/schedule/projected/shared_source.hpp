@@ -12,16 +12,11 @@ namespace redblue::schedule {
 ///   reads R_mm(n_q, d, d) + n_q d + SUM kappa_I d + R_mm(n_q, d, d_v)   writes n_q (2 d + 1) + n_q d_v
 ///   footprint max(F_mm, Br (2 d + 2 + Bc) + Bc d, F_mm)
 /// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. Leading 2 n^2 d^2/M.
-struct SharedSourceForward {
+struct SharedSourceForward : Defaults {
   using Operands = ForwardXOperands;
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
-  static constexpr bool shared_source = true;  ///< for A2 = A3 only
-  static constexpr bool small_cache = false;
-  static constexpr bool stable = true;
-  static constexpr bool masks = true;
-  static constexpr bool any_score = true;
-  static constexpr bool rewrites_outputs = false;
+  static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::U};
 
   struct Tiling {
@@ -29,8 +24,13 @@ struct SharedSourceForward {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< rows of A per step
     GemmTiling O;
-    std::vector<Knob> knobs() const {
-      return {{"Br", Br}, {"Bc", Bc}, {"S.b1", S.b1}, {"S.b2", S.b2}, {"O.b1", O.b1}, {"O.b2", O.b2}};
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"S.b1", &Sizes::n_q}, S.b1);
+      knob({"S.b2", &Sizes::d}, S.b2);
+      knob({"O.b1", &Sizes::n_q}, O.b1);
+      knob({"O.b2", &Sizes::d_v}, O.b2);
     }
   };
 

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/core/machine.hpp"
 
-namespace redblue::test {
+namespace redblue::claims {
 
 /// Makes one slip in any schedule: of the loads (or stores, or updates of slow memory) that pass through, number
 /// `target` is left out or done twice. What is left out reaches neither the counter nor the referee behind.
@@ -55,4 +55,4 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
   index_t updates_ = 0;
 };
 
-}  // namespace redblue::test
+}  // namespace redblue::claims

@@ -6,7 +6,7 @@
 
 #include "redblue/core/machine.hpp"
 
-namespace redblue::test {
+namespace redblue::claims {
 
 enum class Order : std::uint8_t { reverse, shuffled };
 
@@ -45,4 +45,4 @@ class Reordered : public MachineFace<Reordered<Base>> {
   std::mt19937 random_{7};
 };
 
-}  // namespace redblue::test
+}  // namespace redblue::claims

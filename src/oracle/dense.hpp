@@ -4,7 +4,7 @@
 #include <map>
 #include <vector>
 
-#include "redblue/attention.hpp"
+#include "redblue/problem.hpp"
 
 /// Plain attention and its gradients, one instance at a time and row by row, in any floating-point type: what the
 /// definition says and nothing else.
@@ -151,7 +151,52 @@ class Dense {
     return chained(dQ, dK, dV);
   }
 
+  /// What a rounding of each term of every sum is relative to: the gradients with every sum taken over absolute values
+  /// (softmax).
+  Matrices<T> gradient_sizes() const {
+    const Dense sizes = of_magnitudes();
+    const Matrix<T>& dO = sizes.at(SlowArray::dO);
+    Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const Row<T> r = row(i);
+      std::vector<T> dP(r.p.size());
+      T mean = 0;
+      for (std::size_t k = 0; k < r.p.size(); ++k) {
+        for (index_t t = 0; t < x_.d_v; ++t) dP[k] += dO(i, t) * sizes.V_(static_cast<index_t>(k), t);
+        mean += r.p[k] * dP[k];
+      }
+      for (std::size_t k = 0; k < r.p.size(); ++k) {
+        const index_t j = static_cast<index_t>(k);
+        const T dS = scale_ * r.p[k] * (dP[k] + mean);
+        for (index_t t = 0; t < x_.d_v; ++t) dV(j, t) += r.p[k] * dO(i, t);
+        for (index_t t = 0; t < x_.d; ++t) {
+          dQ(i, t) += dS * sizes.K_(j, t);
+          dK(j, t) += dS * sizes.Q_(i, t);
+        }
+      }
+    }
+    return sizes.chained(dQ, dK, dV);
+  }
+  /// The largest sum of absolute values behind a score: a score may be off by this many roundings.
+  T score_size() const {
+    const Dense sizes = of_magnitudes();
+    T most = 0;
+    for (index_t i = 0; i < x_.n_q; ++i)
+      for (index_t j = 0; j < x_.n_k; ++j) {
+        T sum = 0;
+        for (index_t t = 0; t < x_.d; ++t) sum += sizes.Q_(i, t) * sizes.K_(j, t);
+        most = std::max(most, scale_ * sum);
+      }
+    return most;
+  }
+
  private:
+  Dense of_magnitudes() const {
+    Matrices<T> in = in_;
+    for (auto& [array, m] : in)
+      for (T& v : m.words) v = std::abs(v);
+    return {p_, std::move(in)};
+  }
   index_t seen(index_t i) const { return x_.mask.visible(i, x_.n_k); }
   Row<T> row(index_t i) const { return attend(Q_, K_, V_, i, seen(i), scale_, p_.score); }
 

@@ -1,0 +1,60 @@
+#pragma once
+#include "redblue/machine/any.hpp"
+#include "redblue/plan/schedule.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
+
+namespace redblue {
+
+namespace detail {
+
+template <class S>
+typename S::Tiling tiling_of(const plan::Tiling& t) {
+  return schedule::tiling_from<typename S::Tiling>(t);
+}
+
+/// The schedule text S on a machine, once for each instance: the outermost loop.
+template <class S, class M>
+void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
+  const auto tiling = tiling_of<S>(t);
+  m.each(x.count,
+         [&](auto& w, index_t instance) { S::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling); });
+}
+
+}  // namespace detail
+
+/// The schedule text S as a value, for a plan::Registry. docs/adding-an-algorithm.md says what S must have. The value
+/// runs on every machine through machine::Any; docs/machines.md says what that costs.
+template <class S>
+plan::Schedule describe() {
+  using plan::Tiling;
+  using schedule::knobs_of;
+  return {
+      .name = S::name,
+      .label = S::label,
+      .idea = S::idea,
+      .operation = S::Operands::operation,
+      .traits = S::traits,
+      .knobs = schedule::knob_ranges<typename S::Tiling>(),
+      .workspace_arrays = {S::workspace.begin(), S::workspace.end()},
+      .unsupported = [](const Sizes& x) -> std::optional<std::string_view> { return S::unsupported(x); },
+      .allows = [](const Sizes& x, const Tiling& t) -> bool { return S::allows(x, detail::tiling_of<S>(t)); },
+      .smallest = [](const Sizes& x, const schedule::Multiples& m) { return knobs_of(S::smallest(x, m)); },
+      .choose = [](const Sizes& x, const schedule::Limits& limits) -> std::optional<Tiling> {
+        const auto t = S::choose_tiling(x, limits);
+        if (!t) return std::nullopt;
+        return knobs_of(*t);
+      },
+      .footprint = [](const Sizes& x, const Tiling& t) -> Words { return S::footprint(x, detail::tiling_of<S>(t)); },
+      .prefetch = [](const Sizes& x, const Tiling& t) -> Words { return S::prefetch(x, detail::tiling_of<S>(t)); },
+      .io = [](const Sizes& x, const Tiling& t) -> Io { return S::io(x, detail::tiling_of<S>(t)); },
+      .macs = [](const Sizes& x, const Tiling& t) -> Words { return S::macs(x, detail::tiling_of<S>(t)); },
+      .workspace =
+          [](const Sizes& x, const Tiling& t) {
+            const auto list = schedule::workspace_of<S>(typename S::Operands(x, 1), detail::tiling_of<S>(t));
+            return std::vector<SlowMatrix>(list.begin(), list.end());
+          },
+      .run = detail::run_instances<S, machine::Any>,
+  };
+}
+
+}  // namespace redblue

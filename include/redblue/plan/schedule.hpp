@@ -1,0 +1,101 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "redblue/core/operation.hpp"
+#include "redblue/problem.hpp"
+#include "redblue/schedule/parts/limits.hpp"
+
+namespace redblue::machine {
+class Any;
+}
+
+namespace redblue::plan {
+
+/// Tile sizes by name, in the order of Schedule::knobs. Those that are missing have their defaults.
+using Tiling = std::vector<schedule::Knob>;
+
+/// What a schedule runs on: `count` instances (heads, or groups of heads that share K and V) of the same sizes.
+struct Instances {
+  Sizes sizes;
+  double scale = 1;
+  index_t count = 1;
+};
+
+/// Machines that redblue's own schedules are compiled for, besides machine::Any (src/api/compiled.hpp).
+struct Compiled;
+
+/// A schedule as a value: all that is known of it, and how to run it on any machine. describe<S>() of
+/// redblue/describe.hpp makes one of a schedule text S. Everything that takes a Tiling throws InvalidProblem where a
+/// name in it is none of this schedule's knobs.
+struct Schedule {
+  std::string_view name;   ///< as users type it
+  std::string_view label;  ///< what papers or the theory notes call it, if anything
+  std::string_view idea;   ///< what it does, in a few words
+  Operation operation;
+  schedule::Traits traits;
+  std::vector<schedule::KnobRange> knobs;
+  std::vector<SlowArray> workspace_arrays;  ///< what it keeps in slow memory besides inputs and outputs
+
+  /// Why it cannot solve a problem of these sizes whatever its tiling, in words that follow its name; nothing if it
+  /// can.
+  std::optional<std::string_view> (*unsupported)(const Sizes&);
+  /// May it run with this tiling? Sizes beyond a dimension count as the dimension.
+  bool (*allows)(const Sizes&, const Tiling&);
+  /// The smallest tiles that keep to the multiples.
+  Tiling (*smallest)(const Sizes&, const schedule::Multiples&);
+  /// The tiling that costs least under these limits; nothing if none fits.
+  std::optional<Tiling> (*choose)(const Sizes&, const schedule::Limits&);
+  // Exact, for one instance, in words.
+  Words (*footprint)(const Sizes&, const Tiling&);  ///< most resident at a time
+  Words (*prefetch)(const Sizes&, const Tiling&);   ///< what second buffers add to it
+  Io (*io)(const Sizes&, const Tiling&);
+  Words (*macs)(const Sizes&, const Tiling&);  ///< multiply-adds
+  std::vector<SlowMatrix> (*workspace)(const Sizes&, const Tiling&);
+  /// Runs all instances, as an outermost loop of independent rounds.
+  void (*run)(machine::Any&, const Instances&, const Tiling&);
+  const Compiled* compiled = nullptr;
+
+  bool is_called(std::string_view wanted) const { return wanted == name || (!label.empty() && wanted == label); }
+  /// Does it keep a matrix with an entry for every query and key in slow memory?
+  bool has_quadratic_workspace() const;
+  Words workspace_words(const Sizes& x, const Tiling& t) const;
+  /// Why it cannot solve this problem, for any reason; nothing if it can.
+  std::optional<std::string> obstacle(const Problem& problem, const Sizes& x) const;
+};
+
+/// The arrays of an operation: what it reads, what it writes, and all that its schedules may keep besides.
+struct Operands {
+  std::vector<SlowArray> inputs, outputs;
+  std::vector<SlowMatrix> all;
+
+  /// The matrix that is called `array`; no words if the operation has none.
+  SlowMatrix matrix(SlowArray array) const;
+};
+Operands operands_of(Operation op, const Sizes& sizes);
+
+/// Schedules by operation, in order: of two that cost the same the planner takes the first.
+class Registry {
+ public:
+  /// redblue's own.
+  static const Registry& built_in();
+
+  /// Throws InvalidProblem where a schedule of this operation has the same name or label.
+  void add(Schedule schedule);
+  std::span<const std::shared_ptr<const Schedule>> of(Operation op) const {
+    return lists_[static_cast<std::size_t>(op)];
+  }
+  /// By name or label; null if there is none.
+  std::shared_ptr<const Schedule> find(Operation op, std::string_view name) const;
+  /// Names of all schedules of an operation.
+  std::vector<std::string_view> names(Operation op) const;
+
+ private:
+  std::array<std::vector<std::shared_ptr<const Schedule>>, kOperationNames.size()> lists_;
+};
+
+}  // namespace redblue::plan

@@ -1,0 +1,34 @@
+#pragma once
+#include <optional>
+#include <string_view>
+
+#include "redblue/core/sizes.hpp"
+
+namespace redblue::schedule {
+
+/// What a planner, a run and a test must know of a schedule beside its costs. A schedule S names what differs from
+/// these defaults: static constexpr Traits traits{.masks = true};
+struct Traits {
+  bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
+  bool small_cache = false;       ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
+  bool masks = false;             ///< knows causal masks
+  bool any_score = false;         ///< knows score functions besides softmax
+  bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
+  bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
+  bool shared_source = false;     ///< for A2 = A3 only
+  std::optional<Score> only_score{};  ///< for this score function only
+  int products = 0;  ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
+};
+
+/// What most schedules leave as it is: they derive from this.
+struct Defaults {
+  static constexpr std::string_view label{};  ///< what papers or the theory notes call it; --schedule takes it too
+  /// Why it cannot solve a problem of these sizes, in words that follow its name; nothing if it can.
+  static std::optional<std::string_view> unsupported(const Sizes&) { return std::nullopt; }
+  /// May it run with this tiling? Some tilings make sense for certain values only.
+  static constexpr bool allows(const Sizes&, const auto&) { return true; }
+  /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.
+  static constexpr index_t copies(const auto&) { return 1; }
+};
+
+}  // namespace redblue::schedule

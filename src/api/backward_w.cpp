@@ -1,7 +1,0 @@
-#include "engine.hpp"
-
-namespace redblue {
-
-const Engine kBackwardW = make_engine<plan::BackwardWSchedules>();
-
-}  // namespace redblue

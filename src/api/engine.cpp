@@ -1,0 +1,69 @@
+#include "engine.hpp"
+
+#include "schedules/compiled.hpp"
+
+namespace redblue {
+
+namespace {
+
+template <class M>
+Measured measured(const M& counter) {
+  Measured m;
+  m.io = counter.io();
+  m.peak = counter.peak();
+  m.flops = Words(2) * counter.macs();
+  m.threads = counter.workers();
+  for (int i = 0; i < m.threads; ++i)
+    m.most_per_thread = std::max(m.most_per_thread, Words(counter.of_worker(i).words()));
+  return m;
+}
+
+template <class M>
+void run_behind_any(M& m, const plan::Plan& plan) {
+  machine::Any any(m);
+  run_on(any, plan);
+}
+
+}  // namespace
+
+Measured count_row(const plan::Plan& plan) {
+  machine::Counting counting;
+  const plan::Compiled* const compiled = plan.row().algorithm->compiled;
+  if (compiled != nullptr)
+    compiled->count(counting, plan.instances(), plan.row().tiling);
+  else
+    run_behind_any(counting, plan);
+  return measured(counting);
+}
+
+template <class T>
+Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
+  using Counted = machine::Counted<machine::Ram<T>>;
+  const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
+  Measured m;
+  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
+    machine::Ram<T> ram(team, with.words, std::move(with.slow), bodies, with.arenas);
+    Counted counted(ram);
+    typename Computing<T>::Callback report;
+    if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
+    Computing<T> observed(counted, report);
+    const plan::Compiled* const compiled = plan.row().algorithm->compiled;
+    const auto run_compiled = [&] {
+      if constexpr (std::same_as<T, float>)
+        if (compiled != nullptr && compiled->run != nullptr)
+          return compiled->run(observed, plan.instances(), plan.row().tiling), true;
+      return false;
+    };
+    if (!run_compiled()) run_behind_any(observed, plan);
+    m = measured(counted);
+    m.staging_words = ram.staging_words();
+    m.padding_words = ram.padding_words();
+    m.kernels = bodies.bf16 ? "avx512_bf16" : name_of(std::min(best_isa(), Isa::avx512));
+  });
+  return m;
+}
+
+template Measured run_row(const plan::Plan&, Resources<float>&&);
+template Measured run_row(const plan::Plan&, Resources<double>&&);
+
+}  // namespace redblue

@@ -1,0 +1,133 @@
+#pragma once
+#include <algorithm>
+#include <cstring>
+#include <limits>
+#include <map>
+#include <random>
+#include <vector>
+
+#include "oracle/dense.hpp"
+#include "redblue/machine/storage.hpp"
+#include "redblue/plan/schedule.hpp"
+
+/// The arrays of one instance of a problem, in slow memory of their own.
+namespace redblue::claims {
+
+/// The problem that has these sizes: one group of heads, at a scale where even exp without a shift stays finite.
+inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
+  Problem p;
+  p.op = s.operation;
+  p.heads = x.mask.group;
+  p.kv_heads = 1;
+  p.n_q = x.n_q / x.mask.group;
+  p.n_k = x.n_k;
+  p.d = x.d;
+  p.d_v = x.d_v;
+  p.d_in = x.d_in;
+  p.causal = x.mask.causal;
+  if (x.mask.causal) p.causal_offset = x.mask.offset;
+  p.scale = is_projected(s.operation) ? 0.15 : 0.7;
+  p.score = x.score;
+  p.lse_required = x.lse_required;
+  if (s.traits.shared_source) p.sources = Sources::shared;
+  return p;
+}
+
+template <class T>
+struct Arrays {
+  Problem problem;
+  Sizes sizes;
+  plan::Operands operands;
+  std::map<SlowArray, std::vector<T>> words;
+
+  /// Inputs N(0, 1), then changed by change(arrays); O and lse as a forward pass leaves them; what was never written is
+  /// NaN.
+  template <class Change>
+  Arrays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t, const Change& change, unsigned seed = 1)
+      : problem(problem_of(s, x)), sizes(x), operands(plan::operands_of(s.operation, x)) {
+    std::mt19937 random(seed);
+    std::normal_distribution<double> normal;
+    for (const SlowArray a : operands.inputs)
+      for (T& word : fresh(operands.matrix(a))) word = static_cast<T>(normal(random));
+    for (const SlowArray a : operands.outputs) fresh(operands.matrix(a));
+    workspace_ = s.workspace(x, t);
+    for (const SlowMatrix& m : workspace_) fresh(m);
+    change(*this);
+    if (problem.sources != Sources::distinct) words[SlowArray::A3] = words[SlowArray::A2];
+    if (!follows_forward(problem.op)) return;
+    const auto forward = dense<long double>(false).forward();
+    for (const SlowArray a : {SlowArray::O, SlowArray::lse})
+      std::transform(words[a].begin(), words[a].end(), forward.at(a).words.begin(), words[a].begin(),
+                     [](T, long double v) { return static_cast<T>(v); });
+  }
+  Arrays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t) : Arrays(s, x, t, [](Arrays&) {}) {}
+
+  machine::SlowMemory slow() {
+    machine::SlowMemory m;
+    for (auto& [array, w] : words) m[index_of(array)] = machine::Storage::matrix(w.data(), shape_of(array));
+    return m;
+  }
+  Shape shape_of(SlowArray a) const { return operands.matrix(a).shape; }
+  template <class R>
+  oracle::Matrix<R> matrix(SlowArray a) const {
+    oracle::Matrix<R> m(shape_of(a));
+    std::transform(words.at(a).begin(), words.at(a).begin() + static_cast<std::ptrdiff_t>(m.words.size()),
+                   m.words.begin(), [](T v) { return static_cast<R>(v); });
+    return m;
+  }
+  /// Plain attention on these inputs; `given`: gradients start from O and lse as they are here.
+  template <class R>
+  oracle::Dense<R> dense(bool given) const {
+    oracle::Matrices<R> in;
+    for (const SlowArray a : operands.inputs)
+      if (given || (a != SlowArray::O && a != SlowArray::lse)) in[a] = matrix<R>(a);
+    return {problem, std::move(in)};
+  }
+  /// What the outputs should be, in exact arithmetic as far as long double has it.
+  oracle::Matrices<long double> wanted() const {
+    const auto x = dense<long double>(false);
+    return follows_forward(problem.op) ? x.gradients() : x.forward();
+  }
+  /// What plain arithmetic in T makes of it.
+  oracle::Matrices<T> naive() const {
+    const auto x = dense<T>(true);
+    return follows_forward(problem.op) ? x.gradients() : x.forward();
+  }
+
+  bool same_bits(const Arrays& other) const {
+    return std::all_of(words.begin(), words.end(), [&](const auto& entry) {
+      const auto& [array, v] = entry;
+      return v.empty() || std::memcmp(v.data(), other.words.at(array).data(), v.size() * sizeof(T)) == 0;
+    });
+  }
+
+ private:
+  std::vector<T>& fresh(const SlowMatrix& m) {
+    auto& v = words[m.array];
+    v.assign(static_cast<std::size_t>(m.shape.words()), std::numeric_limits<T>::quiet_NaN());
+    return v;
+  }
+
+  std::vector<SlowMatrix> workspace_;
+};
+
+/// The largest absolute difference; infinity where NaN or infinities disagree.
+template <class T, class R>
+double largest_gap(const std::vector<T>& a, const std::vector<R>& b) {
+  double most = a.size() == b.size() ? 0 : std::numeric_limits<double>::infinity();
+  for (std::size_t i = 0; i < std::min(a.size(), b.size()); ++i) {
+    if (static_cast<R>(a[i]) == b[i]) continue;
+    const double gap = std::abs(static_cast<double>(static_cast<long double>(a[i]) - static_cast<long double>(b[i])));
+    most = std::isfinite(gap) ? std::max(most, gap) : std::numeric_limits<double>::infinity();
+  }
+  return most;
+}
+template <class R>
+double largest_entry(const oracle::Matrix<R>& m) {
+  double most = 0;
+  for (const R v : m.words)
+    if (std::isfinite(v)) most = std::max(most, static_cast<double>(std::abs(v)));
+  return most;
+}
+
+}  // namespace redblue::claims

@@ -1,0 +1,52 @@
+#include <fmt/format.h>
+
+#include <algorithm>
+
+#include "redblue/claims.hpp"
+
+namespace redblue::claims {
+
+Case any_case(const Draw& draw) {
+  Case c;
+  Sizes& x = c.sizes;
+  const auto coin = [&] { return draw(0, 1) == 1; };
+  const index_t group = draw(1, 3), offset = draw(-6, 8);
+  if (coin()) x.mask = {true, offset, group};
+  x.n_q = draw(1, 14) * x.mask.group;
+  x.n_k = draw(1, 14);
+  x.d = draw(1, 9);
+  x.d_v = draw(1, 9);
+  x.d_in = draw(1, 7);
+  if (draw(0, 2) == 0) {  // square and of equal widths, which some schedules ask for
+    x.n_k = x.n_q;
+    x.d_v = x.d;
+  }
+  if (draw(0, 4) > 1) x.score = static_cast<Score>(draw(0, 3));
+  x.lse_required = x.statistics() > 0;
+  c.limits.M = draw(10, 600);
+  c.limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 4)};
+  c.limits.double_buffer = coin();
+  return c;
+}
+
+std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& sizes, const Draw& draw) {
+  constexpr int kTries = 100;
+  for (int tries = 0; tries < kTries; ++tries) {
+    plan::Tiling t;
+    for (const schedule::KnobRange& k : s.knobs) {
+      // Sizes beyond a dimension count as the dimension; any number will do where there is none.
+      const index_t most = k.most > 0 ? k.most : k.along != nullptr ? std::max(k.least, sizes.*k.along) : 8;
+      t.push_back({k.name, k.along != nullptr ? std::min(draw(k.least, 8), most) : draw(k.least, most)});
+    }
+    if (s.allows(sizes, t)) return t;
+  }
+  return std::nullopt;
+}
+
+bool can_solve(const plan::Schedule& s, const Sizes& x) {
+  Problem p;
+  p.sources = Sources::shared;
+  return !s.obstacle(p, x);
+}
+
+}  // namespace redblue::claims

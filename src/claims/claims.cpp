@@ -1,0 +1,341 @@
+#include "redblue/claims.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <random>
+#include <sstream>
+
+#include "arrays.hpp"
+#include "redblue/bound/bound.hpp"
+#include "redblue/machine/any.hpp"
+#include "redblue/machine/checked.hpp"
+#include "redblue/machine/counting.hpp"
+#include "redblue/machine/ram.hpp"
+#include "redblue/machine/trace.hpp"
+#include "reordered.hpp"
+#include "sabotaged.hpp"
+#include "schedules/compiled.hpp"
+
+namespace redblue::claims {
+
+namespace {
+
+using plan::Schedule;
+using plan::Tiling;
+
+template <class... Args>
+[[noreturn]] void fail(fmt::format_string<Args...> text, Args&&... args) {
+  throw Broken(fmt::format(text, std::forward<Args>(args)...));
+}
+
+/// On machine m, behind the virtual interface.
+template <class M>
+void run(M& m, const Schedule& s, const plan::Instances& x, const Tiling& t) {
+  machine::Any any(m);
+  s.run(any, x, t);
+}
+template <class T, class M>
+void run(M& m, const Schedule& s, const Arrays<T>& a, const Tiling& t) {
+  run(m, s, plan::Instances{a.sizes, *a.problem.scale, 1}, t);
+}
+
+/// Run on arrays of its own, in exactly as many words as its footprint.
+template <class T>
+Arrays<T> ran(const Schedule& s, const Sizes& x, const Tiling& t,
+              const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa())) {
+  Arrays<T> a(s, x, t);
+  machine::Ram<T> ram(s.footprint(x, t).to_index(), a.slow(), bodies);
+  run(ram, s, a, t);
+  return a;
+}
+
+template <class M>
+void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how) {
+  const Io io = s.io(x, t), counted = m.io();
+  const auto require_equal = [&](const std::string& what, const Words& count, const Words& formula) {
+    if (count != formula) fail("{}: {} counted {}, the formula says {}", what, how, count.str(), formula.str());
+  };
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    require_equal(fmt::format("reads of {}", kSlowArrayNames[a]), counted.reads[a], io.reads[a]);
+    require_equal(fmt::format("writes of {}", kSlowArrayNames[a]), counted.writes[a], io.writes[a]);
+  }
+  require_equal("footprint", m.peak(), s.footprint(x, t));
+  require_equal("multiply-adds", m.macs(), s.macs(x, t));
+}
+
+void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
+  const plan::Instances one{x, 1, 1};
+  machine::Counting behind_any;
+  run(behind_any, s, one, t);
+  require_counts(behind_any, s, x, t, "behind Any");
+  if (behind_any.resident() != 0) fail("{} words are resident at the end", behind_any.resident());
+  if (s.compiled == nullptr) return;
+  machine::Counting compiled;
+  s.compiled->count(compiled, one, t);
+  require_counts(compiled, s, x, t, "compiled");
+}
+
+void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
+  Arrays<double> a(s, x, t);
+  const index_t F = s.footprint(x, t).to_index();
+  machine::Ram<double> enough(F, a.slow()), short_by_one(F - 1, a.slow());
+  run(enough, s, a, t);
+  try {
+    run(short_by_one, s, a, t);
+  } catch (const CapacityError&) {
+    return;
+  }
+  fail("it runs in one word less than its footprint of {}", F);
+}
+
+/// A referee that knows the arrays of the schedule with this tiling.
+machine::Referee referee_for(const Schedule& s, const Sizes& x, const Tiling& t) {
+  machine::Referee r(s.footprint(x, t));
+  const plan::Operands operands = plan::operands_of(s.operation, x);
+  for (const SlowArray a : operands.inputs) r.input(operands.matrix(a));
+  for (const SlowArray a : operands.outputs) r.output(operands.matrix(a));
+  for (const SlowMatrix& m : s.workspace(x, t)) r.workspace(m);
+  return r;
+}
+
+void keeps_the_rules(const Schedule& s, const Sizes& x, const Tiling& t) {
+  machine::Null null;
+  machine::Referee referee = referee_for(s, x, t);
+  machine::Checked checked(null, referee);
+  run(checked, s, {x, 1, 1}, t);
+  referee.finish();
+}
+
+template <class T>
+void require_dense_numbers(const Arrays<T>& a, double tolerance) {
+  const auto wanted = a.wanted();
+  for (const SlowArray output : a.operands.outputs) {
+    const oracle::Matrix<long double>& w = wanted.at(output);
+    const double gap = largest_gap(a.words.at(output), w.words), allowed = tolerance * (1 + largest_entry(w));
+    if (!(gap <= allowed)) fail("{} in {} errs by {}, allowed {}", name_of(output), name_of(kDTypeOf<T>), gap, allowed);
+  }
+}
+void equals_dense_attention(const Schedule& s, const Sizes& x, const Tiling& t) {
+  require_dense_numbers(ran<double>(s, x, t), 1e-11);
+  require_dense_numbers(ran<float>(s, x, t), 1e-3);
+}
+
+/// The counters see the same words on a machine that computes as without data, and where a run is compiled it gives the
+/// bits of the run behind Any.
+void runs_alike_on_every_machine(const Schedule& s, const Sizes& x, const Tiling& t) {
+  const auto plain = ran<float>(s, x, t);
+  Arrays<float> a(s, x, t);
+  machine::Ram<float> ram(s.footprint(x, t).to_index(), a.slow());
+  machine::Counted counted(ram);
+  const Computing<float>::Callback nothing;
+  Computing<float> computing(counted, nothing);
+  if (s.compiled != nullptr && s.compiled->run != nullptr)
+    s.compiled->run(computing, {x, *a.problem.scale, 1}, t);
+  else
+    run(computing, s, a, t);
+  if (!a.same_bits(plain)) fail("a counted run gives other bits than a plain one");
+  require_counts(counted, s, x, t, "a run in f32");
+}
+
+// With the portable kernels: a trace holds the parts of composites, which fused bodies round in other places.
+void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Tiling& t) {
+  const auto& portable = kernel::bodies<double>(Isa::portable);
+  const auto direct = ran<double>(s, x, t, portable);
+  machine::Trace trace;
+  machine::Null null;
+  machine::Traced traced(null, trace);
+  run(traced, s, direct, t);
+  std::stringstream text;
+  write_text(text, trace);
+
+  Arrays<double> a(s, x, t);
+  machine::Ram<double> ram(s.footprint(x, t).to_index(), a.slow(), portable);
+  machine::Counted counted(ram);
+  machine::replay(machine::read_text(text), counted);
+  if (!a.same_bits(direct)) fail("its trace, read back from text, replays to other bits");
+  require_counts(counted, s, x, t, "the replay of its trace");
+}
+
+void gives_the_same_bits_in_any_order_of_each(const Schedule& s, const Sizes& x, const Tiling& t) {
+  const auto direct = ran<double>(s, x, t);
+  for (const Order order : {Order::reverse, Order::shuffled}) {
+    Arrays<double> a(s, x, t);
+    machine::Ram<double> ram(s.footprint(x, t).to_index(), a.slow());
+    machine::Counted counted(ram);
+    Reordered reordered(counted, order);
+    run(reordered, s, a, t);
+    if (!a.same_bits(direct)) fail("the rounds of its `each` in another order give other bits");
+    require_counts(counted, s, x, t, "another order of `each`");
+  }
+}
+
+/// Is this schedule of the class that a bound for some schedules only is about?
+bool is_restricted_by(const bound::Bound& b, const Schedule& s, const Sizes& x) {
+  if (b.name == "shared") return s.name == "shared_source";
+  if (s.name == "9R-d") return x.d_v <= x.d;
+  return s.name == "6R" || s.name == "9R-a" || s.name == "9R-b" || s.name == "9R-c";
+}
+
+void moves_no_less_than_the_bounds(const Schedule& s, const Sizes& x, const Tiling& t) {
+  for (const Sources sources : {Sources::distinct, Sources::shared, Sources::self}) {
+    if (sources == Sources::distinct && s.traits.shared_source) continue;
+    if (sources == Sources::self && x.n_q != x.n_k) continue;
+    const bound::AttentionProblem problem{x, 1, s.footprint(x, t), sources};
+    for (const bound::Bound& b : bound::bounds_of(s.operation, problem)) {
+      const bool binds = b.holds && (b.status != "restricted" || is_restricted_by(b, s, x));
+      if (const Words moved = s.io(x, t).total(); binds && moved < b.words)
+        fail("it moves {} words, less than bound {} ({})", moved.str(), b.name, b.words.str());
+    }
+  }
+}
+
+/// Every load, store and update, left out or done twice, is caught by the counts or by the referee.
+void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling& t) {
+  using enum Slip;
+  std::array<index_t, 3> seen{};
+  const auto passes = [&](Slip slip, index_t target) {
+    machine::Null null;
+    machine::Counted counted(null);
+    machine::Referee referee = referee_for(s, x, t);
+    machine::Checked checked(counted, referee);
+    Sabotaged sabotaged(checked, slip, target);
+    try {
+      run(sabotaged, s, {x, 1, 1}, t);
+      referee.finish();
+    } catch (const RuleError&) {
+      return false;
+    }
+    if (slip == none) seen = {sabotaged.loads(), sabotaged.stores(), sabotaged.updates()};
+    return counted.io() == s.io(x, t) && counted.peak() == s.footprint(x, t).to_index();
+  };
+  if (!passes(none, 0)) fail("it breaks a rule, or its count is not its formula");
+  const auto [loads, stores, updates] = seen;
+  constexpr index_t kTargets = 300;  // each is a run of its own: of more, some
+  const index_t stride = 1 + (loads + stores + updates) / kTargets;
+  const auto require_caught = [&](std::string_view what, index_t count, Slip skipped, Slip repeated) {
+    for (index_t k = 0; k < count; k += stride)
+      for (const Slip slip : {skipped, repeated})
+        if (passes(slip, k)) fail("{} {} could be {}", what, k, slip == skipped ? "left out" : "done twice");
+  };
+  if (loads + stores + updates == 0) fail("it moves nothing");
+  require_caught("load", loads, skips_a_load, loads_twice);
+  require_caught("store", stores, skips_a_store, stores_twice);
+  require_caught("update", updates, skips_an_update, updates_twice);
+}
+
+std::string text_of(const Sizes& x) {
+  std::string text =
+      fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
+  if (x.mask.causal) text += fmt::format(" causal offset {} group {}", x.mask.offset, x.mask.group);
+  return text;
+}
+std::string text_of(const Tiling& t) {
+  std::string text;
+  for (const schedule::Knob& k : t) text += fmt::format(" {}={}", k.name, k.value);
+  return text;
+}
+
+/// The rounds of a random case: what is drawn depends on the seed alone. `share` of a hundred shrinks it.
+class Random {
+ public:
+  Random(unsigned seed, index_t share) : random_(seed), share_(share) {}
+  index_t operator()(index_t least, index_t most) {
+    const index_t drawn = std::uniform_int_distribution<index_t>(0, most - least)(random_);
+    return least + drawn * share_ / 100;
+  }
+
+ private:
+  std::mt19937 random_;
+  index_t share_;
+};
+
+/// Where a claim is broken on the case of this seed: how. Nothing where it holds.
+std::optional<std::string> broken_on(const Schedule& s, std::size_t claim, unsigned seed, index_t share) {
+  Random random(seed, share);
+  const Draw draw = std::ref(random);
+  Case c = any_case(draw);
+  // Some schedules know one score function, no mask, or square problems only: then the case gives way.
+  if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
+  if (!can_solve(s, c.sizes)) c.sizes.mask = {};
+  c.sizes.lse_required = c.sizes.statistics() > 0;
+  if (!can_solve(s, c.sizes)) return std::nullopt;
+  const auto tried = any_tiling(s, c.sizes, draw);
+  std::vector<Tiling> tilings;
+  if (tried) tilings.push_back(*tried);
+  if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim < all().size()) tilings.push_back(*chosen);
+  for (std::size_t a = 0; a < kSlowArrays && claim == all().size(); ++a) {
+    c.limits.price.read[a] = std::array{1, 2, 4, 100}[static_cast<std::size_t>(draw(0, 3))];
+    c.limits.price.write[a] = std::array{0, 1, 3, 500}[static_cast<std::size_t>(draw(0, 3))];
+  }
+  for (const Tiling& t : tilings) try {
+      if (claim < all().size())
+        all()[claim].check(s, c.sizes, t);
+      else
+        chooses_no_dearer_tiling(s, c.sizes, c.limits, t);
+    } catch (const Error& e) {
+      return fmt::format("{} with{}: {}", text_of(c.sizes), text_of(t), e.what());
+    }
+  return std::nullopt;
+}
+
+}  // namespace
+
+std::span<const Claim> all() {
+  static const std::vector<Claim> claims{
+      {"IoIsTheFormula", io_is_the_formula},
+      {"FootprintIsExact", footprint_is_exact},
+      {"KeepsTheRules", keeps_the_rules},
+      {"EqualsDenseAttention", equals_dense_attention},
+      {"RunsAlikeOnEveryMachine", runs_alike_on_every_machine},
+      {"TracesReplayToTheSameBits", traces_replay_to_the_same_bits},
+      {"GivesTheSameBitsInAnyOrderOfEach", gives_the_same_bits_in_any_order_of_each},
+      {"MovesNoLessThanTheBounds", moves_no_less_than_the_bounds},
+      {"CanSkipOrRepeatNothing", can_skip_or_repeat_nothing},
+  };
+  return claims;
+}
+
+void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limits limits, const Tiling& other) {
+  if (s.traits.printed) return;
+  const auto occupied = [&](const Tiling& t) { return limits.occupied(s.footprint(x, t), s.prefetch(x, t)); };
+  const Tiling smallest = s.smallest(x, limits.multiple);
+  if (s.allows(x, smallest)) {
+    const auto chosen = s.choose(x, limits);
+    if (chosen && occupied(*chosen) > limits.M)
+      fail("it chose{}, which does not fit {} words", text_of(*chosen), limits.M.str());
+    if (!chosen && occupied(smallest) <= limits.M) fail("it found no tiling, but{} fits", text_of(smallest));
+  }
+  if (!s.traits.stable) return;  // printed or not, it is not tuned
+  limits.multiple = {};
+  Tiling rival = other;
+  for (schedule::Knob& k : rival)  // groups are for many workers, not for few words
+    if (k.name == "G")
+      for (const schedule::Knob& least : s.smallest(x, {}))
+        if (least.name == "G") k.value = least.value;
+  limits.M = occupied(rival);
+  const auto chosen = s.choose(x, limits);
+  if (!chosen) fail("it found no tiling for {} words", limits.M.str());
+  const Words cost = limits.price.of(s.io(x, *chosen)), less = limits.price.of(s.io(x, rival));
+  if (occupied(*chosen) > limits.M) fail("it chose{}, which does not fit {} words", text_of(*chosen), limits.M.str());
+  if (less < cost)
+    fail("for {} words it chose{}, which costs {}, but{} costs {}", limits.M.str(), text_of(*chosen), cost.str(),
+         text_of(rival), less.str());
+}
+
+void check(const Schedule& s, std::size_t claim, int cases, unsigned seed) {
+  for (int i = 0; i < cases; ++i) {
+    const unsigned one = seed * 1'000'003U + static_cast<unsigned>(i);
+    if (!broken_on(s, claim, one, 100)) continue;
+    for (index_t share = 5; share <= 100; share += 5)  // the smallest problem of its kind that still fails
+      if (const auto how = broken_on(s, claim, one, share))
+        throw Broken(fmt::format("{}: {} does not hold (case {}): {}", s.name,
+                                 claim < all().size() ? all()[claim].name : "ChoosesNoDearerTiling", one, *how));
+  }
+}
+
+void check(const Schedule& s, int cases, unsigned seed) {
+  for (std::size_t claim = 0; claim <= all().size(); ++claim) check(s, claim, cases, seed);
+}
+
+}  // namespace redblue::claims

@@ -1,0 +1,30 @@
+#include "compiled.hpp"
+#include "lists.hpp"
+#include "redblue/schedule/backward/fused_key_outer.hpp"
+#include "redblue/schedule/backward/fused_query_outer.hpp"
+#include "redblue/schedule/backward/fused_value.hpp"
+#include "redblue/schedule/backward/grouped_key_outer.hpp"
+#include "redblue/schedule/backward/linear.hpp"
+#include "redblue/schedule/backward/linear_products.hpp"
+#include "redblue/schedule/backward/materialised.hpp"
+#include "redblue/schedule/backward/spilled.hpp"
+#include "redblue/schedule/backward/two_pass.hpp"
+
+namespace redblue::plan {
+
+using namespace schedule;
+
+void add_backward(Registry& registry) {
+  registry.add(describe_fast<FusedQueryOuterBackward>());
+  registry.add(describe_fast<FusedKeyOuterBackward>());
+  registry.add(describe_fast<TwoPassBackward>());
+  registry.add(describe_fast<SpilledBackward>());
+  registry.add(describe_fast<FusedValueBackward>());
+  registry.add(describe_fast<MaterialisedBackward>());
+  registry.add(describe_fast<GroupedKeyOuterBackward>());
+  registry.add(describe_fast<LinearBackward>());
+  registry.add(describe_fast<LinearTwoStateBackward>());
+  registry.add(describe_fast<LinearProductsBackward>());
+}
+
+}  // namespace redblue::plan

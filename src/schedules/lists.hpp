@@ -1,0 +1,12 @@
+#pragma once
+#include "redblue/plan/schedule.hpp"
+
+/// redblue's own schedules, a family in each file of this folder. The planner breaks ties in favour of the first.
+namespace redblue::plan {
+
+void add_forward(Registry& registry);
+void add_backward(Registry& registry);
+void add_gradient(Registry& registry);
+void add_projected(Registry& registry);
+
+}  // namespace redblue::plan
