@@ -24,19 +24,19 @@ struct BenchFlags {
   index_t repetitions = 5;
   double min_time = 0.2;
 
-  void add_to(CLI::App& app) {
+  void add_to(const Command& command) {
     const auto list = [&](const char* name, std::optional<std::string>& to, const char* what) {
-      return app.add_option(name, to, what)->type_name("LIST");
+      return command.option(name, to, what).type_name("LIST");
     };
     list("--n", n, "queries and keys, where --nq or --nk does not say otherwise; 512,2048: a grid");
     list("--nq", n_q, "queries");
     list("--nk", n_k, "keys");
-    list("--d", d, "head dimension of queries and keys; 64,128: a grid")->required();
+    list("--d", d, "head dimension of queries and keys; 64,128: a grid").required();
     list("--dv", d_v, "head dimension of values (default: --d)");
-    problem.add_without_sizes(app, true, 2);  // forward and backward
-    app.add_option("--threads", threads, "threads (default: as for run)");
-    app.add_option("--repetitions", repetitions, "timed this often; the median is printed");
-    app.add_option("--min-time", min_time, "seconds of one repetition, which is as many runs as that takes");
+    problem.add_without_sizes(command, true, 2);  // forward and backward
+    command.option("--threads", threads, "threads (default: as for run)");
+    command.option("--repetitions", repetitions, "timed this often; the median is printed");
+    command.option("--min-time", min_time, "seconds of one repetition, which is as many runs as that takes");
   }
 };
 
@@ -185,9 +185,9 @@ int bench(const BenchFlags& flags) {
 
 }  // namespace
 
-void add_bench(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("bench", "time plans on random data, beside their exact words");
-  app->footer(
+void add_bench(Program& program) {
+  const Command command = program.command("bench", "time plans on random data, beside their exact words");
+  command.footer(
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each query and key it sees, 2.5\n"
       "times that backward. Of peak: of what as many cores measured right before, in nothing but multiply-adds.\n"
       "Plans are those of least modelled time where redblue doctor has measured this machine, else of fewest words;\n"
@@ -199,8 +199,8 @@ void add_bench(CLI::App& program, int& exit_code) {
       "  redblue bench --nq 1 --nk 131072 --d 128 --heads 8 --dtype bf16");
   auto flags = std::make_shared<BenchFlags>();
   flags->problem.objective.objective = has_hardware_file() ? "time" : "words";
-  flags->add_to(*app);
-  app->callback([flags, &exit_code] { exit_code = bench(*flags); });
+  flags->add_to(command);
+  command.does([flags] { return bench(*flags); });
 }
 
 }  // namespace redblue::cli

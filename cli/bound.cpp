@@ -10,14 +10,14 @@
 
 namespace redblue::cli {
 
-void add_bound(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("bound", "proven lower bounds on words moved");
-  app->footer(
+void add_bound(Program& program) {
+  const Command command = program.command("bound", "proven lower bounds on words moved");
+  command.footer(
       "Examples:\n  redblue bound --n 4096 --d 64 --M 16384\n  redblue bound --op backward --n 65536 --d 64 --M "
       "262144");
   auto options = std::make_shared<ProblemOptions>();
-  options->add_to(*app, false);
-  app->callback([options, &exit_code] {
+  options->add_to(command, false);
+  command.does([options] {
     const Problem p = options->problem();
     const Words M = options->M();
     if (M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", M.str()));
@@ -36,7 +36,7 @@ void add_bound(CLI::App& program, int& exit_code) {
         fmt::print("{} {:<8} {:>24} words  {}{}; class: {}; condition: {}\n", b.name == best.name ? '*' : ' ', b.name,
                    b.words.str(), b.status, b.holds ? "" : ", does not apply here", b.algorithms, b.condition);
     }
-    exit_code = 0;
+    return 0;
   });
 }
 

@@ -1,16 +1,16 @@
 #pragma once
-#include <CLI/CLI.hpp>
+#include "command_line.hpp"
 
-/// One function per subcommand: adds it to the program; its callback sets `exit_code`.
+/// One function per subcommand: adds it to the program.
 namespace redblue::cli {
 
-void add_plan(CLI::App& program, int& exit_code);
-void add_bound(CLI::App& program, int& exit_code);
-void add_count(CLI::App& program, int& exit_code);
-void add_bench(CLI::App& program, int& exit_code);
-void add_run(CLI::App& program, int& exit_code);
-void add_trace(CLI::App& program, int& exit_code);
-void add_figure1(CLI::App& program, int& exit_code);
-void add_doctor(CLI::App& program, int& exit_code);
+void add_plan(Program& program);
+void add_bound(Program& program);
+void add_count(Program& program);
+void add_bench(Program& program);
+void add_run(Program& program);
+void add_trace(Program& program);
+void add_figure1(Program& program);
+void add_doctor(Program& program);
 
 }  // namespace redblue::cli

@@ -8,15 +8,16 @@
 
 namespace redblue::cli {
 
-void add_count(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("count", "run a schedule on the counting machine and compare with its formula");
-  app->footer(
+void add_count(Program& program) {
+  const Command command =
+      program.command("count", "run a schedule on the counting machine and compare with its formula");
+  command.footer(
       "Examples:\n"
       "  redblue count --n 4096 --d 64 --M 16384\n"
       "  redblue count --n 4096 --d 256 --M 4096 --schedule flash --json");
   auto options = std::make_shared<ProblemOptions>();
-  options->add_to(*app);
-  app->callback([options, &exit_code] {
+  options->add_to(command);
+  command.does([options] {
     const plan::Plan plan = options->plan();
     const plan::Row& row = plan.row();
     const Measured counted = count(plan);
@@ -52,7 +53,7 @@ void add_count(CLI::App& program, int& exit_code) {
       if (!row.fits) fmt::print("needs {:.2f} M\n", row.footprint.to_double() / plan.options.M.to_double());
       fmt::print("{}\n", equal ? "counted = formula" : "counted and formula DIFFER");
     }
-    exit_code = equal ? 0 : 1;
+    return equal ? 0 : 1;
   });
 }
 

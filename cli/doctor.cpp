@@ -68,20 +68,20 @@ int doctor(const DoctorFlags& flags) {
 
 }  // namespace
 
-void add_doctor(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("doctor", "measure this machine, once, for plans that minimise time");
-  app->footer(
+void add_doctor(Program& program) {
+  const Command command = program.command("doctor", "measure this machine, once, for plans that minimise time");
+  command.footer(
       "Takes a few seconds; leave the machine alone meanwhile.\n"
       "Examples:\n"
       "  redblue doctor\n"
       "  redblue doctor --output here.json --json");
   auto flags = std::make_shared<DoctorFlags>();
-  app->add_option("--output", flags->output,
-                  "hardware file (default ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json)")
-      ->type_name("FILE");
-  app->add_flag("--json", flags->json, "print the file instead of a table");
-  app->add_flag("--quiet", flags->quiet, "print nothing but errors");
-  app->callback([flags, &exit_code] { exit_code = doctor(*flags); });
+  command
+      .option("--output", flags->output, "hardware file (default ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json)")
+      .type_name("FILE");
+  command.flag("--json", flags->json, "print the file instead of a table");
+  command.flag("--quiet", flags->quiet, "print nothing but errors");
+  command.does([flags] { return doctor(*flags); });
 }
 
 }  // namespace redblue::cli

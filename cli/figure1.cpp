@@ -132,20 +132,19 @@ void print_csv(const std::vector<Line>& lines) {
 
 }  // namespace
 
-void add_figure1(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand(
+void add_figure1(Program& program) {
+  const Command command = program.command(
       "figure1",
       "data of Figure 1 and Table 1 of Li et al. 2410.09397: words of dL/dX against M, from executed counts");
-  app->footer("Examples:\n  redblue figure1\n  redblue figure1 --n 4096 --d 64 --per-octave 2 --format csv");
+  command.footer("Examples:\n  redblue figure1\n  redblue figure1 --n 4096 --d 64 --per-octave 2 --format csv");
   auto o = std::make_shared<Figure1Options>();
-  app->add_option("--n", o->n, "queries and keys")->check(CLI::Range(index_t{1}, index_t{1} << 20));
-  app->add_option("--d", o->d, "columns of A1, A2, A3, X and Y")->check(CLI::Range(index_t{1}, index_t{1} << 14));
-  app->add_option("--from", o->from, "smallest M (default d^2 / 64)");
-  app->add_option("--to", o->to, "largest M (default n d)");
-  app->add_option("--per-octave", o->per_octave, "values of M for each doubling")
-      ->check(CLI::Range(index_t{1}, index_t{64}));
-  app->add_option("--format", o->format, "json or csv")->check(CLI::IsMember({"json", "csv"}));
-  app->callback([o, &exit_code] {
+  command.option("--n", o->n, "queries and keys").in_range(1, index_t{1} << 20);
+  command.option("--d", o->d, "columns of A1, A2, A3, X and Y").in_range(1, index_t{1} << 14);
+  command.option("--from", o->from, "smallest M (default d^2 / 64)");
+  command.option("--to", o->to, "largest M (default n d)");
+  command.option("--per-octave", o->per_octave, "values of M for each doubling").in_range(1, 64);
+  command.option("--format", o->format, "json or csv").one_of({"json", "csv"});
+  command.does([o] {
     Problem p;
     p.op = Operation::gradient_x;
     p.n_q = p.n_k = o->n;
@@ -168,7 +167,7 @@ void add_figure1(CLI::App& program, int& exit_code) {
       print_json(p, lines);
     else
       print_csv(lines);
-    exit_code = 0;
+    return 0;
   });
 }
 

@@ -8,40 +8,28 @@
 #include <string>
 
 #include "commands.hpp"
-#include "options.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/version.hpp"
 
 namespace {
 
-bool takes_whole_number(const CLI::Option& option) {
-  const std::string type = option.get_type_name();
-  return type == "INT" || type == "UINT" || type == "WORDS";
-}
-
 /// Parses, runs the command, answers with the exit code.
 int run_program(int argc, char** argv) {
-  CLI::App program{"redblue: attention with provably few words moved between fast and slow memory"};
-  program.set_version_flag("--version", std::string(redblue::kVersion));
-  program.footer("Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
+  redblue::cli::Program program(
+      "redblue: attention with provably few words moved between fast and slow memory", std::string(redblue::kVersion),
+      "Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
+  redblue::cli::add_plan(program);
+  redblue::cli::add_bound(program);
+  redblue::cli::add_count(program);
+  redblue::cli::add_bench(program);
+  redblue::cli::add_run(program);
+  redblue::cli::add_trace(program);
+  redblue::cli::add_figure1(program);
+  redblue::cli::add_doctor(program);
   int exit_code = 0;
-  redblue::cli::add_plan(program, exit_code);
-  redblue::cli::add_bound(program, exit_code);
-  redblue::cli::add_count(program, exit_code);
-  redblue::cli::add_bench(program, exit_code);
-  redblue::cli::add_run(program, exit_code);
-  redblue::cli::add_trace(program, exit_code);
-  redblue::cli::add_figure1(program, exit_code);
-  redblue::cli::add_doctor(program, exit_code);
-  for (CLI::App* command : program.get_subcommands({}))
-    for (CLI::Option* option : command->get_options())
-      if (takes_whole_number(*option)) option->check(redblue::cli::not_decimal);  // CLI11 takes 010 for 8
   try {
-    program.parse(argc, argv);
-    if (program.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before
-  } catch (const CLI::ParseError& e) {
-    return program.exit(e) == 0 ? 0 : 2;
+    exit_code = program.run(argc, argv);
   } catch (const std::exception& e) {
     fmt::print(stderr, "redblue: {}\n", e.what());
     return 2;

@@ -12,14 +12,14 @@
 
 namespace redblue::cli {
 
-void OperationOptions::add_to(CLI::App& app, std::size_t operations) {
-  app.add_option("--op", op,
-                 fmt::format("operation: {}", fmt::join(std::span(kOperationNames).first(operations), ", ")))
-      ->type_name("NAME");
-  app.add_option("--score", score, fmt::format("score function: {}", fmt::join(kScoreNames, ", ")))->type_name("NAME");
-  app.add_option("--sources", sources,
-                 "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
-      ->type_name("NAME");
+void OperationOptions::add_to(const Command& command, std::size_t operations) {
+  command
+      .option("--op", op, fmt::format("operation: {}", fmt::join(std::span(kOperationNames).first(operations), ", ")))
+      .type_name("NAME");
+  command.option("--score", score, fmt::format("score function: {}", fmt::join(kScoreNames, ", "))).type_name("NAME");
+  command
+      .option("--sources", sources, "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
+      .type_name("NAME");
 }
 
 void OperationOptions::apply_to(Problem& p) const {
@@ -102,11 +102,12 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
   return result;
 }
 
-void MemoryOptions::add_to(CLI::App& app) {
-  app.add_option("--M", M, "fast memory in words")->type_name("WORDS");
-  app.add_option("--memory", memory,
-                 "fast memory in bytes: 64KiB, 1.5MiB; a word is one of the arithmetic, 8 bytes for f64, else 4")
-      ->type_name("BYTES");
+void MemoryOptions::add_to(const Command& command) {
+  command.option("--M", M, "fast memory in words").type_name("WORDS");
+  command
+      .option("--memory", memory,
+              "fast memory in bytes: 64KiB, 1.5MiB; a word is one of the arithmetic, 8 bytes for f64, else 4")
+      .type_name("BYTES");
 }
 
 Words MemoryOptions::words(DType compute) const {
@@ -121,27 +122,29 @@ Words MemoryOptions::words(DType compute) const {
   return fit;
 }
 
-void PlannerOptions::add_to(CLI::App& app, bool with_width, std::size_t operations) {
+void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t operations) {
   std::string names;
   for (std::size_t i = 0; i < operations; ++i)
     names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
                          fmt::join(plan::Registry::built_in().names(static_cast<Operation>(i)), " "));
-  app.add_option("--schedule", schedule, "plan this one only; " + names)->type_name("NAME");
-  app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
-  app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
-      ->type_name("WORDS");
-  app.add_flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
-  app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
-      ->type_name("LIST");
+  command.option("--schedule", schedule, "plan this one only; " + names).type_name("NAME");
+  command.flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
+  command.option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
+      .type_name("WORDS");
+  command.flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
+  command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
+      .type_name("LIST");
   if (with_width)
-    app.add_option("--width", width,
-                   "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
-                   "operation; those not named: --dtype)")
-        ->type_name("LIST");
-  app.add_option("--max-workspace", max_workspace,
-                 "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
-      ->type_name("BYTES");
-  app.add_option("--write-cost", write_cost, "cost of a written word in read words")->type_name("X");
+    command
+        .option("--width", width,
+                "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
+                "operation; those not named: --dtype)")
+        .type_name("LIST");
+  command
+      .option("--max-workspace", max_workspace,
+              "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
+      .type_name("BYTES");
+  command.option("--write-cost", write_cost, "cost of a written word in read words").type_name("X");
 }
 
 plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& run) const {
@@ -157,13 +160,14 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
   return o;
 }
 
-void ObjectiveOptions::add_to(CLI::App& app) {
-  app.add_option("--objective", objective,
-                 "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
-                 "with time, --M may be left out: twice a core's private cache")
-      ->type_name("NAME");
-  app.add_option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
-      ->type_name("FILE");
+void ObjectiveOptions::add_to(const Command& command) {
+  command
+      .option("--objective", objective,
+              "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
+              "with time, --M may be left out: twice a core's private cache")
+      .type_name("NAME");
+  command.option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
+      .type_name("FILE");
 }
 
 bool has_hardware_file() {
@@ -193,37 +197,37 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
   return make_fastest_plan(p, options, time);
 }
 
-void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
-  app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
-  app.add_option("--nq", n_q, "queries");
-  app.add_option("--nk", n_k, "keys");
-  app.add_option("--d", d, "head dimension of queries and keys")->required();
-  app.add_option("--dv", d_v, "head dimension of values (default: --d)");
-  add_without_sizes(app, with_planner);
+void ProblemOptions::add_to(const Command& command, bool with_planner) {
+  command.option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
+  command.option("--nq", n_q, "queries");
+  command.option("--nk", n_k, "keys");
+  command.option("--d", d, "head dimension of queries and keys").required();
+  command.option("--dv", d_v, "head dimension of values (default: --d)");
+  add_without_sizes(command, with_planner);
   if (with_planner)
-    app.add_option("--threads", threads,
+    command.option("--threads", threads,
                    "--objective time: cores that time is modelled for, each with its own fast memory (default: 1)");
 }
 
-void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner, std::size_t operations) {
-  operation.add_to(app, operations);
-  app.add_option("--heads", heads, "query heads");
-  app.add_option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
-  app.add_option("--batch", batch, "batch size");
-  app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
-  app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
-  app.add_flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
-  app.add_flag("--with-forward", with_forward,
+void ProblemOptions::add_without_sizes(const Command& command, bool with_planner, std::size_t operations) {
+  operation.add_to(command, operations);
+  command.option("--heads", heads, "query heads");
+  command.option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
+  command.option("--batch", batch, "batch size");
+  command.flag("--causal", causal, "query i sees keys j <= i + offset");
+  command.option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
+  command.flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
+  command.flag("--with-forward", with_forward,
                "gradients: O and lse are not given; plan and count a forward pass first");
-  app.add_option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
-  app.add_option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");
-  add_compute_dtype(app, compute_dtype);
-  memory.add_to(app);
+  command.option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
+  command.option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");
+  add_compute_dtype(command, compute_dtype);
+  memory.add_to(command);
   if (with_planner) {
-    planner.add_to(app, true, operations);
-    objective.add_to(app);
+    planner.add_to(command, true, operations);
+    objective.add_to(command);
   }
-  app.add_flag("--json", json, "print JSON");
+  command.flag("--json", json, "print JSON");
 }
 
 Problem ProblemOptions::problem() const {
@@ -281,8 +285,8 @@ plan::Plan ProblemOptions::plan(const RunOptions& run, int cores) const {
   return objective.plan(p, o, memory, run.compute, element, cores);
 }
 
-void add_compute_dtype(CLI::App& app, std::optional<std::string>& to) {
-  app.add_option("--compute-dtype", to,
+void add_compute_dtype(const Command& command, std::optional<std::string>& to) {
+  command.option("--compute-dtype", to,
                  "arithmetic: f64, f32, or bf16 with sums in f32 (forward, with bf16 inputs); default: f64 if an input "
                  "is f64, else f32");
 }

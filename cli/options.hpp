@@ -1,9 +1,9 @@
 #pragma once
-#include <CLI/CLI.hpp>
 #include <map>
 #include <optional>
 #include <string>
 
+#include "command_line.hpp"
 #include "redblue/attention.hpp"
 
 namespace redblue::cli {
@@ -13,7 +13,7 @@ struct MemoryOptions {
   std::optional<index_t> M;
   std::optional<std::string> memory;
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   bool given() const { return M || memory; }
   /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
   Words words(DType compute) const;
@@ -31,7 +31,7 @@ struct PlannerOptions {
   std::optional<std::string> max_workspace;
 
   /// `operations`: the first so many are named.
-  void add_to(CLI::App& app, bool with_width = true, std::size_t operations = kOperationNames.size());
+  void add_to(const Command& command, bool with_width = true, std::size_t operations = kOperationNames.size());
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
@@ -44,7 +44,7 @@ struct ObjectiveOptions {
   std::string objective = "words";
   std::optional<std::string> machine;
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// The plan, for arithmetic in `compute` on tensors of `dtype`. `options.M` counts only if `memory` says how much;
   /// with the objective time the hardware file does otherwise. Throws InvalidProblem for an unknown objective, for one
   /// without the memory it needs, and where there is no hardware file; IoError if it is bad.
@@ -59,7 +59,7 @@ struct OperationOptions {
   std::string sources = "distinct";
 
   /// `operations`: the first so many are named.
-  void add_to(CLI::App& app, std::size_t operations = kOperationNames.size());
+  void add_to(const Command& command, std::size_t operations = kOperationNames.size());
   /// Sets op, score and sources. Throws Unsupported naming what there is.
   void apply_to(Problem& p) const;
 };
@@ -83,9 +83,10 @@ struct ProblemOptions {
   std::optional<index_t> threads;
   bool json = false;
 
-  void add_to(CLI::App& app, bool with_planner = true);
+  void add_to(const Command& command, bool with_planner = true);
   /// All but n, n_q, n_k, d, d_v and threads. `operations`: the first so many are named.
-  void add_without_sizes(CLI::App& app, bool with_planner = true, std::size_t operations = kOperationNames.size());
+  void add_without_sizes(const Command& command, bool with_planner = true,
+                         std::size_t operations = kOperationNames.size());
   Problem problem() const;
   /// Of arithmetic.
   DType compute() const;
@@ -99,7 +100,7 @@ struct ProblemOptions {
 int threads_of(const std::optional<index_t>& asked);
 
 /// --compute-dtype, the same for every command: f64 if an input is f64, else f32, unless something was said.
-void add_compute_dtype(CLI::App& app, std::optional<std::string>& to);
+void add_compute_dtype(const Command& command, std::optional<std::string>& to);
 DType compute_of(const std::optional<std::string>& asked, bool any_f64);
 
 /// Throws Unsupported naming the types there are.

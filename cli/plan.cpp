@@ -65,9 +65,10 @@ void print_table(const plan::Plan& plan) {
 
 }  // namespace
 
-void add_plan(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("plan", "rank schedules and tilings by exact words moved, or by modelled time");
-  app->footer(
+void add_plan(Program& program) {
+  const Command command =
+      program.command("plan", "rank schedules and tilings by exact words moved, or by modelled time");
+  command.footer(
       "Examples:\n"
       "  redblue plan --n 4096 --d 64 --M 16384\n"
       "  redblue plan --op backward --n 4096 --d 64 --M 16384\n"
@@ -76,14 +77,14 @@ void add_plan(CLI::App& program, int& exit_code) {
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
   auto options = std::make_shared<ProblemOptions>();
-  options->add_to(*app);
-  app->callback([options, &exit_code] {
+  options->add_to(command);
+  command.does([options] {
     const plan::Plan plan = options->plan();
     if (options->json)
       print(to_json(plan));
     else
       print_table(plan);
-    exit_code = 0;
+    return 0;
   });
 }
 

@@ -30,24 +30,24 @@ struct RunFlags {
   bool json = false;
   bool quiet = false;
 
-  void add_to(CLI::App& app) {
-    operation.add_to(app);
-    files.add_to(app);
-    memory.add_to(app);
-    planner.add_to(app, false);  // a run knows the widths of its files
-    objective.add_to(app);
-    app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
-    app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
-    app.add_option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
-    add_compute_dtype(app, compute_dtype);
-    app.add_option("--threads", threads,
+  void add_to(const Command& command) {
+    operation.add_to(command);
+    files.add_to(command);
+    memory.add_to(command);
+    planner.add_to(command, false);  // a run knows the widths of its files
+    objective.add_to(command);
+    command.flag("--causal", causal, "query i sees keys j <= i + offset");
+    command.option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
+    command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
+    add_compute_dtype(command, compute_dtype);
+    command.option("--threads", threads,
                    "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
                    "variable REDBLUE_THREADS, as the work is worth)");
-    app.add_flag("--verify", verify,
+    command.flag("--verify", verify,
                  "compare with attention or its gradients in fp64, row by row, and gradients with central differences; "
                  "the output is written either way, exit code 1 says it differs");
-    app.add_flag("--json", json, "print JSON");
-    app.add_flag("--quiet", quiet, "print nothing but errors");
+    command.flag("--json", json, "print JSON");
+    command.flag("--quiet", quiet, "print nothing but errors");
   }
 };
 
@@ -211,17 +211,17 @@ int run_command(const RunFlags& flags) {
 
 }  // namespace
 
-void add_run(CLI::App& program, int& exit_code) {
-  auto* app = program.add_subcommand("run", "compute attention on files, with every word counted");
-  app->footer(
+void add_run(Program& program) {
+  const Command command = program.command("run", "compute attention on files, with every word counted");
+  command.footer(
       "Examples:\n"
       "  redblue run --M 4096 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --op backward --M 16384 --input X.safetensors --output G.safetensors --verify\n"
       "  redblue run --op gradient-x --M 65536 --input A.safetensors --output G.safetensors\n"
       "  redblue run --memory 64KiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");
   auto flags = std::make_shared<RunFlags>();
-  flags->add_to(*app);
-  app->callback([flags, &exit_code] { exit_code = run_command(*flags); });
+  flags->add_to(command);
+  command.does([flags] { return run_command(*flags); });
 }
 
 }  // namespace redblue::cli

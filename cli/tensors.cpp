@@ -86,18 +86,19 @@ bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape 
 
 }  // namespace
 
-void FileOptions::add_to(CLI::App& app) {
-  app.add_option("--input", input,
-                 "safetensors file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
-      ->type_name("FILE");
-  app.add_option("--output", output, "safetensors file to write o and lse (dq, dk, dv; g; ...) to")->type_name("FILE");
-  app.add_option("--name", names,
-                 fmt::format("name of a tensor in these files: q=query (repeatable; {})", fmt::join(all_names(), " ")))
-      ->type_name("TENSOR=NAME");
+void FileOptions::add_to(const Command& command) {
+  command
+      .option("--input", input, "safetensors file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
+      .type_name("FILE");
+  command.option("--output", output, "safetensors file to write o and lse (dq, dk, dv; g; ...) to").type_name("FILE");
+  command
+      .option("--name", names,
+              fmt::format("name of a tensor in these files: q=query (repeatable; {})", fmt::join(all_names(), " ")))
+      .type_name("TENSOR=NAME");
   for (const std::string& name : all_names())
-    app.add_option("--" + name, npy[name], fmt::format("{}, .npy [n, d], [heads, n, d] or [batch, heads, n, d]", name))
-        ->type_name("FILE")
-        ->group("Tensors as .npy files, one each");
+    command.option("--" + name, npy[name], fmt::format("{}, .npy [n, d], [heads, n, d] or [batch, heads, n, d]", name))
+        .type_name("FILE")
+        .group("Tensors as .npy files, one each");
 }
 
 void FileOptions::validate(Operation op) const {

@@ -1,10 +1,10 @@
 #pragma once
-#include <CLI/CLI.hpp>
 #include <map>
 #include <optional>
 #include <string>
 #include <vector>
 
+#include "command_line.hpp"
 #include "redblue/attention.hpp"
 #include "redblue/file/tensor_file.hpp"
 
@@ -17,7 +17,7 @@ struct FileOptions {
   std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
   std::vector<std::string> names;                         ///< "q=query": names inside the safetensors files
 
-  void add_to(CLI::App& app);
+  void add_to(const Command& command);
   /// Throws InvalidProblem unless the options name a complete set of files for the operation, outputs apart from
   /// inputs.
   void validate(Operation op) const;

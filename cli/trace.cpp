@@ -10,18 +10,18 @@
 
 namespace redblue::cli {
 
-void add_trace(CLI::App& program, int& exit_code) {
-  auto* app =
-      program.add_subcommand("trace", "list every operation of a schedule, in order (docs/machines.md has the form)");
-  app->footer("Example:\n  redblue trace --n 3 --d 2 --M 24 --schedule flash");
+void add_trace(Program& program) {
+  const Command command =
+      program.command("trace", "list every operation of a schedule, in order (docs/machines.md has the form)");
+  command.footer("Example:\n  redblue trace --n 3 --d 2 --M 24 --schedule flash");
   struct TraceOptions {
     ProblemOptions problem;
     std::size_t most = 1'000'000;
   };
   auto options = std::make_shared<TraceOptions>();
-  options->problem.add_to(*app);
-  app->add_option("--most", options->most, "give up beyond this many operations")->check(CLI::PositiveNumber);
-  app->callback([options, &exit_code] {
+  options->problem.add_to(command);
+  command.option("--most", options->most, "give up beyond this many operations").positive();
+  command.does([options] {
     const plan::Plan plan = options->problem.plan();
     std::stringstream text;
     machine::write_text(text, trace(plan, options->most));
@@ -38,7 +38,7 @@ void add_trace(CLI::App& program, int& exit_code) {
     } else {
       std::cout << text.rdbuf() << std::flush;
     }
-    exit_code = 0;
+    return 0;
   });
 }
 

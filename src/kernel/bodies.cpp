@@ -23,6 +23,10 @@ const Bodies<double>& bodies(Isa isa) {
   return choose(isa, kAvx2F64, kAvx512F64);
 }
 
-const Bodies<float>& bf16_bodies(Isa isa) { return isa == Isa::avx512_bf16 ? kAvx512Bf16 : bodies<float>(isa); }
+const Bodies<float>& bf16_bodies(Isa isa) {
+  if (isa != Isa::avx512_bf16) return bodies<float>(isa);
+  static const Bodies<float> bf16 = with_bf16(kAvx512F32);
+  return bf16;
+}
 
 }  // namespace redblue::kernel

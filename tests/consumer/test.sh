@@ -17,7 +17,7 @@ cd "$work/project"
 
 case $way in
 find_package)
-  cmake -S . -B build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
+  cmake -G Ninja -S . -B build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
   cmake --build build
   build/consumer
   build/consumer_c

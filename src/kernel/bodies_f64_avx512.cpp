@@ -4,7 +4,6 @@
 
 namespace redblue::kernel {
 
-constinit const Bodies<float> kAvx512F32 = simd::table<simd::F32x16>(Isa::avx512);
 constinit const Bodies<double> kAvx512F64 = simd::table<simd::F64x8>(Isa::avx512);
 
 }  // namespace redblue::kernel
