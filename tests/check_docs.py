@@ -3,7 +3,8 @@
 
 docs/theorems.md: every `path` exists; `bound::name` is declared under include/redblue/bound/; `Class::member` and
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
-Any *.md: a relative link leads to a file, and its #anchor to a heading.
+Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is that
+file, word for word.
 """
 
 import re
@@ -17,6 +18,7 @@ REQUIRED = {"theorem", "statement", "source", "file", "bound", "cost", "proof", 
 TEST = re.compile(r"\b(?:(?:TYPED_)?TEST(?:_[FP])?|RC_GTEST_(?:FIXTURE_)?PROP)\s*\(\s*(\w+)\s*,\s*(\w+)")
 PATH = re.compile(r"[\w./-]+/[\w./-]*|[\w-]+\.(?:md|hpp|cpp|py|sh|csv|txt|cff)")
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+QUOTE = re.compile(r"^<!-- file: (\S+) -->\n```\w*\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
 
 
@@ -113,12 +115,22 @@ def check_links(file):
             yield f"{where} no such heading"
 
 
+def check_quotes(file):
+    text = read(file)
+    quotes = QUOTE.findall(text)
+    if len(quotes) != text.count("<!-- file: "):
+        yield f"{file.relative_to(ROOT)}: no block of code under a <!-- file: PATH -->"
+    for path, code in quotes:
+        if not (ROOT / path).exists() or code != read(ROOT / path):
+            yield f"{file.relative_to(ROOT)}: the block of code is not {path}"
+
+
 def main():
     skip = {"build", ".git", "node_modules"}
     documents = [f for f in sorted(ROOT.rglob("*.md")) if not skip & set(f.relative_to(ROOT).parts)]
     wrong = list(check_theorems()) if THEOREMS.exists() else ["docs/theorems.md does not exist"]
     for file in documents:
-        wrong += check_links(file)
+        wrong += [*check_links(file), *check_quotes(file)]
     print("\n".join(wrong) if wrong else f"{len(documents)} documents: all that they name exists")
     return 1 if wrong else 0
 
