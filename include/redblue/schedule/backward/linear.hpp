@@ -8,8 +8,8 @@ namespace redblue::schedule {
 /// last key to the first, dK = scale V G^T and dV = scale K G with G = Q^T dO (linear_state.hpp).
 ///   reads 2 n_k (d + d_v) + n_q (d + 2 d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint d d_v + the largest of bc d, br d, bc max(d, d_v), + 1
-/// Under a mask queries enter G just before the last key that they see; keys and queries without each other are not
-/// read.
+/// Under a mask queries enter G just before the last key that they see. Keys that no query sees, and queries that see
+/// no key, are not read.
 struct LinearBackward {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear";

@@ -24,7 +24,7 @@ struct Algorithm1Gradient {
   static constexpr bool rewrites_outputs = false;
   static constexpr std::array<SlowArray, 0> workspace{};
 
-  /// There is nothing to choose.
+  /// It has no tile sizes to choose.
   struct Tiling {
     std::vector<Knob> knobs() const { return {}; }
   };

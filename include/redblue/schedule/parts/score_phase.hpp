@@ -14,7 +14,7 @@ struct ScoreTiling {
   index_t b = 1;       ///< keys
 };
 
-/// The knobs of a score phase, then those of the rest.
+/// The knobs of a score phase, then those of the other phases.
 inline std::vector<Knob> score_knobs(ScoreTiling t, std::vector<Knob> rest) {
   std::vector<Knob> knobs;
   if (t.panel) knobs.push_back({"panel", 1});
