@@ -24,7 +24,7 @@ int run_program(int argc, char** argv) {
   CLI::App program{"redblue: attention with provably few words moved between fast and slow memory"};
   program.set_version_flag("--version", std::string(redblue::kVersion));
   program.footer("Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
-  std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
+  std::signal(SIGXFSZ, SIG_IGN);  // a file at its size limit gives an error message; the signal would end the program
   int exit_code = 0;
   redblue::cli::add_plan(program, exit_code);
   redblue::cli::add_bound(program, exit_code);

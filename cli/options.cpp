@@ -105,7 +105,7 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
 void MemoryOptions::add_to(CLI::App& app) {
   app.add_option("--M", M, "fast memory in words")->type_name("WORDS");
   app.add_option("--memory", memory,
-                 "fast memory in bytes: 64KiB, 1.5MiB; a word is one of the arithmetic, 8 bytes for f64, else 4")
+                 "fast memory in bytes: 64KiB, 1.5MiB; a word has 8 bytes for arithmetic in f64, else 4")
       ->type_name("BYTES");
 }
 
@@ -130,7 +130,8 @@ void PlannerOptions::add_to(CLI::App& app, bool with_width, std::size_t operatio
   app.add_flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
   app.add_option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
       ->type_name("WORDS");
-  app.add_flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
+  app.add_flag("--double-buffer", double_buffer,
+               "leave room for a second buffer of each block that arrives in the innermost loop");
   app.add_option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       ->type_name("LIST");
   if (with_width)
@@ -160,9 +161,10 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
 void ObjectiveOptions::add_to(CLI::App& app) {
   app.add_option("--objective", objective,
                  "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
-                 "with time, --M may be left out: twice a core's private cache")
+                 "with time, --M defaults to twice a core's private cache")
       ->type_name("NAME");
-  app.add_option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
+  app.add_option("--machine", machine,
+                 "hardware file of the machine whose time is modelled (default: that of this machine)")
       ->type_name("FILE");
 }
 
@@ -194,7 +196,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
 }
 
 void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
-  app.add_option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
+  app.add_option("--n", n, "number of queries and of keys, unless --nq or --nk is given");
   app.add_option("--nq", n_q, "queries");
   app.add_option("--nk", n_k, "keys");
   app.add_option("--d", d, "head dimension of queries and keys")->required();
@@ -202,7 +204,7 @@ void ProblemOptions::add_to(CLI::App& app, bool with_planner) {
   add_without_sizes(app, with_planner);
   if (with_planner)
     app.add_option("--threads", threads,
-                   "--objective time: cores that time is modelled for, each with its own fast memory (default: 1)");
+                   "--objective time: number of cores to model, each with its own fast memory (default: 1)");
 }
 
 void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner, std::size_t operations) {
@@ -212,7 +214,9 @@ void ProblemOptions::add_without_sizes(CLI::App& app, bool with_planner, std::si
   app.add_option("--batch", batch, "batch size");
   app.add_flag("--causal", causal, "query i sees keys j <= i + offset");
   app.add_option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
-  app.add_flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
+  app.add_flag(
+      "--lse", lse,
+      "lse must be written: the bound counts it, and naive (the only schedule that can leave it out) writes it");
   app.add_flag("--with-forward", with_forward,
                "gradients: O and lse are not given; plan and count a forward pass first");
   app.add_option("--d-in", d_in, "backward-w: columns of A1, A2, A3");

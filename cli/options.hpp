@@ -15,11 +15,11 @@ struct MemoryOptions {
 
   void add_to(CLI::App& app);
   bool given() const { return M || memory; }
-  /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
+  /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two options has a valid value.
   Words words(DType compute) const;
 };
 
-/// What the planner may do.
+/// What the planner may do, and what it must keep to.
 struct PlannerOptions {
   bool no_workspace = false;
   index_t reserve = 0;
@@ -30,9 +30,9 @@ struct PlannerOptions {
   std::string schedule;
   std::optional<std::string> max_workspace;
 
-  /// `operations`: the first so many are named.
+  /// The help names the first `operations` operations.
   void add_to(CLI::App& app, bool with_width = true, std::size_t operations = kOperationNames.size());
-  /// Without M. `tensors` and `run`: what --max-workspace is about.
+  /// The options without M. --max-workspace limits a run with `run` on `tensors`.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
 
@@ -45,20 +45,21 @@ struct ObjectiveOptions {
   std::optional<std::string> machine;
 
   void add_to(CLI::App& app);
-  /// The plan, for arithmetic in `compute` on tensors of `dtype`. `options.M` counts only if `memory` says how much;
-  /// with the objective time the hardware file does otherwise. Throws InvalidProblem for an unknown objective, for one
-  /// without the memory it needs, and where there is no hardware file; IoError if it is bad.
+  /// The plan, for arithmetic in `compute` on tensors of `dtype`. M comes from `memory` or, with the objective time,
+  /// from the hardware file if `memory` is not given; `options.M` is ignored. Throws InvalidProblem for an unknown
+  /// objective, for an objective without the memory that it needs, and if there is no hardware file; IoError if the
+  /// file is bad.
   plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute, DType dtype,
                   int threads) const;
 };
 
-/// What is computed, beside sizes.
+/// The computation, apart from sizes.
 struct OperationOptions {
   std::string op = "forward";
   std::string score = "softmax";
   std::string sources = "distinct";
 
-  /// `operations`: the first so many are named.
+  /// The help names the first `operations` operations.
   void add_to(CLI::App& app, std::size_t operations = kOperationNames.size());
   /// Sets op, score and sources. Throws Unsupported naming what there is.
   void apply_to(Problem& p) const;
@@ -84,29 +85,30 @@ struct ProblemOptions {
   bool json = false;
 
   void add_to(CLI::App& app, bool with_planner = true);
-  /// All but n, n_q, n_k, d, d_v and threads. `operations`: the first so many are named.
+  /// Adds all options but n, n_q, n_k, d, d_v and threads. The help names the first `operations` operations.
   void add_without_sizes(CLI::App& app, bool with_planner = true, std::size_t operations = kOperationNames.size());
   Problem problem() const;
   /// Of arithmetic.
   DType compute() const;
   Words M() const;
   plan::Plan plan() const;
-  /// For a run with these options, time modelled for so many cores. Throws what require_arithmetic does.
+  /// The plan for a run with these options; its time is modelled for `cores` cores. Throws what require_arithmetic
+  /// does.
   plan::Plan plan(const RunOptions& run, int cores) const;
 };
 
-/// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
+/// --threads, for RunOptions: 0 if it is not given. Throws InvalidProblem if there are fewer threads.
 int threads_of(const std::optional<index_t>& asked);
 
-/// --compute-dtype, the same for every command: f64 if an input is f64, else f32, unless something was said.
+/// --compute-dtype, the same for every command. If it is not given: f64 if an input is f64, else f32.
 void add_compute_dtype(CLI::App& app, std::optional<std::string>& to);
 DType compute_of(const std::optional<std::string>& asked, bool any_f64);
 
-/// Throws Unsupported naming the types there are.
+/// Throws Unsupported with a list of the types.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
 Words parse_bytes(const std::string& option, const std::string& text);
-/// What is wrong with a text that is to be a whole number; "" if nothing is.
+/// An error message if the text is not a whole number, else "".
 std::string not_decimal(const std::string& text);
 /// "512,2048", at least one. Throws InvalidProblem.
 std::vector<index_t> parse_list(const std::string& option, const std::string& text);

@@ -201,7 +201,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, 
         throw InvalidProblem(
             fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
   }
-  // What is said to be one array must not be there twice with different numbers.
+  // If the file holds two copies of what --sources declares to be one array, their numbers must be equal.
   for (const auto& [copy, source] :
        {std::pair(SlowArray::A2, SlowArray::A1),
         std::pair(SlowArray::A3, sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {

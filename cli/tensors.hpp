@@ -29,7 +29,7 @@ struct FileOptions {
 /// is that of the others.
 class LoadedInputs {
  public:
-  /// Reads what the operation needs; O and lse only if they are there, or both not.
+  /// Reads the tensors that the operation needs; O and lse must both be in the file, or neither.
   LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources);
 
   const Tensors& tensors() const { return tensors_; }
@@ -58,8 +58,8 @@ class OutputFiles {
 
   /// Adds the outputs to the inputs; lse only where a file takes it.
   void add_to(Tensors& tensors) const;
-  /// Throws IoError. All files are complete before the first appears; should a later one then not get its name, those
-  /// before it stay.
+  /// Throws IoError. All files are complete before the first one appears; if a later file then cannot get its name, the
+  /// files before it stay.
   void commit();
 
  private:
