@@ -117,7 +117,8 @@ def three_rows(path):
     text = [
         f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)):",
         "",
-        "| | share of the measured peak, median | faster than every peer | time of the fastest peer / time of redblue: geometric mean | least |",
+        "| | share of the measured peak, median | faster than every peer | "
+        "time of the fastest peer / time of redblue: geometric mean | least |",
         "|---|---|---|---|---|",
     ]
     for (op, dtype), cells in sorted(kinds.items(), key=lambda k: (k[0][1] != "f32", k[0][0] != "forward")):
@@ -126,7 +127,8 @@ def three_rows(path):
         shares = [s for s in shares if s is not None]
         share = f"{100 * statistics.median(shares):.0f} %" if shares else ""
         won = sum(r >= 1 for r in best)
-        text.append(f"| {op} {dtype} | {share} | in {won} of {len(best)} cells | {geometric_mean(best):.2f} | {min(best):.2f} |")
+        ratios = f"{geometric_mean(best):.2f} | {min(best):.2f}"
+        text.append(f"| {op} {dtype} | {share} | in {won} of {len(best)} cells | {ratios} |")
     return "\n".join(text) + "\n"
 
 

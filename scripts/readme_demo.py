@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Puts the demo's output into docs/demo.md, and its first plan into README.md: scripts/demo.sh | scripts/readme_demo.py"""
+"""Puts the demo's output into docs/demo.md, and its first plan into README.md.
+
+scripts/demo.sh | scripts/readme_demo.py
+"""
 
 import re
 import sys

@@ -3,8 +3,8 @@
 
 docs/theorems.md: every `path` exists; `bound::name` is declared under include/redblue/bound/; `Class::member` and
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
-Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is that
-file, word for word.
+Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
+that file, word for word.
 docs/reading.md: the path through model and code is as short as README.md says.
 Text files: none of RIDDLES, phrases that readers stumble over.
 """

@@ -94,11 +94,15 @@ def test_what_went_wrong_is_said(results):
 
 
 def test_readme_has_a_row_for_each_kind_of_work(results):
-    results["results"] += [entry("a", 25, 1, 0.25, op="backward"), entry("a", 50, 1, 1, failed="no memory", op="backward")]
+    backward = [entry("a", 25, 1, 0.25, op="backward"), entry("a", 50, 1, 1, op="backward", failed="no memory")]
+    results["results"] += backward
     (bench_table.ROOT / "r.json").write_text(json.dumps(results))
     text = bench_table.three_rows("r.json").splitlines()
     # The peers nearest to redblue take 2 and 0.5 times its time; it reaches 1 and 2 of 4 GFLOP/s.
-    assert text[-2:] == ["| forward f32 | 38 % | in 1 of 2 cells | 1.00 | 0.50 |", "| backward f32 | 25 % | in 0 of 1 cells | 0.25 | 0.25 |"]
+    assert text[-2:] == [
+        "| forward f32 | 38 % | in 1 of 2 cells | 1.00 | 0.50 |",
+        "| backward f32 | 25 % | in 0 of 1 cells | 0.25 | 0.25 |",
+    ]
 
 
 def test_rows_that_a_quick_race_left_out_are_empty(results):
