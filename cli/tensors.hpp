@@ -26,7 +26,7 @@ struct FileOptions {
 };
 
 /// Tensors of rank 2 [n, d], 3 [heads, n, d] or 4 [batch, heads, n, d], kept alive; lse has no last dimension. `rank`
-/// is that of the others.
+/// is the rank of the other tensors.
 class LoadedInputs {
  public:
   /// Reads the tensors that the operation needs; O and lse must both be in the file, or neither.
@@ -58,8 +58,8 @@ class OutputFiles {
 
   /// Adds the outputs to the inputs; lse only where a file takes it.
   void add_to(Tensors& tensors) const;
-  /// Throws IoError. All files are complete before the first one appears; if a later file then cannot get its name, the
-  /// files before it stay.
+  /// Throws IoError. All files are complete before the first appears; should a later one then not get its name, those
+  /// before it stay.
   void commit();
 
  private:

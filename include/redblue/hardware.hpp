@@ -6,8 +6,7 @@
 #include "redblue/core/dtype.hpp"
 #include "redblue/isa.hpp"
 
-/// How fast a machine is. `redblue doctor` measures it once and keeps it in a file; the planner's model of time reads
-/// it.
+/// How fast a machine is: `redblue doctor` measures it once; the planner's model of time reads it from a file.
 namespace redblue {
 
 /// A cache, or main memory (the last level).

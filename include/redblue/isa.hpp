@@ -28,8 +28,8 @@ constexpr std::optional<Isa> isa_from_name(std::string_view name) {
 bool is_available(Isa isa);
 
 /// The one to use: what the environment variable REDBLUE_ISA names or, where it is unset or empty, the largest that is
-/// available. Reads the variable on every call. Throws InvalidProblem for an unknown name, and Unsupported for an
-/// instruction set that this machine cannot run.
+/// available. Reads the variable on every call. Throws InvalidProblem for a name that is none, and Unsupported for an
+/// instruction set that this machine has not.
 Isa best_isa();
 
 }  // namespace redblue

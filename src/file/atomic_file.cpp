@@ -30,7 +30,7 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 }  // namespace detail
 
 namespace {
-constexpr mode_t kMode = 0666;  // less the user's umask, as for any new file
+constexpr mode_t kMode = 0666;  // what the user's umask leaves of it, as for any new file
 constexpr int kAttempts = 1000;
 
 std::string temporary_name(const std::string& directory, int attempt) {

@@ -79,7 +79,7 @@ class Stopwatch {
   volatile double sink_ = 0;  // keeps the compiler from leaving out what `run` computes
 };
 
-/// Memory of its own, all pages there.
+/// A block of memory whose pages are all mapped.
 class Buffer {
  public:
   explicit Buffer(std::int64_t bytes) : bytes_(std::max(kReadMultiple, bytes / kReadMultiple * kReadMultiple)) {
@@ -169,7 +169,7 @@ std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i)
   return std::min(std::max(2 * below, levels[i].bytes / 4), levels[i].bytes);  // others use it too
 }
 
-/// All cores at once, each in a part of its own; by the clock on the wall.
+/// All cores at once, each in its own part of the memory, in wall-clock time.
 double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<MemoryLevel>& levels, int cores) {
   const MemoryLevel& memory = levels.back();
   const MemoryLevel& last = levels.size() > 1 ? levels[levels.size() - 2] : memory;

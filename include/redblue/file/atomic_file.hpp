@@ -8,9 +8,9 @@
 
 namespace redblue::file {
 
-/// A file that appears complete or not at all. The bytes go to a temporary file in the directory of the target;
-/// commit() gives it the name of the target, and without commit() the destructor removes it. Where the file system
-/// supports O_TMPFILE the temporary has no name until then, so that even a killed process leaves nothing behind.
+/// A file that appears complete or not at all. The bytes go to a temporary in the directory of the target, which takes
+/// the target's name in commit(); without commit() the destructor removes it. Where the file system can (O_TMPFILE)
+/// the temporary has no name until then, so that even a killed process leaves nothing behind.
 ///
 /// Open it before a long computation, to learn at once that a directory cannot be written. Nothing of an existing
 /// target is preserved (contents, mode, owner, hard links); a symbolic link is replaced, not followed.

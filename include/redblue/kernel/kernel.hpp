@@ -14,8 +14,7 @@
 #include "redblue/core/layout.hpp"
 #include "redblue/core/view.hpp"
 
-/// The questions that one can ask any kernel: plain, composite or behind a virtual interface. core/kernel.hpp says what
-/// a kernel is.
+/// Questions to any kernel: plain, composite or behind a virtual interface. core/kernel.hpp says what a kernel is.
 namespace redblue::kernel {
 
 namespace detail {

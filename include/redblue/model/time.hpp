@@ -29,17 +29,15 @@ struct Rates {
   int lanes = 1;                 ///< numbers of a result in one vector
   double vectors_per_cycle = 1;
   double exps = 0;  ///< exponentials per second of one core
-  // The same for kernels without a body of their own (kernel/bodies.hpp), never more. They reach kPlainShare of the
-  // macs.
+  // The same for kernels without a body of their own (kernel/bodies.hpp), never more; macs times kPlainShare.
   double portable_macs = 0;
   double portable_exps = 0;
   double word_bytes = 4;
   std::vector<MemoryLevel> levels;
   double all_cores_bandwidth = 0;
 
-  /// The share of a working set of `bytes` that one core does not find in a level. It is 0 up to kPrivateShare of a
-  /// private cache or kSharedShare of a shared one, and 1 from twice that size on. A working set is what is used again
-  /// and again.
+  /// The share of a working set (bytes that are used again and again) that one core does not find in a level: 0 up to
+  /// kPrivateShare of a private cache or kSharedShare of a shared one, 1 from twice that size on.
   double missing(std::size_t level, double bytes) const;
   /// Seconds to read a byte of a working set of `bytes` that levels before `first` do not hold.
   double seconds_per_byte(double bytes, std::size_t first = 0) const;
@@ -49,7 +47,7 @@ struct Rates {
 
 /// The rates of `isa` or, if the file has no peak of this type for it, of the largest instruction set below that has
 /// one. bf16 and f16 are computed as f32 where there are no such products. Throws InvalidProblem if the file has no
-/// such peak.
+/// peak.
 Rates rates_of(const Hardware& hardware, Isa isa, DType dtype);
 /// The largest instruction set in the file.
 Isa largest_isa(const Hardware& hardware);

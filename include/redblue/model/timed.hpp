@@ -52,7 +52,7 @@ class Timed : public MachineFace<Timed> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    if (resident_ > 0) {  // rounds that use tiles of their worker are its own: machine::Ram::each
+    if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
     }
@@ -63,7 +63,7 @@ class Timed : public MachineFace<Timed> {
       span_ = 0;
       body(*this, i);
       longest = std::max(longest, span_);
-      // What inner loops did not give out is an item of its own.
+      // The work outside of inner loops is one more item.
       if (const double rest = time_.work_s() - started - (items_total_ - inner); rest > kCallSeconds / 2)
         add_item(rest);
     }
@@ -80,13 +80,12 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
-  /// Words that a tile takes in a cache: a fused body has one panel of scratch, and a second copy of what it also
-  /// packs.
+  /// Words that a tile takes in a cache: in a fused body one panel of scratch, and two copies of what it also packs.
   double words_of(Shape s, Layout layout) const {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
-  /// Words of a result that a fused body works on at a time: one panel of a result that lies in panels, else a register
+  /// Words of a result that a fused body works on at a time: one panel if the result lies in panels, else one register
   /// tile.
   index_t panel_words(const Arg& result) const {
     const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;

@@ -37,7 +37,7 @@ struct LinearBackward {
     return t;
   }
 
-  /// The most queries that enter G at once: those of the keys that see nothing more, or of one position.
+  /// The most queries that enter G at once: all that see the last visible key, or those of one later step (a position).
   static index_t queries_entering(const Sizes& x, index_t br) {
     const index_t last = x.mask.visible(x.n_q - 1, x.n_k);  // keys from here on are seen by nobody
     if (last == 0) return 0;
