@@ -4,10 +4,10 @@
   bench/model.py                                     # writes bench/results/model-MACHINE-DATE-COMMIT.json
   bench/model.py --table bench/results/FILE.json     # puts its tables into docs/time-model.md
 
-Modelled by `redblue plan --objective time`, measured by `redblue bench` with the same schedule and tiles, one thread:
-the schedules of a problem in turn, --rounds times, the least time of each, for what else a machine does only adds.
-Schedules whose modelled time is more than --within times the least are left out. Run it on an idle machine, or before
-all else that runs there (chrt -f 10). Needs a hardware file (redblue doctor, or --machine FILE).
+`redblue plan --objective time` models the time, `redblue bench` measures it with the same schedule and tiles on one
+thread. It runs the schedules of a problem in turn, --rounds times, and takes the least time of each, because other load
+can only add time. It leaves out schedules whose modelled time is more than --within times the least. Run it on an idle
+machine, or with priority over other programs (chrt -f 10). Needs a hardware file (redblue doctor, or --machine FILE).
 """
 
 import argparse
@@ -47,8 +47,8 @@ def measure(args):
         chosen = plan["plans"][plan["chosen"]]["schedule"]
         rows = [r for r in plan["plans"] if r["stable"] and r["fits"]]
         least = min(r["time"]["total_s"] for r in rows)
-        # Planned alone, as it will run: beside others a schedule is listed with its fastest tiling, which is not the one
-        # that is chosen where fewer words take hardly longer.
+        # Plan each schedule alone, as it will run. A table of all schedules shows the fastest tiling of each; a plan for
+        # one schedule may choose another tiling, with fewer words and hardly more time.
         rows = [
             redblue(args.redblue, "plan", *common, "--schedule", r["schedule"])["plans"][0]
             for r in rows
@@ -144,8 +144,8 @@ def main():
     parser.add_argument("--d", nargs="+", type=int, default=[32, 64, 96, 128, 256, 512])
     parser.add_argument("--heads", type=int, help="default: 2048 / n")
     parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--within", type=float, default=20, help="leave out what is modelled to be so many times slower")
-    parser.add_argument("--table", type=pathlib.Path, help="measure nothing: a result's tables into docs/time-model.md")
+    parser.add_argument("--within", type=float, default=20, help="leave out what is modelled this many times slower")
+    parser.add_argument("--table", type=pathlib.Path, help="measure nothing; write a result's tables into docs/time-model.md")
     args = parser.parse_args()
     if args.table:
         page = PAGE.read_text()

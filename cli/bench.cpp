@@ -35,8 +35,9 @@ struct BenchFlags {
     list("--dv", d_v, "head dimension of values (default: --d)");
     problem.add_without_sizes(command, true, 2);  // forward and backward
     command.option("--threads", threads, "threads (default: as for run)");
-    command.option("--repetitions", repetitions, "timed this often; the median is printed");
-    command.option("--min-time", min_time, "seconds of one repetition, which is as many runs as that takes");
+    command.option("--repetitions", repetitions, "number of timed repetitions; the median is printed");
+    command.option("--min-time", min_time,
+                   "least seconds of one repetition, which consists of as many runs as that takes");
   }
 };
 
@@ -60,7 +61,7 @@ class Bench {
   }
 
   BenchCell measure(index_t repetitions, double min_time) {
-    double once = time(1).real_seconds;  // pages, caches and threads are awake after this one
+    double once = time(1).real_seconds;  // a warm-up for pages, caches and threads
     if (once < min_time) once = time(1).real_seconds;
     cell_.iterations = static_cast<int>(std::clamp(std::ceil(min_time / once), 1.0, 1e9));
     for (index_t i = 0; i < repetitions; ++i) {
@@ -94,7 +95,7 @@ class Bench {
     const double n = iterations;
     return {seconds_since(start) / n, static_cast<double>(std::clock() - cpu_start) / CLOCKS_PER_SEC / n};
   }
-  /// What nobody gave lies in slow memory in the compute type.
+  /// Arrays without a given type lie in slow memory in the compute type.
   Words bytes_moved() const {
     const auto own = static_cast<index_t>(size_of(word_of(options_.compute)));
     Words bytes;
@@ -188,10 +189,12 @@ int bench(const BenchFlags& flags) {
 void add_bench(Program& program) {
   const Command command = program.command("bench", "time plans on random data, beside their exact words");
   command.footer(
-      "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each query and key it sees, 2.5\n"
-      "times that backward. Of peak: of what as many cores measured right before, in nothing but multiply-adds.\n"
-      "Plans are those of least modelled time where redblue doctor has measured this machine, else of fewest words;\n"
-      "--objective says otherwise. Fast memory for fewest words: --M, --memory, or three quarters of a core's own "
+      "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each pair of a query and a\n"
+      "key that it sees, 2.5 times that backward. Of peak: share of a loop of multiply-adds on as many cores, "
+      "measured\n"
+      "right before. If redblue doctor has measured this machine, plans have the least modelled time, else the fewest\n"
+      "words; --objective overrides this. Fast memory for fewest words: --M, --memory, or three quarters of a core's "
+      "own "
       "cache.\n"
       "Examples:\n"
       "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"

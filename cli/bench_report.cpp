@@ -62,7 +62,7 @@ std::string name_of(const BenchCell& cell) {
                             cell.measured.threads);
 }
 
-/// What every entry of a cell says, the same in all repetitions.
+/// The part of an entry that is the same in all repetitions of a cell.
 void add_counters(Json& entry, const BenchCell& cell) {
   entry["words"] = to_json(cell.measured.io.total());
   entry["bytes"] = to_json(cell.bytes);
@@ -75,7 +75,7 @@ void add_counters(Json& entry, const BenchCell& cell) {
 
 constexpr double kMilli = 1e3;
 
-/// Every figure of a cell that differs between repetitions, as `of` sums it up.
+/// The figures of a cell that differ between repetitions, each summarised by `of`.
 template <class Of>
 void add_figures(Json& entry, const Of& of, double time_scale) {
   entry["real_time"] = of([](const Repetition& r) { return r.real_seconds; }) * time_scale;

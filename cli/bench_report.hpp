@@ -21,20 +21,20 @@ struct BenchCell {
   plan::Plan plan;
   DType dtype;         ///< of tensors
   DType compute;       ///< of arithmetic
-  Measured measured;   ///< of one iteration, as of any
-  Words bytes;         ///< the words moved, in the types of the arrays in slow memory
+  Measured measured;   ///< of one iteration; it is the same for all
+  Words bytes;         ///< bytes moved: words times the element sizes of the arrays in slow memory
   int iterations = 1;  ///< in each repetition
   std::vector<Repetition> repetitions;
 
-  /// The usual count: 2 (d + d_v) for each pair of query and visible key forward, 2.5 times that backward, whatever the
-  /// schedule computes again.
+  /// The usual count, without what the schedule computes again: forward 2 (d + d_v) for each pair of a query and a
+  /// visible key, backward 2.5 times as many.
   double flops() const;
   double gflops(const Repetition& r) const { return flops() / r.real_seconds * 1e-9; }
-  /// Of what the threads that took part could do if they did nothing but multiply and add.
+  /// The share of the flops that the threads of the run could do with multiply-adds alone.
   double peak_share(const Repetition& r) const { return flops() / r.real_seconds / (r.peak * measured.threads); }
 };
 
-/// What is known of the machine and the program before the first run.
+/// The machine and the program, as known before the first run.
 struct BenchContext {
   std::chrono::system_clock::time_point date = std::chrono::system_clock::now();
   double clock = 0;  ///< cycles per second, measured

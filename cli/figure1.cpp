@@ -44,11 +44,11 @@ std::optional<Point> counted(const Problem& p, Words M, const std::string& sched
     const Measured m = count(plan);
     return Point{std::string(plan.row().schedule), m.io.total(), m.peak};
   } catch (const CapacityError&) {
-    return std::nullopt;  // needs more than M
+    return std::nullopt;  // needs more than M words
   }
 }
 
-/// The cheapest schedule of the large cache that fits, by its plan; it is counted then.
+/// The cheapest schedule for large caches that fits, by its plan; then it is counted.
 std::optional<Point> best_large(const Problem& p, Words M) {
   plan::Options o;
   o.M = M;
@@ -72,7 +72,7 @@ Line line_at(const Problem& p, index_t M) {
 /// The last M at which `b` begins to move no more words than `a`; 0 if there is none, or `b` does so from the first M.
 index_t crossover(const std::vector<Line>& lines, std::size_t a, std::size_t b) {
   index_t last = 0;
-  bool before = false;  // did a win at the M before?
+  bool before = false;  // did `a` win at the previous M?
   for (const Line& l : lines) {
     if (l.points[a].schedule.empty()) continue;
     const bool wins = !l.points[b].schedule.empty() && l.points[b].io <= l.points[a].io;

@@ -106,7 +106,7 @@ void MemoryOptions::add_to(const Command& command) {
   command.option("--M", M, "fast memory in words").type_name("WORDS");
   command
       .option("--memory", memory,
-              "fast memory in bytes: 64KiB, 1.5MiB; a word is one of the arithmetic, 8 bytes for f64, else 4")
+              "fast memory in bytes: 64KiB, 1.5MiB; a word has 8 bytes for arithmetic in f64, else 4")
       .type_name("BYTES");
 }
 
@@ -131,7 +131,8 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
   command.flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
   command.option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
       .type_name("WORDS");
-  command.flag("--double-buffer", double_buffer, "leave room for second buffers of what the innermost loop brings in");
+  command.flag("--double-buffer", double_buffer,
+               "leave room for a second buffer of each block that arrives in the innermost loop");
   command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       .type_name("LIST");
   if (with_width)
@@ -164,9 +165,11 @@ void ObjectiveOptions::add_to(const Command& command) {
   command
       .option("--objective", objective,
               "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
-              "with time, --M may be left out: twice a core's private cache")
+              "with time, --M defaults to twice a core's private cache")
       .type_name("NAME");
-  command.option("--machine", machine, "hardware file of the machine that time is modelled for (default: this one's)")
+  command
+      .option("--machine", machine,
+              "hardware file of the machine whose time is modelled (default: that of this machine)")
       .type_name("FILE");
 }
 
@@ -198,7 +201,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
 }
 
 void ProblemOptions::add_to(const Command& command, bool with_planner) {
-  command.option("--n", n, "queries and keys, where --nq or --nk does not say otherwise");
+  command.option("--n", n, "number of queries and of keys, unless --nq or --nk is given");
   command.option("--nq", n_q, "queries");
   command.option("--nk", n_k, "keys");
   command.option("--d", d, "head dimension of queries and keys").required();
@@ -206,7 +209,7 @@ void ProblemOptions::add_to(const Command& command, bool with_planner) {
   add_without_sizes(command, with_planner);
   if (with_planner)
     command.option("--threads", threads,
-                   "--objective time: cores that time is modelled for, each with its own fast memory (default: 1)");
+                   "--objective time: number of cores to model, each with its own fast memory (default: 1)");
 }
 
 void ProblemOptions::add_without_sizes(const Command& command, bool with_planner, std::size_t operations) {
@@ -216,7 +219,9 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
   command.option("--batch", batch, "batch size");
   command.flag("--causal", causal, "query i sees keys j <= i + offset");
   command.option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
-  command.flag("--lse", lse, "lse must be written: counts it in the bound, and in naive, which alone can do without");
+  command.flag(
+      "--lse", lse,
+      "lse must be written: the bound counts it, and naive (the only schedule that can leave it out) writes it");
   command.flag("--with-forward", with_forward,
                "gradients: O and lse are not given; plan and count a forward pass first");
   command.option("--d-in", d_in, "backward-w: columns of A1, A2, A3");

@@ -15,11 +15,11 @@ struct MemoryOptions {
 
   void add_to(const Command& command);
   bool given() const { return M || memory; }
-  /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two was given, and makes sense.
+  /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two options has a valid value.
   Words words(DType compute) const;
 };
 
-/// What the planner may do.
+/// What the planner may do, and what it must keep to.
 struct PlannerOptions {
   bool no_workspace = false;
   index_t reserve = 0;
@@ -52,7 +52,7 @@ struct ObjectiveOptions {
                   int threads) const;
 };
 
-/// What is computed, beside sizes.
+/// The computation, apart from sizes.
 struct OperationOptions {
   std::string op = "forward";
   std::string score = "softmax";
@@ -92,22 +92,23 @@ struct ProblemOptions {
   DType compute() const;
   Words M() const;
   plan::Plan plan() const;
-  /// For a run with these options, time modelled for so many cores. Throws what require_arithmetic does.
+  /// The plan for a run with these options; its time is modelled for `cores` cores. Throws what require_arithmetic
+  /// does.
   plan::Plan plan(const RunOptions& run, int cores) const;
 };
 
-/// --threads, for RunOptions: 0 where nothing was said. Throws InvalidProblem if there are not as many.
+/// --threads, for RunOptions: 0 if it is not given. Throws InvalidProblem if there are fewer threads.
 int threads_of(const std::optional<index_t>& asked);
 
 /// --compute-dtype, the same for every command: f64 if an input is f64, else f32, unless something was said.
 void add_compute_dtype(const Command& command, std::optional<std::string>& to);
 DType compute_of(const std::optional<std::string>& asked, bool any_f64);
 
-/// Throws Unsupported naming the types there are.
+/// Throws Unsupported with a list of the types.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.
 Words parse_bytes(const std::string& option, const std::string& text);
-/// What is wrong with a text that is to be a whole number; "" if nothing is.
+/// An error message if the text is not a whole number, else "".
 std::string not_decimal(const std::string& text);
 /// "512,2048", at least one. Throws InvalidProblem.
 std::vector<index_t> parse_list(const std::string& option, const std::string& text);

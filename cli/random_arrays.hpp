@@ -11,7 +11,7 @@ class RandomArrays {
  public:
   /// Contiguous, zeros.
   Tensor zeros(const std::array<index_t, 4>& shape, DType dtype);
-  /// Standard normal, rounded to `dtype`; other numbers for every tensor, the same in every program.
+  /// Standard normal numbers, rounded to `dtype`: different for every tensor, the same in every program.
   Tensor normal(const std::array<index_t, 4>& shape, DType dtype);
 
  private:

@@ -41,11 +41,11 @@ struct RunFlags {
     command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     add_compute_dtype(command, compute_dtype);
     command.option("--threads", threads,
-                   "threads, each with fast memory of M words (default: up to one for each CPU, or the environment "
-                   "variable REDBLUE_THREADS, as the work is worth)");
+                   "threads, each with fast memory of M words (default: as many as the work is worth, at most one for "
+                   "each CPU or what the environment variable REDBLUE_THREADS says)");
     command.flag("--verify", verify,
                  "compare with attention or its gradients in fp64, row by row, and gradients with central differences; "
-                 "the output is written either way, exit code 1 says it differs");
+                 "writes the output in any case; the exit code is 1 if it differs");
     command.flag("--json", json, "print JSON");
     command.flag("--quiet", quiet, "print nothing but errors");
   }

@@ -202,7 +202,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, 
         throw InvalidProblem(
             fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
   }
-  // What is said to be one array must not be there twice with different numbers.
+  // If the file holds two copies of what --sources declares to be one array, their numbers must be equal.
   for (const auto& [copy, source] :
        {std::pair(SlowArray::A2, SlowArray::A1),
         std::pair(SlowArray::A3, sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {
@@ -271,7 +271,7 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
     out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
     out.view = Tensor(out.data.data(), type, shape);
-    // The leading dimensions that the inputs had; lse is one number per query.
+    // As many leading dimensions as the inputs have; lse is one number per query.
     std::vector<index_t> sizes(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
     if (a == SlowArray::lse) sizes.pop_back();
     out.tensor = file::c_order_tensor(type, std::move(sizes), out.data.data());

@@ -26,10 +26,10 @@ struct FileOptions {
 };
 
 /// Tensors of rank 2 [n, d], 3 [heads, n, d] or 4 [batch, heads, n, d], kept alive; lse has no last dimension. `rank`
-/// is that of the others.
+/// is the rank of the other tensors.
 class LoadedInputs {
  public:
-  /// Reads what the operation needs; O and lse only if they are there, or both not.
+  /// Reads the tensors that the operation needs; O and lse must both be in the file, or neither.
   LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources);
 
   const Tensors& tensors() const { return tensors_; }

@@ -1,8 +1,8 @@
 # A source whose name ends in _avx2, _avx512 or _avx512_bf16 is compiled for that instruction set and called only where
-# is_available() (redblue/isa.hpp) says so. Such a file must keep all but its entry points in anonymous namespaces: an
-# inline function that another file has too could end up as its copy in a program that runs anywhere.
-# tests/check_isa_symbols.py looks. They are optimised in every build: vector code that is not would test nothing;
-# and a multiply-add stands where the text has one: what is rounded twice here must be rounded twice there.
+# is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
+# namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
+# tests/check_isa_symbols.py checks that. These files are optimised in every build, because slow vector code would test
+# nothing. The compiler must not fuse a product and a sum that the source keeps apart: code must round alike everywhere.
 function(redblue_set_isa_flags sources)
   set(avx2 -O3 -ffp-contract=off -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)

@@ -4,10 +4,10 @@
  * run takes beside inputs and outputs; redblue_forward runs it on your tensors, in your memory, on your threads.
  * docs/c-api.md has a complete program.
  *
- * Every struct is to be initialised with the macro named after it, which sets struct_size and the defaults. Functions
- * return REDBLUE_OK or say in redblue_last_error() what was wrong; no exception leaves them. A plan is never changed
- * after its creation: any number of threads may use it at once. Words are scalars of the compute type, of f32 if that
- * is bf16. */
+ * Initialise every struct with the macro named after it, which sets struct_size and the defaults. A function returns
+ * REDBLUE_OK, or another status after which redblue_last_error() has the message; it throws no exception. A plan never
+ * changes after its creation: any number of threads may use it at once. A word is a scalar of the compute type, or of
+ * f32 if that type is bf16. */
 #ifndef REDBLUE_H
 #define REDBLUE_H
 
@@ -26,8 +26,8 @@ extern "C" {
 
 typedef enum redblue_status {
   REDBLUE_OK = 0,
-  REDBLUE_INVALID_ARGUMENT = 1,      /* a null pointer, a wrong struct_size, a size or option that makes no sense */
-  REDBLUE_UNSUPPORTED = 2,           /* well formed, but nothing here does it */
+  REDBLUE_INVALID_ARGUMENT = 1,      /* a null pointer, a wrong struct_size, an impossible size or option */
+  REDBLUE_UNSUPPORTED = 2,           /* well formed, but redblue cannot do it */
   REDBLUE_FAST_MEMORY_TOO_SMALL = 3, /* no schedule fits in fast_memory_words */
   REDBLUE_NOT_ENOUGH_MEMORY = 4,     /* more bytes needed than workspace, max_workspace or the machine has */
   REDBLUE_INTERNAL_ERROR = 5         /* a fault of redblue, or of a thread pool */
@@ -56,14 +56,15 @@ typedef struct redblue_problem {
   double scale;          /* used if has_scale; default 1 / sqrt(d) */
   int32_t has_causal_offset;
   int32_t has_scale;
-  int32_t lse_required;    /* forward: only plans that can write lse (a few leave it out); a run does if given one */
+  int32_t lse_required;    /* forward: only plans that can write lse (a few cannot); a run writes lse if it is given */
   int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* Fast memory must be given, but for least time, where it defaults to twice a core's own cache. What is said here of
- * tensors and threads is what max_workspace is held against; a run may differ, and is refused if it then takes more.
- * compute REDBLUE_BF16 wants tensors, and dtype, of REDBLUE_BF16. */
+/* fast_memory_words must be given for the objective words; for the objective time it defaults to twice a core's private
+ * cache. The planner compares max_workspace with a run on contiguous tensors of `dtype` with `threads` threads; another
+ * run may take more memory, and is refused if it exceeds max_workspace. compute REDBLUE_BF16 needs `dtype`, and q, k
+ * and v, of REDBLUE_BF16. */
 typedef struct redblue_plan_options {
   size_t struct_size;
   int64_t fast_memory_words; /* M, of each thread */
@@ -73,13 +74,13 @@ typedef struct redblue_plan_options {
   redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
   int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
   size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
-  const char* hardware_file; /* least time, else NULL: of what machine (redblue doctor); NULL: what the doctor left */
+  const char* hardware_file; /* objective time: the file of `redblue doctor`; NULL: the default file of this machine */
 } redblue_plan_options;
 #define REDBLUE_PLAN_OPTIONS_INIT \
   {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0, NULL}
 
-/* [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative; all four
- * 0: contiguous in this order. data is aligned to its element. */
+/* A tensor [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative;
+ * if all four are 0 the tensor is contiguous in this order. data is aligned to its element. */
 typedef struct redblue_const_tensor {
   const void* data;
   redblue_dtype dtype;
@@ -93,7 +94,7 @@ typedef struct redblue_tensor {
 #define REDBLUE_TENSOR_INIT {NULL, REDBLUE_F32, {0, 0, 0, 0}}
 
 /* q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v], o [batch, heads, n_q, d_v],
- * lse [batch, heads, n_q, 1]. lse.data NULL: not wanted. Outputs share no memory with anything. */
+ * lse [batch, heads, n_q, 1]. lse.data NULL: the run writes no lse. An output shares no memory with another tensor. */
 typedef struct redblue_forward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v;
@@ -107,8 +108,8 @@ typedef struct redblue_forward_tensors {
    REDBLUE_TENSOR_INIT,              \
    REDBLUE_TENSOR_INIT}
 
-/* d_o, the gradient that is given, and o and lse of the forward pass (not looked at if forward_missing); dq, dk, dv
- * like q, k, v. */
+/* d_o is the given gradient of the loss in o; o and lse come from the forward pass (ignored if forward_missing); dq, dk
+ * and dv have the shapes of q, k and v. */
 typedef struct redblue_backward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v, o, lse, d_o;
@@ -126,8 +127,8 @@ typedef struct redblue_backward_tensors {
    REDBLUE_TENSOR_INIT,               \
    REDBLUE_TENSOR_INIT}
 
-/* Your threads. run calls task(arg, i) once for each i < n and returns when all have returned; as many as can be should
- * run at the same time, but none waits for another to start. size says how many that is. */
+/* Your threads. `run` calls task(arg, i) once for each i < n and returns when all calls have returned. As many calls as
+ * possible should run at the same time, but no call waits for another to start. `size` returns that number. */
 typedef struct redblue_thread_pool {
   size_t struct_size;
   void* context;
@@ -159,7 +160,7 @@ typedef struct redblue_plan_info {
   int64_t bound_words;     /* no schedule moves fewer */
   int64_t footprint_words; /* most words resident at a time */
   int64_t flops;           /* 2 x multiply-adds of products */
-  double ratio;            /* words moved / bound_words; 0 if the bound is 0 */
+  double ratio;            /* words moved / bound_words; 0 if bound_words is 0 */
 } redblue_plan_info;
 #define REDBLUE_PLAN_INFO_INIT {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0}
 
@@ -167,23 +168,23 @@ typedef struct redblue_plan_info {
 REDBLUE_API const char* redblue_version(void);
 /* The name of a redblue_status. */
 REDBLUE_API const char* redblue_status_string(int status);
-/* What was wrong with the last call of this thread that failed; "" before the first. Valid until the next one fails. */
+/* The message of the last call of this thread that failed; "" if none has. Valid until the next call fails. */
 REDBLUE_API const char* redblue_last_error(void);
 
-/* *plan is the caller's to destroy, and NULL if this fails. */
+/* The caller destroys *plan. If this fails, *plan is NULL. */
 REDBLUE_API redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                                redblue_plan** plan);
-/* NULL is no plan and is left alone. */
+/* Does nothing if plan is NULL. */
 REDBLUE_API void redblue_plan_destroy(redblue_plan* plan);
 REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info);
 
 /* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
- * buffers, outputs held in the compute type. Not among them: bookkeeping on the heap, at most 8 KiB and 8 KiB more for
- * each thread, and 16 bytes for each row of two tensors that interleave in memory while it is checked that they do not
- * overlap. Of the tensors' data it matters only whether there is one for lse; options->workspace is not looked at.
- * tensors NULL: contiguous ones of the plan's dtype, lse if it is required. The first call, or the first run, for a
- * kind of tensors walks through the operations without computing: at most the time of a run, and little unless tiles
- * are very small. */
+ * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 8 KiB and 8 KiB more
+ * for each thread and, while the run checks that tensors do not overlap, 16 bytes for each row of two tensors that
+ * interleave in memory. Reads no data; of the data pointers only that of lse matters (is it NULL?), and
+ * options->workspace is ignored. tensors NULL: contiguous ones of the plan's dtype, with lse if it is required. The
+ * first call, or the first run, for tensors of one kind walks through the operations without computing. That takes at
+ * most the time of a run, and little time unless tiles are very small. */
 REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                                      const redblue_run_options* options, size_t* bytes);
 REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,

@@ -1,16 +1,17 @@
 #!/usr/bin/env python3
-"""Puts the table of a race into README.md: scripts/bench_table.py bench/results/FILE.json"""
+"""Puts the table of a race into docs/speed.md, and three rows of it into README.md:
+scripts/bench_table.py bench/results/FILE.json"""
 
 import collections
 import json
 import math
 import pathlib
-import re
 import statistics
 import sys
 
-ROOT = pathlib.Path(__file__).resolve().parent.parent
-BLOCK = re.compile(r"<!-- bench -->\n(.*?)<!-- /bench -->", re.DOTALL)
+import blocks
+
+ROOT = blocks.ROOT
 
 
 def geometric_mean(values):
@@ -88,15 +89,15 @@ def failures(results):
 
 
 def table(path):
-    """Markdown: what stands between the markers of README.md for this file of results."""
+    """Markdown for docs/speed.md: every cell of this file of results."""
     results = json.loads((ROOT / path).read_text())
     c = results["context"]
     text = [
-        f"Of [{path}]({path}), made by `{c['command']}` at commit {c['commit']} on {c['date'][:10]}:",
+        f"Of [{path}](../{path}), made by `{c['command']}` at commit {c['commit']} on {c['date'][:10]}:",
         f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs; {c['redblue']['compiler']}, {c['redblue']['flags']}.",
         "",
-        "A cell: GFLOP/s of redblue (share of the measured peak), then the time of the peer that comes nearest, over",
-        "redblue's, in interleaved pairs; in bold where redblue loses.",
+        "A cell has two figures: GFLOP/s of redblue (with their share of the measured peak), then the time of the fastest",
+        "peer over redblue's time, in interleaved pairs. Bold: redblue loses.",
         "",
         *grid(results),
         "",
@@ -105,15 +106,38 @@ def table(path):
     return "\n".join([*text, *([""] if failures(results) else []), *failures(results)]) + "\n"
 
 
+def three_rows(path):
+    """Markdown for README.md: the whole race in a row for each kind of work."""
+    results = json.loads((ROOT / path).read_text())
+    done = [e for e in results["results"] if "failed" not in e]
+    kinds = {}
+    for cell, entries in cells_of({"results": done}).items():
+        kinds.setdefault((cell[2], cell[1]), []).append((cell, entries))
+    c = results["context"]
+    text = [
+        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)):",
+        "",
+        "| | share of the measured peak, median | faster than every peer | "
+        "time of the fastest peer / time of redblue: geometric mean | least |",
+        "|---|---|---|---|---|",
+    ]
+    for (op, dtype), cells in sorted(kinds.items(), key=lambda k: (k[0][1] != "f32", k[0][0] != "forward")):
+        best = [min(e["ratio"] for e in entries) for _, entries in cells]
+        shares = [share_of_peak(results, cell, entries) for cell, entries in cells]
+        shares = [s for s in shares if s is not None]
+        share = f"{100 * statistics.median(shares):.0f} %" if shares else ""
+        won = sum(r >= 1 for r in best)
+        ratios = f"{geometric_mean(best):.2f} | {min(best):.2f}"
+        text.append(f"| {op} {dtype} | {share} | in {won} of {len(best)} cells | {ratios} |")
+    return "\n".join(text) + "\n"
+
+
 def main():
     if len(sys.argv) != 2 or not pathlib.Path(sys.argv[1]).is_file():
         sys.exit(__doc__)
     path = pathlib.Path(sys.argv[1]).resolve().relative_to(ROOT)
-    readme = ROOT / "README.md"
-    text, replaced = BLOCK.subn(lambda _: f"<!-- bench -->\n{table(path)}<!-- /bench -->", readme.read_text())
-    if replaced != 1:
-        sys.exit("README.md has no <!-- bench --> ... <!-- /bench --> block")
-    readme.write_text(text)
+    blocks.write("docs/speed.md", "bench", table(path))
+    blocks.write("README.md", "speed", three_rows(path))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ cd "$(dirname "$0")/.."
 
 scripts/setup.sh
 
-# A build that is already there is brought up to date as it is; a new one leaves out the tests, which need more packages.
+# An existing build is updated as it is configured; a new build leaves out the tests, which need more packages.
 if [ ! -f build/release/build.ninja ]; then
   echo "demo: configuring build/release"
   cmake --preset release -DREDBLUE_BUILD_TESTS=OFF -DREDBLUE_BUILD_EXAMPLES=OFF >/dev/null

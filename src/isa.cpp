@@ -24,7 +24,7 @@ std::vector<std::string_view> names(bool (*wanted)(Isa)) {
 bool is_available(Isa isa) {
   if (isa == Isa::portable) return true;
 #if defined(__x86_64__)
-  // These ask the operating system too (XGETBV): does it keep the wide registers?
+  // These also ask the operating system (XGETBV) whether it saves the wide registers.
   const bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma") && __builtin_cpu_supports("f16c");
   if (isa == Isa::avx2) return avx2;
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
@@ -42,10 +42,10 @@ Isa best_isa() {
     return *std::find_if(std::rbegin(kIsas), std::rend(kIsas), [](Isa isa) { return is_available(isa); });
   const auto isa = isa_from_name(asked);
   if (!isa)
-    throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is no instruction set: choose from {}", asked,
+    throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is not an instruction set: choose from {}", asked,
                                      fmt::join(names([](Isa) { return true; }), ", ")));
   if (!is_available(*isa))
-    throw Unsupported(fmt::format("REDBLUE_ISA = '{}': this machine has not got it; it has {}", asked,
+    throw Unsupported(fmt::format("REDBLUE_ISA = '{}': this machine cannot run it; it has {}", asked,
                                   fmt::join(names(is_available), ", ")));
   return *isa;
 }

@@ -20,7 +20,7 @@ class Cell:
 
 
 def heads_at(n):
-    """Eight, but for n = 8192 two: one cell is seconds as it is, and two are enough to share between two threads."""
+    """Eight; two for n = 8192, where a cell takes seconds anyway and two heads suffice for two threads."""
     return 8 if n < 8192 else 2
 
 

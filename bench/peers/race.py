@@ -43,7 +43,7 @@ def timed(run):
 
 
 def pairs(ours, theirs, seconds, least):
-    """[(seconds of redblue, seconds of the peer)], one right after the other, each first in half of them."""
+    """[(seconds of redblue, seconds of the peer)]: one runs right after the other, each first in half of the pairs."""
     ours(), theirs()
     estimate = timed(ours) + timed(theirs)
     result = []
@@ -62,7 +62,7 @@ def outputs_of(run):
 
 
 def largest_error(ours, theirs):
-    """Over all outputs, relative to the largest number of each; nan if there is one."""
+    """The largest difference over all outputs, relative to the largest number of each; nan if an output has a nan."""
     errors = [np.max(np.abs(ours[name] - theirs[name])) / np.max(np.abs(theirs[name])) for name in theirs]
     return float(np.max(errors))
 
@@ -117,7 +117,7 @@ def worker(name, threads, options):
 
 
 def environment(threads):
-    """Of a worker: one number of threads for everybody, none of them spinning when it is another's turn."""
+    """Environment of a worker: one number of threads for every library; none spins while another library runs."""
     ours = {k: v for k, v in os.environ.items() if not re.match("OPENBLAS_|BLIS_|GOMP_|KMP_|OMP_|MKL_|DNNL_|LIBXSMM_", k)}
     return ours | {
         "OMP_NUM_THREADS": str(threads),

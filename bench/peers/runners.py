@@ -38,7 +38,7 @@ def empty_outputs(cell, shape):
 
 class Redblue:
     def __init__(self, threads, library, words, schedules, layout):
-        """schedules: names by operation, where it is not the planner's choice."""
+        """schedules: names by operation, where the planner shall not choose."""
         self.threads, self.words, self.schedules, self.layout = threads, words, schedules, layout
         rb.LIB = rb.load(library)
 
@@ -114,7 +114,7 @@ class SharedLibrary:
         return self.lib.peer_about().decode()
 
     def prepare(self, cell, arrays):
-        """With the variant that is fastest in two runs after one that warms up."""
+        """Takes the variant that is fastest in two runs after a warm-up."""
         c = self.Cell(cell.op == "backward", cell.causal, cell.dtype == "bf16", self.threads, cell.heads, cell.n, cell.d)
         outputs = empty_outputs(cell, arrays["q"].shape)
         all_arrays = {**arrays, **outputs}
@@ -235,7 +235,7 @@ class OnnxRuntime:
         model = helper.make_model(graph, opset_imports=opsets, ir_version=8)
         options = self.ort.SessionOptions()
         options.intra_op_num_threads = self.threads
-        # Its threads spin inside a run, and stop with it: else they would take redblue's time.
+        # Its threads spin during a run, but not after it: they would take time from redblue.
         options.add_session_config_entry("session.force_spinning_stop", "1")
         session = self.ort.InferenceSession(model.SerializeToString(), options, providers=["CPUExecutionProvider"])
         outputs = empty_outputs(cell, arrays["q"].shape)

@@ -20,7 +20,7 @@
 ///   redblue::run(plan, {q, k, v}, {o, lse});          // Tensor views of your arrays
 namespace redblue {
 
-/// Batch x heads x sequence x features, any strides (in elements): a view of the caller's memory.
+/// A view of the caller's memory: batch x heads x sequence x features, with any strides (in elements).
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
@@ -37,18 +37,18 @@ struct Tensor {
   Tensor(double* data, std::array<index_t, 4> shape) : Tensor(data, DType::f64, shape) {}
 };
 
-/// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. Never written.
+/// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. A run only reads them.
 struct Inputs {
   Tensor q, k, v;
 };
 
-/// o [batch, heads, n_q, d_v], lse [batch, heads, n_q, 1]. lse.data may be null where it is not wanted.
+/// o [batch, heads, n_q, d_v], lse [batch, heads, n_q, 1]. If lse.data is null, no lse is written.
 struct Outputs {
   Tensor o, lse;
 };
 
-/// Operation::backward: Inputs, dO like o, and what the forward pass gave, which is not needed where
-/// Problem::forward_given is false.
+/// Operation::backward: q, k, v as in Inputs, dO with the shape of o, and o and lse of the forward pass, which are not
+/// needed if Problem::forward_given is false.
 struct BackwardInputs {
   Tensor q, k, v, dO, o, lse;
 };
@@ -69,7 +69,7 @@ struct GradientXOutputs {
   Tensor g;
 };
 
-/// Tensors by the array they hold: any operation. docs/notation.md says what each array is.
+/// The tensors of any operation, by the array that they hold. docs/notation.md lists the arrays.
 class Tensors {
  public:
   Tensor& operator[](SlowArray a) { return list_[index_of(a)]; }
@@ -79,9 +79,10 @@ class Tensors {
   std::array<Tensor, kSlowArrays> list_;
 };
 
-/// The name of an array's tensor where people see it, in files and messages: q, lse, dq, a1.
+/// The name of an array's tensor in files and messages: q, lse, dq, a1.
 std::string tensor_name(SlowArray array);
-/// The arrays an operation reads, without those that the problem says are not given or that have no words.
+/// The arrays that an operation reads, without those that are not given (Problem::forward_given, Problem::sources) or
+/// that have no words.
 std::vector<SlowArray> inputs_of(const Problem& problem);
 /// The arrays it writes.
 std::vector<SlowArray> outputs_of(const Problem& problem);
@@ -89,54 +90,54 @@ std::vector<SlowArray> outputs_of(const Problem& problem);
 std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 
 struct RunOptions {
-  /// f32 or f64: the type of a word in fast memory. bf16, forward only, with bf16 inputs: products of bf16, also of the
-  /// weights, summed in f32, where the processor has them, else f32 (Measured::kernels).
+  /// f32 or f64: the type of a word in fast memory. bf16 is for forward only, with bf16 inputs: where the processor
+  /// can, it multiplies bf16, weights included, and sums in f32; elsewhere it means f32 (Measured::kernels).
   DType compute = DType::f32;
-  /// Called now and then with the share of the work that is done, by any thread, one at a time.
+  /// The run calls it now and then with the share of the work that is done, from any thread, one call at a time.
   std::function<void(double)> progress{};
-  /// Threads, at most those of the pool; 0: as many of them as the work is worth. Each has fast memory and workspace of
-  /// its own. The result is the same to the last bit whatever their number.
+  /// Threads, at most as many as the pool has; 0: as many as the work is worth. Each has its own fast memory and
+  /// workspace. The result is the same to the last bit for any number of threads.
   int threads = 0;
   ThreadPool* pool = nullptr;  ///< where threads come from; null: default_pool()
-  /// run_bytes() of it, for the run to use, apart from all tensors; none: the run allocates.
+  /// run_bytes() bytes that the run may use, apart from all tensors; empty: the run allocates.
   std::span<std::byte> memory{};
 };
 
-/// What a run, or a count, measured. Words over all batches and heads.
+/// What a run or a count measured. Words are summed over all batches and heads.
 struct Measured {
   Io io;
   Words peak;             ///< most words resident at a time in the fast memory of one thread
   Words flops;            ///< 2 x multiply-adds of products
   Words staging_words;    ///< run: buffers beside fast memory, for element types or strides that need copying
-  Words padding_words;    ///< run: left out between tiles, so that each begins on a cache line
+  Words padding_words;    ///< run: unused words between tiles, so that each tile begins on a cache line
   Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
   std::string_view kernels;  ///< run: the instruction set of the kernels' bodies
-  int threads = 1;           ///< that could take part
-  Words most_per_thread;     ///< most words moved by one of them: io.total() / threads if they shared evenly
+  int threads = 1;           ///< threads that could take part
+  Words most_per_thread;     ///< most words moved by one thread: io.total() / threads if they shared evenly
 };
 
-/// All that run() takes beside inputs and outputs, in bytes: fast memory, workspace, staging buffers, outputs in the
-/// compute type. Depends on the number of threads and on the tensors' types and strides; their data is not looked at,
-/// and lse that is not wanted has no shape.
+/// The bytes that run() takes beside inputs and outputs: fast memory, workspace, staging buffers, outputs in the
+/// compute type. They depend on the number of threads and on the tensors' types and strides, not on their data. If no
+/// lse is to be written, its tensor has no shape.
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 
-/// Throws Unsupported where a run with RunOptions::compute would refuse such tensors, or any, and InvalidProblem where
-/// the scale is not finite in that type.
+/// Throws Unsupported if a run with RunOptions::compute would refuse these tensors, and InvalidProblem if the scale is
+/// not finite in that type.
 void require_arithmetic(DType compute, const Problem& problem, const Tensors& tensors);
 
-/// Contiguous tensors without data: all that the operation reads and writes, lse of a forward pass if it is required.
-/// lse is f32, or f64 where the others are.
+/// Contiguous tensors without data, for all arrays that the operation reads and writes; lse of a forward pass only if
+/// it is required. lse is f64 if the other tensors are f64, else f32.
 Tensors contiguous_tensors(const Problem& problem, DType dtype);
 
-/// For plan::Options::cap: a run on such tensors may take so many bytes.
+/// A value for plan::Options::cap: a run on such tensors may take at most `bytes`.
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
 
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does
 /// not fit the problem or options.threads < 0, MemoryError when the run takes more than RunOptions::memory, the cap of
-/// the plan, or what the machine has, and Error when a thread cannot be had. Outputs are undefined if it throws. Runs
-/// may go on side by side; where they share a pool, one has its threads and the others do with the thread they are
-/// called on.
+/// the plan, or what the machine has, and Error when a thread cannot be started. Outputs are undefined if it throws.
+/// Several runs may go on at once. If they share a pool, one run uses the threads of the pool, and each of the others
+/// only the thread that called it.
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
              const RunOptions& options = {});

@@ -5,7 +5,7 @@
 
 namespace redblue {
 
-/// Instruction sets that kernels are compiled for. Each holds those before it.
+/// Instruction sets that kernels are compiled for. Each includes those before it.
 enum class Isa : std::uint8_t {
   portable,     ///< plain C++, no flags
   avx2,         ///< AVX2, FMA, F16C: 8 floats per vector
@@ -24,7 +24,7 @@ constexpr std::optional<Isa> isa_from_name(std::string_view name) {
   return std::nullopt;
 }
 
-/// Can this processor, and the operating system, run it?
+/// Can this processor, under this operating system, run it?
 bool is_available(Isa isa);
 
 /// The one to use: what the environment variable REDBLUE_ISA names or, where it is unset or empty, the largest that is

@@ -8,13 +8,13 @@
 namespace redblue {
 
 /// Attention over `batch` x `heads`, or its gradients: O = softmax(scale Q K^T) V, lse = log of the row sums of
-/// exp(scale Q K^T). heads / kv_heads query heads share one head of K and V, whose words are then counted once for all
-/// of them, and whose gradients are sums over the group.
+/// exp(scale Q K^T). heads / kv_heads query heads (a group) share one head of K and V. A shared word is counted once,
+/// and dK and dV are sums over the group.
 struct Problem {
   Operation op = Operation::forward;
   index_t batch = 1;
   index_t heads = 1;
-  std::optional<index_t> kv_heads{};  ///< default: heads; where Q, K, V are projected there are as many
+  std::optional<index_t> kv_heads{};  ///< default: heads; must equal heads where Q, K, V are projected
   index_t n_q = 0;
   index_t n_k = 0;
   index_t d = 0;

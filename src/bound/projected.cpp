@@ -17,7 +17,7 @@ constexpr std::string_view kCompleteU =
     "PA, every word of U complete before it is multiplied, S not formed anew per visit";
 constexpr std::string_view kFormsU = "PA, U = P A formed as such";
 
-/// What some output needs: a scored row sees two keys or more, a scored key is seen by such a row.
+/// The rows and keys that some output needs. A scored row sees two keys or more; a scored key is seen by such a row.
 struct Needed {
   index_t rows;         ///< that see a key
   index_t scored_rows;  ///< the last ones
@@ -31,7 +31,7 @@ struct Needed {
         scored_keys(scored_rows > 0 ? keys : 0) {}
 };
 
-/// Rows of A1, A2 and A3 that are needed, values being those of `value_keys` keys: what is one array counts once.
+/// The needed rows of A1, A2 and A3, with the values of `value_keys` keys. An array that has several roles counts once.
 Words source_rows(const AttentionProblem& x, const Needed& need, index_t value_keys) {
   const index_t shared = std::max(need.scored_keys, value_keys);
   switch (x.sources) {
@@ -45,7 +45,8 @@ Words source_rows(const AttentionProblem& x, const Needed& need, index_t value_k
   return 0;
 }
 
-/// min(1, c width / sqrt M): the largest price of a start that g', g* and the shared line allow beside s = 1, c := 1.
+/// min(1, c width / sqrt M): the largest price s of a start that g', g* and the shared line allow, apart from s = 1
+/// with c := 1.
 long double start_price(long double c, long double width, long double M) {
   return std::min(1.0L, c * width / std::sqrt(M));
 }

@@ -10,8 +10,8 @@ inline constexpr std::string_view kPA = "PA (plain algebra, recomputation includ
 inline constexpr std::string_view kStrictPA = "PA, every dQ and dK product containing a complete dS";
 inline constexpr std::string_view kDistinct = "Q, K, V distinct arrays, each word read as it is";
 
-/// The least integer not below x - error: an integer that x is within rounding of is reached, never overshot. `scale`
-/// is the largest magnitude that entered x; 2^-60 of it covers a handful of roundings of 2^-64.
+/// The least integer not below x - error. If the exact value is an integer, the result is this integer and never one
+/// more. `scale` is the largest magnitude that entered x; 2^-60 of it covers a handful of roundings of 2^-64.
 inline Words ceil_words(long double x, long double scale) {
   const long double lowered = std::ceil(x - std::ldexp(scale, -60));
   if (lowered >= std::ldexp(1.0L, 126)) redblue::detail::throw_overflow("bound");

@@ -114,10 +114,10 @@ void AtomicFile::commit() {
   discard();
 
   const int directory = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (directory < 0) return;  // a directory that may be written but not read: the name is there, if not yet durable
+  if (directory < 0) return;  // a directory that may be written but not read: the name exists, but may not be durable
   const int error = fsync(directory) == 0 ? 0 : errno;
   close(directory);
-  // EINVAL: a file system that cannot do this; nothing to be done about it
+  // EINVAL: this file system cannot do it
   if (error != 0 && error != EINVAL) throw_errno("make durable the name of", path_, error);
 }
 

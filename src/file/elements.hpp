@@ -4,7 +4,8 @@
 
 namespace redblue::file {
 
-/// Throws InvalidProblem, naming `what`, unless the tensor can be written: shape, strides, data.
+/// Throws InvalidProblem, which names `what`, unless shape, strides and data of the tensor are such that it can be
+/// written.
 void check_writable(const FileTensor& tensor, const std::string& what);
 
 /// Appends the elements of a checked tensor, row-major and little-endian.

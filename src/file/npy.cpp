@@ -32,7 +32,7 @@ Element parse_descr(const std::string& descr, const std::string& path) {
     order = code[0];
     code.remove_prefix(1);
   }
-  // '|' says that order does not matter, '=' and no mark that it is the machine's: numpy reads all three alike.
+  // '|' means that the order does not matter; '=' and no mark mean the machine's order. numpy reads all three alike.
   const bool swap = (order == '<' && !kHostIsLittle) || (order == '>' && kHostIsLittle);
   if (code == "f8") return {DType::f64, swap};
   if (code == "f4") return {DType::f32, swap};

@@ -34,7 +34,7 @@ class HeaderReader {
 
   json parse() const {
     if (text_.empty() || text_.front() != '{') throw bad("its header does not start with '{'");
-    // nlohmann takes a NUL for the end of its input and would not look at what follows
+    // nlohmann/json takes a NUL for the end of its input and would ignore the text after it
     if (const auto nul = text_.find('\0'); nul != std::string_view::npos)
       throw bad("a NUL byte in its header", 8 + nul);
     std::vector<std::set<std::string>> keys;  // of the objects that are open
@@ -88,7 +88,7 @@ class HeaderReader {
     e.bytes = data_.subspan(begin, end - begin);
 
     const auto bits = bits_of_safetensors_dtype(e.dtype);
-    // counted in bits: up to eight times stricter than need be, at sizes no file has
+    // counted in bits: up to eight times stricter than necessary, but only for sizes that no file has
     const auto count = element_count(e.shape, bits ? *bits : 1);
     if (!count) throw bad_tensor(fmt::format("has shape [{}], whose size overflows 63 bits", text_of(e.shape)));
     const auto bytes = static_cast<index_t>(e.bytes.size());

@@ -37,7 +37,7 @@ Hardware load_hardware(const std::string& path) {
 
 void save_hardware(const Hardware& hardware, const std::string& path) {
   if (path == default_hardware_path()) {
-    std::error_code ignored;  // what is wrong with the directory, AtomicFile says
+    std::error_code ignored;  // AtomicFile reports a directory that could not be made
     std::filesystem::create_directories(std::filesystem::path(path).parent_path(), ignored);
   }
   file::AtomicFile file(path);

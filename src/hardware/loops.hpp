@@ -6,8 +6,8 @@
 
 namespace redblue::hardware {
 
-/// The loops that a core is measured with, for one instruction set and element type. What they return depends on all
-/// they computed, so that no compiler leaves anything out.
+/// The loops that measure a core, for one instruction set and element type. Their results depend on everything that
+/// they compute, so that no compiler leaves anything out.
 struct Loops {
   Isa isa;
   DType dtype;

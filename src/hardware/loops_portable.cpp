@@ -7,8 +7,8 @@ namespace redblue::hardware {
 
 namespace {
 
-/// 16 bytes: what every 64-bit processor has. On x86-64 a multiplication and an addition, for the baseline has no fused
-/// multiply-add.
+/// A vector of 16 bytes, which every 64-bit processor has. On x86-64 a multiply-add is a multiplication and an
+/// addition, because the baseline has no fused instruction.
 template <class T>
 struct Vector {
   using Element = T;

@@ -22,7 +22,7 @@ namespace redblue {
 namespace hardware {
 namespace {
 
-/// Medians of repeated samples, in processor time of this thread: what others on a busy machine take does not count.
+/// Medians of repeated samples, in processor time of this thread: time that other programs take does not count.
 class Stopwatch {
  public:
   /// Units per second of run(steps), where a step is `units` of them.
@@ -76,17 +76,17 @@ class Stopwatch {
   }
 
   double spread_ = 0;
-  volatile double sink_ = 0;  // without a reader, what `run` computed could be left out
+  volatile double sink_ = 0;  // keeps the compiler from leaving out what `run` computes
 };
 
-/// Memory of its own, all pages there.
+/// A block of memory whose pages are all mapped.
 class Buffer {
  public:
   explicit Buffer(std::int64_t bytes) : bytes_(std::max(kReadMultiple, bytes / kReadMultiple * kReadMultiple)) {
     data_ = mmap(nullptr, size(), PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (data_ == MAP_FAILED)
       throw Error("redblue doctor: no memory to measure bandwidth with; free some and try again");
-    madvise(data_, size(), MADV_HUGEPAGE);  // where it is refused, pages are small
+    madvise(data_, size(), MADV_HUGEPAGE);  // if the system refuses, pages are small
     std::fill_n(static_cast<char*>(data_), size(), char{1});
   }
   ~Buffer() { munmap(data_, size()); }
@@ -121,7 +121,7 @@ double dependent_additions(std::int64_t steps) {
 #pragma GCC unroll 64
     for (int i = 0; i < kAdditions; ++i) {
       x += y;
-      asm volatile("" : "+r"(x));  // no two become one
+      asm volatile("" : "+r"(x));  // keeps the compiler from merging two additions
     }
   }
   return static_cast<double>(x);
@@ -161,7 +161,7 @@ double measure_read(Stopwatch& watch, const Loops& l, std::int64_t bytes) {
                     [&](std::int64_t passes) { return l.read(buffer.data(), buffer.bytes(), passes); });
 }
 
-/// Bytes that fall well into level i and well out of the one below it.
+/// A number of bytes that fits well into level i and is well above the size of the level below.
 std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i) {
   const std::int64_t below = i == 0 ? 0 : levels[i - 1].bytes;
   if (i + 1 == levels.size()) return std::min(std::max(4 * below, std::int64_t{64} << 20), levels[i].bytes / 4);
@@ -169,7 +169,7 @@ std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i)
   return std::min(std::max(2 * below, levels[i].bytes / 4), levels[i].bytes);  // others use it too
 }
 
-/// All cores at once, each in a part of its own; by the clock on the wall.
+/// All cores at once, each in its own part of the memory, in wall-clock time.
 double measure_all_cores(Stopwatch& watch, const Loops& l, const std::vector<MemoryLevel>& levels, int cores) {
   const MemoryLevel& memory = levels.back();
   const MemoryLevel& last = levels.size() > 1 ? levels[levels.size() - 2] : memory;
@@ -245,7 +245,7 @@ Hardware measure_hardware() {
   const Loops& reader = **std::find_if(loops.rbegin(), loops.rend(), [](const Loops* l) { return l->read != nullptr; });
   for (std::size_t i = 0; i < h.levels.size(); ++i)
     h.levels[i].read_bandwidth = measure_read(watch, reader, bytes_within(h.levels, i));
-  // No less than one core's: what is less, others took.
+  // At least the bandwidth of one core: a lower figure means that other programs took the rest.
   h.all_cores_bandwidth = std::max(h.levels.back().read_bandwidth, measure_all_cores(watch, reader, h.levels, h.cores));
   h.spread = watch.spread();
   return h;

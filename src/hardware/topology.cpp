@@ -48,7 +48,7 @@ int count_cores(const std::vector<int>& logical) {
   return std::max(1, static_cast<int>(cores.size()));
 }
 
-/// "1024K" in bytes; 0 if it is none.
+/// "1024K" in bytes; 0 if the text is not a size.
 std::int64_t parse_size(const std::string& text) {
   std::int64_t size = 0;
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), size);

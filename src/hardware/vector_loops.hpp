@@ -1,5 +1,5 @@
-// The loops of loops.hpp for a vector type V. Included by one file per instruction set, each with its own compiler
-// flags: hence everything here has internal linkage, and nothing of the standard library that is code is included.
+// The loops of loops.hpp for a vector type V. One file per instruction set includes this header, each with its own
+// compiler flags. So everything here has internal linkage, and the header includes no code of the standard library.
 #pragma once
 #include <cstdint>
 #include <utility>

@@ -104,7 +104,7 @@ double pass_seconds(const Rates& r, double words, double held_bytes) {
 double transfer_seconds(const Rates& r, const Traffic& t, double cores) {
   const std::size_t memory = r.levels.size() - 1;
   const double per_byte_of_memory = 1 / std::min(cores * r.levels[memory].read_bandwidth, r.all_cores_bandwidth);
-  // Caches scale with the cores at work, main memory up to what all of them get.
+  // The bandwidth of caches grows with the cores at work, that of main memory up to the bandwidth of all cores.
   const auto seconds = [&](double bytes, double working_set, std::size_t first) {
     double beyond = 1;
     for (std::size_t i = first; i < memory; ++i) beyond *= r.missing(i, working_set);
@@ -116,7 +116,7 @@ double transfer_seconds(const Rates& r, const Traffic& t, double cores) {
   while (beyond < memory && static_cast<double>(r.levels[beyond].bytes) <= t.fast_bytes) ++beyond;
   const bool cold = memory == 0 || r.missing(memory - 1, t.distinct_bytes) > 0;
   const double once = cold ? std::min(t.bytes, t.distinct_bytes) : 0;
-  // So do tiles that the private cache does not hold, each time they are used.
+  // So do the words of tiles that the private cache does not hold, each time a kernel uses them.
   const std::size_t own = r.private_level();
   const double spilled = memory == 0 ? 0 : r.missing(own, t.held_bytes) * t.touched_bytes;
   return once * per_byte_of_memory + seconds(t.bytes - once, t.instance_bytes, beyond) +
@@ -128,11 +128,11 @@ double makespan(std::span<const double> items, index_t copies, int workers) {
   for (const double item : items) all += item;
   all *= static_cast<double>(copies);
   const double count = static_cast<double>(items.size()) * static_cast<double>(copies);
-  if (workers == 1 || count >= 32.0 * workers) return all / workers;  // the last item hardly shows
-  // How many there are of a length.
+  if (workers == 1 || count >= 32.0 * workers) return all / workers;  // the last item hardly matters
+  // The number of items of each length.
   std::map<double, index_t, std::greater<>> longest_first;
   for (const double item : items) longest_first[item] += copies;
-  std::map<double, index_t> free_at{{0, workers}};  // how many workers are, from when on
+  std::map<double, index_t> free_at{{0, workers}};  // when workers become free, and how many
   double last = 0;
   for (auto [item, left] : longest_first)
     while (left > 0) {

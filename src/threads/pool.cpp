@@ -44,8 +44,8 @@ std::thread start_thread(const Main& main) {
   return thread;
 }
 
-/// The threads of one process. The caller of run calls helpers and works too; at the end it takes back the calls that
-/// were not heard yet, so that it never waits for a thread to wake up.
+/// The threads of one process. The caller of run calls helpers and also works itself. At the end it withdraws the calls
+/// that no helper has answered yet, so that it never waits for a thread to wake up.
 class Crew {
  public:
   Crew() = default;
@@ -61,7 +61,7 @@ class Crew {
 
   pid_t process() const { return process_; }
 
-  /// Runs the tasks, with so many helpers; false if another thread is at it.
+  /// Runs the tasks with this number of helpers; returns false if another thread is running tasks.
   bool try_run(int n, const std::function<void(int)>& task, int helpers) {
     const std::unique_lock lock(busy_, std::try_to_lock);
     if (!lock) return false;
@@ -81,8 +81,8 @@ class Crew {
   }
 
  private:
-  /// What a helper's `call` says. The caller: idle -> called, called -> idle (taken back); the helper: called -> at
-  /// work, at work -> idle.
+  /// The states of a helper's `call`. The caller changes idle -> called and called -> idle (withdrawn); the helper
+  /// called -> at work and at work -> idle.
   enum Call : int { kIdle, kCalled, kAtWork, kStop };
 
   struct alignas(64) Helper {
@@ -141,7 +141,7 @@ class Pool final : public ThreadPool {
   explicit Pool(int size) : size_(size), crew_(new Crew) {}
   ~Pool() override {
     const Crew* crew = crew_.load();
-    if (crew->process() == getpid()) delete crew;  // the threads of another process cannot be joined
+    if (crew->process() == getpid()) delete crew;  // a child of fork() cannot join its parent's threads
   }
 
   int size() const override { return size_; }
@@ -152,7 +152,7 @@ class Pool final : public ThreadPool {
   }
 
  private:
-  /// After fork() the threads are gone, and what they held may be held for ever: it is left as it is.
+  /// After fork() the threads are gone, and locks that they held may stay locked for ever: the old crew is left alone.
   Crew& crew() {
     Crew* crew = crew_.load();
     if (crew->process() == getpid()) return *crew;

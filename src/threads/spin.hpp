@@ -11,8 +11,8 @@ inline void pause() {
 #endif
 }
 
-/// Looks again and again whether done(), for as long as it is cheaper than to sleep and be woken, which takes about as
-/// long as this. Returns done().
+/// Polls done() for about as long as it takes a thread to fall asleep and be woken: for that time polling is cheaper.
+/// Returns done().
 template <class Done>
 bool spin_until(const Done& done) {
   constexpr auto kLong = std::chrono::microseconds(50);

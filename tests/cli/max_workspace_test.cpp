@@ -18,7 +18,7 @@ constexpr bool kSanitized = __has_feature(address_sanitizer) || __has_feature(th
 constexpr bool kSanitized = false;
 #endif
 
-/// So many threads, and no more address space than this. (A heap of its own for each thread would take some, too.)
+/// A number of threads and a limit on address space. (A separate heap for each thread would take address space, too.)
 std::string limit(int threads, index_t kib) {
   return "export MALLOC_ARENA_MAX=1 REDBLUE_THREADS=" + std::to_string(threads) + "; ulimit -v " + std::to_string(kib) +
          ";";

@@ -352,8 +352,3 @@ def test_library_shows_its_interface_and_nothing_else():
     declared = set(re.findall(r"\b(redblue_\w+)\(", (ROOT / "include/redblue.h").read_text()))
     listing = subprocess.run(["nm", "-D", "--defined-only", rb.LIBRARY], capture_output=True, text=True, check=True)
     assert {line.split()[-1] for line in listing.stdout.splitlines()} == declared
-
-
-def test_document_quotes_the_example():
-    quoted = re.findall(r"```c\n(.*?)```", (ROOT / "docs/c-api.md").read_text(), re.DOTALL)
-    assert (ROOT / "examples/06_c_api.c").read_text() in quoted

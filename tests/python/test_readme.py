@@ -1,17 +1,29 @@
-"""The README shows what the program prints today: every command of its demo block is run again."""
+"""README.md and docs/ show what the program prints today: every command of the demo is run again."""
 
 import os
 import pathlib
 import re
 import shlex
 import subprocess
+import sys
 
 import pytest
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(ROOT / "scripts"))
+import blocks  # noqa: E402
+import readme_demo  # noqa: E402
+
 CLI = os.environ.get("REDBLUE_CLI")
-BLOCK = re.search(r"<!-- demo -->\n```\n(.*)```\n<!-- /demo -->", (ROOT / "README.md").read_text(), re.DOTALL)[1]
-SHOWN = re.findall(r"^\$ redblue (.*)\n((?:(?!## ).*\n)*)", BLOCK, re.MULTILINE)
+needs_program = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+DEMO = blocks.read("docs/demo.md", "demo").removeprefix("```\n").removesuffix("```\n")
+SHOWN = readme_demo.commands(DEMO)
+COMMANDS = re.findall(r"^    redblue +(.*?)(?: +#.*)?$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+NEED_NOTHING = [c for c in COMMANDS if c.split()[0] in ("plan", "bound", "count", "trace") and "time" not in c]
+
+
+def run(arguments):
+    return subprocess.run([CLI, *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
 
 def alike_everywhere(text):
@@ -20,13 +32,35 @@ def alike_everywhere(text):
     return [re.sub(r"-?\d\.\d+(e-\d+)?", "#", line) if line.startswith("verify ") else line for line in lines]
 
 
-@pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+@needs_program
 @pytest.mark.parametrize("command, output", SHOWN, ids=[command.split()[0] for command, _ in SHOWN])
 def test_demo_block(command, output, tmp_path):
     arguments = shlex.split(command.replace("build/demo/", f"{tmp_path}/"))
-    done = subprocess.run([CLI, *arguments], cwd=ROOT, capture_output=True, text=True, check=True)
-    assert alike_everywhere(done.stdout) == alike_everywhere(output)
+    assert alike_everywhere(run(arguments)) == alike_everywhere(output)
 
 
 def test_demo_block_shows_plan_count_and_run_forward_and_backward():
     assert [command.split()[0] for command, _ in SHOWN] == ["plan", "count", "run", "plan", "run"]
+
+
+def test_plan_of_the_readme_is_the_first_of_the_demo():
+    assert blocks.read("README.md", "plan") == readme_demo.first_plan(DEMO)
+
+
+@needs_program
+def test_command_line_page_names_every_command():
+    commands = re.findall(r"^  (\w+) ", run(["--help"]).split("Subcommands:")[1], re.MULTILINE)
+    page = (ROOT / "docs/cli.md").read_text()
+    assert commands == re.findall(r"^\| `(\w+)` \|", page, re.MULTILINE)
+    assert set(commands) == {c.split()[0] for c in COMMANDS}
+
+
+@needs_program
+@pytest.mark.parametrize("command", NEED_NOTHING)
+def test_command_of_the_command_line_page(command):
+    run(shlex.split(command))
+
+
+def test_readme_shows_commands_of_the_command_line_page():
+    shown = re.findall(r"^    redblue +(.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    assert shown and set(shown) <= set(COMMANDS)

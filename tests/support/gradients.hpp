@@ -243,7 +243,7 @@ Matrices<R> gradient_sizes(const DenseProblem<R>& x) {
   return chained(sizes, dQ, dK, dV);
 }
 
-/// The largest sum of absolute values behind a score: so many roundings it may be off by.
+/// The largest sum of absolute values behind a score, which bounds its rounding error.
 template <class R>
 R score_size(const DenseProblem<R>& x) {
   DenseProblem<R> sizes = x;

@@ -4,7 +4,7 @@
 /// Lower bounds for dQ, dK, dV. Statements and proofs: docs/theorems.md, docs/proofs/.
 namespace redblue::bound {
 
-/// Every needed input word is read once, every output word written once. Any schedule whatever.
+/// Every needed input word is read once, every output word written once. For any schedule.
 Bound backward_trivial(const AttentionProblem& x);
 
 /// B': max over a = k/200, k = 1..199, s in {min(1, c 2 a d / sqrt M), 1 if sqrt M <= 2 a d (c := 1)} of
@@ -21,7 +21,8 @@ Bound b_double_prime(const AttentionProblem& x);
 /// rests on the certificates in data/b14.
 Bound b14(const AttentionProblem& x);
 
-/// All of them, in this order; only the trivial one where the score function lets products be reassociated (identity).
+/// All bounds, in this order; only the trivial bound for a score function that allows products to be reassociated
+/// (identity).
 std::vector<Bound> backward_bounds(const AttentionProblem& x);
 
 }  // namespace redblue::bound

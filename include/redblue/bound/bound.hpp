@@ -9,13 +9,13 @@ namespace redblue::bound {
 
 /// A lower bound on reads + writes of every schedule of its class.
 struct Bound {
-  Words words;                  ///< 0 where the formula says less
+  Words words;                  ///< 0 where the formula is negative
   std::string_view name;        ///< "trivial", "F'", ...
-  std::string_view algorithms;  ///< the class of schedules it binds
-  /// "proved", "derived" (not yet read independently) or "restricted" (proved, for some of the schedules only); only
-  /// proved bounds are reported as the bound of a problem.
+  std::string_view algorithms;  ///< the class of schedules for which it holds
+  /// "proved", "derived" (nobody has checked the proof independently) or "restricted" (proved, but only for some
+  /// schedules). Only a proved bound is reported as the bound of a problem.
   std::string_view status;
-  std::string_view condition;  ///< when it holds
+  std::string_view condition;  ///< the condition under which it holds
   bool holds = true;           ///< does this problem meet the condition?
 };
 
@@ -27,7 +27,7 @@ struct AttentionProblem : Sizes {
   Sources sources = Sources::distinct;
 };
 
-/// Pairs (i, j) whose score must be formed, all instances: a row that sees one key has P = 1 without any score.
+/// Pairs (i, j) whose score must be formed, over all instances. A row that sees one key has P = 1 without any score.
 Words scored_pairs(const AttentionProblem& x);
 
 /// value(N, K, M): max over L = floor(M t / 8), t = 8..160, of
@@ -37,7 +37,7 @@ long double value(Words N, long double K, Words M);
 /// All bounds of an operation, in the order of docs/theorems.md.
 std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x);
 
-/// The largest proved one that holds.
+/// The largest proved bound that holds.
 Bound best(const std::vector<Bound>& bounds);
 
 }  // namespace redblue::bound

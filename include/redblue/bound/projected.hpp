@@ -5,7 +5,7 @@
 /// Q = A1 WQ, K = A2 WK, V = A3 WV. Statements and proofs: docs/theorems.md, docs/proofs/gradient.md.
 namespace redblue::bound {
 
-/// Every needed input word is read once, every output word written once; arrays that are one and the same count once.
+/// Every needed input word is read once, every output word written once; an array that has several roles counts once.
 Bound projected_trivial(Operation op, const AttentionProblem& x);
 
 /// value(N, Kg, M) with Kg = (d + min(d, d_v))^2; d (d + min(d, d_v)) where A2 = A3, a quarter of that where

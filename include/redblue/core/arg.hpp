@@ -6,7 +6,7 @@
 namespace redblue {
 
 /// An argument of a tile operation, as a machine sees it: a rectangle of a resident tile, or a block of slow memory
-/// whose words pass by one at a time.
+/// that streams past, one word at a time.
 struct Arg {
   enum class Kind : std::uint8_t { tile, stream };
   Kind kind = Kind::tile;
@@ -17,7 +17,7 @@ struct Arg {
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
 };
 
-/// Words that these streams hold while they pass side by side.
+/// The words of fast memory that these streams take while they pass side by side.
 constexpr index_t passing(std::span<const Arg> args) {
   index_t words = 0;
   for (const Arg& a : args) words += a.kind == Arg::Kind::stream && a.shape().words() > 0 ? 1 : 0;

@@ -31,7 +31,7 @@ struct Io {
     }
     return a;
   }
-  /// The same I/O, `times` over (heads, batch).
+  /// This I/O, `times` times (for heads and batch).
   friend constexpr Io operator*(Words times, Io io) {
     for (std::size_t i = 0; i < kSlowArrays; ++i) {
       io.reads[i] = times * io.reads[i];

@@ -18,7 +18,7 @@ class InvalidProblem : public Error {
   using Error::Error;
 };
 
-/// Asked for something redblue does not do (a mask a schedule cannot take, an unknown element type).
+/// A request that redblue cannot meet (a mask that a schedule cannot take, an unknown element type).
 class Unsupported : public Error {
  public:
   using Error::Error;
@@ -33,7 +33,7 @@ class CapacityError : public Error {
   Words available;
 };
 
-/// A run takes more bytes beside inputs and outputs than it is given, than the plan allows, or than the machine has.
+/// A run needs more bytes beside inputs and outputs than it was given, than the plan allows, or than the machine has.
 class MemoryError : public Error {
  public:
   MemoryError(const std::string& what, Words needed, Words available)
@@ -55,7 +55,7 @@ class IoError : public Error {
       : Error(what), path(std::move(path)), offset(offset), errno_value(errno_value) {}
   std::string path;
   std::int64_t offset;  ///< byte in the file, -1 if it does not apply
-  int errno_value;      ///< 0 if the operating system was not the one to complain
+  int errno_value;      ///< 0 if the error does not come from the operating system
 };
 
 namespace detail {

@@ -5,21 +5,21 @@
 
 namespace redblue {
 
-/// How a tile lies in fast memory. Chosen where the tile is born, by a tag of the kernel that will consume it;
-/// a machine whose kernels work on row-major tiles may ignore it. Words are counted as words: padding of packed
-/// layouts is the machine's to report, never part of the footprint.
+/// How a tile lies in fast memory. The kernel that will consume the tile chooses the layout, by a tag, when the tile is
+/// made; a machine whose kernels work on row-major tiles may ignore it. A layout never changes a count: padding of
+/// packed layouts is not part of the footprint, and the machine reports it separately.
 enum class Layout : std::uint8_t {
-  row_major,  ///< the default
-  read_only,  ///< row-major, of a tile that kernels only read: where slow memory lies like that, it need not be copied
+  row_major,      ///< the default
+  read_only,      ///< row-major, for a tile that kernels only read: not copied if slow memory has the same layout
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
   output_panels,  ///< the same for outputs
-  panel_scratch,  ///< needed one panel at a time only
-  key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
-  padded_rows,    ///< row-major, each row starting where a vector does
-  key_rows,       ///< of a stream: rows as they lie, in their own element type
-  value_pairs,    ///< of a stream in 16-bit types: [pair of rows][column][row of the pair]
-  f16_rows,       ///< what key_rows and value_pairs become where few queries read them: rows of f16 as they lie
-  bf16_rows,      ///< the same of bf16
+  panel_scratch,  ///< a tile of which kernels need only one panel at a time
+  key_panels,     ///< read_only, and a second copy in panels of a few dozen keys: [panel][d][keys]
+  padded_rows,    ///< row-major, each row aligned to a vector
+  key_rows,       ///< a stream whose rows stay as they lie, in their own element type
+  value_pairs,    ///< a stream in 16-bit types: [pair of rows][column][row of the pair]
+  f16_rows,       ///< replaces key_rows and value_pairs where few queries read them: rows of f16 as they lie
+  bf16_rows,      ///< the same for bf16
 };
 inline constexpr auto kLayoutNames =
     std::to_array<std::string_view>({"row_major", "read_only", "query_panels", "output_panels", "panel_scratch",

@@ -20,9 +20,9 @@
 ///                                                     itself, or one that holds no tile, on a thread of its own
 namespace redblue {
 
-/// The resident copy of a block, or a fresh one. Residency is scope: born by load or alloc, evicted by the closing
-/// brace. Neither copied nor moved, so lifetimes nest, fast memory is a stack, and its peak is the footprint. A
-/// schedule cannot read a tile's numbers.
+/// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
+/// alloc makes it, the closing brace evicts it. It cannot be copied or moved, so lifetimes nest, fast memory is a
+/// stack, and its peak is the footprint. A schedule cannot read a tile's numbers.
 template <class Machine>
 class Tile {
  public:
@@ -36,7 +36,7 @@ class Tile {
 
   Shape shape() const { return arg_.block.shape; }
   const Arg& arg() const { return arg_; }
-  /// The leading n columns, as an argument: what a ragged last block leaves of a tile.
+  /// The leading n columns, as an argument: the part of a tile that a ragged last block uses.
   Arg cols(index_t n) const {
     Arg a = arg_;
     a.block.shape.cols = n;
@@ -63,7 +63,7 @@ const Arg& to_arg(const Tile<M>& t) {
 inline const Arg& to_arg(const Arg& a) { return a; }
 inline Arg to_arg(const Stream& s) { return Arg::streaming(s.block); }
 
-/// Streamed words are gone once used: a kernel may only read such an argument.
+/// A streamed word is dropped after its use, so a kernel may only read such an argument.
 template <class K, class... Args>
 consteval bool streams_are_only_read() {
   static_assert(sizeof...(Args) == kernel::arity<K>, "this kernel takes another number of arguments");
@@ -77,8 +77,8 @@ consteval bool streams_are_only_read() {
 template <class Self>
 class MachineFace {
  public:
-  /// How many workers the machine has, each with fast memory of its own, and which of them this one is: one, unless the
-  /// machine says otherwise.
+  /// How many workers the machine has, each with its own fast memory, and the index of this worker. Machines with more
+  /// than one worker hide these two.
   static constexpr int workers() { return 1; }
   static constexpr int worker() { return 0; }
 
@@ -86,7 +86,7 @@ class MachineFace {
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
   /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope.
   [[nodiscard]] Tile<Self> alloc(Shape shape, Layout layout = Layout::row_major) { return {self(), shape, layout}; }
-  /// `b` as an argument that passes by word by word: |b| reads when its consumer runs, one word of footprint.
+  /// `b` as an argument that streams past word by word: |b| reads when its consumer runs, one word of footprint.
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
   /// Refills a tile that is already resident, or a part of one: |b| reads.
   template <class Target>
@@ -120,11 +120,11 @@ class MachineFace {
   Self& self() { return static_cast<Self&>(*this); }
 };
 
-/// A machine that has one worker whatever happens.
+/// A machine that always has one worker.
 template <class M>
 concept OneWorker = requires { requires M::workers() == 1; };
 
-/// What a schedule asks of its machine.
+/// What a schedule needs from its machine.
 template <class M>
 concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b, Shape s) {
   { m.open(s, Layout::row_major) } -> std::same_as<index_t>;

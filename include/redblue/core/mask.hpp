@@ -10,15 +10,15 @@ struct Mask {
   index_t offset = 0;
   index_t group = 1;
 
-  /// How many leading keys row r sees, of n_k.
+  /// How many of n_k keys row r sees: always the first ones.
   constexpr index_t visible(index_t row, index_t n_k) const {
     return causal ? std::clamp<index_t>(row / group + 1 + offset, 0, n_k) : n_k;
   }
-  /// How many leading rows of `rows` do not see `key`.
+  /// How many of the `rows` rows do not see `key`: always the first ones.
   constexpr index_t blind(index_t key, index_t rows) const {
     return causal ? std::clamp<index_t>(group * (key - offset), 0, rows) : 0;
   }
-  /// How many leading keys some row of [row, row + count) sees: the last row sees most.
+  /// How many of n_k keys at least one row of [row, row + count) sees. The last row sees the most.
   constexpr index_t visible(index_t row, index_t count, index_t n_k) const { return visible(row + count - 1, n_k); }
 };
 

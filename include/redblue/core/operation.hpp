@@ -24,7 +24,7 @@ constexpr std::optional<Operation> operation_from_name(std::string_view name) {
     if (kOperationNames[i] == name) return static_cast<Operation>(i);
   return std::nullopt;
 }
-/// Does it start from what a forward pass left (O and lse)?
+/// Does it need O and lse of a forward pass?
 constexpr bool follows_forward(Operation o) { return o != Operation::forward && o != Operation::forward_x; }
 /// Are Q, K, V products of A1, A2, A3 and weights?
 constexpr bool is_projected(Operation o) { return o != Operation::forward && o != Operation::backward; }

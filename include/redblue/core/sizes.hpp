@@ -17,7 +17,7 @@ struct Sizes {
   index_t d_in = 0;              ///< columns of A1, A2, A3 where Q, K and V are their projections
 
   constexpr Words N() const { return Words(n_q) * n_k; }
-  /// Words of a row's statistic (lse, D): softmax alone has any.
+  /// Words of a row's statistic (lse, D): 1 for softmax, else 0.
   constexpr index_t statistics() const { return score == Score::softmax ? 1 : 0; }
   constexpr Words row_statistics() const { return Words(n_q) * statistics(); }
 };

@@ -7,7 +7,7 @@
 
 namespace redblue {
 
-/// The arrays that live in slow memory. A schedule names them; a machine knows where they lie (or that they do not).
+/// The arrays in slow memory. A schedule names them; a machine that computes knows where they lie.
 /// docs/notation.md says what each one holds.
 enum class SlowArray : std::uint8_t {
   // clang-format off
@@ -37,7 +37,7 @@ static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dQg) + 1);
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
 
-/// A rectangle of one array in slow memory: data-free, so that counting needs no data.
+/// A rectangle of one array in slow memory, without data: counting needs none.
 struct Block {
   SlowArray array{};
   index_t instance = 0;  ///< which (batch, key-value head)
@@ -61,7 +61,7 @@ struct SlowMatrix {
   constexpr Block all() const { return block(0, 0, shape); }
 };
 
-/// A matrix cut into br x bc blocks; those at the lower and right edge are what is left.
+/// A matrix cut into br x bc blocks; blocks at the lower and right edge may be smaller.
 class Tiled {
  public:
   constexpr Tiled(const SlowMatrix& matrix, index_t br, index_t bc) : matrix_(matrix), br_(br), bc_(bc) {}

@@ -6,8 +6,8 @@
 
 namespace redblue {
 
-/// A strided matrix of scalars that a kernel may touch. A packed one is for bodies that know its layout;
-/// key_panels and padded_rows may be read as the strided matrices they are.
+/// A strided matrix of scalars that a kernel may use. Only bodies that know a packed layout may use a packed matrix;
+/// but every body may read key_panels and padded_rows as strided matrices.
 template <class T>
 struct View {
   T* data = nullptr;
@@ -15,7 +15,7 @@ struct View {
   index_t row_stride = 0;
   index_t col_stride = 1;
   Layout layout = Layout::row_major;
-  T* panels = nullptr;  ///< of key_panels: the same words in panels
+  T* panels = nullptr;  ///< for key_panels: the same words in panels
 
   constexpr View() = default;
   constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1, Layout layout = Layout::row_major)
@@ -33,7 +33,7 @@ struct View {
   constexpr index_t cols() const { return shape.cols; }
   constexpr index_t words() const { return shape.words(); }
   constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
-  /// Word k of a vector, whichever way it lies.
+  /// Word k of a vector, be it a row or a column.
   constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }
   constexpr bool packed() const {
     return layout != Layout::row_major && layout != Layout::read_only && layout != Layout::key_panels &&

@@ -43,7 +43,7 @@ inline index_t first_row_seeing(const Mask& mask, index_t n_q, index_t n_k, inde
   return detail::first_that(n_q, [&](index_t r) { return mask.visible(r, n_k) >= keys; });
 }
 
-/// SUM of the keys that each of the first `blocks` blocks of Br rows sees, its last row deciding.
+/// The keys that the first `blocks` blocks of Br rows see, summed over the blocks. A block sees what its last row sees.
 inline Words visited_by_blocks(const Mask& mask, index_t n_k, index_t Br, index_t blocks) {
   if (!mask.causal) return Words(blocks) * n_k;
   const auto kappa = [&](index_t i) { return mask.visible((i + 1) * Br - 1, n_k); };  // nondecreasing in i
@@ -56,7 +56,7 @@ inline Words visited_by_blocks(const Mask& mask, index_t n_k, index_t Br, index_
   return sum;
 }
 
-/// SUM_r of the keys that each of n_q rows sees: the pairs that the mask leaves.
+/// The keys that n_q rows see, summed over the rows: the pairs that the mask leaves.
 inline Words visible_pairs(const Mask& mask, index_t n_q, index_t n_k) { return visited_by_blocks(mask, n_k, 1, n_q); }
 
 }  // namespace redblue

@@ -13,8 +13,8 @@ __extension__ using int128 = __int128;
 [[noreturn]] void throw_overflow(const char* operation);
 }  // namespace detail
 
-/// A count of words: exact to 2^127, every operation checked. n = 2^40 gives n^2 = 2^80 scores, which 64 bits cannot
-/// hold.
+/// A count of words, exact up to 2^127, with every operation checked for overflow: n = 2^40 gives n^2 = 2^80 scores,
+/// which 64 bits cannot hold.
 class Words {
  public:
   constexpr Words() = default;

@@ -12,8 +12,8 @@ namespace redblue::file {
 /// the target's name in commit(); without commit() the destructor removes it. Where the file system can (O_TMPFILE)
 /// the temporary has no name until then, so that even a killed process leaves nothing behind.
 ///
-/// Open it before a long computation: a directory that cannot be written shows at once. Of an existing target nothing
-/// is preserved: contents, mode, owner, hard links, and a symbolic link is replaced rather than followed.
+/// Open it before a long computation, to learn at once that a directory cannot be written. Nothing of an existing
+/// target is preserved (contents, mode, owner, hard links); a symbolic link is replaced, not followed.
 class AtomicFile {
  public:
   enum class Temporary { unnamed_if_possible, named };
@@ -49,7 +49,7 @@ class AtomicFile {
   index_t written_ = 0;
 };
 
-/// Do both names lead to one file (same device and inode)? Of two names without a file: would they be one?
+/// Do both names lead to one file (same device and inode)? If neither file exists: would they be one file?
 bool same_file(const std::string& a, const std::string& b);
 
 namespace detail {

@@ -6,7 +6,7 @@
 namespace redblue::file {
 
 /// A whole file, mapped read-only: pages come in as they are touched. The mapping outlives renames and unlinks of the
-/// file, so an output may replace its own input; whoever truncates a file while it is mapped kills the reader (SIGBUS).
+/// file, so an output may replace its own input. But truncating a file while it is mapped kills the reader (SIGBUS).
 class MappedFile {
  public:
   /// Throws IoError when the file is missing, unreadable, a directory, or anything but a regular file.

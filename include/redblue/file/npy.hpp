@@ -10,7 +10,7 @@ namespace redblue::file {
 class AtomicFile;
 
 /// Reads a numpy .npy file (format 1, 2 or 3; row- or column-major; either byte order) of dtype f8, f4, f2, or V2,
-/// which is how numpy stores the bfloat16 of ml_dtypes: numpy has no code for it, so two void bytes are taken for bf16.
+/// which is how numpy stores the bfloat16 of ml_dtypes: numpy has no code for it, so two void bytes are read as bf16.
 /// Throws IoError when the file cannot be read, is truncated or malformed; Unsupported for any other dtype.
 Tensor read_npy(const std::string& path);
 

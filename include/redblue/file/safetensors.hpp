@@ -16,7 +16,7 @@ class AtomicFile;
 /// Copies are cheap and share the mapped file.
 class Safetensors {
  public:
-  /// What the header says of one tensor. The dtype is as written there, and need not be one redblue computes with.
+  /// The header's entry for one tensor. The dtype is as written there; redblue may not be able to compute with it.
   struct Entry {
     std::string name;
     std::string dtype;
@@ -33,8 +33,8 @@ class Safetensors {
   /// The strings under __metadata__.
   const Metadata& metadata() const { return metadata_; }
 
-  /// What the header says of `name`, with its raw bytes, whatever the dtype.
-  /// Throws InvalidProblem, listing the names there are, when there is no such tensor.
+  /// The header's entry for `name`, with its raw bytes, whatever the dtype.
+  /// Throws InvalidProblem, with a list of all names, if there is no such tensor.
   const Entry& entry(const std::string& name) const;
   /// The tensor `name`: F64, F32, F16 or BF16; Unsupported for another dtype; otherwise as entry().
   Tensor tensor(const std::string& name) const;
@@ -52,8 +52,8 @@ class Safetensors {
 
 /// Maps `path` and checks its whole header, as strictly as the reference implementation: at most 100 MB, no key twice,
 /// data without holes or overlaps that ends where the file ends, sizes equal to shape x dtype.
-/// Throws IoError when the file cannot be read or breaks a rule. A dtype unknown even to the format makes only its own
-/// tensor unreadable.
+/// Throws IoError when the file cannot be read or breaks a rule. A dtype that the format does not know makes only its
+/// own tensor unreadable.
 Safetensors read_safetensors(const std::string& path);
 
 /// The same from memory. `path` is for error messages; `keeps_alive` owns the bytes, null if the caller does.

@@ -20,7 +20,7 @@ struct FileTensor {
   std::vector<index_t> shape;    ///< outermost dimension first; empty for a scalar
   std::vector<index_t> strides;  ///< in elements, one per dimension; never negative in a file
   const std::byte* data = nullptr;
-  bool swap_bytes = false;  ///< the elements are in the byte order that is not this machine's
+  bool swap_bytes = false;  ///< the elements have the other byte order than this machine
 
   /// Number of elements: the product of the shape, 1 for a scalar. Throws InvalidProblem if negative or above 2^63.
   index_t size() const;
@@ -38,16 +38,16 @@ std::vector<index_t> fortran_order_strides(std::span<const index_t> shape);
 std::optional<index_t> element_count(std::span<const index_t> shape, index_t element_bytes);
 
 /// A row-major tensor in memory, to be handed to a writer: {dtype, shape, row-major strides, data}.
-/// Throws InvalidProblem for a shape that cannot be.
+/// Throws InvalidProblem for an impossible shape.
 FileTensor c_order_tensor(DType dtype, std::vector<index_t> shape, const void* data);
 
-/// A tensor ready to compute on: this machine's byte order, aligned to its element, alive as long as any copy of this
-/// object is. It lies in the mapped file where it can, and is a converted copy where it cannot (big-endian or
-/// misaligned data).
+/// A tensor ready to compute on: it has this machine's byte order, is aligned to its element, and its data stays valid
+/// as long as any copy of this object exists. The data is the mapped file where possible, else a converted copy
+/// (big-endian or misaligned data).
 class Tensor {
  public:
   /// `in_file` covers a dense range of `size()` elements (row-major, column-major, any permutation).
-  /// `keeps_alive` owns the bytes it points to; null if the caller looks after them.
+  /// `keeps_alive` owns the bytes; null if the caller keeps them valid.
   Tensor(const FileTensor& in_file, std::shared_ptr<const void> keeps_alive);
 
   DType dtype() const { return view_.dtype; }
@@ -58,7 +58,7 @@ class Tensor {
   const std::byte* data() const { return view_.data; }
   /// The same tensor for a writer; valid while this object lives.
   const FileTensor& view() const { return view_; }
-  /// Was the data copied (converted), rather than left where it is in the file?
+  /// Was the data converted into a copy? (Else it lies in the file.)
   bool copied() const { return copied_; }
 
   /// The first element, as double (f64), float (f32) or std::uint16_t (the bits of f16 or bf16).

@@ -6,7 +6,7 @@
 namespace redblue::kernel {
 
 /// One step of FlashAttention: S <- scale Q K^T; the online softmax, or another score function; O += S V. A machine may
-/// run it as one body, panel by panel; its meaning is the parts in this order.
+/// run it as one body, panel by panel; the parts in this order define its result.
 struct OnlineAttention {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "online_attention";

@@ -20,7 +20,7 @@ struct RowDots {
   }
 };
 
-/// dP <- dP + dO V^T and dV <- dV + P^T dO: every word of dO serves both while it passes.
+/// dP <- dP + dO V^T and dV <- dV + P^T dO: every word of dO is used for both while it passes.
 struct ValueGradients {
   static constexpr std::string_view name = "value_gradients";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
@@ -41,7 +41,7 @@ struct ValueGradients {
 };
 
 /// One step of a backward pass whose keys are resident: P = f(S), dV += P^T dO, dS = f'(S)(dP - D), dK += dS^T Q. A
-/// machine may run it as one body; its meaning is the parts in this order.
+/// machine may run it as one body; the parts in this order define its result.
 struct KeyGradients {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "key_gradients";
@@ -68,8 +68,8 @@ struct KeyGradients {
   }
 };
 
-/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). Where op(A) is 0 because a mask hides its
-/// columns from its rows (row i being row row0 + i of the scores, column j key col0 + j), a body may leave them out.
+/// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). A body may leave out entries of op(A) that are
+/// 0 because a mask hides the column from the row (row i is row row0 + i of the scores, column j is key col0 + j).
 struct GemmOver {
   static constexpr std::string_view name = "gemm_over";
   static constexpr std::array access{Access::update, Access::read, Access::read};
@@ -93,7 +93,7 @@ struct GemmOver {
   }
 };
 
-/// C <- 0 in slow memory: what no query, or no key, contributes to
+/// C <- 0 in slow memory, for gradients to which no query, or no key, contributes
 struct ZeroOver {
   static constexpr std::string_view name = "zero_over";
   static constexpr std::array access{Access::update};

@@ -6,11 +6,11 @@
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
 
-/// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body stays
-/// the meaning of a kernel; docs/kernels.md says how the others are built.
+/// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body defines
+/// what a kernel does; docs/kernels.md says how the others are built.
 namespace redblue::kernel {
 
-/// Runs k on these views, or says false without touching them where their shapes or strides are not for it.
+/// Runs k on these views. Returns false, and leaves them as they are, if it cannot handle their shapes or strides.
 template <class T, class K>
 using Body = bool (*)(const K& k, std::span<const View<T>> views);
 
@@ -23,7 +23,7 @@ template <class T, class... K>
 struct Slots : Slot<T, K>... {
   static constexpr bool holds(std::string_view name) { return ((name == K::name) || ...); }
 };
-/// The kernels that may have a body of their own.
+/// The kernels that may have a faster body.
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
                        OnlineSoftmax, Weights, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
@@ -40,9 +40,9 @@ template <class T>
 struct Bodies : private detail::AllSlots<T> {
   Isa isa = Isa::portable;
   index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
-  index_t panel = 0;     ///< columns of a full panel; 0: nothing is packed here
+  index_t panel = 0;     ///< columns of a full panel; 0: these bodies pack nothing
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
-  index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
+  index_t few_rows = 0;  ///< up to this number queries are not packed: features lie in lanes
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
@@ -64,14 +64,14 @@ struct Bodies : private detail::AllSlots<T> {
   }
 };
 
-/// May the kernel of this name have a body of its own?
+/// May the kernel of this name have a faster body?
 constexpr bool may_have_body(std::string_view name) { return detail::AllSlots<float>::holds(name); }
 
-/// The table for an instruction set that this machine has.
+/// The table for an instruction set that this machine can run.
 template <class T>
 const Bodies<T>& bodies(Isa isa);
-/// The same where Q, K and V are bf16 and their products may be: bodies(isa) where the set has no such products, whose
-/// results are then the more exact ones.
+/// The table for Q, K and V in bf16, if their products may be bf16, too: bodies(isa) if the set has no such products;
+/// the results are then more exact.
 const Bodies<float>& bf16_bodies(Isa isa);
 
 /// How many words a tile of this shape takes in memory, and where its rows lie.

@@ -52,7 +52,7 @@ struct AddScoreGradient {
   }
 };
 
-/// B <- A: a tile takes the place of one that is no longer needed
+/// B <- A: a tile moves to the place of a tile that is no longer needed
 struct Copy {
   static constexpr std::string_view name = "copy";
   static constexpr std::array access{Access::write, Access::read};

@@ -15,7 +15,7 @@
 #include "redblue/core/layout.hpp"
 #include "redblue/core/view.hpp"
 
-/// What is asked of a kernel, plain, composite or behind a virtual interface. core/kernel.hpp says what a kernel is.
+/// Questions to any kernel: plain, composite or behind a virtual interface. core/kernel.hpp says what a kernel is.
 namespace redblue::kernel {
 
 namespace detail {
@@ -80,7 +80,7 @@ std::span<const Access> access_of(const K&) {
 }
 inline std::span<const Access> access_of(const AnyKernel& k) { return k.access(); }
 
-/// Does this operation see its first argument for the first time (so that nothing is read)?
+/// Does this operation visit its first argument for the first time (so that it reads nothing of it)?
 template <Kernel K>
 constexpr bool first_of(const K& k) {
   if constexpr (requires { k.first; })
@@ -90,7 +90,7 @@ constexpr bool first_of(const K& k) {
 }
 inline bool first_of(const AnyKernel& k) { return k.first(); }
 
-/// What the kernel does to argument i, given that `first` makes an update a write.
+/// How the kernel accesses argument i. (If `first` is set, an update is a write.)
 template <class K>
 Access access_of(const K& k, std::size_t i) {
   return i == 0 && first_of(k) ? Access::write : access_of(k)[i];
@@ -124,7 +124,7 @@ void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
   k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
 }
 
-/// How the kernel would like argument i to lie, for kernels that wish something of their streams.
+/// The layout that the kernel prefers for argument i, if it prefers one for its streams.
 template <Kernel K>
 constexpr Layout layout_of(const K&, std::size_t i) {
   if constexpr (requires { K::layouts; })

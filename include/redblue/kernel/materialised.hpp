@@ -41,7 +41,7 @@ struct NormaliseRows {
   }
 };
 
-/// S <- softmax of its rows; ln <- their lse: one block of keys, complete in itself
+/// S <- softmax of its rows; ln <- their lse: for one block of keys alone
 struct BlockSoftmax {
   static constexpr std::string_view name = "block_softmax";
   static constexpr std::array access{Access::update, Access::write};

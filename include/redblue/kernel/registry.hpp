@@ -39,12 +39,12 @@ std::optional<AnyPlainKernel> make_plain(std::variant<K...>*, std::string_view n
 }
 }  // namespace detail
 
-/// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none such.
+/// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none.
 inline std::optional<AnyPlainKernel> make_plain(std::string_view name, std::span<const double> values) {
   return detail::make_plain(static_cast<AnyPlainKernel*>(nullptr), name, values);
 }
 
-/// Any plain kernel as one of the list.
+/// Any plain kernel of the list.
 template <class K>
 AnyPlainKernel to_plain(const K& k) {
   if constexpr (std::constructible_from<AnyPlainKernel, K>)

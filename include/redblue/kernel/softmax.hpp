@@ -13,8 +13,9 @@ namespace redblue::kernel {
 template <class T>
 inline constexpr T kMinusInf = -std::numeric_limits<T>::infinity();
 
-/// Rounding a number of this size errs by 1/16. Beyond, exp(a - b) must be formed from the difference a - b; below,
-/// 2^(fma(a, log2 e, -b log2 e)) will do, whose error is no larger than that of rounding a.
+/// The rounding error of a number of this size is 1/16. For larger numbers exp(a - b) must be formed from the
+/// difference a - b; for smaller ones 2^(fma(a, log2 e, -b log2 e)) suffices: its error is no larger than that of
+/// rounding a.
 template <class T>
 inline constexpr T kFar = sizeof(T) == 4 ? T(0x1p20) : T(0x1p49);
 
@@ -63,7 +64,7 @@ struct Scores {
   }
 };
 
-/// m <- -inf, l <- 0; statistics without words (score functions that have none) stay so
+/// m <- -inf, l <- 0; does nothing if the score function has no statistics
 struct StatisticsInit {
   static constexpr std::string_view name = "statistics_init";
   static constexpr std::array access{Access::write, Access::write};
@@ -91,7 +92,7 @@ struct SoftmaxInit {
   }
 };
 
-/// m, l take in the scores S, which stay as they are: l <- l exp(m_old - m) + sum exp(S - m)
+/// Updates m and l with the scores S, which stay as they are: l <- l exp(m_old - m) + sum exp(S - m)
 struct StatisticsAdd {
   static constexpr std::string_view name = "statistics_add";
   static constexpr std::array access{Access::update, Access::update, Access::read};
@@ -127,7 +128,7 @@ struct OnlineSoftmax {
   }
 };
 
-/// The same for a schedule that keeps O elsewhere: alpha <- exp(m_old - m) is handed on.
+/// The same for a schedule that keeps O elsewhere and needs alpha <- exp(m_old - m) for it.
 struct TileSoftmax {
   static constexpr std::string_view name = "tile_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};

@@ -6,7 +6,7 @@
 /// scores need not be kept. A masked score (-inf) has weight 0 under each of them.
 namespace redblue::kernel {
 
-/// The largest s - lse there can be: 0, but for rounding. Of a far lse the rounding may be anything.
+/// The largest possible s - lse: 0, up to rounding. For a large |lse| the rounding error has no bound.
 template <class T>
 T largest_exponent(T lse) {
   return std::abs(lse) > kFar<T> ? T(0) : std::numeric_limits<T>::infinity();

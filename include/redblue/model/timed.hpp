@@ -10,8 +10,8 @@
 
 namespace redblue::model {
 
-/// The machine that adds up what every tile operation of a schedule is expected to take. It holds nothing and computes
-/// nothing. A composite kernel is one body: its parts pay no passes of their own.
+/// The machine that adds up the modelled time of every tile operation of a schedule. It holds no data and computes
+/// nothing. A composite kernel is one body: its parts pay for no passes.
 class Timed : public MachineFace<Timed> {
  public:
   /// Thrown when a schedule has more operations than `most`.
@@ -52,7 +52,7 @@ class Timed : public MachineFace<Timed> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    if (resident_ > 0) {  // rounds that use tiles of their worker are its own: machine::Ram::each
+    if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
     }
@@ -63,15 +63,15 @@ class Timed : public MachineFace<Timed> {
       span_ = 0;
       body(*this, i);
       longest = std::max(longest, span_);
-      // What inner loops did not give out is an item of its own.
+      // The work outside of inner loops is one more item.
       if (const double rest = time_.work_s() - started - (items_total_ - inner); rest > kCallSeconds / 2)
         add_item(rest);
     }
     span_ = before + longest;
   }
 
-  const Time& time() const { return time_; }                   ///< of one worker; without transfer
-  double span() const { return span_; }                        ///< seconds with any number of workers
+  const Time& time() const { return time_; }                   ///< time of one worker, without transfer
+  double span() const { return span_; }                        ///< least seconds, with any number of workers
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
   double macs() const { return macs_; }                        ///< multiply-adds of products
   double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
@@ -80,13 +80,13 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
-  /// Words that a tile takes in a cache: a fused body has one panel of scratch, and two copies of what it also packs.
+  /// Words that a tile takes in a cache: in a fused body one panel of scratch, and two copies of what it also packs.
   double words_of(Shape s, Layout layout) const {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
-  /// Words of a result that a fused body has at hand at a time: of one that lies in panels a panel, of others a
-  /// register tile.
+  /// Words of a result that a fused body works on at a time: one panel if the result lies in panels, else one register
+  /// tile.
   index_t panel_words(const Arg& result) const {
     const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
     if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
@@ -132,8 +132,8 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
-  /// The share of a tile of scores that its mask shows, whole vectors of queries at a time. The mask's parameters, and
-  /// where the tile lies, are a kernel's from `first` on.
+  /// The share of a tile of scores that its mask shows, in whole vectors of queries. The parameters of the kernel from
+  /// `first` on are those of the mask and the place of the tile.
   double share_seen(const std::vector<double>& parameters, std::size_t first, Shape S) const {
     const auto parameter = [&](std::size_t i) { return static_cast<index_t>(parameters[first + i]); };
     const Mask mask{parameter(0) != 0, parameter(1), parameter(2)};

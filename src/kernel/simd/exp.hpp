@@ -6,7 +6,7 @@ namespace redblue::kernel::simd {
 template <class T>
 inline constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 
-/// 2 to this power is +inf, to its negative 0, and both halves of it are powers that there are.
+/// 2 to this power is +inf, 2 to its negative is 0, and 2 to half of either is a finite number above 0.
 template <class T>
 inline constexpr T kMostPower = sizeof(T) == 4 ? T(160) : T(1100);
 

@@ -4,8 +4,8 @@
 
 #include "redblue/core/types.hpp"
 
-/// Rows on their way to L2 before they are wanted: what the processor fetches unasked ends where a page does, and
-/// begins anew on the next. One line is asked for while another is worked on: many at a time would be waited for.
+/// Prefetches rows into L2 before their use: the processor's own prefetching stops at the end of a page and starts anew
+/// on the next. One line is requested while another one is in use, because a burst of requests would stall.
 namespace redblue::kernel::simd {
 
 template <class Element>
@@ -15,14 +15,15 @@ template <class Element>
 
 inline constexpr index_t kPage = 4096, kFetchedAhead = 8192;  ///< bytes
 
-/// How many rows of so many words ahead of the one that is read: as much as memory brings in two of its latencies.
+/// How many rows of `words` words to fetch ahead: as much as memory delivers in two of its latencies.
 template <class Element>
 [[gnu::always_inline]] inline index_t rows_ahead(index_t words, index_t bytes = kFetchedAhead) {
   return std::max<index_t>(1, bytes / (words * index_t{sizeof(Element)}));
 }
 
-/// Rows that R queries share. With rows one after another for a single query, which hardly does anything but read, only
-/// the first lines of a page: the processor keeps up with the rest unasked, and more requests would stand in its way.
+/// Fetches rows that R queries share. For a single query, whose work is little more than reading, and rows that lie one
+/// after another, it requests only the first lines of a page: the processor fetches the rest by itself, and more
+/// requests would slow it down.
 template <int R, class Element>
 struct SharedRows {
   bool pages;

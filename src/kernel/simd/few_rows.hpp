@@ -7,9 +7,9 @@
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/view.hpp"
 
-/// Products of so few queries that they would not fill the lanes of a vector: features lie in lanes, a score is summed
-/// across them. Keys and values are read once and hardly worked on, so memory sets the pace: rows are read whole, in
-/// the order in which they lie.
+/// Products for few queries, which would not fill the lanes of a vector: features lie in lanes, and a score is summed
+/// across lanes. Each key and value is read once and needs little arithmetic, so memory sets the pace: rows are read
+/// whole, in the order in which they lie.
 namespace redblue::kernel::simd {
 
 template <class V>

@@ -36,7 +36,7 @@ struct KeyStep {
     }
   }
 
-  /// Weights of hidden keys become 0, in so many rows and vectors of P at p.
+  /// Sets weights of hidden keys to 0, in these rows and vectors of P at p.
   [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p) const {
     for (index_t r = 0; r < rows; ++r)
       for (index_t v = 0; v < vectors; ++v) {

@@ -105,7 +105,7 @@ struct AttentionPanel {
   }
 
   static void set_top(const V (&m)[NV], Running& w) {
-    constexpr T kSlack = 16;  // so many powers of 2 are far from the ends of T's range
+    constexpr T kSlack = 16;  // weights up to 2^16: far from the ends of T's range
     w.far = false;
     for (int v = 0; v < NV; ++v) {
       const V top = m[v] * V::all(kLog2E<T>);

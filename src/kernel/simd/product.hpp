@@ -6,8 +6,8 @@
 ///
 ///   C(r, :) = SUM_t A(r, t) B(t, :)
 ///
-/// A word of A is broadcast, a row of B is NV vectors. Which of the operands queries, keys and features are is the
-/// caller's choice: where one step's result lies as the next step wants to read it, nothing is ever transposed.
+/// A word of A is broadcast, a row of B is NV vectors. The caller chooses which operands are queries, keys and
+/// features, so that the result of one step lies as the next step reads it, and nothing is ever transposed.
 namespace redblue::kernel::simd {
 
 /// R rows of A at one distance, each step one word further. Eight rows are reached from one pointer.

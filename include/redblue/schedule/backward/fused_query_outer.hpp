@@ -4,7 +4,7 @@
 namespace redblue::schedule {
 
 /// e2, all gradients in one pass with queries resident: dQ is finished block by block, dK and dV are revisited in slow
-/// memory. The last block of queries goes first: whatever any query sees, it sees, so that a first visit is known.
+/// memory. The last block of queries goes first: it sees every key that any query sees, so first visits are known.
 ///   T = ceil(n_q/Br): reads n_q (d + 2 d_v + 1) + (2 T - 1) n_k (d + d_v)   writes T n_k (d + d_v) + n_q d
 ///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 /// Under a mask T n_k is the sum of the keys that the blocks see. Leading 18 n^2 d^2/M.
@@ -27,7 +27,7 @@ struct FusedQueryOuterBackward : Defaults {
     return Tiling{*queries};
   }
 
-  /// Where no query sees a key, one word is left: the zero that is written.
+  /// If no query sees a key, the footprint is one word: the zero that is written.
   static Words footprint(const Sizes& x, Tiling t) { return query_pass_footprint(x, t); }
   static Words prefetch(const Sizes& x, Tiling t) { return query_pass_prefetch(x, t); }
   static Io io(const Sizes& x, Tiling t) {

@@ -3,8 +3,8 @@
 
 namespace redblue::schedule {
 
-/// e6, probabilities materialised; dV is formed in the pass that turns them into dS, with values resident, so that dO
-/// is read for both. Best around M = d^2/4 .. 1.3 d^2.
+/// e6, probabilities materialised. The pass that turns them into dS, with values resident, also forms dV, so that one
+/// read of dO serves both. Best around M = d^2/4 .. 1.3 d^2.
 ///   reads 2 n_q d_v + n_q + Rs(d; t1) + n_k d_v + T n_q (d_v + 1) + n_q n_k + R_mm(n_q, n_k, d; t4)
 ///         + R_mm(n_k, n_q, d; t5)                          T = ceil(n_k/Bc)
 ///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d

@@ -5,14 +5,14 @@
 
 namespace redblue::schedule {
 
-/// e1 with its blocks of keys in G groups that do not wait for each other: each revisits a dQ of its own, the first dQ
-/// itself, the others a copy dQg in slow memory; then the copies are added to dQ, in order. Many workers on one head,
-/// without atomics, and the same bits for any number of them.
-///   reads and writes those of fused_key_outer on the blocks of all groups, and r d more of each: r queries see a key
-///   of a later group
+/// e1 with its blocks of keys in G groups that do not wait for each other. Each group revisits its own dQ: the first
+/// one dQ itself, the others a copy dQg in slow memory. Then the copies are added to dQ, in order. Thus many workers
+/// can share one head without atomics, and the result has the same bits for any number of workers.
+///   reads and writes: those of fused_key_outer on the blocks of all groups, plus r d reads and r d writes, where
+///   r queries see a key of a later group
 ///     dQ   reads (v - s + r) d   writes (n_q - s + v + r) d     dQg   reads and writes (V - v) d
 ///     s queries see a key, v = those that the blocks of the first group see, V = those that all blocks see
-///   footprint the most that fused_key_outer has on the keys of a group, and of the sum: min(Bc, r) d + 1
+///   footprint the largest of fused_key_outer on the keys of a group, and min(Bc, r) d + 1 for the sum
 /// With G = 1 it is fused_key_outer.
 struct GroupedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
@@ -30,10 +30,10 @@ struct GroupedKeyOuterBackward : Defaults {
   };
   static index_t copies(Tiling t) { return t.G - 1; }
 
-  /// The first key of each group, and n_k: cut where the pairs before come nearest to g/G of all. Without a mask at
-  /// whole blocks, under one at any multiple of 16 keys (of Bc, where that is less): blocks there are few, and differ
-  /// in their work. So the last block of a group may be smaller, whatever the multiples. A group may be empty, the
-  /// first never is.
+  /// The first key of each group, and n_k. A cut lies where the visible pairs before it come nearest to g/G of all
+  /// pairs: without a mask between whole blocks, under a mask at any multiple of 16 keys (of Bc, where that is less),
+  /// because there blocks are few and differ in their work. So the last block of a group may be smaller, whatever the
+  /// multiples. A group may be empty, but not the first.
   static std::vector<index_t> first_keys(const Sizes& x, Tiling t) {
     const index_t unit = x.mask.causal ? std::min<index_t>(t.Bc, 16) : t.Bc, T = ceil_div(x.n_k, unit);
     const auto pairs_before = [&](index_t J) { return visible_pairs(x.mask, x.n_q, std::min(J * unit, x.n_k)); };
@@ -68,9 +68,9 @@ struct GroupedKeyOuterBackward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {{smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)}, 1};
   }
-  /// Groups of at least 256 keys, which is far more work than waking a worker, and 8 at most: dQ and its copies then
-  /// are no larger than all arrays of the problem. The words hardly depend on their number. Blocks are what e1 would
-  /// choose for n_k / G keys. A function of shape and M alone, so that results do not depend on the number of workers.
+  /// G is at most 8, so that dQ and its copies are no larger than all arrays of the problem, and each group has at
+  /// least 256 keys, far more work than waking a worker. The words hardly depend on G. Blocks are those that e1 would
+  /// choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of workers.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
     const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, G), step) * step), limits);

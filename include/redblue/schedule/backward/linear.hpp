@@ -8,8 +8,8 @@ namespace redblue::schedule {
 /// last key to the first, dK = scale V G^T and dV = scale K G with G = Q^T dO (linear_state.hpp).
 ///   reads 2 n_k (d + d_v) + n_q (d + 2 d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint d d_v + the largest of bc d, br d, bc max(d, d_v), + 1
-/// Under a mask queries enter G just before the last key that they see; keys and queries without each other are not
-/// read.
+/// Under a mask queries enter G just before the last key that they see. Keys that no query sees, and queries that see
+/// no key, are not read.
 struct LinearBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear";
@@ -35,7 +35,7 @@ struct LinearBackward : Defaults {
     return t;
   }
 
-  /// The most queries that enter G at once: those of the keys that see nothing more, or of one position.
+  /// The most queries that enter G at once: all that see the last visible key, or those of one later step (a position).
   static index_t queries_entering(const Sizes& x, index_t br) {
     const index_t last = x.mask.visible(x.n_q - 1, x.n_k);  // keys from here on are seen by nobody
     if (last == 0) return 0;

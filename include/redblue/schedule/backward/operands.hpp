@@ -9,9 +9,9 @@ namespace redblue::schedule {
 /// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
 /// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
 /// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
-/// states of linear attention; dQg, dQ of one group of keys, of which a schedule keeps as many copies as its tiling
-/// says (schedule/parts/workspace.hpp). Where the score function has no statistics, O, lse and D have no columns:
-/// nothing is read of them.
+/// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
+/// (schedule/parts/workspace.hpp). If the score function has no statistics, O, lse and D have no columns, so that they
+/// have no words to read.
 struct BackwardOperands {
   static constexpr Operation operation = Operation::backward;
   static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
@@ -49,11 +49,11 @@ inline Io output_dots_io(const Sizes& x) {
   const Words words = x.row_statistics() * x.d_v;
   return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
 }
-/// With one row at a time. Second buffers: the next word of each stream.
+/// The footprint with one row at a time. Second buffers hold the next word of each stream.
 inline Phase output_dots_phase(const Sizes& x) { return {3 * x.statistics(), 2 * x.statistics()}; }
 
-/// Rows at a time: as many as do not raise the `footprint` of the schedule, up to where calling a kernel costs nothing
-/// beside its work and there are blocks for many workers.
+/// The rows at a time: as many as do not raise the `footprint` of the schedule, up to a number for which the time of a
+/// call no longer matters and there are still blocks for many workers.
 inline index_t output_dots_rows(const Sizes& x, Words footprint) {
   constexpr index_t kRows = 64;
   const Words room = footprint - 4;  // beside two streams and their second buffers

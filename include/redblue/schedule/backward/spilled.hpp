@@ -4,8 +4,8 @@
 
 namespace redblue::schedule {
 
-/// e4, dK and dV with keys resident, dS spilled on the way, dQ from it by a product: five products, n_q n_k words out
-/// and back. Best around M = 1.3 d^2 .. 2.5 d^2.
+/// e4, dK and dV with keys resident; dS is written on the way, and a product forms dQ from it. Five products; n_q n_k
+/// words go out and back. Best around M = 1.3 d^2 .. 2.5 d^2.
 ///   reads 2 n_q d_v + [n_k (d + d_v) + T n_q (d + d_v + 2)] + R_mm(n_q, n_k, d)   T = ceil(n_k/Bc)
 ///   writes n_q + n_k (d + d_v) + n_q n_k + n_q d
 ///   footprint max(3, Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1, F_mm)

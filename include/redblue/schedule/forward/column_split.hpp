@@ -3,8 +3,9 @@
 
 namespace redblue::schedule {
 
-/// Flash run h = ceil(d_v/w) times, each time for a group of w columns of V, the scores formed anew: pays for d_v > d,
-/// where 4 d d_v N / M replaces (d + d_v)^2 N / M, and where narrower groups round better. h = 1 would be flash.
+/// Flash run h = ceil(d_v/w) times, each time for a group of w columns of V, with the scores formed anew. It is better
+/// than flash for d_v > d, where 4 d d_v N / M replaces (d + d_v)^2 N / M, and where narrower groups round better. h =
+/// 1 would be flash.
 ///   reads h n_q d + (h d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + w + 2 + Bc) + 1
 struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;

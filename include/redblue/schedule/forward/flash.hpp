@@ -11,7 +11,7 @@ namespace redblue::schedule {
 /// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2. Optimal including
 /// the constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
-/// (without the statistics m, l and lse where the score function has none).
+/// (without the words of m, l and lse if the score function has no statistics).
 /// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. The words do not depend on Bc.
 struct FlashForward : Defaults {
   using Operands = ForwardOperands;
@@ -46,7 +46,7 @@ struct FlashForward : Defaults {
     return query_blocks_footprint(x, t.Br,
                                   [&](index_t rows, index_t kappa) { return per_row * rows + (kappa > 0 ? 1 : 0); });
   }
-  /// The next streamed word.
+  /// Words of second buffers: the next streamed word.
   static Words prefetch(const Sizes&, Tiling) { return 1; }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
@@ -56,7 +56,8 @@ struct FlashForward : Defaults {
     run(m, x, t, [](auto& w, const Block& b) { return w.stream(b); });
   }
 
-  /// `pass(w, block)` says how a block of keys or values meets the queries: here it streams, pinned it may be resident.
+  /// `pass(w, block)` brings a block of keys or values to the queries: flash streams it, flash_pinned may hold it
+  /// resident.
   template <Machine M, class Pass>
   static void run(M& m, const ForwardOperands& x, Tiling t, const Pass& pass) {
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
@@ -73,7 +74,7 @@ struct FlashForward : Defaults {
   struct Keys {
     index_t first, end;
   };
-  /// The rows attend to these keys alone, Bc at a time; no key at all is fine.
+  /// The rows attend to these keys alone, Bc at a time. There may be no key.
   template <class W, class Pass>
   static void attend(W& w, const ForwardOperands& x, const Rows& i, Keys keys, index_t Bc, const Pass& pass) {
     using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V

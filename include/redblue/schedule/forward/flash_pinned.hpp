@@ -3,8 +3,8 @@
 
 namespace redblue::schedule {
 
-/// Flash with rho keys and values pinned for the whole run: fills the slack that rounding Br leaves, and is far better
-/// when few blocks of queries remain (M close to n d).
+/// Flash with rho keys and values pinned for the whole run. It uses the words that rounding Br leaves free, and is far
+/// better than flash when there are few blocks of queries (M close to n d).
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
 struct FlashPinnedForward : Defaults {
@@ -29,8 +29,8 @@ struct FlashPinnedForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
-  /// Fewer blocks of queries or more pinned keys? Every distinct Br from the largest down, until even a fully used fast
-  /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned ones.
+  /// Fewer blocks of queries or more pinned keys? Tries every distinct Br from the largest down, until even a full fast
+  /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned keys.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
     const auto fits = [&](index_t Br, index_t rho) {

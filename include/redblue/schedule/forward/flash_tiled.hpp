@@ -8,7 +8,7 @@
 namespace redblue::schedule {
 
 /// FlashAttention-2 as a GPU runs it: blocks of keys, then of values, are resident instead of streaming past.
-/// The same words as flash for the same Br; resident keys cost footprint, and so Br.
+/// For the same Br it moves the same words as flash, but resident keys take room, so Br is smaller.
 ///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)
 ///   footprint Br (d + d_v + 2) + Br Bc + Bc max(d, d_v)
 struct FlashTiledForward : Defaults {
@@ -40,7 +40,7 @@ struct FlashTiledForward : Defaults {
     return Tiling{Br, Bc};
   }
 
-  /// Blocks that see no key never hold one; those that see fewer than Bc hold what they see.
+  /// A block of queries that sees no key holds none; one that sees fewer than Bc keys holds those.
   static Words footprint(const Sizes& x, Tiling t) {
     return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
       const index_t Bc = std::min(t.Bc, kappa);

@@ -6,8 +6,8 @@
 
 namespace redblue::schedule {
 
-/// FlashAttention-1 order: a block of keys and values stays red while queries stream past, outputs are revisited in
-/// slow memory. O is kept normalised, so one statistic (lse) per query suffices where Dao et al. 2022 (arXiv
+/// The order of FlashAttention-1: a block of keys and values stays red while queries stream past; outputs are revisited
+/// in slow memory. O is kept normalised, so one statistic (lse) per query suffices where Dao et al. 2022 (arXiv
 /// 2205.14135) move m and l. With all keys in one block every word moves once.
 ///   T = ceil(n_k/Bc): reads n_k (d + d_v) + T n_q d + (T-1) n_q (d_v + 1)   writes T n_q (d_v + 1)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1

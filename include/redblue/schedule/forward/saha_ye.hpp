@@ -23,8 +23,8 @@ struct SahaYeForward : Defaults {
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {1}; }
-  /// The paper's B for the memory that is left (less where second buffers must fit), whatever the multiples: it is
-  /// printed, not tuned.
+  /// The paper's B for the memory that is left (less where second buffers must fit). It ignores the multiples, because
+  /// the paper prints B.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Words M = limits.M - limits.reserve;
     const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});

@@ -5,9 +5,9 @@
 
 namespace redblue::schedule {
 
-/// The small cache without n x n workspace: a tile of scores is formed by rank-one updates, turned into weights where
-/// it lies, and spent on O, whose columns are revisited in slow memory. 2 sqrt(6) n^2 d / sqrt(M) words to leading
-/// order.
+/// A schedule for small caches without n x n workspace: a tile of scores is formed by rank-one updates, turned into
+/// weights where it lies, and multiplied into O, whose columns are revisited in slow memory. 2 sqrt(6) n^2 d / sqrt(M)
+/// words to leading order.
 ///   reads ceil(n_k/b) n_q d + ceil(n_q/a) n_k (d + d_v) + (ceil(n_k/b) - 1) n_q d_v
 ///   writes ceil(n_k/b) n_q d_v + n_q   footprint a b + 4 a + 1
 struct ScoreTilesForward : Defaults {

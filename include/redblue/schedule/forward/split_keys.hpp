@@ -4,10 +4,11 @@
 
 namespace redblue::schedule {
 
-/// Flash once per group of keys, then one merge: few queries and many keys keep many workers busy. Flash-decoding (Dao
-/// et al. 2023). Each group leaves normalised outputs Og and their lse_g in slow memory; O = SUM_g exp(lse_g - lse) Og.
+/// Flash once per group of keys, then one merge: so few queries keep many workers busy if there are many keys. This is
+/// Flash-decoding (Dao et al. 2023). Each group writes its normalised outputs Og and their lse_g to slow memory; then
+/// O = SUM_g exp(lse_g - lse) Og.
 ///   reads G n_q (d + d_v + 1) + (d + d_v) SUM_I kappa_I   writes (G + 1) n_q (d_v + 1)
-///   footprint of flash: Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
+///   footprint that of flash, Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
 /// With G = 1 it is flash. Score functions without statistics: the merge is a sum, and lse, lse_g have no words.
 struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
@@ -29,11 +30,11 @@ struct SplitKeysForward : Defaults {
   };
   static index_t copies(Tiling t) { return t.G > 1 ? t.G : 0; }
 
-  /// Whole steps, so that only the last keys of all make a ragged one. The last groups may be smaller, or empty.
+  /// Keys per group: whole steps, so that only the very last step is ragged. The last groups may be smaller, or empty.
   static index_t keys_per_group(const Sizes& x, Tiling t) { return ceil_div(ceil_div(x.n_k, t.Bc), t.G) * t.Bc; }
-  /// Groups of at least 128 keys per query: what a group adds, n_q (d + 2 d_v + 2), is then a few hundredths of the
-  /// words of its keys and values. And of at least 2048 keys, hundreds of kilobytes: far more work than waking a
-  /// worker. A function of the shape alone, so that results do not depend on the number of workers.
+  /// A group has at least 128 keys per query: the words that it adds, n_q (d + 2 d_v + 2), are then a few hundredths of
+  /// the words of its keys and values. It also has at least 2048 keys, hundreds of kilobytes: far more work than waking
+  /// a worker. G depends on the shape alone, so that results do not depend on the number of workers.
   static index_t groups(const Sizes& x, index_t Bc) {
     const index_t G = std::max<index_t>(1, x.n_k / (128 * std::max<index_t>(x.n_q, 16)));
     return ceil_div(x.n_k, keys_per_group(x, {1, Bc, G}));  // no empty ones

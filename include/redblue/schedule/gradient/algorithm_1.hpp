@@ -19,7 +19,7 @@ struct Algorithm1Gradient : Defaults {
   static constexpr Traits traits{.stable = false, .printed = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
-  /// There is nothing to choose.
+  /// It has no tile sizes to choose.
   struct Tiling {
     static void knobs(const auto&) {}
   };

@@ -35,7 +35,7 @@ struct Algorithm9Gradient : Defaults {
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {1, 1}; }
-  /// The paper's tiles for M. They need more than M words: it is printed, not tuned.
+  /// The tiles that the paper prints for M. They need more than M words.
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     if (unsupported(s) || limits.M < 1) return std::nullopt;
     const Words quarter = Words(4) * s.d, blocks = (limits.M + quarter - 1) / quarter;

@@ -4,7 +4,7 @@
 
 namespace redblue::schedule {
 
-/// Where a schedule with keys resident has h = A3 Y from.
+/// Where a schedule with resident keys takes h = A3 Y from.
 enum class Values {
   stored,  ///< 9R-e: a product of its own, read back block by block
   formed,  ///< 9R-f: h_j from A3_j while Y streams past
@@ -29,8 +29,8 @@ void absorb_queries(W& w, const GradientXOperands& x, const Tile<W>& X, const Ti
   w.compute(kernel::Gemm{true, false}, G, A1_i, S_i);  // g += A1^T U
 }
 
-/// 9R-e, f, the large cache with keys, X and g resident: the rows S_i and U_i exist for one step only and never leave
-/// fast memory. Optimal including the constant for d^2 << M << n d.
+/// 9R-e and 9R-f, for large caches, with keys, X and g resident: the rows S_i and U_i exist for one step only and never
+/// leave fast memory. Optimal including the constant for d^2 << M << n d.
 ///   T = ceil(n_k/Bc)
 ///   e: reads R_mm(n_k, d, d_v) + 2 n_q d_v + d^2 + n_k (d + d_v) + T n_q (d + d_v + 2)   writes n_k d_v + n_q + d^2
 ///   f: reads 2 n_q d_v + d^2 + 2 n_k d + T d d_v + T n_q (d + d_v + 2)                   writes n_q + d^2

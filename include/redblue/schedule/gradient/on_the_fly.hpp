@@ -4,8 +4,8 @@
 
 namespace redblue::schedule {
 
-/// 9R-d, the large cache with queries, Y and g resident: S_i is formed once for a block of queries and h_j each time
-/// keys pass, so neither S nor h is ever stored. Best where few blocks of queries cover all.
+/// 9R-d, for large caches, with queries, Y and g resident: S_i is formed once for a block of queries and h_j each time
+/// keys pass, so neither S nor h is ever stored. Best where there are few blocks of queries.
 ///   T = ceil(n_q/Br): reads 2 n_q d + T d^2 + n_q (2 d_v + 1) + d d_v + 2 T n_k d   writes d^2
 ///   footprint d^2 + d d_v + Br (2 d + d_v + 2 + 2 bc) + bc (d + d_v)
 /// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M for d_v = d.

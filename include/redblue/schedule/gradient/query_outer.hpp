@@ -11,8 +11,8 @@ enum class RowsGo {
   out,              ///< 9R-c: U is written; g = A1^T U is a product of its own
 };
 
-/// 9R-a, b, c, the large cache with queries resident: Algorithm 9 of Li et al. 2024 (arXiv 2410.09397), its two loops
-/// swapped and p A2 summed before A1^T is applied.
+/// 9R-a, 9R-b and 9R-c, for large caches, with queries resident: Algorithm 9 of Li et al. 2024 (arXiv 2410.09397) with
+/// its two loops swapped, and p A2 summed before A1^T is applied.
 ///   R0 = R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + n_q (d + 2 d_v + 1) + T n_k (d + d_v)   T = ceil(n_q/Br)
 ///   W0 = n_q d + n_k d_v                    F0 = Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 ///   a: reads R0 + n_q d                     writes W0 + d^2           footprint max(F_mm's, F0 + d^2)

@@ -3,8 +3,8 @@
 
 namespace redblue::schedule {
 
-/// Shared source, A2 = A3 = A, with keys, X, Y and g resident: dU_i = dO_i Y^T meets the rows of A that the scores
-/// need, so neither h nor a second source is ever formed. A3 is never read: it must hold the same numbers as A2.
+/// Shared source, A2 = A3 = A, with keys, X, Y and g resident. dU_i = dO_i Y^T is multiplied with the rows of A that
+/// the scores need, so h is never formed. A3 is never read: it must hold the same numbers as A2.
 ///   T = ceil(n_k/Bc): reads 2 n_q d_v + d^2 + d d_v + n_k d + T n_q (d + d_v + 2)   writes n_q + d^2
 ///   footprint max(3, 2 d^2 + d d_v + Bc (d + 2 br) + br (3 d + 2))
 /// Leading 2 n^2 d^2/M for d_v = d, the proved constant (docs/proofs/gradient.md).

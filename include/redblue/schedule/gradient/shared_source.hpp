@@ -6,8 +6,8 @@
 
 namespace redblue::schedule {
 
-/// Shared source, A2 = A3 = A: with dU = dO Y^T, q = dO h^T = dU A^T needs the same row of A as the score, so it is
-/// read once for both. A3 is never read: it must hold the same numbers as A2.
+/// Shared source, A2 = A3 = A. With dU = dO Y^T, q = dO h^T = dU A^T needs the same row of A as the score, so one read
+/// of the row serves both. A3 is never read: it must hold the same numbers as A2.
 ///   reads R_mm(n_q, d, d) + R_mm(n_q, d_v, d) + 2 n_q d_v + n_q (2 d + 2) + SUM kappa_I d + R_mm(d, n_q, d)
 ///   writes 3 n_q d + n_q + d^2   footprint max(3, F_mm's, Br (3 d + 2 + 2 bc) + bc d)
 /// Leading 3 n^2 d^2/M.

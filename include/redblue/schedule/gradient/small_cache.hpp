@@ -4,8 +4,9 @@
 
 namespace redblue::schedule {
 
-/// 6R, the small cache: Algorithm 6 of Li et al. 2024 (arXiv 2410.09397) with one resident tile instead of three, f
-/// written once and p over it, D from O. Half its constant; stable, for lse comes from the forward pass.
+/// 6R, for small caches: Algorithm 6 of Li et al. 2024 (arXiv 2410.09397) with one resident tile instead of three, f
+/// written once and p over it, and D formed from O. It has half the constant, and is stable because lse comes from the
+/// forward pass.
 ///   reads R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + 2 n_q d_v + 2 n_q + Rs(d; tP) + Rs(d_v; tp) + n_q n_k
 ///         + R_mm(n_q, n_k, d) + R_mm(d, n_q, d)                               Rs: score_phase.hpp
 ///   writes n_q d + n_k d_v + n_q + 2 n_q n_k + n_q d + d^2

@@ -3,8 +3,8 @@
 #include "redblue/kernel/dense.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
-/// C = A B with one resident tile of C and rank-one updates: of each pair A[I,t], B[t,J] the shorter is resident, the
-/// longer streams past. Optimal to leading order: 2 m k n / sqrt(M) words (Smith et al. 2017, arXiv 1702.02017).
+/// C = A B with one resident tile of C and rank-one updates: the shorter of A[I,t] and B[t,J] is resident, the longer
+/// streams past. Optimal to leading order: 2 m k n / sqrt(M) words (Smith et al. 2017, arXiv 1702.02017).
 ///   reads ceil(n/b2) m k + ceil(m/b1) k n   writes m n   footprint b1 b2 + min(b1, b2) + 1
 namespace redblue::schedule {
 
@@ -42,7 +42,7 @@ constexpr Io gemm_io(SlowArray C, SlowArray A, SlowArray B, index_t m, index_t k
   return Io().read(A, c(n, t.b2) * m * k).read(B, c(m, t.b1) * k * n).write(C, Words(m) * n);
 }
 
-/// The tiling of fewest (priced) words.
+/// The tiling that moves the fewest words (or the cheapest, if words have prices).
 inline std::optional<GemmTiling> choose_gemm_tiling(const Limits& limits, SlowArray A, SlowArray B, index_t m,
                                                     index_t k, index_t n, index_t step1, index_t step2) {
   const auto fits = [&](index_t b1, index_t b2) {

@@ -3,7 +3,8 @@
 #include "redblue/schedule/parts/visible.hpp"
 
 /// Gradients with a block of keys and values resident and queries passing: dK_j = SUM_i dS_ij^T Q_i and
-/// dV_j = SUM_i P_ij^T dO_i. Every schedule whose outer loop goes over keys is this text with its own ends.
+/// dV_j = SUM_i P_ij^T dO_i. Every schedule whose outer loop goes over keys adds its own beginning and end to this
+/// text.
 namespace redblue::schedule {
 
 struct KeyPass {
@@ -31,14 +32,14 @@ inline Words visited_queries(const Sizes& x, index_t Bc) {
   const Words indices = between * (Words(all) + some - 1) / 2;  // SUM J
   return Words(all) * x.n_q + between * first - Words(x.mask.group) * Bc * indices;
 }
-/// SUM_J |J| times those queries: the pairs whose scores are formed.
+/// SUM_J |J| times the queries that see the first key of J: the pairs whose scores are formed.
 inline Words visited_query_pairs(const Sizes& x, index_t Bc) {
   const index_t T = ceil_div(x.n_k, Bc), last = x.n_k - (T - 1) * Bc;
   return visited_queries(x, Bc) * Bc - Words(queries_seeing(x, (T - 1) * Bc)) * (Bc - last);
 }
 
-/// What a block of keys holds, the arriving queries with their statistics, and one streamed word. The first block sees
-/// most queries.
+/// The footprint: the tiles of a block of keys, the arriving queries with their statistics, and one streamed word. The
+/// most queries see the first block.
 inline Words key_pass_footprint(const Sizes& x, KeyPass t) {
   const Words Bc = std::min(t.Bc, x.n_k), br = std::min(t.br, x.n_q), seeing = queries_seeing(x, 0);
   return Bc * (Words(2) * x.d + 2 * Words(x.d_v) + 2 * br) + std::min(br, seeing) * (x.d + 2 * x.statistics()) +
@@ -61,8 +62,9 @@ inline Io key_pass_io(const Sizes& x, Words visits) {
       .write(SlowArray::dV, Words(x.n_k) * x.d_v);
 }
 
-/// The Bc of fewest visited queries. Under a mask the sum is not monotone in Bc; for one number of blocks the largest
-/// Bc is best, and Bc SUM rows >= visible pairs tells when fewer keys at a time cannot win any more.
+/// The Bc for which blocks visit the fewest queries. Under a mask this sum is not monotone in Bc. Among all Bc with the
+/// same number of blocks the largest is best; and since Bc SUM rows >= visible pairs, the search can stop where a
+/// smaller Bc cannot win.
 inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits) {
   const index_t br = smallest_tile(x.n_q, limits.multiple.query), step = limits.multiple.key;
   const auto fits = [&](index_t Bc) {
@@ -92,8 +94,8 @@ void zero_unseeing(M& m, const BackwardOperands& x) {
   if (unseeing > 0) m.update(kernel::ZeroOver{}, x.dQ.rows(0, unseeing));
 }
 
-/// dK and dV of keys j .. j + keys, written when all queries have passed. also(w, i, rows, dS_ij, K_j) does what else a
-/// schedule does with the queries i .. i + rows.
+/// dK and dV of keys j .. j + keys, written when all queries have passed. also(w, i, rows, dS_ij, K_j) is the
+/// schedule's own work on the queries i .. i + rows.
 template <class W, class Also>
 void key_pass(W& w, const BackwardOperands& x, index_t j, index_t keys, index_t br, const Also& also) {
   const Sizes& s = x.shape;

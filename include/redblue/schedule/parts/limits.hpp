@@ -10,10 +10,10 @@
 #include "redblue/schedule/parts/knobs.hpp"
 #include "redblue/schedule/traits.hpp"
 
-/// What a tiling must keep to, and searches over tile sizes. Everything here is exact; floating point only prunes.
+/// The limits that a tiling must keep, and searches over tile sizes. All results are exact; floating point only prunes.
 namespace redblue::schedule {
 
-/// What one word costs, per array and direction, in any integer unit (1: count words; 2 and 4: bytes).
+/// The price of one word, per array and direction, in any integer unit (1: count words; 2 and 4: bytes).
 struct Prices {
   std::array<Words, kSlowArrays> read;
   std::array<Words, kSlowArrays> write;
@@ -40,7 +40,7 @@ struct Multiples {
 /// Words, as a product or quotient reads in a formula: c(a, b) = ceil(a / b).
 constexpr Words c(index_t a, index_t b) { return ceil_div(a, b); }
 
-/// One phase of a schedule of several: phases follow each other, so footprints do not add up.
+/// One of several phases of a schedule. Phases follow each other, so the footprint is the largest, not the sum.
 struct Phase {
   Words footprint;
   Words prefetch;
@@ -49,7 +49,7 @@ struct Phase {
 struct Limits {
   Words M;                     ///< words of fast memory
   Words reserve = 0;           ///< words kept free (2: strict Hong-Kung play)
-  bool double_buffer = false;  ///< what arrives in the innermost loop has a second buffer
+  bool double_buffer = false;  ///< blocks that arrive in the innermost loop have a second buffer
   Multiples multiple{};
   Prices price{};
 
@@ -109,8 +109,9 @@ index_t largest_tile(index_t n, index_t step, const Fits& fits) {
 }
 
 /// Minimises ceil(n / b2) alpha + ceil(m / b1) beta over legal b1 of m and b2 of n for which fits(b1, b2) holds. fits
-/// must be monotone in b2 and imply b1 b2 <= M. Exact: for a number of row blocks the smallest b1 leaves most room for
-/// b2; walking outwards from the continuous optimum, a direction ends when even b2 = M / b1 could not win.
+/// must be monotone in b2 and imply b1 b2 <= M. The result is exact: for each number of row blocks the smallest b1
+/// leaves the most room for b2. The search goes from the continuous optimum in both directions; a direction ends when
+/// even b2 = M / b1 could not win.
 template <class Fits>
 std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t step1, index_t step2, Words alpha,
                                                 Words beta, Words M, const Fits& fits) {

@@ -28,8 +28,8 @@ void extend_state(W& w, const Tile<W>& state, const Block& A_i, const Block& B_i
   w.compute(kernel::Gemm{true, false}, state, A, w.stream(B_i));
 }
 
-/// Z = K^T V block by block, and what queries make of it: T_i = scale A_i op(Z). Under a mask queries go one by one,
-/// and keys enter the state just before the first query that sees them.
+/// Z = K^T V block by block, and T_i = scale A_i op(Z) for the queries. Under a mask queries go one by one, and keys
+/// enter the state just before the first query that sees them.
 template <class M, class Operands>
 void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMatrix& A, bool transpose,
                       index_t queries, index_t bc) {
@@ -59,7 +59,7 @@ inline Words queries_on_state_footprint(const Sizes& x, index_t cols, index_t qu
   const Words streams = keys > 0 ? 1 : 0;
   return Words(x.d) * x.d_v + std::max(keys * x.d, br * cols) + streams;
 }
-/// Queries that see anything.
+/// The number of queries that see a key.
 inline Words queries_seeing_any(const Sizes& x) { return x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 1); }
 
 }  // namespace redblue::schedule

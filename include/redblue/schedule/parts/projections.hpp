@@ -3,10 +3,10 @@
 
 #include "redblue/schedule/parts/gemm.hpp"
 
-/// Products before and after attention: what projects its operands, and what carries its gradients further.
+/// Products before and after attention: they project its operands, and carry its gradients back to the sources.
 namespace redblue::schedule {
 
-/// C = A B by gemm, with all that a schedule of several phases must know about it.
+/// C = A B by gemm, with the costs that a schedule of several phases needs.
 struct Product {
   SlowMatrix C;
   Factor A, B;

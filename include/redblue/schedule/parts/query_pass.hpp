@@ -3,7 +3,7 @@
 #include "redblue/schedule/parts/visible.hpp"
 
 /// Gradients with a block of queries resident and keys passing: dQ_i = SUM_j dS_ij K_j. Every schedule whose outer loop
-/// goes over queries is this text with its own ends.
+/// goes over queries adds its own beginning and end to this text.
 namespace redblue::schedule {
 
 struct QueryPass {
@@ -19,7 +19,7 @@ struct QueryPass {
 inline Words query_pass_row_words(const Sizes& x, index_t bc) {
   return Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * std::min(bc, x.n_k);
 }
-/// What a block of queries holds, K_j and one streamed word. A block that sees no key holds the word of O alone.
+/// The footprint: the tiles of a block of queries, K_j and one streamed word. A block that sees no key streams only O.
 inline Words query_pass_footprint(const Sizes& x, QueryPass t) {
   return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
     return query_pass_row_words(x, t.bc) * rows + Words(std::min(t.bc, kappa)) * x.d + (kappa > 0 ? 1 : x.statistics());
@@ -62,7 +62,7 @@ struct QueryTiles {
   std::optional<Block> O{};  ///< D is formed from it; none if D is loaded
 };
 
-/// Keys loaded, values streaming: what `pass` of query_pass does unless a schedule has them from elsewhere.
+/// The usual `pass` of query_pass: loads keys and streams values.
 template <class Operands>
 auto keys_from_slow_memory(const Operands& x) {
   return [&x](auto& w, index_t j, index_t keys, const auto& step) {
@@ -71,8 +71,8 @@ auto keys_from_slow_memory(const Operands& x) {
   };
 }
 
-/// D_i, unless it is there, and dQ_i += SUM_j dS_ij K_j. pass(w, j, keys, step) makes keys j .. j + keys and their
-/// values available and calls step(K_j, V_j); also(j, keys, P_ij, dS_ij) does what else a schedule does with them.
+/// Forms D_i, unless it was loaded, and adds SUM_j dS_ij K_j to dQ_i. pass(w, j, keys, step) brings keys j .. j + keys
+/// and their values and calls step(K_j, V_j); also(j, keys, P_ij, dS_ij) is the schedule's own work on them.
 template <class W, class Operands, class Pass, class Also>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;

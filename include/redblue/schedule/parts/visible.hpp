@@ -2,7 +2,7 @@
 #include "redblue/core/visible.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
-/// What the blocks of a query-outer schedule see.
+/// The keys that the blocks of a schedule see whose outer loop goes over queries.
 namespace redblue::schedule {
 
 /// SUM_I kappa_I over all blocks of Br queries.
@@ -18,8 +18,8 @@ inline Words visited_pairs(const Sizes& x, index_t Br) {
   return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
 }
 
-/// What a query-outer schedule moves when all its blocks together visit `visits` keys, in each of `passes` passes over
-/// the queries; a value is visited in one pass only.
+/// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
+/// over the queries. A value is visited in one pass only.
 inline Io query_outer_io(const Sizes& x, Words visits, Words passes = 1) {
   return Io()
       .read(SlowArray::Q, passes * x.n_q * x.d)
@@ -29,8 +29,8 @@ inline Io query_outer_io(const Sizes& x, Words visits, Words passes = 1) {
       .write(SlowArray::lse, x.row_statistics());
 }
 
-/// The larger of what a full and what a ragged block of queries hold: words(rows, kappa) for the last of either kind,
-/// which sees most keys of its kind.
+/// The footprint: the larger of words(rows, kappa) for the last full block of queries and for the ragged block. The
+/// last full block sees the most keys of all full blocks.
 template <class BlockWords>
 Words query_blocks_footprint(const Sizes& x, index_t largest, const BlockWords& words) {
   const index_t Br = std::min(largest, x.n_q), ragged = x.n_q % Br;
@@ -38,9 +38,9 @@ Words query_blocks_footprint(const Sizes& x, index_t largest, const BlockWords& 
   return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
 }
 
-/// The largest Br to try where Bc keys are resident beside `row_words` words per query. Where some full block may see
-/// fewer than Bc keys the footprint is not monotone in Br (more queries at a time, fewer keys): then what no tiling can
-/// exceed.
+/// The largest Br to try where Bc keys are resident beside `row_words` words per query. If a full block may see fewer
+/// than Bc keys, the footprint is not monotone in Br (more queries at a time, but fewer keys); the result is then a
+/// limit that no tiling can exceed.
 template <class Fits>
 index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, Words row_words, const Fits& fits) {
   const index_t step = limits.multiple.query;
@@ -48,16 +48,17 @@ index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, Wo
   return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
 }
 
-/// What a choice of Br costs: `visit` for every key that a block visits, `block` for every block.
+/// The cost of a Br: `visit` for every key that a block visits, and `block` for every block.
 struct VisitPrices {
   Words visit = 1;
   Words block = 0;
 };
 
-/// Of all legal Br up to `largest` for which fits(Br) holds, the cheapest; 0 if there is none. Without a mask: the
-/// largest, balanced. Causal, the visited keys are not monotone in Br; for one number of blocks the smallest Br is
-/// best, Br SUM kappa >= visible pairs tells when fewer queries at a time cannot win any more, and nothing can once no
-/// more keys are visited than the last row sees.
+/// The cheapest legal Br up to `largest` for which fits(Br) holds; 0 if there is none. Without a mask this is the
+/// largest Br, reduced as far as the number of blocks stays the same. Under a causal mask the number of visited keys is
+/// not monotone in Br. Among all Br with the same number of blocks the smallest is best. The search ends where a
+/// smaller Br cannot win, because Br SUM kappa >= visible pairs, or as soon as the blocks visit no more keys than the
+/// last row sees, which is the minimum.
 template <class Fits>
 index_t fewest_visits(const Sizes& x, index_t largest, index_t step, const Fits& fits, const VisitPrices& price = {}) {
   // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.

@@ -1,8 +1,8 @@
 #pragma once
 #include "redblue/core/sizes.hpp"
 
-/// What a schedule S keeps in slow memory beside inputs and outputs: S::workspace names the arrays, S::Operands says
-/// how large they are, and S::copies(tiling) how many copies of a partial one lie below each other.
+/// The workspace of a schedule S, its slow memory beside inputs and outputs: S::workspace names the arrays, S::Operands
+/// has their sizes, and S::copies(tiling) the number of copies of a partial array, which lie below each other.
 namespace redblue::schedule {
 
 /// The matrix of `operands` that is called `array`.
@@ -13,7 +13,7 @@ SlowMatrix matrix_of(const Operands& operands, SlowArray array) {
   return {array, {0, 0}};
 }
 
-/// What comes of one group of keys.
+/// Is it a partial result, of one group of keys?
 constexpr bool is_partial(SlowArray a) { return a == SlowArray::Og || a == SlowArray::lse_g || a == SlowArray::dQg; }
 
 /// The workspace of one instance.

@@ -62,7 +62,7 @@ struct BackwardXOperands {
   auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, dO, dX, dY, dA1, dA2, dA3, S, h, U, dh, D, P}; }
 
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
-  /// What is left between: Q = S, K = A2, V = h; dQ = U, dK = dA2, dV = dh.
+  /// The operands of plain attention in between: Q = S, K = A2, V = h; dQ = U, dK = dA2, dV = dh.
   BackwardOperands attention() const {
     BackwardOperands x(shape, scale, A1.instance);
     x.Q = S;

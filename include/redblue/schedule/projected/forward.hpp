@@ -44,7 +44,7 @@ struct ForwardXOperands {
 
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
   static std::array<Product, 0> gradients() { return {}; }
-  /// What is left once the projections are formed: Q = S, K = A2, V = h.
+  /// The operands of plain attention once the projections are formed: Q = S, K = A2, V = h.
   ForwardOperands attention() const {
     ForwardOperands x(shape, scale, A1.instance);
     x.Q = S;
@@ -73,8 +73,9 @@ constexpr auto joined(const std::array<SlowArray, N>&... lists) {
   return all;
 }
 
-/// A schedule S of plain attention between the products of Operands X: what projects its inputs before, what carries
-/// its gradients further after. The phases follow each other, so words add up and the footprint is the largest.
+/// A schedule S of plain attention between the products of Operands X: products before it project its inputs, products
+/// after it carry its gradients back to the sources. The phases follow each other, so words add up and the footprint is
+/// the largest.
 template <class S, class X = ForwardXOperands>
 struct Projected : Defaults {
   using Operands = X;

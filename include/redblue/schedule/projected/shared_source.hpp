@@ -6,8 +6,8 @@
 
 namespace redblue::schedule {
 
-/// Shared source, A2 = A3 = A: a row of A serves the score and, Y being applied afterwards, the value, so it is read
-/// once for both. U = softmax(scale S A^T) A with queries resident, then O = U Y. Half the words of FlashAttention-2.
+/// Shared source, A2 = A3 = A: Y is applied after attention, so a row of A serves as key and as value and is read once
+/// for both. U = softmax(scale S A^T) A with queries resident, then O = U Y. Half the words of FlashAttention-2.
 /// A3 is never read: it must hold the same numbers as A2.
 ///   reads R_mm(n_q, d, d) + n_q d + SUM kappa_I d + R_mm(n_q, d, d_v)   writes n_q (2 d + 1) + n_q d_v
 ///   footprint max(F_mm, Br (2 d + 2 + Bc) + Bc d, F_mm)

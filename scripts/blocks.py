@@ -1,0 +1,23 @@
+"""The parts of documents that programs write: they stand between <!-- NAME --> and <!-- /NAME -->."""
+
+import pathlib
+import re
+import sys
+
+ROOT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def pattern(name):
+    return re.compile(rf"(?<=<!-- {name} -->\n).*?(?=<!-- /{name} -->)", re.DOTALL)
+
+
+def read(document, name):
+    return pattern(name).search((ROOT / document).read_text())[0]
+
+
+def write(document, name, text):
+    path = ROOT / document
+    whole, replaced = pattern(name).subn(lambda _: text, path.read_text())
+    if replaced != 1:
+        sys.exit(f"{document} has no <!-- {name} --> ... <!-- /{name} --> block")
+    path.write_text(whole)
