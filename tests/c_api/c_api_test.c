@@ -137,6 +137,34 @@ static void test_results(void) {
   redblue_plan_destroy(forward), redblue_plan_destroy(backward);
 }
 
+/* A size of workspace that reaches beyond the end of the address space. */
+static void test_workspace_without_end(void) {
+  redblue_plan* plan = plan_of(REDBLUE_FORWARD);
+  static float memory[1 << 16];
+  redblue_forward_tensors t = forward_tensors();
+  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  run.workspace_size = SIZE_MAX;
+  run.workspace = q;
+  REFUSED(redblue_forward(plan, &t, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps q in memory");
+  run.workspace = q + 2;
+  REFUSED(redblue_forward(plan, &t, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps q in memory");
+
+  /* Tensors below the workspace: nothing overlaps, and what is needed is there. */
+  float* at = memory;
+  t.q.data = memcpy(at, q, sizeof q), at += kQ;
+  t.k.data = memcpy(at, k, sizeof k), at += kK;
+  t.v.data = memcpy(at, v, sizeof v), at += kV;
+  t.o.data = at, at += kO;
+  t.lse.data = NULL;
+  run.workspace = at;
+  size_t needed = 0;
+  CHECK(redblue_forward_workspace(plan, &t, NULL, &needed) == REDBLUE_OK);
+  CHECK(needed <= sizeof memory - (size_t)((char*)at - (char*)memory));
+  CHECK(redblue_forward(plan, &t, &run) == REDBLUE_OK);
+  CHECK(is_close(t.o.data, o_is, kO));
+  redblue_plan_destroy(plan);
+}
+
 static void test_forward_that_runs_first(void) {
   redblue_problem p = problem_of(REDBLUE_BACKWARD);
   p.forward_missing = 1;
@@ -268,6 +296,7 @@ int main(void) {
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
+  test_workspace_without_end();
   test_forward_that_runs_first();
   test_wrong_problems();
   test_wrong_runs();
