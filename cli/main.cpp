@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <string>
 
 #include "commands.hpp"
@@ -17,6 +18,13 @@ namespace {
 bool takes_whole_number(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type == "INT" || type == "UINT" || type == "WORDS";
+}
+
+/// `exit_code`, or 2 with a message if standard output did not take all that was printed.
+int after_output(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
+  return 2;
 }
 
 /// Parses, runs the command, answers with the exit code.
@@ -41,16 +49,15 @@ int run_program(int argc, char** argv) {
     program.parse(argc, argv);
     if (program.get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before
   } catch (const CLI::ParseError& e) {
-    return program.exit(e) == 0 ? 0 : 2;
+    std::ostringstream help;  // or the version
+    const int code = program.exit(e, help) == 0 ? 0 : 2;
+    std::fputs(help.str().c_str(), stdout);
+    return after_output(code);
   } catch (const std::exception& e) {
     fmt::print(stderr, "redblue: {}\n", e.what());
     return 2;
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
-    return 2;
-  }
-  return exit_code;
+  return after_output(exit_code);
 }
 
 }  // namespace
