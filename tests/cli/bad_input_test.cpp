@@ -273,6 +273,19 @@ TEST(Cli, KeepsTheOldOutputWhenTheDiskIsFull) {
   EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
 }
 
+TEST(Cli, NoticesAFullDiskBeforeItPlans) {
+  const Problem p = problem(200, 200, 16, 16);
+  const Workplace w;
+  w.inputs(p, generate(p), 2);
+  w.safetensors("x.safetensors", p, generate(p));
+  // No schedule fits in one word: a run that gets as far as its plan says that.
+  for (const Args& files : {kNpyFiles, kSafetensorsFiles}) {
+    const std::string output = files[0] == "--q" ? "o.npy" : "y.safetensors";
+    expect_refused(w, {Args{"run", "--M", "1"} + files, {"cannot reserve", output}}, "ulimit -f 8;");
+    expect_refused(w, {Args{"run", "--M", "1"} + files, {"M = 1 words is too small"}});
+  }
+}
+
 TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
   // Results on standard output are results too, and so is help.
   const Workplace w;
