@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstring>
 #include <exception>
+#include <sstream>
 #include <string>
 
 #include "commands.hpp"
@@ -12,6 +13,13 @@
 #include "redblue/version.hpp"
 
 namespace {
+
+/// `exit_code`, or 2 with a message if standard output did not take all that was printed.
+int after_output(int exit_code) {
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
+  fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
+  return 2;
+}
 
 /// Parses, runs the command, answers with the exit code.
 int run_program(int argc, char** argv) {
@@ -34,11 +42,7 @@ int run_program(int argc, char** argv) {
     fmt::print(stderr, "redblue: {}\n", e.what());
     return 2;
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
-    return 2;
-  }
-  return exit_code;
+  return after_output(exit_code);
 }
 
 }  // namespace

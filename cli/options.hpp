@@ -30,7 +30,7 @@ struct PlannerOptions {
   std::string schedule;
   std::optional<std::string> max_workspace;
 
-  /// `operations`: the first so many are named.
+  /// The help names the first `operations` operations.
   void add_to(const Command& command, bool with_width = true, std::size_t operations = kOperationNames.size());
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
@@ -58,7 +58,7 @@ struct OperationOptions {
   std::string score = "softmax";
   std::string sources = "distinct";
 
-  /// `operations`: the first so many are named.
+  /// The help names the first `operations` operations.
   void add_to(const Command& command, std::size_t operations = kOperationNames.size());
   /// Sets op, score and sources. Throws Unsupported naming what there is.
   void apply_to(Problem& p) const;
@@ -84,7 +84,7 @@ struct ProblemOptions {
   bool json = false;
 
   void add_to(const Command& command, bool with_planner = true);
-  /// All but n, n_q, n_k, d, d_v and threads. `operations`: the first so many are named.
+  /// All but n, n_q, n_k, d, d_v and threads. The help names the first `operations` operations.
   void add_without_sizes(const Command& command, bool with_planner = true,
                          std::size_t operations = kOperationNames.size());
   Problem problem() const;

@@ -254,6 +254,13 @@ struct OutputFiles::Files {
   FileOptions options;
   std::optional<file::AtomicFile> archive;
   std::list<Output> outputs;  // AtomicFile stays where it is
+
+  /// What the safetensors file holds.
+  std::vector<file::NamedTensor> named() const {
+    std::vector<file::NamedTensor> list;
+    for (const Output& out : outputs) list.push_back({options.name_of(out.name), out.tensor});
+    return list;
+  }
 };
 
 OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank)
@@ -275,8 +282,9 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     std::vector<index_t> sizes(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
     if (a == SlowArray::lse) sizes.pop_back();
     out.tensor = file::c_order_tensor(type, std::move(sizes), out.data.data());
-    if (!files.output) out.npy.emplace(*files.npy.at(name));
+    if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
   }
+  if (files.output) files_->archive->reserve(file::safetensors_file_size(files_->named()));
 }
 
 OutputFiles::~OutputFiles() = default;
@@ -287,14 +295,16 @@ void OutputFiles::add_to(Tensors& tensors) const {
 
 void OutputFiles::commit() {
   if (files_->archive) {
-    std::vector<file::NamedTensor> list;
-    for (const auto& out : files_->outputs) list.push_back({files_->options.name_of(out.name), out.tensor});
-    file::write_safetensors(*files_->archive, list);
+    file::write_safetensors(*files_->archive, files_->named());
     files_->archive->commit();
     return;
   }
-  for (auto& out : files_->outputs) file::write_npy(*out.npy, out.tensor);
-  for (auto& out : files_->outputs) out.npy->commit();
+  std::vector<file::AtomicFile*> all;
+  for (auto& out : files_->outputs) {
+    file::write_npy(*out.npy, out.tensor);
+    all.push_back(&*out.npy);
+  }
+  file::AtomicFile::commit_together(all);
 }
 
 }  // namespace redblue::cli

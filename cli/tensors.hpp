@@ -50,7 +50,8 @@ void set_sizes(Problem& p, const Tensors& tensors);
 /// Memory for the outputs, and the files they go to, which appear complete or not at all.
 class OutputFiles {
  public:
-  /// Opens the files, so that a directory that cannot be written shows before the work.
+  /// Opens the files and takes room for them on the disk, so that a directory that cannot be written, and a disk that
+  /// is full, show before the work.
   OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
@@ -58,8 +59,7 @@ class OutputFiles {
 
   /// Adds the outputs to the inputs; lse only where a file takes it.
   void add_to(Tensors& tensors) const;
-  /// Throws IoError. All files are complete before the first appears; should a later one then not get its name, those
-  /// before it stay.
+  /// Throws IoError. All files are complete before the first appears (AtomicFile::commit_together).
   void commit();
 
  private:

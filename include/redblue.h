@@ -148,8 +148,8 @@ typedef struct redblue_run_options {
 
 typedef struct redblue_plan redblue_plan;
 
-/* What a plan is and costs. Exact words over all batches and heads, with those of a forward pass that runs first.
- * Strings live as long as the plan. */
+/* What a plan is and costs. Exact words over all batches and heads, with those of a forward pass that runs first; a
+ * count above INT64_MAX is given as INT64_MAX, and no other count is. Strings live as long as the plan. */
 typedef struct redblue_plan_info {
   size_t struct_size;
   const char* schedule;

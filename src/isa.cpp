@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cstdlib>
+#include <string>
 #include <vector>
 
 #include "redblue/core/error.hpp"
@@ -36,18 +37,26 @@ bool is_available(Isa isa) {
 #endif
 }
 
-Isa best_isa() {
-  const char* const asked = std::getenv("REDBLUE_ISA");
-  if (asked == nullptr || *asked == '\0')
+Isa isa_asked_for(std::string_view name) {
+  if (name.empty())
     return *std::find_if(std::rbegin(kIsas), std::rend(kIsas), [](Isa isa) { return is_available(isa); });
-  const auto isa = isa_from_name(asked);
+  const auto isa = isa_from_name(name);
   if (!isa)
-    throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is not an instruction set: choose from {}", asked,
+    throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is no instruction set: choose from {}", name,
                                      fmt::join(names([](Isa) { return true; }), ", ")));
   if (!is_available(*isa))
-    throw Unsupported(fmt::format("REDBLUE_ISA = '{}': this machine cannot run it; it has {}", asked,
+    throw Unsupported(fmt::format("REDBLUE_ISA = '{}': this machine does not have it; it has {}", name,
                                   fmt::join(names(is_available), ", ")));
   return *isa;
+}
+
+Isa best_isa() {
+  static const std::string name = [] {
+    const char* const value = std::getenv("REDBLUE_ISA");
+    return std::string(value == nullptr ? "" : value);
+  }();
+  static const Isa isa = isa_asked_for(name);  // tried again by the next call if it throws
+  return isa;
 }
 
 }  // namespace redblue

@@ -27,9 +27,13 @@ constexpr std::optional<Isa> isa_from_name(std::string_view name) {
 /// Can this processor, under this operating system, run it?
 bool is_available(Isa isa);
 
-/// The one to use: what the environment variable REDBLUE_ISA names or, where it is unset or empty, the largest that is
-/// available. Reads the variable on every call. Throws InvalidProblem for a name that is none, and Unsupported for an
-/// instruction set that this machine has not.
+/// The instruction set of this name or, for an empty name, the largest that is available. Throws InvalidProblem for a
+/// name that is none, and Unsupported for an instruction set that this machine does not have.
+Isa isa_asked_for(std::string_view name);
+
+/// The one to use: what the environment variable REDBLUE_ISA asks for. The first call reads the variable, and all calls
+/// of the process give the same answer, or throw the same error: what is remembered of a run, such as the sizes of its
+/// arenas, depends on the instruction set. Any number of threads may call it at once.
 Isa best_isa();
 
 }  // namespace redblue

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <atomic>
 #include <cmath>
 #include <cstdint>
@@ -200,6 +201,9 @@ void require_operation(const redblue_plan* plan, Operation op) {
         fmt::format("this plan is for {0}: call redblue_{0} with it", redblue::name_of(plan->plan.problem.op)));
 }
 
+/// The count, or INT64_MAX where it is larger.
+int64_t saturated(Words count) { return std::min(count, Words(INT64_MAX)).to_index(); }
+
 std::size_t size_from(Words bytes) { return static_cast<std::size_t>(bytes.to_index()); }
 
 /// The caller's thread pool.
@@ -380,11 +384,11 @@ redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info
     if (p.forward) result.forward_schedule = plan->forward_schedule.c_str();
     result.reason = p.reason.c_str();
     result.bound_theorem = plan->theorem.c_str();
-    result.words_read = io.total_reads().to_index();
-    result.words_written = io.total_writes().to_index();
-    result.bound_words = p.bound.words.to_index();
-    result.footprint_words = p.footprint().to_index();
-    result.flops = p.flops().to_index();
+    result.words_read = saturated(io.total_reads());
+    result.words_written = saturated(io.total_writes());
+    result.bound_words = saturated(p.bound.words);
+    result.footprint_words = saturated(p.footprint());
+    result.flops = saturated(p.flops());
     result.ratio = p.row().ratio.value_or(0);
     *info = result;
   });

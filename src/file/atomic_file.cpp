@@ -2,6 +2,7 @@
 
 #include <fcntl.h>
 #include <fmt/format.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -31,12 +32,19 @@ int write_all(int fd, std::span<const std::byte> bytes) {
 
 namespace {
 constexpr mode_t kMode = 0666;  // what the user's umask leaves of it, as for any new file
-constexpr int kAttempts = 1000;
+constexpr int kAttempts = 16;   // processes that write one target at the same time
 
-std::string temporary_name(const std::string& directory, int attempt) {
-  return fmt::format("{}/.redblue-{}-{}.tmp", directory, getpid(), attempt);
-}
 std::string path_of_descriptor(int fd) { return fmt::format("/proc/self/fd/{}", fd); }
+
+bool is_name_of(const std::string& name, int fd) {
+  struct stat by_name{}, by_descriptor{};
+  return lstat(name.c_str(), &by_name) == 0 && fstat(fd, &by_descriptor) == 0 &&
+         by_name.st_dev == by_descriptor.st_dev && by_name.st_ino == by_descriptor.st_ino;
+}
+
+/// Who holds the lock may remove or rename the file. It ends with the process. Where the file system has no locks,
+/// nobody gets one, and no leftover is removed.
+bool lock(int fd) { return flock(fd, LOCK_EX | LOCK_NB) == 0; }
 }  // namespace
 
 AtomicFile::AtomicFile(std::string path, Temporary temporary) : path_(std::move(path)) {
@@ -48,6 +56,7 @@ AtomicFile::AtomicFile(std::string path, Temporary temporary) : path_(std::move(
   if (exists && !S_ISREG(status.st_mode))  // a rename would replace the device itself
     throw IoError(fmt::format("cannot write '{}': it is not a regular file", path_), path_);
   directory_ = target.has_parent_path() ? target.parent_path().string() : ".";
+  remove_leftovers();
   if (temporary == Temporary::unnamed_if_possible) create_unnamed();
   if (fd_ < 0) create_named();
 }
@@ -61,28 +70,53 @@ void AtomicFile::create_unnamed() {
 
 void AtomicFile::create_named() {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::string name = temporary_name(directory_, attempt);
+    const std::string name = temporary_name(attempt);
     fd_ = open(name.c_str(), O_CREAT | O_EXCL | O_WRONLY | O_CLOEXEC, kMode);
-    if (fd_ >= 0) {
+    if (fd_ < 0 && errno == EEXIST) continue;
+    if (fd_ < 0) break;
+    // Before the lock, it may have looked like a leftover to another process, which then removes it.
+    if ((lock(fd_) || errno != EWOULDBLOCK) && is_name_of(name, fd_)) {
       temporary_ = name;
       return;
     }
-    if (errno != EEXIST) break;
+    discard();
+    errno = EEXIST;
   }
   const int error = errno;
   throw_errno(fmt::format("create a file in '{}' for", directory_), path_, error);
 }
 
-void AtomicFile::give_temporary_name() {
+std::string AtomicFile::temporary_name(int attempt) const {
+  constexpr std::size_t kMost = 200;  // bytes of the target's name: a file system allows 255 for all
+  return fmt::format("{}/.{}.redblue-{}.tmp", directory_, fs::path(path_).filename().string().substr(0, kMost),
+                     attempt);
+}
+
+void AtomicFile::remove_leftovers() const {
   for (int attempt = 0; attempt < kAttempts; ++attempt) {
-    const std::string name = temporary_name(directory_, attempt);
-    if (linkat(AT_FDCWD, path_of_descriptor(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW) == 0) {
+    const std::string name = temporary_name(attempt);
+    const int fd = open(name.c_str(), O_RDWR | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (lock(fd) && is_name_of(name, fd)) unlink(name.c_str());
+    close(fd);
+  }
+}
+
+void AtomicFile::give_temporary_name() {
+  lock(fd_);  // before there is a name that may be found
+  for (int attempt = 0; attempt < kAttempts; ++attempt) {
+    const std::string name = temporary_name(attempt);
+    if (link(name) == 0) {
       temporary_ = name;
       return;
     }
     if (errno != EEXIST) break;
   }
   fail("name", errno);
+}
+
+int AtomicFile::link(const std::string& name) const {
+  return linkat(AT_FDCWD, path_of_descriptor(fd_).c_str(), AT_FDCWD, name.c_str(), AT_SYMLINK_FOLLOW);
 }
 
 void AtomicFile::discard() noexcept {
@@ -92,27 +126,68 @@ void AtomicFile::discard() noexcept {
   fd_ = -1;
 }
 
-void AtomicFile::fail(const char* doing, int errno_value) {
+void AtomicFile::fail(std::string_view doing, int errno_value) {
   discard();
   throw_errno(doing, path_, errno_value);
 }
 
+void AtomicFile::require_open(std::string_view doing) const {
+  if (fd_ < 0) throw IoError(fmt::format("cannot {} '{}': it failed before, or is committed", doing, path_), path_);
+}
+
+void AtomicFile::reserve(index_t bytes) {
+  require_open("write");
+  if (bytes <= 0) return;
+  int error = 0;
+  do error = fallocate(fd_, 0, 0, bytes) == 0 ? 0 : errno;
+  while (error == EINTR);
+  if (error == EOPNOTSUPP || error == ENOSYS) return;
+  if (error != 0) fail(fmt::format("reserve {} bytes for", bytes), error);
+  reserved_ = bytes;
+}
+
 void AtomicFile::write(std::span<const std::byte> bytes) {
-  if (fd_ < 0) throw IoError(fmt::format("cannot write '{}': it failed before, or is committed", path_), path_);
+  require_open("write");
   if (const int error = detail::write_all(fd_, bytes); error != 0) fail("write", error);
   written_ += static_cast<index_t>(bytes.size());
 }
 
 void AtomicFile::write(std::string_view text) { write(std::as_bytes(std::span(text.data(), text.size()))); }
 
-void AtomicFile::commit() {
-  if (fd_ < 0) throw IoError(fmt::format("cannot commit '{}': it failed before, or is committed", path_), path_);
-  if (fsync(fd_) != 0) fail("write to disk", errno);
-  if (temporary_.empty()) give_temporary_name();
-  if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the finished file to", errno);
-  temporary_.clear();
-  discard();
+void AtomicFile::commit_together(std::span<AtomicFile* const> files) {
+  for (AtomicFile* f : files) f->make_durable();
+  // No instant shows a new file beside an old one: the old ones go before the first new one comes.
+  for (std::size_t i = files.size(); i-- > 1;) files[i]->remove_target();
+  for (AtomicFile* f : files) f->publish();
+  for (const AtomicFile* f : files) f->make_name_durable();
+}
 
+void AtomicFile::commit() {
+  AtomicFile* const self = this;
+  commit_together({&self, 1});
+}
+
+void AtomicFile::make_durable() {
+  require_open("commit");
+  if (reserved_ > written_ && ftruncate(fd_, written_) != 0) fail("cut to its size", errno);
+  if (fsync(fd_) != 0) fail("write to disk", errno);
+}
+
+void AtomicFile::remove_target() {
+  if (unlink(path_.c_str()) != 0 && errno != ENOENT) fail("replace", errno);
+}
+
+void AtomicFile::publish() {
+  const bool is_new = temporary_.empty() && link(path_) == 0;
+  if (!is_new) {
+    if (temporary_.empty()) give_temporary_name();
+    if (rename(temporary_.c_str(), path_.c_str()) != 0) fail("rename the finished file to", errno);
+    temporary_.clear();
+  }
+  discard();
+}
+
+void AtomicFile::make_name_durable() const {
   const int directory = open(directory_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (directory < 0) return;  // a directory that may be written but not read: the name exists, but may not be durable
   const int error = fsync(directory) == 0 ? 0 : errno;

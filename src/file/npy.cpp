@@ -125,6 +125,10 @@ void write_npy(AtomicFile& out, const FileTensor& tensor) {
   write_elements(out, tensor);
 }
 
+index_t npy_file_size(const FileTensor& tensor) {
+  return static_cast<index_t>(header_of(tensor).size()) + tensor.size_bytes();
+}
+
 void write_npy(const std::string& path, const FileTensor& tensor) {
   AtomicFile out(path);
   write_npy(out, tensor);

@@ -73,6 +73,12 @@ void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
   for (const auto* t : order) write_elements(out, t->tensor);
 }
 
+index_t safetensors_file_size(const std::vector<NamedTensor>& tensors, const Safetensors::Metadata& metadata) {
+  Words bytes = Words(8) + static_cast<index_t>(header_of(in_file_order(tensors), metadata).size());
+  for (const auto& t : tensors) bytes += t.tensor.size_bytes();
+  return bytes.to_index();
+}
+
 void write_safetensors(const std::string& path, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata) {
   AtomicFile out(path);

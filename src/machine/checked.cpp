@@ -28,6 +28,8 @@ bool all_known(std::vector<bool>& known, Shape s, const Block& b) {
   return all;
 }
 
+std::string_view name_of(Layout l) { return kLayoutNames[static_cast<std::size_t>(l)]; }
+
 }  // namespace
 
 void Referee::declare(const SlowMatrix& m, bool input, bool must_be_written) {
@@ -55,11 +57,11 @@ void Referee::require_room(index_t passing) const {
   if (M_ < used_ + passing) redblue::detail::throw_capacity(used_ + passing, M_);
 }
 
-void Referee::open(index_t depth, Shape s) {
+void Referee::open(index_t depth, Shape s, Layout layout) {
   if (depth != static_cast<index_t>(tiles_.size())) throw RuleError("tiles must be born on top of the stack");
   require_room(s.words());
   used_ += s.words();
-  tiles_.push_back({s, std::vector<bool>(static_cast<std::size_t>(s.words()), false)});
+  tiles_.push_back({s, layout, std::vector<bool>(static_cast<std::size_t>(s.words()), false)});
 }
 
 void Referee::close(index_t depth, Shape s) noexcept {
@@ -75,7 +77,13 @@ void Referee::read(const Arg& tile, const Block& b) {
   Matrix& m = matrix(b);
   if (b.shape != tile.shape()) throw RuleError(fmt::format("{} does not fill the tile it is loaded into", text(b)));
   if (!all_known(m.known, m.shape, b)) throw RuleError(fmt::format("{} is read before it was written", text(b)));
-  mark_known(tile, "load");
+  Resident& r = resident(tile);
+  if (is_only_read(r.layout) && tile.shape() != r.shape)
+    throw RuleError(
+        fmt::format("{} is loaded into a part of tile {}, which is {}: such a tile is loaded whole, for its "
+                    "words may be those of slow memory",
+                    text(b), tile.depth, name_of(r.layout)));
+  for_words(r.known, r.shape, tile.block, [](auto flag) { flag = true; });
 }
 
 void Referee::write(const Block& b, const Arg& tile) {
@@ -106,6 +114,9 @@ void Referee::mark_known(const Arg& a, std::string_view who) {
     return;
   }
   Resident& r = resident(a);
+  if (is_only_read(r.layout))
+    throw RuleError(fmt::format("{} writes tile {}, which is {}: its words may be those of slow memory", who, a.depth,
+                                name_of(r.layout)));
   for_words(r.known, r.shape, a.block, [](auto flag) { flag = true; });
 }
 

@@ -39,6 +39,14 @@ std::string to_text(const kernel::AnyPlainKernel& kernel) {
       kernel);
 }
 
+template <class K>
+std::vector<std::string_view> parameter_names_of(const K&) {
+  if constexpr (requires { K::parameter_names; })
+    return {K::parameter_names.begin(), K::parameter_names.end()};
+  else
+    return {};
+}
+
 /// What is left of one line. Every take_ throws when the line does not go on that way.
 class Line {
  public:
@@ -47,6 +55,9 @@ class Line {
   bool empty() const { return rest_.empty(); }
   [[noreturn]] void fail(std::string_view what) const {
     throw InvalidProblem(fmt::format("trace line {}: expected {} at '{}'", number_, what, rest_));
+  }
+  [[noreturn]] void refuse(std::string_view fault) const {
+    throw InvalidProblem(fmt::format("trace line {}: {}", number_, fault));
   }
   bool skip(std::string_view token) {
     if (!rest_.starts_with(token)) return false;
@@ -91,7 +102,10 @@ class Line {
   std::pair<index_t, index_t> range() {
     const index_t first = number<index_t>();
     expect(":");
-    return {first, number<index_t>() - first};
+    const index_t end = number<index_t>();
+    if (first < 0 || end < first)
+      fail(fmt::format("a range from 0 on that ends where it begins or later, not {}:{},", first, end));
+    return {first, end - first};
   }
   Arg arg() {
     Arg a;
@@ -113,16 +127,19 @@ class Line {
   kernel::AnyPlainKernel kernel() {
     const std::string_view name_token = name();
     std::vector<double> values;
+    std::vector<std::string_view> names;
     if (skip("(")) {
       do {
-        name();
+        names.push_back(name());
         expect("=");
         values.push_back(number<double>());
       } while (skip(","));
       expect(")");
     }
     const auto k = kernel::make_plain(name_token, values);
-    if (!k) fail(fmt::format("a known kernel with its parameters, not '{}',", name_token));
+    if (!k) fail(fmt::format("a known kernel with its parameters, each of its type, not '{}',", name_token));
+    const auto known = std::visit([](const auto& plain) { return parameter_names_of(plain); }, *k);
+    if (names != known) fail(fmt::format("the parameters {} of '{}'", fmt::join(known, ", "), name_token));
     return *k;
   }
 
@@ -146,7 +163,7 @@ Operation parse(Line& line) {
       op.depth = line.number<index_t>();
       line.expect(" ");
       op.shape = line.shape();
-      if (line.skip(" ")) op.layout = static_cast<Layout>(line.one_of(kLayoutNames));
+      if (op.kind == Kind::open && line.skip(" ")) op.layout = static_cast<Layout>(line.one_of(kLayoutNames));
       break;
     case Kind::run:
     case Kind::modify:
@@ -159,16 +176,23 @@ Operation parse(Line& line) {
       break;
   }
   if (!line.empty()) line.fail("the end of the line");
-  const bool moves = op.kind == Kind::read || op.kind == Kind::write;
-  const std::size_t wanted = moves ? 2
-                             : op.kind == Kind::run || op.kind == Kind::modify
-                                 ? std::visit([](const auto& k) { return k.access.size(); }, op.kernel)
-                                 : 0;
-  if (op.args.size() != wanted) line.fail(fmt::format("{} arguments", wanted));
+  if (const std::string fault = detail::fault_of(op); !fault.empty()) line.refuse(fault);
   return op;
 }
 
 }  // namespace
+
+std::string detail::to_text(const Operation& op) {
+  std::string text(kWords[static_cast<std::size_t>(op.kind)]);
+  if (op.kind == Kind::open || op.kind == Kind::close) {
+    text += fmt::format(" t{} {}x{}", op.depth, op.shape.rows, op.shape.cols);
+    if (op.layout != Layout::row_major) text += fmt::format(" {}", kLayoutNames[static_cast<std::size_t>(op.layout)]);
+  }
+  if (op.kind == Kind::step) text += fmt::format(" {}", op.depth);
+  if (op.kind == Kind::run || op.kind == Kind::modify) text += " " + machine::to_text(op.kernel);
+  for (const Arg& a : op.args) text += " " + machine::to_text(a);
+  return text;
+}
 
 void detail::throw_trace_full(std::size_t most) {
   throw InvalidProblem(
@@ -177,17 +201,7 @@ void detail::throw_trace_full(std::size_t most) {
 
 void write_text(std::ostream& out, const Trace& trace) {
   out << "# redblue.trace/1\n";
-  for (const Operation& op : trace.operations) {
-    out << kWords[static_cast<std::size_t>(op.kind)];
-    if (op.kind == Kind::open || op.kind == Kind::close) {
-      out << fmt::format(" t{} {}x{}", op.depth, op.shape.rows, op.shape.cols);
-      if (op.layout != Layout::row_major) out << ' ' << kLayoutNames[static_cast<std::size_t>(op.layout)];
-    }
-    if (op.kind == Kind::step) out << ' ' << op.depth;
-    if (op.kind == Kind::run || op.kind == Kind::modify) out << ' ' << to_text(op.kernel);
-    for (const Arg& a : op.args) out << ' ' << to_text(a);
-    out << '\n';
-  }
+  for (const Operation& op : trace.operations) out << detail::to_text(op) << '\n';
 }
 
 Trace read_text(std::istream& in) {

@@ -137,6 +137,61 @@ static void test_results(void) {
   redblue_plan_destroy(forward), redblue_plan_destroy(backward);
 }
 
+/* Counts beyond 63 bits are INT64_MAX, and the others stay exact. */
+static void test_huge_problem(void) {
+  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  p.n_q = p.n_k = (int64_t)1 << 28;
+  p.d = 64;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 1 << 20;
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  CHECK(info.flops == INT64_MAX); /* 4 n^2 d = 2^64 */
+  CHECK(info.words_read > 0 && info.words_read < INT64_MAX && info.words_written >= p.n_q * p.d);
+  CHECK(info.footprint_words <= options.fast_memory_words && info.bound_words < INT64_MAX);
+  CHECK(info.schedule != NULL && info.ratio >= 1);
+  redblue_plan_destroy(plan);
+
+  p.heads = (int64_t)1 << 20;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  const double ratio = info.ratio;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  CHECK(info.words_read == INT64_MAX && info.bound_words == INT64_MAX && info.flops == INT64_MAX);
+  CHECK(info.words_written >= p.heads * p.n_q * p.d && info.words_written < INT64_MAX);
+  CHECK(fabs(info.ratio - ratio) < 1e-9 * ratio);
+  redblue_plan_destroy(plan);
+}
+
+/* A size of workspace that reaches beyond the end of the address space. */
+static void test_workspace_without_end(void) {
+  redblue_plan* plan = plan_of(REDBLUE_FORWARD);
+  static float memory[1 << 16];
+  redblue_forward_tensors t = forward_tensors();
+  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  run.workspace_size = SIZE_MAX;
+  run.workspace = q;
+  REFUSED(redblue_forward(plan, &t, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps q in memory");
+  run.workspace = q + 2;
+  REFUSED(redblue_forward(plan, &t, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps q in memory");
+
+  /* Tensors below the workspace: nothing overlaps, and what is needed is there. */
+  float* at = memory;
+  t.q.data = memcpy(at, q, sizeof q), at += kQ;
+  t.k.data = memcpy(at, k, sizeof k), at += kK;
+  t.v.data = memcpy(at, v, sizeof v), at += kV;
+  t.o.data = at, at += kO;
+  t.lse.data = NULL;
+  run.workspace = at;
+  size_t needed = 0;
+  CHECK(redblue_forward_workspace(plan, &t, NULL, &needed) == REDBLUE_OK);
+  CHECK(needed <= sizeof memory - (size_t)((char*)at - (char*)memory));
+  CHECK(redblue_forward(plan, &t, &run) == REDBLUE_OK);
+  CHECK(is_close(t.o.data, o_is, kO));
+  redblue_plan_destroy(plan);
+}
+
 static void test_forward_that_runs_first(void) {
   redblue_problem p = problem_of(REDBLUE_BACKWARD);
   p.forward_missing = 1;
@@ -268,6 +323,8 @@ int main(void) {
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
+  test_huge_problem();
+  test_workspace_without_end();
   test_forward_that_runs_first();
   test_wrong_problems();
   test_wrong_runs();

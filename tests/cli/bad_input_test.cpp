@@ -273,13 +273,36 @@ TEST(Cli, KeepsTheOldOutputWhenTheDiskIsFull) {
   EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
 }
 
+TEST(Cli, NoticesAFullDiskBeforeItPlans) {
+  const Problem p = problem(200, 200, 16, 16);
+  const Workplace w;
+  w.inputs(p, generate(p), 2);
+  w.safetensors("x.safetensors", p, generate(p));
+  // No schedule fits in one word: a run that gets as far as its plan says that.
+  for (const Args& files : {kNpyFiles, kSafetensorsFiles}) {
+    const std::string output = files[0] == "--q" ? "o.npy" : "y.safetensors";
+    expect_refused(w, {Args{"run", "--M", "1"} + files, {"cannot reserve", output}}, "ulimit -f 8;");
+    expect_refused(w, {Args{"run", "--M", "1"} + files, {"M = 1 words is too small"}});
+  }
+}
+
 TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
-  // Results on standard output are results too.
-  for (const char* command : {"plan", "bound", "count", "trace"}) {
-    const std::string line =
-        quoted(REDBLUE_CLI) + std::string(" ") + command + " --n 100 --d 8 --M 1000 >/dev/full 2>/dev/null";
-    const int status = std::system(line.c_str());
-    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2) << command;
+  // Results on standard output are results too, and so is help.
+  const Workplace w;
+  const auto answer = [&](const std::string& arguments, const std::string& out) {
+    return std::system((quoted(REDBLUE_CLI) + " " + arguments + " >" + out + " 2>" + quoted(w / "err")).c_str());
+  };
+  std::vector<std::string> lines = {"--version", "--help"};
+  for (const char* command : {"plan", "bound", "count", "trace"})
+    lines.push_back(command + std::string(" --n 100 --d 8 --M 1000"));
+  for (const char* command : {"plan", "bound", "count", "trace", "run", "bench", "figure1", "doctor"})
+    lines.push_back(command + std::string(" --help"));
+  for (const std::string& line : lines) {
+    SCOPED_TRACE(line);
+    const int status = answer(line, "/dev/full");
+    EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2);
+    EXPECT_THAT(file::read_text(w / "err"), HasSubstr("cannot write to standard output: No space left on device"));
+    EXPECT_EQ(answer(line, "/dev/null"), 0);
   }
 }
 

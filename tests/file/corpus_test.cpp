@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "../fuzz/targets.hpp"
+#include "../fuzz/trace_target.hpp"
 
 // The fuzzers' corpora without a fuzzer: seeds by tests/fuzz/make_corpus.py (ok_*, bad_*) and findings (fuzz_*).
 namespace redblue::fuzz {
@@ -33,6 +34,8 @@ void check(const std::string& format, bool (*accepts)(std::span<const std::byte>
 
 TEST(Corpus, NpyParserTakesWhatIsRightAndRefusesTheRest) { check("npy", accepts_npy); }
 TEST(Corpus, SafetensorsParserTakesWhatIsRightAndRefusesTheRest) { check("safetensors", accepts_safetensors); }
+
+TEST(Corpus, TracesThatAreRightRunAndOthersAreRefused) { check("trace", accepts_trace); }
 
 }  // namespace
 }  // namespace redblue::fuzz

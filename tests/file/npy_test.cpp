@@ -295,5 +295,19 @@ TEST(Npy, ErrorsNameTheFile) {
   }
 }
 
+TEST(Npy, SizeOfTheFileIsKnownBeforeItIsWritten) {
+  const TemporaryDirectory dir;
+  const auto data = noise(10000 * 8);
+  for (const auto& shape : std::vector<std::vector<index_t>>{{}, {0}, {7}, {3, 5}, {10, 1, 10, 100}, {2, 0, 3}})
+    for (const DType type : {DType::f64, DType::f32, DType::f16, DType::bf16}) {
+      const FileTensor t = c_order_tensor(type, shape, data.data());
+      write_npy(dir / "x", t);
+      EXPECT_EQ(npy_file_size(t), static_cast<index_t>(std::filesystem::file_size(dir / "x")));
+    }
+  const FileTensor deep = c_order_tensor(DType::f32, std::vector<index_t>(30000, 1), data.data());  // format 2
+  write_npy(dir / "x", deep);
+  EXPECT_EQ(npy_file_size(deep), static_cast<index_t>(std::filesystem::file_size(dir / "x")));
+}
+
 }  // namespace
 }  // namespace redblue::file

@@ -264,5 +264,19 @@ TEST(Safetensors, ReadsTheRealInputs) {
   EXPECT_EQ(lengths, (std::vector<std::int64_t>{97, 33, 128, 61}));
 }
 
+TEST(Safetensors, SizeOfTheFileIsKnownBeforeItIsWritten) {
+  const TemporaryDirectory dir;
+  const auto data = noise(1000 * 8);
+  const std::vector<NamedTensor> tensors = {{"half", c_order_tensor(DType::f16, {3, 5}, data.data())},
+                                            {"a long name \u00e9", c_order_tensor(DType::f64, {10, 100}, data.data())},
+                                            {"none", c_order_tensor(DType::f32, {0, 4}, data.data())}};
+  for (std::size_t n = 0; n <= tensors.size(); ++n)
+    for (const Safetensors::Metadata& metadata : {Safetensors::Metadata{}, Safetensors::Metadata{{"format", "pt"}}}) {
+      const std::vector<NamedTensor> list(tensors.begin(), tensors.begin() + static_cast<std::ptrdiff_t>(n));
+      write_safetensors(dir / "x", list, metadata);
+      EXPECT_EQ(safetensors_file_size(list, metadata), static_cast<index_t>(std::filesystem::file_size(dir / "x")));
+    }
+}
+
 }  // namespace
 }  // namespace redblue::file

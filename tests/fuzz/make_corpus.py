@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Writes the seed corpora beside this script: corpus/npy and corpus/safetensors.
+"""Writes the seed corpora beside this script: corpus/npy, corpus/safetensors and corpus/trace.
 
 Names start with ok_ where redblue must read the file, bad_ where it must refuse it; corpus_test.cpp checks that.
 Files named fuzz_* are findings of the fuzzers, kept by hand; this script leaves them alone.
@@ -188,8 +188,112 @@ def safetensors_files():
     return ok, bad
 
 
+SCORES = "scores(scale=0.5,causal=1,offset=0,group=1,row=0,col=0)"
+T1, T2, T3 = "t0[0:2,0:2]", "t1[0:2,0:2]", "t2[0:2,0:2]"
+
+
+def with_tiles(*lines, tiles=3):
+    """The lines between the birth of tiles of 2x2, which are filled with zeros, and their end."""
+    opened = [line for t in range(tiles) for line in (f"open t{t} 2x2", f"compute zero t{t}[0:2,0:2]")]
+    closed = [f"close t{t} 2x2" for t in reversed(range(tiles))]
+    return [*opened, *lines, *closed]
+
+
+def trace(lines):
+    return "\n".join(["# redblue.trace/1", *lines, ""]).encode("utf-8", "surrogateescape")
+
+
+def trace_files():
+    ok = {
+        "nothing": [],
+        "comment": ["# open t0 2x2", ""],
+        "steps": ["step 0", "step 1", "step 9223372036854775807"],
+        "tile": ["open t0 8x8", "close t0 8x8"],
+        "layouts": ["open t0 2x2 read_only", "open t1 2x2 key_panels", "close t1 2x2", "close t0 2x2"],
+        "empty_tile": ["open t0 3x0", "compute zero t0[0:3,0:0]", "close t0 3x0"],
+        "moves": ["open t0 8x8", "read t0[0:8,0:8] Q#0[0:8,0:8]", "write O#0[0:8,0:8] t0[0:8,0:8]", "close t0 8x8"],
+        "part": with_tiles("read t0[1:2,0:1] K#0[7:8,7:8]", "write dK#0[0:1,3:4] t0[0:1,1:2]"),
+        "every_array": with_tiles(*(f"read {T1} {a}#0[0:2,0:2]" for a in ["Q", "lse", "S", "D", "A1X", "WQ", "Z", "lse_g", "dQg"])),
+        "stream": with_tiles(f"compute {SCORES} {T1} {T2} K#0[3:5,0:2]"),
+        "gemm": with_tiles(*(f"compute gemm(transpose_a={a},transpose_b={b}) {T1} {T2} {T3}" for a in "01" for b in "01")),
+        "gemm_transposed": ["open t0 2x3", "open t1 4x2", "compute zero t1[0:4,0:2]",
+                            "update gemm_over(transpose_a=1,transpose_b=1,first=1,causal=0,offset=0,group=1,row=0,col=0) "
+                            "dK#0[0:2,0:2] t1[0:4,0:2] V#0[0:2,0:4]", "close t1 4x2", "close t0 2x3"],
+        "update": ["update zero_over(first=1) S#0[0:8,0:8]", "update zero_over(first=0) S#0[1:2,0:0]"],
+        "softmax": ["open t0 2x2", "open t1 2x2", "open t2 2x1", "open t3 2x1",
+                    "compute softmax_init t1[0:2,0:2] t2[0:2,0:1] t3[0:2,0:1]",
+                    f"compute {SCORES} t0[0:2,0:2] Q#0[0:2,0:8] K#0[0:2,0:8]",
+                    "compute online_softmax t0[0:2,0:2] t1[0:2,0:2] t2[0:2,0:1] t3[0:2,0:1]",
+                    "compute divide_rows t1[0:2,0:2] t3[0:2,0:1]", "compute log_sum t2[0:2,0:1] t3[0:2,0:1]",
+                    "close t3 2x1", "close t2 2x1", "close t1 2x2", "close t0 2x2"],
+        "weights": with_tiles("compute weights(score=3,scale=-1e300) t0[0:2,0:2] lse#0[0:2,0:1]",
+                              "compute score_gradient(score=0,scale=2,causal=1,offset=-3,group=2,row=5,col=1) "
+                              "t0[0:2,0:2] t1[0:2,0:2] D#0[0:2,0:1]"),
+        "mask_far": with_tiles(f"compute {SCORES.replace('offset=0', 'offset=-9007199254740992')} {T1} {T2} {T3}"),
+        "scale_nan": with_tiles(f"compute scale(factor=nan) {T1}", f"compute scale(factor=-inf) {T1}"),
+        "long_and_empty": ["open t0 1000000000000x0", "close t0 1000000000000x0"],
+    }
+    bad = {
+        "text": ["what is this"],
+        "space": [" open t0 2x2", "close t0 2x2"],
+        "trailing": ["open t0 2x2 ", "close t0 2x2"],
+        "carriage_return": ["open t0 2x2\r", "close t0 2x2\r"],
+        "nul": ["open t0 2x2\0", "close t0 2x2"],
+        "open_end": ["open t0 2x2"],
+        "open_again": ["open t0 2x2", "open t0 2x2", "close t0 2x2", "close t0 2x2"],
+        "open_later": ["open t1 2x2", "close t1 2x2"],
+        "open_negative": ["open t-1 2x2"],
+        "open_size": ["open t0 -2x2", "close t0 -2x2"],
+        "open_overflow": ["open t0 4294967296x4294967296", "close t0 4294967296x4294967296"],
+        "open_large": ["open t0 9223372036854775808x1"],
+        "open_too_large": ["open t0 16x16", "open t1 16x16", "open t2 1x1", "close t2 1x1", "close t1 16x16", "close t0 16x16"],
+        "layout": ["open t0 2x2 diagonal", "close t0 2x2"],
+        "close_first": ["close t0 2x2"],
+        "close_order": ["open t0 2x2", "open t1 2x2", "close t0 2x2", "close t1 2x2"],
+        "close_shape": ["open t0 2x2", "close t0 2x3"],
+        "step_negative": ["step -1"],
+        "many_words": [f"open t{t} 2147483648x2147483647" for t in range(3)] + [f"close t{t} 2147483648x2147483647" for t in (2, 1, 0)],
+        "much_moved": ["update zero_over(first=1) S#0[0:2147483648,0:2147483647]"] * 3,
+        "read_no_tile": ["read t0[0:2,0:2] Q#0[0:2,0:2]"],
+        "read_outside_tile": with_tiles("read t0[1:3,0:2] Q#0[0:2,0:2]"),
+        "read_outside_array": with_tiles("read t0[0:2,0:2] Q#0[7:9,0:2]"),
+        "read_instance": with_tiles("read t0[0:2,0:2] Q#1[0:2,0:2]"),
+        "read_shape": with_tiles("read t0[0:2,0:2] Q#0[0:2,0:1]"),
+        "read_backwards": with_tiles("read t0[2:0,0:2] Q#0[2:0,0:2]"),
+        "read_overflow": with_tiles("read t0[-9223372036854775808:9223372036854775807,0:2] Q#0[0:2,0:2]"),
+        "read_turned": with_tiles("read Q#0[0:2,0:2] t0[0:2,0:2]"),
+        "read_alone": with_tiles("read t0[0:2,0:2]"),
+        "read_array": with_tiles("read t0[0:2,0:2] W#0[0:2,0:2]"),
+        "write_tiles": with_tiles(f"write {T1} {T2}"),
+        "kernel": with_tiles(f"compute nothing {T1}"),
+        "kernel_arguments": with_tiles(f"compute zero {T1} {T2}"),
+        "kernel_shapes": with_tiles("compute add t0[0:2,0:2] t1[0:2,0:1]"),
+        "kernel_transposed": ["open t0 2x2", "open t1 3x2", "open t2 3x2",
+                              "compute gemm(transpose_a=0,transpose_b=0) t0[0:2,0:2] t1[0:3,0:2] t2[0:3,0:2]",
+                              "close t2 3x2", "close t1 3x2", "close t0 2x2"],
+        "kernel_streamed_output": ["compute zero S#0[0:2,0:2]"],
+        "kernel_statistics": ["open t0 2x3", "open t1 2x3", "compute statistics_init t0[0:2,0:3] t1[0:2,0:3]",
+                              "close t1 2x3", "close t0 2x3"],
+        "kernel_empty_statistics": ["open t0 3x0", "compute log t0[0:3,0:0]", "close t0 3x0"],
+        "update_tile": with_tiles(f"update zero_over(first=1) {T1}"),
+        "update_plain": ["update zero S#0[0:2,0:2]"],
+        "bool": ["update zero_over(first=2) S#0[0:2,0:2]"],
+        "bool_nan": ["update zero_over(first=nan) S#0[0:2,0:2]"],
+        "score": with_tiles("compute weights(score=4,scale=1) t0[0:2,0:2] lse#0[0:2,0:1]"),
+        "score_half": with_tiles("compute weights(score=0.5,scale=1) t0[0:2,0:2] lse#0[0:2,0:1]"),
+        "group": with_tiles(f"compute {SCORES.replace('group=1', 'group=0')} {T1} {T2} {T3}"),
+        "offset": with_tiles(f"compute {SCORES.replace('offset=0', 'offset=1e300')} {T1} {T2} {T3}"),
+        "offset_and_group": with_tiles(f"compute {SCORES.replace('offset=0,group=1', 'offset=9e15,group=9e15')} {T1} {T2} {T3}"),
+        "row": with_tiles(f"compute {SCORES.replace('row=0', 'row=-1')} {T1} {T2} {T3}"),
+        "names": with_tiles(f"compute {SCORES.replace('scale', 'size')} {T1} {T2} {T3}"),
+        "parameters": with_tiles(f"compute scores(scale=1) {T1} {T2} {T3}"),
+    }
+    return [{name: trace(lines) for name, lines in files.items()} for files in (ok, bad)]
+
+
 def main():
-    for folder, (ok, bad) in (("npy", npy_files()), ("safetensors", safetensors_files())):
+    corpora = (("npy", npy_files()), ("safetensors", safetensors_files()), ("trace", trace_files()))
+    for folder, (ok, bad) in corpora:
         (HERE / folder).mkdir(parents=True, exist_ok=True)
         for kind, files in (("ok", ok), ("bad", bad)):
             for name, content in files.items():

@@ -112,6 +112,35 @@ TEST(Referee, RefusesArraysThatAreNotOfTheProblem) {
   EXPECT_THROW((void)g.m.load(SlowMatrix{SlowArray::K, {1, 1}}.all()), RuleError);
 }
 
+TEST(Referee, RefusesKernelsThatWriteTilesThatAreOnlyRead) {
+  for (const Layout layout : {Layout::read_only, Layout::key_panels}) {
+    Game g;
+    const auto t = g.m.load(kIn.rows(0, 2), layout);
+    EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);        // updates
+    EXPECT_THROW(g.m.compute(kernel::Zero{}, t.cols(1)), RuleError);  // writes
+    EXPECT_THROW(g.m.compute(kernel::Zero{}, g.m.alloc({2, 2}, layout)), RuleError);
+    const auto sum = g.m.alloc({2, 1});
+    g.m.compute(kernel::Zero{}, sum);
+    EXPECT_NO_THROW(g.m.compute(kernel::AddRowSums{}, sum, t));
+    EXPECT_NO_THROW(g.m.store(t, kOut.rows(0, 2)));
+  }
+  Game g;
+  const auto t = g.m.load(kIn.rows(0, 2), Layout::padded_rows);
+  EXPECT_NO_THROW(g.m.compute(kernel::Scale{2}, t));
+}
+
+TEST(Referee, RefusesToLoadAPartOfATileThatIsOnlyRead) {
+  for (const Layout layout : {Layout::read_only, Layout::key_panels}) {
+    Game g;
+    const auto t = g.m.load(kIn.rows(0, 2), layout);
+    EXPECT_NO_THROW(g.m.load_into(t, kIn.rows(2, 2)));
+    EXPECT_THROW(g.m.load_into(t.rows(0, 1), kIn.rows(2, 1)), RuleError);
+  }
+  Game g;
+  const auto t = g.m.load(kIn.rows(0, 2));
+  EXPECT_NO_THROW(g.m.load_into(t.rows(0, 1), kIn.rows(2, 1)));
+}
+
 TEST(Referee, CountsTheStreamWord) {
   Game g;
   const auto l = g.m.alloc({4, 1});

@@ -1,8 +1,10 @@
 #include "redblue/machine/trace.hpp"
 
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include <fstream>
+#include <functional>
 #include <sstream>
 
 #include "redblue/core/error.hpp"
@@ -72,6 +74,123 @@ TEST(Trace, RefusesLinesThatAreNoOperation) {
     std::istringstream in(std::string("# redblue.trace/1\n") + line + "\n");
     EXPECT_THROW(machine::read_text(in), InvalidProblem) << line;
   }
+}
+
+machine::Trace trace_of(const std::string& text) {
+  std::istringstream in(text);
+  return machine::read_text(in);
+}
+
+std::string message_of(const std::function<void()>& run) {
+  try {
+    run();
+  } catch (const InvalidProblem& e) {
+    return e.what();
+  }
+  return "no error";
+}
+
+TEST(Trace, RefusesSizesAndParametersThatNoScheduleGives) {
+  const std::string s =
+      "compute scores(scale=1,causal=1,offset=0,group=1,row=0,col=0) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]";
+  EXPECT_NO_THROW(trace_of(s));
+  const auto with = [&](const std::string& from, const std::string& to) {
+    return std::string(s).replace(s.find(from), from.size(), to);
+  };
+  for (const std::string& line : {
+           with("causal=1", "causal=2"),
+           with("causal=1", "causal=0.5"),
+           with("causal=1", "causal=nan"),
+           with("causal=1", "causal=-1"),
+           with("offset=0", "offset=1e300"),
+           with("offset=0", "offset=inf"),
+           with("offset=0", "offset=0.5"),
+           with("offset=0", "offset=nan"),
+           with("offset=0", "offset=1e16"),
+           with("group=1", "group=0"),
+           with("group=1", "group=-1"),
+           with("row=0", "row=-1"),
+           with("col=0", "col=-3"),
+           with("scale=1", "scale=one"),
+           with("scale=1", "scal=1"),
+           with("scale=1,causal=1", "causal=1,scale=1"),
+           with("offset=0,group=1", "offset=9007199254740992,group=9007199254740992"),
+           std::string("compute weights_accumulate(score=4) t0[0:1,0:1]"),
+           std::string("compute weights(score=4,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
+           std::string("compute weights(score=-1,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
+           std::string("open t0 -1x2"),
+           std::string("open t0 4294967296x4294967296"),
+           std::string("open t-1 1x1"),
+           std::string("open t0 9223372036854775808x1"),
+           std::string("close t0 1x-1"),
+           std::string("step -1"),
+           std::string("close t0 1x1 read_only"),
+           std::string("read t0[1:0,0:1] Q#0[0:1,0:1]"),
+           std::string("read t0[-1:0,0:1] Q#0[0:1,0:1]"),
+           std::string("read t0[0:1,0:1] Q#-1[0:1,0:1]"),
+           std::string("read t0[0:1,0:1] Q#0[0:2,0:1]"),
+           std::string("read Q#0[0:1,0:1] t0[0:1,0:1]"),
+           std::string("read t0[-9223372036854775808:9223372036854775807,0:1] Q#0[0:1,0:1]"),
+           std::string("write t0[0:1,0:1] Q#0[0:1,0:1]"),
+           std::string("write Q#0[0:1,0:1] Q#0[0:1,0:1]"),
+           std::string("compute zero Q#0[0:1,0:1]"),
+           std::string("compute add t0[0:1,0:1] t0[0:1,0:2]"),
+           std::string("compute gemm(transpose_a=0,transpose_b=0) t0[0:2,0:2] t1[0:3,0:2] t2[0:3,0:2]"),
+           std::string("update zero Q#0[0:1,0:1]"),
+           std::string("update zero_over(first=1) t0[0:1,0:1]"),
+           std::string("compute statistics_init t0[0:2,0:3] t1[0:2,0:3]"),
+           std::string("compute log t0[0:3,0:0]"),
+           std::string("compute gemm(transpose_a=0,transpose_b=0) t0[0:2147483648,0:2147483648] "
+                       "t1[0:2147483648,0:2147483648] t2[0:2147483648,0:2147483648]"),
+       })
+    EXPECT_THAT(message_of([&] { trace_of("# redblue.trace/1\n" + line + "\n"); }),
+                testing::StartsWith("trace line 2: "))
+        << line;
+}
+
+TEST(Trace, IsReplayedOnlyWhereEverythingIsThere) {
+  const std::vector<SlowMatrix> arrays = {{SlowArray::Q, {3, 2}}, {SlowArray::O, {3, 2}, 1}};
+  const std::string good = "open t0 2x2\nread t0[0:2,0:2] Q#0[1:3,0:2]\nwrite O#1[0:1,0:2] t0[1:2,0:2]\nclose t0 2x2\n";
+  machine::Counting counting;
+  machine::replay(trace_of(good), counting, arrays);
+  EXPECT_EQ(counting.io().total(), Words(6));
+
+  std::string many;
+  for (int i = 0; i < 5; ++i) many += "open t" + std::to_string(i) + " 2147483648x1073741824\n";
+  const struct {
+    std::string text, says;
+  } bad[] = {
+      {"open t1 2x2\nclose t1 2x2\n", "trace operation 1, 'open t1 2x2': the next tile is t0"},
+      {"open t0 2x2\nopen t1 1x1\nclose t0 2x2\nclose t1 1x1\n", "trace operation 3, 'close t0 2x2': the topmost"},
+      {"close t0 2x2\n", "trace operation 1"},
+      {"open t0 2x2\nclose t0 2x1\n", "trace operation 2, 'close t0 2x1': the tile has another shape"},
+      {"open t0 2x2\n", "ends with 1 tiles that were not closed"},
+      {"open t0 2x2\nread t1[0:2,0:2] Q#0[1:3,0:2]\nclose t0 2x2\n",
+       "trace operation 2, 'read t1[0:2,0:2] Q#0[1:3,0:2]': "
+       "there is no tile t1"},
+      {"open t0 2x2\nread t0[1:3,0:2] Q#0[1:3,0:2]\nclose t0 2x2\n", "reaches outside t0, which is 2x2"},
+      {"open t0 2x2\nread t0[0:2,0:2] Q#0[2:4,0:2]\nclose t0 2x2\n", "a block reaches outside Q#0, which is 3x2"},
+      {"open t0 2x2\nread t0[0:2,0:2] Q#1[0:2,0:2]\nclose t0 2x2\n", "there is no array Q#1"},
+      {"open t0 2x1\ncompute add_row_sums t0[0:2,0:1] K#0[0:2,0:2]\nclose t0 2x1\n", "there is no array K#0"},
+      {"update zero_over(first=1) O#1[0:4,0:2]\n", "a block reaches outside O#1"},
+      {many, "counts up to here exceed 63 bits"},
+  };
+  for (const auto& [text, says] : bad) {
+    machine::Counting untouched;
+    EXPECT_THAT(message_of([&] { machine::replay(trace_of(text), untouched, arrays); }), testing::HasSubstr(says))
+        << text;
+    EXPECT_EQ(untouched.peak() + untouched.io().total().to_index(), 0) << "something ran before it was refused";
+  }
+}
+
+TEST(Trace, OfOnesOwnMakingIsCheckedToo) {
+  machine::Counting counting;
+  Trace trace;
+  trace.operations.push_back({.kind = machine::Operation::Kind::run, .args = {}, .kernel = kernel::Zero{}});
+  EXPECT_THAT(message_of([&] { machine::replay(trace, counting); }),
+              testing::HasSubstr("takes 1 arguments and is given 0"));
+  trace.operations[0] = {.kind = machine::Operation::Kind::read, .args = {}};
+  EXPECT_THAT(message_of([&] { machine::replay(trace, counting); }), testing::HasSubstr("a tile and a block"));
 }
 
 TEST(Trace, StopsAtItsLimit) {

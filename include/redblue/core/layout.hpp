@@ -25,4 +25,7 @@ inline constexpr auto kLayoutNames =
     std::to_array<std::string_view>({"row_major", "read_only", "query_panels", "output_panels", "panel_scratch",
                                      "key_panels", "padded_rows", "key_rows", "value_pairs", "f16_rows", "bf16_rows"});
 
+/// Tiles that no kernel may write: their words may be those of slow memory.
+constexpr bool is_only_read(Layout l) { return l == Layout::read_only || l == Layout::key_panels; }
+
 }  // namespace redblue

@@ -10,7 +10,9 @@ namespace redblue::file {
 
 /// A file that appears complete or not at all. The bytes go to a temporary in the directory of the target, which takes
 /// the target's name in commit(); without commit() the destructor removes it. Where the file system can (O_TMPFILE)
-/// the temporary has no name until then, so that even a killed process leaves nothing behind.
+/// the temporary has no name, so that a killed process leaves nothing behind; it has one for an instant where it
+/// replaces a file, and all the time on other file systems. The name is `.TARGET.redblue-N.tmp`, and is locked (flock)
+/// while its process lives: the next AtomicFile for this target removes what a killed process left.
 ///
 /// Open it before a long computation, to learn at once that a directory cannot be written. Nothing of an existing
 /// target is preserved (contents, mode, owner, hard links); a symbolic link is replaced, not followed.
@@ -27,26 +29,45 @@ class AtomicFile {
   const std::string& path() const { return path_; }
   index_t bytes_written() const { return written_; }
 
+  /// Takes room on the disk for a file of this size, so that a disk that is too full shows before the work that makes
+  /// the bytes. File systems that cannot do this are left to report it when the bytes are written. Throws IoError.
+  void reserve(index_t bytes);
+
   /// Appends. Throws IoError (disk full, quota, file size limit, ...), after which the file cannot be committed.
   void write(std::span<const std::byte> bytes);
   void write(std::string_view text);
 
-  /// Makes the bytes durable (fsync), gives them the name (rename), makes the name durable (fsync of the directory).
+  /// Makes the bytes durable (fsync), gives them the name, makes the name durable (fsync of the directory).
   /// Throws IoError; the target is then as it was before, unless only the last step failed.
   void commit();
+
+  /// Commits all of them. All bytes are durable before the first name changes. Then the old files but for the first are
+  /// removed, the first is replaced, and the others get their names, within microseconds: a process killed in between
+  /// leaves some of the names without a file, but never a new file beside an old one. Throws IoError.
+  static void commit_together(std::span<AtomicFile* const> files);
 
  private:
   void create_unnamed();
   void create_named();
+  std::string temporary_name(int attempt) const;
+  void remove_leftovers() const;
   void give_temporary_name();
+  int link(const std::string& name) const;
+  void require_open(std::string_view doing) const;
+  // The steps of commit_together().
+  void make_durable();
+  void remove_target();
+  void publish();
+  void make_name_durable() const;
   void discard() noexcept;
-  [[noreturn]] void fail(const char* doing, int errno_value);
+  [[noreturn]] void fail(std::string_view doing, int errno_value);
 
   std::string path_;
   std::string directory_;
   std::string temporary_;  ///< its name; empty while it has none
   int fd_ = -1;            ///< -1 once committed or failed
   index_t written_ = 0;
+  index_t reserved_ = 0;
 };
 
 /// Do both names lead to one file (same device and inode)? If neither file exists: would they be one file?

@@ -23,5 +23,7 @@ FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path =
 void write_npy(const std::string& path, const FileTensor& tensor);
 /// The same into a file that the caller commits, for instance together with others.
 void write_npy(AtomicFile& out, const FileTensor& tensor);
+/// Bytes of the file that write_npy makes of such a tensor; its data is not looked at.
+index_t npy_file_size(const FileTensor& tensor);
 
 }  // namespace redblue::file

@@ -74,5 +74,7 @@ void write_safetensors(const std::string& path, const std::vector<NamedTensor>& 
 /// The same into a file that the caller commits, for instance together with others.
 void write_safetensors(AtomicFile& out, const std::vector<NamedTensor>& tensors,
                        const Safetensors::Metadata& metadata = {});
+/// Bytes of the file that write_safetensors makes of such tensors; their data is not looked at.
+index_t safetensors_file_size(const std::vector<NamedTensor>& tensors, const Safetensors::Metadata& metadata = {});
 
 }  // namespace redblue::file

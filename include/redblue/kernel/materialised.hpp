@@ -29,7 +29,7 @@ struct WeightsAccumulate {
 struct NormaliseRows {
   static constexpr std::string_view name = "normalise_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read};
-  static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l; }
+  static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};
   auto parameters() { return std::tie(first); }
@@ -65,7 +65,7 @@ struct BlockSoftmax {
 struct MergeLse {
   static constexpr std::string_view name = "merge_lse";
   static constexpr std::array access{Access::update, Access::update, Access::write};
-  static constexpr bool fits(Shape ln, Shape alpha, Shape beta) { return ln == alpha && alpha == beta; }
+  static constexpr bool fits(Shape ln, Shape alpha, Shape beta) { return ln == alpha && alpha == beta && ln.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> ln, View<T> alpha, View<T> beta) const {
@@ -99,7 +99,7 @@ struct MergeOutput {
   static constexpr std::string_view name = "merge_output";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
   static constexpr bool fits(Shape O, Shape alpha, Shape S, Shape V) {
-    return O.rows == alpha.rows && O.rows == S.rows && S.cols == V.rows && V.cols == O.cols;
+    return O.rows == alpha.rows && alpha.cols == 1 && O.rows == S.rows && S.cols == V.rows && V.cols == O.cols;
   }
   static constexpr index_t macs(Shape O, Shape, Shape S, Shape) { return S.words() * O.cols; }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};
@@ -148,7 +148,7 @@ struct AddRowSums {
 struct Log {
   static constexpr std::string_view name = "log";
   static constexpr std::array access{Access::update};
-  static constexpr bool fits(Shape) { return true; }
+  static constexpr bool fits(Shape l) { return l.cols == 1; }
   static constexpr index_t macs(Shape) { return 0; }
   template <class T>
   void run(View<T> l) const {

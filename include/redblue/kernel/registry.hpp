@@ -1,5 +1,7 @@
 #pragma once
+#include <cmath>
 #include <optional>
+#include <type_traits>
 #include <variant>
 
 #include "redblue/kernel/attention.hpp"
@@ -18,6 +20,19 @@ using AnyPlainKernel =
                  AddScoreGradient, Copy>;
 
 namespace detail {
+/// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.
+template <class P>
+bool set_parameter(P& p, double value) {
+  if constexpr (!std::is_same_v<P, double>) {
+    constexpr double kLargest = 0x1p53;  // beyond, not every whole number is a double
+    const bool is_signed = std::is_same_v<P, index_t>;
+    const double most = std::is_same_v<P, bool> ? 1 : std::is_same_v<P, Score> ? kScoreNames.size() - 1 : kLargest;
+    if (!(value >= (is_signed ? -most : 0) && value <= most) || value != std::floor(value)) return false;
+  }
+  p = static_cast<P>(value);
+  return true;
+}
+
 template <class K>
 bool set_if_named(AnyPlainKernel& out, std::string_view name, std::span<const double> values) {
   if (name != K::name) return false;
@@ -25,7 +40,7 @@ bool set_if_named(AnyPlainKernel& out, std::string_view name, std::span<const do
   if constexpr (requires { k.parameters(); }) {
     if (values.size() != K::parameter_names.size()) return false;
     std::size_t i = 0;
-    std::apply([&](auto&... p) { ((p = static_cast<std::decay_t<decltype(p)>>(values[i++])), ...); }, k.parameters());
+    if (!std::apply([&](auto&... p) { return (set_parameter(p, values[i++]) && ...); }, k.parameters())) return false;
   } else if (!values.empty()) {
     return false;
   }
@@ -39,7 +54,8 @@ std::optional<AnyPlainKernel> make_plain(std::variant<K...>*, std::string_view n
 }
 }  // namespace detail
 
-/// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none.
+/// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none, or
+/// a value is not of its parameter's type.
 inline std::optional<AnyPlainKernel> make_plain(std::string_view name, std::span<const double> values) {
   return detail::make_plain(static_cast<AnyPlainKernel*>(nullptr), name, values);
 }

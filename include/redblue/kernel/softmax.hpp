@@ -68,7 +68,7 @@ struct Scores {
 struct StatisticsInit {
   static constexpr std::string_view name = "statistics_init";
   static constexpr std::array access{Access::write, Access::write};
-  static constexpr bool fits(Shape m, Shape l) { return m == l; }
+  static constexpr bool fits(Shape m, Shape l) { return m == l && m.cols <= 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> m, View<T> l) const {
@@ -83,7 +83,7 @@ struct StatisticsInit {
 struct SoftmaxInit {
   static constexpr std::string_view name = "softmax_init";
   static constexpr std::array access{Access::write, Access::write, Access::write};
-  static constexpr bool fits(Shape O, Shape m, Shape l) { return O.rows == m.rows && m == l; }
+  static constexpr bool fits(Shape O, Shape m, Shape l) { return O.rows == m.rows && m == l && m.cols <= 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> O, View<T> m, View<T> l) const {
@@ -96,7 +96,7 @@ struct SoftmaxInit {
 struct StatisticsAdd {
   static constexpr std::string_view name = "statistics_add";
   static constexpr std::array access{Access::update, Access::update, Access::read};
-  static constexpr bool fits(Shape m, Shape l, Shape S) { return m == l && m.rows == S.rows; }
+  static constexpr bool fits(Shape m, Shape l, Shape S) { return m == l && m.rows == S.rows && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> m, View<T> l, View<const T> S) const {
@@ -112,7 +112,7 @@ struct OnlineSoftmax {
   static constexpr std::string_view name = "online_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::update};
   static constexpr bool fits(Shape S, Shape O, Shape m, Shape l) {
-    return S.rows == O.rows && m == l && m.rows == S.rows;
+    return S.rows == O.rows && m == l && m.rows == S.rows && m.cols == 1;
   }
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -133,7 +133,7 @@ struct TileSoftmax {
   static constexpr std::string_view name = "tile_softmax";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::write};
   static constexpr bool fits(Shape S, Shape m, Shape l, Shape alpha) {
-    return m == l && l == alpha && m.rows == S.rows;
+    return m == l && l == alpha && m.rows == S.rows && m.cols == 1;
   }
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
@@ -150,7 +150,7 @@ struct TileSoftmax {
 struct LogSum {
   static constexpr std::string_view name = "log_sum";
   static constexpr std::array access{Access::update, Access::read};
-  static constexpr bool fits(Shape m, Shape l) { return m == l; }
+  static constexpr bool fits(Shape m, Shape l) { return m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> m, View<const T> l) const {

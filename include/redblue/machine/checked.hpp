@@ -13,8 +13,9 @@
 namespace redblue::machine {
 
 /// The referee of the rules of the game, word by word: no read of a word never written, kernels read initialised words
-/// only, shapes agree, inputs stay as they are, tiles leave in reverse order, at most M words resident. Throws
-/// RuleError or CapacityError. Slow (a flag per word): for tests and for authors of schedules.
+/// only, shapes agree, inputs stay as they are, tiles that kernels only read (is_only_read) are loaded whole and by
+/// nothing else changed, tiles leave in reverse order, at most M words resident. Throws RuleError or CapacityError.
+/// Slow (a flag per word): for tests and for authors of schedules.
 class Referee {
  public:
   explicit Referee(Words M) : M_(M) {}
@@ -22,7 +23,7 @@ class Referee {
   void output(const SlowMatrix& m) { declare(m, false); }
   void workspace(const SlowMatrix& m) { declare(m, false, false); }
 
-  void open(index_t depth, Shape s);
+  void open(index_t depth, Shape s, Layout layout = Layout::row_major);
   /// Never throws, for destructors call it: a tile that leaves out of order is reported by finish().
   void close(index_t depth, Shape s) noexcept;
   void read(const Arg& tile, const Block& b);
@@ -40,6 +41,7 @@ class Referee {
   };
   struct Resident {
     Shape shape;
+    Layout layout;
     std::vector<bool> known;
   };
   using Key = std::pair<SlowArray, index_t>;
@@ -65,7 +67,7 @@ class Checked : public MachineFace<Checked<Base>> {
   Checked(Base& base, Referee& referee) : base_(base), referee_(referee) {}
 
   index_t open(Shape s, Layout layout) {
-    referee_.open(depth_, s);
+    referee_.open(depth_, s, layout);
     base_.open(s, layout);
     return depth_++;
   }

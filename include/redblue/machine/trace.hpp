@@ -1,5 +1,6 @@
 #pragma once
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <vector>
 
@@ -27,11 +28,21 @@ struct Trace {
 
 /// One line per operation; docs/machines.md describes the form.
 void write_text(std::ostream& out, const Trace& trace);
-/// Reads it back. Throws InvalidProblem naming the line that is not an operation.
+/// Reads it back. Throws InvalidProblem naming the line that is not an operation: not of the form, or of sizes,
+/// parameters or shapes that no schedule can give to a machine.
 Trace read_text(std::istream& in);
+
+/// Throws InvalidProblem naming the first operation that no machine can run: it is none (as for read_text), its tile or
+/// the rectangle of it is not there, tiles do not leave in reverse order or at all, or the counts exceed 63 bits.
+void check(const Trace& trace);
+/// And its block lies outside these arrays.
+void check(const Trace& trace, std::span<const SlowMatrix> arrays);
 
 namespace detail {
 [[noreturn]] void throw_trace_full(std::size_t most);
+/// What is wrong with the operation, whatever came before it; empty if nothing.
+std::string fault_of(const Operation& op);
+std::string to_text(const Operation& op);
 }  // namespace detail
 
 /// Records what passes through another machine, one round of an `each` after another.
@@ -90,10 +101,9 @@ class Traced : public MachineFace<Traced<Base>> {
   index_t depth_ = 0;
 };
 
-/// Plays a trace on a machine, operation by operation. It holds the parts of composite kernels, so tiles lie plain: a
-/// machine that runs composites as one body may round in other places than a replay does.
+namespace detail {
 template <class M>
-void replay(const Trace& trace, M& m) {
+void play(const Trace& trace, M& m) {
   for (const Operation& op : trace.operations) switch (op.kind) {
       case Operation::Kind::open:
         m.open(op.shape, Layout::row_major);
@@ -120,6 +130,24 @@ void replay(const Trace& trace, M& m) {
       case Operation::Kind::step:
         break;
     }
+}
+}  // namespace detail
+
+/// Plays a trace on a machine, operation by operation. It holds the parts of composite kernels, so tiles lie plain: a
+/// machine that runs composites as one body may round in other places than a replay does. Throws what check() throws,
+/// before anything is run. `arrays` are those of the machine: a block outside them would be read and written all the
+/// same.
+template <class M>
+void replay(const Trace& trace, M& m, std::span<const SlowMatrix> arrays) {
+  check(trace, arrays);
+  detail::play(trace, m);
+}
+/// The same on a machine without data, where every block is as good as another. On a machine with data: only for traces
+/// that were recorded on the same arrays.
+template <class M>
+void replay(const Trace& trace, M& m) {
+  check(trace);
+  detail::play(trace, m);
 }
 
 }  // namespace redblue::machine
