@@ -474,6 +474,32 @@ TEST(RunGradient, RowsThatSeeNothingAndKeysThatNoneSeesGiveZero) {
   }
 }
 
+// docs/numerics.md: lse = -inf says that the row saw no key, whatever its scores are. It is as if its dO were 0.
+TEST(RunGradient, RowsWhoseLseIsMinusInfinityHaveNoWeights) {
+  for (const Operation op : kGradients)
+    for (const Problem& shape : {problem(13, 40, 5, 6), causal(problem(37, 37, 8, 4))}) {
+      const Problem p = of(op, shape);
+      Values unseeing = values_of(p), silent = unseeing;
+      for (const std::size_t i : {std::size_t{1}, std::size_t{7}, std::size_t{12}}) {
+        unseeing.at(lse)[i] = kMinusInfinity;
+        const auto first = silent.at(dO).begin() + static_cast<std::ptrdiff_t>(i) * p.d_v;
+        std::fill(first, first + p.d_v, 0.0);
+      }
+      for (const Types& types : {kAllTypes[0], kAllTypes[1]})
+        for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+          if (!plan.row().stable) continue;  // printed algorithms sum the exponentials themselves
+          SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)));
+          Memory x(p, unseeing, types), y(p, silent, types);
+          RunOptions options;
+          options.compute = types.compute;
+          run(plan, x.tensors(), options);
+          run(plan, y.tensors(), options);
+          const Values ours = x.outputs(), wanted = y.outputs();
+          for (const SlowArray a : outputs_of(p)) EXPECT_EQ(ours.at(a), wanted.at(a)) << tensor_name(a);
+        }
+    }
+}
+
 TEST(RunGradient, GroupedHeadsGiveTheSumOverTheirGroup) {
   for (const Problem& shape : {heads(problem(5, 7, 3, 4), 2, 6, 2), causal(heads(problem(5, 7, 3, 4), 2, 6, 2))}) {
     const Problem grouped = of(Operation::backward, shape);
