@@ -1,0 +1,318 @@
+#pragma once
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <map>
+#include <utility>
+#include <vector>
+
+#include "redblue/core/operation.hpp"
+#include "redblue/core/slow_matrix.hpp"
+#include "redblue/problem.hpp"
+
+/// Plain attention and its gradients, one instance at a time and row by row, in any floating-point type: what the
+/// definition says and nothing else. The only dense reference of the repository: verify() and the tests use it, and
+/// tests/oracle/ holds it against central differences and closed forms.
+namespace redblue::oracle {
+
+/// Terms that are added one to the next. A longer sum is cut into blocks of this many terms: each is summed on its own,
+/// then the blocks are added up. So the rounding error of a sum hardly grows with its length.
+inline constexpr index_t kBlock = 256;
+
+/// f(0) + .. + f(n - 1)
+template <class T, class F>
+T sum(index_t n, index_t block, const F& f) {
+  T total = 0;
+  for (index_t first = 0; first < n; first += block) {
+    T part = 0;
+    for (index_t i = first; i < std::min(first + block, n); ++i) part += f(i);
+    total += part;
+  }
+  return total;
+}
+
+/// A sum of vectors: each term is added to `part`, word by word, and ended.
+template <class T>
+class VectorSum {
+ public:
+  VectorSum(index_t words, index_t block)
+      : total_(static_cast<std::size_t>(words)), part_(static_cast<std::size_t>(words)), block_(block) {}
+  T& part(index_t i) { return part_[static_cast<std::size_t>(i)]; }
+  void end_term() {
+    if (++terms_ == block_) end_block();
+  }
+  std::vector<T> total() {
+    end_block();
+    return total_;
+  }
+
+ private:
+  void end_block() {
+    for (std::size_t i = 0; i < total_.size(); ++i) {
+      total_[i] += part_[i];
+      part_[i] = T(0);
+    }
+    terms_ = 0;
+  }
+  std::vector<T> total_, part_;
+  index_t block_, terms_ = 0;
+};
+
+/// A dense row-major matrix.
+template <class T>
+struct Matrix {
+  Shape shape{0, 0};
+  std::vector<T> words;
+
+  Matrix() = default;
+  explicit Matrix(Shape s) : shape(s), words(static_cast<std::size_t>(s.words()), T(0)) {}
+  T& operator()(index_t i, index_t j) { return words[static_cast<std::size_t>(i * shape.cols + j)]; }
+  T operator()(index_t i, index_t j) const { return words[static_cast<std::size_t>(i * shape.cols + j)]; }
+  Matrix transposed() const {
+    Matrix t({shape.cols, shape.rows});
+    for (index_t i = 0; i < shape.rows; ++i)
+      for (index_t j = 0; j < shape.cols; ++j) t(j, i) = (*this)(i, j);
+    return t;
+  }
+};
+
+template <class T>
+Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b, index_t block) {
+  Matrix<T> c({a.shape.rows, b.shape.cols});
+  for (index_t i = 0; i < a.shape.rows; ++i) {
+    VectorSum<T> row(b.shape.cols, block);
+    for (index_t k = 0; k < a.shape.cols; ++k, row.end_term())
+      for (index_t j = 0; j < b.shape.cols; ++j) row.part(j) += a(i, k) * b(k, j);
+    const std::vector<T> words = row.total();
+    std::copy(words.begin(), words.end(), c.words.begin() + i * c.shape.cols);
+  }
+  return c;
+}
+
+template <class T>
+using Matrices = std::map<SlowArray, Matrix<T>>;
+
+/// What a query makes of the keys that it sees.
+template <class T>
+struct Row {
+  std::vector<T> p;  ///< weights of the visible keys
+  T lse = -std::numeric_limits<T>::infinity();
+};
+
+/// One instance of a problem: its inputs, and from them everything else. Sums are cut into blocks of `block` terms.
+template <class T>
+class Dense {
+ public:
+  Dense(const Problem& p, Matrices<T> inputs, index_t block = kBlock)
+      : p_(p), x_(p.sizes()), scale_(static_cast<T>(p.scale_or_default())), block_(block), in_(std::move(inputs)) {
+    project();
+  }
+
+  const Matrix<T>& at(SlowArray a) const { return in_.at(a); }
+  /// Changes an input.
+  void set(SlowArray a, const Matrix<T>& value) {
+    in_[a] = value;
+    project();
+  }
+
+  index_t rows() const { return x_.n_q; }
+  /// Of query i with the keys that it sees.
+  std::vector<T> scores(index_t i) const {
+    std::vector<T> s(static_cast<std::size_t>(seen(i)));
+    for (std::size_t j = 0; j < s.size(); ++j)
+      s[j] = scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(static_cast<index_t>(j), t); });
+    return s;
+  }
+
+  /// O and lse.
+  Matrices<T> forward() const {
+    Matrix<T> O({x_.n_q, x_.d_v}), lse({x_.n_q, x_.statistics()});
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const Row<T> r = row(i);
+      const std::vector<T> o = output(r);
+      std::copy(o.begin(), o.end(), O.words.begin() + i * x_.d_v);
+      if (x_.statistics() > 0) lse(i, 0) = r.lse;
+    }
+    return {{SlowArray::O, O}, {SlowArray::lse, lse}};
+  }
+
+  /// SUM dO o O
+  T loss() const {
+    return sum<T>(x_.n_q, block_, [&](index_t i) { return dot(at(SlowArray::dO), i, output(row(i))); });
+  }
+
+  /// Every gradient of the operation, as functions of O and lse where those are among the inputs.
+  Matrices<T> gradients() const {
+    const bool given = in_.count(SlowArray::lse) > 0 && x_.statistics() > 0;
+    return gradients([&](index_t i) { return given ? row(i, at(SlowArray::lse)(i, 0)) : row(i); },
+                     [&](index_t i, const Row<T>& r) {
+                       if (x_.statistics() == 0) return T(0);
+                       if (!given) return dot(at(SlowArray::dO), i, output(r));
+                       const auto o = at(SlowArray::O).words.begin() + i * x_.d_v;
+                       return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v));
+                     });
+  }
+
+  /// What roundings in a sum are relative to: the gradients with every sum taken over the magnitudes of its terms. The
+  /// weights are the true ones.
+  Matrices<T> gradient_magnitudes() const {
+    Matrices<T> in = in_;
+    for (auto& [array, m] : in)
+      for (T& x : m.words) x = std::abs(x);
+    Dense sizes(p_, std::move(in), block_);
+    sizes.scale_ = std::abs(scale_);
+    const auto weights = [&](index_t i) {
+      Row<T> r = row(i);
+      for (T& p : r.p) p = std::abs(p);
+      return r;
+    };
+    // Minus D: what is subtracted adds to the magnitude.
+    return sizes.gradients(weights, [&](index_t i, const Row<T>& r) {
+      return x_.statistics() > 0 ? -dot(sizes.at(SlowArray::dO), i, sizes.output(r)) : T(0);
+    });
+  }
+
+ private:
+  index_t seen(index_t i) const { return x_.mask.visible(i, x_.n_k); }
+  T dot(const Matrix<T>& m, index_t i, const std::vector<T>& x) const {
+    return sum<T>(m.shape.cols, block_, [&](index_t t) { return m(i, t) * x[static_cast<std::size_t>(t)]; });
+  }
+  /// The weights of one query, and its lse. A row that sees no key, or whose scores are all -inf, has weights 0. The
+  /// weights are summed again from lse: from the maximum, equal scores have weights 1, whose sum rounds nowhere.
+  Row<T> row(index_t i) const {
+    if (p_.score != Score::softmax) return row(i, T(0));
+    Row<T> r;
+    const std::vector<T> s = scores(i);
+    T m = r.lse;
+    for (const T x : s)
+      if (x > m || std::isnan(x)) m = x;
+    r.p.resize(s.size());
+    if (m == r.lse) return r;
+    const auto total_from = [&](T shift) {
+      for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
+      return sum<T>(seen(i), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+    };
+    r.lse = m + std::log(total_from(m));
+    const T z = total_from(r.lse);
+    for (T& p : r.p) p /= z;
+    return r;
+  }
+  /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
+  Row<T> row(index_t i, T lse) const {
+    Row<T> r{scores(i), lse};
+    for (T& p : r.p) switch (p_.score) {
+        case Score::softmax:
+          p = std::isinf(lse) && lse < 0 ? T(0) : std::exp(p - lse);
+          break;
+        case Score::sigmoid:
+          p = 1 / (1 + std::exp(-p));
+          break;
+        case Score::relu:
+          p = p > 0 || std::isnan(p) ? p : T(0);
+          break;
+        case Score::identity:
+          break;
+      }
+    return r;
+  }
+  /// A row of O.
+  std::vector<T> output(const Row<T>& r) const {
+    VectorSum<T> o(x_.d_v, block_);
+    for (std::size_t j = 0; j < r.p.size(); ++j, o.end_term())
+      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += r.p[j] * V_(static_cast<index_t>(j), t);
+    return o.total();
+  }
+
+  /// From the weights of each row and its D = rowsum(dO o O).
+  template <class Weights, class RowD>
+  Matrices<T> gradients(const Weights& weights, const RowD& D_of) const {
+    Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
+    VectorSum<T> to_K(K_.shape.words(), block_), to_V(V_.shape.words(), block_);  // terms: queries
+    const Matrix<T>& dO = at(SlowArray::dO);
+    for (index_t i = 0; i < x_.n_q; ++i, to_K.end_term(), to_V.end_term()) {
+      const Row<T> r = weights(i);
+      const T D = D_of(i, r);
+      VectorSum<T> to_Q(x_.d, block_);  // terms: keys
+      for (index_t j = 0; j < static_cast<index_t>(r.p.size()); ++j, to_Q.end_term()) {
+        const T p = r.p[static_cast<std::size_t>(j)];
+        const T dP = sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
+        for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += p * dO(i, t);
+        const T dS = scale_ * score_gradient(p, dP, D);
+        for (index_t t = 0; t < x_.d; ++t) {
+          to_Q.part(t) += dS * K_(j, t);
+          to_K.part(j * x_.d + t) += dS * Q_(i, t);
+        }
+      }
+      const std::vector<T> words = to_Q.total();
+      std::copy(words.begin(), words.end(), dQ.words.begin() + i * x_.d);
+    }
+    dK.words = to_K.total();
+    dV.words = to_V.total();
+    return chained(dQ, dK, dV);
+  }
+
+  T score_gradient(T p, T dP, T D) const {
+    switch (p_.score) {
+      case Score::softmax:
+        return p == 0 ? T(0) : p * (dP - D);
+      case Score::sigmoid:
+        return p * (1 - p) * dP;
+      case Score::relu:
+        return p > 0 ? dP : T(0);
+      case Score::identity:
+        return dP;
+    }
+    return dP;
+  }
+
+  const Matrix<T>& source(SlowArray a) const {
+    if (a == SlowArray::A3 && p_.sources != Sources::distinct) a = SlowArray::A2;
+    if (a == SlowArray::A2 && p_.sources == Sources::self) a = SlowArray::A1;
+    return at(a);
+  }
+
+  Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
+  void project() {
+    if (!is_projected(p_.op)) {
+      Q_ = at(SlowArray::Q);
+      K_ = at(SlowArray::K);
+      V_ = at(SlowArray::V);
+    } else if (p_.op == Operation::backward_w) {
+      Q_ = times(source(SlowArray::A1), at(SlowArray::WQ));
+      K_ = times(source(SlowArray::A2), at(SlowArray::WK));
+      V_ = times(source(SlowArray::A3), at(SlowArray::WV));
+    } else {
+      Q_ = times(source(SlowArray::A1), at(SlowArray::X));
+      K_ = source(SlowArray::A2);
+      V_ = times(source(SlowArray::A3), at(SlowArray::Y));
+    }
+  }
+
+  /// From dQ, dK, dV to the gradients of what Q, K, V were made of.
+  Matrices<T> chained(const Matrix<T>& dQ, const Matrix<T>& dK, const Matrix<T>& dV) const {
+    if (!is_projected(p_.op)) return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
+    const Matrix<T> A1t = source(SlowArray::A1).transposed(), A3t = source(SlowArray::A3).transposed();
+    if (p_.op == Operation::gradient_x) return {{SlowArray::g, times(A1t, dQ)}};
+    if (p_.op == Operation::backward_x)
+      return {{SlowArray::dX, times(A1t, dQ)},
+              {SlowArray::dY, times(A3t, dV)},
+              {SlowArray::dA1, times(dQ, at(SlowArray::X).transposed())},
+              {SlowArray::dA2, dK},
+              {SlowArray::dA3, times(dV, at(SlowArray::Y).transposed())}};
+    return {{SlowArray::dWQ, times(A1t, dQ)},
+            {SlowArray::dWK, times(source(SlowArray::A2).transposed(), dK)},
+            {SlowArray::dWV, times(A3t, dV)},
+            {SlowArray::dA1, times(dQ, at(SlowArray::WQ).transposed())},
+            {SlowArray::dA2, times(dK, at(SlowArray::WK).transposed())},
+            {SlowArray::dA3, times(dV, at(SlowArray::WV).transposed())}};
+  }
+
+  Problem p_;
+  Sizes x_;
+  T scale_;
+  index_t block_;
+  Matrices<T> in_;
+  Matrix<T> Q_, K_, V_;
+};
+
+}  // namespace redblue::oracle
