@@ -173,7 +173,7 @@ int run_command(const RunFlags& flags) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
-  if (flags.verify) verification = verify(problem, tensors, options.compute);
+  if (flags.verify) verification = verify(problem, tensors, options.compute, roundings_of(plan));
   outputs.commit();
 
   const plan::Row& row = plan.row();

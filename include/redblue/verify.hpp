@@ -10,10 +10,10 @@ namespace redblue {
 struct Deviation {
   std::string name;  ///< "o", "lse", "dq", "g", ...
   double error = 0;
-  double naive_error = 0;      ///< of plain attention in the compute type
-  double tolerance = 0;        ///< 2 x naive_error + a few roundings
-  index_t nan_mismatches = 0;  ///< entries that are NaN in only one of output and oracle
-  /// No tolerance excuses an error of a tenth: where plain attention itself errs by that much, nothing can be verified.
+  double naive_error = 0;      ///< of plain attention in the compute type, its sums formed in blocks
+  double tolerance = 0;        ///< 2 x naive_error + a few roundings: docs/numerics.md
+  index_t nan_mismatches = 0;  ///< entries that are NaN here or there only
+  /// No tolerance excuses an error of a tenth: where plain attention itself is that wrong, nothing can be verified.
   bool ok() const { return nan_mismatches == 0 && error <= tolerance && error <= 0.1; }
 };
 
@@ -43,14 +43,24 @@ struct Verification {
   bool ok() const;
 };
 
-/// Computes attention or its gradients row by row in fp64, and a second time naively in `compute`; compares the outputs
-/// with them, and gradients also with central differences. Takes O(n) extra memory. Throws Unsupported unless `compute`
-/// is f32 or f64.
-Verification verify(const Problem& problem, const Tensors& tensors, DType compute);
-Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute);
-Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs,
-                    DType compute);
+/// What rounds in a plan: what verify() allows depends on it.
+struct Roundings {
+  index_t additions = 0;  ///< most that go into one word, one after the other: steps over blocks of keys, or of queries
+  index_t lse = 0;        ///< how often one output takes in weights or shares made of an lse that was rounded to a word
+};
+/// Walks through the whole plan, without data.
+Roundings roundings_of(const plan::Plan& plan);
+
+/// Compares outputs with attention or its gradients computed row by row in fp64, a second time for a naive run in
+/// `compute`, and gradients with central differences as well: O(n) extra memory. The naive run forms its sums in blocks
+/// of 256 terms, or of as many as the plan makes additions: give roundings_of(plan) for the outputs of a plan. Throws
+/// Unsupported unless `compute` is f32 or f64.
+Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings = {});
+Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
+                    const Roundings& roundings = {});
+Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs, DType compute,
+                    const Roundings& roundings = {});
 Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-                    DType compute);
+                    DType compute, const Roundings& roundings = {});
 
 }  // namespace redblue

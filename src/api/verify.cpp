@@ -192,10 +192,26 @@ Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Mat
   return d;
 }
 
+/// The largest rounding error of a score in T: a weight is off by as much. Some rows stand for all.
+template <class Wide, class T>
+double error_of_scores(const Dense<Wide>& truth, const Dense<T>& naive) {
+  constexpr index_t kRows = 64;
+  const index_t rows = truth.rows();
+  double error = 0;
+  for (index_t i = 0; i < rows; i += ceil_div(rows, kRows)) {
+    const std::vector<Wide> wanted = truth.scores(i);
+    const std::vector<T> ours = naive.scores(i);
+    for (std::size_t j = 0; j < ours.size(); ++j)
+      if (const double gap = std::abs(static_cast<double>(wanted[j] - static_cast<Wide>(ours[j]))); std::isfinite(gap))
+        error = std::max(error, gap);
+  }
+  return error;
+}
+
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
 /// by nothing and nothing would be allowed.
 template <class T, class Wide>
-Verification verify_in(const Problem& p, const Tensors& tensors, DType compute) {
+Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, index_t block, index_t lse_roundings) {
   const auto inputs = inputs_of(p);
   auto outputs = outputs_of(p);
   std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
@@ -209,7 +225,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute) 
     Difference difference;
   };
   std::vector<Slope> differences;
-  double largest_lse = 0;
+  double largest_lse = 0, score_error = 0;
   std::mt19937_64 random(20241);
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
@@ -221,10 +237,11 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute) 
       narrow[a] = converted<T>(m);
     }
     const Dense<Wide> truth(p, wide);
-    const Dense<T> naive(p, narrow);
+    const Dense<T> naive(p, narrow, block);
     const Matrices<Wide> forward = truth.forward();
     for (const Wide& x : forward.at(SlowArray::lse).words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
+    score_error = std::max(score_error, error_of_scores(truth, naive));
     const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
     const Matrices<T> plain = backward ? naive.gradients() : naive.forward();
     for (const SlowArray a : outputs) comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
@@ -247,12 +264,15 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute) 
       }
     }
   }
-  // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps.
-  const double lse_rounding = 2 * largest_lse * eps_of(compute);
+  // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps. Gradients are
+  // made of such weights; outputs only where the plan keeps lse in one word, each time with another rounding.
+  const double times = std::sqrt(static_cast<double>(backward ? std::max<index_t>(lse_roundings, 1) : lse_roundings));
+  const double lse_rounding = times * 2 * largest_lse * eps_of(compute) + (backward ? 0 : 2 * score_error);
   Verification v;
   for (const SlowArray a : outputs) {
     const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
-    v.outputs.push_back(comparisons[a].finish(a == SlowArray::lse ? rounding : rounding + lse_rounding));
+    v.outputs.push_back(
+        comparisons[a].finish(rounding + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }
@@ -288,25 +308,29 @@ bool Verification::ok() const {
   return all_ok(outputs) && all_ok(given) && all_ok(differences) && nan_inputs.empty() && nan_outputs == 0;
 }
 
-Verification verify(const Problem& problem, const Tensors& tensors, DType compute) {
+Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings) {
   require_shapes(problem, inputs_of(problem), tensors);
   require_shapes(problem, outputs_of(problem), tensors);
   if (compute != DType::f32 && compute != DType::f64)
     throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(compute)));
-  return compute == DType::f64 ? verify_in<double, long double>(problem, tensors, compute)
-                               : verify_in<float, double>(problem, tensors, compute);
+  // Where a sum has more than kBlock blocks, the chain that adds them up is the longer one.
+  const Sizes x = problem.sizes();
+  const index_t block = std::max({oracle::kBlock, roundings.additions, std::max(x.n_q, x.n_k) / oracle::kBlock});
+  return compute == DType::f64 ? verify_in<double, long double>(problem, tensors, compute, block, roundings.lse)
+                               : verify_in<float, double>(problem, tensors, compute, block, roundings.lse);
 }
 
-Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute) {
-  return verify(problem, tensors_of(inputs, outputs), compute);
+Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
+                    const Roundings& roundings) {
+  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
 }
-Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs,
-                    DType compute) {
-  return verify(problem, tensors_of(inputs, outputs), compute);
+Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs, DType compute,
+                    const Roundings& roundings) {
+  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
 }
 Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-                    DType compute) {
-  return verify(problem, tensors_of(inputs, outputs), compute);
+                    DType compute, const Roundings& roundings) {
+  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
 }
 
 }  // namespace redblue

@@ -1,14 +1,62 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
 #include <map>
+#include <utility>
 #include <vector>
 
+#include "redblue/core/operation.hpp"
+#include "redblue/core/slow_matrix.hpp"
 #include "redblue/problem.hpp"
 
 /// Plain attention and its gradients, one instance at a time and row by row, in any floating-point type: what the
-/// definition says and nothing else.
+/// definition says and nothing else. The only dense reference of the repository: verify() and the tests use it, and
+/// tests/oracle/ holds it against central differences and closed forms.
 namespace redblue::oracle {
+
+/// Terms that are added one to the next. A longer sum is cut into blocks of this many terms: each is summed on its own,
+/// then the blocks are added up. So the rounding error of a sum hardly grows with its length.
+inline constexpr index_t kBlock = 256;
+
+/// f(0) + .. + f(n - 1)
+template <class T, class F>
+T sum(index_t n, index_t block, const F& f) {
+  T total = 0;
+  for (index_t first = 0; first < n; first += block) {
+    T part = 0;
+    for (index_t i = first; i < std::min(first + block, n); ++i) part += f(i);
+    total += part;
+  }
+  return total;
+}
+
+/// A sum of vectors: each term is added to `part`, word by word, and ended.
+template <class T>
+class VectorSum {
+ public:
+  VectorSum(index_t words, index_t block)
+      : total_(static_cast<std::size_t>(words)), part_(static_cast<std::size_t>(words)), block_(block) {}
+  T& part(index_t i) { return part_[static_cast<std::size_t>(i)]; }
+  void end_term() {
+    if (++terms_ == block_) end_block();
+  }
+  std::vector<T> total() {
+    end_block();
+    return total_;
+  }
+
+ private:
+  void end_block() {
+    for (std::size_t i = 0; i < total_.size(); ++i) {
+      total_[i] += part_[i];
+      part_[i] = T(0);
+    }
+    terms_ = 0;
+  }
+  std::vector<T> total_, part_;
+  index_t block_, terms_ = 0;
+};
 
 /// A dense row-major matrix.
 template <class T>
@@ -29,69 +77,34 @@ struct Matrix {
 };
 
 template <class T>
-Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b) {
+Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b, index_t block) {
   Matrix<T> c({a.shape.rows, b.shape.cols});
-  for (index_t i = 0; i < a.shape.rows; ++i)
-    for (index_t k = 0; k < a.shape.cols; ++k) {
-      const T x = a(i, k);
-      for (index_t j = 0; j < b.shape.cols; ++j) c(i, j) += x * b(k, j);
-    }
+  for (index_t i = 0; i < a.shape.rows; ++i) {
+    VectorSum<T> row(b.shape.cols, block);
+    for (index_t k = 0; k < a.shape.cols; ++k, row.end_term())
+      for (index_t j = 0; j < b.shape.cols; ++j) row.part(j) += a(i, k) * b(k, j);
+    const std::vector<T> words = row.total();
+    std::copy(words.begin(), words.end(), c.words.begin() + i * c.shape.cols);
+  }
   return c;
 }
 
 template <class T>
 using Matrices = std::map<SlowArray, Matrix<T>>;
 
+/// What a query makes of the keys that it sees.
 template <class T>
 struct Row {
   std::vector<T> p;  ///< weights of the visible keys
-  std::vector<T> o;
   T lse = -std::numeric_limits<T>::infinity();
 };
 
-/// One query: scores, weights, weighted sum. With `lse` the weights are exp(s - *lse).
-template <class T>
-Row<T> attend(const Matrix<T>& Q, const Matrix<T>& K, const Matrix<T>& V, index_t i, index_t seen, T scale, Score score,
-              const T* lse = nullptr) {
-  Row<T> r;
-  r.o.assign(static_cast<std::size_t>(V.shape.cols), T(0));
-  T m = -std::numeric_limits<T>::infinity(), l = 0;
-  for (index_t j = 0; j < seen; ++j) {
-    T s = 0;
-    for (index_t t = 0; t < Q.shape.cols; ++t) s += Q(i, t) * K(j, t);
-    r.p.push_back(scale * s);
-    if (r.p.back() > m || std::isnan(r.p.back())) m = r.p.back();
-  }
-  if (seen == 0) return r;
-  for (T& p : r.p) switch (score) {
-      case Score::softmax:
-        l += p = std::exp(p - (lse != nullptr ? *lse : m));
-        break;
-      case Score::sigmoid:
-        p = 1 / (1 + std::exp(-p));
-        break;
-      case Score::relu:
-        p = p > 0 || std::isnan(p) ? p : T(0);
-        break;
-      case Score::identity:
-        break;
-    }
-  if (score == Score::softmax && lse == nullptr) {
-    for (T& p : r.p) p /= l;
-    r.lse = m + std::log(l);
-  }
-  for (index_t j = 0; j < seen; ++j)
-    for (index_t t = 0; t < V.shape.cols; ++t)
-      r.o[static_cast<std::size_t>(t)] += r.p[static_cast<std::size_t>(j)] * V(j, t);
-  return r;
-}
-
-/// One instance of a problem: its inputs, and from them everything else.
+/// One instance of a problem: its inputs, and from them everything else. Sums are cut into blocks of `block` terms.
 template <class T>
 class Dense {
  public:
-  Dense(const Problem& p, Matrices<T> inputs)
-      : p_(p), x_(p.sizes()), scale_(static_cast<T>(p.scale_or_default())), in_(std::move(inputs)) {
+  Dense(const Problem& p, Matrices<T> inputs, index_t block = kBlock)
+      : p_(p), x_(p.sizes()), scale_(static_cast<T>(p.scale_or_default())), block_(block), in_(std::move(inputs)) {
     project();
   }
 
@@ -102,12 +115,22 @@ class Dense {
     project();
   }
 
+  index_t rows() const { return x_.n_q; }
+  /// Of query i with the keys that it sees.
+  std::vector<T> scores(index_t i) const {
+    std::vector<T> s(static_cast<std::size_t>(seen(i)));
+    for (std::size_t j = 0; j < s.size(); ++j)
+      s[j] = scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(static_cast<index_t>(j), t); });
+    return s;
+  }
+
   /// O and lse.
   Matrices<T> forward() const {
     Matrix<T> O({x_.n_q, x_.d_v}), lse({x_.n_q, x_.statistics()});
     for (index_t i = 0; i < x_.n_q; ++i) {
       const Row<T> r = row(i);
-      for (index_t t = 0; t < x_.d_v; ++t) O(i, t) = r.o[static_cast<std::size_t>(t)];
+      const std::vector<T> o = output(r);
+      std::copy(o.begin(), o.end(), O.words.begin() + i * x_.d_v);
       if (x_.statistics() > 0) lse(i, 0) = r.lse;
     }
     return {{SlowArray::O, O}, {SlowArray::lse, lse}};
@@ -115,90 +138,132 @@ class Dense {
 
   /// SUM dO o O
   T loss() const {
-    T sum = 0;
-    for (index_t i = 0; i < x_.n_q; ++i) {
-      const Row<T> r = row(i);
-      for (index_t t = 0; t < x_.d_v; ++t) sum += at(SlowArray::dO)(i, t) * r.o[static_cast<std::size_t>(t)];
-    }
-    return sum;
+    return sum<T>(x_.n_q, block_, [&](index_t i) { return dot(at(SlowArray::dO), i, output(row(i))); });
   }
 
   /// Every gradient of the operation, as functions of O and lse where those are among the inputs.
   Matrices<T> gradients() const {
-    Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
-    const Matrix<T>& dO = at(SlowArray::dO);
     const bool given = in_.count(SlowArray::lse) > 0 && x_.statistics() > 0;
-    for (index_t i = 0; i < x_.n_q; ++i) {
-      const T lse = given ? at(SlowArray::lse)(i, 0) : T(0);
-      const Row<T> r = attend(Q_, K_, V_, i, seen(i), scale_, p_.score, given ? &lse : nullptr);
-      T D = 0;
-      for (index_t t = 0; t < x_.d_v && x_.statistics() > 0; ++t)
-        D += dO(i, t) * (given ? at(SlowArray::O)(i, t) : r.o[static_cast<std::size_t>(t)]);
-      for (index_t j = 0; j < seen(i); ++j) {
-        const T p = r.p[static_cast<std::size_t>(j)];
-        T dP = 0;
-        for (index_t t = 0; t < x_.d_v; ++t) {
-          dP += dO(i, t) * V_(j, t);
-          dV(j, t) += p * dO(i, t);
-        }
-        const T dS = scale_ * score_gradient(p, dP, D);
-        for (index_t t = 0; t < x_.d; ++t) {
-          dQ(i, t) += dS * K_(j, t);
-          dK(j, t) += dS * Q_(i, t);
-        }
-      }
-    }
-    return chained(dQ, dK, dV);
+    return gradients([&](index_t i) { return given ? row(i, at(SlowArray::lse)(i, 0)) : row(i); },
+                     [&](index_t i, const Row<T>& r) {
+                       if (x_.statistics() == 0) return T(0);
+                       if (!given) return dot(at(SlowArray::dO), i, output(r));
+                       const auto o = at(SlowArray::O).words.begin() + i * x_.d_v;
+                       return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v));
+                     });
   }
 
-  /// What a rounding of each term of every sum is relative to: the gradients with every sum taken over absolute values
-  /// (softmax).
-  Matrices<T> gradient_sizes() const {
-    const Dense sizes = of_magnitudes();
-    const Matrix<T>& dO = sizes.at(SlowArray::dO);
-    Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
-    for (index_t i = 0; i < x_.n_q; ++i) {
-      const Row<T> r = row(i);
-      std::vector<T> dP(r.p.size());
-      T mean = 0;
-      for (std::size_t k = 0; k < r.p.size(); ++k) {
-        for (index_t t = 0; t < x_.d_v; ++t) dP[k] += dO(i, t) * sizes.V_(static_cast<index_t>(k), t);
-        mean += r.p[k] * dP[k];
-      }
-      for (std::size_t k = 0; k < r.p.size(); ++k) {
-        const index_t j = static_cast<index_t>(k);
-        const T dS = scale_ * r.p[k] * (dP[k] + mean);
-        for (index_t t = 0; t < x_.d_v; ++t) dV(j, t) += r.p[k] * dO(i, t);
-        for (index_t t = 0; t < x_.d; ++t) {
-          dQ(i, t) += dS * sizes.K_(j, t);
-          dK(j, t) += dS * sizes.Q_(i, t);
-        }
-      }
-    }
-    return sizes.chained(dQ, dK, dV);
+  /// What roundings in a sum are relative to: the gradients with every sum taken over the magnitudes of its terms. The
+  /// weights are the true ones.
+  Matrices<T> gradient_magnitudes() const {
+    Matrices<T> in = in_;
+    for (auto& [array, m] : in)
+      for (T& x : m.words) x = std::abs(x);
+    Dense sizes(p_, std::move(in), block_);
+    sizes.scale_ = std::abs(scale_);
+    const auto weights = [&](index_t i) {
+      Row<T> r = row(i);
+      for (T& p : r.p) p = std::abs(p);
+      return r;
+    };
+    // Minus D: what is subtracted adds to the magnitude.
+    return sizes.gradients(weights, [&](index_t i, const Row<T>& r) {
+      return x_.statistics() > 0 ? -dot(sizes.at(SlowArray::dO), i, sizes.output(r)) : T(0);
+    });
   }
-  /// The largest sum of absolute values behind a score: a score may be off by this many roundings.
-  T score_size() const {
-    const Dense sizes = of_magnitudes();
+  /// The largest sum of magnitudes behind a score: a score may be off by this many roundings.
+  T score_magnitude() const {
+    Matrices<T> in = in_;
+    for (auto& [array, m] : in)
+      for (T& x : m.words) x = std::abs(x);
+    const Dense sizes(p_, std::move(in), block_);
     T most = 0;
     for (index_t i = 0; i < x_.n_q; ++i)
       for (index_t j = 0; j < x_.n_k; ++j) {
-        T sum = 0;
-        for (index_t t = 0; t < x_.d; ++t) sum += sizes.Q_(i, t) * sizes.K_(j, t);
-        most = std::max(most, scale_ * sum);
+        const T s = sum<T>(x_.d, block_, [&](index_t t) { return sizes.Q_(i, t) * sizes.K_(j, t); });
+        most = std::max(most, std::abs(scale_) * s);
       }
     return most;
   }
 
  private:
-  Dense of_magnitudes() const {
-    Matrices<T> in = in_;
-    for (auto& [array, m] : in)
-      for (T& v : m.words) v = std::abs(v);
-    return {p_, std::move(in)};
-  }
   index_t seen(index_t i) const { return x_.mask.visible(i, x_.n_k); }
-  Row<T> row(index_t i) const { return attend(Q_, K_, V_, i, seen(i), scale_, p_.score); }
+  T dot(const Matrix<T>& m, index_t i, const std::vector<T>& x) const {
+    return sum<T>(m.shape.cols, block_, [&](index_t t) { return m(i, t) * x[static_cast<std::size_t>(t)]; });
+  }
+  /// The weights of one query, and its lse. A row that sees no key, or whose scores are all -inf, has weights 0. The
+  /// weights are summed again from lse: from the maximum, equal scores have weights 1, whose sum rounds nowhere.
+  Row<T> row(index_t i) const {
+    if (p_.score != Score::softmax) return row(i, T(0));
+    Row<T> r;
+    const std::vector<T> s = scores(i);
+    T m = r.lse;
+    for (const T x : s)
+      if (x > m || std::isnan(x)) m = x;
+    r.p.resize(s.size());
+    if (m == r.lse) return r;
+    const auto total_from = [&](T shift) {
+      for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
+      return sum<T>(seen(i), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+    };
+    r.lse = m + std::log(total_from(m));
+    const T z = total_from(r.lse);
+    for (T& p : r.p) p /= z;
+    return r;
+  }
+  /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
+  Row<T> row(index_t i, T lse) const {
+    Row<T> r{scores(i), lse};
+    for (T& p : r.p) switch (p_.score) {
+        case Score::softmax:
+          p = std::isinf(lse) && lse < 0 ? T(0) : std::exp(p - lse);
+          break;
+        case Score::sigmoid:
+          p = 1 / (1 + std::exp(-p));
+          break;
+        case Score::relu:
+          p = p > 0 || std::isnan(p) ? p : T(0);
+          break;
+        case Score::identity:
+          break;
+      }
+    return r;
+  }
+  /// A row of O.
+  std::vector<T> output(const Row<T>& r) const {
+    VectorSum<T> o(x_.d_v, block_);
+    for (std::size_t j = 0; j < r.p.size(); ++j, o.end_term())
+      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += r.p[j] * V_(static_cast<index_t>(j), t);
+    return o.total();
+  }
+
+  /// From the weights of each row and its D = rowsum(dO o O).
+  template <class Weights, class RowD>
+  Matrices<T> gradients(const Weights& weights, const RowD& D_of) const {
+    Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
+    VectorSum<T> to_K(K_.shape.words(), block_), to_V(V_.shape.words(), block_);  // terms: queries
+    const Matrix<T>& dO = at(SlowArray::dO);
+    for (index_t i = 0; i < x_.n_q; ++i, to_K.end_term(), to_V.end_term()) {
+      const Row<T> r = weights(i);
+      const T D = D_of(i, r);
+      VectorSum<T> to_Q(x_.d, block_);  // terms: keys
+      for (index_t j = 0; j < static_cast<index_t>(r.p.size()); ++j, to_Q.end_term()) {
+        const T p = r.p[static_cast<std::size_t>(j)];
+        const T dP = sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
+        for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += p * dO(i, t);
+        const T dS = scale_ * score_gradient(p, dP, D);
+        for (index_t t = 0; t < x_.d; ++t) {
+          to_Q.part(t) += dS * K_(j, t);
+          to_K.part(j * x_.d + t) += dS * Q_(i, t);
+        }
+      }
+      const std::vector<T> words = to_Q.total();
+      std::copy(words.begin(), words.end(), dQ.words.begin() + i * x_.d);
+    }
+    dK.words = to_K.total();
+    dV.words = to_V.total();
+    return chained(dQ, dK, dV);
+  }
 
   T score_gradient(T p, T dP, T D) const {
     switch (p_.score) {
@@ -220,19 +285,20 @@ class Dense {
     return at(a);
   }
 
+  Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
     if (!is_projected(p_.op)) {
       Q_ = at(SlowArray::Q);
       K_ = at(SlowArray::K);
       V_ = at(SlowArray::V);
     } else if (p_.op == Operation::backward_w) {
-      Q_ = product(source(SlowArray::A1), at(SlowArray::WQ));
-      K_ = product(source(SlowArray::A2), at(SlowArray::WK));
-      V_ = product(source(SlowArray::A3), at(SlowArray::WV));
+      Q_ = times(source(SlowArray::A1), at(SlowArray::WQ));
+      K_ = times(source(SlowArray::A2), at(SlowArray::WK));
+      V_ = times(source(SlowArray::A3), at(SlowArray::WV));
     } else {
-      Q_ = product(source(SlowArray::A1), at(SlowArray::X));
+      Q_ = times(source(SlowArray::A1), at(SlowArray::X));
       K_ = source(SlowArray::A2);
-      V_ = product(source(SlowArray::A3), at(SlowArray::Y));
+      V_ = times(source(SlowArray::A3), at(SlowArray::Y));
     }
   }
 
@@ -240,24 +306,25 @@ class Dense {
   Matrices<T> chained(const Matrix<T>& dQ, const Matrix<T>& dK, const Matrix<T>& dV) const {
     if (!is_projected(p_.op)) return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
     const Matrix<T> A1t = source(SlowArray::A1).transposed(), A3t = source(SlowArray::A3).transposed();
-    if (p_.op == Operation::gradient_x) return {{SlowArray::g, product(A1t, dQ)}};
+    if (p_.op == Operation::gradient_x) return {{SlowArray::g, times(A1t, dQ)}};
     if (p_.op == Operation::backward_x)
-      return {{SlowArray::dX, product(A1t, dQ)},
-              {SlowArray::dY, product(A3t, dV)},
-              {SlowArray::dA1, product(dQ, at(SlowArray::X).transposed())},
+      return {{SlowArray::dX, times(A1t, dQ)},
+              {SlowArray::dY, times(A3t, dV)},
+              {SlowArray::dA1, times(dQ, at(SlowArray::X).transposed())},
               {SlowArray::dA2, dK},
-              {SlowArray::dA3, product(dV, at(SlowArray::Y).transposed())}};
-    return {{SlowArray::dWQ, product(A1t, dQ)},
-            {SlowArray::dWK, product(source(SlowArray::A2).transposed(), dK)},
-            {SlowArray::dWV, product(A3t, dV)},
-            {SlowArray::dA1, product(dQ, at(SlowArray::WQ).transposed())},
-            {SlowArray::dA2, product(dK, at(SlowArray::WK).transposed())},
-            {SlowArray::dA3, product(dV, at(SlowArray::WV).transposed())}};
+              {SlowArray::dA3, times(dV, at(SlowArray::Y).transposed())}};
+    return {{SlowArray::dWQ, times(A1t, dQ)},
+            {SlowArray::dWK, times(source(SlowArray::A2).transposed(), dK)},
+            {SlowArray::dWV, times(A3t, dV)},
+            {SlowArray::dA1, times(dQ, at(SlowArray::WQ).transposed())},
+            {SlowArray::dA2, times(dK, at(SlowArray::WK).transposed())},
+            {SlowArray::dA3, times(dV, at(SlowArray::WV).transposed())}};
   }
 
   Problem p_;
   Sizes x_;
   T scale_;
+  index_t block_;
   Matrices<T> in_;
   Matrix<T> Q_, K_, V_;
 };

@@ -44,7 +44,7 @@ struct Case {
     const Data data = generate(p);
     arrays.q.set(data.q), arrays.k.set(data.k), arrays.v.set(data.v);
     const auto q = arrays.q.get(), k = arrays.k.get(), v = arrays.v.get();
-    truth = oracle(p, q, k, v);
+    truth = truth_of(p, q, k, v);
     const Result naive = attend<float>(p, q, k, v);
     // Each weight is rounded to bf16, the sum of weights is not: but exp is off by up to 9e-5 (docs/kernels.md).
     o_most = tolerance(truth.o, naive.o, eps_of(DType::f32), largest(truth.lse)) + eps_of(DType::bf16) * largest(v);

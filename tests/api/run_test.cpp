@@ -71,7 +71,7 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
   filled.k.set(data.k);
   filled.v.set(data.v);
   const auto q = filled.q.get(), k = filled.k.get(), v = filled.v.get();  // as rounded
-  const Result truth = oracle(p, q, k, v), naive = types.compute == DType::f64 ? truth : attend<float>(p, q, k, v);
+  const Result truth = truth_of(p, q, k, v), naive = types.compute == DType::f64 ? truth : attend<float>(p, q, k, v);
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
     if (!plan.row().algorithm->traits.stable && !unstable_too) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)) + " in " +
@@ -91,7 +91,7 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
                 a.v.memory() == filled.v.memory());
     EXPECT_TRUE(a.o.surroundings_untouched());
     EXPECT_TRUE(a.lse.surroundings_untouched());
-    EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), types.compute).ok());
+    EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), types.compute, roundings_of(plan)).ok());
   }
 }
 
@@ -151,7 +151,7 @@ TEST(Run, RowsThatSeeNothingGiveZeroAndMinusInfinity) {
 TEST(Run, DoesNotNeedLse) {
   Problem p = problem(9, 11, 4, 3);
   const Data data = generate(p);
-  const auto truth = oracle(p, data.q, data.k, data.v);
+  const auto truth = truth_of(p, data.q, data.k, data.v);
   for (const bool required : {false, true}) {
     p.lse_required = required;
     for (const plan::Plan& plan : plans_of_every_schedule(p)) {
@@ -172,7 +172,7 @@ TEST(Run, BroadcastInputsAreReadWhereTheyAre) {
   const Problem p = with_lse(heads(problem(6, 7, 4, 4), 1, 3, 3)),
                 shared = with_lse(heads(problem(6, 7, 4, 4), 1, 3, 1));
   const Data data = generate(shared);
-  const auto truth = oracle(shared, data.q, data.k, data.v);
+  const auto truth = truth_of(shared, data.q, data.k, data.v);
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
     SCOPED_TRACE(text_of(plan));
     Arrays a(shared, DType::f64, DType::f64);

@@ -39,7 +39,7 @@ TEST(Cli, RunSolvesNpyFilesOfEveryRank) {
     shape.pop_back();
     EXPECT_EQ(lse.shape(), shape);
     EXPECT_EQ(o.dtype(), DType::f32);
-    EXPECT_TRUE(close(result(o, lse), oracle(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v), eps_of(DType::f32)));
+    EXPECT_TRUE(close(result(o, lse), truth_of(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v), eps_of(DType::f32)));
     EXPECT_EQ(w.files(), (std::set<std::string>{"q.npy", "k.npy", "v.npy", "o.npy", "lse.npy"}));
   }
 }
@@ -54,7 +54,7 @@ TEST(Cli, RunWorksInDoubleWhereTheInputsAre) {
   EXPECT_EQ(f.json()["compute_dtype"], "f64");
   const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
   EXPECT_EQ(o.dtype(), DType::f64);
-  const Result truth = oracle(p, x.q, x.k, x.v);
+  const Result truth = truth_of(p, x.q, x.k, x.v);
   EXPECT_TRUE(close(result(o, lse), truth, truth, eps_of(DType::f64)));
 }
 
@@ -72,7 +72,7 @@ TEST(Cli, RunTakesMaskAndScale) {
         w.run(Args{"run", "--M", "200", "--scale", "-0.25", "--compute-dtype", "f64"} + mask + kNpyFiles);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const Result ours = result(file::read_npy(w / "o.npy"), file::read_npy(w / "lse.npy")),
-                 truth = oracle(p, x.q, x.k, x.v);
+                 truth = truth_of(p, x.q, x.k, x.v);
     EXPECT_TRUE(close(ours, truth, truth, eps_of(DType::f32)));
   }
 }
@@ -94,7 +94,7 @@ TEST(Cli, RunSolvesSafetensorsUnderAnyNames) {
   EXPECT_EQ(z.names(), (std::vector<std::string>{"log sum", "out"}));
   EXPECT_EQ(numbers(y.tensor("o")), numbers(z.tensor("out")));
   EXPECT_EQ(numbers(y.tensor("lse")), numbers(z.tensor("log sum")));
-  EXPECT_TRUE(close(result(y.tensor("o"), y.tensor("lse")), oracle(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v),
+  EXPECT_TRUE(close(result(y.tensor("o"), y.tensor("lse")), truth_of(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v),
                     eps_of(DType::f32)));
 }
 
@@ -218,7 +218,7 @@ TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
   p.heads = 2;
   const std::vector<double> q = numbers(stored.tensor("q")), k = numbers(stored.tensor("k")),
                             v = numbers(stored.tensor("v"));
-  const Result truth = oracle(p, q, k, v), plain = attend<float>(p, q, k, v);
+  const Result truth = truth_of(p, q, k, v), plain = attend<float>(p, q, k, v);
   const Result reference = result(stored.tensor("o"), stored.tensor("lse"));
   const Workplace w;
   for (const std::string_view name : softmax_schedules())

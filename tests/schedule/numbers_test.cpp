@@ -42,10 +42,10 @@ void expect_accurate(const plan::Schedule& s, const Sizes& x, const Change& chan
     const auto exact = a.template dense<long double>(false);
     const auto wanted = a.wanted();
     const auto naive = a.naive();
-    auto sizes = follows_forward(s.operation) ? exact.gradient_sizes() : wanted;
+    auto sizes = follows_forward(s.operation) ? exact.gradient_magnitudes() : wanted;
     if (!follows_forward(s.operation))
       for (long double& v : sizes.at(SlowArray::O).words) v = 1 + std::abs(v);
-    const double score = 1 + static_cast<double>(exact.score_size());
+    const double score = 1 + static_cast<double>(exact.score_magnitude());
     for (const SlowArray output : a.operands.outputs) {
       const auto& w = wanted.at(output);
       const double error = claims::largest_gap(a.words.at(output), w.words),

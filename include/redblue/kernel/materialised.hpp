@@ -4,23 +4,25 @@
 /// Kernels of schedules that keep scores or partial outputs in slow memory.
 namespace redblue::kernel {
 
-/// O <- O + f(S) V, for the softmax exp(S - lse) V: the weights are formed as the scores pass.
+/// O <- O + f(S) V, for the softmax exp(S - lse) V, and z <- z + the row sums of these weights: they are formed as the
+/// scores pass. z and lse have no columns where the score function has no statistics.
 struct WeightsAccumulate {
   static constexpr std::string_view name = "weights_accumulate";
-  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
-  static constexpr bool fits(Shape O, Shape S, Shape lse, Shape V) {
-    return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols <= 1;
+  static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape O, Shape z, Shape S, Shape lse, Shape V) {
+    return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols <= 1 && z == lse;
   }
-  static constexpr index_t macs(Shape O, Shape S, Shape, Shape) { return S.words() * O.cols; }
+  static constexpr index_t macs(Shape O, Shape, Shape S, Shape, Shape) { return S.words() * O.cols; }
   static constexpr std::array<std::string_view, 1> parameter_names{"score"};
   auto parameters() { return std::tie(score); }
   Score score = Score::softmax;
   template <class T>
-  void run(View<T> O, View<const T> S, View<const T> lse, View<const T> V) const {
+  void run(View<T> O, View<T> z, View<const T> S, View<const T> lse, View<const T> V) const {
     for (index_t i = 0; i < O.rows(); ++i)
       for (index_t j = 0; j < S.cols(); ++j) {
         const T p = weight(score, S(i, j), statistic(lse, i));
         for (index_t t = 0; t < O.cols(); ++t) O(i, t) += p * V(j, t);
+        if (z.words() > 0) z[i] += p;
       }
   }
 };
@@ -160,8 +162,10 @@ struct Log {
 struct DivideAccumulate {
   static constexpr std::string_view name = "divide_accumulate";
   static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
-  static constexpr bool fits(Shape O, Shape A, Shape lse, Shape V) { return WeightsAccumulate::fits(O, A, lse, V); }
-  static constexpr index_t macs(Shape O, Shape A, Shape lse, Shape V) { return WeightsAccumulate::macs(O, A, lse, V); }
+  static constexpr bool fits(Shape O, Shape A, Shape lse, Shape V) {
+    return O.rows == A.rows && A.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols == 1;
+  }
+  static constexpr index_t macs(Shape O, Shape A, Shape, Shape) { return A.words() * O.cols; }
   template <class T>
   void run(View<T> O, View<const T> A, View<const T> lse, View<const T> V) const {
     for (index_t i = 0; i < O.rows(); ++i)

@@ -12,13 +12,22 @@ T largest_exponent(T lse) {
   return std::abs(lse) > kFar<T> ? T(0) : std::numeric_limits<T>::infinity();
 }
 
+/// What the softmax takes from the scores of a row: its lse. A row whose lse is -inf has seen no key: shifted by +inf,
+/// its weights are 0.
+template <class T>
+T shift_of(T lse) {
+  return lse == kMinusInf<T> ? -lse : lse;
+}
+
 /// f(s), for the softmax given the lse of its row.
 template <class T>
 T weight(Score score, T s, T lse) {
   if (s == kMinusInf<T>) return T(0);
   switch (score) {
-    case Score::softmax:
-      return std::exp(s - lse > largest_exponent(lse) ? T(0) : s - lse);
+    case Score::softmax: {
+      const T x = s - shift_of(lse);
+      return std::exp(x > largest_exponent(lse) ? T(0) : x);
+    }
     case Score::sigmoid:
       return T(1) / (T(1) + std::exp(-s));
     case Score::relu:

@@ -173,8 +173,8 @@ class Timed : public MachineFace<Timed> {
     using namespace kernel;
     if (name == UnshiftedExp::name) return args[0].shape().words();
     if (!exponentiates_) return 0;
-    if (name == StatisticsAdd::name) return args[2].shape().words();
-    if (name == WeightsAccumulate::name || name == DivideAccumulate::name) return args[1].shape().words();
+    if (name == StatisticsAdd::name || name == WeightsAccumulate::name) return args[2].shape().words();
+    if (name == DivideAccumulate::name) return args[1].shape().words();
     for (const std::string_view in_place :
          {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name, NormaliseRows::name, Weights::name})
       if (name == in_place) return args[0].shape().words();

@@ -67,7 +67,7 @@ bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
   if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
   const V scale = V::all(static_cast<T>(k.scale)), to_log2 = V::all(kLog2E<T>), minus_inf = V::all(kMinusInf<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
-    const V shift = V::all(lse[r]), most = V::all(largest_exponent(lse[r]));
+    const V shift = V::all(shift_of(lse[r])), most = V::all(largest_exponent(lse[r]));
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
       const V s = V::load_first(p, n) * scale;
       where_equal(s, minus_inf, V::zero(), exp2(min(most, s - shift) * to_log2)).store_first(p, n);

@@ -149,9 +149,9 @@ def small_cache_scores(p, a, b):
 
 
 def small_cache_values(p, a2, c2):
-    """(reads, footprint) of phase 2: a GEMM that also keeps the lse of its rows."""
+    """(reads, footprint) of phase 2: a GEMM that also keeps the lse of its rows and the sums of their weights."""
     reads, footprint = gemm(p.rows, p.n_k, p.d_v, a2, c2)
-    return reads + p.rows, footprint + min(a2, p.rows)
+    return reads + p.rows, footprint + 2 * min(a2, p.rows)
 
 
 def small_cache(p, a, b, a2, c2):

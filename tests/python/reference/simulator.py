@@ -359,17 +359,20 @@ def small_cache(Q, K, V, a, b, a2, c2):
     for I in blocks(n_q, a2):
         stat = mem.load(lse[I])
         for C in blocks(d_v, c2):
-            o = mem.alloc((length(I), length(C)))
+            o, z = mem.alloc((length(I), length(C))), mem.alloc(length(I))
             for j in range(n_k):
                 if length(I) <= length(C):
                     x = mem.load(S[I, j])
-                    o += np.outer(np.exp(x - stat), mem.stream(V[j, C]))
+                    p = np.exp(x - stat)
+                    o += np.outer(p, mem.stream(V[j, C]))
                 else:
                     x = mem.load(V[j, C])
-                    o += np.outer(np.exp(mem.stream(S[I, j]) - stat), x)
+                    p = np.exp(mem.stream(S[I, j]) - stat)
+                    o += np.outer(p, x)
+                z += p
                 mem.free(x)
-            mem.put(O, (I, C), o)
-            mem.free(o)
+            mem.put(O, (I, C), o / z[:, None])
+            mem.free(o, z)
         mem.free(stat)
     return finish(mem, [O, lse], dense(Q, K, V))
 

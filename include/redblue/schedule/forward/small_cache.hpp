@@ -7,11 +7,12 @@ namespace redblue::schedule {
 
 /// The small cache, M < d^2: raw scores are written to slow memory once and read back by a second product. After Saha &
 /// Ye 2024 (arXiv 2402.07443, Algorithm 1), with one resident tile instead of three (half the constant) and a stable
-/// softmax, which costs n_q words each way. Optimal to leading order (docs/proofs/f-prime.md).
+/// softmax, which costs n_q words each way. The second product sums the weights again and divides by that sum z, so
+/// that the rounding of lse, which is eps |lse|, cancels. Optimal to leading order (docs/proofs/f-prime.md).
 ///   reads  tile [ceil(n_k/b) n_q d + ceil(n_q/a) n_k d] or panel [n_q d + ceil(n_q/a) n_k d],
 ///          + ceil(d_v/c2) n_q n_k + ceil(n_q/a2) n_k d_v + n_q
 ///   writes n_q n_k + n_q + n_q d_v
-///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + a2 + min(a2, c2) + 1)
+///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
 struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
@@ -48,7 +49,7 @@ struct SmallCacheForward : Defaults {
   }
 
   static Words output_footprint(const Sizes& x, GemmTiling t) {
-    return gemm_footprint(x.n_q, x.d_v, t) + std::min(t.b1, x.n_q) * x.statistics();
+    return gemm_footprint(x.n_q, x.d_v, t) + 2 * std::min(t.b1, x.n_q) * x.statistics();
   }
   static Phase scores_phase(const Sizes& x, Tiling t) {
     return {score_phase_footprint(x, x.d, 2 * x.statistics(), t.scores), score_phase_prefetch(x, t.scores)};
@@ -90,18 +91,20 @@ struct SmallCacheForward : Defaults {
     });
   }
 
-  /// Phase 2: O = exp(S - lse) V, the exponential taken as scores pass.
+  /// Phase 2: O = exp(S - lse) V / z, z the row sums of exp(S - lse); the exponential is taken as scores pass.
   template <Machine M>
   static void output(M& m, const ForwardOperands& x, Tiling t) {
     const auto O = tiled(x.O, t.output.b1, t.output.b2), lse = tiled(x.lse, t.output.b1);
     m.each(O.rows(), [&](auto& w, index_t i) {
       const auto lse_i = w.load(lse(i));
       for (index_t k = 0; k < O.cols(); ++k) {
-        const auto O_ik = w.alloc(O(i, k).shape);
+        const auto O_ik = w.alloc(O(i, k).shape), z_i = w.alloc(lse(i).shape);
         w.compute(kernel::Zero{}, O_ik);
+        w.compute(kernel::Zero{}, z_i);
         for_rank_one(w, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col, [&](const auto& s, const auto& v) {
-          w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, s, lse_i, v);
+          w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, z_i, s, lse_i, v);
         });
+        if (x.shape.statistics() > 0) w.compute(kernel::DivideRows{}, O_ik, z_i);
         w.store(O_ik, O(i, k));
       }
     });
