@@ -237,6 +237,27 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
                             text_of(fewest), fewest.time->total_s / best.time->total_s, text_of(*fewest.time));
 }
 
+/// Takes out the rows that break the cap of the plan. A schedule of which none is left is refused, with the least bytes
+/// that one of its tilings takes.
+void keep_the_cap(plan::Plan& plan, std::vector<plan::Row>& rows) {
+  std::map<std::string_view, plan::Refusal> refused;
+  std::set<std::string_view> kept;
+  std::erase_if(rows, [&](const plan::Row& row) {
+    auto refusal = plan::beyond_cap(plan, row);
+    if (!refusal) {
+      kept.insert(row.schedule);
+      return false;
+    }
+    const auto [entry, fresh] = refused.try_emplace(row.schedule, *refusal);
+    if (!fresh && refusal->smallest_cap &&
+        (!entry->second.smallest_cap || *refusal->smallest_cap < *entry->second.smallest_cap))
+      entry->second = *refusal;
+    return true;
+  });
+  for (auto& [name, refusal] : refused)
+    if (!kept.contains(name)) plan.refused.push_back(std::move(refusal));
+}
+
 }  // namespace
 
 Words fast_memory_of(const Hardware& hardware, DType compute) {
@@ -254,11 +275,16 @@ model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
   const Modeller modeller(options, time);
-  plan::Plan plan = plan::make_plan(problem, options);  // with the fewest words; refuses what cannot be done
-  plan::Row fewest = plan.row();
-  fewest.time = modeller.time_of(problem, fewest);
+  // Without the cap: tiles that move the fewest words may break it where others keep it.
+  plan::Options uncapped = options;
+  uncapped.cap.reset();
+  Problem alone = problem;
+  alone.forward_given = true;                          // what runs before does not matter to the tilings
+  plan::Plan plan = plan::make_plan(alone, uncapped);  // refuses what cannot be done
+  const std::string fewest_words = text_of(plan.row());
+  plan.problem = problem;
+  plan.options = options;
 
-  std::vector<plan::Row> rows = std::move(plan.rows);
   std::set<std::string> seen;
   std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
@@ -266,46 +292,48 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
     row.time = modeller.time_of(problem, row);
     considered.push_back(std::move(row));
   };
-  for (plan::Row& row : rows) consider(row);
-  Problem alone = problem;
-  alone.forward_given = true;  // what runs before does not matter to the tilings
-  for (const plan::Options& o : candidates(problem, options, modeller.rates(), time.threads)) {
+  for (plan::Row& row : std::exchange(plan.rows, {})) consider(row);
+  for (const plan::Options& o : candidates(problem, uncapped, modeller.rates(), time.threads)) {
     try {
       for (plan::Row& row : plan::make_plan(alone, o).rows)
         if (row.fits) consider(row);
     } catch (const CapacityError&) {
       continue;  // tiles of these multiples do not fit this part of M
-    } catch (const MemoryError&) {
-      continue;  // they do, but such a run takes more than the cap
     } catch (const Unsupported&) {
       continue;  // no schedule has such tiles, whatever M
     }
   }
+  keep_the_cap(plan, considered);
   const auto by_time = [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());
   };
   std::stable_sort(considered.begin(), considered.end(), by_time);
-  const auto least =
-      std::find_if(considered.begin(), considered.end(), [&](const plan::Row& r) { return plan.may_choose(r); });
-  auto best = least;
-  for (auto r = least; r != considered.end() && r->time->total_s <= kTie * least->time->total_s; ++r)
-    if (plan.may_choose(*r) && r->io.total() < best->io.total()) best = r;
+  const auto may_choose = [&](const plan::Row& r) { return plan.may_choose(r); };
+  const auto least = std::find_if(considered.begin(), considered.end(), may_choose);
+  if (least == considered.end()) plan::throw_nothing_fits(plan);
+  auto best = least, fewest = least;
+  for (auto r = least; r != considered.end(); ++r) {
+    if (!may_choose(*r)) continue;
+    if (r->time->total_s <= kTie * least->time->total_s && r->io.total() < best->io.total()) best = r;
+    if (fewest->io.total() > r->io.total()) fewest = r;
+  }
+  // Of tilings that move the same words, the one that the planner of words takes.
+  for (auto r = considered.begin(); r != considered.end(); ++r)
+    if (text_of(*r) == fewest_words) fewest = r;
 
   std::map<std::string_view, plan::Row> shown{{best->schedule, *best}};  // of the others the fastest tilings
   for (const plan::Row& row : considered) shown.try_emplace(row.schedule, row);
-  plan.rows.clear();
   for (auto& [name, row] : shown) plan.rows.push_back(std::move(row));
   std::stable_sort(plan.rows.begin(), plan.rows.end(), by_time);
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const plan::Row& r) { return r.schedule == best->schedule; });
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
-  if (plan.forward) {
-    plan::Options before = options;
-    before.schedule.clear();
-    plan.forward = std::make_shared<const plan::Plan>(make_fastest_plan(problem.forward(), before, time));
-  }
+  if (problem.forward_first())
+    plan.forward = plan::forward_before(problem, options, [&](const Problem& forward, const plan::Options& before) {
+      return make_fastest_plan(forward, before, time);
+    });
   plan::compare_rows(plan);
-  plan.reason = reason(plan, best == least, fewest, modeller.rates(), time);
+  plan.reason = reason(plan, best == least, *fewest, modeller.rates(), time);
   return plan;
 }
 

@@ -126,63 +126,10 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
     return;
   }
   Row row = row_of(plan, schedule, *tiling, x, limits);
-  if (o.cap) {
-    Plan alone;
-    alone.problem = plan.problem;
-    alone.rows.push_back(row);
-    if (const Words bytes = o.cap->bytes_of(alone); bytes > o.cap->most) {
-      plan.refused.push_back({s.name,
-                              fmt::format("takes {} bytes beside inputs and outputs, more than the cap of {}",
-                                          bytes.str(), o.cap->most.str()),
-                              std::nullopt, plan.may_choose(row) ? std::optional(bytes) : std::nullopt});
-      return;
-    }
-  }
-  plan.rows.push_back(std::move(row));
-}
-
-[[noreturn]] void throw_nothing_fits(const Plan& plan) {
-  std::string list;
-  std::optional<Words> least, least_cap;
-  const auto lower = [](std::optional<Words>& least_of, const std::optional<Words>& x) {
-    if (x && (!least_of || *x < *least_of)) least_of = x;
-  };
-  for (const Refusal& r : plan.refused) {
-    list += fmt::format("\n  {}: {}", r.schedule, r.why);
-    lower(least, r.smallest_M);
-    lower(least_cap, r.smallest_cap);
-  }
-  if (least_cap)
-    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}, and "
-                                  "a smaller M needs less:{}",
-                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), list),
-                      *least_cap, plan.options.cap->most);
-  if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
-  throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
-                                  least->str(), list),
-                      *least, plan.options.M);
-}
-
-/// The plan for O and lse where they are not given.
-std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options) {
-  options.schedule.clear();
-  if (options.cap)  // what it takes, with its outputs, which are kept until the gradients are there
-    options.cap->bytes_of = [&problem, bytes_of = options.cap->bytes_of](const Plan& forward) {
-      Plan whole;
-      whole.problem = problem;
-      whole.forward = std::make_shared<const Plan>(forward);
-      return bytes_of(whole);
-    };
-  constexpr auto kWhere = "the forward pass that must run first: {}";
-  try {
-    auto plan = std::make_shared<Plan>(make_plan(problem.forward(), options));
-    plan->options.cap.reset();  // the plan around it has one
-    return plan;
-  } catch (const CapacityError& e) {
-    throw CapacityError(fmt::format(kWhere, e.what()), e.needed, e.available);
-  } catch (const MemoryError& e) {
-    throw MemoryError(fmt::format(kWhere, e.what()), e.needed, e.available);
-  }
+  if (auto refusal = beyond_cap(plan, row))
+    plan.refused.push_back(std::move(*refusal));
+  else
+    plan.rows.push_back(std::move(row));
 }
 
 std::string reason(const Plan& plan) {
@@ -242,11 +189,68 @@ Plan make_plan(const Problem& problem, const Options& options) {
   const auto chosen =
       std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
-  if (problem.forward_first()) plan.forward = forward_before(problem, options);
+  if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
   plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
   compare_rows(plan);
   plan.reason = reason(plan);
   return plan;
+}
+
+void throw_nothing_fits(const Plan& plan) {
+  std::string list;
+  std::optional<Words> least, least_cap;
+  const auto lower = [](std::optional<Words>& least_of, const std::optional<Words>& x) {
+    if (x && (!least_of || *x < *least_of)) least_of = x;
+  };
+  for (const Refusal& r : plan.refused) {
+    list += fmt::format("\n  {}: {}", r.schedule, r.why);
+    lower(least, r.smallest_M);
+    lower(least_cap, r.smallest_cap);
+  }
+  if (least_cap)
+    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}, and "
+                                  "a smaller M needs less:{}",
+                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), list),
+                      *least_cap, plan.options.cap->most);
+  if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
+  throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
+                                  least->str(), list),
+                      *least, plan.options.M);
+}
+
+std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {
+  const std::optional<Cap>& cap = plan.options.cap;
+  if (!cap) return std::nullopt;
+  Plan alone;
+  alone.problem = plan.problem;
+  alone.rows.push_back(row);
+  const Words bytes = cap->bytes_of(alone);
+  if (bytes <= cap->most) return std::nullopt;
+  return Refusal{
+      row.schedule,
+      fmt::format("takes {} bytes beside inputs and outputs, more than the cap of {}", bytes.str(), cap->most.str()),
+      std::nullopt, plan.may_choose(row) ? std::optional(bytes) : std::nullopt};
+}
+
+std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options, const Maker& make) {
+  options.schedule.clear();
+  if (options.cap)  // what it takes, with its outputs, which are kept until the gradients are there
+    options.cap->bytes_of = [&problem, bytes_of = options.cap->bytes_of](const Plan& forward) {
+      Plan whole;
+      whole.problem = problem;
+      whole.forward = std::make_shared<const Plan>(forward);
+      return bytes_of(whole);
+    };
+  constexpr auto kWhere = "the forward pass that must run first: {}";
+  try {
+    auto plan = std::make_shared<Plan>(make(problem.forward(), options));
+    plan->options.cap.reset();  // the plan around it has one
+    return plan;
+  } catch (const CapacityError& e) {
+    throw CapacityError(fmt::format(kWhere, e.what()), e.needed, e.available);
+  } catch (const MemoryError& e) {
+    throw MemoryError(fmt::format(kWhere, e.what()), e.needed, e.available);
+  }
 }
 
 void compare_rows(Plan& plan) {

@@ -96,6 +96,17 @@ struct Plan {
 /// keeps it.
 Plan make_plan(const Problem& problem, const Options& options);
 
+// ---- For planners that rank by another measure (redblue/fastest.hpp) ----
+
+/// Makes a plan for a problem under some options.
+using Maker = std::function<Plan(const Problem&, const Options&)>;
+/// The plan, made by `make`, for the O and lse that a gradient starts from where they are not given. Throws what `make`
+/// throws, and says that it is about the forward pass.
+std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options, const Maker& make);
+/// Why a run of this row would take more than the cap of the plan; nothing if it keeps the cap or there is none.
+std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
+/// Throws CapacityError, MemoryError or Unsupported from what the plan refused, with the least M or cap that would do.
+[[noreturn]] void throw_nothing_fits(const Plan& plan);
 /// Fills ratio and work of every row: they compare with the bound and with the other rows.
 void compare_rows(Plan& plan);
 
