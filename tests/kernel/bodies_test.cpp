@@ -7,59 +7,12 @@
 #include <random>
 #include <vector>
 
+#include "kernel/tiles.hpp"
+
 /// A kernel's fast body against the portable one, over shapes with ragged edges, strides, masks, for every instruction
 /// set of this machine: what one gives, the other gives, up to rounding.
 namespace redblue::kernel {
 namespace {
-
-/// A matrix with strides of its own.
-template <class T>
-struct Matrix {
-  std::vector<T> words;
-  Shape shape;
-  index_t stride;
-
-  explicit Matrix(Shape s, index_t extra = 0)
-      : words(static_cast<std::size_t>((s.rows + 1) * (s.cols + extra))), shape(s), stride(s.cols + extra) {}
-  Matrix(Shape s, std::mt19937& random, double size = 1, index_t extra = 0) : Matrix(s, extra) {
-    std::normal_distribution<double> normal(0, size);
-    for (T& w : words) w = static_cast<T>(normal(random));
-  }
-  View<T> view() { return {words.data(), shape, stride}; }
-};
-
-/// A tile as a machine would lay it out for these bodies, with what `from` holds.
-template <class T>
-struct Laid {
-  std::vector<T> words;
-  View<T> view;
-
-  Laid(const Bodies<T>& table, Matrix<T> from, Layout layout) {
-    const Placement p = place(table, from.shape, layout);
-    words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
-    view = View<T>(words.data() + p.panels, from.shape, p.row_stride, 1, p.layout);
-    view.panels = words.data();
-    if (p.layout == Layout::query_panels) {
-      table.pack_queries(from.view(), words.data());
-    } else if (p.layout == Layout::output_panels) {
-      table.pack(from.view(), words.data());
-    } else if (p.layout != Layout::panel_scratch) {
-      for (index_t i = 0; i < from.shape.rows; ++i)
-        for (index_t j = 0; j < from.shape.cols; ++j) view(i, j) = from.view()(i, j);
-      if (p.layout == Layout::key_panels) table.pack(view, view.panels);
-    }
-  }
-  Matrix<T> plain(const Bodies<T>& table) const {
-    Matrix<T> m(view.shape);
-    if (view.packed()) {
-      table.unpack(words.data(), m.view());
-    } else {
-      for (index_t i = 0; i < view.rows(); ++i)
-        for (index_t j = 0; j < view.cols(); ++j) m.view()(i, j) = view(i, j);
-    }
-    return m;
-  }
-};
 
 /// Largest difference over the largest entry. Infinities and NaN must agree; but where the portable body makes a NaN
 /// of a weight of 0, the fast one may not have looked.
@@ -276,6 +229,24 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
     x.finish();
     EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && mask.causal), this->allowed);
     EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
+  });
+}
+
+// docs/numerics.md: weights reach 2^16 before O is scaled; sums of values are finite up to 2^-16 of the largest number.
+TYPED_TEST(BodiesTest, ValuesMayBeAsLargeAsTheWeightsLeaveRoomFor) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), keys = 8 * this->draw(1, 8), d_v = this->size();
+    Matrix<T> Q({rows, 1}), K({keys, 1}), V({keys, d_v});
+    const T largest = std::ldexp(std::numeric_limits<T>::max(), -16) / static_cast<T>(2 * keys);
+    for (T& w : Q.words) w = T(1);
+    for (index_t j = 0; j < keys; ++j) K.view()(j, 0) = static_cast<T>(j < keys / 2 ? 0 : 11);  // 11 < 16 log 2
+    for (T& w : V.words) w = largest;
+    TwoWays<T> x(table, Q, d_v, Score::softmax);
+    x.step({{1, {}, 0, 0}, Score::softmax}, K, V);
+    if (this->HasFatalFailure()) return;
+    x.finish();
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O), this->allowed);
   });
 }
 

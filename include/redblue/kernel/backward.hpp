@@ -30,13 +30,8 @@ struct ValueGradients {
   static constexpr index_t macs(Shape, Shape, Shape P, Shape V, Shape) { return 2 * P.words() * V.cols; }
   template <class T>
   void run(View<T> dP, View<T> dV, View<const T> P, View<const T> V, View<const T> dO) const {
-    for (index_t i = 0; i < P.rows(); ++i)
-      for (index_t j = 0; j < P.cols(); ++j) {
-        for (index_t t = 0; t < V.cols(); ++t) {
-          dP(i, j) += dO(i, t) * V(j, t);
-          dV(j, t) += P(i, j) * dO(i, t);
-        }
-      }
+    Gemm{false, true}.run<T>(dP, dO, V);
+    Gemm{true, false}.run<T>(dV, P, dO);
   }
 };
 
@@ -89,8 +84,9 @@ struct GemmOver {
   template <class T>
   void run(View<T> C, View<const T> A, View<const T> B) const {
     if (first) Zero{}.run<T>(C);
-    Gemm{transpose_a, transpose_b}.run<T>(C, A, B);
+    product().run<T>(C, A, B);
   }
+  constexpr Gemm product() const { return {transpose_a, transpose_b}; }
 };
 
 /// C <- 0 in slow memory, for gradients to which no query, or no key, contributes

@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 
 #include "redblue/kernel/kernel.hpp"
@@ -48,6 +49,42 @@ struct Add {
   }
 };
 
+/// A long sum is formed of pieces of so many terms, each summed on its own: its rounding errors then grow with the
+/// number of pieces and the length of one, not with the number of terms.
+inline constexpr index_t kPiece = 256;
+
+/// f(0) + .. + f(n - 1)
+template <class T, class F>
+T sum_of(index_t n, const F& f) {
+  T total = 0;
+  for (index_t first = 0; first < n; first += kPiece) {
+    T piece = 0;
+    for (index_t i = first; i < std::min(first + kPiece, n); ++i) piece += f(i);
+    total += piece;
+  }
+  return total;
+}
+
+/// C <- C + A B, A(i, t) being a(i, t): every piece of the sum over t is added to C once.
+template <class T, class F>
+void add_product(View<T> C, View<const T> B, const F& a) {
+  constexpr index_t kCols = 64;
+  for (index_t i = 0; i < C.rows(); ++i)
+    for (index_t first = 0; first < B.rows(); first += kPiece) {
+      const index_t k = std::min(kPiece, B.rows() - first);
+      std::array<T, kPiece> row;
+      for (index_t t = 0; t < k; ++t) row[static_cast<std::size_t>(t)] = a(i, first + t);
+      for (index_t col = 0; col < C.cols(); col += kCols) {
+        const index_t cols = std::min(kCols, C.cols() - col);
+        std::array<T, kCols> sum{};
+        for (index_t t = 0; t < k; ++t)
+          for (index_t j = 0; j < cols; ++j)
+            sum[static_cast<std::size_t>(j)] += row[static_cast<std::size_t>(t)] * B(first + t, col + j);
+        for (index_t j = 0; j < cols; ++j) C(i, col + j) += sum[static_cast<std::size_t>(j)];
+      }
+    }
+}
+
 /// C <- C + op(A) op(B), op being the transpose where asked for.
 struct Gemm {
   static constexpr std::string_view name = "gemm";
@@ -63,9 +100,13 @@ struct Gemm {
     return a && b && A.words() * C.cols == B.words() * C.rows;
   }
   static constexpr index_t macs(Shape C, Shape A, Shape /*B*/) { return A.words() * C.cols; }
+  /// Rows times rows are summed over features, as D = rowsum(dO o O) and dP = dO V^T are, which must agree in every
+  /// bit: in one chain, which goes on from what C holds. Other sums go over queries or keys and may be long.
+  constexpr bool one_chain() const { return transpose_b && !transpose_a; }
   template <class T>
   void run(View<T> C, View<const T> A_, View<const T> B_) const {
     const auto A = transpose_a ? A_.transposed() : A_, B = transpose_b ? B_.transposed() : B_;
+    if (!one_chain()) return add_product(C, B, A);
     for (index_t i = 0; i < C.rows(); ++i)
       for (index_t t = 0; t < A.cols(); ++t) {
         const T a = A(i, t);

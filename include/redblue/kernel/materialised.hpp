@@ -18,12 +18,11 @@ struct WeightsAccumulate {
   Score score = Score::softmax;
   template <class T>
   void run(View<T> O, View<T> z, View<const T> S, View<const T> lse, View<const T> V) const {
-    for (index_t i = 0; i < O.rows(); ++i)
-      for (index_t j = 0; j < S.cols(); ++j) {
-        const T p = weight(score, S(i, j), statistic(lse, i));
-        for (index_t t = 0; t < O.cols(); ++t) O(i, t) += p * V(j, t);
-        if (z.words() > 0) z[i] += p;
-      }
+    add_product(O, V, [&](index_t i, index_t j) {
+      const T p = weight(score, S(i, j), statistic(lse, i));
+      if (z.words() > 0) z[i] += p;
+      return p;
+    });
   }
 };
 
@@ -52,9 +51,9 @@ struct BlockSoftmax {
   template <class T>
   void run(View<T> S, View<T> ln) const {
     for (index_t i = 0; i < S.rows(); ++i) {
-      T mx = kMinusInf<T>, sum = T(0);
+      T mx = kMinusInf<T>;
       raise_max<T>(mx, S, i);
-      for (index_t j = 0; j < S.cols(); ++j) sum += S(i, j) = exp_shifted(S(i, j), mx);
+      const T sum = sum_of<T>(S.cols(), [&](index_t j) { return S(i, j) = exp_shifted(S(i, j), mx); });
       for (index_t j = 0; j < S.cols() && sum != T(0); ++j) S(i, j) /= sum;
       ln[i] = mx == kMinusInf<T> ? mx : mx + std::log(sum);
     }
@@ -141,8 +140,7 @@ struct AddRowSums {
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> l, View<const T> A) const {
-    for (index_t i = 0; i < A.rows(); ++i)
-      for (index_t j = 0; j < A.cols(); ++j) l[i] += A(i, j);
+    for (index_t i = 0; i < A.rows(); ++i) l[i] += sum_of<T>(A.cols(), [&](index_t j) { return A(i, j); });
   }
 };
 
@@ -168,11 +166,7 @@ struct DivideAccumulate {
   static constexpr index_t macs(Shape O, Shape A, Shape, Shape) { return A.words() * O.cols; }
   template <class T>
   void run(View<T> O, View<const T> A, View<const T> lse, View<const T> V) const {
-    for (index_t i = 0; i < O.rows(); ++i)
-      for (index_t j = 0; j < A.cols(); ++j) {
-        const T p = A(i, j) * std::exp(-lse[i]);
-        for (index_t t = 0; t < O.cols(); ++t) O(i, t) += p * V(j, t);
-      }
+    add_product(O, V, [&](index_t i, index_t j) { return A(i, j) * std::exp(-lse[i]); });
   }
 };
 

@@ -102,7 +102,7 @@ struct StatisticsAdd {
   void run(View<T> m, View<T> l, View<const T> S) const {
     for (index_t r = 0; r < S.rows(); ++r) {
       l[r] *= raise_max(m[r], S, r);
-      for (index_t j = 0; j < S.cols(); ++j) l[r] += exp_shifted(S(r, j), m[r]);
+      l[r] += sum_of<T>(S.cols(), [&](index_t j) { return exp_shifted(S(r, j), m[r]); });
     }
   }
 };
@@ -123,7 +123,7 @@ struct OnlineSoftmax {
         for (index_t t = 0; t < O.cols(); ++t) O(r, t) *= alpha;
         l[r] *= alpha;
       }
-      for (index_t j = 0; j < S.cols(); ++j) l[r] += S(r, j) = exp_shifted(S(r, j), m[r]);
+      l[r] += sum_of<T>(S.cols(), [&](index_t j) { return S(r, j) = exp_shifted(S(r, j), m[r]); });
     }
   }
 };
@@ -141,7 +141,7 @@ struct TileSoftmax {
     for (index_t r = 0; r < S.rows(); ++r) {
       alpha[r] = raise_max<T>(m[r], S, r);
       l[r] *= alpha[r];
-      for (index_t j = 0; j < S.cols(); ++j) l[r] += S(r, j) = exp_shifted(S(r, j), m[r]);
+      l[r] += sum_of<T>(S.cols(), [&](index_t j) { return S(r, j) = exp_shifted(S(r, j), m[r]); });
     }
   }
 };

@@ -137,10 +137,7 @@ template <class V, class Rows, int R, int N, bool kWhole>
   const index_t words = O.cols();
   const auto left = [&](int u) { return std::min(Rows::kWords, words - u * Rows::kWords); };
   V c[R * N][U];
-#pragma GCC unroll 4
-  for (int r = 0; r < R; ++r)
-#pragma GCC unroll 8
-    for (int u = 0; u < N; ++u) Rows::load_outputs(&O(r, u * Rows::kWords), left(u), c[r * N + u]);
+  clear(c);
   for (index_t i = 0; i < keys; i += Rows::kDepth, v += Rows::kDepth * stride) {
     typename Rows::B weight[R];
 #pragma GCC unroll 4
@@ -164,7 +161,13 @@ template <class V, class Rows, int R, int N, bool kWhole>
 #pragma GCC unroll 4
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 8
-    for (int u = 0; u < N; ++u) Rows::store_outputs(c[r * N + u], &O(r, u * Rows::kWords), left(u));
+    for (int u = 0; u < N; ++u) {
+      V old[U];
+      Rows::load_outputs(&O(r, u * Rows::kWords), left(u), old);
+#pragma GCC unroll 2
+      for (int h = 0; h < U; ++h) c[r * N + u][h] = old[h] + c[r * N + u][h];
+      Rows::store_outputs(c[r * N + u], &O(r, u * Rows::kWords), left(u));
+    }
 }
 
 /// O <- O + P V
@@ -172,14 +175,14 @@ template <class V, class Rows>
 void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const typename V::T> values) {
   using T = typename V::T;
   using Element = typename Rows::Element;
-  constexpr index_t L = V::kLanes;
+  constexpr index_t kKeys = 16;  // so many are summed on their own
   const auto* const from = reinterpret_cast<const Element*>(values.data);
-  for (index_t j = 0; j < values.rows(); j += L) {
-    const index_t count = std::min(L, values.rows() - j);
+  for (index_t j = 0; j < values.rows(); j += kKeys) {
+    const index_t count = std::min(kKeys, values.rows() - j);
     const Element* const v = from + j * values.row_stride;
     for_row_blocks<4>(O.rows(), [&]<int R>(index_t first, Height<R>) {
       constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
-      alignas(64) T buffer[R][L];
+      alignas(64) T buffer[R][kKeys];
       const T* weights[R];
       const SharedRows<R, Element> shared(values.cols(), values.row_stride);
       for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);

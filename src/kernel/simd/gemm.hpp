@@ -1,11 +1,16 @@
 #pragma once
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/product.hpp"
+#include "redblue/kernel/dense.hpp"
 
 /// C <- [C +] A B for row-major C and B (their words of a row lie side by side) and any A.
 namespace redblue::kernel::simd {
 
-enum class Into : bool { overwrite, add };
+enum class Into {
+  overwrite,
+  add,    ///< what is summed here is summed on its own, kPiece products at a time, and added to C
+  go_on,  ///< C <- C + A B in one chain of multiply-adds from what C holds: the same bits however k is cut
+};
 
 /// What of the depth of a product some rows of C need: A is 0 elsewhere.
 struct Depth {
@@ -29,28 +34,39 @@ void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, cons
   for_row_blocks<kRows<V, NV>>(C.rows(), [&]<int R>(index_t row, Height<R>) {
     V c[R][NV];
     T* const out = C.data + row * C.row_stride;
-    clear(c);
-    if (into == Into::add) {  // first, so that words are summed in one order however k is cut
+    // What is added to at the end, or by the next tile at its beginning, is on its way while this one is multiplied.
+    const index_t fetched = into == Into::go_on ? row + R : row;
+    for (index_t r = fetched; r < std::min(fetched + R, C.rows()); ++r)
+      for (int v = 0; v < NV; ++v) __builtin_prefetch(C.data + r * C.row_stride + v * V::kLanes, 1);
+    auto [first, end] = depth(row, R);
+    bool adds = into == Into::add;
+    do {
+      const index_t piece = into == Into::go_on ? end - first : std::min(end - first, kPiece);
+      clear(c);
+      if (into == Into::go_on)
+#pragma GCC unroll 24
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v);
+      multiply(c, a.from(row).after(first), b + first * ldb, ldb, piece, Multiply<V>{}, load);
+      if (adds)
+#pragma GCC unroll 24
+        for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v) + c[r][v];
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v] = load(out + r * C.row_stride, v);
-    }
-    // What the next tile writes is on its way while this one is multiplied.
-    for (index_t r = row + R; r < std::min(row + R + R, C.rows()); ++r)
-      for (int v = 0; v < NV; ++v) __builtin_prefetch(C.data + r * C.row_stride + v * V::kLanes, 1);
-    const auto [first, end] = depth(row, R);
-    multiply(c, a.from(row).after(first), b + first * ldb, ldb, end - first, Multiply<V>{}, load);
-#pragma GCC unroll 24
-    for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
-        T* const to = out + r * C.row_stride;
-        if (kTail && v == NV - 1)
-          c[r][v].store_first(to + v * V::kLanes, last);
-        else
-          c[r][v].store(to + v * V::kLanes);
-      }
+        for (int v = 0; v < NV; ++v) {
+          T* const to = out + r * C.row_stride;
+          if (kTail && v == NV - 1)
+            c[r][v].store_first(to + v * V::kLanes, last);
+          else
+            c[r][v].store(to + v * V::kLanes);
+        }
+      first += piece;
+      adds = true;
+    } while (first < end);
   });
 }
 
@@ -106,6 +122,7 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
     return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into, whole(A.cols()));
   }
   const index_t k = A.cols();
+  if (k == 1 && into == Into::add) into = Into::go_on;  // with one rounding instead of two
   const auto a = [&](index_t t) { return Rows<T>{A.data + t * A.col_stride, A.row_stride, A.col_stride}; };
   if (B.col_stride == 1) {
     if (A.row_stride == 1)
@@ -127,7 +144,7 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
       View<T> part = C;
       part.data += col;
       part.shape.cols = cols;
-      multiply_into<V>(part, a(t), panel, width, whole(deep), t == 0 ? into : Into::add);
+      multiply_into<V>(part, a(t), panel, width, whole(deep), t == 0 || into == Into::go_on ? into : Into::add);
     }
   }
   return true;

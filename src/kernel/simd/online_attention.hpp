@@ -61,9 +61,9 @@ struct AttentionPanel {
     V top[NV];  ///< the m that weights are relative to; 0 for a query that has seen no key yet, whose m stays -inf
     V shift[NV];
     V limit[NV];  ///< raw scores
-    V sums[NV];
-    V most[NV];  ///< raw scores of a tile that had one above the limit
-    bool far;    ///< some |top| is so large that factor score and shift are rounded too far apart
+    V sums[NV];   ///< of the weights of this step
+    V most[NV];   ///< raw scores of a tile that had one above the limit
+    bool far;     ///< some |top| is so large that factor score and shift are rounded too far apart
   };
 
   /// S <- weights of R keys, which all rows see; or false, and `most`, if a score is above the limit. A score goes
@@ -86,7 +86,7 @@ struct AttentionPanel {
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
       const V shift = w.shift[v];
-      V sum = w.sums[v];
+      V sum = V::zero();
 #pragma GCC unroll 24
       for (int r = 0; r < R; r += Mul::kDepth) {
         const V e = Mul::exp2(fma(c[r][v], factor, shift));
@@ -99,13 +99,14 @@ struct AttentionPanel {
           Mul::store_pair(e, next, at(S, (key + r) / 2, v));
         }
       }
-      w.sums[v] = sum;
+      w.sums[v] = w.sums[v] + sum;
     }
     return true;
   }
 
   static void set_top(const V (&m)[NV], Running& w) {
-    constexpr T kSlack = 16;  // weights up to 2^16: far from the ends of T's range
+    // Powers of 2 that a weight may reach: O needs as many below the end of T's range (docs/numerics.md).
+    constexpr T kSlack = 16;
     w.far = false;
     for (int v = 0; v < NV; ++v) {
       const V top = m[v] * V::all(kLog2E<T>);
@@ -127,10 +128,14 @@ struct AttentionPanel {
     V top[NV];
     for (int v = 0; v < NV; ++v) {
       top[v] = V::load_first(m + v * V::kLanes, lanes(v));
-      w.sums[v] = V::load_first(l + v * V::kLanes, lanes(v));
+      w.sums[v] = V::zero();
     }
     set_top(top, w);
     return w;
+  }
+  /// l <- by l + sums
+  void add_sums(int v, V by, V sums) const {
+    fma(V::load_first(l + v * V::kLanes, lanes(v)), by, sums).store_first(l + v * V::kLanes, lanes(v));
   }
   /// m takes in the largest raw scores, and corr the factor for what O holds so far.
   [[gnu::noinline]] void raise(const V (&most)[NV], double scale, Running& w, V (&corr)[NV]) const {
@@ -146,6 +151,7 @@ struct AttentionPanel {
       // Rounded like the shift: exactly 1 where the maximum stays. (cmake/Isa.cmake keeps compilers from fusing this.)
       const V by = exp2(where_far(w.top[v], (old[v] - w.top[v]) * to_log2, old[v] * to_log2 + w.shift[v]));
       w.sums[v] = w.sums[v] * by;
+      add_sums(v, by, V::zero());
       corr[v] = corr[v] * by;
     }
   }
@@ -198,29 +204,35 @@ struct AttentionPanel {
   [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V* corr) const {
     constexpr int v0 = NV - N;
     const index_t from = first / Mul::kDepth;
-    V c[R][N];
-#pragma GCC unroll 24
+    // What this is added to is on its way while it is multiplied.
     for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) c[r][v] = V::load(at(O, t + r, v0 + v));
-    if (corr != nullptr)
+      for (int v = v0; v < NV; ++v) __builtin_prefetch(at(O, t + r, v), 1);
+    V c[R][N];
+    clear(c);
+    multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
+             ceil_div(end - first, Mul::kDepth), Mul{});
+    if (corr != nullptr) {
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) c[r][v] = c[r][v] * corr[v0 + v];
-    // What the next tile adds to is on its way while this one is multiplied.
-    for (index_t r = t + R; r < std::min(t + R + R, Vv.cols()); ++r)
-      for (int v = v0; v < NV; ++v) __builtin_prefetch(at(O, r, v), 1);
-    multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
-             ceil_div(end - first, Mul::kDepth), Mul{});
+        for (int v = 0; v < N; ++v)
+          fma(V::load(at(O, t + r, v0 + v)), corr[v0 + v], c[r][v]).store(at(O, t + r, v0 + v));
+    } else {
 #pragma GCC unroll 24
-    for (int r = 0; r < R; ++r)
+      for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) c[r][v].store(at(O, t + r, v0 + v));
+        for (int v = 0; v < N; ++v) (V::load(at(O, t + r, v0 + v)) + c[r][v]).store(at(O, t + r, v0 + v));
+    }
   }
   template <int N>
   void values(index_t first, index_t end, const V* corr) const {
-    for_row_blocks<kRows<V, N>>(Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, end, corr); });
+    do {
+      const index_t piece = std::min(end - first, kPiece);
+      for_row_blocks<kRows<V, N>>(
+          Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, first + piece, corr); });
+      first += piece;
+      corr = nullptr;
+    } while (first < end);
   }
 
   /// f(Height<N>, first, end): the last N vectors are those with a query that sees keys first .. end. A later row sees
@@ -355,7 +367,7 @@ struct AttentionPanel {
       values<N>(from, to, scaled_by);
       scaled_by = nullptr;
     });
-    for (int v = 0; statistics && v < NV; ++v) w.sums[v].store_first(l + v * V::kLanes, lanes(v));
+    for (int v = 0; statistics && v < NV; ++v) add_sums(v, V::all(T(1)), w.sums[v]);
   }
 };
 

@@ -20,7 +20,7 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
   if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
   const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2E<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
-    V most = minus_inf, sum = V::zero();
+    V most = minus_inf, sums = V::zero();
     for_vectors<V>(&S(r, 0), S.cols(),
                    [&](T* p, index_t n) { most = max(most, V::load_first(p, n).first_or(n, minus_inf)); });
     alignas(64) T lane[V::kLanes];
@@ -38,10 +38,9 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
       const V e = exp2((V::load_first(p, n) - top) * to_log2);
       e.store_first(p, n);
-      sum = sum + e.first_or(n, V::zero());
+      sums = sums + e.first_or(n, V::zero());
     });
-    sum.store(lane);
-    for (const T s : lane) l[r] += s;
+    l[r] += sum(sums);
   }
   return true;
 }

@@ -11,7 +11,8 @@ namespace redblue::kernel::simd {
 
 template <class V>
 bool gemm_body(const Gemm& k, std::span<const View<typename V::T>> x) {
-  return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2], Into::add);
+  return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2],
+                 k.one_chain() ? Into::go_on : Into::add);
 }
 template <class V>
 bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
@@ -21,14 +22,14 @@ bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
     const index_t end = k.mask.visible(k.row0 + row, rows, k.col0 + A.cols()) - k.col0;
     return Depth{0, std::max<index_t>(0, end)};
   };
-  return gemm<V>(C, A, B, k.first ? Into::overwrite : Into::add, seen);
+  return gemm<V>(C, A, B, k.first ? Into::overwrite : k.product().one_chain() ? Into::go_on : Into::add, seen);
 }
 
 template <class V>
 bool value_gradients_body(const ValueGradients&, std::span<const View<typename V::T>> x) {
   const auto &dP = x[0], &dV = x[1], &P = x[2], &Vv = x[3], &dO = x[4];
   return dP.col_stride == 1 && dV.col_stride == 1 && dO.col_stride == 1 &&
-         gemm<V>(dP, dO, Vv.transposed(), Into::add) && gemm<V>(dV, P.transposed(), dO, Into::add);
+         gemm<V>(dP, dO, Vv.transposed(), Into::go_on) && gemm<V>(dV, P.transposed(), dO, Into::add);
 }
 
 template <class V>
