@@ -47,7 +47,7 @@ class AnyKernel {
   virtual std::string_view name() const = 0;
   virtual std::span<const Access> access() const = 0;
   virtual bool first() const = 0;
-  virtual Layout layout(std::size_t i) const = 0;
+  virtual std::span<const Layout> layouts() const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
   virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
@@ -115,15 +115,20 @@ void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
   k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
 }
 
-/// How the kernel would like argument i to lie, for kernels that wish something of their streams.
+/// How the kernel would like its arguments to lie; empty for kernels that wish nothing of their streams.
 template <Kernel K>
-constexpr Layout layout_of(const K&, std::size_t i) {
+constexpr std::span<const Layout> layouts_of(const K&) {
   if constexpr (requires { K::layouts; })
-    return K::layouts[i];
+    return K::layouts;
   else
-    return Layout::row_major;
+    return {};
 }
-inline Layout layout_of(const AnyKernel& k, std::size_t i) { return k.layout(i); }
+inline std::span<const Layout> layouts_of(const AnyKernel& k) { return k.layouts(); }
+template <class K>
+constexpr Layout layout_of(const K& k, std::size_t i) {
+  const std::span<const Layout> layouts = layouts_of(k);
+  return layouts.empty() ? Layout::row_major : layouts[i];
+}
 
 /// f(arg) for each argument; unrolled where the kernel is known at compile time.
 template <Kernel K, class F>
@@ -162,7 +167,7 @@ void run(const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
   }
 }
-/// Puts a kernel behind AnyKernel.
+/// Puts a kernel, which must outlive it, behind AnyKernel.
 template <Kernel K>
 class Erased final : public AnyKernel {
  public:
@@ -170,7 +175,7 @@ class Erased final : public AnyKernel {
   std::string_view name() const override { return K::name; }
   std::span<const Access> access() const override { return K::access; }
   bool first() const override { return first_of(k_); }
-  Layout layout(std::size_t i) const override { return layout_of(k_, i); }
+  std::span<const Layout> layouts() const override { return layouts_of(k_); }
   bool fits(std::span<const Arg> args) const override {
     if constexpr (Composite<K>)
       return args.size() == arity<K>;
@@ -195,7 +200,7 @@ class Erased final : public AnyKernel {
   }
 
  private:
-  K k_;
+  const K& k_;
 };
 
 template <Kernel K>
