@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "redblue/machine/sizing.hpp"
 
 namespace redblue {
 
@@ -13,17 +14,19 @@ class ArenaMemo {
   /// Of the chosen row, on arrays that lie like those of `slow`.
   template <class T>
   machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16) {
-    const Key key{&plan, sizeof(T), bf16, kinds_of(slow)};
+    const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
+    const Key key{&plan, &bodies, kinds_of(slow)};
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [known, words] : known_)
         if (known == key) return words;
     }
-    auto ram = machine::Ram<T>::without_memory(plan.row().footprint.to_index(), slow, bodies_for<T>(bf16));
-    machine::Any any(ram);
-    run_on(any, plan);
+    const machine::CallerMemory<T> memory(slow, bodies);
+    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies);
+    machine::Any any(sizing);
+    run_one_instance(any, plan);
     const std::lock_guard lock(mutex_);
-    return known_.emplace_back(key, ram.arena_words()).second;
+    return known_.emplace_back(key, sizing.words()).second;
   }
 
  private:
@@ -36,8 +39,7 @@ class ArenaMemo {
   using Kinds = std::array<Kind, kSlowArrays>;
   struct Key {
     const plan::Plan* plan;
-    std::size_t word;
-    bool bf16;
+    const kernel::BodyTraits* bodies;
     Kinds kinds;
     bool operator==(const Key&) const = default;
   };

@@ -33,6 +33,13 @@ inline void run_on(machine::Any& m, const plan::Plan& plan) {
   plan.row().algorithm->run(m, plan.instances(), plan.row().tiling);
 }
 
+/// The same for one instance. All are alike: they have the same sizes, and differ only in where their arrays begin.
+inline void run_one_instance(machine::Any& m, const plan::Plan& plan) {
+  plan::Instances one = plan.instances();
+  one.count = 1;
+  plan.row().algorithm->run(m, one, plan.row().tiling);
+}
+
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.
 Measured count_row(const plan::Plan& plan);
 template <class T>

@@ -72,12 +72,9 @@ class Steps : public MachineFace<Steps> {
 }  // namespace
 
 Roundings roundings_of(const plan::Plan& plan) {
-  plan::Plan one = plan;  // instances are alike
-  one.problem.heads = plan.problem.group();
-  one.problem.kv_heads = one.problem.batch = 1;
   Steps steps;
   machine::Any any(steps);
-  run_on(any, one);
+  run_one_instance(any, plan);
   Roundings r = steps.most();
   if (plan.forward) {
     const Roundings before = roundings_of(*plan.forward);

@@ -1,13 +1,9 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include <map>
-#include <random>
-
-#include "api/arrays.hpp"
+#include "api/filled.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/plan/planner.hpp"
-#include "support/generators.hpp"
 
 /// What a run takes beside inputs and outputs: said beforehand, given by the caller, capped by the plan.
 namespace redblue::test {
@@ -42,39 +38,6 @@ std::vector<Problem> problems() {
   list.push_back(problem(13, 11, 6, 5));  // lse is not wanted
   return list;
 }
-
-/// Tensors of a problem with small random numbers in the inputs.
-struct Filled {
-  Problem p;
-  std::map<SlowArray, Array> arrays;
-
-  Filled(const Problem& p, DType dtype, Strides strides) : p(p) {
-    std::mt19937_64 random(1);
-    const auto add = [&](SlowArray a) -> Array& {
-      const DType type = a != SlowArray::lse ? dtype : dtype == DType::f64 ? DType::f64 : DType::f32;
-      return arrays.emplace(a, Array(type, shape_of(p, a), strides)).first->second;
-    };
-    for (const SlowArray a : inputs_of(p)) {
-      const auto [B, H, rows, cols] = shape_of(p, a);
-      std::vector<double> x = normal(B * H * rows * cols, random);
-      for (double& e : x) e *= 0.25;
-      add(a).set(x);
-    }
-    for (const SlowArray a : outputs_of(p))
-      if (a != SlowArray::lse || p.lse_required) add(a);
-  }
-  Tensors tensors() {
-    Tensors t;
-    for (auto& [a, array] : arrays) t[a] = array.tensor();
-    return t;
-  }
-  std::vector<std::vector<unsigned char>> outputs() {
-    std::vector<std::vector<unsigned char>> bytes;
-    for (const SlowArray a : outputs_of(p))
-      if (arrays.contains(a)) bytes.push_back(arrays.at(a).memory());
-    return bytes;
-  }
-};
 
 /// Plans of every schedule that can do it, for little fast memory and for plenty.
 std::vector<plan::Plan> plans_of(const Problem& p) {

@@ -264,9 +264,10 @@ struct Narrow {
   std::vector<float> pairs;
   View<float> view;
 
-  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout, bool paired)
+  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout)
       : pairs(static_cast<std::size_t>(ceil_div(m.shape.rows, 2) * m.shape.cols)) {
     for (const float w : m.words) rows.push_back(bf16_of(w));
+    const bool paired = layout == Layout::bf16_pairs;
     if (paired)
       table.pair_rows(rows.data(), m.shape, m.stride,
                       {pairs.data(), {ceil_div(m.shape.rows, 2), m.shape.cols}, m.shape.cols});
@@ -302,7 +303,7 @@ TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
       // A weight too small for a normal number times an infinity: the products of bf16 make it 0.
       if (any) skips = (draw(0, 1) == 0 ? spoil(K) : spoil(V, false)) || skips;
       const bool packed = x.fast_O.view.packed();
-      Narrow narrow_K(table, K, Layout::key_rows, false), narrow_V(table, V, Layout::value_pairs, packed);
+      Narrow narrow_K(table, K, Layout::bf16_rows), narrow_V(table, V, packed ? Layout::bf16_pairs : Layout::bf16_rows);
       x.step({{scale, mask, row0, j}, score}, K, V, narrow_K.view, narrow_V.view);
       if (this->HasFatalFailure()) return;
       j += keys;

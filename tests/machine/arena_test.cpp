@@ -51,7 +51,7 @@ TEST(Arena, ATileTakesThePlaceOfTheOneClosedBefore) {
   EXPECT_EQ(a.tile(a.open({2, 2})).data, place);
 }
 
-TEST(Arena, SaysWithoutMemoryWhatItThenRunsIn) {
+TEST(Arena, RunsInGivenMemoryAndTakesNoOther) {
   const auto use = [](Arena<float>& a) {
     a.open({3, 5});
     a.open({1, 1});
@@ -60,12 +60,6 @@ TEST(Arena, SaysWithoutMemoryWhatItThenRunsIn) {
     a.close(1, {1, 1});
     a.open({2, 9});
   };
-  Arena<float> none = Arena<float>::without_memory(40);
-  use(none);
-  EXPECT_EQ(none.words().tiles, 16 + 18);
-  EXPECT_EQ(none.words().staging[2], 16);
-  EXPECT_THROW(none.require(8), CapacityError);
-
   std::vector<float> tiles(16 + 18), staging(16);
   machine::ArenaMemory<float> memory{tiles, {}};
   memory.staging[2] = staging;

@@ -13,19 +13,27 @@ enum class Layout : std::uint8_t {
   read_only,      ///< row-major, for a tile that kernels only read: not copied if slow memory has the same layout
   query_panels,   ///< columns of a few dozen queries, one panel after another: [panel][d][queries]
   output_panels,  ///< the same for outputs
-  panel_scratch,  ///< a tile of which kernels need only one panel at a time
-  key_panels,     ///< read_only, and a second copy in panels of a few dozen keys: [panel][d][keys]
-  padded_rows,    ///< row-major, each row aligned to a vector
-  key_rows,       ///< a stream whose rows stay as they lie, in their own element type
-  value_pairs,    ///< a stream in 16-bit types: [pair of rows][column][row of the pair]
-  f16_rows,       ///< replaces key_rows and value_pairs where few queries read them: rows of f16 as they lie
-  bf16_rows,      ///< the same for bf16
+  panel_scratch,  ///< needed one panel at a time only
+  key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
+  padded_rows,    ///< row-major, each row starting where a vector does
+  // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the body settle on one of the last
+  // three, or on words of the compute type (kernel::BodyTraits::halves).
+  key_rows,     ///< rows as they lie
+  value_pairs,  ///< rows as they lie, or two of them interleaved
+  f16_rows,     ///< rows of f16 words
+  bf16_rows,    ///< rows of bf16 words
+  bf16_pairs,   ///< bf16 words: [pair of rows][column][row of the pair]
 };
-inline constexpr auto kLayoutNames =
-    std::to_array<std::string_view>({"row_major", "read_only", "query_panels", "output_panels", "panel_scratch",
-                                     "key_panels", "padded_rows", "key_rows", "value_pairs", "f16_rows", "bf16_rows"});
+inline constexpr auto kLayoutNames = std::to_array<std::string_view>(
+    {"row_major", "read_only", "query_panels", "output_panels", "panel_scratch", "key_panels", "padded_rows",
+     "key_rows", "value_pairs", "f16_rows", "bf16_rows", "bf16_pairs"});
 
+/// Only kernels that know the layout can read words that lie so.
+constexpr bool is_packed(Layout l) {
+  return l != Layout::row_major && l != Layout::read_only && l != Layout::key_panels && l != Layout::padded_rows;
+}
 /// Tiles that no kernel may write: their words may be those of slow memory.
 constexpr bool is_only_read(Layout l) { return l == Layout::read_only || l == Layout::key_panels; }
+constexpr bool may_be_halves(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
 
 }  // namespace redblue

@@ -35,10 +35,7 @@ struct View {
   constexpr T& operator()(index_t i, index_t j) const { return data[i * row_stride + j * col_stride]; }
   /// Word k of a vector, be it a row or a column.
   constexpr T& operator[](index_t k) const { return shape.rows == 1 ? (*this)(0, k) : (*this)(k, 0); }
-  constexpr bool packed() const {
-    return layout != Layout::row_major && layout != Layout::read_only && layout != Layout::key_panels &&
-           layout != Layout::padded_rows;
-  }
+  constexpr bool packed() const { return is_packed(layout); }
   constexpr View transposed() const { return {data, {shape.cols, shape.rows}, col_stride, row_stride}; }
 };
 

@@ -36,13 +36,27 @@ struct HalfRows {
   void (*narrow)(DType to, const T* in, std::uint16_t* out, index_t words) = nullptr;
 };
 
-template <class T>
-struct Bodies : private detail::AllSlots<T> {
+/// What a machine has to know of bodies to lay out tiles for them, whatever their word type.
+struct BodyTraits {
   Isa isa = Isa::portable;
   index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
   index_t panel = 0;     ///< columns of a full panel; 0: these bodies pack nothing
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
-  index_t few_rows = 0;  ///< up to this number queries are not packed: features lie in lanes
+  index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
+  bool widen = false;    ///< bodies for few queries widen rows of f16 and bf16 as they read them
+
+  /// As what the bodies take an argument that a kernel would have as `wish`, key_rows or value_pairs, and whose rows
+  /// are 16-bit words of `type`. row_major: as words of T.
+  constexpr Layout halves(Layout wish, DType type, bool few_queries) const {
+    if (bf16 && type == DType::bf16)
+      return few_queries || wish == Layout::key_rows ? Layout::bf16_rows : Layout::bf16_pairs;
+    if (!bf16 && widen && few_queries) return type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
+    return Layout::row_major;
+  }
+};
+
+template <class T>
+struct Bodies : BodyTraits, private detail::AllSlots<T> {
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
@@ -81,8 +95,7 @@ struct Placement {
   Layout layout;       ///< row_major where the bodies do not pack
   index_t panels = 0;  ///< words of panels that stand before the rows
 };
-template <class T>
-Placement place(const Bodies<T>& b, Shape s, Layout layout) {
+inline Placement place(const BodyTraits& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.panel == 0) layout = Layout::row_major;
   if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows &&

@@ -55,7 +55,7 @@ class AnyKernel {
   virtual std::string_view name() const = 0;
   virtual std::span<const Access> access() const = 0;
   virtual bool first() const = 0;
-  virtual Layout layout(std::size_t i) const = 0;
+  virtual std::span<const Layout> layouts() const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
   virtual void add_to(Tally& tally, std::span<const Arg> args) const = 0;
@@ -124,15 +124,20 @@ void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
   k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
 }
 
-/// The layout that the kernel prefers for argument i, if it prefers one for its streams.
+/// How the kernel would like its arguments to lie; empty for kernels that wish nothing of their streams.
 template <Kernel K>
-constexpr Layout layout_of(const K&, std::size_t i) {
+constexpr std::span<const Layout> layouts_of(const K&) {
   if constexpr (requires { K::layouts; })
-    return K::layouts[i];
+    return K::layouts;
   else
-    return Layout::row_major;
+    return {};
 }
-inline Layout layout_of(const AnyKernel& k, std::size_t i) { return k.layout(i); }
+inline std::span<const Layout> layouts_of(const AnyKernel& k) { return k.layouts(); }
+template <class K>
+constexpr Layout layout_of(const K& k, std::size_t i) {
+  const std::span<const Layout> layouts = layouts_of(k);
+  return layouts.empty() ? Layout::row_major : layouts[i];
+}
 
 /// f(arg) for each argument; unrolled where the kernel is known at compile time.
 template <Kernel K, class F>
@@ -188,7 +193,7 @@ void run(const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
   }
 }
-/// Puts a kernel behind AnyKernel.
+/// Puts a kernel, which must outlive it, behind AnyKernel.
 template <Kernel K>
 class Erased final : public AnyKernel {
  public:
@@ -196,7 +201,7 @@ class Erased final : public AnyKernel {
   std::string_view name() const override { return K::name; }
   std::span<const Access> access() const override { return K::access; }
   bool first() const override { return first_of(k_); }
-  Layout layout(std::size_t i) const override { return layout_of(k_, i); }
+  std::span<const Layout> layouts() const override { return layouts_of(k_); }
   bool fits(std::span<const Arg> args) const override {
     if constexpr (Composite<K>)
       return args.size() == arity<K>;
@@ -222,7 +227,7 @@ class Erased final : public AnyKernel {
   }
 
  private:
-  K k_;
+  const K& k_;
 };
 
 template <Kernel K>

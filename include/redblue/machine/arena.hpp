@@ -1,14 +1,15 @@
 #pragma once
-#include <algorithm>
 #include <array>
 #include <memory>
 #include <new>
+#include <numeric>
 #include <span>
+#include <stdexcept>
 #include <vector>
 
-#include "redblue/core/error.hpp"
+#include "redblue/core/arg.hpp"
 #include "redblue/core/view.hpp"
-#include "redblue/kernel/bodies.hpp"
+#include "redblue/machine/tile_stack.hpp"
 
 namespace redblue::machine {
 
@@ -19,6 +20,9 @@ inline constexpr std::size_t kMaxArgs = 10;
 struct ArenaWords {
   index_t tiles = 0;
   std::array<index_t, kMaxArgs> staging{};
+
+  /// Staging buffer i holds a matrix of this shape.
+  void stage(std::size_t i, Shape s) { staging[i] = std::max(staging[i], s.words()); }
 };
 
 /// Memory for an arena: as many words, each piece beginning on a cache line.
@@ -28,74 +32,71 @@ struct ArenaMemory {
   std::array<std::span<T>, kMaxArgs> staging;
 };
 
-/// The fast memory of one worker: a stack of tiles that together hold at most M words of T, and staging buffers beside
-/// it. Each tile begins on a cache line of its own and lies as its layout asks; words left out or added for that are
-/// not counted among the M.
+/// The fast memory of one worker: the words of a stack of tiles, and staging buffers beside it.
 template <class T>
 class alignas(64) Arena {
  public:
   /// Takes memory from the system as it is needed, by the thread that will use it.
-  explicit Arena(index_t M) : M_(M) {}
+  explicit Arena(index_t M) : tiles_(M, sizeof(T)) {}
   /// Has this memory and takes no other.
-  Arena(index_t M, const ArenaMemory<T>& memory) : M_(M), kind_(Kind::given), memory_(memory) {}
-  /// Has none: its tiles and buffers lie nowhere. To learn how much memory such an arena takes.
-  static Arena without_memory(index_t M) {
-    Arena a(M);
-    a.kind_ = Kind::none;
-    return a;
-  }
+  Arena(index_t M, const ArenaMemory<T>& memory) : tiles_(M, sizeof(T)), given_(true), memory_(memory) {}
 
-  bool has_memory() const { return kind_ != Kind::none; }
-  /// The most that was taken at a time.
-  const ArenaWords& words() const { return words_; }
-
-  index_t used() const { return used_; }                  ///< words of the tiles that are open
-  index_t most_skipped() const { return most_skipped_; }  ///< the most words that layouts and cache lines take beside
-  index_t staging_words() const {
-    index_t words = 0;
-    for (const index_t w : words_.staging) words += w;
-    return words;
-  }
-
+  index_t used() const { return tiles_.used(); }  ///< words of the tiles that are open
+  index_t most_skipped() const { return tiles_.most_skipped(); }
+  index_t staging_words() const { return std::accumulate(words_.staging.begin(), words_.staging.end(), index_t{0}); }
   /// Throws CapacityError unless so many more words fit.
-  void require(index_t more) const {
-    if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
-  }
-  /// Opens a tile on top of the stack, which counts the words of its shape and lies as `place` says. Returns its depth.
+  void require(index_t more) const { tiles_.require(more); }
+
+  /// Opens a tile on top of the stack and returns its depth.
   index_t open(Shape s, const kernel::Placement& place) {
-    require(s.words());
-    const index_t first = ceil_div(top_, kLine) * kLine;
-    reserve(first + place.words);
-    tiles_.push_back({first, s, place, {}});
-    used_ += s.words();
-    top_ = first + place.words;
-    words_.tiles = std::max(words_.tiles, top_);
-    most_skipped_ = std::max(most_skipped_, top_ - used_);
-    return static_cast<index_t>(tiles_.size()) - 1;
+    tiles_.require(s.words());
+    reserve(tiles_.next() + place.words);
+    const index_t depth = tiles_.open(s, place);
+    if (size(elsewhere_) == depth)
+      elsewhere_.push_back({});
+    else
+      set_here(depth);
+    return depth;
   }
   index_t open(Shape s) { return open(s, {s.words(), s.cols, Layout::row_major}); }
   /// Closes the topmost tile.
-  void close(index_t depth, Shape s) {
-    tiles_.resize(static_cast<std::size_t>(depth));
-    used_ -= s.words();
-    top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().place.words;
-  }
-  /// A tile that kernels only read is `there` already: the memory for its rows stays unused.
-  void set_view(index_t depth, const View<T>& there) { tiles_[static_cast<std::size_t>(depth)].view = there; }
-  /// Valid until the next tile is opened: the memory may move then.
+  void close(index_t depth, Shape s) { tiles_.close(depth, s); }
+  const TileStack::Tile& place_of(index_t depth) const { return tiles_[depth]; }
+
+  /// A tile that kernels only read lies `there`, and the memory for its rows stays unused; or in its own memory again.
+  void set_elsewhere(index_t depth, const View<T>& there) { elsewhere_[static_cast<std::size_t>(depth)] = there; }
+  void set_here(index_t depth) { elsewhere_[static_cast<std::size_t>(depth)].data = nullptr; }
+
+  /// A whole tile. Valid until the next one is opened: the memory may move then.
   View<T> tile(index_t depth) const {
-    const Tile& t = tiles_[static_cast<std::size_t>(depth)];
-    T* const own = has_memory() ? memory_.tiles.data() + t.first : nullptr;
-    View<T> v{has_memory() ? own + t.place.panels : nullptr, t.shape, t.place.row_stride, 1, t.place.layout};
-    if (t.view.data != nullptr) v = t.view;
+    const TileStack::Tile& t = tiles_[depth];
+    T* const own = memory_.tiles.data() + t.first;
+    View<T> v{own + t.place.panels, t.shape, t.place.row_stride, 1, t.place.layout};
+    if (const View<T>& there = elsewhere_[static_cast<std::size_t>(depth)]; there.data != nullptr) {
+      v.data = there.data;
+      v.row_stride = there.row_stride;
+      v.col_stride = there.col_stride;
+    }
     if (t.place.panels > 0) v.panels = own;
     return v;
   }
+  /// The rectangle of a tile that an argument names.
+  View<T> view(const Arg& tile) const {
+    View<T> v = this->tile(tile.depth);
+    const bool whole = v.shape == tile.shape(), begins = tile.block.row == 0 && tile.block.col == 0;
+    if (v.packed() && !(whole || (begins && v.layout == Layout::panel_scratch)))
+      throw std::logic_error("a packed tile is used whole");
+    if (v.layout == Layout::key_panels && !whole) v.layout = Layout::row_major;  // the panels are of all rows
+    v.data += tile.block.row * v.row_stride + tile.block.col * v.col_stride;
+    v.shape = tile.shape();
+    return v;
+  }
+
   /// A row-major buffer for argument i of a kernel; what was in it is gone.
   View<T> stage(std::size_t i, Shape s) {
     std::span<T>& buffer = memory_.staging[i];
-    words_.staging[i] = std::max(words_.staging[i], s.words());
-    if (s.words() > size(buffer) && has_memory()) {
+    words_.stage(i, s);
+    if (s.words() > size(buffer)) {
       require_own();
       own_staging_[i].resize(static_cast<std::size_t>(s.words()));
       buffer = own_staging_[i];
@@ -104,42 +105,32 @@ class alignas(64) Arena {
   }
 
  private:
-  static constexpr std::size_t kAlignment = 64;  // bytes
-  static constexpr index_t kLine = kAlignment / sizeof(T);
-  enum class Kind : std::uint8_t { own, given, none };
-  struct Tile {
-    index_t first;
-    Shape shape;
-    kernel::Placement place;
-    View<T> view{};
-  };
   struct Free {
-    void operator()(T* p) const { ::operator delete(p, std::align_val_t(kAlignment)); }
+    void operator()(T* p) const { ::operator delete(p, std::align_val_t(TileStack::kLineBytes)); }
   };
 
-  static index_t size(std::span<T> s) { return static_cast<index_t>(s.size()); }
+  static index_t size(const auto& list) { return static_cast<index_t>(list.size()); }
   void require_own() const {
-    if (kind_ == Kind::given) throw Error("an arena was given less memory than its schedule takes");
+    if (given_) throw Error("an arena was given less memory than its schedule takes");
   }
+  /// Sees to memory of at least so many words; those of open tiles are kept.
   void reserve(index_t words) {
-    if (words <= size(memory_.tiles) || !has_memory()) return;
+    if (words <= size(memory_.tiles)) return;
     require_own();
-    const index_t capacity = own_ ? words + words / 2 : std::max(words, M_ + 8 * kLine);
-    std::unique_ptr<T[], Free> larger(
-        static_cast<T*>(::operator new(static_cast<std::size_t>(capacity) * sizeof(T), std::align_val_t(kAlignment))));
-    std::copy_n(own_.get(), top_, larger.get());
+    constexpr index_t kLines = 8 * TileStack::kLineBytes / sizeof(T);
+    const index_t capacity = own_ ? words + words / 2 : std::max(words, tiles_.M() + kLines);
+    std::unique_ptr<T[], Free> larger(static_cast<T*>(
+        ::operator new(static_cast<std::size_t>(capacity) * sizeof(T), std::align_val_t(TileStack::kLineBytes))));
+    std::copy_n(own_.get(), tiles_.top(), larger.get());
     own_ = std::move(larger);
     memory_.tiles = {own_.get(), static_cast<std::size_t>(capacity)};
   }
 
-  index_t M_;
-  index_t used_ = 0;
-  index_t top_ = 0;  ///< the end of the topmost tile in memory_
-  index_t most_skipped_ = 0;
+  TileStack tiles_;
+  std::vector<View<T>> elsewhere_;  ///< by depth: where the tile lies if not in its own memory
   ArenaWords words_;
-  Kind kind_ = Kind::own;
+  bool given_ = false;
   ArenaMemory<T> memory_;
-  std::vector<Tile> tiles_;
   std::unique_ptr<T[], Free> own_;
   std::array<std::vector<T>, kMaxArgs> own_staging_;
 };

@@ -29,6 +29,8 @@ struct Storage {
   /// Do all rows lie at one stride?
   constexpr bool uniform_rows() const { return group == 1 || row_stride == group * head_stride; }
   constexpr index_t uniform_row_stride() const { return group == 1 ? row_stride : head_stride; }
+  /// Do they, and the words of a row side by side?
+  constexpr bool plain_rows() const { return uniform_rows() && col_stride == 1; }
 
   /// A plain row-major matrix, the same for every instance.
   template <class T>

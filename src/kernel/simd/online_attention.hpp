@@ -375,7 +375,7 @@ template <class V, class Mul, class FewRows>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
   if (Q.rows() <= kFewRows<V> && !Q.packed()) {
-    if constexpr (std::same_as<typename V::T, float>) {
+    if constexpr (std::same_as<typename V::T, float> && Mul::kDepth == 1) {
       if (K.layout == Layout::f16_rows) return few_queries<V, WidenedRows<V, DType::f16>>(step, x);
       if (K.layout == Layout::bf16_rows) return few_queries<V, WidenedRows<V, DType::bf16>>(step, x);
     }
@@ -383,7 +383,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   }
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
-  if (Mul::kDepth > 1 && (K.layout != Layout::key_rows || Vv.layout != Layout::value_pairs)) return false;
+  if (Mul::kDepth > 1 && (K.layout != Layout::bf16_rows || Vv.layout != Layout::bf16_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   // At least the rows of a register tile, which it reads side by side.
   const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<typename Mul::Element>(K.cols())) * K.row_stride;

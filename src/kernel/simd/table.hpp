@@ -55,7 +55,10 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;
-  if constexpr (std::same_as<typename V::T, float>) b.half_rows = {widen_row<V>, narrow_row<V>};
+  if constexpr (std::same_as<typename V::T, float>) {
+    b.half_rows = {widen_row<V>, narrow_row<V>};
+    b.widen = true;
+  }
   return b;
 }
 

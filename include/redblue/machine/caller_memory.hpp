@@ -1,0 +1,72 @@
+#pragma once
+#include <concepts>
+#include <optional>
+
+#include "redblue/core/view.hpp"
+#include "redblue/machine/storage.hpp"
+
+namespace redblue::machine {
+
+/// Rows of 16-bit words, each side by side.
+struct Rows16 {
+  const std::uint16_t* data;
+  index_t stride;
+};
+
+/// What Ram asks of slow memory, which knows what a block is: `can_view`: do its words lie as kernels read and write
+/// them? Then `view` says where; else `fetch` copies them to row-major memory and `put` copies them back. `halves`: the
+/// element type, if it has 16 bits and `rows16` can say where its rows lie. A Slow is made for one item of a loop, from
+/// what the user gives of slow memory (Slow::Arrays) and the bodies that will read it.
+template <class S, class T>
+concept SlowSide = requires(const S& s, const typename S::Arrays& arrays, const kernel::Bodies<T>& bodies,
+                            const Block& b, T* to, const View<const T>& from) {
+  S(arrays, bodies);
+  { s.can_view(b) } -> std::same_as<bool>;
+  { s.view(b) } -> std::same_as<View<T>>;
+  { s.halves(b) } -> std::same_as<std::optional<DType>>;
+  { s.rows16(b) } -> std::same_as<Rows16>;
+  s.fetch(b, to, index_t{});
+  s.put(b, from);
+};
+
+/// Arrays in the caller's memory, of any element type and strides.
+template <class T>
+class CallerMemory {
+ public:
+  using Arrays = SlowMemory;
+  CallerMemory(const SlowMemory& arrays, const kernel::Bodies<T>& bodies) : arrays_(&arrays), bodies_(&bodies) {}
+
+  /// Fast bodies want the words of a row side by side.
+  bool can_view(const Block& b) const {
+    const Storage& s = storage(b);
+    return s.dtype == kDTypeOf<T> && (s.plain_rows() || (bodies_->panel == 0 && s.uniform_rows()));
+  }
+  View<T> view(const Block& b) const {
+    const Storage& s = storage(b);
+    return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(),
+            s.col_stride};
+  }
+  std::optional<DType> halves(const Block& b) const {
+    const Storage& s = storage(b);
+    return size_of(s.dtype) == 2 && s.plain_rows() ? std::optional(s.dtype) : std::nullopt;
+  }
+  Rows16 rows16(const Block& b) const {
+    const Storage& s = storage(b);
+    return {reinterpret_cast<const std::uint16_t*>(s.data) + s.offset(b.instance, b.row, b.col),
+            s.uniform_row_stride()};
+  }
+  /// Copies a block to rows of leading dimension ld.
+  void fetch(const Block& b, T* to, index_t ld) const { gather(storage(b), b, to, ld, bodies_->half_rows); }
+  void put(const Block& b, const View<const T>& from) const {
+    scatter(storage(b), b, from.data, from.row_stride, from.col_stride, bodies_->half_rows);
+  }
+
+ private:
+  const Storage& storage(const Block& b) const { return (*arrays_)[index_of(b.array)]; }
+
+  const SlowMemory* arrays_;
+  const kernel::Bodies<T>* bodies_;
+};
+static_assert(SlowSide<CallerMemory<float>, float>);
+
+}  // namespace redblue::machine
