@@ -1,3 +1,5 @@
+#include "redblue/machine/trace.hpp"
+
 #include <fmt/format.h>
 
 #include <iostream>

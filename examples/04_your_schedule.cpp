@@ -6,6 +6,7 @@
 #include "redblue/attention.hpp"
 #include "redblue/claims.hpp"
 #include "redblue/describe.hpp"
+#include "redblue/machine/trace.hpp"
 #include "redblue/verify.hpp"
 #include "two_sweeps.hpp"
 

@@ -8,10 +8,13 @@
 
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/error.hpp"
-#include "redblue/machine/trace.hpp"
 #include "redblue/plan/planner.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/threads.hpp"
+
+namespace redblue::machine {
+struct Trace;  // redblue/machine/trace.hpp
+}
 
 /// The library in three steps: describe a Problem, make a Plan, run it on your memory.
 ///

@@ -1,5 +1,6 @@
 #include "engine.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/machine/trace.hpp"
 
 namespace redblue {
 

@@ -132,7 +132,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
     plan.rows.push_back(std::move(row));
 }
 
-std::string reason(const Plan& plan) {
+std::string reason_without_caveat(const Plan& plan) {
   const Row& best = plan.row();
   const double d = static_cast<double>(plan.problem.d);
   const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
@@ -166,6 +166,11 @@ std::string reason(const Plan& plan) {
   return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule,
                             priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
                             priced ? "much" : "many");
+}
+
+std::string reason(const Plan& plan) {
+  const std::string_view caveat = plan.row().algorithm->traits.caveat;
+  return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat));
 }
 
 }  // namespace

@@ -7,6 +7,7 @@
 #include "api/arrays.hpp"
 #include "oracle/dense.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/machine/trace.hpp"
 #include "redblue/verify.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"

@@ -84,7 +84,7 @@ class Draw {
   /// By any schedule, with the least fast memory for its multiples, some more, or plenty.
   std::optional<plan::Plan> plan(const Problem& p) {
     plan::Options o;
-    o.schedule = one_of(plan::schedule_names(p.op));
+    o.schedule = one_of(plan::Registry::built_in().names(p.op));
     if (p.causal && from(0, 1) == 0)  // groups of keys: rounds of one loop, none of which is like another
       o.schedule = p.op == Operation::forward ? "split_keys" : "grouped_key_outer";
     o.multiple.query = one_of<index_t>({1, 1, 16, 48});

@@ -6,6 +6,7 @@
 #include "api/plans.hpp"
 #include "api/problems.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/machine/trace.hpp"
 #include "redblue/verify.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"

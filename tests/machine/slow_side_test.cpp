@@ -70,7 +70,7 @@ template <class Machine>
 void run_both(Machine& m) {
   const Sizes sizes{kQueries, kKeys, kD, kDv};
   schedule::FlashForward::run(m, schedule::ForwardOperands(sizes, 0.3), {10, 16});
-  schedule::FusedKeyOuterBackward::run(m, schedule::BackwardOperands(sizes, 0.3), {{16, 10}});
+  schedule::FusedKeyOuterBackward::run(m, schedule::BackwardOperands(sizes, 0.3), {16, 10});
 }
 
 TEST(SlowSide, BlocksThatCannotBeViewedPassThroughBuffers) {

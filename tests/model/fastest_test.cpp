@@ -4,6 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "redblue/attention.hpp"
+#include "redblue/machine/trace.hpp"
 #include "redblue/model/timed.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "support/generators.hpp"
@@ -286,6 +287,56 @@ TEST(FastestPlan, FastMemoryIsTwiceThePrivateCache) {
   EXPECT_EQ(fast_memory_of(invented(), DType::f32), 524288);
   EXPECT_EQ(fast_memory_of(invented(), DType::f64), 262144);
   EXPECT_EQ(fast_memory_of(invented(), DType::bf16), fast_memory_of(invented(), DType::f32));  // its words are f32
+}
+
+/// Problems and threads for which plans of least time are made under caps.
+struct Capped {
+  Problem problem;
+  index_t M;
+  int threads;
+};
+std::vector<Capped> capped_problems() {
+  Problem whole = of(Operation::backward, 1024, 64);
+  whole.forward_given = false;  // O and lse take memory, too
+  Problem causal = of(Operation::backward, 200, 32, 3);
+  causal.forward_given = false;
+  causal.causal = true;
+  return {{whole, 524288, 1},
+          {causal, 30000, 2},
+          {of(Operation::forward, 512, 64, 8), 65536, 1},
+          {of(Operation::forward, 300, 48), 20000, 2}};
+}
+
+TEST(Fastest, EveryCapThatAPlanKeepsMakesItAgainAndNoPlanBreaksItsCap) {
+  for (const auto& [problem, M, threads] : capped_problems()) {
+    const Tensors tensors = contiguous_tensors(problem, DType::f32);
+    RunOptions run;
+    run.threads = threads;
+    TimeOptions time;
+    time.hardware = invented();
+    time.threads = threads;
+    plan::Options options = with_M(M);
+    const plan::Plan free = make_fastest_plan(problem, options, time);
+    const Words bytes = run_bytes(free, tensors, run);
+    options.cap = memory_cap(bytes, tensors, run);
+    const plan::Plan same = make_fastest_plan(problem, options, time);
+    EXPECT_EQ(same.row().schedule, free.row().schedule);
+    EXPECT_EQ(same.row().time->total_s, free.row().time->total_s);
+    EXPECT_LE(run_bytes(same, tensors, run), bytes);
+    for (const int percent : {99, 90, 70, 50, 30, 10}) {
+      const Words cap = bytes * percent / 100;
+      SCOPED_TRACE(std::to_string(percent) + " % of " + bytes.str());
+      options.cap = memory_cap(cap, tensors, run);
+      try {
+        EXPECT_LE(run_bytes(make_fastest_plan(problem, options, time), tensors, run), cap);
+      } catch (const MemoryError& e) {
+        EXPECT_GT(e.needed, cap);
+        EXPECT_THAT(e.what(), HasSubstr(e.needed.str()));
+        options.cap = memory_cap(e.needed, tensors, run);
+        EXPECT_LE(run_bytes(make_fastest_plan(problem, options, time), tensors, run), e.needed);
+      }
+    }
+  }
 }
 
 }  // namespace

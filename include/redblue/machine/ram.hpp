@@ -92,7 +92,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       return;
     }
     crew_->team->each(at_, n, [&](Team::Worker at, index_t i) {
-      Ram worker(*crew_, at, at.depth > 0 ? slow_ : crew_->slow_memory(n, i, at.index));
+      Ram worker(*crew_, at, at_.depth > 0 ? slow_ : crew_->slow_memory(n, i, at.index));
       body(worker, i);
     });
   }

@@ -17,6 +17,7 @@ struct Traits {
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
   bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};  ///< for this score function only
+  std::string_view caveat{};          ///< what a user should know of its numbers; the planner says it with its choice
   int products = 0;  ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
 };
 

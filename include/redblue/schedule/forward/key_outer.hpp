@@ -15,7 +15,9 @@ struct KeyOuterForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "key_outer";
   static constexpr std::string_view idea = "keeping keys and values resident";
-  static constexpr Traits traits{.rewrites_outputs = true};
+  static constexpr Traits traits{
+      .rewrites_outputs = true,
+      .caveat = "it keeps lse in one word from visit to visit, so outputs err by about eps |lse| a visit"};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
