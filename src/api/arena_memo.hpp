@@ -11,9 +11,10 @@ namespace redblue {
 /// out takes a walk through the operations. Any number of threads may use it at once.
 class ArenaMemo {
  public:
-  /// Of the chosen row, on arrays that lie like those of `slow`.
+  /// Of the chosen row, on arrays that lie like those of `slow`. Throws Unsupported where that takes a walk through
+  /// more than `most` kernel calls.
   template <class T>
-  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16) {
+  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, index_t most) {
     const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
     const Key key{&plan, &bodies, kinds_of(slow)};
     {
@@ -22,7 +23,7 @@ class ArenaMemo {
         if (known == key) return words;
     }
     const machine::CallerMemory<T> memory(slow, bodies);
-    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies);
+    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most);
     machine::Any any(sizing);
     run_one_instance(any, plan);
     const std::lock_guard lock(mutex_);

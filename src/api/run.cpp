@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -83,12 +84,19 @@ class Converted {
   Words words_;
 };
 
+/// How far to go to find out what a run takes. The walk through the operations that tells the size of arenas takes some
+/// 15 ns a kernel call.
+struct Effort {
+  Words enough;        ///< no walk where more bytes than this are taken already
+  index_t most_calls;  ///< of kernels; a longer walk is given up with Unsupported
+};
+
 /// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
 /// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
 /// wants to know only how much that is gives a stack without memory.
 template <class T, class Execute>
-void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo,
-             const Execute& execute) {
+void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
+             ArenaMemo& memo, const Execute& execute) {
   const Problem& p = plan.problem;
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
     return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
@@ -99,7 +107,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
     if (plan.forward) {
       const Words used = stack.used();
-      lay_out<T>(*plan.forward, tensors, options, stack, memo, execute);
+      lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute);
       stack.release(used);
     }
   }
@@ -144,7 +152,8 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       set[index_of(array)] = machine::Storage::matrix(
           stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
   with.words = row.footprint.to_index();
-  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16);
+  if (stack.bytes() > effort.enough) return;
+  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.most_calls);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
     arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
@@ -154,10 +163,14 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   execute(plan, with, converted);
 }
 
-/// The stack after laying out a run that is not to happen.
+Words memory_of_this_machine() { return Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+
+/// The stack after laying out a run that is not to happen. Of a run that this machine has no memory for it holds a
+/// part.
 template <class T>
-void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo) {
-  lay_out<T>(plan, tensors, options, stack, memo, [](const auto&...) {});
+void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo,
+             index_t most_calls = std::numeric_limits<index_t>::max()) {
+  lay_out<T>(plan, tensors, options, {memory_of_this_machine(), most_calls}, stack, memo, [](const auto&...) {});
 }
 
 /// "T takes B bytes beside inputs and outputs, b of them for workspace S"
@@ -169,7 +182,7 @@ std::string account(const Stack& stack) {
 
 /// Memory from the system for all of a stack.
 std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
-  const Words have = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  const Words have = memory_of_this_machine();
   const auto refusal = [&] {
     return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
                                    "smaller fast memory, or a smaller problem",
@@ -206,26 +219,28 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   Measured all;
   all.bytes = need.bytes();
   Stack stack(memory);
-  lay_out<T>(
-      plan, tensors, options, stack, memo, [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
-        std::optional<ProgressReport> report;
-        if (options.progress) {
-          report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
-          with.report = std::ref(*report);
-        }
-        const Measured m = run_row<T>(part, std::move(with));
-        converted.finish<T>();
-        all.io = all.io + m.io;
-        all.peak = std::max(all.peak, m.peak);
-        all.flops += m.flops;
-        all.staging_words = std::max(all.staging_words, m.staging_words);
-        all.padding_words = std::max(all.padding_words, m.padding_words);
-        all.converted_words += converted.words();
-        all.kernels = m.kernels;
-        all.threads = std::max(all.threads, m.threads);
-        all.most_per_thread += m.most_per_thread;
-        if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
-      });
+  const Effort all_of_it{need.bytes(), std::numeric_limits<index_t>::max()};
+  lay_out<T>(plan, tensors, options, all_of_it, stack, memo,
+             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
+               std::optional<ProgressReport> report;
+               if (options.progress) {
+                 report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
+                                plan.io().total());
+                 with.report = std::ref(*report);
+               }
+               const Measured m = run_row<T>(part, std::move(with));
+               converted.finish<T>();
+               all.io = all.io + m.io;
+               all.peak = std::max(all.peak, m.peak);
+               all.flops += m.flops;
+               all.staging_words = std::max(all.staging_words, m.staging_words);
+               all.padding_words = std::max(all.padding_words, m.padding_words);
+               all.converted_words += converted.words();
+               all.kernels = m.kernels;
+               all.threads = std::max(all.threads, m.threads);
+               all.most_per_thread += m.most_per_thread;
+               if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+             });
   return all;
 }
 
@@ -343,7 +358,15 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
 }
 
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options) {
-  return {bytes, [tensors, options](const plan::Plan& plan) { return run_bytes(plan, tensors, options); }};
+  constexpr index_t kMostCalls = 30'000'000;  // about half a second for each tiling that is weighed
+  return {bytes, [tensors, options](const plan::Plan& plan) {
+            ArenaMemo memo;
+            return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
+              Stack stack;
+              measure<T>(plan, tensors, options, stack, memo, kMostCalls);
+              return stack.bytes();
+            });
+          }};
 }
 
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {

@@ -229,7 +229,12 @@ std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {
   Plan alone;
   alone.problem = plan.problem;
   alone.rows.push_back(row);
-  const Words bytes = cap->bytes_of(alone);
+  Words bytes;
+  try {
+    bytes = cap->bytes_of(alone);
+  } catch (const Unsupported& e) {
+    return Refusal{row.schedule, e.what(), std::nullopt};
+  }
   if (bytes <= cap->most) return std::nullopt;
   return Refusal{
       row.schedule,

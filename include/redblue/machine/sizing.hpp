@@ -1,4 +1,7 @@
 #pragma once
+#include <limits>
+
+#include "redblue/core/error.hpp"
 #include "redblue/core/machine.hpp"
 #include "redblue/machine/routes.hpp"
 
@@ -10,9 +13,11 @@ namespace redblue::machine {
 template <class Slow>
 class Sizing : public MachineFace<Sizing<Slow>> {
  public:
-  /// What it is given must outlive it. `slow` has no data.
-  Sizing(index_t M, std::size_t word_bytes, const Slow& slow, const kernel::BodyTraits& bodies)
-      : tiles_(M, word_bytes), slow_(slow), bodies_(bodies) {}
+  /// What it is given must outlive it. `slow` has no data. A schedule of more than `most` kernel calls is given up with
+  /// Unsupported.
+  Sizing(index_t M, std::size_t word_bytes, const Slow& slow, const kernel::BodyTraits& bodies,
+         index_t most = std::numeric_limits<index_t>::max())
+      : tiles_(M, word_bytes), slow_(slow), bodies_(bodies), calls_left_(most) {}
 
   index_t open(Shape s, Layout layout) { return tiles_.open(s, kernel::place(bodies_, s, layout)); }
   void close(index_t depth, Shape s) { tiles_.close(depth, s); }
@@ -43,6 +48,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
  private:
   template <class K>
   void stage(const K& k, std::span<const Arg> args, std::size_t from) {
+    if (calls_left_-- == 0) throw Unsupported("has too many operations for its memory to be known before it runs");
     for_routes(k, args, from, bodies_, slow_, [&](std::size_t i, Route route) {
       if (route.copied) words_.stage(i, args[i].shape());
       if (route.layout == Layout::bf16_pairs) words_.stage(0, shape_of_pairs(args[i].shape()));
@@ -53,6 +59,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
   const Slow& slow_;
   const kernel::BodyTraits& bodies_;
   ArenaWords words_;
+  index_t calls_left_;
 };
 
 }  // namespace redblue::machine
