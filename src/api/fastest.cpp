@@ -51,7 +51,7 @@ class Modeller {
   }
 
  private:
-  /// One head, or a part of one, which stands for the whole so many times over.
+  /// One head, or a part of one, of which the whole problem has `times` copies.
   struct Walk {
     model::Timed timed;
     double times;
@@ -215,7 +215,7 @@ std::string text_of(const model::Time& t) {
 /// Modelled times so close are no reason to move more words.
 constexpr double kTie = 1.002;
 
-/// What is said of the plan that was chosen.
+/// What the chosen plan is best at, for its reason.
 std::string_view merit(const plan::Plan& plan, bool fastest) {
   if (!plan.options.schedule.empty()) return "was asked for";
   if (fastest) return "takes the least modelled time";

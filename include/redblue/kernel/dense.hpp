@@ -49,7 +49,7 @@ struct Add {
   }
 };
 
-/// A long sum is formed of pieces of so many terms, each summed on its own: its rounding errors then grow with the
+/// A long sum is formed of pieces of this many terms, each summed on its own: its rounding errors then grow with the
 /// number of pieces and the length of one, not with the number of terms.
 inline constexpr index_t kPiece = 256;
 

@@ -44,7 +44,7 @@ class alignas(64) Arena {
   index_t used() const { return tiles_.used(); }  ///< words of the tiles that are open
   index_t most_skipped() const { return tiles_.most_skipped(); }
   index_t staging_words() const { return std::accumulate(words_.staging.begin(), words_.staging.end(), index_t{0}); }
-  /// Throws CapacityError unless so many more words fit.
+  /// Throws CapacityError unless `more` further words fit.
   void require(index_t more) const { tiles_.require(more); }
 
   /// Opens a tile on top of the stack and returns its depth.
@@ -113,7 +113,7 @@ class alignas(64) Arena {
   void require_own() const {
     if (given_) throw Error("an arena was given less memory than its schedule takes");
   }
-  /// Sees to memory of at least so many words; those of open tiles are kept.
+  /// Provides memory for at least this many words; keeps the words of open tiles.
   void reserve(index_t words) {
     if (words <= size(memory_.tiles)) return;
     require_own();

@@ -21,7 +21,7 @@ class TileStack {
   /// Of words of this many bytes.
   TileStack(index_t M, std::size_t word_bytes) : M_(M), line_(static_cast<index_t>(kLineBytes / word_bytes)) {}
 
-  /// Throws CapacityError unless so many more words fit.
+  /// Throws CapacityError unless `more` further words fit.
   void require(index_t more) const {
     if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
   }

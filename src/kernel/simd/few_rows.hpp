@@ -175,7 +175,7 @@ template <class V, class Rows>
 void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const typename V::T> values) {
   using T = typename V::T;
   using Element = typename Rows::Element;
-  constexpr index_t kKeys = 16;  // so many are summed on their own
+  constexpr index_t kKeys = 16;  // the keys of one piece of a sum
   const auto* const from = reinterpret_cast<const Element*>(values.data);
   for (index_t j = 0; j < values.rows(); j += kKeys) {
     const index_t count = std::min(kKeys, values.rows() - j);
