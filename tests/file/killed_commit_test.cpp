@@ -95,14 +95,16 @@ const std::vector<std::string> kNames = {"dq.npy", "dk.npy", "dv.npy"};
 struct Killed : testing::TestWithParam<std::tuple<Temporary, bool, std::size_t>> {
   template <class Check>
   void at_every_call(const Check& check) {
-    const auto& [temporary, old_there, files] = GetParam();
+    const auto temporary = std::get<0>(GetParam());
+    const bool old_there = std::get<1>(GetParam());
+    const std::size_t files = std::get<2>(GetParam());
     int calls = 0;
     for (bool killed = true; killed; ++calls) {
       SCOPED_TRACE("killed before call " + std::to_string(calls));
       const TemporaryDirectory dir;
       if (old_there)
         for (std::size_t i = 0; i < files; ++i) write_text(dir / kNames[i], "old");
-      killed = is_killed(calls, [&, files = files, temporary = temporary] {
+      killed = is_killed(calls, [&] {
         std::list<AtomicFile> all;
         std::vector<AtomicFile*> pointers;
         for (std::size_t i = 0; i < files; ++i) {
@@ -124,8 +126,9 @@ INSTANTIATE_TEST_SUITE_P(All, Killed,
                                           testing::Bool(), testing::Values(1u, 2u, 3u)));
 
 TEST_P(Killed, EachFileIsWholeAndNoNewOneStandsBesideAnOldOne) {
-  const auto& [temporary, old_there, files] = GetParam();
-  at_every_call([&, files = files, old_there = old_there](const auto&, const auto& found, bool killed) {
+  const bool old_there = std::get<1>(GetParam());
+  const std::size_t files = std::get<2>(GetParam());
+  at_every_call([&](const auto&, const auto& found, bool killed) {
     std::size_t old = 0, fresh = 0, missing = 0;
     for (const std::string& text : found) ++(text == "old" ? old : text == "new" ? fresh : missing);
     for (const std::string& text : found) EXPECT_TRUE(text == "old" || text == "new" || text == "missing") << text;
@@ -136,8 +139,8 @@ TEST_P(Killed, EachFileIsWholeAndNoNewOneStandsBesideAnOldOne) {
 }
 
 TEST_P(Killed, WhatIsLeftGoesWithTheNextRun) {
-  const auto& [temporary, old_there, files] = GetParam();
-  at_every_call([&, files = files](const TemporaryDirectory& dir, const auto& found, bool) {
+  const std::size_t files = std::get<2>(GetParam());
+  at_every_call([&](const TemporaryDirectory& dir, const auto& found, bool) {
     for (std::size_t i = 0; i < files; ++i) AtomicFile(dir / kNames[i]).write("never committed");
     EXPECT_EQ(hidden_files(dir), 0);
     for (std::size_t i = 0; i < files; ++i)
@@ -146,8 +149,9 @@ TEST_P(Killed, WhatIsLeftGoesWithTheNextRun) {
 }
 
 TEST_P(Killed, NothingIsLeftWhereNothingIsReplaced) {
-  const auto& [temporary, old_there, files] = GetParam();
-  at_every_call([&, temporary = temporary, old_there = old_there](const TemporaryDirectory& dir, const auto&, bool) {
+  const auto temporary = std::get<0>(GetParam());
+  const bool old_there = std::get<1>(GetParam());
+  at_every_call([&](const TemporaryDirectory& dir, const auto&, bool) {
     if (temporary == Temporary::unnamed_if_possible && !old_there && has_unnamed_files(dir))
       EXPECT_EQ(hidden_files(dir), 0);
     else
