@@ -230,6 +230,8 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
       fmt::format("{}, {} {}, {} thread{}, M = {}: {} ({}) {} ({})", time.hardware.cpu, name_of(rates.isa),
                   name_of(rates.dtype), time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(),
                   best.algorithm->idea, best.schedule, merit(plan, fastest), text_of(*best.time));
+  if (const std::string_view caveat = best.algorithm->traits.caveat; !caveat.empty())
+    text += fmt::format("; {}", caveat);
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";
   const std::string more = words < 1.001 * least ? "less than 0.1 % more than" : fmt::format("{:.4g}x", words / least);

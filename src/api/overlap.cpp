@@ -83,7 +83,7 @@ void require_apart(std::span<const std::byte> workspace, SlowArray name, const T
   // A caller may say "as much as there is": more than lies between the workspace and the end of the address space.
   const std::uintptr_t begin = reinterpret_cast<std::uintptr_t>(workspace.data());
   const std::size_t size = std::min(workspace.size(), std::numeric_limits<std::uintptr_t>::max() - begin);
-  const Run all{workspace.data(), reinterpret_cast<const std::byte*>(begin + size)};
+  const Run all{workspace.data(), workspace.data() + size};
   if (workspace.empty() || !meet(extent_of(t), all)) return;
   const std::vector<Run> runs = runs_of(t);
   if (std::any_of(runs.begin(), runs.end(), [&](const Run& r) { return meet(r, all); }))

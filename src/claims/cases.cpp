@@ -35,8 +35,11 @@ std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& siz
     plan::Tiling t;
     for (const schedule::KnobRange& k : s.knobs) {
       // Sizes beyond a dimension count as the dimension; any number will do where there is none.
-      const index_t most = k.most > 0 ? k.most : k.along != nullptr ? std::max(k.least, sizes.*k.along) : 8;
-      t.push_back({k.name, k.along != nullptr ? std::min(draw(k.least, 8), most) : draw(k.least, most)});
+      const index_t most = k.most > 0           ? k.most
+                           : k.along != nullptr ? std::max(k.least, sizes.*k.along)
+                                                : std::max<index_t>(k.least, 8);
+      t.push_back({k.name, k.along != nullptr ? std::min(draw(k.least, std::max<index_t>(k.least, 8)), most)
+                                              : draw(k.least, most)});
     }
     if (s.allows(sizes, t)) return t;
   }

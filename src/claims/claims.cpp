@@ -64,7 +64,17 @@ void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling&
   require_equal("multiply-adds", m.macs(), s.macs(x, t));
 }
 
+/// An output that it reads again must be held in the arithmetic type; lse always is.
+void require_it_says_that_it_rewrites(const Schedule& s, const Sizes& x, const Tiling& t) {
+  if (s.traits.rewrites_outputs) return;
+  const Io io = s.io(x, t);
+  for (const SlowArray a : plan::operands_of(s.operation, x).outputs)
+    if (a != SlowArray::lse && io.reads[index_of(a)] > 0)
+      fail("it reads its output {} again, and its traits do not say rewrites_outputs", name_of(a));
+}
+
 void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
+  require_it_says_that_it_rewrites(s, x, t);
   const plan::Instances one{x, 1, 1};
   machine::Counting behind_any;
   run(behind_any, s, one, t);
@@ -250,8 +260,12 @@ class Random {
   index_t share_;
 };
 
-/// Where a claim is broken on the case of this seed: how. Nothing where it holds.
-std::optional<std::string> broken_on(const Schedule& s, std::size_t claim, unsigned seed, index_t share) {
+/// What became of a claim on a random case: did any tiling run, and if it does not hold, how.
+struct Outcome {
+  bool ran = false;
+  std::optional<std::string> broken{};
+};
+Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t share) {
   Random random(seed, share);
   const Draw draw = std::ref(random);
   Case c = any_case(draw);
@@ -259,11 +273,14 @@ std::optional<std::string> broken_on(const Schedule& s, std::size_t claim, unsig
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
   if (!can_solve(s, c.sizes)) c.sizes.mask = {};
   c.sizes.lse_required = c.sizes.statistics() > 0;
-  if (!can_solve(s, c.sizes)) return std::nullopt;
-  const auto tried = any_tiling(s, c.sizes, draw);
+  if (!can_solve(s, c.sizes)) return {};
   std::vector<Tiling> tilings;
-  if (tried) tilings.push_back(*tried);
-  if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim < all().size()) tilings.push_back(*chosen);
+  try {
+    if (const auto tried = any_tiling(s, c.sizes, draw)) tilings.push_back(*tried);
+    if (const auto chosen = s.choose(c.sizes, c.limits); chosen && claim < all().size()) tilings.push_back(*chosen);
+  } catch (const std::exception& e) {
+    return {true, fmt::format("{}: its tilings: {}", text_of(c.sizes), e.what())};
+  }
   for (std::size_t a = 0; a < kSlowArrays && claim == all().size(); ++a) {
     c.limits.price.read[a] = std::array{1, 2, 4, 100}[static_cast<std::size_t>(draw(0, 3))];
     c.limits.price.write[a] = std::array{0, 1, 3, 500}[static_cast<std::size_t>(draw(0, 3))];
@@ -273,10 +290,10 @@ std::optional<std::string> broken_on(const Schedule& s, std::size_t claim, unsig
         all()[claim].check(s, c.sizes, t);
       else
         chooses_no_dearer_tiling(s, c.sizes, c.limits, t);
-    } catch (const Error& e) {
-      return fmt::format("{} with{}: {}", text_of(c.sizes), text_of(t), e.what());
+    } catch (const std::exception& e) {
+      return {true, fmt::format("{} with{}: {}", text_of(c.sizes), text_of(t), e.what())};
     }
-  return std::nullopt;
+  return {!tilings.empty(), std::nullopt};
 }
 
 }  // namespace
@@ -324,14 +341,18 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
 }
 
 void check(const Schedule& s, std::size_t claim, int cases, unsigned seed) {
+  const std::string name = claim < all().size() ? all()[claim].name : "ChoosesNoDearerTiling";
+  bool ran = false;
   for (int i = 0; i < cases; ++i) {
     const unsigned one = seed * 1'000'003U + static_cast<unsigned>(i);
-    if (!broken_on(s, claim, one, 100)) continue;
+    const Outcome outcome = try_on(s, claim, one, 100);
+    ran = ran || outcome.ran;
+    if (!outcome.broken) continue;
     for (index_t share = 5; share <= 100; share += 5)  // the smallest problem of its kind that still fails
-      if (const auto how = broken_on(s, claim, one, share))
-        throw Broken(fmt::format("{}: {} does not hold (case {}): {}", s.name,
-                                 claim < all().size() ? all()[claim].name : "ChoosesNoDearerTiling", one, *how));
+      if (const auto how = try_on(s, claim, one, share).broken)
+        throw Broken(fmt::format("{}: {} does not hold (case {}): {}", s.name, name, one, *how));
   }
+  if (!ran) throw Broken(fmt::format("{}: {} could be tried on none of {} cases: it solves none", s.name, name, cases));
 }
 
 void check(const Schedule& s, int cases, unsigned seed) {

@@ -39,7 +39,7 @@ struct Options {
   double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};  ///< plan this one only, if not empty
   std::optional<Cap> cap{};
-  /// Where schedules come from. make_plan only reads it; a plan keeps what it needs.
+  /// Where schedules come from; must live while plans are made. Rows keep the schedules that they need.
   const Registry* registry = &Registry::built_in();
 };
 

@@ -26,7 +26,7 @@ struct Instances {
   index_t count = 1;
 };
 
-/// Machines that redblue's own schedules are compiled for, besides machine::Any (src/api/compiled.hpp).
+/// Machines that redblue's own schedules are compiled for, besides machine::Any (src/schedules/compiled.hpp).
 struct Compiled;
 
 /// A schedule as a value: all that is known of it, and how to run it on any machine. describe<S>() of
