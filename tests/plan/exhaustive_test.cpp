@@ -7,6 +7,7 @@
 
 #include "redblue/claims.hpp"
 #include "schedule/registered.hpp"
+#include "support/cases.hpp"
 
 /// The tiling that a schedule chooses against every tiling there is. A tiling is made of components (the tiles of one
 /// phase; their names share what stands before the dot): where all combinations are few, all are tried at every M; else
@@ -205,8 +206,8 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
   template <class Change>
   void check(const Change& change) {
     const plan::Schedule& s = *GetParam();
-    constexpr unsigned kCases = 60;
-    for (unsigned seed = 1; seed <= kCases; ++seed) {
+    const auto count = static_cast<unsigned>(cases(60));
+    for (unsigned seed = 1; seed <= count; ++seed) {
       std::mt19937 random(seed);
       const claims::Draw draw = [&](index_t least, index_t most) {
         return std::uniform_int_distribution<index_t>(least, most)(random);
