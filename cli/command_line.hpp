@@ -6,7 +6,7 @@
 
 #include "redblue/core/types.hpp"
 
-namespace CLI {
+namespace CLI {  // NOLINT(readability-identifier-naming): the name is that of the library CLI11
 class App;
 class Option;
 }  // namespace CLI
