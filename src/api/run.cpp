@@ -170,7 +170,9 @@ Words memory_of_this_machine() { return Words(sysconf(_SC_PHYS_PAGES)) * sysconf
 template <class T>
 void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo,
              index_t most_calls = std::numeric_limits<index_t>::max()) {
-  lay_out<T>(plan, tensors, options, {memory_of_this_machine(), most_calls}, stack, memo, [](const auto&...) {});
+  const bool given = options.memory.data() != nullptr;
+  const Effort effort{given ? Words(options.memory.size()) : memory_of_this_machine(), most_calls};
+  lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
 }
 
 /// "T takes B bytes beside inputs and outputs, b of them for workspace S"
