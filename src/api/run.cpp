@@ -93,9 +93,10 @@ struct Effort {
 
 /// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
 /// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
-/// wants to know only how much that is gives a stack without memory.
+/// wants to know only how much that is gives a stack without memory. Returns whether that was all: false if it stopped
+/// at `effort.enough`.
 template <class T, class Execute>
-void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
+bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
              ArenaMemo& memo, const Execute& execute) {
   const Problem& p = plan.problem;
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
@@ -107,11 +108,11 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
     if (plan.forward) {
       const Words used = stack.used();
-      lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute);
+      if (!lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute)) return false;
       stack.release(used);
     }
   }
-  if (plan.rows.empty()) return;
+  if (plan.rows.empty()) return true;
 
   const plan::Row& row = plan.row();
   Resources<T> with;
@@ -152,7 +153,7 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       set[index_of(array)] = machine::Storage::matrix(
           stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
   with.words = row.footprint.to_index();
-  if (stack.bytes() > effort.enough) return;
+  if (stack.bytes() > effort.enough) return false;
   const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.most_calls);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
@@ -161,39 +162,46 @@ void lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
   }
   execute(plan, with, converted);
+  return true;
 }
 
 Words memory_of_this_machine() { return Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
 
-/// The stack after laying out a run that is not to happen. Of a run that this machine has no memory for it holds a
-/// part.
+/// What a run takes beside inputs and outputs.
+struct Need {
+  Words bytes;
+  Stack::Largest most;
+  bool all;  ///< false: it takes at least this, which is more than the machine has and more than the caller gave
+
+  /// "this run takes B bytes beside inputs and outputs, b of them for workspace S"
+  std::string account() const {
+    return fmt::format("this run takes {}{} bytes beside inputs and outputs, {} of them for {}{}{}",
+                       all ? "" : "at least ", bytes.str(), most.bytes.str(), most.what, most.array.empty() ? "" : " ",
+                       most.array);
+  }
+};
+
 template <class T>
-void measure(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Stack& stack, ArenaMemo& memo,
+Need need_of(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
              index_t most_calls = std::numeric_limits<index_t>::max()) {
-  const bool given = options.memory.data() != nullptr;
-  const Effort effort{given ? Words(options.memory.size()) : memory_of_this_machine(), most_calls};
-  lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
+  Stack stack;
+  const Effort effort{std::max(memory_of_this_machine(), Words(options.memory.size())), most_calls};
+  const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
+  return {stack.bytes(), stack.largest(), all};
 }
 
-/// "T takes B bytes beside inputs and outputs, b of them for workspace S"
-std::string account(const Stack& stack) {
-  const Stack::Largest& most = stack.largest();
-  return fmt::format("this run takes {} bytes beside inputs and outputs, {} of them for {}{}{}", stack.bytes().str(),
-                     most.bytes.str(), most.what, most.array.empty() ? "" : " ", most.array);
-}
-
-/// Memory from the system for all of a stack.
-std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
+/// All of it from the system.
+std::unique_ptr<std::byte[]> allocate(const Need& need) {
   const Words have = memory_of_this_machine();
   const auto refusal = [&] {
     return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
                                    "smaller fast memory, or a smaller problem",
-                                   account(stack), have.str()),
-                       stack.bytes(), have);
+                                   need.account(), have.str()),
+                       need.bytes, have);
   };
-  if (stack.bytes() > have) throw refusal();
+  if (need.bytes > have) throw refusal();
   try {
-    return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(stack.bytes().to_index()));
+    return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(need.bytes.to_index()));
   } catch (const std::bad_alloc&) {
     throw refusal();
   }
@@ -201,27 +209,26 @@ std::unique_ptr<std::byte[]> allocate(const Stack& stack) {
 
 template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  Stack need;
-  measure<T>(plan, tensors, options, need, memo);
-  if (plan.options.cap && need.bytes() > plan.options.cap->most)
+  const Need need = need_of<T>(plan, tensors, options, memo);
+  if (plan.options.cap && need.bytes > plan.options.cap->most)
     throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
                                   "cap",
-                                  account(need), plan.options.cap->most.str()),
-                      need.bytes(), plan.options.cap->most);
+                                  need.account(), plan.options.cap->most.str()),
+                      need.bytes, plan.options.cap->most);
   std::unique_ptr<std::byte[]> own;
   std::span<std::byte> memory = options.memory;
   if (memory.data() == nullptr) {
     own = allocate(need);
-    memory = {own.get(), static_cast<std::size_t>(need.bytes().value())};
-  } else if (need.bytes() > memory.size()) {
-    throw MemoryError(fmt::format("{}, and the memory given is {}", account(need), memory.size()), need.bytes(),
+    memory = {own.get(), static_cast<std::size_t>(need.bytes.to_index())};
+  } else if (need.bytes > memory.size()) {
+    throw MemoryError(fmt::format("{}, and the memory given is {}", need.account(), memory.size()), need.bytes,
                       memory.size());
   }
 
   Measured all;
-  all.bytes = need.bytes();
+  all.bytes = need.bytes;
   Stack stack(memory);
-  const Effort all_of_it{need.bytes(), std::numeric_limits<index_t>::max()};
+  const Effort all_of_it{need.bytes, std::numeric_limits<index_t>::max()};
   lay_out<T>(plan, tensors, options, all_of_it, stack, memo,
              [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
                std::optional<ProgressReport> report;
@@ -330,11 +337,8 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
 }
 
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
-    Stack stack;
-    measure<T>(plan, tensors, options, stack, memo);
-    return stack.bytes();
-  });
+  return with_compute(options.compute, plan.problem, tensors,
+                      [&]<class T>(T*) { return need_of<T>(plan, tensors, options, memo).bytes; });
 }
 
 namespace {
@@ -364,9 +368,7 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
   return {bytes, [tensors, options](const plan::Plan& plan) {
             ArenaMemo memo;
             return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
-              Stack stack;
-              measure<T>(plan, tensors, options, stack, memo, kMostCalls);
-              return stack.bytes();
+              return need_of<T>(plan, tensors, options, memo, kMostCalls).bytes;
             });
           }};
 }
