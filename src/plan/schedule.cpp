@@ -68,6 +68,9 @@ Operands operands_of(Operation op, const Sizes& sizes) {
 }
 
 void Registry::add(Schedule schedule) {
+  if (schedule.name.empty())
+    throw InvalidProblem(fmt::format("a schedule of operation {} has no name: give it one to be called by",
+                                     name_of(schedule.operation)));
   for (const std::string_view name : {schedule.name, schedule.label})
     if (!name.empty() && find(schedule.operation, name) != nullptr)
       throw InvalidProblem(fmt::format("there is a schedule '{}' of operation {} already: choose another name", name,

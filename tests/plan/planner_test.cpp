@@ -420,5 +420,16 @@ TEST(Planner, ReasonComparesWithNoPlanThatIsTheSame) {
   EXPECT_THAT(plan.reason, testing::Not(HasSubstr("split_keys")));
 }
 
+TEST(Registry, RefusesSchedulesThatCannotBeToldApart) {
+  plan::Registry registry;
+  plan::Schedule flash = *plan::Registry::built_in().find(Operation::forward, "flash");
+  registry.add(flash);
+  EXPECT_THAT([&] { registry.add(flash); },
+              testing::ThrowsMessage<InvalidProblem>(HasSubstr("there is a schedule 'flash'")));
+  flash.name = "";
+  EXPECT_THAT([&] { registry.add(flash); }, testing::ThrowsMessage<InvalidProblem>(HasSubstr("has no name")));
+  EXPECT_EQ(registry.of(Operation::forward).size(), 1U);
+}
+
 }  // namespace
 }  // namespace redblue::test

@@ -84,7 +84,7 @@ class Registry {
   /// redblue's own.
   static const Registry& built_in();
 
-  /// Throws InvalidProblem where a schedule of this operation has the same name or label.
+  /// Throws InvalidProblem where it has no name, or a schedule of this operation has the same name or label.
   void add(Schedule schedule);
   std::span<const std::shared_ptr<const Schedule>> of(Operation op) const {
     return lists_[static_cast<std::size_t>(op)];
