@@ -1,15 +1,21 @@
 # A source whose name ends in _avx2, _avx512 or _avx512_bf16 is compiled for that instruction set and called only where
 # is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
-# tests/check_isa_symbols.py checks that. These files are optimised in every build, because slow vector code would test
-# nothing. The compiler must not fuse a product and a sum that the source keeps apart: code must round alike everywhere.
+# tests/check_isa_symbols.py checks that. These files are optimised in every build, because vector code is slow otherwise,
+# but for builds with sanitizers, where that takes minutes a file. The compiler must not fuse a product and a sum that
+# the source keeps apart: code must round alike everywhere.
 function(redblue_set_isa_flags sources)
-  set(avx2 -O3 -ffp-contract=off -mavx2 -mfma -mf16c -mbmi2)
+  set(optimised -O3)
+  if(REDBLUE_SANITIZE)
+    set(optimised -O0)
+    set(bf16_optimised -O1)  # clang 19 -O0 loses vectors of bf16 that functions pass to each other
+  endif()
+  set(avx2 ${optimised} -ffp-contract=off -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     list(APPEND avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
   endif()
-  set(avx512_bf16 ${avx512} -mavx512bf16)
+  set(avx512_bf16 ${avx512} -mavx512bf16 ${bf16_optimised})
   set(kept ${${sources}})
   foreach(isa avx2 avx512 avx512_bf16)
     set(files ${${sources}})

@@ -5,6 +5,8 @@
 #include <map>
 
 #include "api/arrays.hpp"
+#include "api/plans.hpp"
+#include "api/problems.hpp"
 #include "oracle/dense.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/trace.hpp"
@@ -22,8 +24,6 @@ using testing::HasSubstr;
 
 constexpr Operation kGradients[] = {Operation::backward, Operation::gradient_x, Operation::backward_x,
                                     Operation::backward_w};
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
 /// Arrays as contiguous [batch, heads, rows, columns].
 using Values = std::map<SlowArray, std::vector<double>>;
 
@@ -82,13 +82,6 @@ Problem causal(Problem p, std::optional<index_t> offset = {}) {
   p.causal_offset = offset;
   return p;
 }
-Problem heads(Problem p, index_t batch, index_t heads, index_t kv_heads) {
-  p.batch = batch;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  return p;
-}
-
 /// Every shape that has gone wrong somewhere.
 std::vector<Problem> problems() {
   return {
@@ -98,13 +91,13 @@ std::vector<Problem> problems() {
       problem(7, 7, 4, 4),
       problem(5, 13, 3, 6),
       problem(13, 5, 6, 3),
-      heads(problem(6, 8, 3, 4), 2, 4, 2),
-      heads(problem(5, 6, 4, 4), 1, 3, 1),
+      with_heads(problem(6, 8, 3, 4), 2, 4, 2),
+      with_heads(problem(5, 6, 4, 4), 1, 3, 1),
       causal(problem(9, 9, 4, 3)),
       causal(problem(11, 5, 3, 4)),  // bottom-right: the first 6 rows see nothing
       causal(problem(6, 10, 3, 4), -3),
       causal(problem(5, 5, 3, 4), -100),  // no row sees anything
-      causal(heads(problem(6, 8, 3, 4), 2, 4, 2), 1),
+      causal(with_heads(problem(6, 8, 3, 4), 2, 4, 2), 1),
   };
 }
 
@@ -137,18 +130,19 @@ Values values_of(const Problem& p, Kind kind = Kind::normal, std::uint64_t seed 
 }
 
 /// Types of inputs and outputs (lse: never narrower than fp32), and of the arithmetic.
-struct Types {
+struct GradientTypes {
   DType storage = DType::f64, compute = DType::f64;
 };
-constexpr Types kAllTypes[] = {{DType::f64, DType::f64}, {DType::f32, DType::f32},  {DType::f32, DType::f64},
-                               {DType::f16, DType::f32}, {DType::bf16, DType::f32}, {DType::f64, DType::f32}};
+constexpr GradientTypes kGradientTypes[] = {{DType::f64, DType::f64},  {DType::f32, DType::f32},
+                                            {DType::f32, DType::f64},  {DType::f16, DType::f32},
+                                            {DType::bf16, DType::f32}, {DType::f64, DType::f32}};
 
 /// All tensors of a problem on memory of their own.
 struct Memory {
   const Problem& p;
   std::map<SlowArray, Array> arrays;
 
-  Memory(const Problem& problem, const Values& values, Types types = {}, Strides in = Strides::bhsd,
+  Memory(const Problem& problem, const Values& values, GradientTypes types = {}, Strides in = Strides::bhsd,
          Strides out = Strides::bhsd)
       : p(problem) {
     for (const SlowArray a : inputs_of(p)) add(a, types.storage, in).set(values.at(a));
@@ -217,7 +211,7 @@ std::string text_of(const plan::Plan& plan) {
 
 /// The rule: at most twice the error of the plain way in the compute type, and a few roundings of the largest sum; a
 /// rounding of lse or of a score of its size is a relative error of its own in a weight.
-void expect_close(const Problem& p, const Values& in, const Values& ours, Types types, What what) {
+void expect_close(const Problem& p, const Values& in, const Values& ours, GradientTypes types, What what) {
   const Values truth = definition<long double>(p, in, what),
                naive = types.compute == DType::f64 ? definition<double>(p, in, what) : definition<float>(p, in, what),
                sizes = definition<double>(p, in, What::sizes);
@@ -234,7 +228,7 @@ void expect_close(const Problem& p, const Values& in, const Values& ours, Types 
 }
 
 /// Runs one plan and holds it against the definition, its formula, the count and the rules of the caller's memory.
-Values check(const plan::Plan& plan, const Values& values, Types types = {}, Strides in = Strides::bhsd,
+Values check(const plan::Plan& plan, const Values& values, GradientTypes types = {}, Strides in = Strides::bhsd,
              Strides out = Strides::bhsd) {
   const Problem& p = plan.problem;
   SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)) + " in " +
@@ -279,7 +273,7 @@ TEST(RunGradient, EveryScheduleSolvesEveryShape) {
 }
 
 TEST(RunGradient, EveryScheduleTakesEveryElementType) {
-  for (const Types& types : kAllTypes)
+  for (const GradientTypes& types : kGradientTypes)
     for (const Operation op : kGradients)
       for (const std::size_t shape : {6U, 12U}) {
         const Problem p = of(op, problems()[shape]);
@@ -300,14 +294,14 @@ TEST(RunGradient, EveryScheduleTakesEveryStride) {
 }
 
 TEST(RunGradient, EveryStableScheduleSurvivesEveryKindOfInput) {
-  const Problem plain = heads(problem(12, 30, 8, 5), 1, 2, 1);
+  const Problem plain = with_heads(problem(12, 30, 8, 5), 1, 2, 1);
   for (const Kind kind : kAllKinds)
     for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x})
       for (const Problem& shape : {plain, causal(plain)}) {
         SCOPED_TRACE(name_of(kind));
         const Problem p = of(op, shape);
         const Values values = values_of(p, kind, 4);
-        for (const Types& types : {kAllTypes[0], kAllTypes[1]})
+        for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[1]})
           for (const plan::Plan& plan : plans_of_every_schedule(p))
             if (plan.row().algorithm->traits.stable) check(plan, values, types);
       }
@@ -356,7 +350,7 @@ TEST(RunGradient, RowsWhoseLseIsMinusInfinityHaveNoWeights) {
         const auto first = silent.at(dO).begin() + static_cast<std::ptrdiff_t>(i) * p.d_v;
         std::fill(first, first + p.d_v, 0.0);
       }
-      for (const Types& types : {kAllTypes[0], kAllTypes[1]})
+      for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[1]})
         for (const plan::Plan& plan : plans_of_every_schedule(p)) {
           if (!plan.row().algorithm->traits.stable) continue;  // printed algorithms sum the exponentials themselves
           SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)));
@@ -372,7 +366,8 @@ TEST(RunGradient, RowsWhoseLseIsMinusInfinityHaveNoWeights) {
 }
 
 TEST(RunGradient, GroupedHeadsGiveTheSumOverTheirGroup) {
-  for (const Problem& shape : {heads(problem(5, 7, 3, 4), 2, 6, 2), causal(heads(problem(5, 7, 3, 4), 2, 6, 2))}) {
+  for (const Problem& shape :
+       {with_heads(problem(5, 7, 3, 4), 2, 6, 2), causal(with_heads(problem(5, 7, 3, 4), 2, 6, 2))}) {
     const Problem grouped = of(Operation::backward, shape);
     Problem repeated = grouped;
     repeated.kv_heads = grouped.heads;
@@ -409,7 +404,7 @@ TEST(RunGradient, GroupedHeadsGiveTheSumOverTheirGroup) {
 TEST(RunGradient, NarrowOutputsAreRoundedOnceHoweverOftenTheyAreRevisited) {
   bool any_revisited = false;
   for (const Operation op : kGradients) {
-    const Problem p = of(op, heads(problem(9, 11, 4, 3), 1, 2, 2));
+    const Problem p = of(op, with_heads(problem(9, 11, 4, 3), 1, 2, 2));
     const Values values = values_of(p);
     for (const DType narrow : {DType::f16, DType::bf16})
       for (const plan::Plan& plan : plans_of_every_schedule(p)) {
@@ -451,8 +446,8 @@ TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
 /// Enough keys for groups, each with a dQ of its own.
 TEST(RunGradient, GroupsOfKeysAddUp) {
   for (const std::optional<index_t> offset : {std::optional<index_t>(), std::optional<index_t>(500)})
-    for (const Types& types : kAllTypes) {
-      Problem p = of(Operation::backward, heads(problem(40, 530, 4, 3), 2, 4, 2));
+    for (const GradientTypes& types : kGradientTypes) {
+      Problem p = of(Operation::backward, with_heads(problem(40, 530, 4, 3), 2, 4, 2));
       if (offset) p = causal(p, *offset);  // the last keys are seen by few queries
       const Values values = values_of(p);
       for (const plan::Plan& plan : plans_of(p, "grouped_key_outer")) {
@@ -466,7 +461,7 @@ TEST(RunGradient, SharedSourcesAreReadFromOneTensor) {
   for (const Operation op : {Operation::gradient_x, Operation::backward_x, Operation::backward_w})
     for (const Sources sources : {Sources::shared, Sources::self})
       for (const Problem& shape :
-           {problem(7, 7, 4, 3), heads(problem(6, 6, 3, 4), 2, 2, 2), causal(problem(8, 8, 3, 3))}) {
+           {problem(7, 7, 4, 3), with_heads(problem(6, 6, 3, 4), 2, 2, 2), causal(problem(8, 8, 3, 3))}) {
         Problem p = of(op, shape);
         p.sources = sources;
         const Values values = values_of(p);
@@ -513,7 +508,7 @@ TEST(RunGradient, TheForwardPassIsRunAndCountedWhereItIsNotGiven) {
           ASSERT_NE(plan.forward, nullptr);
           EXPECT_EQ(plan.io(), plan.forward->io() + after.io());
           EXPECT_EQ(plan.footprint(), std::max(plan.forward->footprint(), after.footprint()));
-          for (const Types& types : {kAllTypes[0], kAllTypes[3]}) check(plan, values, types);
+          for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[3]}) check(plan, values, types);
         }
     }
 }
@@ -546,7 +541,7 @@ TEST(RunGradient, TakesStructsAsItTakesTensors) {
 
 TEST(RunGradient, GivesTheSameBitsEveryTime) {
   for (const Operation op : kGradients) {
-    const Problem p = of(op, heads(problem(40, 50, 6, 5), 2, 2, 2));
+    const Problem p = of(op, with_heads(problem(40, 50, 6, 5), 2, 2, 2));
     const Values values = values_of(p);
     for (const plan::Plan& plan : plans_of_every_schedule(p)) {
       Memory x(p, values, {DType::f32, DType::f32}), y = x;
@@ -560,7 +555,7 @@ TEST(RunGradient, GivesTheSameBitsEveryTime) {
 TEST(RunGradient, ReportsProgressUpToTheEnd) {
   for (const Operation op : kGradients)
     for (const bool given : {true, false}) {
-      Problem p = of(op, heads(problem(20, 20, 4, 4), 2, 2, 2));
+      Problem p = of(op, with_heads(problem(20, 20, 4, 4), 2, 2, 2));
       if (op == Operation::backward_w && !given) continue;
       const Values values = values_of(p);
       p.forward_given = given;
@@ -580,7 +575,7 @@ TEST(RunGradient, ReportsProgressUpToTheEnd) {
 
 TEST(TraceGradient, HoldsTheWordsOfTheFormula) {
   for (const Operation op : kGradients) {
-    const Problem p = of(op, heads(problem(6, 7, 3, 2), 1, 2, 1));
+    const Problem p = of(op, with_heads(problem(6, 7, 3, 2), 1, 2, 1));
     for (const plan::Plan& plan : plans_of_every_schedule(p)) {
       SCOPED_TRACE(text_of(plan));
       machine::Counting counting;
@@ -593,7 +588,7 @@ TEST(TraceGradient, HoldsTheWordsOfTheFormula) {
 
 /// Runs the cheapest plan in fp32 or fp64, spoils what is asked for, and verifies.
 Verification verified(
-    const Problem& p, const Types& types, const std::function<void(Memory&)>& before,
+    const Problem& p, const GradientTypes& types, const std::function<void(Memory&)>& before,
     const std::function<void(Memory&)>& after = [](Memory&) {}) {
   Memory memory(p, values_of(p), types);
   for (const auto& [a, words] : definition<long double>(p, memory.inputs(), What::outputs))
@@ -616,8 +611,9 @@ void nudge(Memory& memory, SlowArray a, std::size_t i, double by) {
 
 TEST(VerifyGradient, PassesWhatIsRightAndSeesWhatIsNot) {
   for (const Operation op : kGradients)
-    for (const Types& types : {kAllTypes[0], kAllTypes[1], kAllTypes[2], kAllTypes[3], kAllTypes[4]}) {
-      const Problem p = of(op, heads(problem(9, 11, 4, 3), 2, 2, 2));
+    for (const GradientTypes& types :
+         {kGradientTypes[0], kGradientTypes[1], kGradientTypes[2], kGradientTypes[3], kGradientTypes[4]}) {
+      const Problem p = of(op, with_heads(problem(9, 11, 4, 3), 2, 2, 2));
       SCOPED_TRACE(std::string(name_of(op)) + ", " + std::string(name_of(types.storage)));
       const auto nothing = [](Memory&) {};
       const Verification good = verified(p, types, nothing);
@@ -662,12 +658,6 @@ std::string refusal(const plan::Plan& plan, const Tensors& tensors) {
   }
   return "accepted";
 }
-plan::Plan some_plan(const Problem& p) {
-  plan::Options o;
-  o.M = 300;
-  return plan::make_plan(p, o);
-}
-
 TEST(RunGradient, RefusesTensorsOfAnyOtherShape) {
   for (const Operation op : kGradients) {
     const Problem p = of(op, problems()[6]);

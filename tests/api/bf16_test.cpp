@@ -21,7 +21,7 @@ Problem grouped(Problem p) {
 }
 
 /// Every schedule from the least M it can do with to one that holds everything.
-std::vector<plan::Plan> plans_of(const Problem& p) {
+std::vector<plan::Plan> bf16_plans(const Problem& p) {
   std::vector<plan::Plan> plans = plans_of_every_schedule(p);
   const std::size_t schedules = plans.size() / 2;
   for (std::size_t i = 0; i < schedules; ++i)
@@ -54,7 +54,7 @@ struct Case {
 
 void check(const Problem& p, Strides in = Strides::bhsd, Strides out = Strides::bhsd) {
   const Case wanted(p, in, out);
-  for (const plan::Plan& plan : plans_of(p)) {
+  for (const plan::Plan& plan : bf16_plans(p)) {
     if (!plan.row().algorithm->traits.stable) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(in)) + " -> " + std::string(name_of(out)));
     Arrays a = wanted.arrays;
@@ -99,7 +99,7 @@ TEST(Bf16, AnyNumberOfThreadsGivesTheSameBits) {
   AllAtOnce pool;
   for (const Problem& p : {with_lse(grouped(problem(21, 35, 6, 5))), with_lse(causal(problem(50, 70, 19, 21)))}) {
     const Case wanted(p, Strides::bshd, Strides::bshd);
-    for (const plan::Plan& plan : plans_of(p)) {
+    for (const plan::Plan& plan : bf16_plans(p)) {
       SCOPED_TRACE(text_of(plan));
       Arrays alone = wanted.arrays, together = wanted.arrays;
       RunOptions options;

@@ -2,13 +2,13 @@
 
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
+#include "api/problems.hpp"
+#include "support/cases.hpp"
 #include "support/generators.hpp"
 
 /// Scores of any size that the arithmetic type can hold: each row has one key whose score is far above the others.
 namespace redblue::test {
 namespace {
-
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
 
 /// Scores size a b / 2, exact in every order of summation: a of the query, b of the key, no two alike.
 struct Huge {
@@ -40,7 +40,7 @@ std::vector<double> sizes(DType compute) {
   std::vector<double> list = {0x1p10, 0x1p15, 0x1p19, 0x1p21, 0x1p24, 0x1p27, 0x1p30, 0x1p40, 0x1p100};
   if (compute == DType::f64)
     for (const double size : {0x1p48, 0x1p52, 0x1p60, 0x1p200}) list.push_back(size);
-  return list;
+  return cases(list);
 }
 Problem masked(Problem p) {
   p.causal = true;
@@ -155,7 +155,7 @@ TEST(HugeScores, GradientsAreThoseOfTheLargest) {
 TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
   for (Problem p : {problem(3, 75, 4, 5), problem(40, 61, 4, 9)})
     for (const DType compute : {DType::f32, DType::f64})
-      for (const double size : {1e3, 1e4, 1e6, 3e7, 1e9, 1e12}) {
+      for (const double size : cases<double>({1e3, 1e4, 1e6, 3e7, 1e9, 1e12})) {
         p.lse_required = true;
         p.scale = 1;
         Data x = generate(p);
@@ -182,7 +182,7 @@ TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
 /// Scores whose rounding alone is worth any number of weights: still weights are at most 1 and sum to 1.
 TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
   for (Problem p : {problem(3, 75, 19, 5), problem(101, 101, 33, 9), masked(problem(101, 101, 33, 9))})
-    for (const double size : {1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e20, 1e35}) {
+    for (const double size : cases<double>({1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e20, 1e35})) {
       p.lse_required = true;
       Data x = generate(p);
       for (double& q : x.q) q *= size;

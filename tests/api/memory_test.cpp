@@ -14,7 +14,7 @@ using testing::HasSubstr;
 
 /// A problem of every operation, and what makes memory differ: groups, masks, ragged edges, a forward pass that runs
 /// first.
-std::vector<Problem> problems() {
+std::vector<Problem> problems_of_every_operation() {
   std::vector<Problem> list;
   for (const Operation op : {Operation::forward, Operation::backward, Operation::forward_x, Operation::gradient_x,
                              Operation::backward_x, Operation::backward_w}) {
@@ -40,7 +40,7 @@ std::vector<Problem> problems() {
 }
 
 /// Plans of every schedule that can do it, for little fast memory and for plenty.
-std::vector<plan::Plan> plans_of(const Problem& p) {
+std::vector<plan::Plan> plans_for_little_and_plenty(const Problem& p) {
   std::vector<plan::Plan> plans;
   for (const std::string_view name : plan::Registry::built_in().names(p.op))
     for (const Words M : {150, 700}) {
@@ -60,8 +60,8 @@ TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
   constexpr unsigned char kNoOnes = 0xA5;
   const auto pool = make_pool(3);
   int runs = 0;
-  for (const Problem& p : problems())
-    for (const plan::Plan& plan : plans_of(p))
+  for (const Problem& p : problems_of_every_operation())
+    for (const plan::Plan& plan : plans_for_little_and_plenty(p))
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Strides strides : {Strides::bhsd, Strides::bshd}) {
           SCOPED_TRACE(testing::Message() << name_of(p.op) << ' ' << plan.row().schedule << ' ' << name_of(dtype) << ' '
@@ -115,7 +115,7 @@ Words bytes_of(plan::Plan plan, std::size_t row, DType dtype) {
 }
 
 TEST(RunMemory, PlannerDropsWhatCannotKeepTheCapAndNothingElse) {
-  for (const Problem& p : problems()) {
+  for (const Problem& p : problems_of_every_operation()) {
     if (follows_forward(p.op) && !p.forward_given) continue;
     for (const DType dtype : {DType::f32, DType::f16}) {
       plan::Options o;
@@ -194,6 +194,34 @@ TEST(RunMemory, RunKeepsTheCapOfItsPlan) {
   } catch (const MemoryError& e) {
     EXPECT_EQ(e.available, o.cap->most);
     EXPECT_THAT(e.what(), HasSubstr("the plan was made for at most"));
+  }
+}
+
+/// 1 TiB of scores, which no machine here has.
+TEST(RunMemory, OfARunBeyondTheMachineAtLeastAPartIsKnown) {
+  Problem p = problem(1 << 19, 1 << 19, 4, 4);
+  plan::Options o;
+  o.schedule = "naive";
+  o.M = 1 << 26;  // few operations
+  const plan::Plan plan = plan::make_plan(p, o);
+  Tensors tensors = contiguous_tensors(p, DType::f32);
+  const Words scores = Words(p.n_q) * p.n_k * 4, part = run_bytes(plan, tensors);
+  EXPECT_GE(part, scores);
+
+  std::byte anything;
+  RunOptions options;
+  options.memory = {&anything, std::size_t{1} << 50};  // run_bytes asks for its size alone
+  const Words all = run_bytes(plan, tensors, options);
+  EXPECT_GT(all, part + plan.row().footprint * 4 - 1);
+
+  std::uintptr_t address = 1 << 20;
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O})
+    tensors[a].data = reinterpret_cast<void*>(address <<= 4);
+  try {
+    run(plan, tensors, {});
+    ADD_FAILURE() << "a run without memory was accepted";
+  } catch (const MemoryError& e) {
+    EXPECT_THAT(e.what(), HasSubstr("takes at least " + part.str() + " bytes"));
   }
 }
 

@@ -4,8 +4,15 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/plan/planner.hpp"
 
 namespace redblue::test {
+
+inline plan::Plan some_plan(const Problem& p) {
+  plan::Options o;
+  o.M = 300;
+  return plan::make_plan(p, o);
+}
 
 /// For every schedule that can solve the problem, a plan for the least M it can do with, and one with room for more.
 /// Tiles are such multiples.

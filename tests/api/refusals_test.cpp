@@ -20,12 +20,6 @@ Problem grouped() {
   return p;
 }
 
-plan::Plan some_plan(const Problem& p) {
-  plan::Options o;
-  o.M = 200;
-  return plan::make_plan(p, o);
-}
-
 /// The message of the error that the run must end in.
 std::string refusal(const plan::Plan& plan, const Inputs& in, const Outputs& out, const RunOptions& options = {}) {
   try {

@@ -14,17 +14,8 @@
 namespace redblue::test {
 namespace {
 
-constexpr double kMinusInfinity = -std::numeric_limits<double>::infinity();
-
-Problem heads(Problem p, index_t batch, index_t heads, index_t kv_heads) {
-  p.batch = batch;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  return p;
-}
-
 /// Every shape that has gone wrong somewhere.
-std::vector<Problem> problems() {
+std::vector<Problem> awkward_problems() {
   std::vector<Problem> list = {
       problem(1, 1, 1, 1),
       problem(1, 17, 5, 3),
@@ -32,9 +23,9 @@ std::vector<Problem> problems() {
       problem(13, 13, 8, 8),
       problem(7, 29, 4, 9),
       problem(29, 7, 9, 4),
-      heads(problem(11, 11, 6, 5), 2, 3, 3),
-      heads(problem(11, 14, 6, 5), 2, 6, 2),
-      heads(problem(5, 9, 4, 4), 1, 4, 1),
+      with_heads(problem(11, 11, 6, 5), 2, 3, 3),
+      with_heads(problem(11, 14, 6, 5), 2, 6, 2),
+      with_heads(problem(5, 9, 4, 4), 1, 4, 1),
       causal(problem(13, 13, 8, 8)),
       causal(problem(7, 19, 4, 3)),
       causal(problem(19, 7, 4, 3)),  // bottom-right: the first 12 rows see nothing
@@ -43,12 +34,12 @@ std::vector<Problem> problems() {
       causal(problem(9, 9, 4, 3), -3),
       causal(problem(9, 9, 4, 3), -100),  // no row sees anything
       causal(problem(9, 9, 4, 3), 100),   // every row sees everything
-      causal(heads(problem(10, 12, 4, 6), 2, 4, 2), -2),
+      causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), -2),
   };
   for (Problem& p : list) p = with_lse(p);
   list.push_back(list[3]);
   list.back().scale = -0.3;
-  list.push_back(with_lse(causal(heads(problem(5, 4200, 3, 2), 2, 4, 2), 2100)));  // split_keys: two groups
+  list.push_back(with_lse(causal(with_heads(problem(5, 4200, 3, 2), 2, 4, 2), 2100)));  // split_keys: two groups
   return list;
 }
 
@@ -97,17 +88,17 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
 }
 
 TEST(Run, EveryScheduleSolvesEveryShape) {
-  for (const Problem& p : problems()) check(p, generate(p), kAllTypes[0], Strides::bhsd, Strides::bhsd);
+  for (const Problem& p : awkward_problems()) check(p, generate(p), kAllTypes[0], Strides::bhsd, Strides::bhsd);
 }
 
 TEST(Run, EveryScheduleTakesEveryElementType) {
   for (const Types& types : kAllTypes)
-    for (const Problem& p : {problems()[7], problems()[17]})
+    for (const Problem& p : {awkward_problems()[7], awkward_problems()[17]})
       check(p, generate(p, Kind::normal, 2), types, Strides::bhsd, Strides::bhsd);
 }
 
 TEST(Run, EveryScheduleTakesKeysAndValuesOfTypesOfTheirOwn) {
-  const Problem few = with_lse(heads(problem(3, 40, 19, 5), 1, 4, 2)), many = with_lse(problem(20, 40, 19, 5));
+  const Problem few = with_lse(with_heads(problem(3, 40, 19, 5), 1, 4, 2)), many = with_lse(problem(20, 40, 19, 5));
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
   for (const DType k : kTypes)
     for (const DType v : kTypes)
@@ -120,11 +111,12 @@ TEST(Run, EveryScheduleTakesEveryStride) {
   for (const Strides in : kAllStrides)
     for (const Strides out : kAllStrides)
       for (const Types& types : {kAllTypes[1], kAllTypes[3]})
-        for (const Problem& p : {problems()[7], problems()[17]}) check(p, generate(p, Kind::normal, 3), types, in, out);
+        for (const Problem& p : {awkward_problems()[7], awkward_problems()[17]})
+          check(p, generate(p, Kind::normal, 3), types, in, out);
 }
 
 TEST(Run, EveryStableScheduleSurvivesEveryKindOfInput) {
-  const Problem p = with_lse(heads(problem(12, 40, 8, 5), 1, 2, 1)), masked = causal(p);
+  const Problem p = with_lse(with_heads(problem(12, 40, 8, 5), 1, 2, 1)), masked = causal(p);
   for (const Kind kind : kAllKinds)
     for (const Types& types : {kAllTypes[0], kAllTypes[1]})
       for (const Problem& x : {p, masked}) {
@@ -170,8 +162,8 @@ TEST(Run, DoesNotNeedLse) {
 
 TEST(Run, BroadcastInputsAreReadWhereTheyAre) {
   // One head of keys for three heads of queries, by stride 0 rather than by kv_heads.
-  const Problem p = with_lse(heads(problem(6, 7, 4, 4), 1, 3, 3)),
-                shared = with_lse(heads(problem(6, 7, 4, 4), 1, 3, 1));
+  const Problem p = with_lse(with_heads(problem(6, 7, 4, 4), 1, 3, 3)),
+                shared = with_lse(with_heads(problem(6, 7, 4, 4), 1, 3, 1));
   const Data data = generate(shared);
   const auto truth = truth_of(shared, data.q, data.k, data.v);
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
@@ -188,7 +180,7 @@ TEST(Run, BroadcastInputsAreReadWhereTheyAre) {
 }
 
 TEST(Run, ReportsProgressUpToTheEnd) {
-  const Problem p = heads(problem(20, 20, 4, 4), 2, 2, 2);
+  const Problem p = with_heads(problem(20, 20, 4, 4), 2, 2, 2);
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
     SCOPED_TRACE(text_of(plan));
     Arrays a(p, DType::f32, DType::f32);
@@ -204,7 +196,7 @@ TEST(Run, ReportsProgressUpToTheEnd) {
 }
 
 TEST(Count, IsTheFormulaForEverySchedule) {
-  for (const Problem& p : problems())
+  for (const Problem& p : awkward_problems())
     for (const plan::Plan& plan : plans_of_every_schedule(p)) {
       SCOPED_TRACE(text_of(plan));
       const Measured m = count(plan);
@@ -215,7 +207,7 @@ TEST(Count, IsTheFormulaForEverySchedule) {
 }
 
 TEST(Trace, HoldsTheWordsOfTheFormula) {
-  const Problem p = with_lse(heads(problem(9, 11, 4, 3), 1, 2, 1));
+  const Problem p = with_lse(with_heads(problem(9, 11, 4, 3), 1, 2, 1));
   for (const plan::Plan& plan : plans_of_every_schedule(p)) {
     SCOPED_TRACE(text_of(plan));
     machine::Counting counting;

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <set>
 
+#include "bound/pairs.hpp"
 #include "redblue/bound/backward.hpp"
 #include "redblue/bound/projected.hpp"
 #include "redblue/core/error.hpp"
@@ -254,14 +255,6 @@ RC_GTEST_PROP(BackwardBounds, TrivialCountsEveryNeededWordOfBackwardUnderAMask, 
 }
 
 // ---- Their formulas, a second time ----
-
-/// The pairs of rows that see two keys or more, one by one.
-index_t pairs_one_by_one(const AttentionProblem& x) {
-  index_t pairs = 0;
-  for (index_t r = 0; r < x.n_q; ++r)
-    if (const index_t seen = x.mask.visible(r, x.n_k); seen > 1) pairs += seen;
-  return x.instances * pairs;
-}
 
 /// ceil of a line, and how far rounding may be off.
 void expect_ceil(Words words, long double line, long double scale) {

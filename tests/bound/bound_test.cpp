@@ -3,6 +3,7 @@
 
 #include <cmath>
 
+#include "bound/pairs.hpp"
 #include "redblue/bound/forward.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/plan/planner.hpp"
@@ -17,14 +18,6 @@ using bound::AttentionProblem;
 using bound::forward_bounds;
 
 AttentionProblem square(index_t n, index_t d, index_t M) { return problem(n, n, d, d).bound_problem(M); }
-
-/// The pairs of rows that see two keys or more, one by one.
-index_t pairs_one_by_one(const AttentionProblem& x) {
-  index_t pairs = 0;
-  for (index_t r = 0; r < x.n_q; ++r)
-    if (const index_t seen = x.mask.visible(r, x.n_k); seen > 1) pairs += seen;
-  return x.instances * pairs;
-}
 
 /// Words that some output needs, one by one.
 index_t words_one_by_one(const AttentionProblem& x) {

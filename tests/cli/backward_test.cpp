@@ -503,9 +503,6 @@ const Args kSizes = {"--nq", "60", "--nk", "50", "--d", "8", "--dv", "6"};
 Args sizes_of(Operation op, const Args& more = {}) {
   return Args{"--op", op_name(op)} + kSizes + (op == Operation::backward_w ? Args{"--d-in", "16"} : Args{}) + more;
 }
-void expect_fields(const Json& j, const std::set<std::string>& documented) {
-  for (const std::string& name : documented) EXPECT_TRUE(j.contains(name)) << name << " is missing in " << j.dump();
-}
 
 TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
   const Workplace w;

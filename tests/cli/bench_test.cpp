@@ -14,10 +14,6 @@ using testing::HasSubstr;
 /// Short: nothing here asks how long it took.
 const Args kOnce = {"--repetitions", "1", "--min-time", "0", "--threads", "1"};
 
-void expect_fields(const Json& j, const std::set<std::string>& documented) {
-  for (const std::string& name : documented) EXPECT_TRUE(j.contains(name)) << name << " is missing in " << j.dump();
-}
-
 /// The flops that an entry's rate and time speak of.
 double flops(const Json& entry) {
   EXPECT_EQ(entry["time_unit"], "ms");

@@ -102,6 +102,10 @@ inline std::vector<double> numbers(const file::Tensor& t) {
   return {t.as<float>(), t.as<float>() + n};
 }
 
+inline void expect_fields(const Json& j, const std::set<std::string>& documented) {
+  for (const std::string& name : documented) EXPECT_TRUE(j.contains(name)) << name << " is missing in " << j.dump();
+}
+
 /// args with more behind.
 inline Args operator+(Args args, const Args& more) {
   args.insert(args.end(), more.begin(), more.end());

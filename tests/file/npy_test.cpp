@@ -47,13 +47,13 @@ std::vector<T> values(const Tensor& t) {
   return out;
 }
 
-Tensor parse(const std::string& text) {
+Tensor parsed_npy(const std::string& text) {
   auto bytes = std::make_shared<std::vector<std::byte>>(bytes_of(text));
   return Tensor(parse_npy(*bytes), bytes);
 }
 
-std::string io_message(const std::string& text) {
-  return message_of<IoError>([&] { parse(text); });
+std::string npy_error(const std::string& text) {
+  return message_of<IoError>([&] { parsed_npy(text); });
 }
 
 TEST(Npy, RoundTripsEveryTypeAndRankBitForBit) {
@@ -73,55 +73,56 @@ TEST(Npy, RoundTripsEveryTypeAndRankBitForBit) {
 
 TEST(Npy, ReadsFormats1To3) {
   for (const int version : {1, 2, 3})
-    EXPECT_EQ(values<float>(parse(npy(head("<f4", "(2, 3)"), raw(kSix), version))), kSix);
+    EXPECT_EQ(values<float>(parsed_npy(npy(head("<f4", "(2, 3)"), raw(kSix), version))), kSix);
 }
 
 TEST(Npy, RefusesOtherFormats) {
   for (const int version : {0, 4, 255})
-    EXPECT_CONTAINS(io_message(npy(head("<f4", "(6,)"), raw(kSix), version)), "format");
+    EXPECT_CONTAINS(npy_error(npy(head("<f4", "(6,)"), raw(kSix), version)), "format");
 }
 
 TEST(Npy, ReadsFortranOrder) {
-  const Tensor t = parse(npy(head("<f4", "(2, 3)", "True"), raw(kSix)));
+  const Tensor t = parsed_npy(npy(head("<f4", "(2, 3)", "True"), raw(kSix)));
   EXPECT_EQ(t.strides(), (Indices{1, 2}));
   EXPECT_EQ(values<float>(t), (std::vector<float>{0, 2, 4, 1, 3, 5}));
 }
 
 TEST(Npy, ReadsBigEndian) {
   const std::vector<double> doubles{1.5, -2.25, 1e300};
-  EXPECT_EQ(values<double>(parse(npy(head(">f8", "(3,)"), raw(doubles, true)))), doubles);
-  EXPECT_EQ(values<float>(parse(npy(head(">f4", "(3, 2)"), raw(kSix, true)))), kSix);
+  EXPECT_EQ(values<double>(parsed_npy(npy(head(">f8", "(3,)"), raw(doubles, true)))), doubles);
+  EXPECT_EQ(values<float>(parsed_npy(npy(head(">f4", "(3, 2)"), raw(kSix, true)))), kSix);
   const std::vector<std::uint16_t> halves{0x3c00, 0xc000, 0x7bff};
-  EXPECT_EQ(values<std::uint16_t>(parse(npy(head(">f2", "(3,)"), raw(halves, true)))), halves);
+  EXPECT_EQ(values<std::uint16_t>(parsed_npy(npy(head(">f2", "(3,)"), raw(halves, true)))), halves);
 }
 
 TEST(Npy, ReadsBigEndianFortranOrder) {
-  const Tensor t = parse(npy(head(">f4", "(2, 3)", "True"), raw(kSix, true), 3));
+  const Tensor t = parsed_npy(npy(head(">f4", "(2, 3)", "True"), raw(kSix, true), 3));
   EXPECT_EQ(values<float>(t), (std::vector<float>{0, 2, 4, 1, 3, 5}));
   EXPECT_TRUE(t.copied());
 }
 
 TEST(Npy, TakesEveryOtherByteOrderMarkForThatOfTheMachine) {
   for (const char* descr : {"=f4", "|f4", "f4"})
-    EXPECT_EQ(values<float>(parse(npy(head(descr, "(6,)"), raw(kSix)))), kSix);
+    EXPECT_EQ(values<float>(parsed_npy(npy(head(descr, "(6,)"), raw(kSix)))), kSix);
 }
 
 TEST(Npy, TakesTwoVoidBytesForBf16) {
   for (const char* descr : {"<V2", "|V2", "V2"})
-    EXPECT_EQ(parse(npy(head(descr, "(1,)"), raw<std::uint16_t>({0x3f80}))).dtype(), DType::bf16);
+    EXPECT_EQ(parsed_npy(npy(head(descr, "(1,)"), raw<std::uint16_t>({0x3f80}))).dtype(), DType::bf16);
 }
 
 TEST(Npy, ReadsMisalignedData) {
   std::string header = head("<f8", "(2,)");
   while ((10 + header.size()) % 8 != 3) header.insert(header.size() - 1, " ");
   const std::vector<double> expected{1.5, 2.5};
-  const Tensor t = parse(npy(header, raw(expected)));
+  const Tensor t = parsed_npy(npy(header, raw(expected)));
   EXPECT_EQ(values<double>(t), expected);
   EXPECT_EQ(t.as<double>()[1], 2.5);
 }
 
 TEST(Npy, ReadsHeadersInAnyOrderAndPythonTwosLongs) {
-  EXPECT_EQ(values<float>(parse(npy("{\"shape\":(2L,3L),'fortran_order':False,\"descr\":\"<f4\"}", raw(kSix)))), kSix);
+  EXPECT_EQ(values<float>(parsed_npy(npy("{\"shape\":(2L,3L),'fortran_order':False,\"descr\":\"<f4\"}", raw(kSix)))),
+            kSix);
 }
 
 TEST(Npy, KeepsTheMappingAliveAfterTheFileIsGone) {
@@ -207,7 +208,7 @@ TEST(Npy, RefusesTensorsThatMakeNoSenseBeforeWritingAnything) {
 TEST(Npy, RefusesAFileCutAtAnyByte) {
   for (const int version : {1, 2, 3}) {
     const std::string whole = npy(head("<f4", "(2, 3)"), raw(kSix), version);
-    for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_THROW(parse(whole.substr(0, n)), IoError) << n;
+    for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_THROW(parsed_npy(whole.substr(0, n)), IoError) << n;
   }
 }
 
@@ -218,38 +219,38 @@ TEST(Npy, SurvivesAnyChangeOfOneByte) {
       std::string text = whole;
       text[i] = static_cast<char>(text[i] ^ change);
       try {
-        bits_of(parse(text));
+        bits_of(parsed_npy(text));
       } catch (const Error&) {
       }
     }
 }
 
 TEST(Npy, SaysHowManyBytesAreMissing) {
-  const std::string message = io_message(npy(head("<f4", "(2, 4)"), raw(kSix)));
+  const std::string message = npy_error(npy(head("<f4", "(2, 4)"), raw(kSix)));
   EXPECT_CONTAINS(message, "shape (2, 4) of f32 needs 32 bytes of data, the file has 24");
 }
 
 TEST(Npy, CutsALongShapeInAMessage) {
   std::string shape;
   for (int i = 0; i < 20; ++i) shape += "2, ";
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(" + shape + ")"), "")), "2, ... 20 dimensions) of f32");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(" + shape + ")"), "")), "2, ... 20 dimensions) of f32");
 }
 
 TEST(Npy, RefusesBytesAfterTheData) {
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(2, 2)"), raw(kSix))), "needs 16 bytes of data, the file has 24");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(2, 2)"), raw(kSix))), "needs 16 bytes of data, the file has 24");
 }
 
 TEST(Npy, RefusesOverflowingShapes) {
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(4294967296, 4294967296)"), raw(kSix))), "overflows");
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(4611686018427387904,)"), raw(kSix))), "overflows");
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(0, 4294967296, 4294967296)"), "")), "overflows");
-  EXPECT_CONTAINS(io_message(npy(head("<f4", "(9223372036854775808,)"), raw(kSix))), "above 2^63");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(4294967296, 4294967296)"), raw(kSix))), "overflows");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(4611686018427387904,)"), raw(kSix))), "overflows");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(0, 4294967296, 4294967296)"), "")), "overflows");
+  EXPECT_CONTAINS(npy_error(npy(head("<f4", "(9223372036854775808,)"), raw(kSix))), "above 2^63");
 }
 
-TEST(Npy, RefusesNegativeShapes) { EXPECT_CONTAINS(io_message(npy(head("<f4", "(-2, -3)"), raw(kSix))), "negative"); }
+TEST(Npy, RefusesNegativeShapes) { EXPECT_CONTAINS(npy_error(npy(head("<f4", "(-2, -3)"), raw(kSix))), "negative"); }
 
 TEST(Npy, NamesTheDefectOfAHeaderAndWhereItIs) {
-  const auto message = [](const std::string& header) { return io_message(npy(header, raw(kSix))); };
+  const auto message = [](const std::string& header) { return npy_error(npy(header, raw(kSix))); };
   EXPECT_CONTAINS(message("{'descr': '<f4', 'fortran_order': False}"), "no 'shape'");
   EXPECT_CONTAINS(message("{'shape': (6,), 'fortran_order': False}"), "no 'descr'");
   EXPECT_CONTAINS(message("{'shape': (6,), 'descr': '<f4'}"), "no 'fortran_order'");
@@ -265,13 +266,13 @@ TEST(Npy, NamesTheDefectOfAHeaderAndWhereItIs) {
 }
 
 TEST(Npy, RefusesWhatIsNoNpyFile) {
-  EXPECT_CONTAINS(io_message(""), "does not start with");
-  EXPECT_CONTAINS(io_message("PK\3\4 an npz file is a zip"), "does not start with");
+  EXPECT_CONTAINS(npy_error(""), "does not start with");
+  EXPECT_CONTAINS(npy_error("PK\3\4 an npz file is a zip"), "does not start with");
 }
 
 TEST(Npy, NamesAnUnknownTypeAndWhatWorks) {
   for (const char* descr : {"<i8", "<c8", "|O", "<f16", "|u1", "|b1", ">V2", "<V4", ""}) {
-    const std::string message = message_of<Unsupported>([&] { parse(npy(head(descr, "(6,)"), raw(kSix))); });
+    const std::string message = message_of<Unsupported>([&] { parsed_npy(npy(head(descr, "(6,)"), raw(kSix))); });
     EXPECT_CONTAINS(message, "'" + std::string(descr) + "'");
     EXPECT_CONTAINS(message, "f8, f4, f2");
   }
@@ -279,7 +280,7 @@ TEST(Npy, NamesAnUnknownTypeAndWhatWorks) {
 
 TEST(Npy, RefusesRecords) {
   const std::string header = "{'descr': [('a', '<f4')], 'fortran_order': False, 'shape': (6,)}";
-  EXPECT_CONTAINS(message_of<Unsupported>([&] { parse(npy(header, raw(kSix))); }), "records");
+  EXPECT_CONTAINS(message_of<Unsupported>([&] { parsed_npy(npy(header, raw(kSix))); }), "records");
 }
 
 TEST(Npy, ErrorsNameTheFile) {

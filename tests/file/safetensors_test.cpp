@@ -26,13 +26,13 @@ std::string info(const std::string& name, const std::string& dtype, index_t n, i
          std::to_string(begin) + "," + std::to_string(end) + "]}";
 }
 
-Safetensors parse(const std::string& text) {
+Safetensors parsed_safetensors(const std::string& text) {
   auto bytes = std::make_shared<std::vector<std::byte>>(bytes_of(text));
   return parse_safetensors(*bytes, "x.safetensors", bytes);
 }
 
-std::string io_message(const std::string& text) {
-  return message_of<IoError>([&] { parse(text); });
+std::string safetensors_error(const std::string& text) {
+  return message_of<IoError>([&] { parsed_safetensors(text); });
 }
 
 TEST(Safetensors, RoundTripsEveryTypeAndRankBitForBit) {
@@ -105,8 +105,8 @@ TEST(Safetensors, ATensorOutlivesTheFileObject) {
 }
 
 TEST(Safetensors, AMissingNameListsTheNamesThereAre) {
-  const Safetensors file =
-      parse(safetensors("{" + info("k", "F32", 1, 0, 4) + "," + info("q", "F32", 1, 4, 8) + "}", "12345678"));
+  const Safetensors file = parsed_safetensors(
+      safetensors("{" + info("k", "F32", 1, 0, 4) + "," + info("q", "F32", 1, 4, 8) + "}", "12345678"));
   EXPECT_EQ(file.names(), (Names{"k", "q"}));
   EXPECT_TRUE(file.contains("q"));
   EXPECT_FALSE(file.contains("v"));
@@ -116,22 +116,24 @@ TEST(Safetensors, AMissingNameListsTheNamesThereAre) {
 TEST(Safetensors, AMissingNameOfALargeFileListsSomeNames) {
   std::string header = "{";
   for (int i = 0; i < 50; ++i) header += (i != 0 ? "," : "") + info("t" + std::to_string(i), "F32", 0, 0, 0);
-  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { parse(safetensors(header + "}", "")).tensor("v"); }),
+  EXPECT_CONTAINS(message_of<InvalidProblem>([&] { parsed_safetensors(safetensors(header + "}", "")).tensor("v"); }),
                   ", and 10 more");
 }
 
 TEST(Safetensors, ErrorsShowNamesCutAndWithoutControlCharacters) {
   std::string name = "a\x1b[31m";
   for (int i = 0; i < 100; ++i) name += "\xc3\xa9";
-  const std::string message = message_of<InvalidProblem>([&] { parse(safetensors("{}", "")).tensor(name); });
+  const std::string message =
+      message_of<InvalidProblem>([&] { parsed_safetensors(safetensors("{}", "")).tensor(name); });
   EXPECT_CONTAINS(message, "'a\\x1b[31m\xc3\xa9");
   EXPECT_CONTAINS(message, "\xc3\xa9...'; it has none");
 }
 
 TEST(Safetensors, OtherTypesLeaveTheRestOfTheFileReadable) {
-  const Safetensors file = parse(safetensors("{" + info("lengths", "I64", 1, 0, 8) + "," + info("new", "X9", 5, 8, 12) +
-                                                 "," + info("q", "F32", 1, 12, 16) + "}",
-                                             "0123456789abcdef"));
+  const Safetensors file =
+      parsed_safetensors(safetensors("{" + info("lengths", "I64", 1, 0, 8) + "," + info("new", "X9", 5, 8, 12) + "," +
+                                         info("q", "F32", 1, 12, 16) + "}",
+                                     "0123456789abcdef"));
   EXPECT_EQ(file.tensor("q").size(), 1);
   EXPECT_EQ(message_of<Unsupported>([&] { file.tensor("lengths"); }),
             "tensor 'lengths' of 'x.safetensors' has dtype I64; redblue computes with F64, F32, F16, BF16");
@@ -141,15 +143,15 @@ TEST(Safetensors, OtherTypesLeaveTheRestOfTheFileReadable) {
 }
 
 TEST(Safetensors, ReadsMisalignedTensors) {
-  const Safetensors file =
-      parse(safetensors("{" + info("a", "U8", 3, 0, 3) + "," + info("q", "F64", 1, 3, 11) + "}", "abc12345678"));
+  const Safetensors file = parsed_safetensors(
+      safetensors("{" + info("a", "U8", 3, 0, 3) + "," + info("q", "F64", 1, 3, 11) + "}", "abc12345678"));
   const Tensor t = file.tensor("q");
   EXPECT_EQ(std::memcmp(t.as<double>(), "12345678", 8), 0);
 }
 
 TEST(Safetensors, EntriesStandInTheOrderOfTheirData) {
-  const Safetensors file =
-      parse(safetensors("{" + info("q", "F32", 1, 4, 8) + "," + info("z", "F32", 1, 0, 4) + "}", "12345678"));
+  const Safetensors file = parsed_safetensors(
+      safetensors("{" + info("q", "F32", 1, 4, 8) + "," + info("z", "F32", 1, 0, 4) + "}", "12345678"));
   EXPECT_EQ(file.entries()[0].name, "z");
   EXPECT_EQ(file.entries()[1].name, "q");
 }
@@ -157,8 +159,8 @@ TEST(Safetensors, EntriesStandInTheOrderOfTheirData) {
 TEST(Safetensors, RefusesAFileCutAtAnyByte) {
   const std::string whole =
       safetensors("{" + info("k", "F32", 1, 0, 4) + "," + info("q", "F64", 1, 4, 12) + "}", "123456789012");
-  parse(whole);
-  for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_THROW(parse(whole.substr(0, n)), IoError) << n;
+  parsed_safetensors(whole);
+  for (std::size_t n = 0; n < whole.size(); ++n) EXPECT_THROW(parsed_safetensors(whole.substr(0, n)), IoError) << n;
 }
 
 TEST(Safetensors, SurvivesAnyChangeOfOneByte) {
@@ -169,7 +171,7 @@ TEST(Safetensors, SurvivesAnyChangeOfOneByte) {
       std::string text = whole;
       text[i] = static_cast<char>(text[i] ^ change);
       try {
-        const Safetensors file = parse(text);
+        const Safetensors file = parsed_safetensors(text);
         for (const auto& name : file.names()) bits_of(file.tensor(name));
       } catch (const Error&) {
       }
@@ -177,32 +179,32 @@ TEST(Safetensors, SurvivesAnyChangeOfOneByte) {
 }
 
 TEST(Safetensors, RefusesHeaderLengthsThatCannotBe) {
-  EXPECT_CONTAINS(io_message("1234567"), "7 bytes");
-  EXPECT_CONTAINS(io_message(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)), "100000001 bytes, above the limit");
-  EXPECT_CONTAINS(io_message(std::string(8, '\xff') + "{}"), "18446744073709551615 bytes, above the limit");
-  EXPECT_CONTAINS(io_message(std::string("\x03\0\0\0\0\0\0\0{}", 10)), "3 bytes, but only 2 bytes follow");
+  EXPECT_CONTAINS(safetensors_error("1234567"), "7 bytes");
+  EXPECT_CONTAINS(safetensors_error(std::string("\x01\xe1\xf5\x05\0\0\0\0{}", 10)), "100000001 bytes, above the limit");
+  EXPECT_CONTAINS(safetensors_error(std::string(8, '\xff') + "{}"), "18446744073709551615 bytes, above the limit");
+  EXPECT_CONTAINS(safetensors_error(std::string("\x03\0\0\0\0\0\0\0{}", 10)), "3 bytes, but only 2 bytes follow");
 }
 
 TEST(Safetensors, RefusesHeadersThatAreNotAJsonObject) {
   for (const char* header : {"", "[]", " {}", "\xef\xbb\xbf{}", "null"})
-    EXPECT_CONTAINS(io_message(safetensors(header, "")), "does not start with '{'");
+    EXPECT_CONTAINS(safetensors_error(safetensors(header, "")), "does not start with '{'");
   for (const char* header : {"{", "{}x", "{\"a\"}", "{\"\xff\":1}", "{'a':1}", "{\"a\":1e999}", "{/**/}"})
-    EXPECT_CONTAINS(io_message(safetensors(header, "")), "not JSON");
+    EXPECT_CONTAINS(safetensors_error(safetensors(header, "")), "not JSON");
 }
 
 TEST(Safetensors, RefusesTextHiddenBehindANul) {
-  EXPECT_CONTAINS(io_message(safetensors(std::string("{}\0garbage", 10), "")), "NUL");
+  EXPECT_CONTAINS(safetensors_error(safetensors(std::string("{}\0garbage", 10), "")), "NUL");
 }
 
 TEST(Safetensors, RefusesDeepNesting) {
-  EXPECT_CONTAINS(io_message(safetensors("{\"a\":" + std::string(100000, '['), "")), "nested too deeply");
+  EXPECT_CONTAINS(safetensors_error(safetensors("{\"a\":" + std::string(100000, '['), "")), "nested too deeply");
 }
 
 TEST(Safetensors, RefusesDuplicateKeys) {
   const std::string q = info("q", "F32", 1, 0, 4);
-  EXPECT_CONTAINS(io_message(safetensors("{" + q + "," + q + "}", "1234")), "'q' twice");
-  EXPECT_CONTAINS(io_message(one(R"("F32","dtype":"F32")", "[6]", "[0,24]")), "'dtype' twice");
-  EXPECT_CONTAINS(io_message(safetensors(R"({"__metadata__":{"a":"1","\u0061":"2"}})", "")), "'a' twice");
+  EXPECT_CONTAINS(safetensors_error(safetensors("{" + q + "," + q + "}", "1234")), "'q' twice");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32","dtype":"F32")", "[6]", "[0,24]")), "'dtype' twice");
+  EXPECT_CONTAINS(safetensors_error(safetensors(R"({"__metadata__":{"a":"1","\u0061":"2"}})", "")), "'a' twice");
 }
 
 TEST(Safetensors, RefusesHolesAndOverlaps) {
@@ -210,47 +212,47 @@ TEST(Safetensors, RefusesHolesAndOverlaps) {
     return safetensors("{" + info("a", "F32", 2, 0, 8) + "," + info("q", "F32", (end - begin) / 4, begin, end) + "}",
                        std::string(24, '\1'));
   };
-  EXPECT_EQ(parse(two(8, 24)).names().size(), 2u);
-  EXPECT_CONTAINS(io_message(two(12, 24)), "'q' starts at 12, that before it ends at 8");
-  EXPECT_CONTAINS(io_message(two(4, 24)), "'q' starts at 4, that before it ends at 8");
-  EXPECT_CONTAINS(io_message(two(0, 24)), "starts at 0, that before it ends at 8");
-  EXPECT_CONTAINS(io_message(two(8, 20)), "end at byte 20 of 24");
-  EXPECT_CONTAINS(io_message(safetensors("{" + info("q", "F32", 4, 8, 24) + "}", std::string(24, '\1'))),
+  EXPECT_EQ(parsed_safetensors(two(8, 24)).names().size(), 2u);
+  EXPECT_CONTAINS(safetensors_error(two(12, 24)), "'q' starts at 12, that before it ends at 8");
+  EXPECT_CONTAINS(safetensors_error(two(4, 24)), "'q' starts at 4, that before it ends at 8");
+  EXPECT_CONTAINS(safetensors_error(two(0, 24)), "starts at 0, that before it ends at 8");
+  EXPECT_CONTAINS(safetensors_error(two(8, 20)), "end at byte 20 of 24");
+  EXPECT_CONTAINS(safetensors_error(safetensors("{" + info("q", "F32", 4, 8, 24) + "}", std::string(24, '\1'))),
                   "starts at 8");
-  EXPECT_CONTAINS(io_message(safetensors("{}", "x")), "end at byte 0 of 1");
+  EXPECT_CONTAINS(safetensors_error(safetensors("{}", "x")), "end at byte 0 of 1");
 }
 
 TEST(Safetensors, RefusesOffsetsOutsideTheData) {
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[7]", "[0,28]")), "[0, 28], outside the 24 bytes");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[6]", "[24,0]")), "[24, 0]");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[6]", "[-24,0]")), "-24 in its data_offsets");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[6]", "[0,24,24]")), "not two numbers");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[6]", "[0,9223372036854775808]")), "9223372036854775808");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[7]", "[0,28]")), "[0, 28], outside the 24 bytes");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[6]", "[24,0]")), "[24, 0]");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[6]", "[-24,0]")), "-24 in its data_offsets");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[6]", "[0,24,24]")), "not two numbers");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[6]", "[0,9223372036854775808]")), "9223372036854775808");
 }
 
 TEST(Safetensors, RefusesShapesThatDoNotFitTheBytes) {
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[2,2]", "[0,24]")), "of shape [2, 2] and dtype F32 has 24 bytes");
-  EXPECT_CONTAINS(io_message(one(R"("I64")", "[2]", "[0,24]")), "I64 has 24 bytes");
-  EXPECT_CONTAINS(io_message(one(R"("F4")", "[47]", "[0,24]")), "F4 has 24 bytes");
-  EXPECT_EQ(parse(one(R"("F4")", "[48]", "[0,24]")).names(), Names{"q"});
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[2,2]", "[0,24]")), "of shape [2, 2] and dtype F32 has 24 bytes");
+  EXPECT_CONTAINS(safetensors_error(one(R"("I64")", "[2]", "[0,24]")), "I64 has 24 bytes");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F4")", "[47]", "[0,24]")), "F4 has 24 bytes");
+  EXPECT_EQ(parsed_safetensors(one(R"("F4")", "[48]", "[0,24]")).names(), Names{"q"});
 }
 
 TEST(Safetensors, RefusesShapesThatCannotBe) {
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[4294967296,4294967296]", "[0,24]")), "overflows");
-  EXPECT_CONTAINS(io_message(one(R"("X9")", "[4294967296,4294967296]", "[0,24]")), "overflows");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[-2,-3]", "[0,24]")), "-2 in its shape");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[18446744073709551616]", "[0,24]")), "in its shape");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[6.0]", "[0,24]")), "6.0 in its shape");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "[true]", "[0,24]")), "true in its shape");
-  EXPECT_CONTAINS(io_message(one(R"("F32")", "6", "[0,24]")), "not a list");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[4294967296,4294967296]", "[0,24]")), "overflows");
+  EXPECT_CONTAINS(safetensors_error(one(R"("X9")", "[4294967296,4294967296]", "[0,24]")), "overflows");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[-2,-3]", "[0,24]")), "-2 in its shape");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[18446744073709551616]", "[0,24]")), "in its shape");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[6.0]", "[0,24]")), "6.0 in its shape");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "[true]", "[0,24]")), "true in its shape");
+  EXPECT_CONTAINS(safetensors_error(one(R"("F32")", "6", "[0,24]")), "not a list");
 }
 
 TEST(Safetensors, RefusesEntriesOfTheWrongForm) {
-  EXPECT_CONTAINS(io_message(safetensors(R"({"q":1})", "")), "'q' is not an object");
-  EXPECT_CONTAINS(io_message(safetensors(R"({"q":{}})", "")), "has no dtype");
-  EXPECT_CONTAINS(io_message(one("4", "[6]", "[0,24]")), "dtype that is not a string");
-  EXPECT_CONTAINS(io_message(safetensors(R"({"__metadata__":[]})", "")), "not an object");
-  EXPECT_CONTAINS(io_message(safetensors(R"({"__metadata__":{"a":1}})", "")), "'a' is not a string");
+  EXPECT_CONTAINS(safetensors_error(safetensors(R"({"q":1})", "")), "'q' is not an object");
+  EXPECT_CONTAINS(safetensors_error(safetensors(R"({"q":{}})", "")), "has no dtype");
+  EXPECT_CONTAINS(safetensors_error(one("4", "[6]", "[0,24]")), "dtype that is not a string");
+  EXPECT_CONTAINS(safetensors_error(safetensors(R"({"__metadata__":[]})", "")), "not an object");
+  EXPECT_CONTAINS(safetensors_error(safetensors(R"({"__metadata__":{"a":1}})", "")), "'a' is not a string");
 }
 
 TEST(Safetensors, ReadsTheRealInputs) {

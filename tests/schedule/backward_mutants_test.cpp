@@ -18,13 +18,14 @@ using mutants::QuerySlip;
 namespace {
 
 /// The first query sees nothing, the last three keys are seen by none.
-Sizes masked() { return {7, 9, 3, 2, {true, -1, 1}, false}; }
-Sizes plain() { return {7, 9, 3, 2, {}, false}; }
+Sizes masked_gradient() { return {7, 9, 3, 2, {true, -1, 1}, false}; }
+Sizes plain_gradient() { return {7, 9, 3, 2, {}, false}; }
 
 std::string verdict(KeySlip slip) {
   const schedule::FusedKeyOuterBackward::Tiling t{2, 2};
   return test::verdict<schedule::FusedKeyOuterBackward>(
-      masked(), t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedKeys::run(m, x, t, slip); });
+      masked_gradient(), t,
+      [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedKeys::run(m, x, t, slip); });
 }
 /// Groups of 1, 1 and 3 blocks.
 std::string verdict(GroupSlip slip) {
@@ -36,23 +37,25 @@ std::string verdict(GroupSlip slip) {
 std::string verdict(QuerySlip slip) {
   const schedule::FusedQueryOuterBackward::Tiling t{3, 1};
   return test::verdict<schedule::FusedQueryOuterBackward>(
-      masked(), t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedQueries::run(m, x, t, slip); });
+      masked_gradient(), t,
+      [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedQueries::run(m, x, t, slip); });
 }
 const schedule::MaterialisedBackward::Tiling kPhases{{0, 3, 2}, {1, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
 std::string verdict(PhaseSlip slip) {
   return test::verdict<schedule::MaterialisedBackward>(
-      plain(), kPhases,
+      plain_gradient(), kPhases,
       [&](auto& m, const schedule::BackwardOperands& x) { mutants::Materialised::run(m, x, kPhases, slip); });
 }
 std::string verdict(BlindSlip slip) {
   return test::verdict<schedule::MaterialisedBackward>(
-      plain(), kPhases,
+      plain_gradient(), kPhases,
       [&](auto& m, const schedule::BackwardOperands& x) { mutants::BlindMaterialised::run(m, x, kPhases, slip); });
 }
 std::string verdict(GradientSlip slip) {
   const mutants::GradientRows::S::Tiling t{{3, 2}, {2, 2}, {3, 1}, {}};
   return test::verdict<mutants::GradientRows::S>(
-      masked(), t, [&](auto& m, const schedule::GradientXOperands& x) { mutants::GradientRows::run(m, x, t, slip); });
+      masked_gradient(), t,
+      [&](auto& m, const schedule::GradientXOperands& x) { mutants::GradientRows::run(m, x, t, slip); });
 }
 
 /// `none` passes, every other slip up to `last` does not.
@@ -85,9 +88,9 @@ TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
   for (const BlindSlip slip : {none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_scale}) {
     EXPECT_EQ(verdict(slip), "") << static_cast<int>(slip);
     const plan::Schedule right = describe<schedule::MaterialisedBackward>();
-    claims::Arrays<double> a(right, plain(), schedule::knobs_of(kPhases));
-    machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain(), kPhases).to_index(), a.slow());
-    const schedule::BackwardOperands x(plain(), *a.problem.scale);
+    claims::Arrays<double> a(right, plain_gradient(), schedule::knobs_of(kPhases));
+    machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain_gradient(), kPhases).to_index(), a.slow());
+    const schedule::BackwardOperands x(plain_gradient(), *a.problem.scale);
     mutants::BlindMaterialised::run(ram, x, kPhases, slip);
     const auto wanted = a.wanted();
     double gap = 0;

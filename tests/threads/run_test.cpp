@@ -8,6 +8,7 @@
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
 #include "redblue/core/error.hpp"
+#include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "threads/pools.hpp"
 
@@ -73,7 +74,7 @@ void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DT
     EXPECT_EQ(one.io, plan.io());
     EXPECT_EQ(one.threads, 1);
     EXPECT_EQ(one.most_per_thread, one.io.total());
-    for (const int threads : {2, 3, 5, 8}) {
+    for (const int threads : cases<int>({2, 3, 5, 8})) {
       Memory together(p, dtype);
       options.threads = threads;
       const Measured m = run(plan, together.tensors(), options);
