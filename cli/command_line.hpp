@@ -15,7 +15,7 @@ class Option;
 /// compile.
 namespace redblue::cli {
 
-/// An option that was just added: what else is to be said of it.
+/// An option that was just added, to be given a type, limits, and relations to other options.
 class Option {
  public:
   explicit Option(CLI::Option& option) : option_(option) {}

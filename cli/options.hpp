@@ -60,7 +60,7 @@ struct OperationOptions {
 
   /// The help names the first `operations` operations.
   void add_to(const Command& command, std::size_t operations = kOperationNames.size());
-  /// Sets op, score and sources. Throws Unsupported naming what there is.
+  /// Sets op, score and sources. Throws Unsupported, with the names that exist.
   void apply_to(Problem& p) const;
 };
 

@@ -8,5 +8,5 @@ int main() {
 
   const redblue::plan::Plan plan = redblue::plan::make_plan(problem, {.M = 16384});  // for 64 KiB of fast memory
   const redblue::Measured moved = redblue::run(plan, redblue::Inputs{view(q), view(k), view(v)}, {view(o), {}});
-  return moved.io == plan.row().io ? 0 : 1;  // the run counted its words: as many as the plan's formula says
+  return moved.io == plan.row().io ? 0 : 1;  // the words that the run counted are those of the plan's formula
 }

@@ -185,7 +185,7 @@ REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redbl
  * options->workspace is ignored. tensors NULL: contiguous ones of the plan's dtype, with lse if it is required. The
  * first call, or the first run, for tensors of one kind walks through the operations without computing. That takes at
  * most the time of a run, and little time unless tiles are very small. Where a run takes more than the machine has,
- * there is no walk, and *bytes is more than the machine has, but not all of it. */
+ * there is no walk: *bytes is then less than the run takes, and more than the machine has. */
 REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                                      const redblue_run_options* options, size_t* bytes);
 REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,

@@ -52,9 +52,9 @@ struct Roundings {
 Roundings roundings_of(const plan::Plan& plan);
 
 /// Compares outputs with attention or its gradients computed row by row in fp64, a second time for a naive run in
-/// `compute`, and gradients with central differences as well: O(n) extra memory. The naive run forms its sums in blocks
-/// of 256 terms, or of as many as the plan makes additions: give roundings_of(plan) for the outputs of a plan. Throws
-/// Unsupported unless `compute` is f32 or f64.
+/// `compute`, and gradients with central differences as well: O(n) extra memory. The naive run adds up blocks of 256
+/// terms, or longer blocks if the plan makes longer chains of additions: give roundings_of(plan) for the outputs of a
+/// plan. Throws Unsupported unless `compute` is f32 or f64.
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings = {});
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
                     const Roundings& roundings = {});

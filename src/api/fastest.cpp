@@ -102,7 +102,7 @@ class Modeller {
       while (size > 1 && static_cast<double>(size) > static_cast<double>(before) * by) size = (size + 1) / 2;
       become *= static_cast<double>(size) / static_cast<double>(before);
     };
-    if (p.n_q == 1 && p.n_k == 1) {  // then it is features, or heads that share keys, that there are many of
+    if (p.n_q == 1 && p.n_k == 1) {  // the work lies in many features, or in many heads that share keys
       scale(p.heads, share);
       scale(p.d, share);
       p.d_v = std::min(p.d_v, p.d);

@@ -11,7 +11,7 @@
 #include "redblue/schedule/backward/grouped_key_outer.hpp"
 #include "redblue/schedule/backward/materialised.hpp"
 #include "redblue/schedule/gradient/small_cache.hpp"
-#include "redblue/schedule/parts/workspace.hpp"
+#include "redblue/schedule/parts/knobs.hpp"
 #include "support/generators.hpp"
 #include "support/table.hpp"
 
@@ -122,6 +122,7 @@ TEST(BackwardPlanner, ReproducesTable42) {
 
 TEST(BackwardPlanner, GroupsKeysByTheirWork) {
   using S = schedule::GroupedKeyOuterBackward;
+  const auto value = plan::Registry::built_in().find(Operation::backward, S::name);
   schedule::Limits limits;
   for (const index_t n : {511, 512, 1500, 2048, 8192})
     for (const bool causal : {false, true})
@@ -150,7 +151,7 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
         if (!causal) {
           EXPECT_EQ(e1, schedule::FusedKeyOuterBackward::io(x, {t.Bc, t.br}).total());
         }
-        EXPECT_EQ(schedule::workspace_words<S>(x, t), Words(n) + Words(t.G - 1) * n * 64);
+        EXPECT_EQ(value->workspace_words(x, schedule::knobs_of(t)), Words(n) + Words(t.G - 1) * n * 64);
       }
 }
 

@@ -38,7 +38,8 @@ class AtomicFile {
   void write(std::string_view text);
 
   /// Makes the bytes durable (fsync), gives them the name, makes the name durable (fsync of the directory).
-  /// Throws IoError; the target is then as it was before, unless only the last step failed.
+  /// Throws IoError; the target is then as it was before, unless only the fsync of the
+  /// directory failed.
   void commit();
 
   /// Commits all of them. All bytes are durable before the first name changes. Then the old files but for the first are

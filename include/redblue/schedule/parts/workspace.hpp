@@ -27,22 +27,5 @@ std::array<SlowMatrix, S::workspace.size()> workspace_of(const typename S::Opera
   }
   return list;
 }
-/// Its words.
-template <class S>
-Words workspace_words(const Sizes& x, const typename S::Tiling& t) {
-  Words words;
-  for (const SlowMatrix& m : workspace_of<S>(typename S::Operands(x, 1), t))
-    words += Words(m.shape.rows) * m.shape.cols;
-  return words;
-}
-
-/// Does S keep a matrix with an entry for every query and key?
-template <class S>
-constexpr bool has_quadratic_workspace() {
-  for (const SlowArray a : S::workspace)
-    for (const SlowArray square : {SlowArray::S, SlowArray::P, SlowArray::A, SlowArray::f, SlowArray::q, SlowArray::p})
-      if (a == square) return true;
-  return false;
-}
 
 }  // namespace redblue::schedule
