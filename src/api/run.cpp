@@ -165,7 +165,11 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   return true;
 }
 
-Words memory_of_this_machine() { return Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE); }
+/// Asked once: to ask the system takes longer than the rest of a small run's preparations.
+Words memory_of_this_machine() {
+  static const Words bytes = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
+  return bytes;
+}
 
 /// What a run takes beside inputs and outputs.
 struct Need {
