@@ -67,7 +67,8 @@ threads() {  # tests/threads alone: a build of everything with the thread saniti
 }
 
 tidy() {  # each file of the library and the program, as build/asan compiles it: several as one
-  grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | grep -v '/tests/\|/test_\|/example' |
+  grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
+    grep '^src/\|^build/asan/CMakeFiles/redblue' |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
   local status=$?
   [ $status -ne 124 ] || echo "clang-tidy: stopped after 15 minutes"
