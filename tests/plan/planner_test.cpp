@@ -225,7 +225,8 @@ TEST(Planner, RefusesWithTheReason) {
     refused.emplace_back(r.schedule);
     EXPECT_THAT(r.why, HasSubstr("mask"));
   }
-  EXPECT_THAT(refused, testing::IsSupersetOf({"flash_pinned", "key_outer", "score_tiles"}));
+  EXPECT_THAT(refused,
+              testing::IsSupersetOf({"flash_pinned", "key_outer", "small_cache", "score_tiles", "naive", "saha_ye"}));
   const auto was_refused = [&](const plan::Schedule& s) { return std::ranges::count(refused, s.name) == 1; };
   const auto schedules = plan::Registry::built_in().of(Operation::forward);
   for (const auto& s : schedules) EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score) << s->name;

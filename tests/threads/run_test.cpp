@@ -7,6 +7,7 @@
 
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
+#include "api/problems.hpp"
 #include "redblue/core/error.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
@@ -23,16 +24,6 @@ Problem of(Operation op, Problem p) {
   p.op = op;
   if (op == Operation::backward_w) p.d_in = p.d + 1;
   if (!follows_forward(op)) p.lse_required = true;
-  return p;
-}
-Problem heads(Problem p, index_t batch, index_t heads, index_t kv_heads) {
-  p.batch = batch;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  return p;
-}
-Problem causal(Problem p) {
-  p.causal = true;
   return p;
 }
 
@@ -109,21 +100,24 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnManyHeads) {
   for (const Operation op : kOperations) {
-    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 2, 3, 3)), DType::f32, DType::f32);
-    expect_the_same_for_any_number_of_threads(of(op, heads(problem(9, 9, 3, 3), 4, 3, 3)), DType::f64, DType::f64);
+    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(13, 11, 4, 3), 2, 3, 3)), DType::f32,
+                                              DType::f32);
+    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(9, 9, 3, 3), 4, 3, 3)), DType::f64, DType::f64);
   }
   for (const Operation op : {Operation::forward, Operation::backward})
-    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 1, 6, 2)), DType::f32, DType::f32);
+    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(13, 11, 4, 3), 1, 6, 2)), DType::f32,
+                                              DType::f32);
 }
 
 TEST(ThreadsRun, GiveTheSameBitsWhereElementTypesAreConverted) {
   for (const Operation op : kOperations)
-    expect_the_same_for_any_number_of_threads(of(op, heads(problem(13, 11, 4, 3), 1, 2, 2)), DType::f16, DType::f32);
+    expect_the_same_for_any_number_of_threads(of(op, with_heads(problem(13, 11, 4, 3), 1, 2, 2)), DType::f16,
+                                              DType::f32);
 }
 
 TEST(ThreadsRun, GiveTheSameBitsWithTheForwardPassBefore) {
   for (const Operation op : {Operation::backward, Operation::gradient_x}) {
-    Problem p = of(op, heads(problem(21, 17, 4, 3), 1, 2, 2));
+    Problem p = of(op, with_heads(problem(21, 17, 4, 3), 1, 2, 2));
     p.forward_given = false;
     plan::Options o;
     o.M = 200;
@@ -146,7 +140,7 @@ TEST(ThreadsRun, GiveTheSameBitsWithTheForwardPassBefore) {
 
 /// A problem that takes a while, and what comes out.
 struct Job {
-  Problem p = of(Operation::backward, heads(problem(40, 40, 4, 4), 2, 2, 2));
+  Problem p = of(Operation::backward, with_heads(problem(40, 40, 4, 4), 2, 2, 2));
   plan::Plan plan = plan::make_plan(p, {.M = 150});
 
   std::vector<unsigned char> dq(ThreadPool* pool, int threads, const std::function<void(double)>& progress = {}) const {
