@@ -122,8 +122,9 @@ struct Measured {
 
 /// The bytes that run() takes beside inputs and outputs: fast memory, workspace, staging buffers, outputs in the
 /// compute type. They depend on the number of threads and on the tensors' types and strides, not on their data. If no
-/// lse is to be written, its tensor has no shape. Of a run that takes more than this machine has, and more than
-/// options.memory holds: at least that much, but not all, for to find out the rest may take hours.
+/// lse is to be written, its tensor has no shape. Where a run takes more than this machine has, and more
+/// than options.memory holds, the result is a part of what it takes that is already more than both: the rest is not
+/// looked for, because that may take hours.
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 
 /// Throws Unsupported if a run with RunOptions::compute would refuse these tensors, and InvalidProblem if the scale is

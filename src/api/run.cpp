@@ -165,7 +165,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   return true;
 }
 
-/// Asked once: to ask the system takes longer than the rest of a small run's preparations.
+/// Asked once: every run needs the answer, and the system takes 0.6 us to give it.
 Words memory_of_this_machine() {
   static const Words bytes = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
   return bytes;
