@@ -5,6 +5,7 @@
 #include "redblue/isa.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/materialised.hpp"
 
 /// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body defines
 /// what a kernel does; docs/kernels.md says how the others are built.
@@ -26,7 +27,8 @@ struct Slots : Slot<T, K>... {
 /// The kernels that may have a faster body.
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
-                       OnlineSoftmax, Weights, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
+                       OnlineSoftmax, Weights, WeightsAccumulate, ScoreGradient, ScoreGradientOver, ValueGradients,
+                       RowDots>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

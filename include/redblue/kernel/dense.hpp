@@ -69,6 +69,13 @@ T sum_of(index_t n, const F& f) {
 template <class T, class F>
 void add_product(View<T> C, View<const T> B, const F& a) {
   constexpr index_t kCols = 64;
+  if (B.rows() == 1) {  // a piece of one term needs no sum of its own
+    for (index_t i = 0; i < C.rows(); ++i) {
+      const T a_i = a(i, 0);
+      for (index_t j = 0; j < C.cols(); ++j) C(i, j) += a_i * B(0, j);
+    }
+    return;
+  }
   for (index_t i = 0; i < C.rows(); ++i)
     for (index_t first = 0; first < B.rows(); first += kPiece) {
       const index_t k = std::min(kPiece, B.rows() - first);

@@ -3,6 +3,7 @@
 #include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/materialised.hpp"
 
 /// Passes over the rows of a row-major tile, keys in vector lanes.
 namespace redblue::kernel::simd {
@@ -58,19 +59,54 @@ V weight_of(Score score, V x) {
   return where_equal(x, V::all(kMinusInf<T>), zero, w);
 }
 
+/// Weights exp(s - lse) of the softmax: one lse for every lane, or one each.
+template <class V>
+V softmax_weights(V s, V shift, V most) {
+  return where_equal(s, V::all(kMinusInf<typename V::T>), V::zero(),
+                     exp2(min(most, s - shift) * V::all(kLog2E<typename V::T>)));
+}
+
 /// S <- exp(scale S - lse)
 template <class V>
 bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &lse = x[1];
   if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
-  const V scale = V::all(static_cast<T>(k.scale)), to_log2 = V::all(kLog2E<T>), minus_inf = V::all(kMinusInf<T>);
+  const V scale = V::all(static_cast<T>(k.scale));
   for (index_t r = 0; r < S.rows(); ++r) {
     const V shift = V::all(shift_of(lse[r])), most = V::all(largest_exponent(lse[r]));
     for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
-      const V s = V::load_first(p, n) * scale;
-      where_equal(s, minus_inf, V::zero(), exp2(min(most, s - shift) * to_log2)).store_first(p, n);
+      softmax_weights(V::load_first(p, n) * scale, shift, most).store_first(p, n);
     });
+  }
+  return true;
+}
+
+/// O <- O + P V, z <- z + P, of the weights P = exp(S - lse) of one key: queries in lanes as the weights are formed.
+template <class V>
+bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &O = x[0], &z = x[1], &S = x[2], &lse = x[3], &value = x[4];
+  if (k.score != Score::softmax || S.cols() != 1 || O.packed() || O.col_stride != 1 || value.col_stride != 1)
+    return false;
+  for (index_t first = 0; first < O.rows(); first += V::kLanes) {
+    const index_t n = std::min(V::kLanes, O.rows() - first);
+    alignas(64) T s[V::kLanes]{}, shift[V::kLanes]{}, most[V::kLanes]{}, p[V::kLanes];
+    for (index_t r = 0; r < n; ++r) {
+      s[r] = S(first + r, 0);
+      shift[r] = shift_of(lse[first + r]);
+      most[r] = largest_exponent(lse[first + r]);
+    }
+    softmax_weights(V::load(s), V::load(shift), V::load(most)).store(p);
+    for (index_t r = 0; r < n; ++r) {
+      z[first + r] += p[r];
+      const V weight = V::all(p[r]);
+      for (index_t j = 0; j < O.cols(); j += V::kLanes) {
+        const index_t cols = std::min(V::kLanes, O.cols() - j);
+        T* o = &O(first + r, j);
+        fma(weight, V::load_first(&value(0, j), cols), V::load_first(o, cols)).store_first(o, cols);
+      }
+    }
   }
   return true;
 }
