@@ -135,7 +135,8 @@ void require_arithmetic(DType compute, const Problem& problem, const Tensors& te
 /// it is required. lse is f64 if the other tensors are f64, else f32.
 Tensors contiguous_tensors(const Problem& problem, DType dtype);
 
-/// A value for plan::Options::cap: a run on such tensors may take at most `bytes`.
+/// A value for plan::Options::cap: a run on such tensors may take at most `bytes`. Of long problems it looks at a part
+/// (src/api/fewer_tiles.hpp); run looks at all, and throws MemoryError if that takes more.
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options = {});
 
 /// Runs the chosen row of the plan, after the forward plan if there is one. Throws InvalidProblem when a tensor does

@@ -3,18 +3,24 @@
 #include <vector>
 
 #include "engine.hpp"
+#include "fewer_tiles.hpp"
 #include "redblue/machine/sizing.hpp"
 
 namespace redblue {
+
+/// How to find out what the arena of a worker takes.
+enum class Walk {
+  whole,  ///< through all operations, some 15 ns each: what a run then takes, whatever its loops are
+  some,   ///< of a long walk only a part, with the same tiles: for plans that are weighed (fewer_tiles.hpp)
+};
 
 /// What the arena of a worker takes for a plan, and for the forward plan before it, remembered from run to run: to find
 /// out takes a walk through the operations. Any number of threads may use it at once.
 class ArenaMemo {
  public:
-  /// Of the chosen row, on arrays that lie like those of `slow`. Throws Unsupported where that takes a walk through
-  /// more than `most` kernel calls.
+  /// Of the chosen row, on arrays that lie like those of `slow`.
   template <class T>
-  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, index_t most) {
+  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
     const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
     const Key key{&plan, &bodies, kinds_of(slow)};
     {
@@ -23,14 +29,35 @@ class ArenaMemo {
         if (known == key) return words;
     }
     const machine::CallerMemory<T> memory(slow, bodies);
-    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most);
-    machine::Any any(sizing);
-    run_one_instance(any, plan);
+    const machine::ArenaWords words =
+        walk == Walk::whole ? walked(plan, one_instance(plan), memory, bodies) : walk_some(plan, memory, bodies);
     const std::lock_guard lock(mutex_);
-    return known_.emplace_back(key, sizing.words()).second;
+    return known_.emplace_back(key, words).second;
   }
 
  private:
+  template <class T>
+  static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
+                                    const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies,
+                                    index_t most = std::numeric_limits<index_t>::max()) {
+    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most);
+    machine::Any any(sizing);
+    plan.row().algorithm->run(any, x, plan.row().tiling);
+    return sizing.words();
+  }
+  template <class T>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
+                                       const kernel::Bodies<T>& bodies) {
+    constexpr index_t kMostCalls = 20'000;  // of kernels: some 0.3 ms
+    plan::Instances x = one_instance(plan);
+    try {
+      return walked(plan, x, memory, bodies, kMostCalls);
+    } catch (const typename machine::Sizing<machine::CallerMemory<T>>::TooMany&) {
+      x.sizes = fewer_tiles(*plan.row().algorithm, x.sizes, plan.row().tiling);
+      return walked(plan, x, memory, bodies);
+    }
+  }
+
   /// All of an array that decides whether it is staged.
   struct Kind {
     DType dtype;

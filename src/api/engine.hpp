@@ -34,10 +34,13 @@ inline void run_on(machine::Any& m, const plan::Plan& plan) {
 }
 
 /// The same for one instance. All are alike: they have the same sizes, and differ only in where their arrays begin.
-inline void run_one_instance(machine::Any& m, const plan::Plan& plan) {
+inline plan::Instances one_instance(const plan::Plan& plan) {
   plan::Instances one = plan.instances();
   one.count = 1;
-  plan.row().algorithm->run(m, one, plan.row().tiling);
+  return one;
+}
+inline void run_one_instance(machine::Any& m, const plan::Plan& plan) {
+  plan.row().algorithm->run(m, one_instance(plan), plan.row().tiling);
 }
 
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.

@@ -61,7 +61,7 @@ class Modeller {
   static plan::Row for_keys(plan::Row row, double share) {
     constexpr double kGroups = 8;
     for (schedule::Knob& k : row.tiling)
-      if (k.name == "G") {
+      if (row.algorithm->knob(k.name).groups) {
         const auto groups = static_cast<double>(k.value);
         k.value = static_cast<index_t>(std::min(groups, std::max(kGroups, std::ceil(groups * share))));
       }

@@ -84,11 +84,10 @@ class Converted {
   Words words_;
 };
 
-/// How far to go to find out what a run takes. The walk through the operations that tells the size of arenas takes some
-/// 15 ns a kernel call.
+/// How far to go to find out what a run takes.
 struct Effort {
-  Words enough;        ///< no walk where more bytes than this are taken already
-  index_t most_calls;  ///< of kernels; a longer walk is given up with Unsupported
+  Words enough;  ///< no walk where more bytes than this are taken already
+  Walk walk;
 };
 
 /// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
@@ -154,7 +153,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
           stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
   with.words = row.footprint.to_index();
   if (stack.bytes() > effort.enough) return false;
-  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.most_calls);
+  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.walk);
   with.arenas.resize(static_cast<std::size_t>(workers));
   for (machine::ArenaMemory<T>& arena : with.arenas) {
     arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
@@ -187,9 +186,9 @@ struct Need {
 
 template <class T>
 Need need_of(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
-             index_t most_calls = std::numeric_limits<index_t>::max()) {
+             Walk walk = Walk::whole) {
   Stack stack;
-  const Effort effort{std::max(memory_of_this_machine(), Words(options.memory.size())), most_calls};
+  const Effort effort{std::max(memory_of_this_machine(), Words(options.memory.size())), walk};
   const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
   return {stack.bytes(), stack.largest(), all};
 }
@@ -232,7 +231,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   Measured all;
   all.bytes = need.bytes;
   Stack stack(memory);
-  const Effort all_of_it{need.bytes, std::numeric_limits<index_t>::max()};
+  const Effort all_of_it{need.bytes, Walk::whole};
   lay_out<T>(plan, tensors, options, all_of_it, stack, memo,
              [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
                std::optional<ProgressReport> report;
@@ -368,11 +367,10 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
 }
 
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options) {
-  constexpr index_t kMostCalls = 30'000'000;  // about half a second for each tiling that is weighed
   return {bytes, [tensors, options](const plan::Plan& plan) {
             ArenaMemo memo;
             return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
-              return need_of<T>(plan, tensors, options, memo, kMostCalls).bytes;
+              return need_of<T>(plan, tensors, options, memo, Walk::some).bytes;
             });
           }};
 }

@@ -180,20 +180,13 @@ void gives_the_same_bits_in_any_order_of_each(const Schedule& s, const Sizes& x,
   }
 }
 
-/// Is this schedule of the class that a bound for some schedules only is about?
-bool is_restricted_by(const bound::Bound& b, const Schedule& s, const Sizes& x) {
-  if (b.name == "shared") return s.name == "shared_source";
-  if (s.name == "9R-d") return x.d_v <= x.d;
-  return s.name == "6R" || s.name == "9R-a" || s.name == "9R-b" || s.name == "9R-c";
-}
-
 void moves_no_less_than_the_bounds(const Schedule& s, const Sizes& x, const Tiling& t) {
   for (const Sources sources : {Sources::distinct, Sources::shared, Sources::self}) {
     if (sources == Sources::distinct && s.traits.shared_source) continue;
     if (sources == Sources::self && x.n_q != x.n_k) continue;
     const bound::AttentionProblem problem{x, 1, s.footprint(x, t), sources};
     for (const bound::Bound& b : bound::bounds_of(s.operation, problem)) {
-      const bool binds = b.holds && (b.status != "restricted" || is_restricted_by(b, s, x));
+      const bool binds = b.holds && (b.status != "restricted" || b.name == s.restricted_bound(x));
       if (const Words moved = s.io(x, t).total(); binds && moved < b.words)
         fail("it moves {} words, less than bound {} ({})", moved.str(), b.name, b.words.str());
     }
@@ -326,10 +319,8 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
   if (!s.traits.stable) return;  // printed or not, it is not tuned
   limits.multiple = {};
   Tiling rival = other;
-  for (schedule::Knob& k : rival)  // groups are for many workers, not for few words
-    if (k.name == "G")
-      for (const schedule::Knob& least : s.smallest(x, {}))
-        if (least.name == "G") k.value = least.value;
+  for (schedule::Knob& k : rival)
+    if (s.knob(k.name).groups) k.value = 1;
   limits.M = occupied(rival);
   const auto chosen = s.choose(x, limits);
   if (!chosen) fail("it found no tiling for {} words", limits.M.str());

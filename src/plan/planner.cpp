@@ -229,12 +229,7 @@ std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {
   Plan alone;
   alone.problem = plan.problem;
   alone.rows.push_back(row);
-  Words bytes;
-  try {
-    bytes = cap->bytes_of(alone);
-  } catch (const Unsupported& e) {
-    return Refusal{row.schedule, e.what(), std::nullopt};
-  }
+  const Words bytes = cap->bytes_of(alone);
   if (bytes <= cap->most) return std::nullopt;
   return Refusal{
       row.schedule,

@@ -18,6 +18,12 @@ bool Schedule::has_quadratic_workspace() const {
   return std::ranges::find_first_of(workspace_arrays, std::array{S, P, A, f, q, p}) != workspace_arrays.end();
 }
 
+const schedule::KnobRange& Schedule::knob(std::string_view knob_name) const {
+  const auto found = std::ranges::find(knobs, knob_name, &schedule::KnobRange::name);
+  if (found == knobs.end()) throw InvalidProblem(fmt::format("{} has no tile size {}", name, knob_name));
+  return *found;
+}
+
 Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
   Words words;
   for (const SlowMatrix& m : workspace(x, t)) words += Words(m.shape.rows) * m.shape.cols;

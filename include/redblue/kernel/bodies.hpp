@@ -26,9 +26,9 @@ struct Slots : Slot<T, K>... {
 };
 /// The kernels that may have a faster body.
 template <class T>
-using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
-                       OnlineSoftmax, Weights, WeightsAccumulate, ScoreGradient, ScoreGradientOver, ValueGradients,
-                       RowDots>;
+using AllSlots =
+    Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, OnlineSoftmax, Weights,
+          WeightsAccumulate, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

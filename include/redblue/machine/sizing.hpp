@@ -1,7 +1,6 @@
 #pragma once
 #include <limits>
 
-#include "redblue/core/error.hpp"
 #include "redblue/core/machine.hpp"
 #include "redblue/machine/routes.hpp"
 
@@ -13,8 +12,10 @@ namespace redblue::machine {
 template <class Slow>
 class Sizing : public MachineFace<Sizing<Slow>> {
  public:
-  /// What it is given must outlive it. `slow` has no data. A schedule of more than `most` kernel calls is given up with
-  /// Unsupported.
+  /// Thrown where a schedule has more than `most` kernel calls.
+  struct TooMany {};
+
+  /// What it is given must outlive it. `slow` has no data.
   Sizing(index_t M, std::size_t word_bytes, const Slow& slow, const kernel::BodyTraits& bodies,
          index_t most = std::numeric_limits<index_t>::max())
       : tiles_(M, word_bytes), slow_(slow), bodies_(bodies), calls_left_(most) {}
@@ -39,6 +40,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
     for (index_t i = 0; i < n; ++i) body(*this, i);
   }
 
+  index_t calls_left() const { return calls_left_; }
   ArenaWords words() const {
     ArenaWords words = words_;
     words.tiles = tiles_.most();
@@ -48,7 +50,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
  private:
   template <class K>
   void stage(const K& k, std::span<const Arg> args, std::size_t from) {
-    if (calls_left_-- == 0) throw Unsupported("has too many operations for its memory to be known before it runs");
+    if (calls_left_-- == 0) throw TooMany{};
     for_routes(k, args, from, bodies_, slow_, [&](std::size_t i, Route route) {
       if (route.copied) words_.stage(i, args[i].shape());
       if (route.layout == Layout::bf16_pairs) words_.stage(0, shape_of_pairs(args[i].shape()));

@@ -44,6 +44,8 @@ struct Schedule {
   /// Why it cannot solve a problem of these sizes whatever its tiling, in words that follow its name; nothing if it
   /// can.
   std::optional<std::string_view> (*unsupported)(const Sizes&);
+  /// The bound for some schedules only that binds this one at these sizes; empty: none.
+  std::string_view (*restricted_bound)(const Sizes&);
   /// May it run with this tiling? Sizes beyond a dimension count as the dimension.
   bool (*allows)(const Sizes&, const Tiling&);
   /// The smallest tiles that keep to the multiples.
@@ -60,6 +62,8 @@ struct Schedule {
   void (*run)(machine::Any&, const Instances&, const Tiling&);
   const Compiled* compiled = nullptr;
 
+  /// What the knob of this name may be set to. Throws InvalidProblem where there is none.
+  const schedule::KnobRange& knob(std::string_view knob_name) const;
   bool is_called(std::string_view wanted) const { return wanted == name || (!label.empty() && wanted == label); }
   /// Does it keep a matrix with an entry for every query and key in slow memory?
   bool has_quadratic_workspace() const;

@@ -26,6 +26,8 @@ struct Defaults {
   static constexpr std::string_view label{};  ///< what papers or the theory notes call it; --schedule takes it too
   /// Why it cannot solve a problem of these sizes, in words that follow its name; nothing if it can.
   static std::optional<std::string_view> unsupported(const Sizes&) { return std::nullopt; }
+  /// The bound for some schedules only (status "restricted") that binds this one at these sizes; empty: none.
+  static constexpr std::string_view restricted_bound(const Sizes&) { return {}; }
   /// May it run with this tiling? Some tilings make sense for certain values only.
   static constexpr bool allows(const Sizes&, const auto&) { return true; }
   /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.

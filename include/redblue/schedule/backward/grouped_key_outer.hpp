@@ -25,7 +25,7 @@ struct GroupedKeyOuterBackward : Defaults {
     index_t G = 1;  ///< groups of keys
     void knobs(const auto& knob) {
       KeyPass::knobs(knob);
-      knob({"G"}, G);
+      knob({.name = "G", .groups = true}, G);
     }
   };
   static index_t copies(Tiling t) { return t.G - 1; }

@@ -24,7 +24,7 @@ struct SplitKeysForward : Defaults {
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
       knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"G"}, G);
+      knob({.name = "G", .groups = true}, G);
     }
     FlashForward::Tiling flash() const { return {Br, Bc}; }
   };

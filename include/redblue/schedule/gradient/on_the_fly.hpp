@@ -14,6 +14,7 @@ struct OnTheFlyGradient : Defaults {
   static constexpr std::string_view name = "9R-d";
   static constexpr std::string_view idea = "keeping queries and the gradient resident, projecting on the fly";
   static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr std::string_view restricted_bound(const Sizes& x) { return x.d_v <= x.d ? "g*" : ""; }
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = QueryPass;

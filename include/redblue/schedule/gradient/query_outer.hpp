@@ -29,6 +29,7 @@ struct QueryOuterGradient : Defaults {
                                            : b ? "keeping queries resident and revisiting the gradient"
                                                : "keeping queries resident and writing p A2";
   static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = b};
+  static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
   static constexpr auto workspace = [] {
     if constexpr (c)
       return std::array{SlowArray::A1X, SlowArray::h, SlowArray::U};

@@ -10,7 +10,7 @@
 
 /// Tile sizes by name. A schedule's Tiling has one function that visits its sizes in order,
 ///
-///   void knobs(const auto& knob) { knob({"Br", &Sizes::n_q}, Br), knob({"G"}, G); }
+///   void knobs(const auto& knob) { knob({"Br", &Sizes::n_q}, Br), knob({.name = "G", .groups = true}, G); }
 ///
 /// with the name and range of each, and the variable. From it follow the list that travels, and the way back.
 namespace redblue::schedule {
@@ -28,6 +28,8 @@ struct KnobRange {
   index_t Sizes::* along = nullptr;  ///< the dimension that it is a tile of; null: none
   index_t least = 1;
   index_t most = 0;  ///< 0: the size of the dimension; any number where there is none
+  /// A number of groups of keys, for as many workers. It makes no plan move fewer words.
+  bool groups = false;
 };
 
 /// The values of a tiling. A knob that its tiling does not list has its default.

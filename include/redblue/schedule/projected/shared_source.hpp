@@ -18,6 +18,7 @@ struct SharedSourceForward : Defaults {
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
   static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::U};
+  static constexpr std::string_view restricted_bound(const Sizes&) { return "shared"; }
 
   struct Tiling {
     GemmTiling S;
