@@ -29,25 +29,27 @@ std::string tensor_name(SlowArray a) {
 }
 
 std::vector<SlowArray> inputs_of(const Problem& p) {
-  const plan::Operands x = plan::operands_of(p.op, p.sizes());
+  const Sizes x = p.sizes();
   std::vector<SlowArray> list;
-  for (const SlowArray a : x.inputs) {
+  list.reserve(plan::inputs_of(p.op).size());
+  for (const SlowArray a : plan::inputs_of(p.op)) {
     const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
-    if (!computed && !is_copy(p, a) && has_words(x.matrix(a).shape)) list.push_back(a);
+    if (!computed && !is_copy(p, a) && has_words(plan::matrix_of(p.op, x, a).shape)) list.push_back(a);
   }
   return list;
 }
 
 std::vector<SlowArray> outputs_of(const Problem& p) {
-  const plan::Operands x = plan::operands_of(p.op, p.sizes());
+  const Sizes x = p.sizes();
   std::vector<SlowArray> list;
-  for (const SlowArray a : x.outputs)
-    if (has_words(x.matrix(a).shape)) list.push_back(a);
+  list.reserve(plan::outputs_of(p.op).size());
+  for (const SlowArray a : plan::outputs_of(p.op))
+    if (has_words(plan::matrix_of(p.op, x, a).shape)) list.push_back(a);
   return list;
 }
 
 std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
-  const Shape s = plan::operands_of(p.op, p.sizes()).matrix(array).shape;
+  const Shape s = plan::matrix_of(p.op, p.sizes(), array).shape;
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
 }

@@ -37,19 +37,18 @@ template <class T>
 struct Arrays {
   Problem problem;
   Sizes sizes;
-  plan::Operands operands;
   std::map<SlowArray, std::vector<T>> words;
 
   /// Inputs N(0, 1), then changed by change(arrays); O and lse as a forward pass leaves them; what was never written is
   /// NaN.
   template <class Change>
   Arrays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t, const Change& change, unsigned seed = 1)
-      : problem(problem_of(s, x)), sizes(x), operands(plan::operands_of(s.operation, x)) {
+      : problem(problem_of(s, x)), sizes(x) {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
-    for (const SlowArray a : operands.inputs)
-      for (T& word : fresh(operands.matrix(a))) word = static_cast<T>(normal(random));
-    for (const SlowArray a : operands.outputs) fresh(operands.matrix(a));
+    for (const SlowArray a : plan::inputs_of(problem.op))
+      for (T& word : fresh(matrix_of(a))) word = static_cast<T>(normal(random));
+    for (const SlowArray a : plan::outputs_of(problem.op)) fresh(matrix_of(a));
     workspace_ = s.workspace(x, t);
     for (const SlowMatrix& m : workspace_) fresh(m);
     change(*this);
@@ -67,7 +66,8 @@ struct Arrays {
     for (auto& [array, w] : words) m[index_of(array)] = machine::Storage::matrix(w.data(), shape_of(array));
     return m;
   }
-  Shape shape_of(SlowArray a) const { return operands.matrix(a).shape; }
+  SlowMatrix matrix_of(SlowArray a) const { return plan::matrix_of(problem.op, sizes, a); }
+  Shape shape_of(SlowArray a) const { return matrix_of(a).shape; }
   template <class R>
   oracle::Matrix<R> matrix(SlowArray a) const {
     oracle::Matrix<R> m(shape_of(a));
@@ -79,7 +79,7 @@ struct Arrays {
   template <class R>
   oracle::Dense<R> dense(bool given) const {
     oracle::Matrices<R> in;
-    for (const SlowArray a : operands.inputs)
+    for (const SlowArray a : plan::inputs_of(problem.op))
       if (given || (a != SlowArray::O && a != SlowArray::lse)) in[a] = matrix<R>(a);
     return {problem, std::move(in)};
   }

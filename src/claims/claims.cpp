@@ -68,7 +68,7 @@ void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling&
 void require_it_says_that_it_rewrites(const Schedule& s, const Sizes& x, const Tiling& t) {
   if (s.traits.rewrites_outputs) return;
   const Io io = s.io(x, t);
-  for (const SlowArray a : plan::operands_of(s.operation, x).outputs)
+  for (const SlowArray a : plan::outputs_of(s.operation))
     if (a != SlowArray::lse && io.reads[index_of(a)] > 0)
       fail("it reads its output {} again, and its traits do not say rewrites_outputs", name_of(a));
 }
@@ -102,9 +102,8 @@ void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
 /// A referee that knows the arrays of the schedule with this tiling.
 machine::Referee referee_for(const Schedule& s, const Sizes& x, const Tiling& t) {
   machine::Referee r(s.footprint(x, t));
-  const plan::Operands operands = plan::operands_of(s.operation, x);
-  for (const SlowArray a : operands.inputs) r.input(operands.matrix(a));
-  for (const SlowArray a : operands.outputs) r.output(operands.matrix(a));
+  for (const SlowArray a : plan::inputs_of(s.operation)) r.input(plan::matrix_of(s.operation, x, a));
+  for (const SlowArray a : plan::outputs_of(s.operation)) r.output(plan::matrix_of(s.operation, x, a));
   for (const SlowMatrix& m : s.workspace(x, t)) r.workspace(m);
   return r;
 }
@@ -120,7 +119,7 @@ void keeps_the_rules(const Schedule& s, const Sizes& x, const Tiling& t) {
 template <class T>
 void require_dense_numbers(const Arrays<T>& a, double tolerance) {
   const auto wanted = a.wanted();
-  for (const SlowArray output : a.operands.outputs) {
+  for (const SlowArray output : plan::outputs_of(a.problem.op)) {
     const oracle::Matrix<long double>& w = wanted.at(output);
     const double gap = largest_gap(a.words.at(output), w.words), allowed = tolerance * (1 + largest_entry(w));
     if (!(gap <= allowed)) fail("{} in {} errs by {}, allowed {}", name_of(output), name_of(kDTypeOf<T>), gap, allowed);

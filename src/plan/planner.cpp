@@ -268,10 +268,4 @@ void compare_rows(Plan& plan) {
   }
 }
 
-std::vector<SlowArray> arrays_of(Operation op) {
-  std::vector<SlowArray> list;
-  for (const SlowMatrix& m : operands_of(op, {}).all) list.push_back(m.array);
-  return list;
-}
-
 }  // namespace redblue::plan

@@ -3,11 +3,13 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <stdexcept>
 
 #include "redblue/core/error.hpp"
 #include "redblue/schedule/backward/operands.hpp"
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/workspace.hpp"
 #include "redblue/schedule/projected/backward.hpp"
 #include "redblue/schedule/projected/forward.hpp"
 
@@ -40,37 +42,45 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   return std::nullopt;
 }
 
-SlowMatrix Operands::matrix(SlowArray array) const {
-  const auto found = std::ranges::find(all, array, &SlowMatrix::array);
-  return found == all.end() ? SlowMatrix{array, {0, 0}} : *found;
-}
-
 namespace {
 
-template <class X>
-Operands as_lists(const Sizes& sizes) {
-  const auto all = X(sizes, 1).all();
-  return {{X::inputs.begin(), X::inputs.end()}, {X::outputs.begin(), X::outputs.end()}, {all.begin(), all.end()}};
+/// f(null pointer to the operands of the operation)
+template <class F>
+decltype(auto) with_operands(Operation op, const F& f) {
+  switch (op) {
+    case Operation::forward:
+      return f(static_cast<schedule::ForwardOperands*>(nullptr));
+    case Operation::backward:
+      return f(static_cast<schedule::BackwardOperands*>(nullptr));
+    case Operation::forward_x:
+      return f(static_cast<schedule::ForwardXOperands*>(nullptr));
+    case Operation::gradient_x:
+      return f(static_cast<schedule::GradientXOperands*>(nullptr));
+    case Operation::backward_x:
+      return f(static_cast<schedule::BackwardXOperands*>(nullptr));
+    case Operation::backward_w:
+      return f(static_cast<schedule::BackwardWOperands*>(nullptr));
+  }
+  throw std::logic_error("an operation without operands");
 }
 
 }  // namespace
 
-Operands operands_of(Operation op, const Sizes& sizes) {
-  switch (op) {
-    case Operation::forward:
-      return as_lists<schedule::ForwardOperands>(sizes);
-    case Operation::backward:
-      return as_lists<schedule::BackwardOperands>(sizes);
-    case Operation::forward_x:
-      return as_lists<schedule::ForwardXOperands>(sizes);
-    case Operation::gradient_x:
-      return as_lists<schedule::GradientXOperands>(sizes);
-    case Operation::backward_x:
-      return as_lists<schedule::BackwardXOperands>(sizes);
-    case Operation::backward_w:
-      return as_lists<schedule::BackwardWOperands>(sizes);
-  }
-  return {};
+std::span<const SlowArray> inputs_of(Operation op) {
+  return with_operands(op, []<class X>(X*) -> std::span<const SlowArray> { return X::inputs; });
+}
+std::span<const SlowArray> outputs_of(Operation op) {
+  return with_operands(op, []<class X>(X*) -> std::span<const SlowArray> { return X::outputs; });
+}
+std::vector<SlowArray> arrays_of(Operation op) {
+  std::vector<SlowArray> list;
+  with_operands(op, [&]<class X>(X*) {
+    for (const SlowMatrix& m : X({}, 1).all()) list.push_back(m.array);
+  });
+  return list;
+}
+SlowMatrix matrix_of(Operation op, const Sizes& sizes, SlowArray array) {
+  return with_operands(op, [&]<class X>(X*) { return schedule::matrix_of(X(sizes, 1), array); });
 }
 
 void Registry::add(Schedule schedule) {

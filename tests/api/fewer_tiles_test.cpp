@@ -22,8 +22,8 @@ Walked walked(const plan::Row& row, const plan::Instances& x, DType dtype) {
     s.dtype = DType::f32;
     s.row_stride = 64;
   }
-  const plan::Operands operands = plan::operands_of(row.algorithm->operation, x.sizes);
-  for (const auto& arrays : {operands.inputs, operands.outputs})
+  const Operation op = row.algorithm->operation;
+  for (const auto& arrays : {plan::inputs_of(op), plan::outputs_of(op)})
     for (const SlowArray a : arrays) slow[index_of(a)].dtype = dtype;
   const kernel::Bodies<float>& bodies = bodies_for<float>(false);
   const machine::CallerMemory<float> memory(slow, bodies);

@@ -46,7 +46,7 @@ void expect_accurate(const plan::Schedule& s, const Sizes& x, const Change& chan
     if (!follows_forward(s.operation))
       for (long double& v : sizes.at(SlowArray::O).words) v = 1 + std::abs(v);
     const double score = 1 + static_cast<double>(exact.score_magnitude());
-    for (const SlowArray output : a.operands.outputs) {
+    for (const SlowArray output : plan::outputs_of(a.problem.op)) {
       const auto& w = wanted.at(output);
       const double error = claims::largest_gap(a.words.at(output), w.words),
                    plain = claims::largest_gap(naive.at(output).words, w.words);
@@ -123,7 +123,7 @@ TEST_P(Numbers, AreZeroWhereNothingIsSeen) {
             for (index_t c = 0; c < m.shape.cols; ++c)
               ASSERT_EQ(m(r, c), 0) << name_of(score) << ' ' << name_of(array) << " row " << r;
         };
-        for (const SlowArray output : a.operands.outputs) {
+        for (const SlowArray output : plan::outputs_of(a.problem.op)) {
           if (output == O || output == dQ || output == dA1) expect_zero(output, 0, blind);
           if (output == dK || output == dV || output == dA2 || output == dA3) expect_zero(output, 6 - blind, blind);
           if (offset == -9 && output != lse) expect_zero(output, 0, a.shape_of(output).rows);

@@ -110,7 +110,4 @@ std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
 /// Fills ratio and work of every row: they compare with the bound and with the other rows.
 void compare_rows(Plan& plan);
 
-/// The arrays that schedules of an operation may touch: inputs, outputs and workspace.
-std::vector<SlowArray> arrays_of(Operation op);
-
 }  // namespace redblue::plan

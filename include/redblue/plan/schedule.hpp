@@ -72,15 +72,12 @@ struct Schedule {
   std::optional<std::string> obstacle(const Problem& problem, const Sizes& x) const;
 };
 
-/// The arrays of an operation: what it reads, what it writes, and all that its schedules may keep besides.
-struct Operands {
-  std::vector<SlowArray> inputs, outputs;
-  std::vector<SlowMatrix> all;
-
-  /// The matrix that is called `array`; no words if the operation has none.
-  SlowMatrix matrix(SlowArray array) const;
-};
-Operands operands_of(Operation op, const Sizes& sizes);
+/// The arrays that an operation reads, those that it writes, and all that its schedules may touch: workspace, too.
+std::span<const SlowArray> inputs_of(Operation op);
+std::span<const SlowArray> outputs_of(Operation op);
+std::vector<SlowArray> arrays_of(Operation op);
+/// The matrix that is called `array`, of one instance; no words if the operation has none.
+SlowMatrix matrix_of(Operation op, const Sizes& sizes, SlowArray array);
 
 /// Schedules by operation, in order: of two that cost the same the planner takes the first.
 class Registry {
