@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "api/arrays.hpp"
-#include "oracle/dense.hpp"
+#include "api/matrices.hpp"
 #include "support/generators.hpp"
 
 /// What --verify allows, and what it must not excuse.
@@ -64,22 +64,6 @@ void expect_only_a_chain_is_allowed_a_chain(const Problem& p, const Fill& tensor
   EXPECT_FALSE(verify(p, tensors, DType::f32).ok());
   EXPECT_FALSE(verify(p, tensors, DType::f32, {160, 0}).ok());
   EXPECT_TRUE(verify(p, tensors, DType::f32, {std::max(p.n_q, p.n_k), 0}).ok());
-}
-oracle::Matrices<float> random_matrices(std::vector<std::pair<SlowArray, Shape>> list) {
-  std::mt19937_64 random(3);
-  oracle::Matrices<float> in;
-  for (const auto& [a, shape] : list) {
-    in[a] = oracle::Matrix<float>(shape);
-    const std::vector<double> words = normal(shape.words(), random);
-    std::copy(words.begin(), words.end(), in[a].words.begin());
-  }
-  return in;
-}
-Tensors tensors_of(oracle::Matrices<float>& list) {
-  Tensors tensors;
-  for (auto& [a, m] : list)
-    tensors[a] = {m.words.data(), DType::f32, {1, 1, m.shape.rows, m.shape.cols}, {0, 0, m.shape.cols, 1}};
-  return tensors;
 }
 
 TEST(Verify, SeesAccuracyThatIsLostWithTheLengthOfSums) {
