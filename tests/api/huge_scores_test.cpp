@@ -3,6 +3,7 @@
 #include "api/arrays.hpp"
 #include "api/plans.hpp"
 #include "api/problems.hpp"
+#include "redblue/verify.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 
@@ -48,8 +49,8 @@ Problem masked(Problem p) {
 }
 
 TEST(HugeScores, TheLargestHasAllTheWeightInEverySchedule) {
-  for (const Problem& shape :
-       {problem(3, 75, 19, 5), problem(101, 101, 7, 9), masked(problem(101, 101, 7, 9)), problem(2, 4200, 3, 2)})
+  for (const Problem& shape : cases<Problem>(
+           {masked(problem(101, 101, 7, 9)), problem(3, 75, 19, 5), problem(101, 101, 7, 9), problem(2, 4200, 3, 2)}))
     for (const DType compute : {DType::f32, DType::f64})
       for (const double size : sizes(compute)) {
         const Huge x(shape, size);
@@ -151,9 +152,10 @@ TEST(HugeScores, GradientsAreThoseOfTheLargest) {
       }
 }
 
-/// Scores that are all alike: O is the mean of the values, whatever lse is rounded to.
+/// Scores that are all alike: O is the mean of the values, whatever lse is rounded to; where a plan hands on lse in one
+/// word, with the error that this costs (docs/numerics.md).
 TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
-  for (Problem p : {problem(3, 75, 4, 5), problem(40, 61, 4, 9)})
+  for (Problem p : {problem(3, 75, 4, 5), problem(40, 61, 4, 9), problem(2, 5000, 4, 3)})
     for (const DType compute : {DType::f32, DType::f64})
       for (const double size : cases<double>({1e3, 1e4, 1e6, 3e7, 1e9, 1e12})) {
         p.lse_required = true;
@@ -164,8 +166,9 @@ TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
         std::vector<double> mean(static_cast<std::size_t>(p.d_v));
         for (std::size_t i = 0; i < x.v.size(); ++i) mean[i % mean.size()] += x.v[i] / static_cast<double>(p.n_k);
         for (const plan::Plan& plan : plans_of_every_schedule(p)) {
-          // One word of statistics per row: docs/numerics.md.
-          if (!plan.row().algorithm->traits.stable || plan.row().schedule == "key_outer") continue;
+          const index_t handed_on = roundings_of(plan).lse;
+          if (!plan.row().algorithm->traits.stable || (p.n_k > 1000 && handed_on == 0)) continue;
+          EXPECT_TRUE(handed_on == 0 || !plan.row().algorithm->traits.caveat.empty());
           SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size) + " in " + std::string(name_of(compute)));
           Arrays a(p, compute, compute);
           a.q.set(x.q), a.k.set(x.k), a.v.set(x.v);
@@ -174,22 +177,24 @@ TEST(HugeScores, EqualOnesGiveTheMeanOfTheValues) {
           run(plan, a.inputs(), a.outputs(), options);
           const auto o = a.o.get();
           const double eps = compute == DType::f32 ? 0x1p-24 : 0x1p-53, most = static_cast<double>(p.n_k) * eps;
-          for (std::size_t i = 0; i < o.size(); ++i) ASSERT_NEAR(o[i], mean[i % mean.size()], most) << "word " << i;
+          const double of_lse = 8 * static_cast<double>(handed_on) * eps * size;
+          for (std::size_t i = 0; i < o.size(); ++i)
+            ASSERT_NEAR(o[i], mean[i % mean.size()], most + of_lse) << "word " << i;
         }
       }
 }
 
 /// Scores whose rounding alone is worth any number of weights: still weights are at most 1 and sum to 1.
 TEST(HugeScores, OfAnyDataGiveFiniteNumbers) {
-  for (Problem p : {problem(3, 75, 19, 5), problem(101, 101, 33, 9), masked(problem(101, 101, 33, 9))})
+  for (Problem p :
+       first_of<Problem>({masked(problem(101, 101, 33, 9)), problem(3, 75, 19, 5), problem(101, 101, 33, 9)}))
     for (const double size : cases<double>({1e4, 1e5, 1e6, 1e7, 1e9, 1e12, 1e20, 1e35})) {
       p.lse_required = true;
       Data x = generate(p);
       for (double& q : x.q) q *= size;
       const double most = *std::max_element(x.v.begin(), x.v.end()), least = *std::min_element(x.v.begin(), x.v.end());
       for (const plan::Plan& plan : plans_of_every_schedule(p)) {
-        // One word of statistics per row: docs/numerics.md.
-        if (!plan.row().algorithm->traits.stable || plan.row().schedule == "key_outer") continue;
+        if (!plan.row().algorithm->traits.stable || roundings_of(plan).lse > 0) continue;
         SCOPED_TRACE(text_of(plan) + ", scores of " + std::to_string(size));
         Arrays a(p, DType::f32, DType::f32);
         a.q.set(x.q), a.k.set(x.k), a.v.set(x.v);

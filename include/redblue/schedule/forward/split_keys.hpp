@@ -14,7 +14,10 @@ struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "split_keys";
   static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
-  static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr Traits traits{
+      .masks = true,
+      .any_score = true,
+      .caveat = "its groups hand on lse in one word, so outputs of more than one group err by about eps |lse|"};
   static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
 
   struct Tiling {
