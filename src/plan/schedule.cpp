@@ -10,8 +10,7 @@
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/gradient/operands.hpp"
 #include "redblue/schedule/parts/workspace.hpp"
-#include "redblue/schedule/projected/backward.hpp"
-#include "redblue/schedule/projected/forward.hpp"
+#include "redblue/schedule/projected/operands.hpp"
 
 namespace redblue::plan {
 

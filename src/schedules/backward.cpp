@@ -2,7 +2,7 @@
 #include "lists.hpp"
 #include "redblue/schedule/backward/fused_key_outer.hpp"
 #include "redblue/schedule/backward/fused_query_outer.hpp"
-#include "redblue/schedule/backward/fused_value.hpp"
+#include "redblue/schedule/backward/fused_values.hpp"
 #include "redblue/schedule/backward/grouped_key_outer.hpp"
 #include "redblue/schedule/backward/linear.hpp"
 #include "redblue/schedule/backward/linear_products.hpp"

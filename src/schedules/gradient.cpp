@@ -6,8 +6,8 @@
 #include "redblue/schedule/gradient/key_outer.hpp"
 #include "redblue/schedule/gradient/on_the_fly.hpp"
 #include "redblue/schedule/gradient/query_outer.hpp"
-#include "redblue/schedule/gradient/shared_key_outer.hpp"
 #include "redblue/schedule/gradient/shared_source.hpp"
+#include "redblue/schedule/gradient/shared_source_key_outer.hpp"
 #include "redblue/schedule/gradient/small_cache.hpp"
 
 namespace redblue::plan {

@@ -1,8 +1,10 @@
+#include "redblue/schedule/projected/projected.hpp"
+
 #include "lists.hpp"
 #include "redblue/describe.hpp"
 #include "redblue/schedule/backward/fused_key_outer.hpp"
 #include "redblue/schedule/backward/fused_query_outer.hpp"
-#include "redblue/schedule/backward/fused_value.hpp"
+#include "redblue/schedule/backward/fused_values.hpp"
 #include "redblue/schedule/backward/materialised.hpp"
 #include "redblue/schedule/backward/spilled.hpp"
 #include "redblue/schedule/backward/two_pass.hpp"
@@ -13,8 +15,6 @@
 #include "redblue/schedule/forward/naive.hpp"
 #include "redblue/schedule/forward/score_tiles.hpp"
 #include "redblue/schedule/forward/small_cache.hpp"
-#include "redblue/schedule/projected/backward.hpp"
-#include "redblue/schedule/projected/forward.hpp"
 #include "redblue/schedule/projected/shared_source.hpp"
 
 namespace redblue::plan {

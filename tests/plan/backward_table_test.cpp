@@ -7,7 +7,7 @@
 
 #include "redblue/plan/planner.hpp"
 #include "redblue/schedule/backward/fused_key_outer.hpp"
-#include "redblue/schedule/backward/fused_value.hpp"
+#include "redblue/schedule/backward/fused_values.hpp"
 #include "redblue/schedule/backward/grouped_key_outer.hpp"
 #include "redblue/schedule/backward/materialised.hpp"
 #include "redblue/schedule/gradient/small_cache.hpp"

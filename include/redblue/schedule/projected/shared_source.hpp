@@ -2,7 +2,7 @@
 #include "redblue/core/operation.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/schedule/gradient/operands.hpp"
-#include "redblue/schedule/projected/forward.hpp"
+#include "redblue/schedule/projected/operands.hpp"
 
 namespace redblue::schedule {
 

@@ -1,10 +1,61 @@
 #pragma once
 #include "redblue/schedule/backward/operands.hpp"
-#include "redblue/schedule/projected/forward.hpp"
+#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/projections.hpp"
 
-/// All gradients of attention whose Q, K and V are projections: any backward schedule between the products before and
-/// after it, Projected<S, BackwardXOperands> and Projected<S, BackwardWOperands>.
+/// The operands of attention whose Q, K and V are projections, and of its gradients: what Projected puts products
+/// before and after.
 namespace redblue::schedule {
+
+/// The operands of attention in the papers' parametrisation (Li et al. 2024, arXiv 2410.09397, Definition 3.1):
+/// O = softmax(scale A1 X A2^T) A3 Y, A1 n_q x d, A2 and A3 n_k x d, X d x d, Y d x d_v -> O and lse as of
+/// ForwardOperands. The rest is workspace that only schedules which declare it touch.
+struct ForwardXOperands {
+  static constexpr Operation operation = Operation::forward_x;
+  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3, SlowArray::X, SlowArray::Y};
+  static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
+  static constexpr std::string_view prefix = "xy_";
+  static constexpr std::array names = kProjected;
+  static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
+  static constexpr std::array projection_knobs = kProjectionKnobs;
+  static constexpr std::array<KnobRange, 0> gradient_knobs{};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix A1, A2, A3, X, Y, O, lse;
+  SlowMatrix S;       ///< A1 X
+  SlowMatrix h;       ///< A3 Y
+  SlowMatrix scores;  ///< n_q x n_k
+  SlowMatrix U;       ///< softmax(scale S A2^T) A2, what Y projects to O when A2 = A3
+
+  ForwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
+      : shape(s),
+        scale(score_scale),
+        A1{SlowArray::A1, {s.n_q, s.d}, instance},
+        A2{SlowArray::A2, {s.n_k, s.d}, instance},
+        A3{SlowArray::A3, {s.n_k, s.d}, instance},
+        X{SlowArray::X, {s.d, s.d}, instance},
+        Y{SlowArray::Y, {s.d, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v}, instance},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
+        S{SlowArray::A1X, {s.n_q, s.d}, instance},
+        h{SlowArray::h, {s.n_k, s.d_v}, instance},
+        scores{SlowArray::S, {s.n_q, s.n_k}, instance},
+        U{SlowArray::U, {s.n_q, s.d}, instance} {}
+
+  auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, S, h, scores, U}; }
+
+  std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
+  static std::array<Product, 0> gradients() { return {}; }
+  /// The operands of plain attention once the projections are formed: Q = S, K = A2, V = h.
+  ForwardOperands attention() const {
+    ForwardOperands x(shape, scale, A1.instance);
+    x.Q = S;
+    x.K = A2;
+    x.V = h;
+    return x;
+  }
+};
 
 /// Q = A1 X, K = A2, V = A3 Y: the operands of ForwardXOperands, its O and lse, and dO -> dX = A1^T U, dA1 = U X^T,
 /// dA2, dY = A3^T dh, dA3 = dh Y^T, where U = dS A2 is dQ and dh is dV (Li et al. 2024, arXiv 2410.09397, give dX).
@@ -146,10 +197,5 @@ struct BackwardWOperands {
         Product{dWV, transposed(A3), {x.dV}, feature, feature}, Product{dA3, {x.dV}, transposed(WV), key, feature}};
   }
 };
-
-template <class S>
-using ProjectedBackward = Projected<S, BackwardXOperands>;
-template <class S>
-using WeightedBackward = Projected<S, BackwardWOperands>;
 
 }  // namespace redblue::schedule
