@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Usage: test.sh find_package|pkg_config BUILD_DIR COMPILER
-# Installs BUILD_DIR into an empty folder, moves it, and builds and runs main.cpp, and the C example, against it, away from
-# the source tree.
+# Installs BUILD_DIR into an empty folder, moves it, and builds and runs against it, away from the source tree: main.cpp,
+# the C example, and a schedule that redblue does not know.
 set -euo pipefail
 way=$1 build=$2 compiler=$3
 here=$(cd "$(dirname "$0")" && pwd)
@@ -13,6 +13,7 @@ mv "$work/installed" "$work/prefix"
 mkdir "$work/project"
 cp "$here/CMakeLists.txt" "$here/main.cpp" "$work/project"
 cp "$here/../../examples/06_c_api.c" "$work/project/main.c"
+cp "$here"/../../examples/{04_your_schedule.cpp,two_sweeps.hpp} "$work/project"
 cd "$work/project"
 
 case $way in
@@ -21,6 +22,7 @@ find_package)
   cmake --build build
   build/consumer
   build/consumer_c
+  build/your_schedule
   ;;
 pkg_config)
   pc=$(find "$work/prefix" -name redblue.pc)

@@ -13,13 +13,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from schedules import CLI, schedules_of
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
-CLI = os.environ.get("REDBLUE_CLI")
-SCHEDULES = [
-    "fused_key_outer", "fused_query_outer", "two_pass", "spilled", "materialised", "fused_values", "grouped_key_outer",
-]  # fmt: skip
-OF_ANY_OPERATION = SCHEDULES[:-1]  # grouped_key_outer is of plain attention only
+SCHEDULES = schedules_of("backward")
 LAYERS = ["minilm-layer0", "minilm-layer5"]
 SOME_HEADS = [0, 1, 2, 7]  # head 2 of layer 0 has the largest scores by far
 EPS = 2.0**-24
@@ -246,12 +244,12 @@ def test_gradient_in_x_in_single_precision(layer, tmp_path):
         assert error(ours["g"], truth["g"]) < 1e-4
 
 
-@pytest.mark.parametrize("schedule", OF_ANY_OPERATION)
+@pytest.mark.parametrize("schedule", [s for s in schedules_of("backward-x") if s.startswith("xy_")])
 @pytest.mark.parametrize("layer", LAYERS)
 def test_all_gradients_of_a_layer(layer, schedule, tmp_path):
     tensors, truth, _ = layer_tensors(layer)
     for M, sources in ((2**15, "distinct"), (2**19, "self")):
-        _, ours = layer_run(tensors, tmp_path, M, "f64", "backward-x", f"xy_{schedule}", sources)
+        _, ours = layer_run(tensors, tmp_path, M, "f64", "backward-x", schedule, sources)
         assert ours.keys() == {"dx", "dy", "da1", "da2", "da3"}
         for name in ours:
             assert error(ours[name], truth[name]) < 2e-7, (M, sources, name)

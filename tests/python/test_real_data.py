@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
+from schedules import CLI, schedules_of
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
-CLI = os.environ.get("REDBLUE_CLI")
-SCHEDULES = ["flash", "flash_pinned", "flash_tiled", "column_split", "split_keys", "key_outer", "small_cache", "score_tiles", "naive", "saha_ye"]
+SCHEDULES = schedules_of("forward")
 
 pytestmark = [
     pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests"),
