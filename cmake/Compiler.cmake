@@ -21,7 +21,12 @@ if(REDBLUE_WERROR)
   set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
 endif()
 
+# The program and the tests take little time to run and much to compile. What takes time to run is in the library, which
+# keeps its own level.
+set(REDBLUE_OUTER_LEVEL $<$<CONFIG:Release>:-O1>)
+
 if(REDBLUE_SANITIZE)
+  set(REDBLUE_OUTER_LEVEL -O0)
   add_compile_options(-fsanitize=${REDBLUE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${REDBLUE_SANITIZE})
 endif()

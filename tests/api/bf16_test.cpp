@@ -4,6 +4,7 @@
 #include "api/plans.hpp"
 #include "api/problems.hpp"
 #include "redblue/isa.hpp"
+#include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"
 #include "threads/pools.hpp"
@@ -75,9 +76,10 @@ void check(const Problem& p, Strides in = Strides::bhsd, Strides out = Strides::
 }
 
 TEST(Bf16, EveryScheduleSolvesEveryShape) {
-  for (const Problem& p : {problem(1, 1, 1, 1), problem(1, 130, 7, 5), problem(3, 97, 33, 20), problem(8, 5, 4, 4),
-                           problem(9, 5, 2, 2), problem(33, 65, 8, 8), problem(64, 97, 16, 16), problem(50, 70, 19, 21),
-                           problem(130, 97, 40, 24), grouped(problem(17, 31, 6, 5))})
+  for (const Problem& p :
+       cases<Problem>({problem(1, 1, 1, 1), problem(1, 130, 7, 5), problem(3, 97, 33, 20), problem(8, 5, 4, 4),
+                       problem(9, 5, 2, 2), problem(33, 65, 8, 8), problem(64, 97, 16, 16), problem(50, 70, 19, 21),
+                       problem(130, 97, 40, 24), grouped(problem(17, 31, 6, 5))}))
     check(with_lse(p));
 }
 
@@ -90,7 +92,7 @@ TEST(Bf16, EveryScheduleMasks) {
 
 TEST(Bf16, EveryScheduleTakesEveryStrideOfRowsThatAreContiguous) {
   for (const Strides in : {Strides::bshd, Strides::padded})
-    for (const Strides out : kAllStrides)
+    for (const Strides out : first_of<Strides>({kAllStrides.rbegin(), kAllStrides.rend()}))
       for (const Problem& p : {grouped(problem(21, 35, 6, 5)), causal(grouped(problem(21, 35, 6, 5)))})
         check(with_lse(p), in, out);
 }

@@ -8,6 +8,7 @@
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/trace.hpp"
 #include "redblue/verify.hpp"
+#include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"
 
@@ -102,14 +103,14 @@ TEST(Run, EveryScheduleTakesKeysAndValuesOfTypesOfTheirOwn) {
   constexpr DType kTypes[] = {DType::f16, DType::bf16, DType::f32};
   for (const DType k : kTypes)
     for (const DType v : kTypes)
-      for (const Strides in : {Strides::bhsd, Strides::bshd, Strides::reversed})
+      for (const Strides in : first_of<Strides>({Strides::bhsd, Strides::bshd, Strides::reversed}))
         for (const Problem& p : {few, causal(few), many})
           check(p, generate(p, Kind::normal, 5), {DType::f32, DType::f32, DType::f32, k, v}, in, Strides::bhsd);
 }
 
 TEST(Run, EveryScheduleTakesEveryStride) {
   for (const Strides in : kAllStrides)
-    for (const Strides out : kAllStrides)
+    for (const Strides out : first_of<Strides>({kAllStrides.rbegin(), kAllStrides.rend()}))
       for (const Types& types : {kAllTypes[1], kAllTypes[3]})
         for (const Problem& p : {awkward_problems()[7], awkward_problems()[17]})
           check(p, generate(p, Kind::normal, 3), types, in, out);

@@ -21,4 +21,11 @@ std::vector<T> cases(std::vector<T> all) {
   return some;
 }
 
+/// The same of a short list; few are the first alone.
+template <class T>
+std::vector<T> first_of(std::vector<T> all) {
+  if (few_cases()) all.resize(1);
+  return all;
+}
+
 }  // namespace redblue::test
