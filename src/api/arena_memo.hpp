@@ -22,7 +22,7 @@ class ArenaMemo {
   template <class T>
   machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
     const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
-    const Key key{&plan, &bodies, kinds_of(slow)};
+    const Key key{&plan, &bodies, kinds_of(slow), walk};
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [known, words] : known_)
@@ -48,17 +48,24 @@ class ArenaMemo {
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
-    constexpr index_t kMostCalls = 20'000;  // of kernels: some 0.3 ms
+    constexpr index_t kFew = 20'000, kMany = 1'000'000;  // kernel calls: some 0.3 and 15 ms
+    using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
     plan::Instances x = one_instance(plan);
+    const plan::Row& row = plan.row();
     try {
-      return walked(plan, x, memory, bodies, kMostCalls);
-    } catch (const typename machine::Sizing<machine::CallerMemory<T>>::TooMany&) {
-      x.sizes = fewer_tiles(*plan.row().algorithm, x.sizes, plan.row().tiling);
-      return walked(plan, x, memory, bodies);
+      return walked(plan, x, memory, bodies, kFew);
+    } catch (const TooMany&) {
+      x.sizes = fewer_tiles(*row.algorithm, x.sizes, row.tiling);
     }
+    try {
+      return walked(plan, x, memory, bodies, kMany);
+    } catch (const TooMany&) {
+      x.sizes = fewer_features(*row.algorithm, x.sizes, row.tiling);
+    }
+    return walked(plan, x, memory, bodies);
   }
 
-  /// All of an array that decides whether it is staged.
+  /// The properties of an array that decide whether it is staged.
   struct Kind {
     DType dtype;
     bool uniform_rows, side_by_side;
@@ -69,6 +76,7 @@ class ArenaMemo {
     const plan::Plan* plan;
     const kernel::BodyTraits* bodies;
     Kinds kinds;
+    Walk walk;
     bool operator==(const Key&) const = default;
   };
   static Kinds kinds_of(const machine::SlowMemory& slow) {

@@ -10,7 +10,8 @@ namespace {
 /// Tiles of each kind that stay; and rows or keys that stay, for blocks that no knob sets.
 constexpr index_t kTiles = 3, kRows = 256;
 
-/// The least common multiple of all tiles along this dimension: all of them begin anew there.
+/// After these many rows, keys or features all tiles along this dimension begin anew: their least common multiple; the
+/// largest tile where that is long.
 index_t period(const plan::Schedule& schedule, const Sizes& x, const plan::Tiling& tiling, index_t Sizes::* along) {
   constexpr index_t kLong = 4096;
   index_t common = 1, largest = 1;
@@ -18,7 +19,7 @@ index_t period(const plan::Schedule& schedule, const Sizes& x, const plan::Tilin
     if (schedule.knob(k.name).along != along) continue;
     const index_t tile = std::clamp<index_t>(k.value, 1, x.*along);
     largest = std::max(largest, tile);
-    common = std::min(std::lcm(common, tile), x.*along);
+    if (common <= kLong) common = tile <= kLong ? std::min(std::lcm(common, tile), x.*along) : tile;
   }
   return common <= kLong ? common : largest;
 }
@@ -28,23 +29,40 @@ index_t surplus(index_t size, index_t period) {
   return std::max<index_t>(0, size - std::max(kTiles * period, kRows)) / period * period;
 }
 
+bool is_alike(const plan::Schedule& schedule, const Sizes& smaller, const Sizes& whole, const plan::Tiling& tiling) {
+  return !schedule.unsupported(smaller) && schedule.allows(smaller, tiling) &&
+         schedule.footprint(smaller, tiling) == schedule.footprint(whole, tiling);
+}
+
 }  // namespace
 
 Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling) {
-  Sizes x = whole;
-  index_t keys = period(schedule, x, tiling, &Sizes::n_k);
+  index_t keys = period(schedule, whole, tiling, &Sizes::n_k);
   for (const schedule::Knob& k : tiling)
     if (schedule.knob(k.name).groups) keys *= k.value;
-  const index_t group = x.mask.group, queries = std::lcm(period(schedule, x, tiling, &Sizes::n_q), group);
-  index_t fewer_keys = surplus(x.mask.visible(x.n_q - 1, x.n_k), keys), fewer_queries = surplus(x.n_q, queries);
-  if (x.mask.causal && x.mask.offset < 0) {  // those that see no key stay
-    fewer_keys = std::min(fewer_keys, fewer_queries / group);
-    fewer_queries = fewer_keys * group;
+  const Mask& mask = whole.mask;
+  const index_t queries = std::lcm(period(schedule, whole, tiling, &Sizes::n_q), mask.group);
+  index_t fewer_keys = surplus(mask.visible(whole.n_q - 1, whole.n_k), keys);
+  index_t fewer_queries = surplus(whole.n_q, queries);
+  if (mask.causal && mask.offset < 0) {  // keep the queries that see no key
+    fewer_keys = std::min(fewer_keys, fewer_queries / mask.group);
+    fewer_queries = fewer_keys * mask.group;
   }
+  Sizes x = whole;
   x.n_k -= fewer_keys;
   x.n_q -= fewer_queries;
-  if (x.mask.causal) x.mask.offset += fewer_queries / group - fewer_keys;  // the last query sees as far as before
-  return schedule.footprint(x, tiling) == schedule.footprint(whole, tiling) ? x : whole;
+  if (mask.causal) x.mask.offset += fewer_queries / mask.group - fewer_keys;  // the last query sees as far as before
+  return is_alike(schedule, x, whole, tiling) ? x : whole;
+}
+
+Sizes fewer_features(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling) {
+  Sizes x = whole;
+  for (index_t Sizes::* along : {&Sizes::d, &Sizes::d_v, &Sizes::d_in}) {
+    Sizes smaller = x;
+    smaller.*along -= surplus(x.*along, period(schedule, x, tiling, along));
+    if (is_alike(schedule, smaller, whole, tiling)) x = smaller;
+  }
+  return x;
 }
 
 }  // namespace redblue
