@@ -13,7 +13,7 @@
 ///   redblue::claims::check(redblue::describe<MySchedule>());
 namespace redblue::claims {
 
-/// A claim that does not hold: which, of which schedule, in which case, and how.
+/// A claim that does not hold. what() names the claim, the schedule, the case and the failure.
 class Broken : public Error {
  public:
   using Error::Error;

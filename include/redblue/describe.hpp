@@ -38,6 +38,9 @@ plan::Schedule describe() {
       .workspace_arrays = {S::workspace.begin(), S::workspace.end()},
       .unsupported = [](const Sizes& x) -> std::optional<std::string_view> { return S::unsupported(x); },
       .restricted_bound = [](const Sizes& x) -> std::string_view { return S::restricted_bound(x); },
+      .caveat = [](const Sizes& x, const Tiling& t) -> std::string_view {
+        return S::caveat(x, detail::tiling_of<S>(t));
+      },
       .allows = [](const Sizes& x, const Tiling& t) -> bool { return S::allows(x, detail::tiling_of<S>(t)); },
       .smallest = [](const Sizes& x, const schedule::Multiples& m) { return knobs_of(S::smallest(x, m)); },
       .choose = [](const Sizes& x, const schedule::Limits& limits) -> std::optional<Tiling> {

@@ -51,7 +51,7 @@ class Modeller {
   }
 
  private:
-  /// One head, or a part of one, of which the whole problem has `times` copies.
+  /// One head, or a part of one; the whole problem takes `times` as long.
   struct Walk {
     model::Timed timed;
     double times;
@@ -230,7 +230,7 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
       fmt::format("{}, {} {}, {} thread{}, M = {}: {} ({}) {} ({})", time.hardware.cpu, name_of(rates.isa),
                   name_of(rates.dtype), time.threads, time.threads == 1 ? "" : "s", plan.options.M.str(),
                   best.algorithm->idea, best.schedule, merit(plan, fastest), text_of(*best.time));
-  if (const std::string_view caveat = best.algorithm->traits.caveat; !caveat.empty())
+  if (const std::string_view caveat = best.algorithm->caveat(plan.problem.sizes(), best.tiling); !caveat.empty())
     text += fmt::format("; {}", caveat);
   const double words = best.io.total().to_double(), least = fewest.io.total().to_double();
   if (words <= least) return text + "; no plan moves fewer words";

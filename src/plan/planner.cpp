@@ -169,7 +169,7 @@ std::string reason_without_caveat(const Plan& plan) {
 }
 
 std::string reason(const Plan& plan) {
-  const std::string_view caveat = plan.row().algorithm->traits.caveat;
+  const std::string_view caveat = plan.row().algorithm->caveat(plan.problem.sizes(), plan.row().tiling);
   return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat));
 }
 

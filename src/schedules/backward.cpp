@@ -19,7 +19,7 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<FusedKeyOuterBackward>());
   registry.add(describe_fast<TwoPassBackward>());
   registry.add(describe_fast<SpilledBackward>());
-  registry.add(describe_fast<FusedValueBackward>());
+  registry.add(describe_fast<FusedValuesBackward>());
   registry.add(describe_fast<MaterialisedBackward>());
   registry.add(describe_fast<GroupedKeyOuterBackward>());
   registry.add(describe_fast<LinearBackward>());

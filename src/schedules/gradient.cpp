@@ -23,7 +23,7 @@ void add_gradient(Registry& registry) {
   registry.add(describe_counted<KeyOuterGradient<Values::stored>>());
   registry.add(describe_counted<SmallCacheGradient>());
   registry.add(describe_counted<SharedSourceGradient>());
-  registry.add(describe_counted<SharedKeyOuterGradient>());
+  registry.add(describe_counted<SharedSourceKeyOuterGradient>());
   registry.add(describe_counted<Algorithm1Gradient>());
   registry.add(describe_counted<Algorithm6Gradient>());
   registry.add(describe_counted<Algorithm9Gradient>());

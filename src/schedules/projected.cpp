@@ -34,13 +34,13 @@ void add_projected(Registry& registry) {
   registry.add(describe<ProjectedBackward<FusedKeyOuterBackward>>());
   registry.add(describe<ProjectedBackward<TwoPassBackward>>());
   registry.add(describe<ProjectedBackward<SpilledBackward>>());
-  registry.add(describe<ProjectedBackward<FusedValueBackward>>());
+  registry.add(describe<ProjectedBackward<FusedValuesBackward>>());
   registry.add(describe<ProjectedBackward<MaterialisedBackward>>());
   registry.add(describe<WeightedBackward<FusedQueryOuterBackward>>());
   registry.add(describe<WeightedBackward<FusedKeyOuterBackward>>());
   registry.add(describe<WeightedBackward<TwoPassBackward>>());
   registry.add(describe<WeightedBackward<SpilledBackward>>());
-  registry.add(describe<WeightedBackward<FusedValueBackward>>());
+  registry.add(describe<WeightedBackward<FusedValuesBackward>>());
   registry.add(describe<WeightedBackward<MaterialisedBackward>>());
 }
 

@@ -108,10 +108,10 @@ TEST(BackwardPlanner, ReproducesTable42) {
     line.expect_knob("e3", "Bc", "e3_Bc");
     line.expect_knob("e4", "Bc", "e4_Bc");
     line.expect_knob("e6", "Bc", "e6_Bc");
-    using schedule::MaterialisedBackward, schedule::FusedValueBackward;
+    using schedule::MaterialisedBackward, schedule::FusedValuesBackward;
     line.expect_tile<MaterialisedBackward>("e5_scores", &MaterialisedBackward::Tiling::P);
     line.expect_tile<MaterialisedBackward>("e5_dV", &MaterialisedBackward::Tiling::dV);
-    line.expect_tile<FusedValueBackward>("e6_scores", &FusedValueBackward::Tiling::P);
+    line.expect_tile<FusedValuesBackward>("e6_scores", &FusedValuesBackward::Tiling::P);
 
     EXPECT_EQ(line.plan.bound.words.str(), line.text("bound"));
     EXPECT_EQ(line.plan.bound.name, line.text("bound_line") == "t" ? "trivial" : line.text("bound_line"));

@@ -23,8 +23,8 @@ struct Plan;
 /// The most bytes that a run may take beside inputs and outputs.
 struct Cap {
   Words most;
-  /// What a run of the plan's chosen row takes, and of a forward plan before it; either may be missing. api/run.cpp
-  /// knows (redblue::memory_cap): it depends on the tensors.
+  /// The bytes of a run of the plan's chosen row, plus those of its forward plan; a plan may lack either. They depend
+  /// on the tensors: redblue::memory_cap makes this function.
   std::function<Words(const Plan&)> bytes_of;
 };
 

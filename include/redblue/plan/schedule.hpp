@@ -46,6 +46,8 @@ struct Schedule {
   std::optional<std::string_view> (*unsupported)(const Sizes&);
   /// The bound for some schedules only that binds this one at these sizes; empty: none.
   std::string_view (*restricted_bound)(const Sizes&);
+  /// What a user should know of its numbers with this tiling; empty: nothing.
+  std::string_view (*caveat)(const Sizes&, const Tiling&);
   /// May it run with this tiling? Sizes beyond a dimension count as the dimension.
   bool (*allows)(const Sizes&, const Tiling&);
   /// The smallest tiles that keep to the multiples.

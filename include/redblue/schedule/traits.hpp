@@ -17,7 +17,6 @@ struct Traits {
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
   bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};  ///< for this score function only
-  std::string_view caveat{};          ///< what a user should know of its numbers; the planner says it with its choice
   int products = 0;  ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
 };
 
@@ -28,6 +27,8 @@ struct Defaults {
   static std::optional<std::string_view> unsupported(const Sizes&) { return std::nullopt; }
   /// The bound for some schedules only (status "restricted") that binds this one at these sizes; empty: none.
   static constexpr std::string_view restricted_bound(const Sizes&) { return {}; }
+  /// What a user should know of its numbers with this tiling; the planner says it with its choice. Empty: nothing.
+  static constexpr std::string_view caveat(const Sizes&, const auto&) { return {}; }
   /// May it run with this tiling? Some tilings make sense for certain values only.
   static constexpr bool allows(const Sizes&, const auto&) { return true; }
   /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.

@@ -9,7 +9,7 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)                          T = ceil(n_k/Bc)
 ///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
-struct FusedValueBackward : Defaults {
+struct FusedValuesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";

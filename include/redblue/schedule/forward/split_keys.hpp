@@ -14,10 +14,7 @@ struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "split_keys";
   static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
-  static constexpr Traits traits{
-      .masks = true,
-      .any_score = true,
-      .caveat = "its groups hand on lse in one word, so outputs of more than one group err by about eps |lse|"};
+  static constexpr Traits traits{.masks = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
 
   struct Tiling {
@@ -31,6 +28,9 @@ struct SplitKeysForward : Defaults {
     }
     FlashForward::Tiling flash() const { return {Br, Bc}; }
   };
+  static std::string_view caveat(const Sizes&, Tiling t) {
+    return t.G > 1 ? "its groups hand on lse in one word, so outputs err by about eps |lse|" : "";
+  }
   static index_t copies(Tiling t) { return t.G > 1 ? t.G : 0; }
 
   /// Keys per group: whole steps, so that only the very last step is ragged. The last groups may be smaller, or empty.

@@ -17,7 +17,6 @@ struct SharedSourceGradient : Defaults {
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
   static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
-  static constexpr std::string_view restricted_bound(const Sizes&) { return "shared"; }
 
   struct Tiling {
     std::array<GemmTiling, 3> products;  ///< S, dU, g

@@ -8,7 +8,7 @@ namespace redblue::schedule {
 ///   T = ceil(n_k/Bc): reads 2 n_q d_v + d^2 + d d_v + n_k d + T n_q (d + d_v + 2)   writes n_q + d^2
 ///   footprint max(3, 2 d^2 + d d_v + Bc (d + 2 br) + br (3 d + 2))
 /// Leading 2 n^2 d^2/M for d_v = d, the proved constant (docs/proofs/gradient.md).
-struct SharedKeyOuterGradient : Defaults {
+struct SharedSourceKeyOuterGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "shared_source_key_outer";
   static constexpr std::string_view idea = "keeping rows that are key and value, X, Y and the gradient resident";
