@@ -489,6 +489,30 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
   });
 }
 
+/// The weights of one key: hidden, of a row that saw no key, far from lse, or NaN.
+TYPED_TEST(BodiesTest, WeightsOfAKeyAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), d_v = this->size();
+    Matrix<T> O({rows, d_v}, this->random, 1, this->draw(0, 5)), z({rows, 1}, this->random);
+    Matrix<T> S({rows, 1}, this->random, 3, this->draw(0, 5)), lse({rows, 1}, this->random, 3);
+    Matrix<T> V({1, d_v}, this->random);
+    const T infinity = std::numeric_limits<T>::infinity();
+    for (index_t i = this->draw(0, 5); i < rows; i += 6) S.view()(i, 0) = -infinity;
+    for (index_t i = this->draw(0, 5); i < rows; i += 6) lse.view()(i, 0) = -infinity;
+    for (index_t i = this->draw(0, 5); i < rows; i += 6) S.view()(i, 0) = lse.view()(i, 0) = T(0x1p25);
+    if (this->draw(0, 1) == 0)
+      for (index_t i = this->draw(0, 5); i < rows; i += 7) S.view()(i, 0) = std::numeric_limits<T>::quiet_NaN();
+    Matrix<T> fast_O = O, fast_z = z;
+    const WeightsAccumulate k{Score::softmax};
+    run<T>(k, std::array{O.view(), z.view(), S.view(), lse.view(), V.view()});
+    ASSERT_TRUE((table.template body<WeightsAccumulate>()(
+        k, std::array{fast_O.view(), fast_z.view(), S.view(), lse.view(), V.view()})));
+    EXPECT_LT(difference(fast_O, O), this->allowed);
+    EXPECT_LT(difference(fast_z, z), this->allowed);
+  });
+}
+
 TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {

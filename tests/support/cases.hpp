@@ -24,7 +24,7 @@ std::vector<T> cases(std::vector<T> all) {
 /// The same of a short list; few are the first alone.
 template <class T>
 std::vector<T> first_of(std::vector<T> all) {
-  if (few_cases()) all.resize(1);
+  if (few_cases() && !all.empty()) all.resize(1);
   return all;
 }
 

@@ -87,7 +87,8 @@ template <class V>
 bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &O = x[0], &z = x[1], &S = x[2], &lse = x[3], &value = x[4];
-  if (k.score != Score::softmax || S.cols() != 1 || O.packed() || O.col_stride != 1 || value.col_stride != 1)
+  if (k.score != Score::softmax || S.cols() != 1 || O.packed() || value.packed() || O.col_stride != 1 ||
+      value.col_stride != 1)
     return false;
   for (index_t first = 0; first < O.rows(); first += V::kLanes) {
     const index_t n = std::min(V::kLanes, O.rows() - first);
