@@ -1,7 +1,8 @@
 // What a run costs more when its schedule is compiled for machine::Any alone. docs/machines.md has the figures.
-//   g++ -O3 -std=c++20 -Iinclude bench/through_any.cpp build/release/libredblue.a -lfmt -lpthread -o through_any
+//   g++ -O3 -std=c++20 -Iinclude bench/through_any.cpp build/release/libredblue.a -lpthread -o through_any
 //   ./through_any
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cstdio>
 #include <vector>

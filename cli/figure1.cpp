@@ -60,6 +60,7 @@ std::optional<Point> best_large(const Problem& p, Words M) {
 
 Line line_at(const Problem& p, index_t M) {
   Line line{M, {}, bound::best(bound::bounds_of(p.op, p.bound_problem(M))), 0, 0};
+  // The figure of the paper compares these by name: printed, repaired, and the best of redblue.
   for (const auto& point : {counted(p, M, "algorithm_6"), counted(p, M, "algorithm_9"), counted(p, M, "6R"),
                             best_large(p, M), counted(p, M, "")})
     line.points.push_back(point.value_or(Point{}));

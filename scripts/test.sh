@@ -44,7 +44,7 @@ build() {
     cmake --build --preset "$1" -j "$jobs" ${2+--target "${@:2}"}
 }
 
-format() { find include src cli tests examples \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
+format() { find include src cli tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \

@@ -46,7 +46,7 @@ class Stack {
 
   Words used() const { return used_; }
   void release(Words used) { used_ = used; }
-  /// Bytes that serve for all that was taken, wherever they start.
+  /// Enough bytes for every piece, at any alignment.
   Words bytes() const { return peak_ + (kAlign - 1); }
   const Largest& largest() const { return largest_; }
 

@@ -91,9 +91,9 @@ struct Effort {
 };
 
 /// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
-/// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. Who
-/// wants to know only how much that is gives a stack without memory. Returns whether that was all: false if it stopped
-/// at `effort.enough`.
+/// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. To
+/// learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
+/// `effort.enough`.
 template <class T, class Execute>
 bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
              ArenaMemo& memo, const Execute& execute) {

@@ -13,4 +13,6 @@ def schedules_of(operation):
         return []
     command = [CLI, "plan", "--op", operation, "--n", "8", "--d", "4", "--M", "1000", "--json"]
     plan = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
-    return sorted(row["schedule"] for row in plan["plans"])
+    names = sorted(row["schedule"] for row in plan["plans"])
+    assert len(names) >= 6, names
+    return names

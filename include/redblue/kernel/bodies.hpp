@@ -47,7 +47,7 @@ struct BodyTraits {
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
   bool widen = false;    ///< bodies for few queries widen rows of f16 and bf16 as they read them
 
-  /// As what the bodies take an argument that a kernel would have as `wish`, key_rows or value_pairs, and whose rows
+  /// The layout in which the bodies take an argument with this wish of its kernel, key_rows or value_pairs, whose rows
   /// are 16-bit words of `type`. row_major: as words of T.
   constexpr Layout halves(Layout wish, DType type, bool few_queries) const {
     if (bf16 && type == DType::bf16)

@@ -63,7 +63,8 @@ class alignas(64) Arena {
   void close(index_t depth, Shape s) { tiles_.close(depth, s); }
   const TileStack::Tile& place_of(index_t depth) const { return tiles_[depth]; }
 
-  /// A tile that kernels only read lies `there`, and the memory for its rows stays unused; or in its own memory again.
+  /// set_elsewhere: a tile that kernels only read is a view of `there`, and the memory for its rows stays unused.
+  /// set_here: it lies in its own memory again.
   void set_elsewhere(index_t depth, const View<T>& there) { elsewhere_[static_cast<std::size_t>(depth)] = there; }
   void set_here(index_t depth) { elsewhere_[static_cast<std::size_t>(depth)].data = nullptr; }
 

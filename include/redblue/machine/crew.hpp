@@ -21,7 +21,7 @@ struct Crew {
   }
 
   Arena<T>& arena_of(Team::Worker worker) { return arenas[static_cast<std::size_t>(worker.index)]; }
-  /// For item i of n of the outermost loop: an item's own while there are enough, else a worker's own, who is in one
+  /// For item i of n of the outermost loop: one per item if there are enough, else one per worker; a worker runs one
   /// such item at a time.
   Slow slow_memory(index_t n, index_t i, int worker) const {
     const std::size_t own =

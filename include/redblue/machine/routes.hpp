@@ -8,8 +8,9 @@
 #include "redblue/machine/arena.hpp"
 
 /// How the words of an operation get from slow memory and tiles to the body of its kernel, and which of them pass
-/// through staging buffers. All of it is decided here, without touching a number: Ram does what is decided, Sizing adds
-/// up the buffers. `slow` answers `can_view` and `halves` of caller_memory.hpp.
+/// through staging buffers. What a kernel reads is decided here, without touching a number: Ram does what is decided,
+/// Sizing adds up the buffers. (Both ask `can_view` themselves of a block that is updated, and Ram of a read_only
+/// tile.) `slow` answers `can_view` and `halves` of caller_memory.hpp.
 namespace redblue::machine {
 
 /// How an argument gets to the body of a kernel.

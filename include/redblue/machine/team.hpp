@@ -10,7 +10,7 @@
 namespace redblue::machine {
 
 /// The workers of one run. They enter together, once: the first to arrive runs the main function, and the others take
-/// items of the loops that it, and they, start, until it has ended. Any number of them may arrive, from one on.
+/// items of the loops that it, and they, start, until it has ended. One or more may arrive.
 class Team {
  public:
   /// Where a thread stands.

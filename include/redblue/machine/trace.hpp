@@ -32,10 +32,11 @@ void write_text(std::ostream& out, const Trace& trace);
 /// parameters or shapes that no schedule can give to a machine.
 Trace read_text(std::istream& in);
 
-/// Throws InvalidProblem naming the first operation that no machine can run: it is none (as for read_text), its tile or
-/// the rectangle of it is not there, tiles do not leave in reverse order or at all, or the counts exceed 63 bits.
+/// Throws InvalidProblem naming the first operation that no machine can run: it is not a valid operation (as for
+/// read_text), it uses a tile or a rectangle of one that does not exist, tiles do not leave in reverse order or at all,
+/// or the counts exceed 63 bits.
 void check(const Trace& trace);
-/// And its block lies outside these arrays.
+/// Also throws if a block lies outside `arrays`.
 void check(const Trace& trace, std::span<const SlowMatrix> arrays);
 
 namespace detail {
