@@ -42,7 +42,7 @@ class ArenaMemo {
                                     index_t most = std::numeric_limits<index_t>::max()) {
     machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most);
     machine::Any any(sizing);
-    plan.row().algorithm->run(any, x, plan.row().tiling);
+    run_on(any, plan, x);
     return sizing.words();
   }
   template <class T>

@@ -28,19 +28,18 @@ const kernel::Bodies<T>& bodies_for(bool bf16) {
   return kernel::bodies<T>(best_isa());
 }
 
-/// The chosen row on any machine, once for each batch and key-value head.
-inline void run_on(machine::Any& m, const plan::Plan& plan) {
-  plan.row().algorithm->run(m, plan.instances(), plan.row().tiling);
+/// The chosen row with its tiles on any machine, once for each of these instances.
+inline void run_on(machine::Any& m, const plan::Plan& plan, const plan::Instances& instances) {
+  plan.row().algorithm->run(m, instances, plan.row().tiling);
 }
+/// Once for each batch and key-value head.
+inline void run_on(machine::Any& m, const plan::Plan& plan) { run_on(m, plan, plan.instances()); }
 
-/// The same for one instance. All are alike: they have the same sizes, and differ only in where their arrays begin.
+/// One of the plan's instances. All have the same sizes, and differ only in where their arrays begin.
 inline plan::Instances one_instance(const plan::Plan& plan) {
   plan::Instances one = plan.instances();
   one.count = 1;
   return one;
-}
-inline void run_one_instance(machine::Any& m, const plan::Plan& plan) {
-  plan.row().algorithm->run(m, one_instance(plan), plan.row().tiling);
 }
 
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.

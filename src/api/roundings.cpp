@@ -74,7 +74,7 @@ class Steps : public MachineFace<Steps> {
 Roundings roundings_of(const plan::Plan& plan) {
   Steps steps;
   machine::Any any(steps);
-  run_one_instance(any, plan);
+  run_on(any, plan, one_instance(plan));
   Roundings r = steps.most();
   if (plan.forward) {
     const Roundings before = roundings_of(*plan.forward);

@@ -1,5 +1,7 @@
 #include <gtest/gtest.h>
 
+#include <algorithm>
+
 #include "api/matrices.hpp"
 #include "redblue/plan/planner.hpp"
 
@@ -35,10 +37,9 @@ void expect_as_exact_as_plain(const Problem& p, std::string_view schedule, std::
   o.M = 65536;
   o.multiple.query = o.multiple.key = 128;
   const plan::Plan plan = plan::make_plan(p, o);
-  for (const schedule::Knob& k : plan.row().tiling)
-    if (k.name == knob) {
-      EXPECT_GE(k.value, 128);
-    }
+  const auto found = std::ranges::find(plan.row().tiling, knob, &schedule::Knob::name);
+  ASSERT_NE(found, plan.row().tiling.end());
+  EXPECT_GE(found->value, 128);
   const std::vector<SlowArray> outputs = outputs_of(p);
   for (const SlowArray a : outputs) inputs[a] = oracle::Matrix<float>(exact.at(a).shape);
   run(plan, tensors_of(inputs));

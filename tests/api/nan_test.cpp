@@ -23,7 +23,7 @@ std::vector<Problem> shapes(bool causal) {
   for (Problem& p : list) p.lse_required = true, p.causal = causal;
   return list;
 }
-/// Keys and queries between the ends and there.
+/// Keys and queries in the middle and at both ends.
 std::vector<index_t> some_of(index_t n) { return first_of<index_t>({n / 2, 0, n - 1}); }
 std::size_t word(index_t row, index_t cols, index_t col) { return static_cast<std::size_t>(row * cols + col); }
 
