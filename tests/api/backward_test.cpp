@@ -168,48 +168,6 @@ struct Memory {
   Values outputs() { return get(outputs_of(p)); }
 };
 
-/// A plan of this schedule for the least M that will do, and one with room for more; none if it cannot.
-std::vector<plan::Plan> plans_of(const Problem& p, std::string_view schedule) {
-  plan::Options o;
-  o.schedule = schedule;
-  Words least = 0;
-  while (least == 0 || least != o.M) {  // the forward pass before it may need some, and then it more
-    o.M = std::max(least, Words(1));
-    try {
-      plan::make_plan(p, o);  // printed algorithms take their tiles from M, and as many words as they need
-      least = o.M;
-    } catch (const CapacityError& e) {
-      least = e.needed;
-    } catch (const Unsupported&) {
-      return {};
-    }
-  }
-  std::vector<plan::Plan> plans;
-  for (const Words M : {least, 2 * least + 60}) {
-    o.M = M;
-    plans.push_back(plan::make_plan(p, o));
-  }
-  return plans;
-}
-std::vector<plan::Plan> plans_of_every_schedule(const Problem& p) {
-  std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::Registry::built_in().names(p.op))
-    for (plan::Plan& plan : plans_of(p, name)) plans.push_back(std::move(plan));
-  return plans;
-}
-
-std::string text_of(const plan::Plan& plan) {
-  const Problem& p = plan.problem;
-  std::string text =
-      std::string(name_of(p.op)) + " by " + std::string(plan.row().schedule) + ", M = " + plan.options.M.str();
-  for (const auto& [name, value] :
-       {std::pair("batch", p.batch), std::pair("heads", p.heads), std::pair("kv_heads", p.kv_heads.value_or(p.heads)),
-        std::pair("n_q", p.n_q), std::pair("n_k", p.n_k), std::pair("d", p.d), std::pair("d_v", p.d_v)})
-    text += std::string(", ") + name + " = " + std::to_string(value);
-  if (p.causal) text += ", causal offset " + std::to_string(p.causal_offset.value_or(p.n_k - p.n_q));
-  return text + ", " + std::string(name_of(p.score)) + ", sources " + std::string(name_of(p.sources));
-}
-
 /// The rule: at most twice the error of the plain way in the compute type, and a few roundings of the largest sum; a
 /// rounding of lse or of a score of its size is a relative error of its own in a weight.
 void expect_close(const Problem& p, const Values& in, const Values& ours, GradientTypes types, What what) {

@@ -2,6 +2,7 @@
 #include <gtest/gtest.h>
 
 #include "api/filled.hpp"
+#include "api/plans.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/plan/planner.hpp"
 #include "support/cases.hpp"
@@ -40,29 +41,12 @@ std::vector<Problem> problems_of_every_operation() {
   return list;
 }
 
-/// Plans of every schedule that can do it, for little fast memory and for plenty.
-std::vector<plan::Plan> plans_for_little_and_plenty(const Problem& p) {
-  std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::Registry::built_in().names(p.op))
-    for (const Words M : {150, 700}) {
-      plan::Options o;
-      o.M = M;
-      o.schedule = name;
-      try {
-        plans.push_back(plan::make_plan(p, o));
-      } catch (const CapacityError&) {
-      } catch (const Unsupported&) {
-      }
-    }
-  return plans;
-}
-
 TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
   constexpr unsigned char kNoOnes = 0xA5;
   const auto pool = make_pool(3);
   int runs = 0;
   for (const Problem& p : problems_of_every_operation())
-    for (const plan::Plan& plan : plans_for_little_and_plenty(p))
+    for (const plan::Plan& plan : plans_of_every_schedule(p))
       for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
         for (const Strides strides : first_of<Strides>({Strides::bshd, Strides::bhsd})) {
           SCOPED_TRACE(testing::Message() << name_of(p.op) << ' ' << plan.row().schedule << ' ' << name_of(dtype) << ' '

@@ -14,25 +14,42 @@ inline plan::Plan some_plan(const Problem& p) {
   return plan::make_plan(p, o);
 }
 
-/// For every schedule that can solve the problem, a plan for the least M it can do with, and one with room for more.
-/// Tiles are such multiples.
-inline std::vector<plan::Plan> plans_of_every_schedule(const Problem& p, const schedule::Multiples& multiple = {}) {
-  std::vector<plan::Plan> plans;
-  for (const std::string_view name : plan::Registry::built_in().names(p.op)) {
-    plan::Options o;
-    o.schedule = name;
-    o.multiple = multiple;
-    o.M = 1;
+/// The least M with which this schedule solves the problem; 0 if it does not know a mask or a score function of it, or
+/// cannot cut its columns.
+inline Words least_memory(const Problem& p, plan::Options o) {
+  for (Words least = 1;;) {  // more than once: a plan of a gradient may have a forward plan, which needs some as well
+    o.M = least;
     try {
-      plan::make_plan(p, o);
+      plan::make_plan(p, o);  // the printed algorithms take their tiles from M, and as many words as they need
+      return least;
     } catch (const CapacityError& e) {
-      for (const Words M : {e.needed, 2 * e.needed + 40}) {
-        o.M = M;
-        plans.push_back(plan::make_plan(p, o));
-      }
-    } catch (const Unsupported&) {  // a mask or a score function it does not know, a column that cannot be split
+      least = e.needed;
+    } catch (const Unsupported&) {
+      return 0;
     }
   }
+}
+
+/// A plan of this schedule for the least M, and one with room for more; none if it cannot solve the problem.
+inline std::vector<plan::Plan> plans_of(const Problem& p, std::string_view schedule,
+                                        const schedule::Multiples& multiple = {}) {
+  plan::Options o;
+  o.schedule = schedule;
+  o.multiple = multiple;
+  const Words least = least_memory(p, o);
+  if (least == 0) return {};
+  std::vector<plan::Plan> plans;
+  for (const Words M : {least, 2 * least + 60}) {
+    o.M = M;
+    plans.push_back(plan::make_plan(p, o));
+  }
+  return plans;
+}
+/// These of every schedule of the operation.
+inline std::vector<plan::Plan> plans_of_every_schedule(const Problem& p, const schedule::Multiples& multiple = {}) {
+  std::vector<plan::Plan> plans;
+  for (const std::string_view name : plan::Registry::built_in().names(p.op))
+    for (plan::Plan& plan : plans_of(p, name, multiple)) plans.push_back(std::move(plan));
   return plans;
 }
 
@@ -46,7 +63,7 @@ inline std::string text_of(const plan::Plan& plan) {
         std::pair("n_q", p.n_q), std::pair("n_k", p.n_k), std::pair("d", p.d), std::pair("d_v", p.d_v)})
     text += std::string(", ") + name + " = " + std::to_string(value);
   if (p.causal) text += ", causal offset " + std::to_string(p.causal_offset.value_or(p.n_k - p.n_q));
-  return text;
+  return text + ", " + std::string(name_of(p.score)) + ", sources " + std::string(name_of(p.sources));
 }
 
 }  // namespace redblue::test
