@@ -1,14 +1,16 @@
 #!/usr/bin/env bash
 # Usage: add_schedule.sh BUILD_DIR COMPILER FLAGS...
-# Adds a schedule to a scratch copy of redblue as CONTRIBUTING.md says, its header and one line of a list, and shows that
-# it is then planned by name and holds every claim. Only the list is compiled anew; the rest is the library of BUILD_DIR.
+# Adds a schedule to a scratch copy of redblue as CONTRIBUTING.md says: its header, one line of a list, its row in
+# docs/schedules.md, and a mutant. Shows that it is then planned by name, counted, and under every claim; that the claims
+# catch the mutant; and that the page lacked the name before. Only the list is compiled anew; the rest is the library of
+# BUILD_DIR.
 set -euo pipefail
 build=$1 compiler=$2
 root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cp -r "$root/include" "$root/src" "$work"
+cp -r "$root/include" "$root/src" "$root/docs" "$work"
 cp "$root/examples/two_sweeps.hpp" "$work/include/redblue/schedule/forward/"                                     # its header
 sed -i 's/^  registry.add(describe_fast<FlashForward>());/&\n  registry.add(describe_fast<TwoSweepsForward>());/' \
   "$work/src/schedules/forward.cpp"                                                                             # its line
@@ -19,16 +21,37 @@ cat >"$work/main.cpp" <<'END'
 
 #include "redblue/attention.hpp"
 #include "redblue/claims.hpp"
+#include "redblue/describe.hpp"
+#include "redblue/schedule/forward/two_sweeps.hpp"
+
+struct ForgetsTheStream : redblue::schedule::TwoSweepsForward {  // its mutant
+  static redblue::Words footprint(const redblue::Sizes& x, Tiling t) {
+    return TwoSweepsForward::footprint(x, t) - 1;
+  }
+};
 
 int main() {
   using namespace redblue;
   const plan::Plan plan = plan::make_plan({.n_q = 300, .n_k = 300, .d = 16, .d_v = 16}, {.M = 2048, .schedule = "two_sweeps"});
   claims::check(*plan.row().algorithm, 100);
-  const bool counted = count(plan).io == plan.row().io;
-  std::cout << plan.reason << '\n';
-  return counted && plan.row().algorithm->compiled != nullptr ? 0 : 1;
+  std::cerr << plan.reason << '\n';
+  if (count(plan).io != plan.row().io || plan.row().algorithm->compiled == nullptr) return 1;
+  try {
+    claims::check(describe<ForgetsTheStream>(), 100);
+    return 1;
+  } catch (const claims::Broken& slip) {
+    std::cerr << "the mutant is caught: " << slip.what() << '\n';
+  }
+  for (const std::string_view name : plan::Registry::built_in().names(Operation::forward)) std::cout << name << '\n';
 }
 END
 "$compiler" -std=c++20 -O1 "${@:3}" -I"$work/include" -I"$work/src" "$work/main.cpp" "$work/src/schedules/forward.cpp" \
   "$build"/libredblue.a -lpthread -o "$work/main"
-"$work/main"
+"$work/main" >"$work/names"
+
+not_on_the_page() {
+  while read -r name; do grep -qw "$name" "$work/docs/schedules.md" || echo "$name"; done <"$work/names"
+}
+[ "$(not_on_the_page)" = two_sweeps ]
+sed -i '0,/^| \[flash\]/s//| two_sweeps | the keys twice, no rescaling | never |\n&/' "$work/docs/schedules.md"     # its row
+[ -z "$(not_on_the_page)" ]
