@@ -6,7 +6,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <set>
 
 #include "redblue/core/error.hpp"
 #include "redblue/schedule/forward/flash_pinned.hpp"
@@ -46,16 +45,11 @@ index_t knob(const Row& row, std::string_view name) {
   return 0;
 }
 
-/// Which dimension a tile size cuts, and the multiple asked of it.
-struct Cut {
-  index_t size, multiple;
-};
-Cut cut_of(std::string_view schedule, std::string_view knob, const Sizes& x, const schedule::Multiples& m) {
-  static const std::set<std::string_view> kQueries = {"Br", "a", "a2", "b1", "b3"}, kFeatures = {"w", "c2", "b4"};
-  if (schedule == "saha_ye" || (knob == "rho" && schedule == "naive") || knob == "panel" || knob == "G") return {0, 1};
-  if (kQueries.contains(knob)) return {x.n_q, m.query};
-  if (kFeatures.contains(knob)) return {x.d_v, m.feature};
-  return {x.n_k, m.key};
+/// Is this a tile size that keeps to the multiples?
+bool keeps_to(const schedule::Multiples& m, const schedule::KnobRange& range, index_t value, const Sizes& x) {
+  if (range.along == nullptr) return true;
+  const index_t multiple = range.along == &Sizes::n_q ? m.query : range.along == &Sizes::n_k ? m.key : m.feature;
+  return value == x.*range.along || value % multiple == 0;
 }
 
 Problem any_problem(int most = 3000) {
@@ -157,10 +151,8 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
       RC_ASSERT(row.io.total() >= plan.bound.words);
       for (const schedule::Knob& k : row.tiling) {
-        const Cut cut = cut_of(row.schedule, k.name, p.sizes(), o.multiple);
-        if (k.value != cut.size && k.value % cut.multiple != 0)
-          RC_FAIL(std::string(row.schedule) + ": " + std::string(k.name) + " = " + std::to_string(k.value) + " of " +
-                  std::to_string(cut.size) + ", multiple " + std::to_string(cut.multiple));
+        if (!keeps_to(o.multiple, row.algorithm->knob(k.name), k.value, p.sizes()))
+          RC_FAIL(std::string(row.schedule) + ": " + std::string(k.name) + " = " + std::to_string(k.value));
       }
     }
   } catch (const CapacityError&) {  // nothing fits
@@ -434,6 +426,23 @@ TEST(Registry, RefusesSchedulesThatCannotBeToldApart) {
   flash.name = "";
   EXPECT_THAT([&] { registry.add(flash); }, testing::ThrowsMessage<InvalidProblem>(HasSubstr("has no name")));
   EXPECT_EQ(registry.of(Operation::forward).size(), 1U);
+}
+
+TEST(Registry, ProjectedSchedulesCautionAsThePlainOnesDo) {
+  const plan::Registry& registry = plan::Registry::built_in();
+  const Sizes x{300, 400, 8, 8, {}, true, Score::softmax, 8};
+  int cautions = 0;
+  for (const auto& [op, plain_op] :
+       {std::pair(Operation::forward_x, Operation::forward), std::pair(Operation::backward_x, Operation::backward),
+        std::pair(Operation::backward_w, Operation::backward)})
+    for (const auto& projected : registry.of(op)) {
+      const auto plain = registry.find(plain_op, projected->name.substr(projected->name.find('_') + 1));
+      if (plain == nullptr) continue;
+      const auto caution = plain->caveat(x, plain->smallest(x, {}));
+      EXPECT_EQ(projected->caveat(x, projected->smallest(x, {})), caution) << projected->name;
+      cautions += caution.empty() ? 0 : 1;
+    }
+  EXPECT_GT(cautions, 0);
 }
 
 }  // namespace

@@ -46,6 +46,7 @@ struct Projected : Defaults {
   };
 
   static std::optional<std::string_view> unsupported(const Sizes& s) { return S::unsupported(s); }
+  static std::string_view caveat(const Sizes& s, const Tiling& t) { return S::caveat(s, t.attention); }
   static bool allows(const Sizes& s, const Tiling& t) { return S::allows(s, t.attention); }
   static index_t copies(const Tiling& t) { return S::copies(t.attention); }
 
