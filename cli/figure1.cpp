@@ -54,7 +54,7 @@ std::optional<Point> best_large(const Problem& p, Words M) {
   o.M = M;
   const plan::Plan plan = plan::make_plan(p, o);
   for (const plan::Row& r : plan.rows)
-    if (plan.may_choose(r) && !r.algorithm->traits.small_cache) return counted(p, M, std::string(r.schedule));
+    if (plan.may_choose(r) && !r.algorithm->traits.keeps_scores) return counted(p, M, std::string(r.schedule));
   return std::nullopt;
 }
 

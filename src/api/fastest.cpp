@@ -39,7 +39,7 @@ class Modeller {
   model::Time time_of(const Problem& problem, const plan::Row& row) const {
     const Walk walk = walk_of(problem, row);
     const double alone = walk.timed.time().work_s() * walk.times;
-    // Heads too few, and rounds that wait for others, leave workers idle: `cores` of them work on average.
+    // Workers idle where there are too few heads, or rounds that wait for others: `cores` of them work on average.
     const double duration = std::max(
         {alone / time_.threads, walk.timed.span() * walk.times / static_cast<double>(problem.instances()),
          model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});

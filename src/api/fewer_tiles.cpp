@@ -7,7 +7,7 @@ namespace redblue {
 
 namespace {
 
-/// Tiles of each kind that stay; and rows or keys that stay, for blocks that no knob sets.
+/// The smaller problem has this many tiles along a dimension, or this many rows or keys where no knob sets their tiles.
 constexpr index_t kTiles = 3, kRows = 256;
 
 /// After these many rows, keys or features all tiles along this dimension begin anew: their least common multiple; the

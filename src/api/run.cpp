@@ -133,7 +133,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
       if (is_given(t)) place(a, t, false);
     } else if (!is_given(t)) {
-      place(a, own(shape_of(p, a), "lse"), true);  // nobody wants it
+      place(a, own(shape_of(p, a), "lse"), true);  // the caller does not ask for it
     } else if (t.dtype != kDTypeOf<T> && (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse)) {
       // Every schedule that reads lse back does so to compute with it.
       const Tensor wide = own(t.shape, "an output in the compute type");

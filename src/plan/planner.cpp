@@ -112,7 +112,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   const Options& o = plan.options;
   const Schedule& s = *schedule;
   if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
-  if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // answers another question
+  if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;
@@ -154,7 +154,7 @@ std::string reason_without_caveat(const Plan& plan) {
     const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
     if (!r.algorithm->traits.stable || !r.fits || same) continue;
     const auto other_family = [&](const Row& row) {
-      return row.algorithm->traits.small_cache != best.algorithm->traits.small_cache;
+      return row.algorithm->traits.keeps_scores != best.algorithm->traits.keeps_scores;
     };
     const bool other = other_family(r), had_other = rival != nullptr && other_family(*rival);
     if (rival == nullptr || (other && !had_other)) rival = &r;

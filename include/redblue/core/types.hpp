@@ -13,7 +13,6 @@ struct Shape {
   index_t cols = 1;
 
   constexpr index_t words() const { return rows * cols; }
-  constexpr bool is_vector() const { return rows == 1 || cols == 1; }
   friend constexpr bool operator==(const Shape&, const Shape&) = default;
 };
 

@@ -2,8 +2,8 @@
 #include <bit>
 #include <cstdint>
 
-#include "redblue/machine/caller_memory.hpp"
 #include "redblue/machine/routes.hpp"
+#include "redblue/machine/slow_side.hpp"
 
 namespace redblue::machine {
 

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "redblue/core/machine.hpp"
+#include "redblue/machine/caller_memory.hpp"
 #include "redblue/machine/crew.hpp"
 #include "redblue/machine/operands.hpp"
 

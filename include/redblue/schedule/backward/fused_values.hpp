@@ -14,7 +14,7 @@ struct FusedValuesBackward : Defaults {
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
-  static constexpr Traits traits{.small_cache = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

@@ -10,7 +10,7 @@ struct LinearProductsBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear_products";
   static constexpr std::string_view idea = "five products with the states between them";
-  static constexpr Traits traits{.small_cache = true, .any_score = true, .only_score = Score::identity};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array workspace{SlowArray::Z, SlowArray::G};
 
   static std::array<Product, 5> products(const BackwardOperands& x) {

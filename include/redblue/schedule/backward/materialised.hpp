@@ -15,7 +15,7 @@ struct MaterialisedBackward : Defaults {
   static constexpr std::string_view name = "materialised";
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
-  static constexpr Traits traits{.small_cache = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

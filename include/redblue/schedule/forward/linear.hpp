@@ -60,7 +60,7 @@ struct LinearProductsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linear_products";
   static constexpr std::string_view idea = "two products with the state K^T V between them";
-  static constexpr Traits traits{.small_cache = true, .any_score = true, .only_score = Score::identity};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .only_score = Score::identity};
   static constexpr std::array workspace{SlowArray::Z};
 
   struct Tiling {

@@ -13,7 +13,7 @@ struct NaiveForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "naive";
   static constexpr std::string_view idea = "three passes through slow memory";
-  static constexpr Traits traits{.small_cache = true};
+  static constexpr Traits traits{.keeps_scores = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {

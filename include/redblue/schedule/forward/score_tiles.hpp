@@ -14,7 +14,7 @@ struct ScoreTilesForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "score_tiles";
   static constexpr std::string_view idea = "keeping a tile of scores resident";
-  static constexpr Traits traits{.small_cache = true, .rewrites_outputs = true};
+  static constexpr Traits traits{.keeps_scores = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

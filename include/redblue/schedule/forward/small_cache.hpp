@@ -17,7 +17,7 @@ struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
   static constexpr std::string_view idea = "materialising scores once";
-  static constexpr Traits traits{.small_cache = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {

@@ -18,7 +18,7 @@ struct Algorithm6Gradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "algorithm_6";
   static constexpr std::string_view idea = "the printed small-cache algorithm";
-  static constexpr Traits traits{.stable = false, .small_cache = true, .printed = true};
+  static constexpr Traits traits{.stable = false, .keeps_scores = true, .printed = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::A, SlowArray::f, SlowArray::h,
                                         SlowArray::q,   SlowArray::p, SlowArray::T};
 

@@ -16,7 +16,7 @@ struct SmallCacheGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "6R";
   static constexpr std::string_view idea = "materialising probabilities, then p over them";
-  static constexpr Traits traits{.small_cache = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::D, SlowArray::P, SlowArray::U};
   static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
 
