@@ -19,16 +19,15 @@ void add_bound(Program& program) {
   options->add_to(command, false);
   command.does([options] {
     const Problem p = options->problem();
-    const Words M = options->M();
-    if (M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", M.str()));
-    const auto bounds = bound::bounds_of(p.op, p.bound_problem(M));
+    const bound::AttentionProblem x = plan::bound_problem(p, options->fast_memory(p));
+    const auto bounds = bound::bounds_of(p.op, x);
     const bound::Bound best = bound::best(bounds);
     if (options->json) {
       Json list = Json::array();
       for (const bound::Bound& b : bounds) list.push_back(to_json(b));
       print({{"schema", "redblue.bound/1"},
              {"problem", to_json(p)},
-             {"M", to_json(M)},
+             {"M", to_json(x.M)},
              {"bound", to_json(best)},
              {"bounds", list}});
     } else {

@@ -80,6 +80,8 @@ Json to_json(const plan::Row& row) {
          {"cost", row.cost.to_double() / plan::kCostUnit}};
   if (!row.algorithm->label.empty()) j["label"] = std::string(row.algorithm->label);
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
+  if (row.footprint_bytes) j["footprint_bytes"] = to_json(*row.footprint_bytes);
+  if (row.prefetch_bytes) j["prefetch_bytes"] = to_json(*row.prefetch_bytes);
   if (row.time) j["time"] = to_json(*row.time);
   return j;
 }
@@ -94,6 +96,15 @@ Json to_json(const plan::Options& o) {
   for (std::size_t a = 0; a < kSlowArrays; ++a)
     if (o.width[a] > 0) widths[std::string(kSlowArrayNames[a])] = o.width[a];
   if (!widths.empty()) j["width"] = widths;
+  if (o.memory) {
+    Json resident = Json::object();
+    for (std::size_t a = 0; a < kSlowArrays; ++a)
+      if (o.width[a] > 0) resident[std::string(kSlowArrayNames[a])] = o.memory->fast.width[a];
+    j["memory"] = {{"bytes", to_json(o.memory->bytes)},
+                   {"width", resident},
+                   {"row_multiple", o.memory->fast.row_multiple},
+                   {"row_extra", o.memory->fast.row_extra}};
+  }
   if (!o.schedule.empty()) j["schedule"] = o.schedule;
   if (o.cap) j["max_workspace"] = to_json(o.cap->most);
   return j;

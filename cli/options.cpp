@@ -106,7 +106,7 @@ void MemoryOptions::add_to(const Command& command) {
   command.option("--M", M, "fast memory in words").type_name("WORDS");
   command
       .option("--memory", memory,
-              "fast memory in bytes: 64KiB, 1.5MiB; a word has 8 bytes for arithmetic in f64, else 4")
+              "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate")
       .type_name("BYTES");
 }
 
@@ -120,6 +120,11 @@ Words MemoryOptions::words(DType compute) const {
     throw InvalidProblem(
         fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(word), size_of(word)));
   return fit;
+}
+
+Words MemoryOptions::bytes() const {
+  if (M) throw InvalidProblem(fmt::format("--M {} and --memory {}: give one of them", *M, *memory));
+  return parse_bytes("--memory", *memory);
 }
 
 void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t operations) {
@@ -139,7 +144,8 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
     command
         .option("--width", width,
                 "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
-                "operation; those not named: --dtype)")
+                "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
+                "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
         .type_name("LIST");
   command
       .option("--max-workspace", max_workspace,
@@ -184,7 +190,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     throw InvalidProblem(fmt::format("--objective {}: choose from words, time", objective));
   if (objective == "words") {
     if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
-    options.M = memory.words(compute);
+    if (!options.memory) options.M = memory.words(compute);
     return plan::make_plan(p, options);
   }
   const std::string path = machine.value_or(default_hardware_path());
@@ -207,6 +213,7 @@ void ProblemOptions::add_to(const Command& command, bool with_planner) {
   command.option("--d", d, "head dimension of queries and keys").required();
   command.option("--dv", d_v, "head dimension of values (default: --d)");
   add_without_sizes(command, with_planner);
+  residence.add_to(command);
   if (with_planner)
     command.option("--threads", threads,
                    "--objective time: number of cores to model, each with its own fast memory (default: 1)");
@@ -261,7 +268,16 @@ Problem ProblemOptions::problem() const {
 
 DType ProblemOptions::compute() const { return compute_of(compute_dtype, parse_dtype("--dtype", dtype) == DType::f64); }
 
-Words ProblemOptions::M() const { return memory.words(compute()); }
+plan::Options ProblemOptions::fast_memory(const Problem& p) const {
+  plan::Options o;
+  if (memory.memory) {
+    o.memory = {memory.bytes(), residence.of(p.op, parse_dtype("--dtype", dtype), compute(), {})};
+  } else {
+    residence.require_none();
+    o.M = memory.words(compute());
+  }
+  return o;
+}
 
 plan::Plan ProblemOptions::plan() const {
   if (threads && objective.objective == "words")
@@ -270,24 +286,37 @@ plan::Plan ProblemOptions::plan() const {
     throw InvalidProblem(fmt::format("--threads {}: give a number from 1 to {}", *threads, kMostCores));
   RunOptions run;
   run.compute = compute();
-  return plan(run, static_cast<int>(threads.value_or(1)));
+  return plan(run, static_cast<int>(threads.value_or(1)), memory.memory && objective.objective == "words");
 }
 
-plan::Plan ProblemOptions::plan(const RunOptions& run, int cores) const {
+plan::Plan ProblemOptions::plan(const RunOptions& run, int cores, bool in_bytes) const {
   const Problem p = problem();
   const DType element = parse_dtype("--dtype", dtype);
   const Tensors tensors = contiguous_tensors(p, element);
   require_arithmetic(run.compute, p, tensors);
   plan::Options o = planner.options(tensors, run);
-  if (!planner.width.empty()) {
-    o.width.fill(static_cast<index_t>(size_of(element)));
-    std::vector<std::string> names;
-    for (const SlowArray a : plan::arrays_of(p.op)) names.emplace_back(name_of(a));
-    for (const auto& [name, value] : parse_assignments("--width", planner.width, names))
-      for (const SlowArray a : plan::arrays_of(p.op))
-        if (name_of(a) == name) o.width[index_of(a)] = value;
-  }
+  if (!in_bytes) residence.require_none();
+  std::vector<std::string> names = in_bytes ? ResidenceOptions::kinds() : std::vector<std::string>{};
+  for (const SlowArray a : plan::arrays_of(p.op)) names.emplace_back(name_of(a));
+  const auto widths = parse_assignments("--width", planner.width, names);
+  if (in_bytes) o.memory = {memory.bytes(), residence.of(p.op, element, run.compute, widths)};
+  if (in_bytes || !widths.empty() || size_of(element) != size_of(word_of(run.compute)))
+    set_widths(o, p.op, element, word_of(run.compute), widths);
   return objective.plan(p, o, memory, run.compute, element, cores);
+}
+
+void set_widths(plan::Options& o, Operation op, DType element, DType word,
+                const std::map<std::string, index_t>& widths) {
+  o.minimise_bytes = false;
+  const auto inputs = plan::inputs_of(op), outputs = plan::outputs_of(op);
+  for (const SlowArray a : plan::arrays_of(op)) {
+    const bool stored = a != SlowArray::lse && (std::find(inputs.begin(), inputs.end(), a) != inputs.end() ||
+                                                std::find(outputs.begin(), outputs.end(), a) != outputs.end());
+    const auto named = widths.find(std::string(name_of(a)));
+    o.minimise_bytes = o.minimise_bytes || named != widths.end();
+    o.width[index_of(a)] =
+        named != widths.end() ? named->second : static_cast<index_t>(size_of(stored ? element : word));
+  }
 }
 
 void add_compute_dtype(const Command& command, std::optional<std::string>& to) {

@@ -17,6 +17,23 @@ struct MemoryOptions {
   bool given() const { return M || memory; }
   /// Words of arithmetic in `compute`. Throws InvalidProblem unless exactly one of the two options has a valid value.
   Words words(DType compute) const;
+  Words bytes() const;
+};
+
+/// What a word takes in fast memory, where --memory gives it in bytes.
+struct ResidenceOptions {
+  std::optional<std::string> accumulate;
+  std::optional<std::string> pad;  ///< "rows=64,after=4"
+
+  void add_to(const Command& command);
+  /// Throws InvalidProblem if an option is given: fast memory is not in bytes.
+  void require_none() const;
+  /// What --width may name besides arrays: all resident words of a kind.
+  static const std::vector<std::string>& kinds();
+  static constexpr index_t kMostWidth = 64, kMostPadding = 4096;  ///< bytes
+  /// For arrays of `dtype` and arithmetic in `compute`; `widths` are those of --width, by name. Of the arrays that it
+  /// names, inputs are as wide in fast memory as in slow memory; the others have their kind's width there.
+  Residence of(Operation op, DType dtype, DType compute, const std::map<std::string, index_t>& widths) const;
 };
 
 /// What the planner may do, and what it must keep to.
@@ -78,6 +95,7 @@ struct ProblemOptions {
   std::string dtype = "f32";
   std::optional<std::string> compute_dtype;
   MemoryOptions memory;
+  ResidenceOptions residence;
   PlannerOptions planner;
   ObjectiveOptions objective;
   std::optional<index_t> threads;
@@ -90,12 +108,18 @@ struct ProblemOptions {
   Problem problem() const;
   /// Of arithmetic.
   DType compute() const;
-  Words M() const;
+  /// Fast memory alone, in words or in bytes.
+  plan::Options fast_memory(const Problem& p) const;
   plan::Plan plan() const;
-  /// The plan for a run with these options; its time is modelled for `cores` cores. Throws what require_arithmetic
-  /// does.
-  plan::Plan plan(const RunOptions& run, int cores) const;
+  /// The plan for a run with these options; its time is modelled for `cores` cores. `in_bytes`: words are as wide in
+  /// fast memory as `residence` says, not all alike. Throws what require_arithmetic does.
+  plan::Plan plan(const RunOptions& run, int cores, bool in_bytes = false) const;
 };
+
+/// Bytes per word of each array in slow memory: those of --width, else `element`; `word` for lse and workspace. Bytes
+/// are minimised where --width names an array.
+void set_widths(plan::Options& o, Operation op, DType element, DType word,
+                const std::map<std::string, index_t>& widths);
 
 /// --threads, for RunOptions: 0 if it is not given. Throws InvalidProblem if there are fewer threads.
 int threads_of(const std::optional<index_t>& asked);

@@ -1,6 +1,8 @@
 #include <fmt/format.h>
 
+#include <map>
 #include <memory>
+#include <set>
 
 #include "commands.hpp"
 #include "json.hpp"
@@ -16,10 +18,54 @@ std::string tiling_text(const plan::Row& row) {
   return text;
 }
 
+/// Fast memory, and what its words take.
+std::string memory_text(const plan::Plan& plan) {
+  if (!plan.options.memory) return fmt::format("M = {} words", plan.options.M.str());
+  const Residence& fast = plan.options.memory->fast;
+  std::string text = fmt::format("fast memory of {} bytes", plan.options.memory->bytes.str());
+  std::map<index_t, std::string> by_width;
+  for (const SlowArray a : plan::arrays_of(plan.problem.op))
+    by_width[fast.width[index_of(a)]] += fmt::format(" {}", name_of(a));
+  for (const auto& [width, names] : by_width) text += fmt::format("; {} per word of{}", width, names);
+  if (fast.row_multiple > 1) text += fmt::format("; rows padded to multiples of {}", fast.row_multiple);
+  if (fast.row_extra > 0) text += fmt::format("; {} free after each row", fast.row_extra);
+  return text;
+}
+
+/// Do words differ in width, in slow memory or in fast?
+bool widths_differ(const plan::Plan& plan) {
+  std::set<index_t> widths;
+  for (const SlowArray a : plan::arrays_of(plan.problem.op)) {
+    widths.insert(plan.options.width[index_of(a)]);
+    if (plan.options.memory) widths.insert(plan.options.memory->fast.width[index_of(a)]);
+  }
+  return widths.size() > 1;
+}
+
+/// The bytes that the chosen plan moves, by array.
+void print_bytes(const plan::Plan& plan) {
+  const Io io = plan.io();
+  fmt::print("\n  bytes moved by {:<12} {:>18} {:>18} {:>18}\n", plan.row().schedule, "read", "written", "per word");
+  Words total;
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    const Words width = plan.options.width[a], read = width * io.reads[a], written = width * io.writes[a];
+    if (read + written == 0) continue;
+    fmt::print("  {:<27} {:>18} {:>18} {:>18}\n", kSlowArrayNames[a], read.str(), written.str(), width.str());
+    total += read + written;
+  }
+  fmt::print("  {:<27} {:>18} in all\n", "", total.str());
+}
+
 std::string title(const Problem& p) {
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
+}
+
+/// What a printed algorithm takes, over what there is.
+double times_too_large(const plan::Plan& plan, const plan::Row& r) {
+  if (plan.options.memory) return r.footprint_bytes->to_double() / plan.options.memory->bytes.to_double();
+  return r.footprint.to_double() / plan.options.M.to_double();
 }
 
 /// Modelled milliseconds of every row; causes overlap, so they add up to more than the total.
@@ -36,9 +82,8 @@ void print_times(const plan::Plan& plan, std::size_t name) {
 
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
-  fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; M = {} words\n", title(p), p.batch,
-             p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "",
-             plan.options.M.str());
+  fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
+             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "", memory_text(plan));
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();
@@ -49,17 +94,18 @@ void print_table(const plan::Plan& plan) {
   for (const plan::Row& r : plan.rows) name = std::max(name, r.schedule.size());
   for (const plan::Refusal& r : plan.refused) name = std::max(name, r.schedule.size());
   fmt::print("  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n", "schedule", name, "reads", "writes",
-             "I/O words", "ratio", "work", "footprint", "workspace", "tiling");
+             "I/O words", "ratio", "work", plan.options.memory ? "bytes" : "footprint", "workspace", "tiling");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
     fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
                r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint.str(), r.workspace.str(),
-               tiling_text(r), r.algorithm->traits.stable ? "" : "  (unstable, for comparison)",
-               r.fits ? "" : fmt::format("  (needs {:.2f} M)", r.footprint.to_double() / plan.options.M.to_double()));
+               r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
+               r.workspace.str(), tiling_text(r), r.algorithm->traits.stable ? "" : "  (unstable, for comparison)",
+               r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
   if (plan.row().time) print_times(plan, name);
+  if (widths_differ(plan)) print_bytes(plan);
   fmt::print("\n{}\n", plan.reason);
 }
 

@@ -32,9 +32,16 @@ struct TwoSweepsForward : Defaults {
     return Tiling{balanced(x.n_q, Br, step)};
   }
 
-  /// Q_i, O_i, lse_i, a column of scores, and the word that is passing.
-  static Words footprint(const Sizes& x, Tiling t) { return Words(std::min(t.Br, x.n_q)) * (x.d + x.d_v + 2) + 1; }
-  static Words prefetch(const Sizes&, Tiling) { return 1; }  // the next word that passes
+  /// Q_i, lse_i and a column of scores; beside them l_i and a word of K, or O_i and a word of K or V. tile() and word()
+  /// are in words, or in the bytes that words of each array take.
+  static Words footprint(const Sizes& x, Tiling t) {
+    using enum SlowArray;
+    const index_t Br = std::min(t.Br, x.n_q);
+    return x.tile(Q, Br, x.d) + x.tile(lse, Br, 1) + x.tile(S, Br, 1) +
+           std::max(x.tile(lse, Br, 1) + x.word(K), x.tile(O, Br, x.d_v) + prefetch(x, t));
+  }
+  /// The next word that passes.
+  static Words prefetch(const Sizes& x, Tiling) { return std::max(x.word(SlowArray::K), x.word(SlowArray::V)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = c(x.n_q, t.Br) * x.n_k;
     return Io()
@@ -52,9 +59,9 @@ struct TwoSweepsForward : Defaults {
     const auto K = tiled(x.K, 1), V = tiled(x.V, 1);
     m.each(Q.rows(), [&](auto& w, index_t i) {  // blocks of queries are independent
       const auto Q_i = w.load(Q(i));            // resident until the closing brace
-      const auto lse_i = w.alloc(lse(i).shape), s = w.alloc(lse(i).shape);
+      const auto lse_i = w.alloc(lse(i)), s = w.alloc(SlowArray::S, lse(i).shape);
       {
-        const auto l_i = w.alloc(lse(i).shape);
+        const auto l_i = w.alloc(lse(i));
         w.compute(kernel::StatisticsInit{}, lse_i, l_i);
         for (index_t j = 0; j < K.rows(); ++j) {
           w.compute(kernel::Scores{x.scale}, s, Q_i, w.stream(K(j)));  // s <- scale Q_i k_j
@@ -63,7 +70,7 @@ struct TwoSweepsForward : Defaults {
         w.compute(kernel::LogSum{}, lse_i, l_i);  // lse <- maximum + log l
       }
       w.store(lse_i, lse(i));
-      const auto O_i = w.alloc(O(i).shape);
+      const auto O_i = w.alloc(O(i));
       w.compute(kernel::Zero{}, O_i);
       for (index_t j = 0; j < K.rows(); ++j) {
         w.compute(kernel::Scores{x.scale}, s, Q_i, w.stream(K(j)));

@@ -29,6 +29,8 @@ struct Case {
   schedule::Limits limits;
 };
 Case any_case(const Draw& draw);
+/// Widths of 1 to 8 bytes, every second time with padded rows.
+Residence any_residence(const Draw& draw);
 /// Any tiling that the schedule may run with on these sizes; none if 100 draws found none.
 std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& sizes, const Draw& draw);
 /// Can the schedule solve a problem of these sizes? (A schedule for A2 = A3 gets such arrays.)

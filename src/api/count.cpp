@@ -21,7 +21,7 @@ machine::Trace trace(const plan::Plan& plan, std::size_t most) {
   machine::Null null;
   machine::Traced<machine::Null> traced(null, trace);
   machine::Any any(traced);
-  run_on(any, plan);
+  run_on(any, plan, plan.counted());
   return trace;
 }
 

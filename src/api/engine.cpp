@@ -27,12 +27,14 @@ void run_behind_any(M& m, const plan::Plan& plan) {
 }  // namespace
 
 Measured count_row(const plan::Plan& plan) {
-  machine::Counting counting;
-  const plan::Compiled* const compiled = plan.row().algorithm->compiled;
-  if (compiled != nullptr)
-    compiled->count(counting, plan.instances(), plan.row().tiling);
-  else
-    run_behind_any(counting, plan);
+  const plan::Instances x = plan.counted();
+  machine::Counting counting(x.sizes.fast);
+  if (const plan::Compiled* const compiled = plan.row().algorithm->compiled) {
+    compiled->count(counting, x, plan.row().tiling);
+  } else {
+    machine::Any any(counting);
+    run_on(any, plan, x);
+  }
   return measured(counting);
 }
 

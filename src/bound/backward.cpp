@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "redblue/bound/bytes.hpp"
 #include "redblue/core/visible.hpp"
 #include "rounding.hpp"
 
@@ -31,12 +32,15 @@ Bound b_prime(const AttentionProblem& x) {
   return {words, "B'", kPA, "proved", kDistinct, true};
 }
 
-Bound b_double_prime(const AttentionProblem& x) {
+long double b_double_prime_cost(const AttentionProblem& x) {
   const long double d = static_cast<long double>(x.d), d_v = static_cast<long double>(x.d_v);
-  const bool holds = x.d_v <= 2 * x.d;
   const bool narrow = Words(x.d_v) * x.d_v <= Words(2) * x.d * x.d;
-  const long double K = narrow ? (2 * d + d_v) * (2 * d + 2 * d_v) : (6 + 4 * std::sqrt(2.0L)) * d * d_v;
-  const long double words = value(scored_pairs(x), K, x.M);
+  return narrow ? (2 * d + d_v) * (2 * d + 2 * d_v) : (6 + 4 * std::sqrt(2.0L)) * d * d_v;
+}
+
+Bound b_double_prime(const AttentionProblem& x) {
+  const bool holds = x.d_v <= 2 * x.d;
+  const long double words = value(scored_pairs(x), b_double_prime_cost(x), x.M);
   return {holds ? ceil_words(words, words + 20 * x.M.to_long_double()) : Words(0), "B''", kPA, "proved",
           "d_v <= 2 d; Q, K, V, dO distinct arrays, each word read as it is",      holds};
 }
@@ -67,7 +71,9 @@ Bound b14(const AttentionProblem& x) {
 
 std::vector<Bound> backward_bounds(const AttentionProblem& x) {
   if (x.score == Score::identity) return {backward_trivial(x)};
-  return {backward_trivial(x), b_prime(x), b_double_prime(x), b14(x)};
+  std::vector<Bound> list{backward_trivial(x), b_prime(x), b_double_prime(x), b14(x)};
+  if (x.bytes > 0) list.push_back(b_double_prime_bytes(x));
+  return list;
 }
 
 }  // namespace redblue::bound

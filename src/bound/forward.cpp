@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "redblue/bound/bytes.hpp"
 #include "redblue/core/visible.hpp"
 #include "rounding.hpp"
 
@@ -45,7 +46,12 @@ Bound g(const AttentionProblem& x) {
 
 std::vector<Bound> forward_bounds(const AttentionProblem& x) {
   if (x.score == Score::identity) return {trivial(x)};
-  return {trivial(x), f_prime(x), f_double_prime(x), g(x)};
+  std::vector<Bound> list{trivial(x), f_prime(x), f_double_prime(x), g(x)};
+  if (x.bytes > 0) {
+    list.push_back(f_prime_bytes(x));
+    list.push_back(f_double_prime_bytes(x));
+  }
+  return list;
 }
 
 }  // namespace redblue::bound

@@ -6,6 +6,17 @@
 
 namespace redblue::claims {
 
+Residence any_residence(const Draw& draw) {
+  Residence fast;
+  for (std::uint8_t& width : fast.width) width = static_cast<std::uint8_t>(draw(1, 8));
+  fast.alike();
+  if (draw(0, 1) == 1) {
+    fast.row_multiple = static_cast<std::uint32_t>(draw(1, 20));
+    fast.row_extra = static_cast<std::uint32_t>(draw(0, 5));
+  }
+  return fast;
+}
+
 Case any_case(const Draw& draw) {
   Case c;
   Sizes& x = c.sizes;
@@ -23,6 +34,7 @@ Case any_case(const Draw& draw) {
   }
   if (draw(0, 4) > 1) x.score = static_cast<Score>(draw(0, 3));
   x.lse_required = x.statistics() > 0;
+  if (coin()) x.fast = any_residence(draw);
   c.limits.M = draw(10, 600);
   c.limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 4)};
   c.limits.double_buffer = coin();

@@ -86,6 +86,18 @@ void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
   require_counts(compiled, s, x, t, "compiled");
 }
 
+/// The footprint holds in the unit of the sizes, too.
+void footprint_is_exact_in_bytes(const Schedule& s, const Sizes& x, const Tiling& t) {
+  machine::Counting counting(x.fast);
+  run(counting, s, {x, 1, 1}, t);
+  if (counting.peak() != s.footprint(x, t)) {
+    std::string widths;
+    for (const SlowArray a : plan::arrays_of(s.operation)) widths += fmt::format(" {}={}", name_of(a), x.word(a).str());
+    fail("with widths{} and rows padded to multiples of {} and by {}, counted {} bytes, the formula says {}", widths,
+         x.fast.row_multiple, x.fast.row_extra, counting.peak(), s.footprint(x, t).str());
+  }
+}
+
 void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
   Arrays<double> a(s, x, t);
   const index_t F = s.footprint(x, t).to_index();
@@ -182,10 +194,13 @@ void gives_the_same_bits_in_any_order_of_each(const Schedule& s, const Sizes& x,
 void moves_no_less_than_the_bounds(const Schedule& s, const Sizes& x, const Tiling& t) {
   const std::string_view restricted = s.restricted_bound(x);
   bool known = restricted.empty() || x.score != Score::softmax;  // other scores may have no such bound
+  Words least_width = x.word(SlowArray::lse);
+  for (const SlowArray a : plan::arrays_of(s.operation)) least_width = std::min(least_width, x.word(a));
   for (const Sources sources : {Sources::distinct, Sources::shared, Sources::self}) {
     if (sources == Sources::distinct && s.traits.shared_source) continue;
     if (sources == Sources::self && x.n_q != x.n_k) continue;
-    const bound::AttentionProblem problem{x, 1, s.footprint(x, t), sources};
+    const Words bytes = s.footprint(x, t);
+    const bound::AttentionProblem problem{x, 1, bytes / least_width, sources, bytes};
     for (const bound::Bound& b : bound::bounds_of(s.operation, problem)) {
       known = known || (b.status == "restricted" && b.name == restricted);
       const bool binds = b.holds && (b.status != "restricted" || b.name == restricted);
@@ -295,16 +310,23 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
 }  // namespace
 
 std::span<const Claim> all() {
+  const auto in_words = [](void (*check)(const Schedule&, const Sizes&, const Tiling&)) {
+    return [check](const Schedule& s, Sizes x, const Tiling& t) {
+      x.fast = {};
+      check(s, x, t);
+    };
+  };
   static const std::vector<Claim> claims{
-      {"IoIsTheFormula", io_is_the_formula},
-      {"FootprintIsExact", footprint_is_exact},
-      {"KeepsTheRules", keeps_the_rules},
-      {"EqualsDenseAttention", equals_dense_attention},
-      {"RunsAlikeOnEveryMachine", runs_alike_on_every_machine},
-      {"TracesReplayToTheSameBits", traces_replay_to_the_same_bits},
-      {"GivesTheSameBitsInAnyOrderOfEach", gives_the_same_bits_in_any_order_of_each},
+      {"IoIsTheFormula", in_words(io_is_the_formula)},
+      {"FootprintIsExact", in_words(footprint_is_exact)},
+      {"FootprintIsExactInBytes", footprint_is_exact_in_bytes},
+      {"KeepsTheRules", in_words(keeps_the_rules)},
+      {"EqualsDenseAttention", in_words(equals_dense_attention)},
+      {"RunsAlikeOnEveryMachine", in_words(runs_alike_on_every_machine)},
+      {"TracesReplayToTheSameBits", in_words(traces_replay_to_the_same_bits)},
+      {"GivesTheSameBitsInAnyOrderOfEach", in_words(gives_the_same_bits_in_any_order_of_each)},
       {"MovesNoLessThanTheBounds", moves_no_less_than_the_bounds},
-      {"CanSkipOrRepeatNothing", can_skip_or_repeat_nothing},
+      {"CanSkipOrRepeatNothing", in_words(can_skip_or_repeat_nothing)},
   };
   return claims;
 }

@@ -12,11 +12,30 @@ namespace redblue::plan {
 
 namespace {
 
+/// The least and the largest width of a word that may be resident.
+std::pair<index_t, index_t> widths(const ByteMemory& m, Operation op) {
+  index_t least = 255, most = 1;
+  for (const SlowArray a : arrays_of(op)) {
+    least = std::min<index_t>(least, m.fast.width[index_of(a)]);
+    most = std::max<index_t>(most, m.fast.width[index_of(a)]);
+  }
+  return {least, most};
+}
+
 void validate(const Options& o, Operation op) {
   const auto require_positive = [](std::string_view name, index_t value) {
     if (value < 1) throw InvalidProblem(fmt::format("{} = {}: give 1 or more", name, value));
   };
-  if (o.M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", o.M.str()));
+  if (o.memory) {
+    if (o.memory->bytes < 1)
+      throw InvalidProblem(fmt::format("fast memory of {} bytes: give 1 or more", o.memory->bytes.str()));
+    for (const SlowArray a : arrays_of(op))
+      require_positive(fmt::format("bytes of a resident word of {}", name_of(a)), o.memory->fast.width[index_of(a)]);
+    require_positive("the multiple that rows are padded to", o.memory->fast.row_multiple);
+    if (const index_t least = widths(*o.memory, op).first; o.memory->bytes < least)
+      throw InvalidProblem(fmt::format("fast memory of {} bytes holds no word of {}", o.memory->bytes.str(), least));
+  }
+  if (!o.memory && o.M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", o.M.str()));
   if (o.reserve < 0) throw InvalidProblem(fmt::format("reserve = {}: give 0 or more words", o.reserve.str()));
   require_positive("multiple of queries", o.multiple.query);
   require_positive("multiple of keys", o.multiple.key);
@@ -31,16 +50,17 @@ void validate(const Options& o, Operation op) {
           fmt::format("width of {} = {} bytes: give 1 or more", redblue::name_of(a), o.width[index_of(a)]));
 }
 
-bool in_bytes(const Options& o) {
+bool has_widths(const Options& o) {
   return std::any_of(o.width.begin(), o.width.end(), [](index_t w) { return w > 0; });
 }
+bool in_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
 
 Words width(const Options& o, std::size_t array) { return in_bytes(o) ? o.width[array] : 1; }
 
-schedule::Limits limits_of(const Options& o) {
+schedule::Limits limits_of(const Options& o, Operation op) {
   schedule::Limits limits;
-  limits.M = o.M;
-  limits.reserve = o.reserve;
+  limits.M = o.memory ? o.memory->bytes : o.M;
+  limits.reserve = o.memory ? o.reserve * widths(*o.memory, op).second : o.reserve;
   limits.double_buffer = o.double_buffer;
   limits.multiple = o.multiple;
   const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
@@ -91,16 +111,19 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   row.algorithm = std::move(schedule);
   row.tiling = tiling;
   row.io = instances * s.io(x, tiling);
-  row.footprint = s.footprint(x, tiling);
-  row.prefetch = limits.double_buffer ? s.prefetch(x, tiling) : Words(0);
-  row.fits = limits.fit(row.footprint, row.prefetch);
+  const auto held = [&](const Sizes& sizes) {
+    return std::pair(s.footprint(sizes, tiling), limits.double_buffer ? s.prefetch(sizes, tiling) : Words(0));
+  };
+  std::tie(row.footprint, row.prefetch) = held(plan.problem.sizes());
+  const auto [footprint, prefetch] = held(x);
+  row.fits = limits.fit(footprint, prefetch);
+  if (plan.options.memory) row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
   row.workspace = s.workspace_words(x, tiling);
   row.flops = instances * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);
-  if (in_bytes(plan.options)) {
+  if (has_widths(plan.options)) {
     Words bytes;
-    for (std::size_t a = 0; a < kSlowArrays; ++a)
-      bytes += width(plan.options, a) * (row.io.reads[a] + row.io.writes[a]);
+    for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += plan.options.width[a] * (row.io.reads[a] + row.io.writes[a]);
     row.bytes = bytes;
   }
   return row;
@@ -120,9 +143,11 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   const auto tiling = s.choose(x, limits);
   if (!tiling) {
     const auto least = least_memory(s, x, limits);
-    plan.refused.push_back(
-        {s.name, least ? fmt::format("needs M >= {}", least->str()) : "has no tiling for these sizes, whatever M",
-         least});
+    plan.refused.push_back({s.name,
+                            !least     ? "has no tiling for these sizes, whatever M"
+                            : o.memory ? fmt::format("needs {} bytes of fast memory", least->str())
+                                       : fmt::format("needs M >= {}", least->str()),
+                            least});
     return;
   }
   Row row = row_of(plan, schedule, *tiling, x, limits);
@@ -175,6 +200,30 @@ std::string reason(const Plan& plan) {
 
 }  // namespace
 
+Residence residence_of(Operation op, DType operand, DType accumulator) {
+  Residence fast;
+  fast.width.fill(static_cast<std::uint8_t>(size_of(accumulator)));
+  for (const SlowArray a : inputs_of(op))
+    if (a != SlowArray::O && a != SlowArray::lse) fast.width[index_of(a)] = static_cast<std::uint8_t>(size_of(operand));
+  return fast;
+}
+
+Sizes Plan::sizes() const {
+  Sizes x = problem.sizes();
+  if (options.memory) x.fast = options.memory->fast;
+  return x;
+}
+
+bound::AttentionProblem bound_problem(const Problem& problem, const Options& options) {
+  validate(options, problem.op);
+  if (!options.memory) return problem.bound_problem(options.M);
+  const ByteMemory& memory = *options.memory;
+  bound::AttentionProblem x = problem.bound_problem(memory.bytes / widths(memory, problem.op).first);
+  x.bytes = memory.bytes;
+  x.fast = memory.fast;
+  return x;
+}
+
 Plan make_plan(const Problem& problem, const Options& options) {
   problem.validate();
   validate(options, problem.op);
@@ -182,10 +231,12 @@ Plan make_plan(const Problem& problem, const Options& options) {
   Plan plan;
   plan.problem = problem;
   plan.options = options;
-  plan.bounds = bound::bounds_of(problem.op, problem.bound_problem(options.M));
+  const bound::AttentionProblem in_bounds = bound_problem(problem, options);
+  plan.options.M = in_bounds.M;
+  plan.bounds = bound::bounds_of(problem.op, in_bounds);
   plan.bound = bound::best(plan.bounds);
-  const Sizes x = problem.sizes();
-  const schedule::Limits limits = limits_of(options);
+  const Sizes x = plan.sizes();
+  const schedule::Limits limits = limits_of(options, problem.op);
   for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.flops) <
@@ -218,9 +269,13 @@ void throw_nothing_fits(const Plan& plan) {
                                   plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), list),
                       *least_cap, plan.options.cap->most);
   if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
-  throw CapacityError(fmt::format("M = {} words is too small; the smallest that works is {}:{}", plan.options.M.str(),
+  const auto& memory = plan.options.memory;
+  const Words given = memory ? memory->bytes : plan.options.M;
+  throw CapacityError(fmt::format("{} is too small; the smallest that works is {}:{}",
+                                  memory ? fmt::format("fast memory of {} bytes", given.str())
+                                         : fmt::format("M = {} words", given.str()),
                                   least->str(), list),
-                      *least, plan.options.M);
+                      *least, given);
 }
 
 std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {

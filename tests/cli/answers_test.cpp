@@ -195,20 +195,41 @@ TEST(Cli, MemoryIsTakenInBytesAndUnits) {
     const char *memory, *dtype;
     int words;
   } cases[] = {{"65536", "f32", 16384},   {"65536B", "f32", 16384},  {"64KiB", "f32", 16384},
-               {"64KiB", "f64", 8192},    {"64KiB", "bf16", 16384},  {"64KB", "f32", 16000},
-               {"1.5MiB", "f32", 393216}, {"0.001GB", "f16", 250000}};
+               {"64KiB", "f64", 8192},    {"64KiB", "bf16", 32768},  {"64KB", "f32", 16000},
+               {"1.5MiB", "f32", 393216}, {"0.001GB", "f16", 500000}};
   for (const auto& c : cases) {
     const Finished f = w.run({"plan", "--n", "64", "--d", "8", "--memory", c.memory, "--dtype", c.dtype, "--json"});
     ASSERT_EQ(f.exit_code, 0) << f.err;
     EXPECT_EQ(f.json()["M"], c.words) << c.memory << " of " << c.dtype;
   }
   const Args half = {"--n", "16", "--d", "8", "--dtype", "bf16", "--memory", "64KiB", "--json"};
-  for (const auto& [compute, words] : {std::pair("bf16", 16384), {"f32", 16384}, {"f64", 8192}})
+  for (const char* compute : {"bf16", "f32", "f64"})
     for (const char* command : {"plan", "bound", "count", "trace"}) {
       const Finished f = w.run(Args{command} + half + Args{"--compute-dtype", compute});
       EXPECT_EQ(f.exit_code, 0) << f.err;
-      EXPECT_EQ(f.json()["M"], words) << command << " in " << compute;
+      EXPECT_EQ(f.json()["M"], 32768) << command << " in " << compute;
     }
+}
+
+TEST(Cli, CountsFastMemoryInBytes) {
+  const Workplace w;
+  const Args scratchpad = {"--n",   "700",     "--d",      "40",    "--dtype",         "bf16",  "--memory",
+                           "16KiB", "--width", "scores=2", "--pad", "rows=64,after=4", "--json"};
+  for (const char* op : {"forward", "backward", "gradient-x"}) {
+    const Args problem = Args{"--op", op} + scratchpad;
+    const Finished plan = w.run(Args{"plan"} + problem), count = w.run(Args{"count"} + problem);
+    ASSERT_EQ(plan.exit_code, 0) << plan.err;
+    ASSERT_EQ(count.exit_code, 0) << count.err;
+    const Json chosen = plan.json()["plans"][plan.json()["chosen"].get<std::size_t>()], counted = count.json();
+    EXPECT_LE(chosen["footprint_bytes"], 16384);
+    EXPECT_EQ(counted["footprint_in"], "bytes");
+    EXPECT_EQ(counted["counted"]["peak"], chosen["footprint_bytes"]);
+    EXPECT_EQ(counted["counted"]["io"], chosen["io"]);
+    EXPECT_TRUE(counted["equal"]);
+  }
+  const Finished table = w.run({"plan", "--n", "64", "--d", "8", "--memory", "4KiB", "--dtype", "bf16"});
+  EXPECT_THAT(table.out, testing::HasSubstr("2 per word of Q K V; 4 per word of O lse"));
+  EXPECT_THAT(table.out, testing::HasSubstr("bytes moved by"));
 }
 
 TEST(Cli, HelpsAndSaysItsVersion) {

@@ -119,10 +119,20 @@ TEST(Cli, RefusesMemoryThatMakesNoSense) {
            Bad{plan({"--memory", "0"}), {"--memory 0"}},
            Bad{plan({"--memory", "1e300"}), {"--memory 1e300"}},
            Bad{plan({"--memory", "nan"}), {"--memory nan"}},
-           Bad{plan({"--memory", "3"}), {"--memory 3 holds no word of f32"}},
+           Bad{plan({"--memory", "3"}), {"fast memory of 3 bytes holds no word of 4"}},
            Bad{plan({"--M", "99999999999999999999"}), {"--M", "99999999999999999999", "64 bits"}},
            Bad{plan({"--M", "0x10"}), {"--M", "0x10"}},
            Bad{{"bound", "--n", "8", "--d", "8", "--M", "0"}, {"M = 0"}},
+           Bad{plan({"--M", "64", "--accumulate", "f32"}), {"--accumulate f32 is for --memory"}},
+           Bad{plan({"--M", "64", "--pad", "rows=4"}), {"--pad rows=4 is for --memory"}},
+           Bad{plan({"--M", "64", "--width", "scores=2"}), {"--width", "scores=2", "lse"}},
+           Bad{{"bound", "--n", "8", "--d", "8", "--M", "9", "--pad", "rows=4"}, {"--pad rows=4 is for --memory"}},
+           Bad{plan({"--memory", "64KiB", "--accumulate", "f31"}), {"--accumulate f31", "bf16"}},
+           Bad{plan({"--memory", "64KiB", "--pad", "cols=4"}), {"--pad", "cols=4", "rows"}},
+           Bad{plan({"--memory", "64KiB", "--pad", "rows=0"}), {"--pad", "rows=0", "at least 1"}},
+           Bad{plan({"--memory", "64KiB", "--pad", "rows=5000"}), {"--pad rows=5000", "4096"}},
+           Bad{plan({"--memory", "64KiB", "--width", "scores=65"}), {"--width scores=65", "64"}},
+           Bad{plan({"--memory", "50", "--dtype", "bf16", "--schedule", "flash"}), {"50 bytes", "smallest that works"}},
        })
     expect_refused(w, bad);
 }

@@ -3,7 +3,7 @@
 #include "redblue/machine/counting.hpp"
 
 void schedule(redblue::machine::Counting& m, const redblue::Block& b) {
-  const auto first = m.alloc(b.shape), second = m.load(b);
+  const auto first = m.alloc(b), second = m.load(b);
 #ifdef REDBLUE_WRONG
   m.compute(redblue::kernel::Zero{}, first, second);
 #else

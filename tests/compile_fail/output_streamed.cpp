@@ -4,7 +4,7 @@
 
 // A streamed word is gone once it was used: a kernel cannot write it.
 void schedule(redblue::machine::Counting& m, const redblue::Block& o) {
-  const auto O = m.alloc(o.shape);
+  const auto O = m.alloc(o);
 #ifdef REDBLUE_WRONG
   m.compute(redblue::kernel::Zero{}, m.stream(o));
 #else

@@ -32,12 +32,13 @@ class Blocks {
     return list;
   }
 
-  index_t open(Shape s, Layout) {
+  index_t open(const Block& b, Layout) {
+    const Shape s = b.shape;
     shapes_.push_back(s);
     tiles_.emplace_back(static_cast<std::size_t>(s.words()), 0.0);
     return static_cast<index_t>(tiles_.size()) - 1;
   }
-  void close(index_t, Shape) {
+  void close(index_t, const Block&) {
     tiles_.pop_back();
     shapes_.pop_back();
   }

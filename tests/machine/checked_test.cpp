@@ -54,10 +54,10 @@ TEST(Referee, WantsFastMemoryEmptyAtTheEnd) {
 
 TEST(Referee, WantsTilesEvictedInOrder) {
   Game g;
-  const index_t below = g.m.open({1, 1}, Layout::row_major);
-  const index_t above = g.m.open({1, 1}, Layout::row_major);
-  g.m.close(below, {1, 1});
-  g.m.close(above, {1, 1});
+  const index_t below = g.m.open({.shape = {1, 1}}, Layout::row_major);
+  const index_t above = g.m.open({.shape = {1, 1}}, Layout::row_major);
+  g.m.close(below, {.shape = {1, 1}});
+  g.m.close(above, {.shape = {1, 1}});
   EXPECT_THROW(g.referee.finish(), RuleError);
 }
 
@@ -68,13 +68,13 @@ TEST(Referee, RefusesToReadWhatWasNeverWritten) {
 
 TEST(Referee, RefusesToStoreWordsThatHoldNothing) {
   Game g;
-  const auto t = g.m.alloc(kOut.shape);
+  const auto t = g.m.alloc(kOut.all());
   EXPECT_THROW(g.m.store(t, kOut.all()), RuleError);
 }
 
 TEST(Referee, RefusesKernelsOnWordsThatHoldNothing) {
   Game g;
-  const auto t = g.m.alloc({2, 2});
+  const auto t = g.m.alloc(SlowArray::O, {2, 2});
   EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);
   g.m.compute(kernel::Zero{}, t);
   EXPECT_NO_THROW(g.m.compute(kernel::Scale{2}, t));
@@ -82,7 +82,7 @@ TEST(Referee, RefusesKernelsOnWordsThatHoldNothing) {
 
 TEST(Referee, SeesSingleWordsOfATile) {
   Game g;
-  const auto t = g.m.alloc({2, 3});
+  const auto t = g.m.alloc(SlowArray::O, {2, 3});
   g.m.compute(kernel::Zero{}, t.cols(2));
   EXPECT_NO_THROW(g.m.compute(kernel::Scale{2}, t.cols(2)));
   EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);
@@ -96,7 +96,7 @@ TEST(Referee, RefusesToWriteInputs) {
 
 TEST(Referee, RefusesShapesThatDoNotGoTogether) {
   Game g;
-  const auto t = g.m.alloc({2, 2}), u = g.m.alloc({3, 1});
+  const auto t = g.m.alloc(SlowArray::O, {2, 2}), u = g.m.alloc(SlowArray::O, {3, 1});
   g.m.compute(kernel::Zero{}, t);
   g.m.compute(kernel::Zero{}, u);
   EXPECT_THROW(g.m.compute(kernel::ScaleRows{}, t, u), RuleError);
@@ -118,8 +118,8 @@ TEST(Referee, RefusesKernelsThatWriteTilesThatAreOnlyRead) {
     const auto t = g.m.load(kIn.rows(0, 2), layout);
     EXPECT_THROW(g.m.compute(kernel::Scale{2}, t), RuleError);        // updates
     EXPECT_THROW(g.m.compute(kernel::Zero{}, t.cols(1)), RuleError);  // writes
-    EXPECT_THROW(g.m.compute(kernel::Zero{}, g.m.alloc({2, 2}, layout)), RuleError);
-    const auto sum = g.m.alloc({2, 1});
+    EXPECT_THROW(g.m.compute(kernel::Zero{}, g.m.alloc(SlowArray::O, {2, 2}, layout)), RuleError);
+    const auto sum = g.m.alloc(SlowArray::O, {2, 1});
     g.m.compute(kernel::Zero{}, sum);
     EXPECT_NO_THROW(g.m.compute(kernel::AddRowSums{}, sum, t));
     EXPECT_NO_THROW(g.m.store(t, kOut.rows(0, 2)));
@@ -143,17 +143,17 @@ TEST(Referee, RefusesToLoadAPartOfATileThatIsOnlyRead) {
 
 TEST(Referee, CountsTheStreamWord) {
   Game g;
-  const auto l = g.m.alloc({4, 1});
+  const auto l = g.m.alloc(SlowArray::O, {4, 1});
   g.m.compute(kernel::Zero{}, l);
   EXPECT_NO_THROW(g.m.compute(kernel::AddRowSums{}, l, g.m.stream(kIn.all())));
-  const auto rest = g.m.alloc({16, 1});
+  const auto rest = g.m.alloc(SlowArray::O, {16, 1});
   EXPECT_THROW(g.m.compute(kernel::AddRowSums{}, l, g.m.stream(kIn.all())), CapacityError);
 }
 
 TEST(Referee, LimitsResidentWords) {
   Game g;
-  const auto t = g.m.alloc({20, 1});
-  EXPECT_THROW((void)g.m.alloc({1, 1}), CapacityError);
+  const auto t = g.m.alloc(SlowArray::O, {20, 1});
+  EXPECT_THROW((void)g.m.alloc(SlowArray::O, {1, 1}), CapacityError);
 }
 
 }  // namespace redblue::test

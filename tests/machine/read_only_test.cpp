@@ -41,7 +41,7 @@ TEST_P(ReadOnlyTiles, NoKernelMayWriteOne) {
   EXPECT_THROW(ram.compute(kernel::Zero{}, tile), std::logic_error);
   EXPECT_THROW(ram.compute(kernel::Zero{}, tile.rows(3, 2)), std::logic_error);
   EXPECT_THROW(ram.compute(kernel::Scale{2}, tile), std::logic_error);
-  const auto sum = ram.alloc({20, 20});
+  const auto sum = ram.alloc(SlowArray::O, {20, 20});
   ram.compute(kernel::Gemm{false, true}, sum, tile, tile);  // read, it may be
   expect_inputs_untouched();
 }

@@ -46,8 +46,8 @@ TEST(Sizing, WalksEveryRoundOfALoop) {
   const auto schedule = [](auto& m) {
     m.each(7, [](auto& w, index_t i) {
       const index_t n = i == 2 ? 9 : i;
-      const auto tile = w.alloc({n, 10});
-      w.compute(kernel::Gemm{}, w.alloc({n, n}), tile, w.stream(block(SlowArray::K, {10, n})));
+      const auto tile = w.alloc(SlowArray::O, {n, 10});
+      w.compute(kernel::Gemm{}, w.alloc(SlowArray::O, {n, n}), tile, w.stream(block(SlowArray::K, {10, n})));
     });
   };
   const ArenaWords words = words_of<double>(schedule, slow_memory(DType::f32), kernel::bodies<double>(Isa::portable));
@@ -58,7 +58,7 @@ TEST(Sizing, WalksEveryRoundOfALoop) {
 
 TEST(Sizing, CountsNoBufferForWhatIsReadWhereItLies) {
   const auto schedule = [](auto& m) {
-    const auto tile = m.alloc({10, 10});
+    const auto tile = m.alloc(SlowArray::O, {10, 10});
     m.compute(kernel::Gemm{}, tile, tile, m.stream(block(SlowArray::K, {10, 10})));
     m.update(kernel::ZeroOver{}, block(SlowArray::dQ, {5, 5}));
   };
@@ -82,9 +82,9 @@ TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
         if (bodies->bf16 && dtype != DType::bf16) continue;
         const auto schedule = [&](auto& m) {
           const auto Q = m.load(block(SlowArray::Q, {queries, 7}), Step::Q);
-          const auto O = m.alloc({queries, 5}, Step::O);
-          const auto top = m.alloc({queries, 1}), sum = m.alloc({queries, 1});
-          const auto S = m.alloc({queries, 9}, Step::S);
+          const auto O = m.alloc(SlowArray::O, {queries, 5}, Step::O);
+          const auto top = m.alloc(SlowArray::O, {queries, 1}), sum = m.alloc(SlowArray::O, {queries, 1});
+          const auto S = m.alloc(SlowArray::O, {queries, 9}, Step::S);
           const auto K = m.load(block(SlowArray::K, {9, 7}), Layout::read_only);
           m.compute(kernel::SoftmaxInit{}, O, top, sum);
           m.compute(Step{}, S, O, top, sum, Q, m.stream(block(SlowArray::K, {9, 7})),

@@ -202,7 +202,7 @@ class Exhaustive {
 
 class ChooseTiling : public testing::TestWithParam<Registered> {
  protected:
-  /// change(limits, draw) for each of many problems.
+  /// change(limits, sizes, draw) for each of many problems.
   template <class Change>
   void check(const Change& change) {
     const plan::Schedule& s = *GetParam();
@@ -225,7 +225,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       x.lse_required = x.statistics() > 0 && draw(0, 1) == 1;
       if (!claims::can_solve(s, x)) continue;
       Limits limits;
-      change(limits, draw);
+      change(limits, x, draw);
       try {
         Exhaustive(s, x, limits, random).check();
       } catch (const std::runtime_error& e) {
@@ -241,11 +241,11 @@ INSTANTIATE_TEST_SUITE_P(All, ChooseTiling, testing::ValuesIn(all_schedules()),
                          [](const auto& info) { return test_name_of(info.param); });
 
 TEST_P(ChooseTiling, IsNeverWorseThanAnyOther) {
-  check([](Limits&, const auto&) {});
+  check([](Limits&, Sizes&, const auto&) {});
 }
 
 TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherWithMultiplesAndPrices) {
-  check([](Limits& limits, const auto& draw) {
+  check([](Limits& limits, Sizes&, const auto& draw) {
     limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 3)};
     limits.reserve = std::array{0, 0, 2, 7}[static_cast<std::size_t>(draw(0, 3))];
     for (std::size_t a = 0; a < kSlowArrays; ++a) {
@@ -256,8 +256,16 @@ TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherWithMultiplesAndPrices) {
 }
 
 TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherWithSecondBuffers) {
-  check([](Limits& limits, const auto& draw) {
+  check([](Limits& limits, Sizes&, const auto& draw) {
     limits.double_buffer = true;
+    limits.multiple = {draw(1, 3), draw(1, 3), draw(1, 3)};
+  });
+}
+
+TEST_P(ChooseTiling, IsNeverWorseThanAnyOtherInBytes) {
+  check([](Limits& limits, Sizes& x, const auto& draw) {
+    x.fast = claims::any_residence(draw);
+    limits.double_buffer = draw(0, 3) == 0;
     limits.multiple = {draw(1, 3), draw(1, 3), draw(1, 3)};
   });
 }

@@ -32,15 +32,15 @@ TEST(ThreadsRam, SharesALoopOutWhereNoTileIsHeldAndKeepsItWhereOneIs) {
     ram.each(3, [&](Ram<float>& w, index_t) {
       meet(begun, 3);
       ++seen[static_cast<std::size_t>(w.worker())];
-      const auto tile = w.alloc({2, 3});
+      const auto tile = w.alloc(SlowArray::O, {2, 3});
       const auto self = std::this_thread::get_id();
       std::vector<index_t> order;
       w.each(4, [&](Ram<float>& inner, index_t i) {
         EXPECT_EQ(&inner, &w);
         EXPECT_EQ(std::this_thread::get_id(), self);
         order.push_back(i);
-        const auto more = inner.alloc({2, 2});  // 6 + 4 = M: beside the tile outside
-        EXPECT_THROW(const auto x = inner.alloc({1, 1}), CapacityError);
+        const auto more = inner.alloc(SlowArray::O, {2, 2});  // 6 + 4 = M: beside the tile outside
+        EXPECT_THROW(const auto x = inner.alloc(SlowArray::O, {1, 1}), CapacityError);
       });
       EXPECT_EQ(order, (std::vector<index_t>{0, 1, 2, 3}));
     });

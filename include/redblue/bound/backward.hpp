@@ -15,6 +15,9 @@ Bound b_prime(const AttentionProblem& x);
 /// PA.
 Bound b_double_prime(const AttentionProblem& x);
 
+/// The K of B''.
+long double b_double_prime_cost(const AttentionProblem& x);
+
 /// B14: 2 k (N - M) / (2M + h + 1) - O_n with k = (d + d_v)(4d + 3 d_v) - 0.00013 d^2, h = ceil(4k/3),
 /// O_n = n_q d + n_k (d + d_v) over all instances; for d_v = d without a mask also k = 13.896 d^2, h = ceil(10k/9).
 /// For d <= 8 d_v <= 8 d. Class PA in the strict sense: every dQ and dK product contains a complete dS_ij. The proof

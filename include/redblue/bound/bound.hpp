@@ -20,11 +20,12 @@ struct Bound {
 };
 
 /// A problem as the bounds see it: the sizes of one head (or group of query heads that share K and V), of which there
-/// are `instances`, under one fast memory of M words.
+/// are `instances`, under one fast memory of M words. Where it is given in bytes, M is the most words that it can hold.
 struct AttentionProblem : Sizes {
   index_t instances = 1;
   Words M;
   Sources sources = Sources::distinct;
+  Words bytes = 0;  ///< of fast memory, for words as wide as `fast` says; 0: all words are alike
 };
 
 /// Pairs (i, j) whose score must be formed, over all instances. A row that sees one key has P = 1 without any score.

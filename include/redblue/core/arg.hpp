@@ -11,7 +11,7 @@ struct Arg {
   enum class Kind : std::uint8_t { tile, stream };
   Kind kind = Kind::tile;
   index_t depth = 0;  ///< tile: its place on the stack of fast memory
-  Block block{};      ///< tile: the rectangle inside it (array unused); stream: the block
+  Block block{};      ///< tile: the rectangle inside it, array: what it holds; stream: the block
 
   constexpr Shape shape() const { return block.shape; }
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }

@@ -10,8 +10,9 @@
 /// The words a schedule is written in: load, alloc, stream, compute, update, store, each. docs/model.md says what each
 /// costs. A machine M derives from MachineFace<M>, which turns these words into seven primitives:
 ///
-///   index_t open(Shape, Layout)                       a tile is born on top of the stack; returns its depth
-///   void    close(index_t depth, Shape)               and evicted; the topmost goes first
+///   index_t open(const Block&, Layout)                a tile with room for it is born on top of the stack; returns its
+///                                                     depth
+///   void    close(index_t depth, const Block&)        and evicted; the topmost goes first
 ///   void    read(const Arg& tile, const Block&)       slow -> fast
 ///   void    write(const Block&, const Arg& tile)      fast -> slow
 ///   void    run(kernel, span<const Arg>)              kernel on tiles and streams
@@ -26,13 +27,15 @@ namespace redblue {
 template <class Machine>
 class Tile {
  public:
-  Tile(Machine& m, Shape shape, Layout layout) : machine_(m), arg_{Arg::Kind::tile, m.open(shape, layout), {}} {
-    arg_.block.shape = shape;
-  }
+  /// Holds nothing yet.
+  Tile(Machine& m, SlowArray array, Shape shape, Layout layout)
+      : machine_(m),
+        arg_{Arg::Kind::tile, m.open({.array = array, .shape = shape}, layout), {.array = array, .shape = shape}} {}
+  /// Holds a copy of b.
+  Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.read(arg_, b); }
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;
-  Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.shape, layout) { m.read(arg_, b); }
-  ~Tile() { machine_.close(arg_.depth, arg_.block.shape); }
+  ~Tile() { machine_.close(arg_.depth, arg_.block); }
 
   Shape shape() const { return arg_.block.shape; }
   const Arg& arg() const { return arg_; }
@@ -84,8 +87,15 @@ class MachineFace {
 
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
-  /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope.
-  [[nodiscard]] Tile<Self> alloc(Shape shape, Layout layout = Layout::row_major) { return {self(), shape, layout}; }
+  /// A tile that holds nothing yet: no I/O, |shape| words until the end of its scope. `array` says what kind of words
+  /// they will be, of those that slow memory could hold: their width in fast memory depends on it.
+  [[nodiscard]] Tile<Self> alloc(SlowArray array, Shape shape, Layout layout = Layout::row_major) {
+    return {self(), array, shape, layout};
+  }
+  /// The same with room for b.
+  [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) {
+    return alloc(b.array, b.shape, layout);
+  }
   /// `b` as an argument that streams past word by word: |b| reads when its consumer runs, one word of footprint.
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
   /// Refills a tile that is already resident, or a part of one: |b| reads.
@@ -126,9 +136,9 @@ concept OneWorker = requires { requires M::workers() == 1; };
 
 /// What a schedule needs from its machine.
 template <class M>
-concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b, Shape s) {
-  { m.open(s, Layout::row_major) } -> std::same_as<index_t>;
-  m.close(index_t{}, s);
+concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b) {
+  { m.open(b, Layout::row_major) } -> std::same_as<index_t>;
+  m.close(index_t{}, b);
   m.read(a, b);
   m.write(b, a);
   m.each(index_t{}, [](M&, index_t) {});

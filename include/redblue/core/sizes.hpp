@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/core/cost.hpp"
 #include "redblue/core/mask.hpp"
+#include "redblue/core/residence.hpp"
 #include "redblue/core/score.hpp"
 
 namespace redblue {
@@ -15,6 +16,14 @@ struct Sizes {
   bool lse_required = false;     ///< naive writes lse only then; every other schedule writes it anyway
   Score score = Score::softmax;  ///< what turns scores into weights
   index_t d_in = 0;              ///< columns of A1, A2, A3 where Q, K and V are their projections
+
+  Residence fast{};  ///< what a word takes in fast memory: footprints are in its unit, by default words
+
+  /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
+  constexpr Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
+  constexpr Words word(SlowArray a) const { return fast.word(a); }
+  /// The same for a statistic of each of these rows.
+  constexpr Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
 
   constexpr Words N() const { return Words(n_q) * n_k; }
   /// Words of a row's statistic (lse, D): 1 for softmax, else 0.

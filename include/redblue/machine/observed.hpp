@@ -18,8 +18,8 @@ class Observed : public MachineFace<Observed<Base>> {
   int workers() const { return base_.workers(); }
   int worker() const { return base_.worker(); }
 
-  index_t open(Shape s, Layout layout) { return base_.open(s, layout); }
-  void close(index_t depth, Shape s) { base_.close(depth, s); }
+  index_t open(const Block& b, Layout layout) { return base_.open(b, layout); }
+  void close(index_t depth, const Block& b) { base_.close(depth, b); }
   void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
   void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
   template <class K>

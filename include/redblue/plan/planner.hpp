@@ -28,16 +28,27 @@ struct Cap {
   std::function<Words(const Plan&)> bytes_of;
 };
 
+/// Fast memory as a number of bytes, for words of different widths.
+struct ByteMemory {
+  Words bytes;
+  Residence fast{};  ///< bytes of a resident word of each array, and how rows are padded
+};
+/// Resident words of the inputs in `operand`, all others in `accumulator`: outputs, scores, statistics and what is
+/// between. O counts among the outputs where a gradient reads it, too.
+Residence residence_of(Operation op, DType operand, DType accumulator);
+
 struct Options {
-  Words M;                          ///< words of fast memory
-  bool quadratic_workspace = true;  ///< may a schedule keep n_q x n_k scores in slow memory?
-  Words reserve = 0;                ///< words of M to leave free (2: strict Hong-Kung play)
-  bool double_buffer = false;       ///< leave room for second buffers of what the innermost loop brings in
-  schedule::Multiples multiple{};   ///< tile sizes must be multiples of these
-  /// Bytes per word of each array that the operation has; all 0: count words.
+  Words M;                             ///< words of fast memory
+  std::optional<ByteMemory> memory{};  ///< in place of M, which then is the most words that it can hold
+  bool quadratic_workspace = true;     ///< may a schedule keep n_q x n_k scores in slow memory?
+  Words reserve = 0;                   ///< words of M to leave free (2: strict Hong-Kung play)
+  bool double_buffer = false;          ///< leave room for second buffers of what the innermost loop brings in
+  schedule::Multiples multiple{};      ///< tile sizes must be multiples of these
+  /// Bytes per word of each array that the operation has, in slow memory; all 0: not given.
   std::array<index_t, kSlowArrays> width{};
-  double write_cost = 1;   ///< what a write costs, in reads (resolution 1/1000)
-  std::string schedule{};  ///< plan this one only, if not empty
+  bool minimise_bytes = true;  ///< where widths are given; else words
+  double write_cost = 1;       ///< what a write costs, in reads (resolution 1/1000)
+  std::string schedule{};      ///< plan this one only, if not empty
   std::optional<Cap> cap{};
   /// Where schedules come from; must live while plans are made. Rows keep the schedules that they need.
   const Registry* registry = &Registry::built_in();
@@ -50,11 +61,12 @@ struct Row {
   Tiling tiling;
   bool fits = true;  ///< false: a printed algorithm that needs more than M; ranked, never chosen unless asked for
   Io io;
-  Words footprint;  ///< peak resident words
+  Words footprint;  ///< peak resident words, where words are all of one width
   Words prefetch;   ///< words of second buffers, if double buffering was asked for
-  Words workspace;  ///< extra words of slow memory, per instance in flight
-  Words flops;      ///< 2 x multiply-adds of all products
-  Words cost;       ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
+  std::optional<Words> footprint_bytes{}, prefetch_bytes{};  ///< the same in bytes, where Options::memory was given
+  Words workspace;                                           ///< extra words of slow memory, per instance in flight
+  Words flops;                                               ///< 2 x multiply-adds of all products
+  Words cost;  ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;       ///< moved, when widths were given
   std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
   double work = 1;                  ///< flops over those of the ranked row with the fewest
@@ -85,11 +97,23 @@ struct Plan {
   bool may_choose(const Row& r) const { return (r.algorithm->traits.stable && r.fits) || !options.schedule.empty(); }
   /// Every head, or group of heads, that the row is for.
   Instances instances() const { return {problem.sizes(), problem.scale_or_default(), problem.instances()}; }
+  /// The same where words take what Options::memory says.
+  Instances counted() const { return {sizes(), problem.scale_or_default(), problem.instances()}; }
+  /// The sizes of the problem; a word takes what Options::memory says.
+  Sizes sizes() const;
   // The chosen row with what runs before it.
   Io io() const { return forward ? forward->io() + row().io : row().io; }
   Words footprint() const { return forward ? std::max(forward->footprint(), row().footprint) : row().footprint; }
+  /// In bytes, where Options::memory was given.
+  std::optional<Words> footprint_bytes() const {
+    return forward ? std::max(forward->footprint_bytes(), row().footprint_bytes) : row().footprint_bytes;
+  }
   Words flops() const { return forward ? forward->flops() + row().flops : row().flops; }
 };
+
+/// The problem as the bounds see it, under the fast memory of these options. Throws InvalidProblem for one that makes
+/// no sense.
+bound::AttentionProblem bound_problem(const Problem& problem, const Options& options);
 
 /// Ranks every schedule with its best tiling under M. Throws InvalidProblem for sizes or options that make no sense,
 /// CapacityError with the smallest M of each schedule when none fits, and MemoryError with the smallest cap when none

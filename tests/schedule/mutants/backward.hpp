@@ -41,19 +41,20 @@ struct FusedKeys {
     using enum KeySlip;
     const Sizes& s = x.shape;
     if (slip != forgets_D && slip != forms_D_after_the_pass)
-      output_dots(m, x, FusedKeyOuterBackward::footprint(x.shape, t));
+      output_dots(m, x, [&](const Sizes& s) { return FusedKeyOuterBackward::footprint(s, t); });
     if (slip != forgets_the_queries_that_see_nothing)
       for (index_t i = 0; i < s.n_q - queries_seeing(s, 0); ++i) m.update(kernel::ZeroOver{}, x.dQ.rows(i, 1));
-    const auto early = m.alloc({slip == allocates_scores_too_early ? t.br : 0, t.Bc});
+    const auto early = m.alloc(SlowArray::P, {slip == allocates_scores_too_early ? t.br : 0, t.Bc});
     const index_t end = s.n_k - (slip == misses_the_last_block_of_keys ? t.Bc : 0);
     for (index_t j = 0; j < end; j += t.Bc) {
       const index_t keys = std::min(t.Bc, s.n_k - j);
       const auto K_j = m.load(x.K.rows(j, keys)), V_j = m.load(x.V.rows(j, keys));
-      const auto dK_j = m.alloc(K_j.shape()), dV_j = m.alloc(V_j.shape());
+      const auto dK_j = m.alloc(SlowArray::dK, K_j.shape()), dV_j = m.alloc(SlowArray::dV, V_j.shape());
       if (slip != skips_the_initialisation_of_dK) m.compute(kernel::Zero{}, dK_j);
       m.compute(kernel::Zero{}, dV_j);
-      const auto P = m.alloc({slip == keeps_scores_for_all_queries ? s.n_q : std::min(t.br, s.n_q), keys}),
-                 dP = m.alloc(P.shape());
+      const auto P = m.alloc(SlowArray::P,
+                             {slip == keeps_scores_for_all_queries ? s.n_q : std::min(t.br, s.n_q), keys}),
+                 dP = m.alloc(SlowArray::P, P.shape());
       const index_t first = slip == visits_queries_that_see_nothing ? 0 : s.n_q - queries_seeing(s, j);
       const index_t last = s.n_q - (slip == misses_the_last_query ? 1 : 0);
       for (index_t i = first; i < last; i += t.br) {
@@ -86,7 +87,8 @@ struct FusedKeys {
       if (slip != forgets_to_store_the_last_dK || j + t.Bc < s.n_k) m.store(dK_j, x.dK.rows(j, keys));
       m.store(dV_j, x.dV.rows(j, keys));
     }
-    if (slip == forms_D_after_the_pass) output_dots(m, x, FusedKeyOuterBackward::footprint(x.shape, t));
+    if (slip == forms_D_after_the_pass)
+      output_dots(m, x, [&](const Sizes& s) { return FusedKeyOuterBackward::footprint(s, t); });
   }
 };
 
@@ -107,7 +109,7 @@ struct GroupedKeys {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, S::Tiling t, GroupSlip slip) {
     using enum GroupSlip;
-    output_dots(m, x, S::footprint(x.shape, t));
+    output_dots(m, x, [&](const Sizes& s) { return S::footprint(s, t); });
     zero_unseeing(m, x);
     const auto first = S::first_keys(x.shape, t);
     const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };
@@ -120,7 +122,7 @@ struct GroupedKeys {
       const index_t start = x.shape.n_q - queries_seeing(x.shape, seen_by);
       for (index_t i = start; i < x.shape.n_q; i += t.Bc) {
         const index_t end = std::min(i + t.Bc, x.shape.n_q);
-        const auto dQ_i = m.alloc({end - i, x.shape.d});
+        const auto dQ_i = m.alloc(SlowArray::dQ, {end - i, x.shape.d});
         if (slip != forgets_the_first_read_of_dQ_in_the_sum) m.load_into(dQ_i, dQ_of(0, i, end - i));
         for (index_t g = 1; g < t.G - (slip == forgets_the_last_copy); ++g) {
           const index_t sees = x.shape.n_q - queries_seeing(x.shape, key_of(g));
@@ -171,11 +173,12 @@ struct FusedQueries {
     const index_t blocks = Q.rows();
     for (index_t n = 0; n < blocks; ++n) {
       const index_t i = slip == takes_the_first_block_first ? n : blocks - 1 - n, rows = Q(i).shape.rows;
-      const auto dQ_i = m.alloc(dQ(i).shape), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
-                 D_i = m.alloc(lse(i).shape);
+      const auto dQ_i = m.alloc(dQ(i)), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
+                 D_i = m.alloc(lse(i));
       m.compute(kernel::Zero{}, dQ_i);
-      const auto P = m.alloc({rows, slip == keeps_scores_as_a_square_tile ? s.n_k : std::min(t.bc, s.n_k)}),
-                 dP = m.alloc(P.shape());
+      const auto P = m.alloc(SlowArray::P,
+                             {rows, slip == keeps_scores_as_a_square_tile ? s.n_k : std::min(t.bc, s.n_k)}),
+                 dP = m.alloc(SlowArray::P, P.shape());
       if (slip == loads_O) {
         const auto O_i = m.load(O(i));
         m.compute(kernel::RowDots{}, D_i, dO_i, O_i);
@@ -235,19 +238,21 @@ struct Materialised {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const MaterialisedBackward::Tiling& t, PhaseSlip slip) {
     using enum PhaseSlip;
-    if (slip != forgets_D && slip != forms_D_too_late) output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
-    if (slip == forms_dV_before_the_probabilities) gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);
+    if (slip != forgets_D && slip != forms_D_too_late)
+      output_dots(m, x, [&](const Sizes& s) { return MaterialisedBackward::footprint(s, t); });
+    if (slip == forms_dV_before_the_probabilities) gemm(m, x.shape.fast, x.dV, transposed(x.P), {x.dO}, t.dV);
     if (slip == forms_dS_before_the_probabilities) score_gradients(m, x, t.dS);
     probabilities(m, x, t.P);
     if (slip == forms_the_probabilities_twice) probabilities(m, x, t.P);
     if (slip != forms_dV_before_the_probabilities)
-      gemm(m, x.dV, transposed(x.P), {slip == multiplies_dV_by_O ? x.O : x.dO}, t.dV);
+      gemm(m, x.shape.fast, x.dV, transposed(x.P), {slip == multiplies_dV_by_O ? x.O : x.dO}, t.dV);
     if (slip != forms_dS_before_the_probabilities) score_gradients(m, x, t.dS);
     if (slip == forms_dS_twice) score_gradients(m, x, t.dS);
-    if (slip == forms_D_too_late) output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
-    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);
+    if (slip == forms_D_too_late)
+      output_dots(m, x, [&](const Sizes& s) { return MaterialisedBackward::footprint(s, t); });
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);
     const Factor P = slip == forgets_to_transpose_P ? Factor{x.P} : transposed(x.P);
-    if (slip != forgets_dK) gemm(m, slip == stores_dK_into_dV ? x.dV : x.dK, P, {x.Q}, t.dK);
+    if (slip != forgets_dK) gemm(m, x.shape.fast, slip == stores_dK_into_dV ? x.dV : x.dK, P, {x.Q}, t.dK);
   }
 };
 
@@ -267,12 +272,12 @@ struct GradientRows {
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const S::Tiling& t, GradientSlip slip) {
     using enum GradientSlip;
-    query_projection(x).run(m, t.S);
-    if (slip != forms_the_values_too_late) value_projection(x).run(m, t.h);
+    query_projection(x).run(m, x.shape.fast, t.S);
+    if (slip != forms_the_values_too_late) value_projection(x).run(m, x.shape.fast, t.h);
     const auto A1 = tiled(x.A1, t.queries.Br), U = tiled(x.U, t.queries.Br);
     for (index_t i = 0; i < U.rows(); ++i) {
-      if (slip == projects_queries_for_every_block && i > 0) query_projection(x).run(m, t.S);
-      const auto U_i = m.alloc(U(i).shape);
+      if (slip == projects_queries_for_every_block && i > 0) query_projection(x).run(m, x.shape.fast, t.S);
+      const auto U_i = m.alloc(U(i));
       const bool first = slip == forgets_what_g_was || (i == 0 && slip != reads_g_before_it_is_written);
       if (slip == loads_A1_before_the_pass) {
         const auto A1_i = m.load(A1(i));
@@ -285,7 +290,7 @@ struct GradientRows {
         m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);
       }
     }
-    if (slip == forms_the_values_too_late) value_projection(x).run(m, t.h);
+    if (slip == forms_the_values_too_late) value_projection(x).run(m, x.shape.fast, t.h);
   }
 };
 
@@ -296,16 +301,16 @@ struct BlindMaterialised {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const MaterialisedBackward::Tiling& t, BlindSlip slip) {
     using enum BlindSlip;
-    output_dots(m, x, MaterialisedBackward::footprint(x.shape, t));
+    output_dots(m, x, [&](const Sizes& s) { return MaterialisedBackward::footprint(s, t); });
     probabilities(m, x, t.P);
     if (slip == forms_dS_before_dV) score_gradients(m, x, t.dS);  // P is no more when dV is formed
-    gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);
+    gemm(m, x.shape.fast, x.dV, transposed(x.P), {x.dO}, t.dV);
     BackwardOperands other = x;
     if (slip == forgets_D_in_dS) other.shape.score = Score::identity;
     if (slip == forgets_the_scale) other.scale = 1;
     if (slip != forms_dS_before_dV) score_gradients(m, other, t.dS);
-    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);
-    gemm(m, x.dK, transposed(x.P), {x.Q}, t.dK);
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);
+    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK);
   }
 };
 

@@ -34,13 +34,13 @@ struct Flash {
     using Step = kernel::OnlineAttention;
     using enum FlashSlip;
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    const auto early = m.alloc({slip == allocates_scores_too_early ? t.Br : 0, 1});
+    const auto early = m.alloc(SlowArray::S, {slip == allocates_scores_too_early ? t.Br : 0, 1});
     m.each(Q.rows(), [&](auto& w, index_t i) {
       const auto Q_i = w.load(Q(i), Step::Q);
-      const auto O_i = w.alloc(O(i).shape, Step::O);
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const auto O_i = w.alloc(O(i), Step::O);
+      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
       const index_t Bc = slip == keeps_scores_as_a_square_tile ? x.shape.n_k : std::min(t.Bc, x.shape.n_k);
-      const auto S = w.alloc({Q(i).shape.rows, Bc}, Step::S);
+      const auto S = w.alloc(SlowArray::S, {Q(i).shape.rows, Bc}, Step::S);
       if (slip != skips_the_initialisation) w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       const index_t seen = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
       const index_t kappa = slip == visits_invisible_keys ? x.shape.n_k : seen - (slip == misses_the_last_key ? 1 : 0);
@@ -72,8 +72,9 @@ struct KeyOuterForgetsWhatWas {
     for (index_t j = 0; j < K.rows(); ++j) {
       const auto K_j = m.load(K(j)), V_j = m.load(V(j));
       m.each(x.Q.shape.rows, [&](auto& w, index_t i) {
-        const auto s = w.alloc({1, K(j).shape.rows});
-        const auto ln = w.alloc({1, 1}), alpha = w.alloc({1, 1}), beta = w.alloc({1, 1});
+        const auto s = w.alloc(SlowArray::S, {1, K(j).shape.rows});
+        const auto ln = w.alloc(SlowArray::lse, {1, 1}), alpha = w.alloc(SlowArray::lse, {1, 1}),
+                   beta = w.alloc(SlowArray::lse, {1, 1});
         w.compute(kernel::Scores{x.scale}, s, w.stream(x.Q.rows(i, 1)), K_j);
         w.compute(kernel::BlockSoftmax{}, s, ln);
         w.compute(kernel::Zero{}, alpha);
@@ -104,9 +105,9 @@ struct SplitKeys {
     };
     const auto merge = [&] {
       for (index_t i = 0; i < Q.rows(); ++i) {
-        const auto O_i = m.alloc(O(i).shape), ln = m.alloc(lse(i).shape);
+        const auto O_i = m.alloc(O(i)), ln = m.alloc(lse(i));
         const index_t kept = slip == keeps_lse_of_all_groups ? t.G : 1;
-        const auto before = m.alloc(lse(i).shape), shares = m.alloc({lse(i).shape.rows, kept});
+        const auto before = m.alloc(lse(i)), shares = m.alloc(SlowArray::lse, {lse(i).shape.rows, kept});
         const Arg share = shares.cols(1);
         m.compute(kernel::SoftmaxInit{}, O_i, ln, before);
         for (index_t g = 0; g < t.G - (slip == forgets_the_last_group); ++g) {

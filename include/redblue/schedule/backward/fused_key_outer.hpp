@@ -22,14 +22,16 @@ struct FusedKeyOuterBackward : Defaults {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto keys = choose_key_pass(x, limits);
+    const auto keys = choose_key_pass(x, limits, x.word(SlowArray::dQ));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys};
   }
 
-  static Phase pass(const Sizes& x, Tiling t) { return {key_pass_footprint(x, t), key_pass_prefetch(x, t)}; }
-  static Words footprint(const Sizes& x, Tiling t) { return footprint_of({output_dots_phase(x), pass(x, t)}); }
-  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({output_dots_phase(x), pass(x, t)}); }
+  static std::array<Phase, 3> phases(const Sizes& x, Tiling t) {
+    return {output_dots_phase(x), zero_unseeing_phase(x), key_pass_phase(x, t, x.word(SlowArray::dQ))};
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = visited_queries(x, t.Bc), once = queries_seeing(x, 0);
     return output_dots_io(x) + key_pass_io(x, visits) +
@@ -41,7 +43,7 @@ struct FusedKeyOuterBackward : Defaults {
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    output_dots(m, x, footprint(x.shape, t));
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     zero_unseeing(m, x);
     const index_t n_k = x.shape.n_k;
     for (index_t j = 0; j < n_k; j += t.Bc)

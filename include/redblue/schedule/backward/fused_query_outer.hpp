@@ -22,14 +22,20 @@ struct FusedQueryOuterBackward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto queries = choose_query_pass(x, limits);
+    const auto queries = choose_query_pass(x, limits, [&](QueryPass t) { return pass(x, t); });
     if (!queries) return std::nullopt;
     return Tiling{*queries};
   }
 
   /// If no query sees a key, the footprint is one word: the zero that is written.
-  static Words footprint(const Sizes& x, Tiling t) { return query_pass_footprint(x, t); }
-  static Words prefetch(const Sizes& x, Tiling t) { return query_pass_prefetch(x, t); }
+  static Words footprint(const Sizes& x, Tiling t) {
+    const bool unseen = x.mask.visible(x.n_q - 1, x.n_k) < x.n_k;
+    return std::max(pass(x, t).footprint, unseen ? revisited(x) : Words(0));
+  }
+  static Words prefetch(const Sizes& x, Tiling t) { return pass(x, t).prefetch; }
+  /// A word of dK or dV.
+  static Words revisited(const Sizes& x) { return std::max(x.word(SlowArray::dK), x.word(SlowArray::dV)); }
+  static Phase pass(const Sizes& x, QueryPass t) { return query_pass_phase(x, t, revisited(x)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = visited_keys(x, t.Br), again = visits - x.mask.visible(x.n_q - 1, x.n_k);
     return query_pass_io(x, visits) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d)
@@ -47,8 +53,8 @@ struct FusedQueryOuterBackward : Defaults {
     const auto pass = keys_from_slow_memory(x);
     for (index_t i = Q.rows() - 1; i >= 0; --i) {
       const bool first = i + 1 == Q.rows();
-      const auto dQ_i = m.alloc(dQ(i).shape), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
-                 D_i = m.alloc(lse(i).shape);
+      const auto dQ_i = m.alloc(dQ(i)), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
+                 D_i = m.alloc(x.D.array, lse(i).shape);
       m.compute(kernel::Zero{}, dQ_i);
       query_pass(m, x, QueryTiles<M>{Q(i).row, dQ_i, Q_i, dO_i, lse_i, D_i, O(i)}, t.bc, pass,
                  [&](index_t j, index_t keys, const Arg& P_ij, const Arg& dS_ij) {

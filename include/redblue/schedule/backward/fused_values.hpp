@@ -42,22 +42,23 @@ struct FusedValuesBackward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
     const index_t br = smallest_tile(x.n_q, s.query);
-    const auto P = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, x.statistics());
+    const auto P = probabilities_cost(x, SlowArray::Q, SlowArray::K).choose(x, limits);
     const index_t Bc = largest_tile(x.n_k, s.key, [&](index_t b) { return limits.fit(value_pass(x, b, br)); });
-    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
-    const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
+    const auto dQ = query_gradients_cost(x).choose(x, limits, s.query, s.feature);
+    const auto dK = key_gradients_cost(x).choose(x, limits, s.key, s.feature);
     if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*P, balanced(x.n_k, Bc, s.key), br, *dQ, *dK};
   }
 
   /// V_j, dV_j, the tiles P and dP, D of the arriving queries, one streamed word. Second buffers: the next P, D, word.
   static Phase value_pass(const Sizes& x, index_t keys, index_t queries) {
-    const Words Bc = std::min(keys, x.n_k), br = std::min(queries, x.n_q);
-    return {Bc * (Words(2) * x.d_v + 2 * br) + br * x.statistics() + 1, br * (Bc + x.statistics()) + 1};
+    const index_t Bc = std::min(keys, x.n_k), br = std::min(queries, x.n_q);
+    const Words P = x.tile(SlowArray::P, br, Bc), arriving = x.statistic(SlowArray::D, br) + x.word(SlowArray::dO);
+    return {x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dV, Bc, x.d_v) + 2 * P + arriving, P + arriving};
   }
   static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
-    return {output_dots_phase(x), score_phase_of(x, x.d, t.P), value_pass(x, t.Bc, t.br), gemm_phase(x.n_q, x.d, t.dQ),
-            gemm_phase(x.n_k, x.d, t.dK)};
+    return {output_dots_phase(x), probabilities_cost(x, SlowArray::Q, SlowArray::K).phase(x, t.P),
+            value_pass(x, t.Bc, t.br), query_gradients_cost(x).phase(x, t.dQ), key_gradients_cost(x).phase(x, t.dK)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
@@ -70,21 +71,20 @@ struct FusedValuesBackward : Defaults {
                .read(SlowArray::P, x.N())
                .write(SlowArray::P, x.N())
                .write(SlowArray::dV, Words(x.n_k) * x.d_v) +
-           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ) +
-           gemm_io(SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, t.dK);
+           query_gradients_cost(x).io(t.dQ) + key_gradients_cost(x).io(t.dK);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {
-    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
-    probabilities(m, x, t.P);                  // P = exp(scale Q K^T - lse)
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+    probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
     const auto V = tiled(x.V, t.Bc), dV = tiled(x.dV, t.Bc), dO = tiled(x.dO, t.br), D = tiled(x.D, t.br),
                P = tiled(x.P, t.br, t.Bc);
     m.each(V.rows(), [&](auto& w, index_t j) {
-      const auto V_j = w.load(V(j)), dV_j = w.alloc(V(j).shape);
+      const auto V_j = w.load(V(j)), dV_j = w.alloc(dV(j));
       w.compute(kernel::Zero{}, dV_j);
-      const auto P_j = w.alloc(P(0, j).shape), dP_j = w.alloc(P(0, j).shape);
+      const auto P_j = w.alloc(P(0, j)), dP_j = w.alloc(P(0, j));
       for (index_t i = 0; i < P.rows(); ++i) {
         const Arg P_ij = P_j.rows(0, P(i, j).shape.rows), dS_ij = dP_j.rows(0, P(i, j).shape.rows);
         const auto D_i = w.load(D(i));
@@ -96,8 +96,8 @@ struct FusedValuesBackward : Defaults {
       }
       w.store(dV_j, dV(j));
     });
-    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);            // dQ = dS K
-    gemm(m, x.dK, transposed(x.P), {x.Q}, t.dK);  // dK = dS^T Q
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);            // dQ = dS K
+    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK);  // dK = dS^T Q
   }
 };
 

@@ -73,17 +73,20 @@ struct GroupedKeyOuterBackward : Defaults {
   /// choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of workers.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
-    const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, G), step) * step), limits);
+    const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, G), step) * step), limits,
+                                      std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, std::min(G, ceil_div(x.n_k, keys->Bc))};
   }
 
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
     const std::vector<Sizes> all = groups(x, t);
-    std::vector<Phase> list{output_dots_phase(x)};
-    for (const Sizes& group : all) list.push_back({key_pass_footprint(group, t), key_pass_prefetch(group, t)});
+    std::vector<Phase> list{output_dots_phase(x), zero_unseeing_phase(x)};
+    for (const Sizes& group : all)
+      list.push_back(key_pass_phase(group, t, x.word(list.size() == 2 ? SlowArray::dQ : SlowArray::dQg)));
+    const Words part = x.word(SlowArray::dQg);
     if (const index_t summed = queries_seeing(x, all.front().n_k); summed > 0)
-      list.push_back({Words(std::min(t.Bc, summed)) * x.d + 1, 1});
+      list.push_back({x.tile(SlowArray::dQ, std::min(t.Bc, summed), x.d) + part, part});
     return list;
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
@@ -108,7 +111,7 @@ struct GroupedKeyOuterBackward : Defaults {
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    output_dots(m, x, footprint(x.shape, t));
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     zero_unseeing(m, x);
     const auto first = first_keys(x.shape, t);
     const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };

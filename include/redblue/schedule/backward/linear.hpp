@@ -43,16 +43,27 @@ struct LinearBackward : Defaults {
     const index_t later = last > 1 ? std::min<index_t>(x.mask.group, x.n_q) : 0;
     return std::min(br, x.mask.causal ? std::max(first, later) : x.n_q);
   }
-  static Words key_pass_words(const Sizes& x, Tiling t) {
-    const Words queries = queries_entering(x, t.br), keys = x.mask.causal ? 1 : std::min(t.bc, x.n_k);
-    return Words(x.d) * x.d_v + std::max(queries * x.d, keys * std::max(x.d, x.d_v)) + (queries > 0 ? 1 : 0);
+  /// G, and the larger of arriving queries and a block of dK or dV, with one streamed word each. Second buffers: the
+  /// next queries and the next streamed word.
+  static Phase keys_phase(const Sizes& x, Tiling t) {
+    const index_t queries = queries_entering(x, t.br), keys = x.mask.causal ? 1 : std::min(t.bc, x.n_k);
+    const Words arriving = x.tile(SlowArray::Q, queries, x.d) + x.word(SlowArray::dO);
+    const auto rows = [&](SlowArray to, SlowArray from, index_t cols) {
+      return x.tile(to, keys, cols) + (queries > 0 ? x.word(from) : Words(0));
+    };
+    return {x.tile(SlowArray::G, x.d, x.d_v) +
+                std::max({queries > 0 ? arriving : Words(0), rows(SlowArray::dK, SlowArray::V, x.d),
+                          rows(SlowArray::dV, SlowArray::K, x.d_v)}),
+            arriving};
+  }
+  static Phase queries_phase(const Sizes& x, Tiling t) {
+    return queries_on_state_phase(x, SlowArray::dQ, SlowArray::dO, x.d, t.br, t.bc);
   }
   static Words footprint(const Sizes& x, Tiling t) {
-    return std::max(queries_on_state_footprint(x, x.d, t.br, t.bc), key_pass_words(x, t));
+    return std::max(queries_phase(x, t).footprint, keys_phase(x, t).footprint);
   }
-  /// The next keys or queries and the next streamed word.
   static Words prefetch(const Sizes& x, Tiling t) {
-    return Words(std::max(keys_entering(x, t.bc), queries_entering(x, t.br))) * x.d + 1;
+    return std::max(queries_phase(x, t).prefetch, keys_phase(x, t).prefetch);
   }
   static Io io(const Sizes& x, Tiling) {
     const Words keys = x.mask.visible(x.n_q - 1, x.n_k), queries = queries_seeing_any(x);
@@ -73,7 +84,7 @@ struct LinearBackward : Defaults {
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     queries_on_state(m, x, x.dQ, x.dO, true, t.br, t.bc);  // dQ = scale dO Z^T
     const Sizes& s = x.shape;
-    const auto G = m.alloc({s.d, s.d_v});
+    const auto G = m.alloc(x.G.all());
     m.compute(kernel::Zero{}, G);
     const index_t bc = s.mask.causal ? 1 : t.bc;
     index_t entered = s.n_q;  // queries from here on are in G
@@ -110,13 +121,21 @@ struct LinearTwoStateBackward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    const Words state = Words(x.d) * x.d_v, br = std::min(t.br, x.n_q), bc = std::min(t.bc, x.n_k);
+    const index_t br = std::min(t.br, x.n_q), bc = std::min(t.bc, x.n_k);
+    const Words word = x.word(SlowArray::dO);
     // K_j and V_j are loaded: each serves twice. dK_j or dV_j beside them.
-    return 2 * state + std::max(br * x.d + 1, bc * (Words(x.d) + x.d_v + std::max(x.d, x.d_v)));
+    return x.tile(SlowArray::G, x.d, x.d_v) + x.tile(SlowArray::Z, x.d, x.d_v) +
+           std::max({x.tile(SlowArray::Q, br, x.d) + word, x.tile(SlowArray::dQ, br, x.d) + word,
+                     keys(x, bc) + std::max(x.tile(SlowArray::dK, bc, x.d), x.tile(SlowArray::dV, bc, x.d_v))});
+  }
+  /// K_j and V_j.
+  static Words keys(const Sizes& x, index_t bc) {
+    return x.tile(SlowArray::K, bc, x.d) + x.tile(SlowArray::V, bc, x.d_v);
   }
   /// The next keys and values, or the next queries and a word.
   static Words prefetch(const Sizes& x, Tiling t) {
-    return std::max(Words(std::min(t.bc, x.n_k)) * (Words(x.d) + x.d_v), Words(std::min(t.br, x.n_q)) * x.d + 1);
+    return std::max(keys(x, std::min(t.bc, x.n_k)),
+                    x.tile(SlowArray::Q, std::min(t.br, x.n_q), x.d) + x.word(SlowArray::dO));
   }
   static Io io(const Sizes& x, Tiling) {
     return Io()
@@ -134,12 +153,12 @@ struct LinearTwoStateBackward : Defaults {
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     const auto Q = tiled(x.Q, t.br), dQ = tiled(x.dQ, t.br), dO = tiled(x.dO, t.br), K = tiled(x.K, t.bc),
                V = tiled(x.V, t.bc), dK = tiled(x.dK, t.bc), dV = tiled(x.dV, t.bc);
-    const auto G = m.alloc(x.G.shape), Z = m.alloc(x.Z.shape);
+    const auto G = m.alloc(x.G.all()), Z = m.alloc(x.Z.all());
     m.compute(kernel::Zero{}, G);
     m.compute(kernel::Zero{}, Z);
     for (index_t i = 0; i < Q.rows(); ++i) extend_state(m, G, Q(i), dO(i));  // G += Q^T dO
     const auto times_G = [&](const Block& to, const auto& tile, bool transpose) {
-      const auto T = m.alloc(to.shape);
+      const auto T = m.alloc(to);
       m.compute(kernel::Zero{}, T);
       m.compute(kernel::Gemm{false, transpose}, T, tile, G);
       m.compute(kernel::Scale{x.scale}, T);

@@ -41,14 +41,14 @@ struct LinearProductsBackward : Defaults {
     return {smallest_of(products(BackwardOperands(x, 1)), m)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto tiles = choose_all(products(BackwardOperands(x, 1)), limits);
+    const auto tiles = choose_all(x, products(BackwardOperands(x, 1)), limits);
     if (!tiles) return std::nullopt;
     return Tiling{*tiles};
   }
 
   static std::vector<Phase> phases(const Sizes& x, const Tiling& t) {
     std::vector<Phase> phases;
-    add_phases(phases, products(BackwardOperands(x, 1)), t.tiles);
+    add_phases(phases, x, products(BackwardOperands(x, 1)), t.tiles);
     return phases;
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
@@ -61,7 +61,7 @@ struct LinearProductsBackward : Defaults {
     const auto list = products(x);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const bool gradient = i != 0 && i != 2;  // Z and G carry no factor
-      gemm(m, list[i].C, list[i].A, list[i].B, t.tiles[i], [&](auto& w, const auto& T) {
+      gemm(m, x.shape.fast, list[i].C, list[i].A, list[i].B, t.tiles[i], [&](auto& w, const auto& T) {
         if (gradient) w.compute(kernel::Scale{x.scale}, T);
       });
     }

@@ -44,38 +44,40 @@ struct MaterialisedBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto P = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, x.statistics());
-    const auto dS = choose_score_tiling(x, limits, SlowArray::dO, SlowArray::V, x.d_v, x.statistics());
-    const auto dV = choose_gemm_tiling(limits, SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, s.key, s.feature);
-    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
-    const auto dK = choose_gemm_tiling(limits, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, s.key, s.feature);
+    const auto P = probabilities_cost(x, SlowArray::Q, SlowArray::K).choose(x, limits);
+    const auto dS = score_gradients_cost(x, SlowArray::V).choose(x, limits);
+    const auto dV = value_gradients_cost(x).choose(x, limits, s.key, s.feature);
+    const auto dQ = query_gradients_cost(x).choose(x, limits, s.query, s.feature);
+    const auto dK = key_gradients_cost(x).choose(x, limits, s.key, s.feature);
     if (!P || !dS || !dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*P, *dS, *dV, *dQ, *dK};
   }
 
   static std::array<Phase, 6> phases(const Sizes& x, const Tiling& t) {
-    return {output_dots_phase(x),           score_phase_of(x, x.d, t.P),  gemm_phase(x.n_k, x.d_v, t.dV),
-            score_phase_of(x, x.d_v, t.dS), gemm_phase(x.n_q, x.d, t.dQ), gemm_phase(x.n_k, x.d, t.dK)};
+    return {output_dots_phase(x),
+            probabilities_cost(x, SlowArray::Q, SlowArray::K).phase(x, t.P),
+            value_gradients_cost(x).phase(x, t.dV),
+            score_gradients_cost(x, SlowArray::V).phase(x, t.dS),
+            query_gradients_cost(x).phase(x, t.dQ),
+            key_gradients_cost(x).phase(x, t.dK)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
-    return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) +
-           gemm_io(SlowArray::dV, SlowArray::P, SlowArray::dO, x.n_k, x.n_q, x.d_v, t.dV) +
-           score_gradients_io(x, SlowArray::V, t.dS) +
-           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ) +
-           gemm_io(SlowArray::dK, SlowArray::P, SlowArray::Q, x.n_k, x.n_q, x.d, t.dK);
+    return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) + value_gradients_cost(x).io(t.dV) +
+           score_gradients_io(x, SlowArray::V, t.dS) + query_gradients_cost(x).io(t.dQ) +
+           key_gradients_cost(x).io(t.dK);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {
-    output_dots(m, x, footprint(x.shape, t));      // D = rowsum(dO o O)
-    probabilities(m, x, t.P);                      // P = exp(scale Q K^T - lse)
-    gemm(m, x.dV, transposed(x.P), {x.dO}, t.dV);  // dV = P^T dO
-    score_gradients(m, x, t.dS);                   // P <- dS = scale P o (dO V^T - D)
-    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);             // dQ = dS K
-    gemm(m, x.dK, transposed(x.P), {x.Q}, t.dK);   // dK = dS^T Q
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+    probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
+    gemm(m, x.shape.fast, x.dV, transposed(x.P), {x.dO}, t.dV);          // dV = P^T dO
+    score_gradients(m, x, t.dS);                                         // P <- dS = scale P o (dO V^T - D)
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);                     // dQ = dS K
+    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK);           // dK = dS^T Q
   }
 };
 

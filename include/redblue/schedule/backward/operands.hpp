@@ -50,23 +50,35 @@ inline Io output_dots_io(const Sizes& x) {
   return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
 }
 /// The footprint with one row at a time. Second buffers hold the next word of each stream.
-inline Phase output_dots_phase(const Sizes& x) { return {3 * x.statistics(), 2 * x.statistics()}; }
-
-/// The rows at a time: as many as do not raise the `footprint` of the schedule, up to a number for which the time of a
-/// call no longer matters and there are still blocks for many workers.
-inline index_t output_dots_rows(const Sizes& x, Words footprint) {
-  constexpr index_t kRows = 64;
-  const Words room = footprint - 4;  // beside two streams and their second buffers
-  return std::max<index_t>(1, std::min({room, Words(kRows), Words(x.n_q)}).to_index());
+inline Phase output_dots_phase(const Sizes& x) {
+  if (x.statistics() == 0) return {0, 0};
+  const Words streams = x.word(SlowArray::dO) + x.word(SlowArray::O);
+  return {x.tile(SlowArray::D, 1, 1) + streams, streams};
 }
 
-template <class M, class Operands>
-void output_dots(M& m, const Operands& x, Words footprint) {
+/// The rows at a time: as many as raise the footprint of the schedule neither in words nor in the unit of its sizes, up
+/// to a number for which the time of a call no longer matters and there are still blocks for many workers.
+template <class Footprint>
+index_t output_dots_rows(const Sizes& x, const Footprint& footprint) {
+  constexpr index_t kRows = 64;
+  const auto fitting = [&](const Sizes& s, index_t most) {
+    const Words room = footprint(s) - 2 * output_dots_phase(s).prefetch;  // beside two streams and their second buffers
+    return std::max<index_t>(1, largest_tile(most, 1, [&](index_t r) { return s.tile(SlowArray::D, r, 1) <= room; }));
+  };
+  Sizes words = x;
+  words.fast = {};
+  const index_t rows = fitting(words, std::min(kRows, x.n_q));
+  return x.fast == words.fast ? rows : fitting(x, rows);
+}
+
+/// footprint(sizes) is that of the whole schedule.
+template <class M, class Operands, class Footprint>
+void output_dots(M& m, const Operands& x, const Footprint& footprint) {
   if (x.shape.statistics() == 0) return;
   const index_t rows = output_dots_rows(x.shape, footprint);
   const auto D = tiled(x.D, rows), dO = tiled(x.dO, rows), O = tiled(x.O, rows);
   m.each(D.rows(), [&](auto& w, index_t i) {
-    const auto D_i = w.alloc(D(i).shape);
+    const auto D_i = w.alloc(D(i));
     w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));
     w.store(D_i, D(i));
   });

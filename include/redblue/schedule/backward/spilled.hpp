@@ -34,27 +34,25 @@ struct SpilledBackward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
     const auto keys = choose_key_pass(x, limits);
-    const auto dQ = choose_gemm_tiling(limits, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, s.query, s.feature);
+    const auto dQ = query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     if (!keys || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, *dQ};
   }
 
-  static Phase pass(const Sizes& x, Tiling t) { return {key_pass_footprint(x, t.keys), key_pass_prefetch(x, t.keys)}; }
-  static Words footprint(const Sizes& x, Tiling t) {
-    return footprint_of({output_dots_phase(x), pass(x, t), gemm_phase(x.n_q, x.d, t.dQ)});
+  static std::array<Phase, 3> phases(const Sizes& x, Tiling t) {
+    return {output_dots_phase(x), key_pass_phase(x, t.keys), query_gradients_cost(x).phase(x, t.dQ)};
   }
-  static Words prefetch(const Sizes& x, Tiling t) {
-    return prefetch_of({output_dots_phase(x), pass(x, t), gemm_phase(x.n_q, x.d, t.dQ)});
-  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     return output_dots_io(x) + key_pass_io(x, visited_queries(x, t.keys.Bc)) + Io().write(SlowArray::P, x.N()) +
-           gemm_io(SlowArray::dQ, SlowArray::P, SlowArray::K, x.n_q, x.n_k, x.d, t.dQ);
+           query_gradients_cost(x).io(t.dQ);
   }
   static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    output_dots(m, x, footprint(x.shape, t));
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     const auto K = tiled(x.K, t.keys.Bc);
     m.each(K.rows(), [&](auto& m_j, index_t j) {
       key_pass(m_j, x, K(j).row, K(j).shape.rows, t.keys.br,
@@ -62,7 +60,7 @@ struct SpilledBackward : Defaults {
                  w.store(dS_ij, x.P.block(i, K(j).row, {rows, K(j).shape.rows}));
                });
     });
-    gemm(m, x.dQ, {x.P}, {x.K}, t.dQ);  // dQ = dS K
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);  // dQ = dS K
   }
 };
 

@@ -34,18 +34,17 @@ struct TwoPassBackward : Defaults {
     return {{q, k}, {k, q}};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto queries = choose_query_pass(x, limits);
+    const auto queries = choose_query_pass(x, limits, [&](QueryPass t) { return query_pass_phase(x, t); });
     const auto keys = choose_key_pass(x, limits);
     if (!queries || !keys) return std::nullopt;
     return Tiling{*queries, *keys};
   }
 
-  static Phase pass1(const Sizes& x, Tiling t) {
-    return {query_pass_footprint(x, t.queries), query_pass_prefetch(x, t.queries)};
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    return {query_pass_phase(x, t.queries), key_pass_phase(x, t.keys)};
   }
-  static Phase pass2(const Sizes& x, Tiling t) { return {key_pass_footprint(x, t.keys), key_pass_prefetch(x, t.keys)}; }
-  static Words footprint(const Sizes& x, Tiling t) { return footprint_of({pass1(x, t), pass2(x, t)}); }
-  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({pass1(x, t), pass2(x, t)}); }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     return query_pass_io(x, visited_keys(x, t.queries.Br)) + key_pass_io(x, visited_queries(x, t.keys.Bc)) +
            Io().write(SlowArray::dQ, Words(x.n_q) * x.d).write(SlowArray::D, x.row_statistics());
@@ -60,8 +59,8 @@ struct TwoPassBackward : Defaults {
     const auto Q = tiled(x.Q, t.queries.Br), dQ = tiled(x.dQ, t.queries.Br), dO = tiled(x.dO, t.queries.Br),
                O = tiled(x.O, t.queries.Br), lse = tiled(x.lse, t.queries.Br), D = tiled(x.D, t.queries.Br);
     m.each(Q.rows(), [&]<class W>(W& w, index_t i) {
-      const auto dQ_i = w.alloc(dQ(i).shape), Q_i = w.load(Q(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)),
-                 D_i = w.alloc(D(i).shape);
+      const auto dQ_i = w.alloc(dQ(i)), Q_i = w.load(Q(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)),
+                 D_i = w.alloc(D(i));
       w.compute(kernel::Zero{}, dQ_i);
       query_pass(w, x, QueryTiles<W>{Q(i).row, dQ_i, Q_i, dO_i, lse_i, D_i, O(i)}, t.queries.bc,
                  keys_from_slow_memory(x));

@@ -56,7 +56,7 @@ struct ColumnSplitForward : Defaults {
     group.d_v = std::min(t.w, x.d_v);
     return FlashForward::footprint(group, {t.Br, t.Bc});
   }
-  static Words prefetch(const Sizes&, Tiling) { return 1; }
+  static Words prefetch(const Sizes& x, Tiling) { return FlashForward::passing(x); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br), c(x.d_v, t.w)); }
   static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
 

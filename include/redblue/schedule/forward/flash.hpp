@@ -42,12 +42,16 @@ struct FlashForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    const Words per_row = Words(x.d) + x.d_v + 2 * x.statistics() + std::min(t.Bc, x.n_k);
-    return query_blocks_footprint(x, t.Br,
-                                  [&](index_t rows, index_t kappa) { return per_row * rows + (kappa > 0 ? 1 : 0); });
+    return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+      return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::O, rows, x.d_v) +
+             2 * x.statistic(SlowArray::lse, rows) + x.tile(SlowArray::S, rows, std::min(t.Bc, x.n_k)) +
+             (kappa > 0 ? passing(x) : Words(0));
+    });
   }
-  /// Words of second buffers: the next streamed word.
-  static Words prefetch(const Sizes&, Tiling) { return 1; }
+  /// A word of K or V.
+  static Words passing(const Sizes& x) { return std::max(x.word(SlowArray::K), x.word(SlowArray::V)); }
+  /// Second buffers: the next streamed word.
+  static Words prefetch(const Sizes& x, Tiling) { return passing(x); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 
@@ -79,9 +83,9 @@ struct FlashForward : Defaults {
   static void attend(W& w, const ForwardOperands& x, const Rows& i, Keys keys, index_t Bc, const Pass& pass) {
     using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q_i = w.load(i.Q, Step::Q);
-    const auto O_i = w.alloc(i.O.shape, Step::O);
-    const auto m_i = w.alloc(i.lse.shape), l_i = w.alloc(i.lse.shape);
-    const auto S = w.alloc({i.Q.shape.rows, std::min(Bc, x.shape.n_k)}, Step::S);
+    const auto O_i = w.alloc(i.O, Step::O);
+    const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse);
+    const auto S = w.alloc(SlowArray::S, {i.Q.shape.rows, std::min(Bc, x.shape.n_k)}, Step::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     for (index_t j = keys.first; j < keys.end; j += Bc) {
       const index_t count = std::min(Bc, keys.end - j);

@@ -42,8 +42,12 @@ struct FlashPinnedForward : Defaults {
     if (largest == 0) return std::nullopt;
     std::optional<Tiling> best;
     Words fewest;
-    const Words key = Words(x.d) + x.d_v, room = limits.M - limits.reserve - 1;
-    const auto at_least = [&](Words T) { return key * x.n_k + (T - 1) * (key * x.n_k - room + (key + 3) * x.n_q / T); };
+    // A key and a row take at least this much each; padding adds to it.
+    const Words key = x.word(SlowArray::K) * x.d + x.word(SlowArray::V) * x.d_v,
+                row = x.word(SlowArray::Q) * x.d + x.word(SlowArray::O) * x.d_v + 2 * x.word(SlowArray::lse) +
+                      x.word(SlowArray::S),
+                room = limits.M - limits.reserve - FlashForward::passing(x);
+    const auto at_least = [&](Words T) { return key * x.n_k + (T - 1) * (key * x.n_k - room + row * x.n_q / T); };
     for (index_t Br = balanced(x.n_q, largest, step);; Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step)) {
       const index_t T = ceil_div(x.n_q, Br);
       const index_t rho = T == 1 ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
@@ -59,11 +63,11 @@ struct FlashPinnedForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    return Words(t.rho) * (Words(x.d) + x.d_v) +
-           Words(std::min(t.Br, x.n_q)) * (Words(x.d) + x.d_v + 2 + std::min(t.Bc, x.n_k)) + (t.rho < x.n_k ? 1 : 0);
+    return x.tile(SlowArray::K, t.rho, x.d) + x.tile(SlowArray::V, t.rho, x.d_v) +
+           FlashForward::footprint(x, {t.Br, t.Bc}) - (t.rho < x.n_k ? Words(0) : FlashForward::passing(x));
   }
   /// The next streamed word, if any streams.
-  static Words prefetch(const Sizes& x, Tiling t) { return t.rho < x.n_k ? 1 : 0; }
+  static Words prefetch(const Sizes& x, Tiling t) { return t.rho < x.n_k ? FlashForward::passing(x) : Words(0); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, Words(t.rho) + c(x.n_q, t.Br) * (x.n_k - t.rho)); }
   static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 

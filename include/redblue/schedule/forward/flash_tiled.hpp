@@ -34,7 +34,7 @@ struct FlashTiledForward : Defaults {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
-    const index_t largest = largest_query_block(x, limits, Bc, Words(x.d) + x.d_v + 2, fits);
+    const index_t largest = largest_query_block(x, limits, Bc, [&](index_t rows) { return row_tiles(x, rows); }, fits);
     const index_t Br = fewest_visits(x, largest, step, fits);
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
@@ -44,11 +44,19 @@ struct FlashTiledForward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) {
     return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
       const index_t Bc = std::min(t.Bc, kappa);
-      return Words(rows) * (Words(x.d) + x.d_v + 2 + Bc) + Words(Bc) * std::max(x.d, x.d_v);
+      return row_tiles(x, rows) + x.tile(SlowArray::S, rows, Bc) + block(x, Bc);
     });
   }
-  /// The next block of keys or values.
-  static Words prefetch(const Sizes& x, Tiling t) { return Words(std::min(t.Bc, x.n_k)) * std::max(x.d, x.d_v); }
+  /// Q_i, O_i, m_i and l_i.
+  static Words row_tiles(const Sizes& x, index_t rows) {
+    return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::O, rows, x.d_v) + 2 * x.statistic(SlowArray::lse, rows);
+  }
+  /// A block of keys or values.
+  static Words block(const Sizes& x, index_t keys) {
+    return std::max(x.tile(SlowArray::K, keys, x.d), x.tile(SlowArray::V, keys, x.d_v));
+  }
+  /// The next block.
+  static Words prefetch(const Sizes& x, Tiling t) { return block(x, std::min(t.Bc, x.n_k)); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
 
@@ -57,13 +65,13 @@ struct FlashTiledForward : Defaults {
     const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
     m.each(Q.rows(), [&](auto& w, index_t i) {
       const auto Q_i = w.load(Q(i));
-      const auto O_i = w.alloc(O(i).shape);
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const auto O_i = w.alloc(O(i));
+      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
       for (index_t j = 0; j < kappa; j += t.Bc) {
         const index_t keys = std::min(t.Bc, kappa - j);
-        const auto S_ij = w.alloc({Q(i).shape.rows, keys});
+        const auto S_ij = w.alloc(SlowArray::S, {Q(i).shape.rows, keys});
         {
           const auto K_j = w.load(x.K.rows(j, keys));
           w.compute(kernel::Scores{x.scale, x.shape.mask, Q(i).row, j}, S_ij, Q_i, K_j);

@@ -44,11 +44,12 @@ struct KeyOuterForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    const Words Bc = std::min(t.Bc, x.n_k), Br = std::min(t.Br, x.n_q);
-    return Bc * (Words(x.d) + x.d_v) + Br * (Bc + 3) + 1;
+    const index_t Bc = std::min(t.Bc, x.n_k), Br = std::min(t.Br, x.n_q);
+    return x.tile(SlowArray::K, Bc, x.d) + x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::S, Br, Bc) +
+           3 * x.statistic(SlowArray::lse, Br) + prefetch(x, t);
   }
-  /// The next streamed word.
-  static Words prefetch(const Sizes&, Tiling) { return 1; }
+  /// A word of Q or O; with second buffers, the next one.
+  static Words prefetch(const Sizes& x, Tiling) { return std::max(x.word(SlowArray::Q), x.word(SlowArray::O)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words T = c(x.n_k, t.Bc), n_q = x.n_q;
     return Io()
@@ -70,8 +71,8 @@ struct KeyOuterForward : Defaults {
       const bool first = j == 0;
       const auto K_j = m.load(K(j)), V_j = m.load(V(j));
       m.each(Q.rows(), [&](auto& w, index_t i) {
-        const auto s = w.alloc({Q(i).shape.rows, K(j).shape.rows});
-        const auto ln = w.alloc(lse(i).shape), alpha = w.alloc(lse(i).shape), beta = w.alloc(lse(i).shape);
+        const auto s = w.alloc(SlowArray::S, {Q(i).shape.rows, K(j).shape.rows});
+        const auto ln = w.alloc(lse(i)), alpha = w.alloc(lse(i)), beta = w.alloc(lse(i));
         w.compute(kernel::Scores{x.scale}, s, w.stream(Q(i)), K_j);
         w.compute(kernel::BlockSoftmax{}, s, ln);  // s <- softmax(s); ln <- its lse
         if (first) {

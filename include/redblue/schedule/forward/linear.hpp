@@ -33,9 +33,12 @@ struct LinearForward : Defaults {
     return t;
   }
 
-  static Words footprint(const Sizes& x, Tiling t) { return queries_on_state_footprint(x, x.d_v, t.br, t.bc); }
+  static Words footprint(const Sizes& x, Tiling t) { return queries_phase(x, t).footprint; }
   /// The next keys and the next streamed word.
-  static Words prefetch(const Sizes& x, Tiling t) { return Words(keys_entering(x, t.bc)) * x.d + 1; }
+  static Words prefetch(const Sizes& x, Tiling t) { return queries_phase(x, t).prefetch; }
+  static Phase queries_phase(const Sizes& x, Tiling t) {
+    return queries_on_state_phase(x, SlowArray::O, SlowArray::Q, x.d_v, t.br, t.bc);
+  }
   static Io io(const Sizes& x, Tiling) {
     const Words keys = x.mask.visible(x.n_q - 1, x.n_k);
     return Io()
@@ -79,27 +82,27 @@ struct LinearProductsForward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto Z = choose_gemm_tiling(limits, SlowArray::K, SlowArray::V, x.d, x.n_k, x.d_v, s.feature, s.feature);
-    const auto O = choose_gemm_tiling(limits, SlowArray::Q, SlowArray::Z, x.n_q, x.d, x.d_v, s.query, s.feature);
+    const auto Z = state(x).choose(x, limits, s.feature, s.feature);
+    const auto O = output(x).choose(x, limits, s.query, s.feature);
     if (!Z || !O) return std::nullopt;
     return Tiling{*Z, *O};
   }
 
+  static GemmCost state(const Sizes& x) { return {SlowArray::Z, SlowArray::K, SlowArray::V, x.d, x.n_k, x.d_v}; }
+  static GemmCost output(const Sizes& x) { return {SlowArray::O, SlowArray::Q, SlowArray::Z, x.n_q, x.d, x.d_v}; }
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
-    return {gemm_phase(x.d, x.d_v, t.Z), gemm_phase(x.n_q, x.d_v, t.O)};
+    return {state(x).phase(x, t.Z), output(x).phase(x, t.O)};
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
-  static Io io(const Sizes& x, Tiling t) {
-    return gemm_io(SlowArray::Z, SlowArray::K, SlowArray::V, x.d, x.n_k, x.d_v, t.Z) +
-           gemm_io(SlowArray::O, SlowArray::Q, SlowArray::Z, x.n_q, x.d, x.d_v, t.O);
-  }
-  static Words macs(const Sizes& x, Tiling) { return (Words(x.n_q) + x.n_k) * x.d * x.d_v; }
+  static Io io(const Sizes& x, Tiling t) { return state(x).io(t.Z) + output(x).io(t.O); }
+  static Words macs(const Sizes& x, Tiling) { return state(x).macs() + output(x).macs(); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    gemm(m, x.Z, transposed(x.K), {x.V}, t.Z);
-    gemm(m, x.O, {x.Q}, {x.Z}, t.O, [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
+    gemm(m, x.shape.fast, x.Z, transposed(x.K), {x.V}, t.Z);
+    gemm(m, x.shape.fast, x.O, {x.Q}, {x.Z}, t.O,
+         [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
   }
 };
 

@@ -39,44 +39,41 @@ struct NaiveForward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto qk = choose_gemm_tiling(limits, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, s.query, s.key);
-    const auto pv = choose_gemm_tiling(limits, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, s.query, s.feature);
-    const index_t rho = limits.fit(softmax_footprint(x, 1), softmax_prefetch(x, 1)) ? 1 : 2;
-    if (!qk || !pv || !limits.fit(softmax_footprint(x, rho), softmax_prefetch(x, rho))) return std::nullopt;
+    const auto qk = scores(x).choose(x, limits, s.query, s.key);
+    const auto pv = output(x).choose(x, limits, s.query, s.feature);
+    const index_t rho = limits.fit(softmax(x, 1)) ? 1 : 2;
+    if (!qk || !pv || !limits.fit(softmax(x, rho))) return std::nullopt;
     return Tiling{qk->b1, qk->b2, pv->b1, pv->b2, rho};
   }
 
-  static Words softmax_footprint(const Sizes& x, index_t rho) { return rho == 1 ? Words(x.n_k) + 2 : Words(3); }
-  /// The next row, or the next streamed word.
-  static Words softmax_prefetch(const Sizes& x, index_t rho) { return rho == 1 ? x.n_k : 1; }
-  static Words footprint(const Sizes& x, Tiling t) {
-    return std::max({gemm_footprint(x.n_q, x.n_k, t.scores()), softmax_footprint(x, t.rho),
-                     gemm_footprint(x.n_q, x.d_v, t.output())});
+  static GemmCost scores(const Sizes& x) { return {SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k}; }
+  static GemmCost output(const Sizes& x) { return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v}; }
+  /// A row of scores, or one streamed word of it, with its two statistics.
+  static Phase softmax(const Sizes& x, index_t rho) {
+    const Words row = rho == 1 ? x.tile(SlowArray::S, 1, x.n_k) : x.word(SlowArray::S);
+    return {row + 2 * x.tile(SlowArray::lse, 1, 1), row};
   }
-  /// What second buffers add to the footprint: the phases do not overlap.
-  static Words prefetch(const Sizes& x, Tiling t) {
-    const GemmTiling qk = t.scores(), pv = t.output();
-    return std::max({gemm_footprint(x.n_q, x.n_k, qk) + gemm_prefetch(x.n_q, x.n_k, qk),
-                     softmax_footprint(x, t.rho) + softmax_prefetch(x, t.rho),
-                     gemm_footprint(x.n_q, x.d_v, pv) + gemm_prefetch(x.n_q, x.d_v, pv)}) -
-           footprint(x, t);
+  static std::array<Phase, 3> phases(const Sizes& x, Tiling t) {
+    return {scores(x).phase(x, t.scores()), softmax(x, t.rho), output(x).phase(x, t.output())};
   }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return gemm_io(SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k, t.scores()) +
+    return scores(x).io(t.scores()) +
            Io().read(SlowArray::S, x.N() * t.rho)
                .write(SlowArray::S, x.N())
                .write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
-           gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output());
+           output(x).io(t.output());
   }
   static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    gemm(m, x.S, {x.Q}, transposed(x.K), t.scores(),
+    gemm(m, x.shape.fast, x.S, {x.Q}, transposed(x.K), t.scores(),
          [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
     const auto S = tiled(x.S, 1), lse = tiled(x.lse, 1);
     m.each(S.rows(), [&](auto& w, index_t i) {
-      const auto m_i = w.alloc({1, 1}), l_i = w.alloc({1, 1});
+      const auto m_i = w.alloc(SlowArray::lse, {1, 1}), l_i = w.alloc(SlowArray::lse, {1, 1});
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       if (t.rho == 1) {
         const auto s = w.load(S(i));
@@ -92,7 +89,7 @@ struct NaiveForward : Defaults {
         w.store(m_i, lse(i));
       }
     });
-    gemm(m, x.O, {x.S}, {x.V}, t.output());
+    gemm(m, x.shape.fast, x.O, {x.S}, {x.V}, t.output());
   }
 };
 

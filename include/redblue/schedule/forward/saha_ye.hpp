@@ -29,7 +29,7 @@ struct SahaYeForward : Defaults {
     const Words M = limits.M - limits.reserve;
     const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});
     const index_t B = largest_tile(longest, 1, [&](index_t b) {
-      return Words(4) * b * b <= M && limits.fit(footprint(x, {b}), prefetch(x, {b}));
+      return (b == 1 || Words(4) * b * b * x.word(SlowArray::S) <= M) && limits.fit(footprint(x, {b}), prefetch(x, {b}));
     });
     if (B == 0) return std::nullopt;
     return Tiling{B};
@@ -37,9 +37,12 @@ struct SahaYeForward : Defaults {
 
   /// The row sums d beside three tiles, in both phases.
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
-    Phase scores = three_tile_phase(x.n_q, x.d, x.n_k, t.B), output = three_tile_phase(x.n_q, x.n_k, x.d_v, t.B);
-    scores.footprint += std::min(t.B, x.n_q);
-    output.footprint += std::min(t.B, x.n_q);
+    const Words sums = x.tile(SlowArray::lse, std::min(t.B, x.n_q), 1);
+    Phase scores = three_tile_phase(x, {SlowArray::S, SlowArray::Q, SlowArray::K, x.n_q, x.d, x.n_k}, t.B, false, true);
+    Phase output =
+        three_tile_phase(x, {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v}, t.B, false, false);
+    scores.footprint += sums;
+    output.footprint += sums;
     return {scores, output};
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
@@ -61,10 +64,10 @@ struct SahaYeForward : Defaults {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const auto A = tiled(x.S, t.B, t.B), O = tiled(x.O, t.B, t.B), lse = tiled(x.lse, t.B);
     m.each(A.rows(), [&](auto& w, index_t i) {
-      const auto d_i = w.alloc(lse(i).shape);
+      const auto d_i = w.alloc(lse(i));
       w.compute(kernel::Zero{}, d_i);
       for (index_t j = 0; j < A.cols(); ++j) {
-        const auto A_ij = w.alloc(A(i, j).shape);
+        const auto A_ij = w.alloc(A(i, j));
         w.compute(kernel::Zero{}, A_ij);
         add_tile_pairs(w, A_ij, {x.Q}, A(i, j).row, transposed(x.K), A(i, j).col, t.B);  // A = Q K^T
         w.compute(kernel::UnshiftedExp{x.scale}, A_ij);                                  // A <- exp(scale A)
@@ -77,7 +80,7 @@ struct SahaYeForward : Defaults {
     m.each(O.rows(), [&](auto& w, index_t i) {
       const auto lse_i = w.load(lse(i));
       for (index_t k = 0; k < O.cols(); ++k) {
-        const auto O_ik = w.alloc(O(i, k).shape);
+        const auto O_ik = w.alloc(O(i, k));
         w.compute(kernel::Zero{}, O_ik);
         for_tile_pairs(w, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col, t.B, [&](const auto& a, const auto& v) {
           w.compute(kernel::DivideAccumulate{}, O_ik, a, lse_i, v);  // O += diag(d)^-1 A V

@@ -34,19 +34,24 @@ struct ScoreTilesForward : Defaults {
     const Words per_key_block =
         p.reading(SlowArray::Q) * x.n_q * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.n_q * x.d_v;
     const Words per_query_block = p.reading(SlowArray::K) * x.n_k * x.d + p.reading(SlowArray::V) * x.n_k * x.d_v;
-    const auto best =
-        best_tile(x.n_q, x.n_k, limits.multiple.query, limits.multiple.key, per_key_block, per_query_block, limits.M,
-                  [&](index_t a, index_t b) { return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b})); });
+    const auto best = best_tile(x.n_q, x.n_k, limits.multiple.query, limits.multiple.key, per_key_block,
+                                per_query_block, limits.M / x.word(SlowArray::S), [&](index_t a, index_t b) {
+                                  return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b}));
+                                });
     if (!best) return std::nullopt;
     return Tiling{(*best)[0], (*best)[1]};
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    const Words a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k);
-    return a * b + Words(4) * a + 1;
+    const index_t a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k);
+    return x.tile(SlowArray::S, a, b) + 3 * x.tile(SlowArray::lse, a, 1) + prefetch(x, t);
   }
-  /// The next column of Q or O and the next streamed word.
-  static Words prefetch(const Sizes& x, Tiling t) { return Words(std::min(t.a, x.n_q)) + 1; }
+  /// A column of Q or O and a streamed word; with second buffers, the next ones.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    const index_t a = std::min(t.a, x.n_q);
+    return std::max(x.tile(SlowArray::Q, a, 1) + x.word(SlowArray::K),
+                    x.tile(SlowArray::O, a, 1) + x.word(SlowArray::V));
+  }
   static Io io(const Sizes& x, Tiling t) {
     const Words key_blocks = c(x.n_k, t.b), query_blocks = c(x.n_q, t.a);
     return Io()
@@ -65,11 +70,11 @@ struct ScoreTilesForward : Defaults {
     const auto lse = tiled(x.lse, t.a), K = tiled(x.K, t.b, 1), V = tiled(x.V, t.b, 1);
     const auto Q = tiled(x.Q, t.a, 1), O = tiled(x.O, t.a, 1);
     m.each(S.rows(), [&](auto& w, index_t i) {
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape), alpha = w.alloc(lse(i).shape);
+      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i)), alpha = w.alloc(lse(i));
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       for (index_t j = 0; j < S.cols(); ++j) {
         const bool first = j == 0, last = j + 1 == S.cols();
-        const auto S_ij = w.alloc(S(i, j).shape);
+        const auto S_ij = w.alloc(S(i, j));
         w.compute(kernel::Zero{}, S_ij);
         for (index_t k = 0; k < Q.cols(); ++k) {
           const auto q = w.load(Q(i, k));
@@ -78,7 +83,7 @@ struct ScoreTilesForward : Defaults {
         w.compute(kernel::Scale{x.scale}, S_ij);
         w.compute(kernel::TileSoftmax{}, S_ij, m_i, l_i, alpha);  // S <- exp(S - m); alpha <- exp(m_old - m)
         for (index_t k = 0; k < O.cols(); ++k) {
-          const auto o = w.alloc(O(i, k).shape);
+          const auto o = w.alloc(O(i, k));
           if (first) {
             w.compute(kernel::Zero{}, o);
           } else {

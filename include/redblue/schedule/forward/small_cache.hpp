@@ -38,33 +38,37 @@ struct SmallCacheForward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto scores = choose_score_tiling(x, limits, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics());
-    const auto output =
-        best_tile(x.n_q, x.d_v, s.query, s.feature, limits.price.reading(SlowArray::S) * x.N(),
-                  limits.price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M, [&](index_t a2, index_t c2) {
-                    return limits.fit(output_footprint(x, {a2, c2}), gemm_prefetch(x.n_q, x.d_v, {a2, c2}));
-                  });
+    const auto scores = scores_cost(x).choose(x, limits);
+    const auto output = best_tile(x.n_q, x.d_v, s.query, s.feature, limits.price.reading(SlowArray::S) * x.N(),
+                                  limits.price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M / x.word(SlowArray::O),
+                                  [&](index_t a2, index_t c2) { return limits.fit(output_phase(x, {a2, c2})); });
     if (!scores || !output) return std::nullopt;
     return Tiling{*scores, {(*output)[0], (*output)[1]}};
   }
 
-  static Words output_footprint(const Sizes& x, GemmTiling t) {
-    return gemm_footprint(x.n_q, x.d_v, t) + 2 * std::min(t.b1, x.n_q) * x.statistics();
+  static ScoreCost scores_cost(const Sizes& x) {
+    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics(), SlowArray::lse};
   }
-  static Phase scores_phase(const Sizes& x, Tiling t) {
-    return {score_phase_footprint(x, x.d, 2 * x.statistics(), t.scores), score_phase_prefetch(x, t.scores)};
+  static GemmCost output_cost(const Sizes& x) {
+    return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v};
   }
-  static Phase output_phase(const Sizes& x, Tiling t) {
-    return {output_footprint(x, t.output), gemm_prefetch(x.n_q, x.d_v, t.output)};
+  /// A product beside lse and z.
+  static Phase output_phase(const Sizes& x, GemmTiling t) {
+    Phase product = output_cost(x).phase(x, t);
+    product.footprint += 2 * x.statistic(SlowArray::lse, std::min(t.b1, x.n_q));
+    return product;
   }
-  static Words footprint(const Sizes& x, Tiling t) { return footprint_of({scores_phase(x, t), output_phase(x, t)}); }
-  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({scores_phase(x, t), output_phase(x, t)}); }
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    return {scores_cost(x).phase(x, t.scores), output_phase(x, t.output)};
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return score_phase_io(x, SlowArray::Q, SlowArray::K, x.d, t.scores) +
+    return scores_cost(x).io(x, t.scores) +
            Io().write(SlowArray::S, x.N())
                .write(SlowArray::lse, x.row_statistics())
                .read(SlowArray::lse, x.row_statistics()) +
-           gemm_io(SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, t.output);
+           output_cost(x).io(t.output);
   }
   static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
 
@@ -79,9 +83,9 @@ struct SmallCacheForward : Defaults {
   static void scores(M& m, const ForwardOperands& x, Tiling t) {
     const auto lse = tiled(x.lse, t.scores.a);
     m.each(lse.rows(), [&](auto& w, index_t i) {
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
+      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
-      score_phase(w, x.S, i, x.Q, x.K, t.scores, [&](const auto& T, const Block& S_ij) {
+      score_phase(w, x.shape.fast, x.S, i, x.Q, x.K, t.scores, [&](const auto& T, const Block& S_ij) {
         w.compute(kernel::Scale{x.scale}, T);
         if (x.shape.statistics() > 0) w.compute(kernel::StatisticsAdd{}, m_i, l_i, T);
         w.store(T, S_ij);
@@ -98,12 +102,13 @@ struct SmallCacheForward : Defaults {
     m.each(O.rows(), [&](auto& w, index_t i) {
       const auto lse_i = w.load(lse(i));
       for (index_t k = 0; k < O.cols(); ++k) {
-        const auto O_ik = w.alloc(O(i, k).shape), z_i = w.alloc(lse(i).shape);
+        const auto O_ik = w.alloc(O(i, k)), z_i = w.alloc(lse(i));
         w.compute(kernel::Zero{}, O_ik);
         w.compute(kernel::Zero{}, z_i);
-        for_rank_one(w, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col, [&](const auto& s, const auto& v) {
-          w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, z_i, s, lse_i, v);
-        });
+        for_rank_one(w, x.shape.fast, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col,
+                     [&](const auto& s, const auto& v) {
+                       w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, z_i, s, lse_i, v);
+                     });
         if (x.shape.statistics() > 0) w.compute(kernel::DivideRows{}, O_ik, z_i);
         w.store(O_ik, O(i, k));
       }

@@ -53,8 +53,17 @@ struct SplitKeysForward : Defaults {
     return Tiling{t->Br, t->Bc, groups(x, t->Bc)};
   }
 
-  static Words footprint(const Sizes& x, Tiling t) { return FlashForward::footprint(x, t.flash()); }
-  static Words prefetch(const Sizes& x, Tiling t) { return FlashForward::prefetch(x, t.flash()); }
+  /// A group's part is flash; merging the parts holds O_i and three statistics while a part of O streams past.
+  static std::vector<Phase> phases(const Sizes& x, Tiling t) {
+    std::vector<Phase> list{{FlashForward::footprint(x, t.flash()), FlashForward::prefetch(x, t.flash())}};
+    const index_t rows = std::min(t.Br, x.n_q);
+    const Words word = x.word(SlowArray::Og);
+    if (t.G > 1)
+      list.push_back({x.tile(SlowArray::O, rows, x.d_v) + 3 * x.statistic(SlowArray::lse, rows) + word, word});
+    return list;
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words rows = Words(copies(t)) * x.n_q, outputs = rows * x.d_v, statistics = rows * x.statistics();
     return FlashForward::io(x, t.flash()) + Io().read(SlowArray::Q, Words(t.G - 1) * x.n_q * x.d)
@@ -82,8 +91,8 @@ struct SplitKeysForward : Defaults {
     });
     if (t.G == 1) return;
     m.each(blocks, [&](auto& w, index_t i) {
-      const auto O_i = w.alloc(O(i).shape), ln = w.alloc(lse(i).shape);  // of the groups so far
-      const auto before = w.alloc(lse(i).shape), share = w.alloc(lse(i).shape);
+      const auto O_i = w.alloc(O(i)), ln = w.alloc(lse(i));  // of the groups so far
+      const auto before = w.alloc(lse(i)), share = w.alloc(lse(i));
       w.compute(kernel::SoftmaxInit{}, O_i, ln, before);
       for (index_t g = 0; g < t.G; ++g) {
         const auto O_g = w.stream(of_group(g, x.Og, O(i)));

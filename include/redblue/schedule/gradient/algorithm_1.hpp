@@ -31,9 +31,14 @@ struct Algorithm1Gradient : Defaults {
   }
 
   static Words footprint(const Sizes& s, Tiling) {
-    const Words N = s.N(), n_q = s.n_q, n_k = s.n_k, d = s.d, d_v = s.d_v;
-    const Words two = std::max({n_q * d + d * d, n_k * d_v + d * d_v + 1, (n_q + n_k) * d_v});
-    return (n_q + n_k) * d + std::max({2 * N + two, 3 * N + n_q, N + n_k * d + d * d});
+    const index_t n_q = s.n_q, n_k = s.n_k, d = s.d, d_v = s.d_v;
+    const Words f = s.tile(SlowArray::f, n_q, n_k), row = s.tile(SlowArray::lse, n_q, 1);
+    const Words projected = s.tile(SlowArray::A1X, n_q, d) + s.tile(SlowArray::X, d, d);
+    const Words values = s.tile(SlowArray::h, n_k, d_v) + std::max(s.tile(SlowArray::Y, d, d_v) + s.word(SlowArray::A3),
+                                                                   s.tile(SlowArray::dO, n_q, d_v));
+    const Words gradient = s.tile(SlowArray::T, d, n_k) + s.tile(SlowArray::g, d, d);
+    return s.tile(SlowArray::A1, n_q, d) + s.tile(SlowArray::A2, n_k, d) + f +
+           std::max({f + projected, f + values, 2 * f + row, gradient});
   }
   static Words prefetch(const Sizes&, Tiling) { return 0; }
   static Io io(const Sizes& s, Tiling) {
@@ -55,10 +60,10 @@ struct Algorithm1Gradient : Defaults {
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, Tiling) {
     const auto A1 = m.load(x.A1.all()), A2 = m.load(x.A2.all());
-    const auto f = m.alloc({x.shape.n_q, x.shape.n_k});  // p in the end
+    const auto f = m.alloc(x.f.all());  // p in the end
     form_f(m, x, f, A1, A2);
     form_p(m, x, f);
-    const auto T = m.alloc(x.T.shape), g = m.alloc(x.g.shape);
+    const auto T = m.alloc(x.T.all()), g = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, T);
     m.compute(kernel::Gemm{true, false}, T, A1, f);  // T = A1^T p
     m.compute(kernel::Zero{}, g);
@@ -69,15 +74,15 @@ struct Algorithm1Gradient : Defaults {
   /// A = exp(A1 X A2^T), l = A 1, f = diag(l)^-1 A
   template <class M>
   static void form_f(M& m, const GradientXOperands& x, const Tile<M>& f, const Tile<M>& A1, const Tile<M>& A2) {
-    const auto A = m.alloc(f.shape());
+    const auto A = m.alloc(x.A.all());
     {
-      const auto S = m.alloc(A1.shape()), X = m.load(x.X.all());
+      const auto S = m.alloc(x.S.all()), X = m.load(x.X.all());
       m.compute(kernel::Zero{}, S);
       m.compute(kernel::Gemm{}, S, A1, X);
       m.compute(kernel::Scores{x.scale}, A, S, A2);
     }
     m.compute(kernel::UnshiftedExp{}, A);
-    const auto l = m.alloc({f.shape().rows, 1});
+    const auto l = m.alloc(SlowArray::lse, {f.shape().rows, 1});
     m.compute(kernel::Zero{}, l);
     m.compute(kernel::AddRowSums{}, l, A);
     m.compute(kernel::Log{}, l);
@@ -88,9 +93,9 @@ struct Algorithm1Gradient : Defaults {
   /// h = A3 Y, q = dO h^T, v = (f o q) 1; f <- p = f o q - diag(v) f
   template <class M>
   static void form_p(M& m, const GradientXOperands& x, const Tile<M>& f) {
-    const auto q = m.alloc(f.shape());
+    const auto q = m.alloc(x.q.all());
     {
-      const auto h = m.alloc(x.h.shape);
+      const auto h = m.alloc(x.h.all());
       m.compute(kernel::Zero{}, h);
       {
         const auto Y = m.load(x.Y.all());
@@ -100,7 +105,7 @@ struct Algorithm1Gradient : Defaults {
       m.compute(kernel::Zero{}, q);
       m.compute(kernel::Gemm{false, true}, q, dO, h);
     }
-    const auto p = m.alloc(f.shape()), v = m.alloc({f.shape().rows, 1});
+    const auto p = m.alloc(x.p.all()), v = m.alloc(SlowArray::lse, {f.shape().rows, 1});
     m.compute(kernel::Zero{}, v);
     m.compute(kernel::AddRowDots{}, v, f, q);
     m.compute(kernel::Zero{}, p);

@@ -32,7 +32,7 @@ struct Algorithm6Gradient : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const Words M = limits.M - limits.reserve;
     const index_t B = largest_tile(std::max({s.n_q, s.n_k, s.d, s.d_v}), 1, [&](index_t b) {
-      return Words(4) * b * b <= M && limits.fit(footprint(s, {b}), prefetch(s, {b}));
+      return Words(4) * b * b * s.word(SlowArray::A) <= M && limits.fit(footprint(s, {b}), prefetch(s, {b}));
     });
     if (B == 0) return std::nullopt;
     return Tiling{B};
@@ -44,11 +44,12 @@ struct Algorithm6Gradient : Defaults {
             {x.q, {x.dO}, transposed(x.h)}, {x.T, transposed(x.A1), {x.p}}, {x.g, {x.T}, {x.A2}}};
   }
   static std::vector<Phase> phases(const Sizes& s, Tiling t) {
-    const Words a = std::min(t.B, s.n_q), b = std::min(t.B, s.n_k);
-    std::vector<Phase> phases{{a + 3 * a * b, 2 * a * b}};  // p; f has one tile less
+    const index_t a = std::min(t.B, s.n_q), b = std::min(t.B, s.n_k);
+    const Words sums = s.tile(SlowArray::lse, a, 1), tile = s.tile(SlowArray::p, a, b);
+    std::vector<Phase> phases{{sums + 3 * tile, 2 * tile}};  // p; f has one tile less
     for (const Product& x : products(GradientXOperands(s, 1)))
-      phases.push_back(three_tile_phase(x.m(), x.k(), x.n(), t.B));
-    phases[2].footprint += a;  // l beside the tiles of A
+      phases.push_back(three_tile_phase(s, x.cost(), t.B, x.A.transposed, x.B.transposed));
+    phases[2].footprint += sums;  // l beside the tiles of A
     return phases;
   }
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of(phases(s, t)); }
@@ -80,10 +81,10 @@ struct Algorithm6Gradient : Defaults {
   static void form_f(M& m, const GradientXOperands& x, index_t B) {
     const auto A = tiled(x.A, B, B), f = tiled(x.f, B, B);
     m.each(A.rows(), [&](auto& w, index_t i) {
-      const auto l_i = w.alloc({A(i).shape.rows, 1});
+      const auto l_i = w.alloc(SlowArray::lse, {A(i).shape.rows, 1});
       w.compute(kernel::Zero{}, l_i);
       for (index_t j = 0; j < A.cols(); ++j) {
-        const auto A_ij = w.alloc(A(i, j).shape);
+        const auto A_ij = w.alloc(A(i, j));
         w.compute(kernel::Zero{}, A_ij);
         add_tile_pairs(w, A_ij, {x.S}, A(i, j).row, transposed(x.A2), A(i, j).col, B);
         w.compute(kernel::UnshiftedExp{x.scale}, A_ij);
@@ -92,7 +93,7 @@ struct Algorithm6Gradient : Defaults {
       }
       w.compute(kernel::Log{}, l_i);
       for (index_t j = 0; j < A.cols(); ++j) {
-        const auto f_ij = w.alloc(f(i, j).shape), A_ij = w.load(A(i, j));
+        const auto f_ij = w.alloc(f(i, j)), A_ij = w.load(A(i, j));
         w.compute(kernel::Zero{}, f_ij);
         w.compute(kernel::AddNormalised{}, f_ij, A_ij, l_i);
         w.store(f_ij, f(i, j));
@@ -105,14 +106,14 @@ struct Algorithm6Gradient : Defaults {
   static void form_p(M& m, const GradientXOperands& x, index_t B) {
     const auto f = tiled(x.f, B, B), q = tiled(x.q, B, B), p = tiled(x.p, B, B);
     m.each(p.rows(), [&](auto& w, index_t i) {
-      const auto v_i = w.alloc({p(i).shape.rows, 1});
+      const auto v_i = w.alloc(SlowArray::lse, {p(i).shape.rows, 1});
       w.compute(kernel::Zero{}, v_i);
       for (index_t j = 0; j < p.cols(); ++j) {
         const auto f_ij = w.load(f(i, j)), q_ij = w.load(q(i, j));
         w.compute(kernel::AddRowDots{}, v_i, f_ij, q_ij);
       }
       for (index_t j = 0; j < p.cols(); ++j) {
-        const auto p_ij = w.alloc(p(i, j).shape), f_ij = w.load(f(i, j)), q_ij = w.load(q(i, j));
+        const auto p_ij = w.alloc(p(i, j)), f_ij = w.load(f(i, j)), q_ij = w.load(q(i, j));
         w.compute(kernel::Zero{}, p_ij);
         w.compute(kernel::AddScoreGradient{x.scale}, p_ij, f_ij, q_ij, v_i);
         w.store(p_ij, p(i, j));

@@ -44,10 +44,16 @@ struct Algorithm9Gradient : Defaults {
   }
 
   static std::array<Phase, 3> phases(const Sizes& s, Tiling t) {
-    const Words Br = std::min(t.Br, s.n_q), Bc = std::min(t.Bc, s.n_k), b = std::min(t.Bc, s.d), d = s.d;
-    const Words rows = d * d + 3 * Br * d + 2 * Br;  // g, S_i, dO_i, A1_i, l_i, v_i
-    return {Phase{2 * Br * d + d * b + Br * b, d * b}, Phase{rows + Br * d, 0},
-            Phase{rows + 2 * Bc * d + std::max(3 * Br * Bc, Br * Bc + d * Bc), 2 * Bc * d}};
+    const index_t Br = std::min(t.Br, s.n_q), Bc = std::min(t.Bc, s.n_k), b = std::min(t.Bc, s.d), d = s.d;
+    const Words A1_i = s.tile(SlowArray::A1, Br, d), p = s.tile(SlowArray::p, Br, Bc);
+    const Words X = s.tile(SlowArray::X, d, b), Y = s.tile(SlowArray::Y, d, b);
+    const Words columns = std::max(X + s.tile(SlowArray::A1X, Br, b), Y + s.tile(SlowArray::h, Br, b));
+    const Words rows = s.tile(SlowArray::g, d, d) + s.tile(SlowArray::A1X, Br, d) + s.tile(SlowArray::dO, Br, d) +
+                       A1_i + 2 * s.tile(SlowArray::lse, Br, 1);
+    const Words keys = s.tile(SlowArray::h, Bc, d) + s.tile(SlowArray::A2, Bc, d);
+    return {Phase{A1_i + s.tile(SlowArray::A3, Br, d) + columns, std::max(X, Y)},
+            Phase{rows + s.tile(SlowArray::O, Br, d), 0},
+            Phase{rows + keys + p + std::max(2 * p, s.tile(SlowArray::T, d, Bc)), keys}};
   }
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, Tiling t) { return prefetch_of(phases(s, t)); }
@@ -77,19 +83,20 @@ struct Algorithm9Gradient : Defaults {
     project(m, x, t);
     const auto S = tiled(x.S, t.Br), O = tiled(x.O, t.Br), dO = tiled(x.dO, t.Br), A1 = tiled(x.A1, t.Br),
                l = tiled(x.lse, t.Br), h = tiled(x.h, t.Bc), A2 = tiled(x.A2, t.Bc);
-    const auto g = m.alloc(x.g.shape);
+    const auto g = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, g);
     for (index_t i = 0; i < S.rows(); ++i) {
       const auto S_i = m.load(S(i)), dO_i = m.load(dO(i)), A1_i = m.load(A1(i)), l_i = m.load(l(i)),
-                 v_i = m.alloc(l(i).shape);
+                 v_i = m.alloc(l(i));
       {
         const auto O_i = m.load(O(i));
         m.compute(kernel::RowDots{}, v_i, dO_i, O_i);  // v = (dO o O) 1
       }
       for (index_t j = 0; j < h.rows(); ++j) {
-        const auto h_j = m.load(h(j)), A2_j = m.load(A2(j)), p = m.alloc({S(i).shape.rows, h(j).shape.rows});
+        const auto h_j = m.load(h(j)), A2_j = m.load(A2(j)),
+                   p = m.alloc(SlowArray::p, {S(i).shape.rows, h(j).shape.rows});
         {
-          const auto q = m.alloc(p.shape()), f = m.alloc(p.shape());
+          const auto q = m.alloc(SlowArray::q, p.shape()), f = m.alloc(SlowArray::f, p.shape());
           m.compute(kernel::Zero{}, q);
           m.compute(kernel::Gemm{false, true}, q, dO_i, h_j);  // q = dO h^T
           m.compute(kernel::Scores{x.scale}, p, S_i, A2_j);    // A = exp(S A2^T), where p will be
@@ -99,7 +106,7 @@ struct Algorithm9Gradient : Defaults {
           m.compute(kernel::Zero{}, p);
           m.compute(kernel::AddScoreGradient{x.scale}, p, f, q, v_i);  // p = f o q - diag(v) f
         }
-        const auto T = m.alloc({x.shape.d, p.shape().cols});
+        const auto T = m.alloc(SlowArray::T, {x.shape.d, p.shape().cols});
         m.compute(kernel::Zero{}, T);
         m.compute(kernel::Gemm{true, false}, T, A1_i, p);  // T = A1^T p
         m.compute(kernel::Gemm{}, g, T, A2_j);             // g += T A2
@@ -117,7 +124,7 @@ struct Algorithm9Gradient : Defaults {
     m.each(S.rows(), [&]<class W>(W& w, index_t i) {
       const auto A1_i = w.load(A1(i)), A3_i = w.load(A3(i));
       const auto columns = [&](const Tile<W>& A_i, const Block& X_J, const Block& S_IJ) {
-        const auto X_j = w.load(X_J), S_ij = w.alloc(S_IJ.shape);
+        const auto X_j = w.load(X_J), S_ij = w.alloc(S_IJ);
         w.compute(kernel::Zero{}, S_ij);
         w.compute(kernel::Gemm{}, S_ij, A_i, X_j);
         w.store(S_ij, S_IJ);

@@ -16,7 +16,7 @@ template <class W, class FormQ>
 void absorb_queries(W& w, const GradientXOperands& x, const Tile<W>& X, const Tile<W>& G, const Tile<W>& A2_j,
                     const Arg& f_ij, const Arg& p_ij, const Tile<W>& A1_i, const Tile<W>& lse_i, const Tile<W>& D_i,
                     const FormQ& form_q) {
-  const auto S_i = w.alloc(A1_i.shape());
+  const auto S_i = w.alloc(x.S.array, A1_i.shape());
   w.compute(kernel::Zero{}, S_i);
   w.compute(kernel::Gemm{}, S_i, A1_i, X);  // S = A1 X
   w.compute(kernel::Scores{x.scale}, f_ij, S_i, A2_j);
@@ -72,7 +72,7 @@ struct KeyOuterGradient : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const index_t br = smallest_tile(s.n_q, limits.multiple.query), step = limits.multiple.key;
     const index_t Bc = largest_tile(s.n_k, step, [&](index_t b) { return limits.fit(pass(s, {b, br, {}})); });
-    const auto h = stored ? value_projection(GradientXOperands(s, 1)).choose(limits) : GemmTiling{};
+    const auto h = stored ? value_projection(GradientXOperands(s, 1)).choose(s, limits) : GemmTiling{};
     if (Bc == 0 || !h || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{balanced(s.n_k, Bc, step), br, *h};
   }
@@ -80,12 +80,19 @@ struct KeyOuterGradient : Defaults {
   /// X and g; h_j, A2_j, the tiles p and q; lse, D, A1 and S of the arriving queries; one streamed word. Second
   /// buffers: the next queries and the next word.
   static Phase pass(const Sizes& s, const Tiling& t) {
-    const Words Bc = std::min(t.Bc, s.n_k), br = std::min(t.br, s.n_q), d = s.d, statistics = 2 * s.statistics();
-    return {2 * d * d + Bc * (d + s.d_v + 2 * br) + br * (2 * d + statistics) + 1, br * (d + statistics) + 1};
+    const index_t Bc = std::min(t.Bc, s.n_k), br = std::min(t.br, s.n_q), d = s.d;
+    const Words arriving = s.tile(SlowArray::A1, br, d) + s.statistic(SlowArray::lse, br) +
+                           s.statistic(SlowArray::D, br) + s.word(SlowArray::dO);
+    const Words visit =
+        s.tile(SlowArray::A2, Bc, d) + 2 * s.tile(SlowArray::P, br, Bc) + s.tile(SlowArray::A1X, br, d) + arriving;
+    const Words forming = stored ? Words(0) : s.tile(SlowArray::A3, Bc, d) + s.word(SlowArray::Y);
+    return {s.tile(SlowArray::X, d, d) + s.tile(SlowArray::g, d, d) + s.tile(SlowArray::h, Bc, s.d_v) +
+                std::max(visit, forming),
+            arriving};
   }
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     std::vector<Phase> phases{output_dots_phase(s), pass(s, t)};
-    if (stored) phases.push_back(value_projection(GradientXOperands(s, 1)).phase(t.h));
+    if (stored) phases.push_back(value_projection(GradientXOperands(s, 1)).phase(s, t.h));
     return phases;
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
@@ -109,17 +116,17 @@ struct KeyOuterGradient : Defaults {
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
-    if constexpr (stored) value_projection(x).run(m, t.h);  // h = A3 Y
-    output_dots(m, x, footprint(x.shape, t));               // D = rowsum(dO o O)
+    if constexpr (stored) value_projection(x).run(m, x.shape.fast, t.h);  // h = A3 Y
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });   // D = rowsum(dO o O)
     const auto h = tiled(x.h, t.Bc), A3 = tiled(x.A3, t.Bc), A2 = tiled(x.A2, t.Bc);
-    const auto X = m.load(x.X.all()), G = m.alloc(x.g.shape);
+    const auto X = m.load(x.X.all()), G = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, G);
     for (index_t j = 0; j < A2.rows(); ++j) {
       if constexpr (stored) {
         const auto h_j = m.load(h(j));
         visit_queries(m, x, t, X, G, h_j, A2(j));
       } else {
-        const auto h_j = m.alloc(h(j).shape);
+        const auto h_j = m.alloc(h(j));
         m.compute(kernel::Zero{}, h_j);
         {
           const auto A3_j = m.load(A3(j));
@@ -137,7 +144,8 @@ struct KeyOuterGradient : Defaults {
                             const Tile<W>& h_j, const Block& A2_J) {
     const auto lse = tiled(x.lse, t.br), D = tiled(x.D, t.br), A1 = tiled(x.A1, t.br), dO = tiled(x.dO, t.br);
     const auto A2_j = w.load(A2_J);
-    const auto f = w.alloc({std::min(t.br, x.shape.n_q), A2_J.shape.rows}), p = w.alloc(f.shape());
+    const auto f = w.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), A2_J.shape.rows}),
+               p = w.alloc(SlowArray::P, f.shape());
     for (index_t i = 0; i < A1.rows(); ++i) {
       const auto lse_i = w.load(lse(i)), D_i = w.load(D(i)), A1_i = w.load(A1(i));
       const index_t rows = A1(i).shape.rows;

@@ -28,22 +28,33 @@ struct OnTheFlyGradient : Defaults {
     const Words d = s.d;  // X is read once for each block
     const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
                             limits.price.reading(SlowArray::X) * d * d};
-    const index_t Br =
-        fewest_visits(s, largest_query_block(s, limits, bc, query_pass_row_words(s, bc), fits), step, fits, price);
+    const index_t Br = fewest_visits(s,
+                                     largest_query_block(
+                                         s, limits, bc, [&](index_t rows) { return row_tiles(s, rows, bc); }, fits),
+                                     step, fits, price);
     if (Br == 0) return std::nullopt;
     return Tiling{Br, bc};
   }
 
   static Words footprint(const Sizes& s, Tiling t) {
-    const Words width = Words(s.d) + s.d_v;
     const Words blocks = query_blocks_footprint(s, t.Br, [&](index_t rows, index_t kappa) {
-      const Words keys = width * std::min(t.bc, kappa);
-      return query_pass_row_words(s, t.bc) * rows + (kappa > 0 ? keys : Words(s.statistics()));
+      const index_t keys = std::min(t.bc, kappa);
+      const Words h_j = s.tile(SlowArray::h, keys, s.d_v), A2_j = s.tile(SlowArray::A2, keys, s.d);
+      const Words visit = kappa > 0 ? h_j + std::max(A2_j, s.word(SlowArray::A3)) : Words(0);
+      const Words dots = s.statistics() > 0 ? s.word(SlowArray::O) : Words(0);
+      const Words U_i = s.tile(SlowArray::U, rows, s.d), S_i = s.tile(SlowArray::A1X, rows, s.d);
+      return std::max({row_tiles(s, rows, t.bc) + std::max(visit, dots), U_i + S_i + s.word(SlowArray::X),
+                       U_i + s.word(SlowArray::A1)});
     });
-    return width * s.d + blocks;
+    return s.tile(SlowArray::Y, s.d, s.d_v) + s.tile(SlowArray::g, s.d, s.d) + blocks;
+  }
+  static Words row_tiles(const Sizes& s, index_t rows, index_t bc) {
+    return query_pass_rows(renamed(s, kGradientX), rows, bc);
   }
   /// The next keys and the next streamed word.
-  static Words prefetch(const Sizes& s, Tiling t) { return query_pass_prefetch(s, t); }
+  static Words prefetch(const Sizes& s, Tiling t) {
+    return s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d) + s.word(SlowArray::A3);
+  }
   static Io io(const Sizes& s, Tiling t) {
     const Words T = c(s.n_q, t.Br), visits = visited_keys(s, t.Br), rows = s.n_q, d = s.d;
     return Io()
@@ -65,23 +76,24 @@ struct OnTheFlyGradient : Defaults {
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, Tiling t) {
     const auto A1 = tiled(x.A1, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    const auto Y = m.load(x.Y.all()), G = m.alloc(x.g.shape);
+    const auto Y = m.load(x.Y.all()), G = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, G);
     const auto pass = [&](M& w, index_t j, index_t keys, const auto& step) {
-      const auto h_j = w.alloc({keys, x.shape.d_v});
+      const auto h_j = w.alloc(x.h.rows(j, keys));
       w.compute(kernel::Zero{}, h_j);
       w.compute(kernel::Gemm{}, h_j, w.stream(x.A3.rows(j, keys)), Y);  // h = A3 Y
       const auto A2_j = w.load(x.A2.rows(j, keys));
       step(A2_j, h_j);
     };
     for (index_t i = 0; i < A1.rows(); ++i) {
-      const auto U_i = m.load(A1(i));  // A1_i; U_i once S_i is formed from it
+      const auto U_i = m.alloc(x.U.array, A1(i).shape);
+      m.load_into(U_i, A1(i));  // A1_i; U_i once S_i is formed from it
       {
-        const auto S_i = m.alloc(A1(i).shape);
+        const auto S_i = m.alloc(x.S.array, A1(i).shape);
         m.compute(kernel::Zero{}, S_i);
         m.compute(kernel::Gemm{}, S_i, U_i, m.stream(x.X.all()));  // S = A1 X
         m.compute(kernel::Zero{}, U_i);
-        const auto dO_i = m.load(dO(i)), lse_i = m.load(lse(i)), D_i = m.alloc(lse(i).shape);
+        const auto dO_i = m.load(dO(i)), lse_i = m.load(lse(i)), D_i = m.alloc(x.D.array, lse(i).shape);
         query_pass(m, x, QueryTiles<M>{A1(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, pass);
       }
       m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U

@@ -56,6 +56,10 @@ struct GradientXOperands {
   auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, dO, g, S, h, D, U, P, A, f, q, p, T, dU}; }
 };
 
+/// What query_pass calls its arrays, and what they are here.
+inline constexpr std::array kGradientX{kProjected[0], kProjected[1], kProjected[2],
+                                       Renaming{SlowArray::dQ, SlowArray::U}};
+
 /// g = A1^T U.
 inline Product gradient_product(const GradientXOperands& x) {
   return {x.g, transposed(x.A1), {x.U}, &Multiples::feature, &Multiples::feature};

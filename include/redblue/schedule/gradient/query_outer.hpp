@@ -62,11 +62,10 @@ struct QueryOuterGradient : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const GradientXOperands x(s, 1);
-    Limits left = limits;
-    left.M -= resident(s);
-    const auto S = query_projection(x).choose(limits), h = value_projection(x).choose(limits),
-               g = c ? gradient_product(x).choose(limits) : GemmTiling{};
-    const auto queries = choose_query_pass(s, left, visit_prices(s, limits.price));
+    const auto S = query_projection(x).choose(s, limits), h = value_projection(x).choose(s, limits),
+               g = c ? gradient_product(x).choose(s, limits) : GemmTiling{};
+    const auto queries = choose_query_pass(
+        renamed(s, kGradientX), limits, [&](QueryPass t) { return pass(s, t); }, visit_prices(s, limits.price));
     if (!S || !h || !queries || !g) return std::nullopt;
     return Tiling{*S, *h, *queries, *g};
   }
@@ -77,13 +76,22 @@ struct QueryOuterGradient : Defaults {
     const Words g = Words(s.d) * s.d * (price.reading(SlowArray::g) + price.writing(SlowArray::g));
     return {visit, b ? g : Words(0)};
   }
-  /// Words of g in fast memory.
-  static Words resident(const Sizes& s) { return a ? Words(s.d) * s.d : Words(0); }
+  /// U_i is formed; then A1_i streams past it into g (9R-a), or is loaded beside it while g passes (9R-b).
+  static Phase pass(const Sizes& s, QueryPass t) {
+    Phase rows = query_pass_phase(renamed(s, kGradientX), t);
+    const index_t Br = std::min(t.Br, s.n_q);
+    const Words U_i = s.tile(SlowArray::U, Br, s.d), A1_i = s.tile(SlowArray::A1, Br, s.d);
+    if (a) {
+      rows.footprint = std::max(rows.footprint, U_i + s.word(SlowArray::A1)) + s.tile(SlowArray::g, s.d, s.d);
+    } else if (b) {
+      rows.footprint = std::max(rows.footprint, U_i + A1_i + s.word(SlowArray::g));
+    }
+    return rows;
+  }
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const Phase pass{resident(s) + query_pass_footprint(s, t.queries), query_pass_prefetch(s, t.queries)};
-    std::vector<Phase> phases{query_projection(x).phase(t.S), value_projection(x).phase(t.h), pass};
-    if (c) phases.push_back(gradient_product(x).phase(t.g));
+    std::vector<Phase> phases{query_projection(x).phase(s, t.S), value_projection(x).phase(s, t.h), pass(s, t.queries)};
+    if (c) phases.push_back(gradient_product(x).phase(s, t.g));
     return phases;
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
@@ -107,32 +115,32 @@ struct QueryOuterGradient : Defaults {
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
-    query_projection(x).run(m, t.S);  // S = A1 X
-    value_projection(x).run(m, t.h);  // h = A3 Y
+    query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
+    value_projection(x).run(m, x.shape.fast, t.h);  // h = A3 Y
     const auto A1 = tiled(x.A1, t.queries.Br), U = tiled(x.U, t.queries.Br);
     if constexpr (a) {
-      const auto G = m.alloc(x.g.shape);
+      const auto G = m.alloc(x.g.all());
       m.compute(kernel::Zero{}, G);
       for (index_t i = 0; i < U.rows(); ++i) {
-        const auto U_i = m.alloc(U(i).shape);
+        const auto U_i = m.alloc(U(i));
         form_rows(m, x, t.queries, i, U_i);
         m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U
       }
       m.store(G, x.g.all());
     } else if constexpr (b) {
       for (index_t i = 0; i < U.rows(); ++i) {
-        const auto U_i = m.alloc(U(i).shape);
+        const auto U_i = m.alloc(U(i));
         form_rows(m, x, t.queries, i, U_i);
         const auto A1_i = m.load(A1(i));
         m.update(kernel::GemmOver{true, false, i == 0}, x.g.all(), A1_i, U_i);  // g += A1^T U
       }
     } else {
       m.each(U.rows(), [&](auto& w, index_t i) {
-        const auto U_i = w.alloc(U(i).shape);
+        const auto U_i = w.alloc(U(i));
         form_rows(w, x, t.queries, i, U_i);
         w.store(U_i, U(i));
       });
-      gradient_product(x).run(m, t.g);  // g = A1^T U
+      gradient_product(x).run(m, x.shape.fast, t.g);  // g = A1^T U
     }
   }
 
@@ -141,7 +149,7 @@ struct QueryOuterGradient : Defaults {
   static void form_rows(W& w, const GradientXOperands& x, QueryPass t, index_t i, const Tile<W>& U_i) {
     const auto S = tiled(x.S, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
     w.compute(kernel::Zero{}, U_i);
-    const auto S_i = w.load(S(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)), D_i = w.alloc(lse(i).shape);
+    const auto S_i = w.load(S(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)), D_i = w.alloc(x.D.array, lse(i).shape);
     query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, keys_from_slow_memory(x));
   }
 };

@@ -45,27 +45,31 @@ struct SharedSourceGradient : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(pass(s, {Br, bc})); };
-    const index_t Br = fewest_visits(s, largest_query_block(s, limits, bc, row_words(s, bc), fits), step, fits);
-    const auto tiles = choose_all(products(GradientXOperands(s, 1)), limits);
+    const index_t Br = fewest_visits(
+        s, largest_query_block(s, limits, bc, [&](index_t rows) { return row_tiles(s, rows, bc); }, fits), step, fits);
+    const auto tiles = choose_all(s, products(GradientXOperands(s, 1)), limits);
     if (Br == 0 || !tiles || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{*tiles, {Br, bc}};
   }
 
-  /// U, S, dU, lse, D and the tiles f and p of one query.
-  static Words row_words(const Sizes& s, index_t bc) {
-    return Words(3) * s.d + 2 * s.statistics() + 2 * std::min(bc, s.n_k);
+  /// U, S, dU, lse, D and the tiles f and p of these queries.
+  static Words row_tiles(const Sizes& s, index_t rows, index_t bc) {
+    return s.tile(SlowArray::U, rows, s.d) + s.tile(SlowArray::A1X, rows, s.d) + s.tile(SlowArray::dU, rows, s.d) +
+           s.statistic(SlowArray::lse, rows) + s.statistic(SlowArray::D, rows) +
+           2 * s.tile(SlowArray::P, rows, std::min(bc, s.n_k));
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, QueryPass t) {
     return {query_blocks_footprint(s, t.Br,
                                    [&](index_t rows, index_t kappa) {
-                                     return row_words(s, t.bc) * rows + Words(std::min(t.bc, kappa)) * s.d;
+                                     return row_tiles(s, rows, t.bc) +
+                                            s.tile(SlowArray::A2, std::min(t.bc, kappa), s.d);
                                    }),
-            Words(std::min(t.bc, s.n_k)) * s.d};
+            s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d)};
   }
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     std::vector<Phase> phases{output_dots_phase(s), pass(s, t.queries)};
-    add_phases(phases, products(GradientXOperands(s, 1)), t.products);
+    add_phases(phases, s, products(GradientXOperands(s, 1)), t.products);
     return phases;
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
@@ -87,13 +91,13 @@ struct SharedSourceGradient : Defaults {
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
     const auto [S_product, dU_product, g_product] = products(x);
-    S_product.run(m, t.products[0]);           // S = A1 X
-    dU_product.run(m, t.products[1]);          // dU = dO Y^T
-    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    S_product.run(m, x.shape.fast, t.products[0]);                       // S = A1 X
+    dU_product.run(m, x.shape.fast, t.products[1]);                      // dU = dO Y^T
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     const index_t Br = t.queries.Br;
     const auto S = tiled(x.S, Br), dU = tiled(x.dU, Br), U = tiled(x.U, Br), lse = tiled(x.lse, Br), D = tiled(x.D, Br);
     m.each(U.rows(), [&]<class W>(W& w, index_t i) {
-      const auto U_i = w.alloc(U(i).shape), S_i = w.load(S(i)), dU_i = w.load(dU(i)), lse_i = w.load(lse(i)),
+      const auto U_i = w.alloc(U(i)), S_i = w.load(S(i)), dU_i = w.load(dU(i)), lse_i = w.load(lse(i)),
                  D_i = w.load(D(i));
       const auto pass_rows = [&](auto&, index_t j, index_t keys, const auto& step) {
         const auto A_j = w.load(x.A2.rows(j, keys));
@@ -103,7 +107,7 @@ struct SharedSourceGradient : Defaults {
       query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dU_i, lse_i, D_i}, t.queries.bc, pass_rows);  // U = p A
       w.store(U_i, U(i));
     });
-    g_product.run(m, t.products[2]);  // g = A1^T U
+    g_product.run(m, x.shape.fast, t.products[2]);  // g = A1^T U
   }
 };
 

@@ -37,8 +37,13 @@ struct SharedSourceKeyOuterGradient : Defaults {
   /// X, g and Y; A_j and the tiles f and p; lse, D, dU, A1 and S of the arriving queries. Second buffers: the next
   /// queries and the next word of dO.
   static Phase pass(const Sizes& s, Tiling t) {
-    const Words Bc = std::min(t.Bc, s.n_k), br = std::min(t.br, s.n_q), d = s.d, statistics = 2 * s.statistics();
-    return {2 * d * d + d * s.d_v + Bc * (d + 2 * br) + br * (3 * d + statistics), br * (d + statistics) + 1};
+    const index_t Bc = std::min(t.Bc, s.n_k), br = std::min(t.br, s.n_q), d = s.d;
+    const Words statistics = s.statistic(SlowArray::lse, br) + s.statistic(SlowArray::D, br);
+    const Words A1_i = s.tile(SlowArray::A1, br, d), word = s.word(SlowArray::dO);
+    return {s.tile(SlowArray::X, d, d) + s.tile(SlowArray::g, d, d) + s.tile(SlowArray::Y, d, s.d_v) +
+                s.tile(SlowArray::A2, Bc, d) + 2 * s.tile(SlowArray::P, br, Bc) + statistics +
+                s.tile(SlowArray::dU, br, d) + std::max(A1_i + s.tile(SlowArray::A1X, br, d), word),
+            A1_i + statistics + word};
   }
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of({output_dots_phase(s), pass(s, t)}); }
   static Words prefetch(const Sizes& s, Tiling t) { return prefetch_of({output_dots_phase(s), pass(s, t)}); }
@@ -60,16 +65,17 @@ struct SharedSourceKeyOuterGradient : Defaults {
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, Tiling t) {
-    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     const auto A = tiled(x.A2, t.Bc), A1 = tiled(x.A1, t.br), dO = tiled(x.dO, t.br), lse = tiled(x.lse, t.br),
                D = tiled(x.D, t.br);
-    const auto X = m.load(x.X.all()), Y = m.load(x.Y.all()), G = m.alloc(x.g.shape);
+    const auto X = m.load(x.X.all()), Y = m.load(x.Y.all()), G = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, G);
     for (index_t j = 0; j < A.rows(); ++j) {
       const auto A_j = m.load(A(j));
-      const auto f = m.alloc({std::min(t.br, x.shape.n_q), A(j).shape.rows}), p = m.alloc(f.shape());
+      const auto f = m.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), A(j).shape.rows}),
+                 p = m.alloc(SlowArray::P, f.shape());
       for (index_t i = 0; i < A1.rows(); ++i) {
-        const auto lse_i = m.load(lse(i)), D_i = m.load(D(i)), dU_i = m.alloc(A1(i).shape);
+        const auto lse_i = m.load(lse(i)), D_i = m.load(D(i)), dU_i = m.alloc(SlowArray::dU, A1(i).shape);
         m.compute(kernel::Zero{}, dU_i);
         m.compute(kernel::Gemm{false, true}, dU_i, m.stream(dO(i)), Y);  // dU = dO Y^T
         const auto A1_i = m.load(A1(i));

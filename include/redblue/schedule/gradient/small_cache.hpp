@@ -55,19 +55,23 @@ struct SmallCacheGradient : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const GradientXOperands x(s, 1);
-    const auto S = query_projection(x).choose(limits), h = value_projection(x).choose(limits),
-               U = rows_product(x).choose(limits), g = gradient_product(x).choose(limits);
-    const auto f = choose_score_tiling(s, limits, SlowArray::A1X, SlowArray::A2, s.d, s.statistics());
-    const auto p = choose_score_tiling(s, limits, SlowArray::dO, SlowArray::h, s.d_v, s.statistics());
+    const auto S = query_projection(x).choose(s, limits), h = value_projection(x).choose(s, limits),
+               U = rows_product(x).choose(s, limits), g = gradient_product(x).choose(s, limits);
+    const auto f = probabilities_cost(s, SlowArray::A1X, SlowArray::A2).choose(s, limits);
+    const auto p = score_gradients_cost(s, SlowArray::h).choose(s, limits);
     if (!S || !h || !f || !p || !U || !g || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{*S, *h, *f, *p, *U, *g};
   }
 
   static std::array<Phase, 7> phases(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return {query_projection(x).phase(t.S), value_projection(x).phase(t.h), output_dots_phase(s),
-            score_phase_of(s, s.d, t.f),    score_phase_of(s, s.d_v, t.p),  rows_product(x).phase(t.U),
-            gradient_product(x).phase(t.g)};
+    return {query_projection(x).phase(s, t.S),
+            value_projection(x).phase(s, t.h),
+            output_dots_phase(s),
+            probabilities_cost(s, SlowArray::A1X, SlowArray::A2).phase(s, t.f),
+            score_gradients_cost(s, SlowArray::h).phase(s, t.p),
+            rows_product(x).phase(s, t.U),
+            gradient_product(x).phase(s, t.g)};
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
@@ -85,13 +89,13 @@ struct SmallCacheGradient : Defaults {
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
-    query_projection(x).run(m, t.S);           // S = A1 X
-    value_projection(x).run(m, t.h);           // h = A3 Y
-    output_dots(m, x, footprint(x.shape, t));  // D = rowsum(dO o O)
-    probabilities(m, x, t.f);                  // P = exp(scale S A2^T - lse)
-    score_gradients(m, x, t.p);                // P <- p = scale P o (dO h^T - D)
-    rows_product(x).run(m, t.U);               // U = p A2
-    gradient_product(x).run(m, t.g);           // g = A1^T U
+    query_projection(x).run(m, x.shape.fast, t.S);                       // S = A1 X
+    value_projection(x).run(m, x.shape.fast, t.h);                       // h = A3 Y
+    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+    probabilities(m, x, t.f);                                            // P = exp(scale S A2^T - lse)
+    score_gradients(m, x, t.p);                                          // P <- p = scale P o (dO h^T - D)
+    rows_product(x).run(m, x.shape.fast, t.U);                           // U = p A2
+    gradient_product(x).run(m, x.shape.fast, t.g);                       // g = A1^T U
   }
 };
 

@@ -38,16 +38,18 @@ inline Words visited_query_pairs(const Sizes& x, index_t Bc) {
   return visited_queries(x, Bc) * Bc - Words(queries_seeing(x, (T - 1) * Bc)) * (Bc - last);
 }
 
-/// The footprint: the tiles of a block of keys, the arriving queries with their statistics, and one streamed word. The
-/// most queries see the first block.
-inline Words key_pass_footprint(const Sizes& x, KeyPass t) {
-  const Words Bc = std::min(t.Bc, x.n_k), br = std::min(t.br, x.n_q), seeing = queries_seeing(x, 0);
-  return Bc * (Words(2) * x.d + 2 * Words(x.d_v) + 2 * br) + std::min(br, seeing) * (x.d + 2 * x.statistics()) +
-         (seeing > 0 ? 1 : 0);
-}
-/// Second buffers: the next queries and the next streamed word.
-inline Words key_pass_prefetch(const Sizes& x, KeyPass t) {
-  return Words(std::min(t.br, x.n_q)) * (x.d + 2 * x.statistics()) + 1;
+/// The tiles of a block of keys, the arriving queries with their statistics, and one streamed word: of dO, or of the
+/// schedule's own work, which takes `also`. The most queries see the first block. Second buffers: the next queries and
+/// the next streamed word.
+inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
+  const index_t Bc = std::min(t.Bc, x.n_k), br = std::min(t.br, x.n_q), seeing = queries_seeing(x, 0);
+  const auto arriving = [&](index_t rows) {
+    return x.tile(SlowArray::Q, rows, x.d) + x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows);
+  };
+  const Words keys = x.tile(SlowArray::K, Bc, x.d) + x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dK, Bc, x.d) +
+                     x.tile(SlowArray::dV, Bc, x.d_v) + 2 * x.tile(SlowArray::P, br, Bc);
+  const Words word = std::max(x.word(SlowArray::dO), also);
+  return {keys + (seeing > 0 ? arriving(std::min(br, seeing)) + word : Words(0)), arriving(br) + word};
 }
 /// What all blocks read and write: reads n_k (d + d_v) + SUM_J rows_J (d + d_v + 2), writes n_k (d + d_v).
 inline Io key_pass_io(const Sizes& x, Words visits) {
@@ -65,11 +67,9 @@ inline Io key_pass_io(const Sizes& x, Words visits) {
 /// The Bc for which blocks visit the fewest queries. Under a mask this sum is not monotone in Bc. Among all Bc with the
 /// same number of blocks the largest is best; and since Bc SUM rows >= visible pairs, the search can stop where a
 /// smaller Bc cannot win.
-inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits) {
+inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits, Words also = 0) {
   const index_t br = smallest_tile(x.n_q, limits.multiple.query), step = limits.multiple.key;
-  const auto fits = [&](index_t Bc) {
-    return limits.fit(key_pass_footprint(x, {Bc, br}), key_pass_prefetch(x, {Bc, br}));
-  };
+  const auto fits = [&](index_t Bc) { return limits.fit(key_pass_phase(x, {Bc, br}, also)); };
   const index_t largest = largest_tile(x.n_k, step, fits);
   if (largest == 0) return std::nullopt;
   if (!x.mask.causal) return KeyPass{balanced(x.n_k, largest, step), br};
@@ -87,6 +87,10 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
   return KeyPass{best, br};
 }
 
+/// The word of dQ that a schedule writes for the queries that see no key, before anything is resident.
+inline Phase zero_unseeing_phase(const Sizes& x) {
+  return {queries_seeing(x, 0) < x.n_q ? x.word(SlowArray::dQ) : Words(0), 0};
+}
 /// dQ of the queries that see no key.
 template <class M>
 void zero_unseeing(M& m, const BackwardOperands& x) {
@@ -101,10 +105,11 @@ void key_pass(W& w, const BackwardOperands& x, index_t j, index_t keys, index_t 
   const Sizes& s = x.shape;
   using Step = kernel::KeyGradients;  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
   const auto K_j = w.load(x.K.rows(j, keys), Step::K), V_j = w.load(x.V.rows(j, keys), Step::V);
-  const auto dK_j = w.alloc(K_j.shape()), dV_j = w.alloc(V_j.shape());
+  const auto dK_j = w.alloc(x.dK.rows(j, keys)), dV_j = w.alloc(x.dV.rows(j, keys));
   w.compute(kernel::Zero{}, dK_j);
   w.compute(kernel::Zero{}, dV_j);
-  const auto P = w.alloc({std::min(br, s.n_q), keys}, Step::P), dS = w.alloc(P.shape(), Step::dS);
+  const auto P = w.alloc(SlowArray::P, {std::min(br, s.n_q), keys}, Step::P),
+             dS = w.alloc(SlowArray::P, P.shape(), Step::dS);
   for (index_t i = s.n_q - queries_seeing(s, j); i < s.n_q; i += br) {
     const index_t rows = std::min(br, s.n_q - i);
     const Arg P_ij = P.rows(0, rows), dS_ij = dS.rows(0, rows);

@@ -47,8 +47,8 @@ struct Phase {
 };
 
 struct Limits {
-  Words M;                     ///< words of fast memory
-  Words reserve = 0;           ///< words kept free (2: strict Hong-Kung play)
+  Words M;                     ///< fast memory, in the unit of Sizes::fast, by default words
+  Words reserve = 0;           ///< what of it is kept free (2 words: strict Hong-Kung play)
   bool double_buffer = false;  ///< blocks that arrive in the innermost loop have a second buffer
   Multiples multiple{};
   Prices price{};

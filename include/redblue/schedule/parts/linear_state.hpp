@@ -12,7 +12,7 @@ namespace redblue::schedule {
 template <class W>
 void apply_state(W& w, const Block& T_i, const Block& A_i, const Tile<W>& state, bool transpose, double scale,
                  bool visible) {
-  const auto T = w.alloc(T_i.shape);
+  const auto T = w.alloc(T_i);
   w.compute(kernel::Zero{}, T);
   if (visible) {
     w.compute(kernel::Gemm{false, transpose}, T, w.stream(A_i), state);
@@ -35,7 +35,7 @@ void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMa
                       index_t queries, index_t bc) {
   const Sizes& s = x.shape;
   const index_t br = s.mask.causal ? 1 : queries;
-  const auto Z = m.alloc({s.d, s.d_v});
+  const auto Z = m.alloc(SlowArray::Z, {s.d, s.d_v});
   m.compute(kernel::Zero{}, Z);
   index_t entered = 0;
   for (index_t i = 0; i < s.n_q; i += br) {
@@ -53,11 +53,15 @@ inline index_t keys_entering(const Sizes& x, index_t bc) {
   const index_t seen = x.mask.visible(x.n_q - 1, x.n_k);
   return std::min(bc, std::max(x.mask.visible(0, x.n_k), std::min<index_t>(seen, 1)));
 }
-/// The state, and the larger of arriving keys and a block of rows of `cols` words, with one streamed word each.
-inline Words queries_on_state_footprint(const Sizes& x, index_t cols, index_t queries, index_t bc) {
-  const Words keys = keys_entering(x, bc), br = x.mask.causal ? 1 : std::min(queries, x.n_q);
-  const Words streams = keys > 0 ? 1 : 0;
-  return Words(x.d) * x.d_v + std::max(keys * x.d, br * cols) + streams;
+/// The state, and the larger of arriving keys and a block of rows of T, with one streamed word each. Second buffers:
+/// the next keys and the next streamed word.
+inline Phase queries_on_state_phase(const Sizes& x, SlowArray T, SlowArray A, index_t cols, index_t queries,
+                                    index_t bc) {
+  const index_t keys = keys_entering(x, bc), br = x.mask.causal ? 1 : std::min(queries, x.n_q);
+  const Words arriving = x.tile(SlowArray::K, keys, x.d), V = x.word(SlowArray::V), word = x.word(A);
+  const Words rows = x.tile(T, br, cols);
+  return {x.tile(SlowArray::Z, x.d, x.d_v) + (keys > 0 ? std::max(arriving + V, rows + word) : rows),
+          arriving + std::max(V, word)};
 }
 /// The number of queries that see a key.
 inline Words queries_seeing_any(const Sizes& x) { return x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 1); }

@@ -20,16 +20,17 @@ struct Product {
   GemmTiling smallest(const Multiples& s) const {
     return {smallest_tile(m(), s.*row_step), smallest_tile(n(), s.*col_step)};
   }
-  std::optional<GemmTiling> choose(const Limits& limits) const {
+  std::optional<GemmTiling> choose(const Sizes& x, const Limits& limits) const {
     const Multiples& s = limits.multiple;
-    return choose_gemm_tiling(limits, A.matrix.array, B.matrix.array, m(), k(), n(), s.*row_step, s.*col_step);
+    return cost().choose(x, limits, s.*row_step, s.*col_step);
   }
-  Phase phase(GemmTiling t) const { return {gemm_footprint(m(), n(), t), gemm_prefetch(m(), n(), t)}; }
-  Io io(GemmTiling t) const { return gemm_io(C.array, A.matrix.array, B.matrix.array, m(), k(), n(), t); }
-  Words macs() const { return Words(m()) * k() * n(); }
+  GemmCost cost() const { return {C.array, A.matrix.array, B.matrix.array, m(), k(), n()}; }
+  Phase phase(const Sizes& x, GemmTiling t) const { return cost().phase(x, t); }
+  Io io(GemmTiling t) const { return cost().io(t); }
+  Words macs() const { return cost().macs(); }
   template <class M>
-  void run(M& machine, GemmTiling t) const {
-    gemm(machine, C, A, B, t);
+  void run(M& machine, const Residence& fast, GemmTiling t) const {
+    gemm(machine, fast, C, A, B, t);
   }
 };
 
@@ -61,7 +62,12 @@ Io renamed(Io io, const std::array<Renaming, N>& names) {
   }
   return io;
 }
-/// The limits that the schedule of plain attention sees.
+/// The sizes and the limits that the schedule of plain attention sees.
+template <std::size_t N>
+Sizes renamed(Sizes x, const std::array<Renaming, N>& names) {
+  for (const auto& [from, to] : names) x.fast.width[index_of(from)] = x.fast.width[index_of(to)];
+  return x;
+}
 template <std::size_t N>
 Limits renamed(Limits limits, const std::array<Renaming, N>& names) {
   for (const auto& [from, to] : names) {
@@ -80,10 +86,11 @@ std::array<GemmTiling, N> smallest_of(const std::array<Product, N>& products, co
   return tiles;
 }
 template <std::size_t N>
-std::optional<std::array<GemmTiling, N>> choose_all(const std::array<Product, N>& products, const Limits& limits) {
+std::optional<std::array<GemmTiling, N>> choose_all(const Sizes& x, const std::array<Product, N>& products,
+                                                    const Limits& limits) {
   std::array<GemmTiling, N> tiles;
   for (std::size_t i = 0; i < N; ++i) {
-    const auto best = products[i].choose(limits);
+    const auto best = products[i].choose(x, limits);
     if (!best) return std::nullopt;
     tiles[i] = *best;
   }
@@ -97,9 +104,9 @@ void visit_products(const auto& knob, const std::array<KnobRange, 2 * N>& ranges
   }
 }
 template <std::size_t N>
-void add_phases(std::vector<Phase>& phases, const std::array<Product, N>& products,
+void add_phases(std::vector<Phase>& phases, const Sizes& x, const std::array<Product, N>& products,
                 const std::array<GemmTiling, N>& t) {
-  for (std::size_t i = 0; i < N; ++i) phases.push_back(products[i].phase(t[i]));
+  for (std::size_t i = 0; i < N; ++i) phases.push_back(products[i].phase(x, t[i]));
 }
 template <std::size_t N>
 Io io_of(const std::array<Product, N>& products, const std::array<GemmTiling, N>& t) {
@@ -114,8 +121,8 @@ Words macs_of(const std::array<Product, N>& products) {
   return macs;
 }
 template <class M, std::size_t N>
-void run_all(M& m, const std::array<Product, N>& products, const std::array<GemmTiling, N>& t) {
-  for (std::size_t i = 0; i < N; ++i) products[i].run(m, t[i]);
+void run_all(M& m, const Residence& fast, const std::array<Product, N>& products, const std::array<GemmTiling, N>& t) {
+  for (std::size_t i = 0; i < N; ++i) products[i].run(m, fast, t[i]);
 }
 
 }  // namespace redblue::schedule

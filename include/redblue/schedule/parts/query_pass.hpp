@@ -15,18 +15,22 @@ struct QueryPass {
   }
 };
 
-/// dQ, Q, dO, lse, D and the tiles P and dP of one query.
-inline Words query_pass_row_words(const Sizes& x, index_t bc) {
-  return Words(2) * x.d + x.d_v + 2 * x.statistics() + 2 * std::min(bc, x.n_k);
+/// dQ, Q, dO, lse, D and the tiles P and dP of these queries.
+inline Words query_pass_rows(const Sizes& x, index_t rows, index_t bc) {
+  return x.tile(SlowArray::dQ, rows, x.d) + x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
+         x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows) +
+         2 * x.tile(SlowArray::P, rows, std::min(bc, x.n_k));
 }
-/// The footprint: the tiles of a block of queries, K_j and one streamed word. A block that sees no key streams only O.
-inline Words query_pass_footprint(const Sizes& x, QueryPass t) {
-  return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
-    return query_pass_row_words(x, t.bc) * rows + Words(std::min(t.bc, kappa)) * x.d + (kappa > 0 ? 1 : x.statistics());
-  });
+/// The tiles of a block of queries, K_j and one streamed word: of V, or of the schedule's own work, which takes `also`.
+/// A block that sees no key streams only O. Second buffers: the next keys and the next streamed word.
+inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
+  const Words word = std::max(x.word(SlowArray::V), also), O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
+  const auto block = [&](index_t rows, index_t kappa) {
+    const Words keys = kappa > 0 ? x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word : Words(0);
+    return query_pass_rows(x, rows, t.bc) + std::max(keys, O);
+  };
+  return {query_blocks_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
 }
-/// Second buffers: the next keys and the next streamed word.
-inline Words query_pass_prefetch(const Sizes& x, QueryPass t) { return Words(std::min(t.bc, x.n_k)) * x.d + 1; }
 /// What all blocks read: reads n_q (d + 2 d_v + 1) + SUM_I kappa_I (d + d_v).
 inline Io query_pass_io(const Sizes& x, Words visits) {
   return Io()
@@ -38,14 +42,14 @@ inline Io query_pass_io(const Sizes& x, Words visits) {
       .read(SlowArray::V, visits * x.d_v);
 }
 
-/// The cheapest Br.
-inline std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits, const VisitPrices& price = {}) {
+/// The cheapest Br for which phase(pass) fits.
+template <class PhaseOf>
+std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits, const PhaseOf& phase,
+                                           const VisitPrices& price = {}) {
   const index_t bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
-  const auto fits = [&](index_t Br) {
-    return limits.fit(query_pass_footprint(x, {Br, bc}), query_pass_prefetch(x, {Br, bc}));
-  };
-  const Words row_words = query_pass_row_words(x, bc);
-  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, row_words, fits), step, fits, price);
+  const auto fits = [&](index_t Br) { return limits.fit(phase(QueryPass{Br, bc})); };
+  const auto rows = [&](index_t Br) { return query_pass_rows(x, Br, bc); };
+  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, rows, fits), step, fits, price);
   if (Br == 0) return std::nullopt;
   return QueryPass{Br, bc};
 }
@@ -77,7 +81,7 @@ template <class W, class Operands, class Pass, class Also>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;
   const index_t rows = i.Q.shape().rows, kappa = s.mask.visible(i.row, rows, s.n_k);
-  const auto P = w.alloc({rows, std::min(bc, s.n_k)}), dP = w.alloc(P.shape());
+  const auto P = w.alloc(SlowArray::P, {rows, std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape());
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
   for (index_t j = 0; j < kappa; j += bc) {
     const index_t keys = std::min(bc, kappa - j);

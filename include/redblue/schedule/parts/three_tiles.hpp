@@ -5,9 +5,12 @@
 /// words are those of gemm with b1 = b2 = B, but B is at most sqrt(M/3) where gemm has sqrt(M).
 namespace redblue::schedule {
 
-inline Phase three_tile_phase(index_t m, index_t k, index_t n, index_t B) {
-  const Words a = std::min(B, m), b = std::min(B, n), depth = std::min(B, k), pair = depth * (a + b);
-  return {a * b + pair, pair};
+/// A transposed factor is loaded as it lies.
+inline Phase three_tile_phase(const Sizes& x, const GemmCost& g, index_t side, bool A_transposed, bool B_transposed) {
+  const Words a = std::min(side, g.m), b = std::min(side, g.n), depth = std::min(side, g.k);
+  const Words pair = (A_transposed ? x.tile(g.A, depth, a) : x.tile(g.A, a, depth)) +
+                     (B_transposed ? x.tile(g.B, b, depth) : x.tile(g.B, depth, b));
+  return {x.tile(g.C, a, b) + pair, pair};
 }
 
 /// For each t: apply(A[I,t], B[t,J]), both loaded. T's corner is (row, col) of the product.
@@ -35,7 +38,7 @@ void three_tile_gemm(M& m, const SlowMatrix& C, const Factor& A, const Factor& B
   const auto blocks = tiled(C, side, side);
   m.each(blocks.rows(), [&](auto& w, index_t i) {
     for (index_t j = 0; j < blocks.cols(); ++j) {
-      const auto T = w.alloc(blocks(i, j).shape);
+      const auto T = w.alloc(blocks(i, j));
       w.compute(kernel::Zero{}, T);
       add_tile_pairs(w, T, A, blocks(i, j).row, B, blocks(i, j).col, side);
       w.store(T, blocks(i, j));

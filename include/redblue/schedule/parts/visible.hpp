@@ -38,13 +38,13 @@ Words query_blocks_footprint(const Sizes& x, index_t largest, const BlockWords& 
   return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
 }
 
-/// The largest Br to try where Bc keys are resident beside `row_words` words per query. If a full block may see fewer
-/// than Bc keys, the footprint is not monotone in Br (more queries at a time, but fewer keys); the result is then a
-/// limit that no tiling can exceed.
-template <class Fits>
-index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, Words row_words, const Fits& fits) {
+/// The largest Br to try where Bc keys are resident beside the tiles of Br queries, which take rows(Br). If a full
+/// block may see fewer than Bc keys, the footprint is not monotone in Br (more queries at a time, but fewer keys); the
+/// result is then a limit that no tiling can exceed.
+template <class Rows, class Fits>
+index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, const Rows& rows, const Fits& fits) {
   const index_t step = limits.multiple.query;
-  const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(row_words * Br, 0); });
+  const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(rows(Br), 0); });
   return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
 }
 

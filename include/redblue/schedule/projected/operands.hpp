@@ -49,7 +49,7 @@ struct ForwardXOperands {
   static std::array<Product, 0> gradients() { return {}; }
   /// The operands of plain attention once the projections are formed: Q = S, K = A2, V = h.
   ForwardOperands attention() const {
-    ForwardOperands x(shape, scale, A1.instance);
+    ForwardOperands x(renamed(shape, names), scale, A1.instance);
     x.Q = S;
     x.K = A2;
     x.V = h;
@@ -115,7 +115,7 @@ struct BackwardXOperands {
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
   /// The operands of plain attention in between: Q = S, K = A2, V = h; dQ = U, dK = dA2, dV = dh.
   BackwardOperands attention() const {
-    BackwardOperands x(shape, scale, A1.instance);
+    BackwardOperands x(renamed(shape, names), scale, A1.instance);
     x.Q = S;
     x.K = A2;
     x.V = h;

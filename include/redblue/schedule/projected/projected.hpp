@@ -56,18 +56,19 @@ struct Projected : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const X x(s, 1);
-    const auto projections = choose_all(x.projections(), limits);
-    const auto gradients = choose_all(x.gradients(), limits);
-    const auto attention = S::choose_tiling(s, renamed(limits, X::names));
+    const auto projections = choose_all(s, x.projections(), limits);
+    const auto gradients = choose_all(s, x.gradients(), limits);
+    const auto attention = S::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
     if (!projections || !attention || !gradients) return std::nullopt;
     return Tiling{*projections, *attention, *gradients};
   }
 
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     const X x(s, 1);
-    std::vector<Phase> phases{{S::footprint(s, t.attention), S::prefetch(s, t.attention)}};
-    add_phases(phases, x.projections(), t.projections);
-    add_phases(phases, x.gradients(), t.gradients);
+    const Sizes inner = renamed(s, X::names);
+    std::vector<Phase> phases{{S::footprint(inner, t.attention), S::prefetch(inner, t.attention)}};
+    add_phases(phases, s, x.projections(), t.projections);
+    add_phases(phases, s, x.gradients(), t.gradients);
     return phases;
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
@@ -84,9 +85,9 @@ struct Projected : Defaults {
 
   template <Machine M>
   static void run(M& m, const X& x, const Tiling& t) {
-    run_all(m, x.projections(), t.projections);
+    run_all(m, x.shape.fast, x.projections(), t.projections);
     S::run(m, x.attention(), t.attention);
-    run_all(m, x.gradients(), t.gradients);
+    run_all(m, x.shape.fast, x.gradients(), t.gradients);
   }
 };
 

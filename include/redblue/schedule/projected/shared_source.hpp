@@ -49,27 +49,29 @@ struct SharedSourceForward : Defaults {
     const ForwardXOperands x(s, 1);
     const index_t Bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
     const auto fits = [&](index_t Br) { return limits.fit(pass(s, Br, Bc)); };
-    const index_t Br = fewest_visits(s, largest_query_block(s, limits, Bc, row_words(s, Bc), fits), step, fits);
-    const auto S = query_projection(x).choose(limits), O = output_product(x).choose(limits);
+    const index_t Br = fewest_visits(
+        s, largest_query_block(s, limits, Bc, [&](index_t rows) { return row_tiles(s, rows, Bc); }, fits), step, fits);
+    const auto S = query_projection(x).choose(s, limits), O = output_product(x).choose(s, limits);
     if (Br == 0 || !S || !O) return std::nullopt;
     return Tiling{*S, Br, Bc, *O};
   }
 
-  /// S, U, m, l and a tile of scores of one query.
-  static Words row_words(const Sizes& s, index_t Bc) {
-    return Words(2) * s.d + 2 * s.statistics() + std::min(Bc, s.n_k);
+  /// S, U, m, l and a tile of scores of these queries.
+  static Words row_tiles(const Sizes& s, index_t rows, index_t Bc) {
+    return s.tile(SlowArray::A1X, rows, s.d) + s.tile(SlowArray::U, rows, s.d) + 2 * s.statistic(SlowArray::lse, rows) +
+           s.tile(SlowArray::S, rows, std::min(Bc, s.n_k));
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, index_t Br, index_t Bc) {
     return {query_blocks_footprint(s, Br,
                                    [&](index_t rows, index_t kappa) {
-                                     return row_words(s, Bc) * rows + Words(std::min(Bc, kappa)) * s.d;
+                                     return row_tiles(s, rows, Bc) + s.tile(SlowArray::A2, std::min(Bc, kappa), s.d);
                                    }),
-            Words(std::min(Bc, s.n_k)) * s.d};
+            s.tile(SlowArray::A2, std::min(Bc, s.n_k), s.d)};
   }
   static std::array<Phase, 3> phases(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    return {query_projection(x).phase(t.S), pass(s, t.Br, t.Bc), output_product(x).phase(t.O)};
+    return {query_projection(x).phase(s, t.S), pass(s, t.Br, t.Bc), output_product(x).phase(s, t.O)};
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
@@ -89,14 +91,14 @@ struct SharedSourceForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardXOperands& x, const Tiling& t) {
-    using Step = kernel::OnlineAttention;  // scores; the online softmax; U += scores A
-    query_projection(x).run(m, t.S);       // S = A1 X
+    using Step = kernel::OnlineAttention;           // scores; the online softmax; U += scores A
+    query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
     const auto S = tiled(x.S, t.Br), U = tiled(x.U, t.Br), lse = tiled(x.lse, t.Br);
     m.each(S.rows(), [&](auto& w, index_t i) {
       const auto S_i = w.load(S(i), Step::Q);
-      const auto U_i = w.alloc(U(i).shape, Step::O);
-      const auto m_i = w.alloc(lse(i).shape), l_i = w.alloc(lse(i).shape);
-      const auto P = w.alloc({S(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
+      const auto U_i = w.alloc(U(i), Step::O);
+      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
+      const auto P = w.alloc(SlowArray::S, {S(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
       w.compute(kernel::SoftmaxInit{}, U_i, m_i, l_i);
       const index_t kappa = x.shape.mask.visible(S(i).row, S(i).shape.rows, x.shape.n_k);
       for (index_t j = 0; j < kappa; j += t.Bc) {
@@ -109,7 +111,7 @@ struct SharedSourceForward : Defaults {
       w.store(U_i, U(i));
       w.store(m_i, lse(i));
     });
-    output_product(x).run(m, t.O);  // O = U Y
+    output_product(x).run(m, x.shape.fast, t.O);  // O = U Y
   }
 };
 
