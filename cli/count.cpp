@@ -23,14 +23,15 @@ void add_count(Program& program) {
     const Measured counted = count(plan);
     const Io io = plan.io();
     const Words footprint = plan.footprint_bytes().value_or(plan.footprint());
-    const bool equal = counted.io == io && counted.peak == footprint && counted.flops == plan.flops();
+    const Words peak = counted.peak_bytes.value_or(counted.peak);
+    const bool equal = counted.io == io && peak == footprint && counted.flops == plan.flops();
     if (options->json) {
       Json j{{"schema", "redblue.count/1"},
              {"problem", to_json(plan.problem)},
              {"M", to_json(plan.options.M)},
              {"schedule", std::string(row.schedule)},
              {"tiling", to_json(row.tiling)},
-             {"counted", counts_to_json(counted.io, counted.peak, counted.flops)},
+             {"counted", counts_to_json(counted.io, peak, counted.flops)},
              {"formula", counts_to_json(io, footprint, plan.flops())},
              {"footprint_in", plan.options.memory ? "bytes" : "words"},
              {"fits", row.fits},
@@ -48,7 +49,7 @@ void add_count(Program& program) {
       };
       line("reads", counted.io.total_reads(), io.total_reads());
       line("writes", counted.io.total_writes(), io.total_writes());
-      line(plan.options.memory ? "peak in bytes" : "peak", counted.peak, footprint);
+      line(plan.options.memory ? "peak in bytes" : "peak", peak, footprint);
       line("flops", counted.flops, plan.flops());
       fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
       if (row.ratio) fmt::print("{:<18} {:>22.4f}\n", "ratio", *row.ratio);

@@ -14,8 +14,8 @@ class CacheLines : public MachineFace<CacheLines> {
  public:
   explicit CacheLines(std::array<index_t, kSlowArrays> row_words) : row_words_(row_words) {}
 
-  index_t open(const Block&, Layout) { return 0; }
-  void close(index_t, const Block&) {}
+  index_t open(SlowArray, Shape, Layout) { return 0; }
+  void close(index_t, SlowArray, Shape) {}
   void read(const Arg&, const Block& b) { touch(b); }
   void write(const Block& b, const Arg&) { touch(b); }
   void run(const auto&, std::span<const Arg> args) {

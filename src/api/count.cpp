@@ -10,6 +10,7 @@ Measured count(const plan::Plan& plan) {
   const Measured before = count(*plan.forward);
   m.io = before.io + m.io;
   m.peak = std::max(before.peak, m.peak);
+  m.peak_bytes = std::max(before.peak_bytes, m.peak_bytes);
   m.flops += before.flops;
   m.most_per_thread += before.most_per_thread;
   return m;

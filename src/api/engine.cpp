@@ -1,5 +1,6 @@
 #include "engine.hpp"
 
+#include "redblue/machine/weighed.hpp"
 #include "schedules/compiled.hpp"
 
 namespace redblue {
@@ -27,14 +28,21 @@ void run_behind_any(M& m, const plan::Plan& plan) {
 }  // namespace
 
 Measured count_row(const plan::Plan& plan) {
-  const plan::Instances x = plan.counted();
-  machine::Counting counting(x.sizes.fast);
-  if (const plan::Compiled* const compiled = plan.row().algorithm->compiled) {
-    compiled->count(counting, x, plan.row().tiling);
-  } else {
-    machine::Any any(counting);
+  machine::Counting counting;
+  if (plan.options.memory) {
+    const plan::Instances x = plan.counted();
+    machine::Weighed<machine::Counting> weighed(counting, x.sizes.fast);
+    machine::Any any(weighed);
     run_on(any, plan, x);
+    Measured m = measured(counting);
+    m.peak_bytes = weighed.peak();
+    return m;
   }
+  const plan::Compiled* const compiled = plan.row().algorithm->compiled;
+  if (compiled != nullptr)
+    compiled->count(counting, plan.instances(), plan.row().tiling);
+  else
+    run_behind_any(counting, plan);
   return measured(counting);
 }
 

@@ -18,11 +18,11 @@ class Steps : public MachineFace<Steps> {
  public:
   const Roundings& most() const { return most_; }
 
-  index_t open(const Block&, Layout) {
+  index_t open(SlowArray, Shape, Layout) {
     tiles_.push_back({});
     return static_cast<index_t>(tiles_.size()) - 1;
   }
-  void close(index_t, const Block&) { tiles_.pop_back(); }
+  void close(index_t, SlowArray, Shape) { tiles_.pop_back(); }
   void read(const Arg& tile, const Block& b) {
     const auto found = stored_.find(key(b));
     of(tile) = found == stored_.end() ? Roundings{} : found->second;

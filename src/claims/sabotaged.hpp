@@ -16,8 +16,8 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
   index_t stores() const { return stores_; }
   index_t updates() const { return updates_; }
 
-  index_t open(const Block& b, Layout layout) { return base_.open(b, layout); }
-  void close(index_t depth, const Block& b) { base_.close(depth, b); }
+  index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
+  void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
   void read(const Arg& tile, const Block& b) {
     const bool hit = b.shape.words() > 0 && loads_++ == target_;
     if (hit && slip_ == Slip::skips_a_load) return;

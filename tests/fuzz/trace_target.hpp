@@ -32,13 +32,12 @@ class Blocks {
     return list;
   }
 
-  index_t open(const Block& b, Layout) {
-    const Shape s = b.shape;
+  index_t open(SlowArray, Shape s, Layout) {
     shapes_.push_back(s);
     tiles_.emplace_back(static_cast<std::size_t>(s.words()), 0.0);
     return static_cast<index_t>(tiles_.size()) - 1;
   }
-  void close(index_t, const Block&) {
+  void close(index_t, SlowArray, Shape) {
     tiles_.pop_back();
     shapes_.pop_back();
   }

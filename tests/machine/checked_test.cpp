@@ -54,10 +54,10 @@ TEST(Referee, WantsFastMemoryEmptyAtTheEnd) {
 
 TEST(Referee, WantsTilesEvictedInOrder) {
   Game g;
-  const index_t below = g.m.open({.shape = {1, 1}}, Layout::row_major);
-  const index_t above = g.m.open({.shape = {1, 1}}, Layout::row_major);
-  g.m.close(below, {.shape = {1, 1}});
-  g.m.close(above, {.shape = {1, 1}});
+  const index_t below = g.m.open(SlowArray::O, {1, 1}, Layout::row_major);
+  const index_t above = g.m.open(SlowArray::O, {1, 1}, Layout::row_major);
+  g.m.close(below, SlowArray::O, {1, 1});
+  g.m.close(above, SlowArray::O, {1, 1});
   EXPECT_THROW(g.referee.finish(), RuleError);
 }
 

@@ -10,9 +10,9 @@
 /// The words a schedule is written in: load, alloc, stream, compute, update, store, each. docs/model.md says what each
 /// costs. A machine M derives from MachineFace<M>, which turns these words into seven primitives:
 ///
-///   index_t open(const Block&, Layout)                a tile with room for it is born on top of the stack; returns its
+///   index_t open(SlowArray, Shape, Layout)            a tile for such words is born on top of the stack; returns its
 ///                                                     depth
-///   void    close(index_t depth, const Block&)        and evicted; the topmost goes first
+///   void    close(index_t depth, SlowArray, Shape)    and evicted; the topmost goes first
 ///   void    read(const Arg& tile, const Block&)       slow -> fast
 ///   void    write(const Block&, const Arg& tile)      fast -> slow
 ///   void    run(kernel, span<const Arg>)              kernel on tiles and streams
@@ -29,13 +29,12 @@ class Tile {
  public:
   /// Holds nothing yet.
   Tile(Machine& m, SlowArray array, Shape shape, Layout layout)
-      : machine_(m),
-        arg_{Arg::Kind::tile, m.open({.array = array, .shape = shape}, layout), {.array = array, .shape = shape}} {}
+      : machine_(m), arg_{Arg::Kind::tile, m.open(array, shape, layout), {.array = array, .shape = shape}} {}
   /// Holds a copy of b.
   Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.read(arg_, b); }
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;
-  ~Tile() { machine_.close(arg_.depth, arg_.block); }
+  ~Tile() { machine_.close(arg_.depth, arg_.block.array, arg_.block.shape); }
 
   Shape shape() const { return arg_.block.shape; }
   const Arg& arg() const { return arg_; }
@@ -136,9 +135,9 @@ concept OneWorker = requires { requires M::workers() == 1; };
 
 /// What a schedule needs from its machine.
 template <class M>
-concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b) {
-  { m.open(b, Layout::row_major) } -> std::same_as<index_t>;
-  m.close(index_t{}, b);
+concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b, Shape s) {
+  { m.open(b.array, s, Layout::row_major) } -> std::same_as<index_t>;
+  m.close(index_t{}, b.array, s);
   m.read(a, b);
   m.write(b, a);
   m.each(index_t{}, [](M&, index_t) {});

@@ -13,7 +13,6 @@
 #include "redblue/core/arg.hpp"
 #include "redblue/core/kernel.hpp"
 #include "redblue/core/layout.hpp"
-#include "redblue/core/residence.hpp"
 #include "redblue/core/view.hpp"
 
 /// Questions to any kernel: plain, composite or behind a virtual interface. core/kernel.hpp says what a kernel is.
@@ -41,8 +40,7 @@ void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
 struct Tally {
   std::array<index_t, kSlowArrays>& reads;  ///< words that streams bring, by array
   index_t& macs;                            ///< multiply-adds
-  const Residence* fast = nullptr;          ///< what a word takes; null: one unit
-  index_t passing = 0;                      ///< the most that streams take which are open at a time
+  index_t passing = 0;                      ///< most words of streams that are open at a time
 };
 
 /// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
@@ -175,7 +173,7 @@ void add_to(Tally& tally, const K& k, std::span<const Arg> args) {
     for_args(part, part_args, [&](const Arg& a) {
       if (a.kind != Arg::Kind::stream) return;
       tally.reads[index_of(a.block.array)] += a.shape().words();
-      if (a.shape().words() > 0) side_by_side += tally.fast == nullptr ? 1 : tally.fast->width[index_of(a.block.array)];
+      side_by_side += a.shape().words() > 0 ? 1 : 0;
     });
     tally.passing = std::max(tally.passing, side_by_side);
   });

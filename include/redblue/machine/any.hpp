@@ -15,8 +15,8 @@ class Any : public MachineFace<Any> {
     requires(!std::same_as<M, Any>)
   explicit Any(M& m) : backend_(std::make_unique<Over<M>>(m)) {}
 
-  index_t open(const Block& b, Layout layout) { return backend_->open(b, layout); }
-  void close(index_t depth, const Block& b) { backend_->close(depth, b); }
+  index_t open(SlowArray array, Shape s, Layout layout) { return backend_->open(array, s, layout); }
+  void close(index_t depth, SlowArray array, Shape s) { backend_->close(depth, array, s); }
   void read(const Arg& tile, const Block& b) { backend_->read(tile, b); }
   void write(const Block& b, const Arg& tile) { backend_->write(b, tile); }
   template <class K>
@@ -40,8 +40,8 @@ class Any : public MachineFace<Any> {
     Backend(const Backend&) = delete;
     Backend& operator=(const Backend&) = delete;
     virtual ~Backend() = default;
-    virtual index_t open(const Block& b, Layout layout) = 0;
-    virtual void close(index_t depth, const Block& b) = 0;
+    virtual index_t open(SlowArray array, Shape s, Layout layout) = 0;
+    virtual void close(index_t depth, SlowArray array, Shape s) = 0;
     virtual void read(const Arg& tile, const Block& b) = 0;
     virtual void write(const Block& b, const Arg& tile) = 0;
     virtual void run(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
@@ -54,8 +54,8 @@ class Any : public MachineFace<Any> {
   template <class M>
   struct Over final : Backend {
     explicit Over(M& m) : m(m) {}
-    index_t open(const Block& b, Layout layout) override { return m.open(b, layout); }
-    void close(index_t depth, const Block& b) override { m.close(depth, b); }
+    index_t open(SlowArray array, Shape s, Layout layout) override { return m.open(array, s, layout); }
+    void close(index_t depth, SlowArray array, Shape s) override { m.close(depth, array, s); }
     void read(const Arg& tile, const Block& b) override { m.read(tile, b); }
     void write(const Block& b, const Arg& tile) override { m.write(b, tile); }
     void run(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.run(k, args); }

@@ -66,14 +66,14 @@ class Checked : public MachineFace<Checked<Base>> {
  public:
   Checked(Base& base, Referee& referee) : base_(base), referee_(referee) {}
 
-  index_t open(const Block& b, Layout layout) {
-    referee_.open(depth_, b.shape, layout);
-    base_.open(b, layout);
+  index_t open(SlowArray array, Shape s, Layout layout) {
+    referee_.open(depth_, s, layout);
+    base_.open(array, s, layout);
     return depth_++;
   }
-  void close(index_t depth, const Block& b) {
-    referee_.close(depth, b.shape);
-    base_.close(depth, b);
+  void close(index_t depth, SlowArray array, Shape s) {
+    referee_.close(depth, s);
+    base_.close(depth, array, s);
     --depth_;
   }
   void read(const Arg& tile, const Block& b) {

@@ -13,8 +13,8 @@ namespace redblue::machine {
 /// The machine that does nothing and holds nothing: fast memory without limit, slow memory without data.
 class Null : public MachineFace<Null> {
  public:
-  static index_t open(const Block&, Layout) { return 0; }
-  static void close(index_t, const Block&) {}
+  static index_t open(SlowArray, Shape, Layout) { return 0; }
+  static void close(index_t, SlowArray, Shape) {}
   static void read(const Arg&, const Block&) {}
   static void write(const Block&, const Arg&) {}
   template <class K>
@@ -31,7 +31,7 @@ class Null : public MachineFace<Null> {
 struct alignas(64) Counts {
   std::array<index_t, kSlowArrays> reads{};
   std::array<index_t, kSlowArrays> writes{};
-  index_t peak = 0;  ///< the most that was resident
+  index_t peak = 0;  ///< largest number of resident words
   index_t macs = 0;  ///< multiply-adds
 
   index_t words() const {
@@ -56,18 +56,16 @@ struct alignas(64) Counts {
   }
 };
 
-/// Counts what passes through another machine: words per array and direction, multiply-adds, and what is resident, in
-/// words or in the unit of a Residence.
+/// Counts what passes through another machine: words per array and direction, resident words, multiply-adds.
 /// Counted<Null> is the counting machine; Counted<Ram> counts what really runs. Each worker counts for itself: an item
 /// that the base machine hands to a worker is counted apart and added to that worker's counts when it ends.
 template <class Base>
 class Counted : public MachineFace<Counted<Base>> {
  public:
-  explicit Counted(Base& base, const Residence& fast = {})
-      : base_(base), fast_(fast), words_(fast.words()), ended_(static_cast<std::size_t>(base.workers())) {}
-  explicit Counted(const Residence& fast = {})
+  explicit Counted(Base& base) : base_(base), ended_(static_cast<std::size_t>(base.workers())) {}
+  Counted()
     requires std::same_as<Base, Null>
-      : Counted(nothing(), fast) {}
+      : Counted(nothing()) {}
 
   Counted(const Counted&) = delete;
   Counted& operator=(const Counted&) = delete;
@@ -76,15 +74,15 @@ class Counted : public MachineFace<Counted<Base>> {
   int workers() const { return base_.workers(); }
   int worker() const { return base_.worker(); }
 
-  index_t open(const Block& b, Layout layout) {
-    const index_t depth = base_.open(b, layout);
-    resident_ += size_of(b);
+  index_t open(SlowArray array, Shape s, Layout layout) {
+    const index_t depth = base_.open(array, s, layout);
+    resident_ += s.words();
     touch(0);
     return depth;
   }
-  void close(index_t depth, const Block& b) {
-    resident_ -= size_of(b);
-    base_.close(depth, b);
+  void close(index_t depth, SlowArray array, Shape s) {
+    resident_ -= s.words();
+    base_.close(depth, array, s);
   }
   void read(const Arg& tile, const Block& b) {
     counts_.reads[index_of(b.array)] += b.shape.words();
@@ -104,7 +102,7 @@ class Counted : public MachineFace<Counted<Base>> {
     const Block& b = args[0].block;
     if (kernel::first_of(k)) counts_.reads[index_of(b.array)] -= b.shape.words();  // count() takes b for a stream
     counts_.writes[index_of(b.array)] += b.shape.words();
-    touch(std::max<index_t>(fast_.width[index_of(b.array)], count(k, args)));
+    touch(std::max(index_t{1}, count(k, args)));
     base_.modify(k, args);
   }
   template <class Body>
@@ -126,16 +124,12 @@ class Counted : public MachineFace<Counted<Base>> {
   }
 
   Io io() const { return total().io(); }
-  index_t peak() const { return total().peak; }   ///< the most that was resident in one worker's memory: the footprint
-  index_t resident() const { return resident_; }  ///< what is resident now
+  index_t peak() const { return total().peak; }   ///< most words resident in one worker's memory: the footprint
+  index_t resident() const { return resident_; }  ///< words resident now
   index_t macs() const { return total().macs; }   ///< multiply-adds
 
  private:
-  Counted(Base& base, Counted& whole) : base_(base), fast_(whole.fast_), words_(whole.words_), whole_(&whole) {}
-
-  index_t size_of(const Block& b) const {
-    return words_ ? b.shape.words() : fast_.tile(b.array, b.shape.rows, b.shape.cols).to_index();
-  }
+  Counted(Base& base, Counted& whole) : base_(base), whole_(&whole) {}
 
   Counts total() const {
     Counts sum = counts_;
@@ -145,7 +139,7 @@ class Counted : public MachineFace<Counted<Base>> {
   /// Returns the most words of streams that are open at a time.
   template <class K>
   index_t count(const K& k, std::span<const Arg> args) {
-    kernel::Tally tally{counts_.reads, counts_.macs, words_ ? nullptr : &fast_};
+    kernel::Tally tally{counts_.reads, counts_.macs};
     kernel::add_to(tally, k, args);
     return tally.passing;
   }
@@ -157,8 +151,6 @@ class Counted : public MachineFace<Counted<Base>> {
   }
 
   Base& base_;
-  Residence fast_;
-  bool words_;
   Counts counts_;
   index_t resident_ = 0;
   std::vector<Counts> ended_;  ///< of each worker: the items that have ended. Empty in an item

@@ -18,8 +18,8 @@ class Observed : public MachineFace<Observed<Base>> {
   int workers() const { return base_.workers(); }
   int worker() const { return base_.worker(); }
 
-  index_t open(const Block& b, Layout layout) { return base_.open(b, layout); }
-  void close(index_t depth, const Block& b) { base_.close(depth, b); }
+  index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
+  void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
   void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
   void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
   template <class K>

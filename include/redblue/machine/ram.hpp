@@ -41,8 +41,8 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   int workers() const { return static_cast<int>(crew_->arenas.size()); }
   int worker() const { return at_.index; }
 
-  index_t open(const Block& b, Layout layout) { return arena_.open(b.shape, kernel::place(bodies(), b.shape, layout)); }
-  void close(index_t depth, const Block& b) { arena_.close(depth, b.shape); }
+  index_t open(SlowArray, Shape s, Layout layout) { return arena_.open(s, kernel::place(bodies(), s, layout)); }
+  void close(index_t depth, SlowArray, Shape s) { arena_.close(depth, s); }
   void read(const Arg& tile, const Block& b) {
     const TileStack::Tile& place = arena_.place_of(tile.depth);
     if (is_only_read(place.place.layout)) {

@@ -20,8 +20,8 @@ class Sizing : public MachineFace<Sizing<Slow>> {
          index_t most = std::numeric_limits<index_t>::max())
       : tiles_(M, word_bytes), slow_(slow), bodies_(bodies), calls_left_(most) {}
 
-  index_t open(const Block& b, Layout layout) { return tiles_.open(b.shape, kernel::place(bodies_, b.shape, layout)); }
-  void close(index_t depth, const Block& b) { tiles_.close(depth, b.shape); }
+  index_t open(SlowArray, Shape s, Layout layout) { return tiles_.open(s, kernel::place(bodies_, s, layout)); }
+  void close(index_t depth, SlowArray, Shape s) { tiles_.close(depth, s); }
   void read(const Arg& tile, const Block& b) {
     if (is_staged(tiles_[tile.depth], slow_, b)) words_.stage(0, b.shape);
   }

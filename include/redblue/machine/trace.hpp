@@ -52,15 +52,15 @@ class Traced : public MachineFace<Traced<Base>> {
  public:
   Traced(Base& base, Trace& trace) : base_(base), trace_(trace) {}
 
-  index_t open(const Block& b, Layout layout) {
-    add({.kind = Operation::Kind::open, .depth = depth_, .shape = b.shape, .layout = layout, .args = {}});
-    base_.open(b, layout);
+  index_t open(SlowArray array, Shape s, Layout layout) {
+    add({.kind = Operation::Kind::open, .depth = depth_, .shape = s, .layout = layout, .args = {}});
+    base_.open(array, s, layout);
     return depth_++;
   }
-  void close(index_t depth, const Block& b) {
+  void close(index_t depth, SlowArray array, Shape s) {
     // A tile is evicted by a destructor, which must not throw: closing does not count against the limit.
-    trace_.operations.push_back({.kind = Operation::Kind::close, .depth = depth, .shape = b.shape, .args = {}});
-    base_.close(depth, b);
+    trace_.operations.push_back({.kind = Operation::Kind::close, .depth = depth, .shape = s, .args = {}});
+    base_.close(depth, array, s);
     --depth_;
   }
   void read(const Arg& tile, const Block& b) {
@@ -107,10 +107,10 @@ template <class M>
 void play(const Trace& trace, M& m) {
   for (const Operation& op : trace.operations) switch (op.kind) {
       case Operation::Kind::open:
-        m.open({.shape = op.shape}, Layout::row_major);
+        m.open({}, op.shape, Layout::row_major);
         break;
       case Operation::Kind::close:
-        m.close(op.depth, {.shape = op.shape});
+        m.close(op.depth, {}, op.shape);
         break;
       case Operation::Kind::read:
         m.read(op.args[0], op.args[1].block);

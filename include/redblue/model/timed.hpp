@@ -20,12 +20,12 @@ class Timed : public MachineFace<Timed> {
   Timed(const Rates& rates, Score score, std::size_t most)
       : rates_(rates), exponentiates_(score == Score::softmax || score == Score::sigmoid), most_(most) {}
 
-  index_t open(const Block& b, Layout layout) {
-    tiles_.push_back({words_of(b.shape, layout), layout});
+  index_t open(SlowArray, Shape s, Layout layout) {
+    tiles_.push_back({words_of(s, layout), layout});
     resident_ += tiles_.back().words;
     return static_cast<index_t>(tiles_.size()) - 1;
   }
-  void close(index_t, const Block&) {
+  void close(index_t, SlowArray, Shape) {
     resident_ -= tiles_.back().words;
     tiles_.pop_back();
   }
