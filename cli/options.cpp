@@ -32,6 +32,10 @@ void OperationOptions::apply_to(Problem& p) const {
   p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
 }
 
+void require_causal(bool causal, const std::optional<index_t>& offset) {
+  if (offset && !causal) throw InvalidProblem(fmt::format("--causal-offset {} is for --causal: give both", *offset));
+}
+
 DType parse_dtype(const std::string& option, const std::string& name) {
   if (const auto t = dtype_from_name(name)) return *t;
   throw Unsupported(fmt::format("{} {}: element types are f64, f32, f16 and bf16", option, name));
@@ -113,7 +117,8 @@ void MemoryOptions::add_to(const Command& command) {
 Words MemoryOptions::words(DType compute) const {
   const DType word = word_of(compute);
   if (M.has_value() == memory.has_value())
-    throw InvalidProblem("give the size of fast memory, as --M WORDS or as --memory BYTES");
+    throw InvalidProblem(M ? fmt::format("--M {} and --memory {}: give one of them", *M, *memory)
+                           : "give the size of fast memory, as --M WORDS or as --memory BYTES");
   if (M) return *M;
   const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
   if (fit < 1)
@@ -181,7 +186,8 @@ void ObjectiveOptions::add_to(const Command& command) {
 
 bool has_hardware_file() {
   const std::string path = default_hardware_path();
-  return !path.empty() && std::filesystem::exists(path);
+  std::error_code ignored;  // a home directory that cannot be searched has none
+  return !path.empty() && std::filesystem::exists(path, ignored);
 }
 
 plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
@@ -193,6 +199,8 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
     if (!options.memory) options.M = memory.words(compute);
     return plan::make_plan(p, options);
   }
+  if (options.write_cost != 1)
+    throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
   const std::string path = machine.value_or(default_hardware_path());
   if (!machine && !has_hardware_file())
     throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
@@ -250,6 +258,13 @@ Problem ProblemOptions::problem() const {
   };
   Problem p;
   operation.apply_to(p);
+  const auto only_for = [&](bool is_given, std::string_view option, bool serves, std::string_view operations) {
+    if (is_given && !serves)
+      throw InvalidProblem(fmt::format("{} is for {}, not for --op {}", option, operations, name_of(p.op)));
+  };
+  only_for(d_in != 0, fmt::format("--d-in {}", d_in), p.op == Operation::backward_w, "--op backward-w");
+  only_for(with_forward, "--with-forward", follows_forward(p.op), "gradients");
+  only_for(lse, "--lse", !follows_forward(p.op), "--op forward and forward-x");
   p.forward_given = !with_forward;
   p.d_in = d_in;
   p.batch = batch;
@@ -259,7 +274,8 @@ Problem ProblemOptions::problem() const {
   p.n_k = size("keys", n_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
-  p.causal = causal || causal_offset.has_value();
+  require_causal(causal, causal_offset);
+  p.causal = causal;
   p.causal_offset = causal_offset;
   p.lse_required = lse;
   p.validate();

@@ -128,6 +128,9 @@ int threads_of(const std::optional<index_t>& asked);
 void add_compute_dtype(const Command& command, std::optional<std::string>& to);
 DType compute_of(const std::optional<std::string>& asked, bool any_f64);
 
+/// Throws InvalidProblem where there is an offset and no mask.
+void require_causal(bool causal, const std::optional<index_t>& offset);
+
 /// Throws Unsupported with a list of the types.
 DType parse_dtype(const std::string& option, const std::string& name);
 /// "1.5MiB", "64KiB", "4096" in bytes. Throws InvalidProblem.

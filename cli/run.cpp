@@ -55,7 +55,8 @@ Problem problem_of(const RunFlags& flags, const LoadedInputs& loaded, const Prob
   Problem p = kind;
   set_sizes(p, loaded.tensors());
   p.forward_given = loaded.forward_given();
-  p.causal = flags.causal || flags.causal_offset.has_value();
+  require_causal(flags.causal, flags.causal_offset);
+  p.causal = flags.causal;
   p.causal_offset = flags.causal_offset;
   p.scale = flags.scale;
   p.lse_required = !follows_forward(p.op) && flags.files.wants("lse");
@@ -147,6 +148,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
+  if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   flags.files.validate(kind.op);
   const LoadedInputs loaded(flags.files, kind.op, kind.score, kind.sources);
   const Problem problem = problem_of(flags, loaded, kind);

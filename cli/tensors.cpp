@@ -118,15 +118,23 @@ void FileOptions::validate(Operation op) const {
     throw InvalidProblem(
         fmt::format("files are missing: give --input X.safetensors --output Y.safetensors, or {} {} as .npy files",
                     option_list(in), option_list(out)));
+  if (input && input->ends_with(".npy"))
+    throw InvalidProblem(fmt::format("--input {}: it takes safetensors; give .npy files by name, as {} {}", *input,
+                                     option_list(in), option_list(out)));
+  if (output && output->ends_with(".npy"))
+    throw InvalidProblem(
+        fmt::format("--output {}: it writes safetensors; give .npy files by name, as {}", *output, option_list(out)));
   for (const auto& [name, path] : npy)
     if (path && std::find(in.begin(), in.end(), name) == in.end() &&
         std::find(out.begin(), out.end(), name) == out.end())
       throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
                                        redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
   if (any_npy) {
-    for (const std::string& n : out)
-      if (n != "lse" && !given(n))
-        throw InvalidProblem(fmt::format("files are missing: .npy runs need all of {}", option_list(out)));
+    std::vector<std::string> needed = out;
+    std::erase(needed, "lse");  // may be left out
+    for (const std::string& n : needed)
+      if (!given(n))
+        throw InvalidProblem(fmt::format("files are missing: --{}; .npy runs need all of {}", n, option_list(needed)));
     if (!names.empty())
       throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
   }

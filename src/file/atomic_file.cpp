@@ -51,11 +51,17 @@ AtomicFile::AtomicFile(std::string path, Temporary temporary) : path_(std::move(
   const fs::path target(path_);
   struct stat status{};
   const bool exists = stat(path_.c_str(), &status) == 0;
+  if (path_.empty()) throw IoError("cannot write '': name a file", path_);
   if (!target.has_filename() || (exists && S_ISDIR(status.st_mode)))
     throw IoError(fmt::format("cannot write '{}': it is a directory; name a file", path_), path_, -1, EISDIR);
   if (exists && !S_ISREG(status.st_mode))  // a rename would replace the device itself
     throw IoError(fmt::format("cannot write '{}': it is not a regular file", path_), path_);
   directory_ = target.has_parent_path() ? target.parent_path().string() : ".";
+  // Now, and not when all is computed and the file gets its name.
+  if (const long most = pathconf(directory_.c_str(), _PC_NAME_MAX);
+      most > 0 && target.filename().string().size() > static_cast<std::size_t>(most))
+    throw IoError(fmt::format("cannot write '{}': a file name has at most {} bytes here", path_, most), path_, -1,
+                  ENAMETOOLONG);
   remove_leftovers();
   if (temporary == Temporary::unnamed_if_possible) create_unnamed();
   if (fd_ < 0) create_named();

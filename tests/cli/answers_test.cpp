@@ -116,9 +116,9 @@ TEST(Cli, PlanKnowsCausalOffsets) {
   };
   EXPECT_FALSE(offset({}).contains("causal_offset"));
   EXPECT_EQ(offset({"--causal"})["causal_offset"], 30);
-  EXPECT_EQ(offset({"--causal-offset", "0"})["causal_offset"], 0);
-  EXPECT_EQ(offset({"--causal-offset", "-7"})["causal_offset"], -7);
-  EXPECT_EQ(offset({"--causal-offset", "-7"})["causal"], true);
+  EXPECT_EQ(offset({"--causal", "--causal-offset", "0"})["causal_offset"], 0);
+  EXPECT_EQ(offset({"--causal", "--causal-offset", "-7"})["causal_offset"], -7);
+  EXPECT_EQ(offset({"--causal", "--causal-offset", "-7"})["causal"], true);
 }
 
 TEST(Cli, NumbersBeyond64BitsAreExact) {

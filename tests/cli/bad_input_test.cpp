@@ -58,7 +58,7 @@ TEST(Cli, RefusesSizesThatAreNone) {
                      "1"}),
                {"too large", "281474976710656"}},
            Bad{plan({"--n", "281474976710656", "--d", "281474976710656", "--batch", "281474976710656"}), {"overflow"}},
-           Bad{plan({"--n", "4", "--d", "8", "--causal-offset", "999999999999999"}),
+           Bad{plan({"--n", "4", "--d", "8", "--causal", "--causal-offset", "999999999999999"}),
                {"causal_offset = 999999999999999"}},
            Bad{plan({"--d", "8"}), {"queries", "--n"}},
            Bad{plan({"--nq", "8", "--d", "8"}), {"keys", "--nk"}},
@@ -103,6 +103,31 @@ TEST(Cli, RefusesOptionsThatMakeNoSense) {
            Bad{{"trace", "--n", "100", "--d", "8", "--M", "1000", "--most", "-1"}, {"--most"}},
        })
     expect_refused(w, bad);
+}
+
+TEST(Cli, RefusesOptionsThatWouldNotCount) {
+  const Workplace w;
+  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8", "--M", "200"} + more; };
+  for (const Bad& bad : {
+           Bad{plan({"--d-in", "8"}), {"--d-in 8", "backward-w", "--op forward"}},
+           Bad{plan({"--with-forward"}), {"--with-forward", "gradients", "--op forward"}},
+           Bad{plan({"--op", "backward", "--lse"}), {"--lse", "--op backward"}},
+           Bad{plan({"--causal-offset", "3"}), {"--causal-offset 3", "--causal"}},
+           Bad{plan({"--objective", "time", "--write-cost", "2"}), {"--write-cost 2", "--objective words"}},
+           Bad{{"trace", "--n", "4", "--d", "2", "--M", "50", "--most", "0"}, {"--most", "0: give a number above 0"}},
+       })
+    expect_refused(w, bad);
+}
+
+TEST(Cli, NeedsNoHomeDirectory) {
+  const Workplace w;
+  const Args plan = {"plan", "--n", "100", "--d", "8", "--M", "200"};
+  // A loop of links can be searched by nobody, whoever runs the tests.
+  const std::string loop = "ln -s loop loop && HOME=\"$PWD/loop\" XDG_CONFIG_HOME=";
+  for (const std::string& home : {std::string("HOME= XDG_CONFIG_HOME="), loop}) {
+    const Finished f = w.run(plan, home);
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+  }
 }
 
 TEST(Cli, RefusesMemoryThatMakesNoSense) {
@@ -179,7 +204,18 @@ TEST(Cli, RefusesIncompleteOrMixedFiles) {
            Bad{run + kSafetensorsFiles + Args{"--op", "gradient-x"}, {"a1", "it has k, q, v"}},
            Bad{{"run", "--M", "100", "--input", "absent.safetensors", "--output", "y.safetensors"},
                {"absent.safetensors"}},
-           Bad{{"run", "--M", "100", "--input", "q.npy", "--output", "y.safetensors"}, {"q.npy"}},
+           Bad{{"run", "--M", "100", "--input", "q.npy", "--output", "y.safetensors"},
+               {"--input q.npy", "safetensors", "--q --k --v"}},
+           Bad{{"run", "--M", "100", "--input", "qkv.safetensors", "--output", "y.npy"},
+               {"--output y.npy", "--o --lse"}},
+           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--lse", "l.npy"},
+               {"files are missing: --o;", "all of --o"}},
+           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", ""},
+               {"cannot write ''", "name a file"}},
+           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", std::string(300, 'o')},
+               {"at most 255 bytes"}},
+           Bad{run + kNpyFiles + Args{"--quiet", "--json"}, {"--quiet and --json"}},
+           Bad{run + kNpyFiles + Args{"--causal-offset", "1"}, {"--causal-offset 1", "--causal"}},
        })
     expect_refused(w, bad);
 }

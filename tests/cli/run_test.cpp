@@ -67,7 +67,7 @@ TEST(Cli, RunTakesMaskAndScale) {
     const Data x = generate(p);
     const Workplace w;
     w.inputs(p, x, 2);
-    const Args mask = offset ? Args{"--causal-offset", std::to_string(*offset)} : Args{"--causal"};
+    const Args mask = offset ? Args{"--causal", "--causal-offset", std::to_string(*offset)} : Args{"--causal"};
     const Finished f =
         w.run(Args{"run", "--M", "200", "--scale", "-0.25", "--compute-dtype", "f64"} + mask + kNpyFiles);
     ASSERT_EQ(f.exit_code, 0) << f.err;

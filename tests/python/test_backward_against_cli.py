@@ -102,6 +102,7 @@ def call(command, operation, p, M, *more):
         options |= {"heads": p.heads, "kv-heads": p.kv_heads, "batch": p.batch}
     if p.offset is not None:
         options["causal-offset"] = p.offset
+        more = ("--causal", *more)
     arguments = [word for name, word in options.items() for word in (f"--{name}", str(word))]
     return subprocess.run([CLI, command, *arguments, *more, "--json"], capture_output=True, text=True, timeout=60)
 
