@@ -7,16 +7,11 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "plan_formats.hpp"
 
 namespace redblue::cli {
 
 namespace {
-
-std::string tiling_text(const plan::Row& row) {
-  std::string text;
-  for (const schedule::Knob& k : row.tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
-  return text;
-}
 
 /// Fast memory, and what its words take.
 std::string memory_text(const plan::Plan& plan) {
@@ -97,10 +92,11 @@ void print_table(const plan::Plan& plan) {
              "I/O words", "ratio", "work", plan.options.memory ? "bytes" : "footprint", "workspace", "tiling");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
+    if (!plan.may_choose(r) && plan.may_choose(plan.rows[i - 1])) fmt::print("for comparison:\n");
     fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
                r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
-               r.workspace.str(), tiling_text(r), r.algorithm->traits.stable ? "" : "  (unstable, for comparison)",
+               r.workspace.str(), tiling_text(r.tiling, " "), r.algorithm->traits.stable ? "" : "  (unstable)",
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
@@ -121,13 +117,32 @@ void add_plan(Program& program) {
       "  redblue plan --op gradient-x --n 4096 --d 64 --M 16384 --sources self\n"
       "  redblue plan --n 4096 --d 64 --heads 8 --objective time --machine tests/data/hardware.json\n"
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
+      "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
-  auto options = std::make_shared<ProblemOptions>();
-  options->add_to(command);
-  command.does([options] {
-    const plan::Plan plan = options->plan();
-    if (options->json)
+  struct Flags {
+    ProblemOptions problem;
+    std::optional<std::string> format;
+  };
+  auto flags = std::make_shared<Flags>();
+  flags->problem.add_to(command);
+  command
+      .option("--format", flags->format,
+              "table, json (as --json), csv, markdown, or c-header: the chosen tiles as macros to paste")
+      .one_of({"table", "json", "csv", "markdown", "c-header"});
+  command.does([flags] {
+    const bool json = flags->problem.json;
+    if (json && flags->format && *flags->format != "json")
+      throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
+    const std::string format = flags->format.value_or(json ? "json" : "table");
+    const plan::Plan plan = flags->problem.plan();
+    if (format == "json")
       print(to_json(plan));
+    else if (format == "csv")
+      print_csv(plan);
+    else if (format == "markdown")
+      print_markdown(plan);
+    else if (format == "c-header")
+      print_c_header(plan);
     else
       print_table(plan);
     return 0;

@@ -329,7 +329,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& option
   std::stable_sort(plan.rows.begin(), plan.rows.end(), by_time);
   const auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(),
                                    [&](const plan::Row& r) { return r.schedule == best->schedule; });
-  plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
+  plan::order_rows(plan, chosen);
   if (problem.forward_first())
     plan.forward = plan::forward_before(problem, options, [&](const Problem& forward, const plan::Options& before) {
       return make_fastest_plan(forward, before, time);

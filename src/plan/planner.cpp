@@ -246,7 +246,7 @@ Plan make_plan(const Problem& problem, const Options& options) {
       std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
   if (chosen == plan.rows.end()) throw_nothing_fits(plan);
   if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
-  plan.chosen = static_cast<std::size_t>(chosen - plan.rows.begin());
+  order_rows(plan, chosen);
   compare_rows(plan);
   plan.reason = reason(plan);
   return plan;
@@ -311,6 +311,12 @@ std::shared_ptr<const Plan> forward_before(const Problem& problem, Options optio
   } catch (const MemoryError& e) {
     throw MemoryError(fmt::format(kWhere, e.what()), e.needed, e.available);
   }
+}
+
+void order_rows(Plan& plan, std::vector<Row>::iterator first) {
+  std::rotate(plan.rows.begin(), first, first + 1);
+  std::stable_partition(plan.rows.begin() + 1, plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
+  plan.chosen = 0;
 }
 
 void compare_rows(Plan& plan) {

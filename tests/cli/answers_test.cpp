@@ -211,6 +211,29 @@ TEST(Cli, MemoryIsTakenInBytesAndUnits) {
     }
 }
 
+TEST(Cli, PlansInFormatsToPaste) {
+  const Workplace w;
+  const Args problem = {"plan", "--n",      "8192",  "--d",        "128",      "--dtype",
+                        "bf16", "--memory", "64KiB", "--multiple", "q=16,k=16"};
+  const auto in = [&](const std::string& format) { return w.run(problem + Args{"--format", format}); };
+  const Json json = in("json").json(), chosen = json["plans"][0];
+  EXPECT_EQ(json["chosen"], 0);
+  const std::string header = in("c-header").out, csv = in("csv").out, markdown = in("markdown").out;
+  for (const auto& [name, value] : chosen["tiling"].items()) {
+    std::string macro = name;
+    std::transform(macro.begin(), macro.end(), macro.begin(), [](unsigned char c) { return std::toupper(c); });
+    EXPECT_THAT(header, HasSubstr("#define REDBLUE_" + macro + " " + value.dump() + "\n"));
+    EXPECT_THAT(csv, HasSubstr(name + "=" + value.dump()));
+  }
+  EXPECT_THAT(header, HasSubstr("#define REDBLUE_FOOTPRINT_BYTES " + chosen["footprint_bytes"].dump() + "LL\n"));
+  EXPECT_THAT(header, HasSubstr("#define REDBLUE_WORDS_READ " + chosen["reads"].dump() + "LL\n"));
+  EXPECT_EQ(static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n')), json["plans"].size() + 1);
+  EXPECT_THAT(markdown, HasSubstr("| **" + chosen["schedule"].get<std::string>() + "** |"));
+  EXPECT_THAT(in("table").out, AllOf(HasSubstr("for comparison:\n  saha_ye"), HasSubstr("* ")));
+  EXPECT_EQ(w.run(problem + Args{"--json", "--format", "csv"}).exit_code, 2);
+  EXPECT_EQ(in("xml").exit_code, 2);
+}
+
 TEST(Cli, CountsFastMemoryInBytes) {
   const Workplace w;
   const Args scratchpad = {"--n",   "700",     "--d",      "40",    "--dtype",         "bf16",  "--memory",

@@ -142,8 +142,12 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
   const Options o = any_options();
   try {
     const Plan plan = make_plan(p, o);
-    RC_ASSERT(
-        std::is_sorted(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) { return a.cost < b.cost; }));
+    const auto cheaper = [](const Row& a, const Row& b) { return a.cost < b.cost; };
+    const auto compared =
+        std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return !plan.may_choose(r); });
+    RC_ASSERT(plan.chosen == 0);
+    RC_ASSERT(std::is_sorted(plan.rows.begin(), compared, cheaper));
+    RC_ASSERT(std::is_sorted(compared, plan.rows.end(), cheaper));
     RC_ASSERT(plan.row().algorithm->traits.stable);
     RC_ASSERT(plan.rows.size() + plan.refused.size() == softmax_schedules().size());
     for (const Row& row : plan.rows) {

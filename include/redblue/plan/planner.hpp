@@ -87,7 +87,9 @@ struct Plan {
   std::shared_ptr<const Plan> forward;  ///< runs first, where O and lse are not given
   std::vector<bound::Bound> bounds;
   bound::Bound bound;     ///< the largest proved one
-  std::vector<Row> rows;  ///< cheapest first
+  /// The chosen one first, then the others, cheapest first; last those that are only for comparison: unstable or printed
+  /// algorithms that were not asked for.
+  std::vector<Row> rows;
   std::vector<Refusal> refused;
   std::size_t chosen = 0;
   std::string reason;  ///< one sentence
@@ -131,6 +133,8 @@ std::shared_ptr<const Plan> forward_before(const Problem& problem, Options optio
 std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
 /// Throws CapacityError, MemoryError or Unsupported from what the plan refused, with the least M or cap that would do.
 [[noreturn]] void throw_nothing_fits(const Plan& plan);
+/// Puts the rows, of which `first` is the chosen one, in the order of Plan::rows.
+void order_rows(Plan& plan, std::vector<Row>::iterator first);
 /// Fills ratio and work of every row: they compare with the bound and with the other rows.
 void compare_rows(Plan& plan);
 
