@@ -72,7 +72,10 @@ def measure(args):
 
 
 def git(*args):
-    return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    try:
+        return subprocess.run(["git", *args], cwd=ROOT, capture_output=True, text=True, check=False).stdout.strip()
+    except OSError:  # no git here
+        return ""
 
 
 def context():
@@ -80,7 +83,7 @@ def context():
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": " ".join(["bench/model.py", *sys.argv[1:]]),
-        "commit": git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*"),
+        "commit": git("describe", "--always", "--dirty", "--abbrev=12", "--exclude=*") or "unknown",
         "machine": {"cpu": cpu, "cpus": os.cpu_count(), "system": platform.platform()},
         "load_average": os.getloadavg(),
     }

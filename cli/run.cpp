@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "json.hpp"
+#include "nan.hpp"
 #include "options.hpp"
 #include "progress.hpp"
 #include "redblue/verify.hpp"
@@ -159,6 +160,13 @@ int run_command(const RunFlags& flags) {
   options.threads = threads_of(flags.threads);
 
   Tensors tensors = loaded.tensors();
+  if (!flags.quiet)
+    for (const SlowArray a : inputs_of(problem))
+      if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {
+        fmt::print(stderr, "redblue: {} has a NaN at {}: so has every output that depends on it\n", tensor_name(a),
+                   *where);
+        break;
+      }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);

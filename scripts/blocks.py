@@ -21,3 +21,4 @@ def write(document, name, text):
     if replaced != 1:
         sys.exit(f"{document} has no <!-- {name} --> ... <!-- /{name} --> block")
     path.write_text(whole)
+    print(f"wrote {document}, block {name}", file=sys.stderr)

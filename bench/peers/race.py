@@ -33,6 +33,14 @@ def lines(*command):
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.splitlines()
 
 
+def commit():
+    """Of this checkout; unknown where there is no git, or no repository."""
+    try:
+        return lines("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")[0]
+    except (OSError, subprocess.CalledProcessError):
+        return "unknown"
+
+
 # One process for each peer and number of threads.
 
 
@@ -151,7 +159,7 @@ def context(options, build):
     return {
         "date": datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "command": " ".join(["bench/peers/race.py", *sys.argv[1:]]),
-        "commit": lines("git", "describe", "--always", "--dirty", "--abbrev=12", "--exclude=*")[0],
+        "commit": commit(),
         "machine": {"cpu": cpu, "cpus": os.cpu_count(), "system": platform.platform()},
         "redblue": {**compiled_with(build), "words": options["words"], "REDBLUE_ISA": os.environ.get("REDBLUE_ISA", "")},
         "peers": {"flags": flags.read_text().strip() if flags.exists() else None},

@@ -240,5 +240,21 @@ TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
     }
 }
 
+TEST(Cli, WarnsOfNaNInInputs) {
+  const Workplace w;
+  std::vector<double> values(12, 0.5);
+  for (const char* name : {"q.npy", "k.npy", "v.npy"}) w.npy(name, {4, 3}, values);
+  const Args run = {"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy"};
+  EXPECT_EQ(w.run(run).err, "");
+  values[7] = std::nan("");
+  for (const DType dtype : {DType::f32, DType::f64}) {
+    w.npy("k.npy", {4, 3}, values, dtype);
+    const Finished f = w.run(run);
+    EXPECT_EQ(f.exit_code, 0);
+    EXPECT_EQ(f.err, "redblue: k has a NaN at [0, 0, 2, 1]: so has every output that depends on it\n");
+    EXPECT_EQ(w.run(run + Args{"--quiet"}).err, "");
+  }
+}
+
 }  // namespace
 }  // namespace redblue::test
