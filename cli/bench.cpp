@@ -148,7 +148,7 @@ int bench(const BenchFlags& flags) {
   RunOptions options;
   options.compute = problem.compute();
   options.threads = threads_of(flags.threads);
-  if (problem.objective.objective == "words" && !problem.memory.given())
+  if (problem.objective.words() && !problem.memory.given())
     problem.memory.M =
         (Words(describe_hardware().private_cache().bytes) * 3 / 4 / Words(size_of(word_of(options.compute))))
             .to_index();

@@ -174,9 +174,10 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
 
 void ObjectiveOptions::add_to(const Command& command) {
   command
-      .option("--objective", objective,
-              "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine; "
-              "with time, --M defaults to twice a core's private cache")
+      .option(
+          "--objective", objective,
+          "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine. Without "
+          "--M or --memory, words take a core's private cache, time twice that, and a run minimises time")
       .type_name("NAME");
   command
       .option("--machine", machine,
@@ -190,13 +191,37 @@ bool has_hardware_file() {
   return !path.empty() && std::filesystem::exists(path, ignored);
 }
 
+std::string assumed_memory() {
+  const bool measured = has_hardware_file();
+  const Hardware h = measured ? load_hardware(default_hardware_path()) : describe_hardware();
+  const MemoryLevel& cache = h.private_cache();
+  fmt::print(stderr,
+             "redblue: neither --M nor --memory is given: fast memory is the {} of this machine, {} bytes ({})\n",
+             cache.name, cache.bytes, measured ? "measured by redblue doctor" : "as the system reports it");
+  return fmt::format("{}", cache.bytes);
+}
+
+void ObjectiveOptions::choose_for_run(const MemoryOptions& memory) {
+  if (objective || memory.given()) return;
+  objective = "time";
+  if (machine || has_hardware_file()) return;
+  const std::string path = default_hardware_path();
+  if (path.empty()) {  // nowhere to keep what would be measured
+    objective = "words";
+    return;
+  }
+  fmt::print(stderr, "redblue: measuring this machine once, for plans of least time, into {}\n", path);
+  save_hardware(measure_hardware(), path);
+}
+
 plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
                                   DType dtype, int threads) const {
-  if (objective != "words" && objective != "time")
-    throw InvalidProblem(fmt::format("--objective {}: choose from words, time", objective));
-  if (objective == "words") {
+  if (!words() && objective != "time")
+    throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
+  if (words()) {
     if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
-    if (!options.memory) options.M = memory.words(compute);
+    if (!options.memory)
+      options.M = (memory.given() ? memory : MemoryOptions{std::nullopt, assumed_memory()}).words(compute);
     return plan::make_plan(p, options);
   }
   if (options.write_cost != 1)
@@ -286,23 +311,27 @@ DType ProblemOptions::compute() const { return compute_of(compute_dtype, parse_d
 
 plan::Options ProblemOptions::fast_memory(const Problem& p) const {
   plan::Options o;
-  if (memory.memory) {
-    o.memory = {memory.bytes(), residence.of(p.op, parse_dtype("--dtype", dtype), compute(), {})};
-  } else {
+  if (memory.M) {
     residence.require_none();
     o.M = memory.words(compute());
+  } else {
+    const Words bytes = memory.memory ? memory.bytes() : parse_bytes("--memory", assumed_memory());
+    o.memory = {bytes, residence.of(p.op, parse_dtype("--dtype", dtype), compute(), {})};
   }
   return o;
 }
 
 plan::Plan ProblemOptions::plan() const {
-  if (threads && objective.objective == "words")
-    throw InvalidProblem(fmt::format("--threads {} is for --objective time", *threads));
+  if (threads && objective.words()) throw InvalidProblem(fmt::format("--threads {} is for --objective time", *threads));
   if (threads && (*threads < 1 || *threads > kMostCores))
     throw InvalidProblem(fmt::format("--threads {}: give a number from 1 to {}", *threads, kMostCores));
   RunOptions run;
   run.compute = compute();
-  return plan(run, static_cast<int>(threads.value_or(1)), memory.memory && objective.objective == "words");
+  const int cores = static_cast<int>(threads.value_or(1));
+  if (memory.given() || !objective.words()) return plan(run, cores, memory.memory && objective.words());
+  ProblemOptions assumed = *this;
+  assumed.memory.memory = assumed_memory();
+  return assumed.plan(run, cores, true);
 }
 
 plan::Plan ProblemOptions::plan(const RunOptions& run, int cores, bool in_bytes) const {

@@ -55,11 +55,18 @@ struct PlannerOptions {
 
 /// Has redblue doctor left a file for this machine?
 bool has_hardware_file();
+/// The bytes of this machine's private cache, from that file or as the system reports them; said on standard error.
+std::string assumed_memory();
 
 /// What a plan minimises: words, or modelled time on a machine.
 struct ObjectiveOptions {
-  std::string objective = "words";
+  std::optional<std::string> objective;  ///< not given: words, but for a run without fast memory
   std::optional<std::string> machine;
+
+  bool words() const { return objective.value_or("words") == "words"; }
+  /// For a run that says neither what to minimise nor how much fast memory there is: the time on this machine, which is
+  /// measured now if redblue doctor has not done it.
+  void choose_for_run(const MemoryOptions& memory);
 
   void add_to(const Command& command);
   /// The plan, for arithmetic in `compute` on tensors of `dtype`. `options.M` counts only if `memory` says how much;

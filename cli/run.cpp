@@ -159,6 +159,8 @@ int run_command(const RunFlags& flags) {
     throw Unsupported("--verify with --compute-dtype bf16: there is no tolerance for it yet; verify with f32 or f64");
   options.threads = threads_of(flags.threads);
 
+  ObjectiveOptions objective = flags.objective;
+  objective.choose_for_run(flags.memory);
   Tensors tensors = loaded.tensors();
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
@@ -171,8 +173,8 @@ int run_command(const RunFlags& flags) {
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
   outputs.add_to(tensors);
   const plan::Plan plan =
-      flags.objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute, dtype,
-                           options.threads > 0 ? options.threads : default_pool().size());
+      objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute, dtype,
+                     options.threads > 0 ? options.threads : default_pool().size());
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;

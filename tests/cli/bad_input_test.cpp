@@ -134,7 +134,6 @@ TEST(Cli, RefusesMemoryThatMakesNoSense) {
   const Workplace w;
   const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8"} + more; };
   for (const Bad& bad : {
-           Bad{plan({}), {"--M", "--memory"}},
            Bad{plan({"--M", "100", "--memory", "64KiB"}), {"--M", "--memory"}},
            Bad{plan({"--M", "0"}), {"M = 0"}},
            Bad{plan({"--M", "-7"}), {"M = -7"}},
