@@ -1,5 +1,7 @@
 #include "command_line.hpp"
 
+#include <fmt/format.h>
+
 #include <CLI/CLI.hpp>
 #include <optional>
 

@@ -96,7 +96,7 @@ void print_table(const plan::Plan& plan) {
     fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
                r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
-               r.workspace.str(), tiling_text(r.tiling, " "), r.algorithm->traits.stable ? "" : "  (unstable)",
+               r.workspace.str(), plan::text_of(r.tiling), r.algorithm->traits.stable ? "" : "  (unstable)",
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);

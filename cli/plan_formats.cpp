@@ -6,12 +6,6 @@
 
 namespace redblue::cli {
 
-std::string tiling_text(const plan::Tiling& tiling, std::string_view between) {
-  std::string text;
-  for (const schedule::Knob& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : between, k.name, k.value);
-  return text;
-}
-
 namespace {
 
 /// "S.b1" as "S_B1".
@@ -55,10 +49,9 @@ void print_c_header(const plan::Plan& plan) {
 void print_csv(const plan::Plan& plan) {
   fmt::print("schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen\n");
   for (const plan::Row& r : plan.rows)
-    fmt::print("{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.schedule, tiling_text(r.tiling, " "),
-               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(), ratio_text(r), r.work,
-               r.footprint.str(), r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(),
-               plan.may_choose(r) ? 1 : 0);
+    fmt::print("{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.schedule, plan::text_of(r.tiling), r.io.total_reads().str(),
+               r.io.total_writes().str(), r.io.total().str(), ratio_text(r), r.work, r.footprint.str(),
+               r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(), plan.may_choose(r) ? 1 : 0);
 }
 
 void print_markdown(const plan::Plan& plan) {
@@ -70,7 +63,7 @@ void print_markdown(const plan::Plan& plan) {
     const plan::Row& r = plan.rows[i];
     const std::string_view bold = i == plan.chosen ? "**" : "";
     fmt::print("| {0}{1}{0} | {2} | {3} | {4} | {5} | {6} | {7:.2f} | {8} | {9} |\n", bold, r.schedule,
-               tiling_text(r.tiling, " "), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               plan::text_of(r.tiling), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                ratio_text(r), r.work, r.footprint_bytes.value_or(r.footprint).str(), r.workspace.str());
   }
 }

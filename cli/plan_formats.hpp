@@ -1,13 +1,8 @@
 #pragma once
-#include <string>
-
 #include "redblue/plan/planner.hpp"
 
 /// A plan as text for other programs and pages.
 namespace redblue::cli {
-
-/// "Br=64 Bc=16".
-std::string tiling_text(const plan::Tiling& tiling, std::string_view between);
 
 /// The chosen row as macros of C: REDBLUE_SCHEDULE, the sizes, each tile size by its name, words and bytes.
 void print_c_header(const plan::Plan& plan);

@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
+#include <algorithm>
+
 #include "options.hpp"
+#include "redblue/core/word_type.hpp"
 
 /// What words take in fast memory, where --memory gives it in bytes.
 namespace redblue::cli {

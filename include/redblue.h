@@ -61,10 +61,12 @@ typedef struct redblue_problem {
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* fast_memory_words must be given for the objective words; for the objective time it defaults to twice a core's private
- * cache. The planner compares max_workspace with a run on contiguous tensors of `dtype` with `threads` threads; another
- * run may take more memory, and is refused if it exceeds max_workspace. compute REDBLUE_BF16 needs `dtype`, and q, k
- * and v, of REDBLUE_BF16. */
+/* fast_memory_words or fast_memory_bytes must be given for the objective words; for the objective time
+ * fast_memory_words defaults to twice a core's private cache. In bytes, q, k, v and d_o take `dtype` in fast memory,
+ * all else the type of arithmetic (f32 if that is bf16); a run computes in words of one width, whatever the plan was
+ * made for. The planner compares max_workspace with a run on contiguous tensors of `dtype` with `threads` threads;
+ * another run may take more memory, and is refused if it exceeds max_workspace. compute REDBLUE_BF16 needs `dtype`, and
+ * q, k and v, of REDBLUE_BF16. */
 typedef struct redblue_plan_options {
   size_t struct_size;
   int64_t fast_memory_words; /* M, of each thread */
@@ -75,9 +77,28 @@ typedef struct redblue_plan_options {
   int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
   size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
   const char* hardware_file; /* objective time: the file of `redblue doctor`; NULL: the default file of this machine */
+  int64_t fast_memory_bytes; /* objective words: in place of fast_memory_words */
+  int64_t multiple_of_queries, multiple_of_keys,
+      multiple_of_features; /* tile sizes are multiples of these; default 1 */
+  int64_t reserve_words;    /* of fast memory to leave free */
+  int32_t double_buffer;    /* leave room for second buffers of what the innermost loop brings in */
 } redblue_plan_options;
 #define REDBLUE_PLAN_OPTIONS_INIT \
-  {sizeof(redblue_plan_options), 0, NULL, REDBLUE_MINIMISE_WORDS, REDBLUE_F32, REDBLUE_F32, 0, 0, NULL}
+  {sizeof(redblue_plan_options),  \
+   0,                             \
+   NULL,                          \
+   REDBLUE_MINIMISE_WORDS,        \
+   REDBLUE_F32,                   \
+   REDBLUE_F32,                   \
+   0,                             \
+   0,                             \
+   NULL,                          \
+   0,                             \
+   1,                             \
+   1,                             \
+   1,                             \
+   0,                             \
+   0}
 
 /* A tensor [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative;
  * if all four are 0 the tensor is contiguous in this order. data is aligned to its element. */
@@ -161,8 +182,14 @@ typedef struct redblue_plan_info {
   int64_t footprint_words; /* most words resident at a time */
   int64_t flops;           /* 2 x multiply-adds of products */
   double ratio;            /* words moved / bound_words; 0 if bound_words is 0 */
+  const char* tiling;      /* "Br=64 Bc=16": the tile sizes by name; redblue_plan_tile gives one of them */
+  int64_t footprint_bytes; /* most bytes resident at a time; 0: fast memory was not given in bytes */
+  /* as given for the plan */
+  int64_t multiple_of_queries, multiple_of_keys, multiple_of_features, reserve_words;
+  int32_t double_buffer;
 } redblue_plan_info;
-#define REDBLUE_PLAN_INFO_INIT {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0}
+#define REDBLUE_PLAN_INFO_INIT \
+  {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, 0, 0, 0, 0, 0, 0}
 
 /* "0.1.0" */
 REDBLUE_API const char* redblue_version(void);
@@ -177,6 +204,8 @@ REDBLUE_API redblue_status redblue_plan_create(const redblue_problem* problem, c
 /* Does nothing if plan is NULL. */
 REDBLUE_API void redblue_plan_destroy(redblue_plan* plan);
 REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info);
+/* The size of the tile that is called `name` in redblue_plan_info.tiling. */
+REDBLUE_API redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int64_t* size);
 
 /* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
  * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 8 KiB and 8 KiB more

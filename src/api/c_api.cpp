@@ -3,7 +3,9 @@
 #include <algorithm>
 #include <atomic>
 #include <cmath>
+#include <cstddef>
 #include <cstdint>
+#include <cstring>
 #include <filesystem>
 #include <memory>
 #include <new>
@@ -13,6 +15,7 @@
 #include "arena_memo.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
+#include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/version.hpp"
 #include "storage_of.hpp"
@@ -27,7 +30,7 @@ struct redblue_plan {
   int threads;
   mutable ArenaMemo memo;
   // Strings that end in a null byte, as C wants them.
-  std::string schedule, forward_schedule, theorem;
+  std::string schedule, forward_schedule, theorem, tiling;
 };
 
 namespace {
@@ -295,9 +298,42 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
 
 namespace {
 
+/// Programs that were compiled before a struct grew give its old size: what they do not know has its default.
+constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory_bytes),
+                      kFirstInfo = offsetof(redblue_plan_info, tiling);
+
+redblue_plan_options options_given(const redblue_plan_options* options) {
+  if (options == nullptr || options->struct_size != kFirstOptions) return checked(options, "redblue_plan_options");
+  redblue_plan_options given = REDBLUE_PLAN_OPTIONS_INIT;
+  std::memcpy(&given, options, kFirstOptions);
+  return given;
+}
+
+bool exists(const std::string& path) {
+  std::error_code ignored;  // a home directory that cannot be searched has no such file
+  return std::filesystem::exists(path, ignored);
+}
+
+plan::Options options_of(const redblue_plan_options& given, Operation op, DType compute, DType dtype) {
+  if (given.fast_memory_bytes != 0 && given.fast_memory_words != 0)
+    throw InvalidArgument(fmt::format("fast_memory_words = {} and fast_memory_bytes = {}: give one of them",
+                                      given.fast_memory_words, given.fast_memory_bytes));
+  if (given.fast_memory_bytes != 0 && given.objective == REDBLUE_MINIMISE_TIME)
+    throw InvalidArgument(fmt::format("fast_memory_bytes = {} is for REDBLUE_MINIMISE_WORDS", given.fast_memory_bytes));
+  plan::Options o;
+  o.M = given.fast_memory_words;
+  if (given.fast_memory_bytes != 0)
+    o.memory = plan::ByteMemory{given.fast_memory_bytes, plan::residence_of(op, dtype, word_of(compute))};
+  o.multiple = {given.multiple_of_queries, given.multiple_of_keys, given.multiple_of_features};
+  o.reserve = given.reserve_words;
+  o.double_buffer = given.double_buffer != 0;
+  if (given.schedule != nullptr) o.schedule = given.schedule;
+  return o;
+}
+
 plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
   const std::string path = given.hardware_file != nullptr ? given.hardware_file : default_hardware_path();
-  if (given.hardware_file == nullptr && !std::filesystem::exists(path))
+  if (given.hardware_file == nullptr && !exists(path))
     throw InvalidArgument(
         "REDBLUE_MINIMISE_TIME needs to know the machine: run redblue doctor once, or give hardware_file");
   TimeOptions time;
@@ -343,7 +379,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     require_pointer(plan, "plan");
     *plan = nullptr;
     const Problem p = problem_of(checked(problem, "redblue_problem"));
-    const redblue_plan_options& given = checked(options, "redblue_plan_options");
+    const redblue_plan_options given = options_given(options);
     if (given.objective != REDBLUE_MINIMISE_WORDS && given.objective != REDBLUE_MINIMISE_TIME)
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
     if (given.hardware_file != nullptr && given.objective != REDBLUE_MINIMISE_TIME)
@@ -354,9 +390,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     result->threads = threads_of(given.threads);
     p.validate();
     require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
-    plan::Options o;
-    o.M = given.fast_memory_words;
-    if (given.schedule != nullptr) o.schedule = given.schedule;
+    plan::Options o = options_of(given, p.op, result->compute, result->dtype);
     if (given.max_workspace > 0) {
       RunOptions run_options;
       run_options.compute = result->compute;
@@ -367,6 +401,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;
+    result->tiling = plan::text_of(result->plan.row().tiling);
     *plan = result.release();
   });
 }
@@ -376,7 +411,7 @@ void redblue_plan_destroy(redblue_plan* plan) { delete plan; }
 redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info) {
   return guarded([&] {
     require_pointer(plan, "plan");
-    checked(info, "redblue_plan_info");
+    if (info == nullptr || info->struct_size != kFirstInfo) checked(info, "redblue_plan_info");
     const plan::Plan& p = plan->plan;
     const Io io = p.io();
     redblue_plan_info result = REDBLUE_PLAN_INFO_INIT;
@@ -390,7 +425,26 @@ redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info
     result.footprint_words = saturated(p.footprint());
     result.flops = saturated(p.flops());
     result.ratio = p.row().ratio.value_or(0);
-    *info = result;
+    result.tiling = plan->tiling.c_str();
+    result.footprint_bytes = saturated(p.footprint_bytes().value_or(0));
+    result.multiple_of_queries = p.options.multiple.query;
+    result.multiple_of_keys = p.options.multiple.key;
+    result.multiple_of_features = p.options.multiple.feature;
+    result.reserve_words = saturated(p.options.reserve);
+    result.double_buffer = p.options.double_buffer ? 1 : 0;
+    result.struct_size = info->struct_size;
+    std::memcpy(info, &result, info->struct_size);
+  });
+}
+
+redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int64_t* size) {
+  return guarded([&] {
+    require_pointer(plan, "plan");
+    require_pointer(name, "name");
+    require_pointer(size, "size");
+    for (const schedule::Knob& k : plan->plan.row().tiling)
+      if (k.name == name) return void(*size = k.value);
+    throw InvalidArgument(fmt::format("{} has no tile '{}': {}", plan->schedule, name, plan->tiling));
   });
 }
 

@@ -14,6 +14,12 @@
 
 namespace redblue::plan {
 
+std::string text_of(const Tiling& tiling) {
+  std::string text;
+  for (const schedule::Knob& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
+  return text;
+}
+
 bool Schedule::has_quadratic_workspace() const {
   using enum SlowArray;
   return std::ranges::find_first_of(workspace_arrays, std::array{S, P, A, f, q, p}) != workspace_arrays.end();

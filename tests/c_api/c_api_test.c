@@ -1,6 +1,7 @@
 /* The C interface from C: results against plain loops in double, and every way to call it wrongly. */
 #include <math.h>
 #include <redblue.h>
+#include <stddef.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -135,6 +136,57 @@ static void test_results(void) {
   CHECK(info.words_read + info.words_written >= info.bound_words && info.ratio >= 1);
   CHECK(info.footprint_words <= 100);
   redblue_plan_destroy(forward), redblue_plan_destroy(backward);
+}
+
+/* Fast memory in bytes: bf16 operands beside f32 accumulators. */
+static void test_bytes(void) {
+  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  p.n_q = p.n_k = 8192;
+  p.d = 128;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_bytes = 65536;
+  options.dtype = REDBLUE_BF16;
+  options.multiple_of_queries = options.multiple_of_keys = 16;
+  options.schedule = "flash_tiled";
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  CHECK(strcmp(info.tiling, "Br=64 Bc=16") == 0);
+  CHECK(info.footprint_bytes == 57856 && info.multiple_of_keys == 16 && info.multiple_of_features == 1);
+  CHECK(info.reserve_words == 0 && info.double_buffer == 0);
+  int64_t Br = 0;
+  CHECK(redblue_plan_tile(plan, "Br", &Br) == REDBLUE_OK && Br == 64);
+  REFUSED(redblue_plan_tile(plan, "br", &Br), REDBLUE_INVALID_ARGUMENT, "flash_tiled has no tile 'br': Br=64 Bc=16");
+  REFUSED(redblue_plan_tile(plan, "Br", NULL), REDBLUE_INVALID_ARGUMENT, "size is NULL");
+  redblue_plan_destroy(plan);
+
+  options.double_buffer = 1; /* a second block of keys or values: fewer queries */
+  options.reserve_words = 100;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  CHECK(info.double_buffer == 1 && info.reserve_words == 100 && info.footprint_bytes <= 65536 - 4096 - 400);
+  redblue_plan_destroy(plan);
+
+  /* A program from before these fields: its structs end where they begin. */
+  redblue_plan_options old = REDBLUE_PLAN_OPTIONS_INIT;
+  memset((char*)&old + offsetof(redblue_plan_options, fast_memory_bytes), 0x55,
+         sizeof old - offsetof(redblue_plan_options, fast_memory_bytes));
+  old.struct_size = offsetof(redblue_plan_options, fast_memory_bytes);
+  old.fast_memory_words = 1000;
+  CHECK(redblue_plan_create(&p, &old, &plan) == REDBLUE_OK);
+  redblue_plan_info first = REDBLUE_PLAN_INFO_INIT;
+  first.struct_size = offsetof(redblue_plan_info, tiling);
+  first.footprint_bytes = 77;
+  CHECK(redblue_plan_describe(plan, &first) == REDBLUE_OK);
+  CHECK(first.footprint_words <= 1000 && first.ratio >= 1 && first.footprint_bytes == 77);
+  redblue_plan_destroy(plan);
+
+  options.fast_memory_words = 1000;
+  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "give one of them");
+  options.fast_memory_words = 0;
+  options.multiple_of_keys = 0;
+  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, "multiple of keys = 0");
 }
 
 /* Counts beyond 63 bits are INT64_MAX, and the others stay exact. */
@@ -323,6 +375,7 @@ int main(void) {
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
+  test_bytes();
   test_huge_problem();
   test_workspace_without_end();
   test_forward_that_runs_first();

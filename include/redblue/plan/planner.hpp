@@ -86,9 +86,9 @@ struct Plan {
   Options options;
   std::shared_ptr<const Plan> forward;  ///< runs first, where O and lse are not given
   std::vector<bound::Bound> bounds;
-  bound::Bound bound;     ///< the largest proved one
-  /// The chosen one first, then the others, cheapest first; last those that are only for comparison: unstable or printed
-  /// algorithms that were not asked for.
+  bound::Bound bound;  ///< the largest proved one
+  /// The chosen one first, then the others, cheapest first; last those that are only for comparison: unstable or
+  /// printed algorithms that were not asked for.
   std::vector<Row> rows;
   std::vector<Refusal> refused;
   std::size_t chosen = 0;

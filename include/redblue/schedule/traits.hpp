@@ -10,7 +10,7 @@ namespace redblue::schedule {
 /// these defaults: static constexpr Traits traits{.masks = true};
 struct Traits {
   bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
-  bool keeps_scores = false;       ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
+  bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
   bool masks = false;             ///< knows causal masks
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end

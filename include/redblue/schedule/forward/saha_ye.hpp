@@ -29,7 +29,8 @@ struct SahaYeForward : Defaults {
     const Words M = limits.M - limits.reserve;
     const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});
     const index_t B = largest_tile(longest, 1, [&](index_t b) {
-      return (b == 1 || Words(4) * b * b * x.word(SlowArray::S) <= M) && limits.fit(footprint(x, {b}), prefetch(x, {b}));
+      return (b == 1 || Words(4) * b * b * x.word(SlowArray::S) <= M) &&
+             limits.fit(footprint(x, {b}), prefetch(x, {b}));
     });
     if (B == 0) return std::nullopt;
     return Tiling{B};

@@ -50,7 +50,8 @@ struct SplitKeysForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto t = FlashForward::choose_tiling(x, limits);  // the words of groups do not depend on Br and Bc
     if (!t) return std::nullopt;
-    return Tiling{t->Br, t->Bc, groups(x, t->Bc)};
+    const Tiling parts{t->Br, t->Bc, groups(x, t->Bc)}, whole{t->Br, t->Bc, 1};
+    return limits.fit(footprint(x, parts), prefetch(x, parts)) ? parts : whole;  // wide statistics may not leave room
   }
 
   /// A group's part is flash; merging the parts holds O_i and three statistics while a part of O streams past.
