@@ -22,9 +22,9 @@ Option Option::type_name(const std::string& name) const { return Option(*option_
 Option Option::required() const { return Option(*option_.required()); }
 Option Option::positive() const {
   return Option(*option_.check([](const std::string& text) {
-    const auto number = CLI::detail::lexical_cast<double>;
     double value = 0;
-    return number(text, value) && value > 0 ? std::string() : fmt::format("{}: give a number above 0", text);
+    return CLI::detail::lexical_cast(text, value) && value > 0 ? std::string()
+                                                               : fmt::format("{}: give a number above 0", text);
   }));
 }
 Option Option::in_range(index_t least, index_t most) const { return Option(*option_.check(CLI::Range(least, most))); }

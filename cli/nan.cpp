@@ -8,7 +8,7 @@ namespace redblue::cli {
 
 namespace {
 
-/// Of 16-bit words: all exponent bits and some of the mantissa. `infinity`: its bits.
+/// A word of f16 or bf16. A NaN lies beyond the bits of infinity, whatever its sign.
 struct Half {
   std::uint16_t bits;
   bool is_nan(std::uint16_t infinity) const { return (bits & 0x7fffU) > infinity; }

@@ -211,7 +211,12 @@ void ObjectiveOptions::choose_for_run(const MemoryOptions& memory) {
     return;
   }
   fmt::print(stderr, "redblue: measuring this machine once, for plans of least time, into {}\n", path);
-  save_hardware(measure_hardware(), path);
+  try {
+    save_hardware(measure_hardware(), path);
+  } catch (const IoError& e) {  // a home directory that cannot be written
+    fmt::print(stderr, "redblue: {}; minimising words instead\n", e.what());
+    objective = "words";
+  }
 }
 
 plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,

@@ -34,6 +34,9 @@ TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
   EXPECT_THAT(first.err, HasSubstr("measuring this machine once"));
   EXPECT_EQ(second.err, "");
   EXPECT_FALSE(second.json()["modelled_time"].is_null());
+  const Finished unwritable = w.run(run, "XDG_CONFIG_HOME=/proc");
+  EXPECT_EQ(unwritable.exit_code, 0) << unwritable.err;
+  EXPECT_THAT(unwritable.err, HasSubstr("minimising words instead"));
   EXPECT_THAT(w.run(Args{"plan"} + sizes, home).err, HasSubstr("measured by redblue doctor"));
 }
 

@@ -82,7 +82,7 @@ struct GroupedKeyOuterBackward : Defaults {
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
     const std::vector<Sizes> all = groups(x, t);
     std::vector<Phase> list{output_dots_phase(x), zero_unseeing_phase(x)};
-    for (const Sizes& group : all)
+    for (const Sizes& group : all)  // the first group adds to dQ itself, the others to parts of it
       list.push_back(key_pass_phase(group, t, x.word(list.size() == 2 ? SlowArray::dQ : SlowArray::dQg)));
     const Words part = x.word(SlowArray::dQg);
     if (const index_t summed = queries_seeing(x, all.front().n_k); summed > 0)
