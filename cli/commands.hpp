@@ -12,5 +12,6 @@ void add_run(Program& program);
 void add_trace(Program& program);
 void add_figure1(Program& program);
 void add_doctor(Program& program);
+void add_info(Program& program);
 
 }  // namespace redblue::cli

@@ -35,6 +35,7 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_trace(program);
   redblue::cli::add_figure1(program);
   redblue::cli::add_doctor(program);
+  redblue::cli::add_info(program);
   int exit_code = 0;
   try {
     exit_code = program.run(argc, argv);

@@ -52,27 +52,6 @@ struct RunFlags {
   }
 };
 
-Problem problem_of(const RunFlags& flags, const LoadedInputs& loaded, const Problem& kind) {
-  Problem p = kind;
-  set_sizes(p, loaded.tensors());
-  p.forward_given = loaded.forward_given();
-  require_causal(flags.causal, flags.causal_offset);
-  p.causal = flags.causal;
-  p.causal_offset = flags.causal_offset;
-  p.scale = flags.scale;
-  p.lse_required = !follows_forward(p.op) && flags.files.wants("lse");
-  p.validate();
-  const SlowArray first = inputs_of(p).front();
-  for (const SlowArray a : inputs_of(p)) {
-    const auto wanted = shape_of(p, a), found = loaded.tensors()[a].shape;
-    if (found != wanted)
-      throw InvalidProblem(fmt::format("{} is [{}], beside {} [{}] it must be [{}] (batch, heads, rows, columns)",
-                                       tensor_name(a), fmt::join(found, ", "), tensor_name(first),
-                                       fmt::join(loaded.tensors()[first].shape, ", "), fmt::join(wanted, ", ")));
-  }
-  return p;
-}
-
 Json deviation_to_json(const Deviation& d) {
   return {{"error", d.error},
           {"naive_error", d.naive_error},
@@ -114,13 +93,25 @@ void print_text(const Verification& v) {
                inputs.empty() ? "0" : inputs, v.nan_outputs);
 }
 
-void print_text(const plan::Plan& plan, const Measured& m, double seconds) {
+/// Of the problem that a run does, those of a forward pass that it keeps first.
+Verification verified(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  Verification v = verify(plan.problem, tensors, options.compute, roundings_of(plan));
+  if (options.forward.o.data == nullptr && options.forward.lse.data == nullptr) return v;
+  const Verification forward = verify(plan.problem.forward(), tensors, options.compute, roundings_of(*plan.forward));
+  v.outputs.insert(v.outputs.begin(), forward.outputs.begin(), forward.outputs.end());
+  v.nan_outputs += forward.nan_outputs;
+  return v;
+}
+
+void print_text(const plan::Plan& plan, const Measured& m, double seconds, const FileLayout& layout) {
   const plan::Row& row = plan.row();
+  const Problem& p = plan.problem;
+  fmt::print("{} as {}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n",
+             tensor_name(inputs_of(p).front()), layout.name(), p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q,
+             p.n_k, p.d, p.d_v);
   std::string tiling;
   for (const schedule::Knob& k : row.tiling) tiling += fmt::format(" {}={}", k.name, k.value);
-  if (plan.forward)
-    fmt::print("o and lse are not given: {} computes them first, its words are counted\n",
-               plan.forward->row().schedule);
+  if (plan.forward) fmt::print("{} computes o and lse first, its words are counted\n", plan.forward->row().schedule);
   fmt::print("{}{}: {}\n", row.schedule, tiling, plan.reason);
   const Io io = plan.io();
   fmt::print("{:<14} {:>20} {:>20} {:>20}\n", "", "moved", "formula", "bound");
@@ -150,9 +141,14 @@ int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
-  flags.files.validate(kind.op);
-  const LoadedInputs loaded(flags.files, kind.op, kind.score, kind.sources);
-  const Problem problem = problem_of(flags, loaded, kind);
+  flags.files.validate(kind);
+  require_causal(flags.causal, flags.causal_offset);
+  kind.causal = flags.causal;
+  kind.causal_offset = flags.causal_offset;
+  kind.scale = flags.scale;
+  kind.lse_required = !follows_forward(kind.op) && flags.files.wants("lse");
+  const LoadedInputs loaded(flags.files, kind);
+  const Problem problem = loaded.problem(kind);
   RunOptions options;
   options.compute = compute_of(flags.compute_dtype, loaded.any_f64());
   if (flags.verify && options.compute == DType::bf16)
@@ -170,8 +166,8 @@ int run_command(const RunFlags& flags) {
         break;
       }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
-  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.rank());
-  outputs.add_to(tensors);
+  OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
+  outputs.add_to(tensors, options);
   const plan::Plan plan =
       objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute, dtype,
                      options.threads > 0 ? options.threads : default_pool().size());
@@ -185,13 +181,14 @@ int run_command(const RunFlags& flags) {
   }
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
-  if (flags.verify) verification = verify(problem, tensors, options.compute, roundings_of(plan));
+  if (flags.verify) verification = verified(plan, tensors, options);
   outputs.commit();
 
   const plan::Row& row = plan.row();
   if (flags.json) {
     Json j{{"schema", "redblue.run/1"},
            {"problem", to_json(problem)},
+           {"layout", loaded.layout().name()},
            {"M", to_json(plan.options.M)},
            {"schedule", std::string(row.schedule)},
            {"tiling", to_json(row.tiling)},
@@ -215,7 +212,7 @@ int run_command(const RunFlags& flags) {
     if (verification) j["verify"] = verification_to_json(*verification);
     print(j);
   } else if (!flags.quiet) {
-    print_text(plan, measured, seconds);
+    print_text(plan, measured, seconds, loaded.layout());
     if (verification) print_text(*verification);
   }
   return verification && !verification->ok() ? 1 : 0;

@@ -8,9 +8,9 @@
 #include <memory>
 #include <set>
 
+#include "archive.hpp"
 #include "redblue/file/atomic_file.hpp"
 #include "redblue/file/npy.hpp"
-#include "redblue/file/safetensors.hpp"
 #include "redblue/machine/storage.hpp"
 
 namespace redblue::cli {
@@ -24,45 +24,17 @@ std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays) {
   return names;
 }
 
-/// A problem of this kind, for its lists of arrays.
-Problem sample(Operation op, Score score = Score::softmax, Sources sources = Sources::distinct) {
-  Problem p;
-  p.op = op;
-  p.score = score;
-  p.sources = sources;
-  p.n_q = p.n_k = p.d = p.d_v = p.d_in = 1;
-  return p;
+/// A problem of this kind with sizes, for its lists of arrays.
+Problem sample(Problem kind) {
+  kind.n_q = kind.n_k = kind.d = kind.d_v = kind.d_in = 1;
+  return kind;
 }
 
-/// Every tensor that a file may hold, without repetition.
-std::vector<std::string> all_names() {
-  std::vector<std::string> names;
-  for (std::size_t op = 0; op < kOperationNames.size(); ++op) {
-    const Problem p = sample(static_cast<Operation>(op));
-    for (const auto& list : {inputs_of(p), outputs_of(p)})
-      for (const std::string& n : tensor_names(list))
-        if (std::find(names.begin(), names.end(), n) == names.end()) names.push_back(n);
-  }
-  return names;
-}
-
-/// [n, d] and [heads, n, d] become [1, 1, n, d] and [1, heads, n, d]; lse gets a last dimension of 1.
-Tensor view(SlowArray array, const file::Tensor& t) {
-  std::vector<index_t> shape(t.shape().begin(), t.shape().end()), strides(t.strides().begin(), t.strides().end());
-  if (array == SlowArray::lse) {
-    shape.push_back(1);
-    strides.push_back(1);
-  }
-  if (shape.size() < 2 || shape.size() > 4)
-    throw InvalidProblem(fmt::format("{} has {} dimensions [{}]: give [n, d], [heads, n, d] or [batch, heads, n, d]{}",
-                                     tensor_name(array), t.rank(), fmt::join(t.shape(), ", "),
-                                     array == SlowArray::lse ? ", without d" : ""));
-  std::array<index_t, 4> shape4{1, 1, 1, 1}, strides4{0, 0, 0, 0};
-  const auto missing = static_cast<std::ptrdiff_t>(4 - shape.size());
-  std::copy(shape.begin(), shape.end(), shape4.begin() + missing);
-  std::copy(strides.begin(), strides.end(), strides4.begin() + missing);
-  // Inputs are never written; Tensor serves outputs too, hence the cast.
-  return {const_cast<std::byte*>(t.data()), t.dtype(), shape4, strides4};
+/// What files of a problem of this kind hold that a run may read.
+std::vector<SlowArray> readable(const FileOptions& files, const Problem& kind) {
+  Problem p = sample(kind);
+  p.forward_given = !files.with_forward;
+  return inputs_of(p);
 }
 
 /// All entries, in the order of the dimensions.
@@ -82,150 +54,7 @@ std::vector<double> numbers_of(const Tensor& t) {
   return numbers;
 }
 
-bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
-
-}  // namespace
-
-void FileOptions::add_to(const Command& command) {
-  command
-      .option("--input", input, "safetensors file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
-      .type_name("FILE");
-  command.option("--output", output, "safetensors file to write o and lse (dq, dk, dv; g; ...) to").type_name("FILE");
-  command
-      .option("--name", names,
-              fmt::format("name of a tensor in these files: q=query (repeatable; {})", fmt::join(all_names(), " ")))
-      .type_name("TENSOR=NAME");
-  for (const std::string& name : all_names())
-    command.option("--" + name, npy[name], fmt::format("{}, .npy [n, d], [heads, n, d] or [batch, heads, n, d]", name))
-        .type_name("FILE")
-        .group("Tensors as .npy files, one each");
-}
-
-void FileOptions::validate(Operation op) const {
-  const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
-  const Problem p = sample(op);
-  const auto in = tensor_names(inputs_of(p)), out = tensor_names(outputs_of(p));
-  const bool any_npy = std::any_of(npy.begin(), npy.end(), [](const auto& f) { return f.second.has_value(); });
-  const auto option_list = [](const std::vector<std::string>& list) {
-    std::string text;
-    for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
-    return text;
-  };
-  if (any_npy && (input || output))
-    throw InvalidProblem(fmt::format("give either --input and --output (safetensors) or {} {} (npy), not both",
-                                     option_list(in), option_list(out)));
-  if (!any_npy && !(input && output))
-    throw InvalidProblem(
-        fmt::format("files are missing: give --input X.safetensors --output Y.safetensors, or {} {} as .npy files",
-                    option_list(in), option_list(out)));
-  if (input && input->ends_with(".npy"))
-    throw InvalidProblem(fmt::format("--input {}: it takes safetensors; give .npy files by name, as {} {}", *input,
-                                     option_list(in), option_list(out)));
-  if (output && output->ends_with(".npy"))
-    throw InvalidProblem(
-        fmt::format("--output {}: it writes safetensors; give .npy files by name, as {}", *output, option_list(out)));
-  for (const auto& [name, path] : npy)
-    if (path && std::find(in.begin(), in.end(), name) == in.end() &&
-        std::find(out.begin(), out.end(), name) == out.end())
-      throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
-                                       redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
-  if (any_npy) {
-    std::vector<std::string> needed = out;
-    std::erase(needed, "lse");  // may be left out
-    for (const std::string& n : needed)
-      if (!given(n))
-        throw InvalidProblem(fmt::format("files are missing: --{}; .npy runs need all of {}", n, option_list(needed)));
-    if (!names.empty())
-      throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
-  }
-  std::set<std::string> named;
-  std::vector<std::string> known = in;
-  known.insert(known.end(), out.begin(), out.end());
-  for (const std::string& n : names) {
-    const std::size_t equals = n.find('=');
-    if (!named.insert(n.substr(0, equals)).second)
-      throw InvalidProblem(fmt::format("--name {}: {} has a name already", n, n.substr(0, equals)));
-    if (equals == std::string::npos || equals + 1 == n.size() ||
-        std::find(known.begin(), known.end(), n.substr(0, equals)) == known.end())
-      throw InvalidProblem(fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(known, ", ")));
-  }
-  std::vector<std::pair<std::string, std::string>> from, to;
-  if (input) from.emplace_back("--input", *input);
-  if (output) to.emplace_back("--output", *output);
-  for (const std::string& n : in)
-    if (given(n)) from.emplace_back("--" + n, *npy.at(n));
-  for (const std::string& n : out)
-    if (given(n)) to.emplace_back("--" + n, *npy.at(n));
-  for (std::size_t i = 0; i < to.size(); ++i) {
-    for (const auto& [option, path] : from)
-      if (file::same_file(path, to[i].second))
-        throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to[i].second));
-    for (std::size_t j = 0; j < i; ++j)
-      if (file::same_file(to[j].second, to[i].second))
-        throw InvalidProblem(
-            fmt::format("{} and {} are the same file {}: choose two", to[j].first, to[i].first, to[i].second));
-  }
-}
-
-std::string FileOptions::name_of(const std::string& tensor) const {
-  for (const std::string& n : names)
-    if (n.starts_with(tensor + "=")) return n.substr(tensor.size() + 1);
-  return tensor;
-}
-
-LoadedInputs::LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources) {
-  std::optional<file::Safetensors> archive;
-  if (files.input) archive.emplace(file::read_safetensors(*files.input));
-  const auto is_there = [&](const std::string& name) {
-    return archive ? archive->contains(files.name_of(name)) : files.npy.at(name).has_value();
-  };
-  const auto read = [&](const std::string& name) {
-    if (archive) return archive->tensor(files.name_of(name));
-    if (!is_there(name))
-      throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
-    return file::read_npy(*files.npy.at(name));
-  };
-  if (follows_forward(op) && score == Score::softmax) {
-    forward_given_ = is_there("o");
-    if (forward_given_ != is_there("lse"))
-      throw InvalidProblem(fmt::format("{} is given and {} is not: give both, or neither to have them computed first",
-                                       forward_given_ ? "o" : "lse", forward_given_ ? "lse" : "o"));
-  }
-  Problem p = sample(op, score, sources);
-  p.forward_given = forward_given_;
-  const auto arrays = inputs_of(p);
-  for (const SlowArray a : arrays) {
-    const file::Tensor& t = loaded_.emplace(a, read(tensor_name(a))).first->second;
-    tensors_[a] = view(a, t);
-    const std::size_t rank = static_cast<std::size_t>(t.rank()) + (a == SlowArray::lse ? 1 : 0);
-    if (a == arrays.front()) rank_ = rank;
-    if (rank != rank_)
-      throw InvalidProblem(fmt::format(
-          "{} [{}] and {} [{}] have numbers of dimensions that do not go together: give all the same, lse one "
-          "less (no last dimension)",
-          tensor_name(arrays.front()), fmt::join(loaded_.at(arrays.front()).shape(), ", "), tensor_name(a),
-          fmt::join(t.shape(), ", ")));
-    for (const index_t size : t.shape())
-      if (size < 1)
-        throw InvalidProblem(
-            fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
-  }
-  // If the file holds two copies of what --sources declares to be one array, their numbers must be equal.
-  for (const auto& [copy, source] :
-       {std::pair(SlowArray::A2, SlowArray::A1),
-        std::pair(SlowArray::A3, sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {
-    const std::string name = tensor_name(copy);
-    if (!is_projected(op) || loaded_.contains(copy) || !is_there(name)) continue;
-    if (const file::Tensor t = read(name); !same_numbers(tensors_[source], view(copy, t)))
-      throw InvalidProblem(fmt::format("--sources {}: {} and {} differ; give --sources distinct, or leave {} out",
-                                       redblue::name_of(sources), tensor_name(source), name, name));
-  }
-}
-
-bool LoadedInputs::any_f64() const {
-  return std::any_of(loaded_.begin(), loaded_.end(), [](const auto& t) { return t.second.dtype() == DType::f64; });
-}
-
+/// Sizes from shapes.
 void set_sizes(Problem& p, const Tensors& t) {
   const auto shape = [&](SlowArray a) { return t[a].shape; };
   const SlowArray first = is_projected(p.op) ? SlowArray::A1 : SlowArray::Q;
@@ -250,6 +79,236 @@ void set_sizes(Problem& p, const Tensors& t) {
   }
 }
 
+bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
+
+}  // namespace
+
+std::vector<std::string> all_names() {
+  std::vector<std::string> names;
+  for (std::size_t op = 0; op < kOperationNames.size(); ++op) {
+    Problem kind;
+    kind.op = static_cast<Operation>(op);
+    const Problem p = sample(kind);
+    for (const auto& list : {inputs_of(p), outputs_of(p)})
+      for (const std::string& n : tensor_names(list))
+        if (std::find(names.begin(), names.end(), n) == names.end()) names.push_back(n);
+  }
+  return names;
+}
+
+void add_names_and_layout(const Command& command, std::vector<std::string>& names, std::optional<std::string>& layout) {
+  command
+      .option("--name", names,
+              fmt::format("name of a tensor in such a file: q=query (repeatable; {})", fmt::join(all_names(), " ")))
+      .type_name("TENSOR=NAME");
+  command
+      .option("--layout", layout,
+              fmt::format("order of the dimensions in all files: {} (b batch, h heads, n tokens, d features; lse "
+                          "has no d); default: bhnd, hnd or nd, unless the shapes leave it open",
+                          fmt::join(FileLayout::names(), ", ")))
+      .type_name("NAME");
+}
+
+void require_names(const std::vector<std::string>& names, const std::vector<std::string>& known) {
+  std::set<std::string> named;
+  for (const std::string& n : names) {
+    const std::size_t equals = n.find('=');
+    if (!named.insert(n.substr(0, equals)).second)
+      throw InvalidProblem(fmt::format("--name {}: {} has a name already", n, n.substr(0, equals)));
+    if (equals == std::string::npos || equals + 1 == n.size() ||
+        std::find(known.begin(), known.end(), n.substr(0, equals)) == known.end())
+      throw InvalidProblem(fmt::format("--name {}: give TENSOR=NAME with TENSOR one of {}", n, fmt::join(known, ", ")));
+  }
+}
+
+void FileOptions::add_to(const Command& command) {
+  command
+      .option("--input", input,
+              "safetensors or .npz file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
+      .type_name("FILE");
+  command
+      .option("--output", output,
+              "file to write o and lse (dq, dk, dv; g; ...) to: .npz by its name, all others safetensors")
+      .type_name("FILE");
+  add_names_and_layout(command, names, layout);
+  command.flag("--with-forward", with_forward,
+               "gradients: compute o and lse, too, and write them beside the gradients");
+  for (const std::string& name : all_names())
+    command.option("--" + name, npy[name], fmt::format("{}, .npy", name))
+        .type_name("FILE")
+        .group("Tensors as .npy files, one each");
+}
+
+std::vector<SlowArray> FileOptions::written(const Problem& kind) const {
+  std::vector<SlowArray> list = outputs_of(sample(kind));
+  if (with_forward) list.insert(list.begin(), {SlowArray::O, SlowArray::lse});
+  return list;
+}
+
+std::vector<std::string> FileOptions::needed(const Problem& kind) const {
+  std::vector<std::string> list = tensor_names(readable(*this, kind));
+  // A forward pass computes them first, but not where Q, K and V are not in the file.
+  if (kind.op != Operation::backward_w) std::erase_if(list, [](const auto& n) { return n == "o" || n == "lse"; });
+  return list;
+}
+
+void FileOptions::validate(const Problem& kind) const {
+  const Operation op = kind.op;
+  if (with_forward && !follows_forward(op))
+    throw InvalidProblem(fmt::format("--with-forward is for gradients, not for --op {}", redblue::name_of(op)));
+  if (with_forward && kind.score != Score::softmax)
+    throw InvalidProblem(
+        fmt::format("--with-forward is for --score softmax: gradients of --score {} need no forward pass",
+                    redblue::name_of(kind.score)));
+  if (layout && FileLayout(*layout).tokens_first() && is_projected(op))
+    throw Unsupported(fmt::format("--layout {}: arrays of --op {} are [batch, heads, rows, columns]: bhnd, hnd or nd",
+                                  *layout, redblue::name_of(op)));
+  const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
+  const auto in = tensor_names(readable(*this, kind)), out = tensor_names(written(kind));
+  const bool any_npy = std::any_of(npy.begin(), npy.end(), [](const auto& f) { return f.second.has_value(); });
+  const auto option_list = [](const std::vector<std::string>& list) {
+    std::string text;
+    for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
+    return text;
+  };
+  if (any_npy && (input || output))
+    throw InvalidProblem(fmt::format("give either --input and --output (safetensors, .npz) or {} {} (npy), not both",
+                                     option_list(in), option_list(out)));
+  if (!any_npy && !(input && output))
+    throw InvalidProblem(
+        fmt::format("files are missing: give --input X.safetensors --output Y.safetensors, or {} {} as .npy files",
+                    option_list(in), option_list(out)));
+  if (input && input->ends_with(".npy"))
+    throw InvalidProblem(fmt::format("--input {}: it takes safetensors or .npz; give .npy files by name, as {} {}",
+                                     *input, option_list(in), option_list(out)));
+  if (output && output->ends_with(".npy"))
+    throw InvalidProblem(fmt::format("--output {}: it writes safetensors or .npz; give .npy files by name, as {}",
+                                     *output, option_list(out)));
+  for (const auto& [name, path] : npy)
+    if (path && std::find(in.begin(), in.end(), name) == in.end() &&
+        std::find(out.begin(), out.end(), name) == out.end())
+      throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
+                                       redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
+  if (any_npy) {
+    std::vector<std::string> needed = out;
+    std::erase(needed, "lse");  // may be left out
+    if (with_forward) {
+      std::erase(needed, "o");
+      if (!given("o") && !given("lse"))
+        throw InvalidProblem("--with-forward: give --o, --lse or both, the files it writes");
+    }
+    for (const std::string& n : needed)
+      if (!given(n))
+        throw InvalidProblem(fmt::format("files are missing: --{}; .npy runs need all of {}", n, option_list(needed)));
+    if (!names.empty())
+      throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
+  }
+  std::vector<std::string> known = in;
+  known.insert(known.end(), out.begin(), out.end());
+  require_names(names, known);
+  for (std::size_t i = 0; i < out.size(); ++i)
+    for (std::size_t j = 0; j < i; ++j)
+      if (output && name_of(out[i]) == name_of(out[j]))
+        throw InvalidProblem(
+            fmt::format("{} and {} would both be named {}: choose two names", out[j], out[i], name_of(out[i])));
+  std::vector<std::pair<std::string, std::string>> from, to;
+  if (input) from.emplace_back("--input", *input);
+  if (output) to.emplace_back("--output", *output);
+  for (const std::string& n : in)
+    if (given(n)) from.emplace_back("--" + n, *npy.at(n));
+  for (const std::string& n : out)
+    if (given(n)) to.emplace_back("--" + n, *npy.at(n));
+  for (std::size_t i = 0; i < to.size(); ++i) {
+    for (const auto& [option, path] : from)
+      if (file::same_file(path, to[i].second))
+        throw InvalidProblem(fmt::format("output {} is also an input: choose another output file", to[i].second));
+    for (std::size_t j = 0; j < i; ++j)
+      if (file::same_file(to[j].second, to[i].second))
+        throw InvalidProblem(
+            fmt::format("{} and {} are the same file {}: choose two", to[j].first, to[i].first, to[i].second));
+  }
+}
+
+std::string FileOptions::name_of(const std::string& tensor) const {
+  for (const std::string& n : names)
+    if (n.starts_with(tensor + "=")) return n.substr(tensor.size() + 1);
+  return tensor;
+}
+
+LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind) {
+  const Operation op = kind.op;
+  const std::unique_ptr<Archive> archive = files.input ? Archive::open(*files.input) : nullptr;
+  const auto is_there = [&](const std::string& name) {
+    return archive ? archive->contains(files.name_of(name)) : files.npy.at(name).has_value();
+  };
+  const auto read = [&](const std::string& name) {
+    if (archive) return archive->tensor(files.name_of(name));
+    if (!is_there(name))
+      throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
+    return file::read_npy(*files.npy.at(name));
+  };
+  if (files.with_forward) {
+    forward_given_ = false;
+  } else if (follows_forward(op) && kind.score == Score::softmax) {
+    forward_given_ = is_there("o");
+    if (forward_given_ != is_there("lse"))
+      throw InvalidProblem(fmt::format("{} is given and {} is not: give both, or neither to have them computed first",
+                                       forward_given_ ? "o" : "lse", forward_given_ ? "lse" : "o"));
+  }
+  Problem p = sample(kind);
+  p.forward_given = forward_given_;
+  if (files.layout) layout_.emplace(*files.layout);
+  const auto arrays = inputs_of(p);
+  for (const SlowArray a : arrays) {
+    const file::Tensor& t = loaded_.emplace(a, read(tensor_name(a))).first->second;
+    const file::Tensor& first = loaded_.at(arrays.front());
+    if (!layout_)
+      layout_ =
+          FileLayout::of_rank(first.shape().size(), fmt::format("{} [{}]", tensor_name(a), fmt::join(t.shape(), ", ")));
+    if (!files.layout && t.rank() + (a == SlowArray::lse ? 1 : 0) != first.rank())
+      throw InvalidProblem(fmt::format(
+          "{} [{}] and {} [{}] have numbers of dimensions that do not go together: give all the same, lse one "
+          "less (no last dimension)",
+          tensor_name(arrays.front()), fmt::join(first.shape(), ", "), tensor_name(a), fmt::join(t.shape(), ", ")));
+    tensors_[a] = layout_->view(a, t);
+    for (const index_t size : t.shape())
+      if (size < 1)
+        throw InvalidProblem(
+            fmt::format("{} is [{}]: every dimension must be at least 1", tensor_name(a), fmt::join(t.shape(), ", ")));
+  }
+  if (!files.layout && !is_projected(op))
+    require_clear_layout(*layout_, tensors_[SlowArray::Q], tensors_[SlowArray::K]);
+  // If the file holds two copies of what --sources declares to be one array, their numbers must be equal.
+  for (const auto& [copy, source] :
+       {std::pair(SlowArray::A2, SlowArray::A1),
+        std::pair(SlowArray::A3, kind.sources == Sources::self ? SlowArray::A1 : SlowArray::A2)}) {
+    const std::string name = tensor_name(copy);
+    if (!is_projected(op) || loaded_.contains(copy) || !is_there(name)) continue;
+    if (const file::Tensor t = read(name); !same_numbers(tensors_[source], layout_->view(copy, t)))
+      throw InvalidProblem(fmt::format("--sources {}: {} and {} differ; give --sources distinct, or leave {} out",
+                                       redblue::name_of(kind.sources), tensor_name(source), name, name));
+  }
+}
+
+bool LoadedInputs::any_f64() const {
+  return std::any_of(loaded_.begin(), loaded_.end(), [](const auto& t) { return t.second.dtype() == DType::f64; });
+}
+
+Problem LoadedInputs::problem(Problem p) const {
+  set_sizes(p, tensors_);
+  p.forward_given = forward_given_;
+  p.validate();
+  const SlowArray first = inputs_of(p).front();
+  for (const SlowArray a : inputs_of(p)) {
+    const auto wanted = shape_of(p, a), found = tensors_[a].shape;
+    if (found != wanted)
+      throw InvalidProblem(fmt::format("{} is [{}], beside {} [{}] it must be [{}] (batch, heads, rows, columns)",
+                                       tensor_name(a), fmt::join(found, ", "), tensor_name(first),
+                                       fmt::join(tensors_[first].shape, ", "), fmt::join(wanted, ", ")));
+  }
+  return p;
+}
+
 struct OutputFiles::Files {
   struct Output {
     SlowArray array;
@@ -263,7 +322,7 @@ struct OutputFiles::Files {
   std::optional<file::AtomicFile> archive;
   std::list<Output> outputs;  // AtomicFile stays where it is
 
-  /// What the safetensors file holds.
+  /// What the one file holds.
   std::vector<file::NamedTensor> named() const {
     std::vector<file::NamedTensor> list;
     for (const Output& out : outputs) list.push_back({options.name_of(out.name), out.tensor});
@@ -271,11 +330,12 @@ struct OutputFiles::Files {
   }
 };
 
-OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank)
+OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype,
+                         const FileLayout& layout)
     : files_(std::make_unique<Files>()) {
   files_->options = files;
   if (files.output) files_->archive.emplace(*files.output);
-  for (const SlowArray a : outputs_of(p)) {
+  for (const SlowArray a : files.written(p)) {
     const std::string name = tensor_name(a);
     if (!files.wants(name)) continue;
     Files::Output& out = files_->outputs.emplace_back();
@@ -285,25 +345,23 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
     out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
-    out.view = Tensor(out.data.data(), type, shape);
-    // As many leading dimensions as the inputs have; lse is one number per query.
-    std::vector<index_t> sizes(shape.begin() + static_cast<std::ptrdiff_t>(4 - rank), shape.end());
-    if (a == SlowArray::lse) sizes.pop_back();
-    out.tensor = file::c_order_tensor(type, std::move(sizes), out.data.data());
+    out.view = layout.contiguous(a, out.data.data(), type, shape);
+    out.tensor = file::c_order_tensor(type, layout.shape_in_file(a, shape), out.data.data());
     if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
   }
-  if (files.output) files_->archive->reserve(file::safetensors_file_size(files_->named()));
+  if (files.output) files_->archive->reserve(archive_size(*files.output, files_->named()));
 }
 
 OutputFiles::~OutputFiles() = default;
 
-void OutputFiles::add_to(Tensors& tensors) const {
+void OutputFiles::add_to(Tensors& tensors, RunOptions& options) const {
   for (const auto& out : files_->outputs) tensors[out.array] = out.view;
+  if (files_->options.with_forward) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
 }
 
 void OutputFiles::commit() {
   if (files_->archive) {
-    file::write_safetensors(*files_->archive, files_->named());
+    write_archive(*files_->archive, files_->named());
     files_->archive->commit();
     return;
   }

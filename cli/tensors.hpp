@@ -5,60 +5,71 @@
 #include <vector>
 
 #include "command_line.hpp"
+#include "layout.hpp"
 #include "redblue/attention.hpp"
 #include "redblue/file/tensor_file.hpp"
 
 namespace redblue::cli {
 
-/// Where the tensors of a run come from and go to: one safetensors file each way, or a .npy file per tensor. Tensors
-/// go by the lower-case names of their arrays: q, lse, dq, a1.
+/// Where the tensors of a run come from and go to: one safetensors or .npz file each way, or a .npy file per tensor.
+/// Tensors go by the lower-case names of their arrays: q, lse, dq, a1.
 struct FileOptions {
-  std::optional<std::string> input, output;               ///< safetensors
+  std::optional<std::string> input, output;               ///< safetensors or .npz
   std::map<std::string, std::optional<std::string>> npy;  ///< by tensor
-  std::vector<std::string> names;                         ///< "q=query": names inside the safetensors files
+  std::vector<std::string> names;                         ///< "q=query": names inside these files
+  std::optional<std::string> layout;
+  bool with_forward = false;  ///< gradients: o and lse are computed, and written beside them
 
   void add_to(const Command& command);
-  /// Throws InvalidProblem unless the options name a complete set of files for the operation, outputs apart from
-  /// inputs.
-  void validate(Operation op) const;
+  /// Throws InvalidProblem unless the options name a complete set of files for a problem of this kind (op, score,
+  /// sources), outputs apart from inputs.
+  void validate(const Problem& kind) const;
   std::string name_of(const std::string& tensor) const;
+  /// The tensors that a problem of this kind cannot do without.
+  std::vector<std::string> needed(const Problem& kind) const;
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }
+  /// The arrays that files of a problem of this kind take.
+  std::vector<SlowArray> written(const Problem& kind) const;
 };
 
-/// Tensors of rank 2 [n, d], 3 [heads, n, d] or 4 [batch, heads, n, d], kept alive; lse has no last dimension. `rank`
-/// is the rank of the other tensors.
+/// Every tensor that a file may hold for some operation.
+std::vector<std::string> all_names();
+/// --name and --layout.
+void add_names_and_layout(const Command& command, std::vector<std::string>& names, std::optional<std::string>& layout);
+/// Throws InvalidProblem unless each is TENSOR=NAME with a tensor of `known`, none of them twice.
+void require_names(const std::vector<std::string>& names, const std::vector<std::string>& known);
+
+/// Tensors in one layout, kept alive.
 class LoadedInputs {
  public:
-  /// Reads the tensors that the operation needs; O and lse must both be in the file, or neither.
-  LoadedInputs(const FileOptions& files, Operation op, Score score, Sources sources);
+  /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither.
+  LoadedInputs(const FileOptions& files, const Problem& kind);
 
   const Tensors& tensors() const { return tensors_; }
-  std::size_t rank() const { return rank_; }
-  bool forward_given() const { return forward_given_; }
+  /// `kind` with the sizes of the tensors. Throws InvalidProblem where they do not fit each other.
+  Problem problem(Problem kind) const;
+  const FileLayout& layout() const { return layout_.value(); }
   bool any_f64() const;
 
  private:
   std::map<SlowArray, file::Tensor> loaded_;
   Tensors tensors_;
-  std::size_t rank_ = 0;
+  std::optional<FileLayout> layout_;
   bool forward_given_ = true;
 };
-
-/// Sizes from shapes. Throws InvalidProblem where dimensions are missing or empty.
-void set_sizes(Problem& p, const Tensors& tensors);
 
 /// Memory for the outputs, and the files they go to, which appear complete or not at all.
 class OutputFiles {
  public:
   /// Opens the files and takes room for them on the disk, so that a directory that cannot be written, and a disk that
   /// is full, show before the work.
-  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, std::size_t rank);
+  OutputFiles(const FileOptions& files, const Problem& p, DType dtype, DType lse_dtype, const FileLayout& layout);
   ~OutputFiles();
   OutputFiles(const OutputFiles&) = delete;
   OutputFiles& operator=(const OutputFiles&) = delete;
 
-  /// Adds the outputs to the inputs; lse only where a file takes it.
-  void add_to(Tensors& tensors) const;
+  /// Adds the outputs to the inputs, for a run and its options; lse only where a file takes it.
+  void add_to(Tensors& tensors, RunOptions& options) const;
   /// Throws IoError. All files are complete before the first appears (AtomicFile::commit_together).
   void commit();
 

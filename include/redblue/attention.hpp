@@ -104,6 +104,9 @@ struct RunOptions {
   ThreadPool* pool = nullptr;  ///< where threads come from; null: default_pool()
   /// run_bytes() bytes that the run may use, apart from all tensors; empty: the run allocates.
   std::span<std::byte> memory{};
+  /// Gradients whose forward pass runs first (Problem::forward_first): where its o and lse are left, beside the
+  /// gradients. What has no data is not kept. The gradients are the same to the last bit.
+  Outputs forward{};
 };
 
 /// What a run or a count measured. Words are summed over all batches and heads.

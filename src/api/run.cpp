@@ -101,10 +101,14 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
     return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
   };
+  Converted converted;
   if (p.forward_first()) {
     const Problem f = p.forward();
-    tensors[SlowArray::O] = own(shape_of(f, SlowArray::O), "the output of the forward pass");
-    tensors[SlowArray::lse] = own(shape_of(f, SlowArray::lse), "lse");
+    for (const SlowArray a : {SlowArray::O, SlowArray::lse})
+      if (const Tensor kept = tensors[a]; !is_given(kept) || kept.dtype != kDTypeOf<T>) {
+        tensors[a] = own(shape_of(f, a), a == SlowArray::O ? "the output of the forward pass" : "lse");
+        if (is_given(kept)) converted.add(tensors[a], kept);
+      }
     if (plan.forward) {
       const Words used = stack.used();
       if (!lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute)) return false;
@@ -119,7 +123,6 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   const int workers = workers_of(plan, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
   machine::SlowMemory slow;
-  Converted converted;
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
     slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
@@ -276,10 +279,29 @@ decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tens
   return f(static_cast<float*>(nullptr));
 }
 
+/// The arrays that a run writes.
+std::vector<SlowArray> written_by(const Problem& p, const RunOptions& options) {
+  std::vector<SlowArray> list = outputs_of(p);
+  if (p.forward_first()) {
+    if (options.forward.o.data != nullptr) list.push_back(SlowArray::O);
+    if (options.forward.lse.data != nullptr) list.push_back(SlowArray::lse);
+  }
+  return list;
+}
+
+/// The caller's tensors, those of a forward pass that runs first from RunOptions::forward.
+Tensors with_forward(const Problem& p, Tensors tensors, const RunOptions& options) {
+  if (p.forward_first()) {
+    tensors[SlowArray::O] = options.forward.o;
+    tensors[SlowArray::lse] = options.forward.lse;
+  }
+  return tensors;
+}
+
 /// Those of the operation, with data.
-Tensors used(const Problem& p, const Tensors& tensors) {
+Tensors used(const Problem& p, const Tensors& tensors, const RunOptions& options) {
   Tensors result;
-  for (const auto& list : {inputs_of(p), outputs_of(p)})
+  for (const auto& list : {inputs_of(p), written_by(p, options)})
     for (const SlowArray a : list)
       if (tensors[a].data != nullptr) result[a] = tensors[a];
   return result;
@@ -340,8 +362,9 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
 }
 
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  return with_compute(options.compute, plan.problem, tensors,
-                      [&]<class T>(T*) { return need_of<T>(plan, tensors, options, memo).bytes; });
+  const Tensors all = with_forward(plan.problem, tensors, options);
+  return with_compute(options.compute, plan.problem, all,
+                      [&]<class T>(T*) { return need_of<T>(plan, all, options, memo).bytes; });
 }
 
 namespace {
@@ -369,18 +392,19 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options) {
   return {bytes, [tensors, options](const plan::Plan& plan) {
             ArenaMemo memo;
-            return with_compute(options.compute, plan.problem, tensors, [&]<class T>(T*) {
-              return need_of<T>(plan, tensors, options, memo, Walk::some).bytes;
-            });
+            const Tensors all = with_forward(plan.problem, tensors, options);
+            return with_compute(options.compute, plan.problem, all,
+                                [&]<class T>(T*) { return need_of<T>(plan, all, options, memo, Walk::some).bytes; });
           }};
 }
 
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  const auto inputs = inputs_of(plan.problem), outputs = outputs_of(plan.problem);
-  require_shapes(plan.problem, inputs, tensors);
-  require_shapes(plan.problem, outputs, tensors);
-  require_no_overlap(tensors, inputs, outputs, options.memory);
-  const Tensors mine = used(plan.problem, tensors);
+  const auto inputs = inputs_of(plan.problem), outputs = written_by(plan.problem, options);
+  const Tensors all = with_forward(plan.problem, tensors, options);
+  require_shapes(plan.problem, inputs, all);
+  require_shapes(plan.problem, outputs, all);
+  require_no_overlap(all, inputs, outputs, options.memory);
+  const Tensors mine = used(plan.problem, all, options);
   if (!follows_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(

@@ -25,7 +25,7 @@ struct Element {
   bool swap_bytes;
 };
 
-Element parse_descr(const std::string& descr, const std::string& path) {
+std::optional<Element> element_of(const std::string& descr) {
   std::string_view code = descr;
   char order = '=';
   if (!code.empty() && std::string_view("<>=|").find(code[0]) != std::string_view::npos) {
@@ -34,13 +34,11 @@ Element parse_descr(const std::string& descr, const std::string& path) {
   }
   // '|' means that the order does not matter; '=' and no mark mean the machine's order. numpy reads all three alike.
   const bool swap = (order == '<' && !kHostIsLittle) || (order == '>' && kHostIsLittle);
-  if (code == "f8") return {DType::f64, swap};
-  if (code == "f4") return {DType::f32, swap};
-  if (code == "f2") return {DType::f16, swap};
-  if (code == "V2" && order != '>') return {DType::bf16, !kHostIsLittle};  // void bytes have no order to reverse
-  throw Unsupported(
-      fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, and V2 as bf16",
-                  path, printable(descr, true)));
+  if (code == "f8") return Element{DType::f64, swap};
+  if (code == "f4") return Element{DType::f32, swap};
+  if (code == "f2") return Element{DType::f16, swap};
+  if (code == "V2" && order != '>') return Element{DType::bf16, !kHostIsLittle};  // void bytes have no order to reverse
+  return std::nullopt;
 }
 
 std::string_view code_of(DType t) {
@@ -63,7 +61,36 @@ std::size_t little_endian(std::span<const std::byte> bytes) {
   return value;
 }
 
-std::string header_of(const FileTensor& tensor) {
+/// The header, and where the data starts.
+struct Parsed {
+  NpyHeader header;
+  std::size_t data_at;
+};
+
+IoError bad(const std::string& path, std::size_t offset, const std::string& what) {
+  return {fmt::format("'{}' is not a valid .npy file: {}", path, what), path, static_cast<index_t>(offset)};
+}
+
+Parsed parse_header(std::span<const std::byte> bytes, const std::string& path) {
+  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
+    throw bad(path, 0, "it does not start with \\x93NUMPY");
+  if (bytes.size() < 10) throw bad(path, bytes.size(), "it ends within its first 10 bytes");
+  const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
+  if (major < 1 || major > 3 || minor != 0)
+    throw bad(path, 6, fmt::format("format {}.{}; redblue reads 1.0, 2.0 and 3.0", major, minor));
+  const std::size_t header_at = major == 1 ? 10 : 12;
+  if (bytes.size() < header_at) throw bad(path, bytes.size(), "it ends within its first 12 bytes");
+  const std::size_t header_size = little_endian(bytes.subspan(8, header_at - 8));
+  if (header_size > bytes.size() - header_at)
+    throw bad(path, 8,
+              fmt::format("a header of {} bytes, but only {} bytes follow", header_size, bytes.size() - header_at));
+  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + header_at, header_size);
+  return {parse_npy_header(text, path, header_at), header_at + header_size};
+}
+
+}  // namespace
+
+std::string npy_header(const FileTensor& tensor) {
   std::string header =
       fmt::format("{{'descr': '{}', 'fortran_order': False, 'shape': ({}{}), }}", code_of(tensor.dtype),
                   fmt::join(tensor.shape, ", "), tensor.shape.size() == 1 ? "," : "");
@@ -80,36 +107,31 @@ std::string header_of(const FileTensor& tensor) {
   return start + header;
 }
 
-}  // namespace
+NpyDescription describe_npy(std::span<const std::byte> bytes, const std::string& path) {
+  NpyHeader header = parse_header(bytes, path).header;
+  const std::optional<Element> element = element_of(header.descr);
+  return {printable(header.descr, true), element ? std::optional(element->dtype) : std::nullopt,
+          std::move(header.shape), header.fortran_order};
+}
 
 FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) {
-  const auto bad = [&](std::size_t offset, const std::string& what) {
-    return IoError(fmt::format("'{}' is not a valid .npy file: {}", path, what), path, static_cast<index_t>(offset));
-  };
-  if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
-    throw bad(0, "it does not start with \\x93NUMPY");
-  if (bytes.size() < 10) throw bad(bytes.size(), "it ends within its first 10 bytes");
-  const auto major = std::to_integer<int>(bytes[6]), minor = std::to_integer<int>(bytes[7]);
-  if (major < 1 || major > 3 || minor != 0)
-    throw bad(6, fmt::format("format {}.{}; redblue reads 1.0, 2.0 and 3.0", major, minor));
-  const std::size_t header_at = major == 1 ? 10 : 12;
-  if (bytes.size() < header_at) throw bad(bytes.size(), "it ends within its first 12 bytes");
-  const std::size_t header_size = little_endian(bytes.subspan(8, header_at - 8));
-  if (header_size > bytes.size() - header_at)
-    throw bad(8, fmt::format("a header of {} bytes, but only {} bytes follow", header_size, bytes.size() - header_at));
-
-  const std::string_view text(reinterpret_cast<const char*>(bytes.data()) + header_at, header_size);
-  NpyHeader header = parse_npy_header(text, path, header_at);
-  const Element element = parse_descr(header.descr, path);
+  auto [header, data_at] = parse_header(bytes, path);
+  const std::optional<Element> found = element_of(header.descr);
+  if (!found)
+    throw Unsupported(
+        fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, and V2 as bf16",
+                    path, printable(header.descr, true)));
+  const Element element = *found;
   const auto width = static_cast<index_t>(size_of(element.dtype));
   const auto count = element_count(header.shape, width);
   if (!count)
-    throw bad(header_at,
+    throw bad(path, data_at,
               fmt::format("shape ({}) of {} overflows 63 bits", text_of(header.shape), name_of(element.dtype)));
-  const auto data = bytes.subspan(header_at + header_size);
+  const auto data = bytes.subspan(data_at);
   if (static_cast<std::size_t>(*count * width) != data.size())
-    throw bad(bytes.size(), fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}",
-                                        text_of(header.shape), name_of(element.dtype), *count * width, data.size()));
+    throw bad(path, bytes.size(),
+              fmt::format("shape ({}) of {} needs {} bytes of data, the file has {}", text_of(header.shape),
+                          name_of(element.dtype), *count * width, data.size()));
   auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
   return {element.dtype, std::move(header.shape), std::move(strides), data.data(), element.swap_bytes};
 }
@@ -121,12 +143,12 @@ Tensor read_npy(const std::string& path) {
 
 void write_npy(AtomicFile& out, const FileTensor& tensor) {
   check_writable(tensor, fmt::format("'{}'", out.path()));
-  out.write(header_of(tensor));
+  out.write(npy_header(tensor));
   write_elements(out, tensor);
 }
 
 index_t npy_file_size(const FileTensor& tensor) {
-  return static_cast<index_t>(header_of(tensor).size()) + tensor.size_bytes();
+  return static_cast<index_t>(npy_header(tensor).size()) + tensor.size_bytes();
 }
 
 void write_npy(const std::string& path, const FileTensor& tensor) {

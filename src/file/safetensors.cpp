@@ -185,12 +185,18 @@ const Safetensors::Entry& Safetensors::entry(const std::string& name) const {
 
 Tensor Safetensors::tensor(const std::string& name) const {
   const Entry& e = entry(name);
-  const auto dtype = dtype_of_safetensors(e.dtype);
+  const auto dtype = safetensors_dtype(e.dtype);
   if (!dtype)
     throw Unsupported(fmt::format("tensor '{}' of '{}' has dtype {}; redblue computes with F64, F32, F16, BF16",
                                   printable(name), path_, printable(e.dtype)));
   return Tensor({*dtype, e.shape, c_order_strides(e.shape), e.bytes.data(), std::endian::native == std::endian::big},
                 owner_);
+}
+
+std::optional<DType> safetensors_dtype(std::string_view name) {
+  for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
+    if (name == safetensors_name_of(t)) return t;
+  return std::nullopt;
 }
 
 }  // namespace redblue::file

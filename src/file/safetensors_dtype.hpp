@@ -29,10 +29,4 @@ constexpr std::string_view safetensors_name_of(DType t) {
   return t == DType::f64 ? "F64" : t == DType::f32 ? "F32" : t == DType::f16 ? "F16" : "BF16";
 }
 
-constexpr std::optional<DType> dtype_of_safetensors(std::string_view name) {
-  for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
-    if (name == safetensors_name_of(t)) return t;
-  return std::nullopt;
-}
-
 }  // namespace redblue::file

@@ -472,6 +472,43 @@ TEST(RunGradient, TheForwardPassIsRunAndCountedWhereItIsNotGiven) {
     }
 }
 
+TEST(RunGradient, TheForwardPassIsKeptWhereTheCallerWantsIt) {
+  for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x})
+    for (const GradientTypes types : kGradientTypes)
+      for (const Strides strides : {Strides::bhsd, Strides::bshd}) {
+        Problem p = of(op, with_heads(problem(6, 8, 4, 4), 2, 4, 2));
+        p.forward_given = false;
+        SCOPED_TRACE(testing::Message() << name_of(op) << ' ' << name_of(types.storage) << ' ' << name_of(strides));
+        const Values values = values_of(p);
+        const plan::Plan plan = some_plan(p);
+        Memory memory(p, values, types), kept = memory;
+        RunOptions options;
+        options.compute = types.compute;
+        run(plan, memory.tensors(), options);
+
+        options.forward = {kept.add(O, types.storage, strides).tensor(),
+                           kept.add(lse, types.storage, strides).tensor()};
+        std::vector<std::byte> exactly(static_cast<std::size_t>(run_bytes(plan, kept.tensors(), options).to_index()));
+        options.memory = exactly;
+        const Measured m = run(plan, kept.tensors(), options);
+        EXPECT_EQ(m.io, plan.io());
+        EXPECT_EQ(m.bytes, exactly.size());
+        for (const SlowArray a : outputs_of(p)) EXPECT_EQ(kept.arrays.at(a).memory(), memory.arrays.at(a).memory());
+
+        const Problem forward = p.forward();
+        Memory alone(forward, values, types, Strides::bhsd, strides);
+        run(*plan.forward, alone.tensors(), {.compute = types.compute});
+        for (const SlowArray a : {O, lse}) EXPECT_EQ(kept.arrays.at(a).memory(), alone.arrays.at(a).memory());
+
+        options.memory = {};
+        options.forward.o = kept[inputs_of(p).front()];
+        EXPECT_THROW(run(plan, kept.tensors(), options), InvalidProblem) << "o on top of an input";
+        options.forward.o = kept[O];
+        options.forward.o.shape[2] += 1;
+        EXPECT_THROW(run(plan, kept.tensors(), options), InvalidProblem) << "a row too many";
+      }
+}
+
 TEST(RunGradient, TakesStructsAsItTakesTensors) {
   const Problem backward = of(Operation::backward, problems()[6]), gradient = of(Operation::gradient_x, problems()[4]);
   RunOptions options;

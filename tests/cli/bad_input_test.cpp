@@ -233,8 +233,8 @@ TEST(Cli, RefusesShapesThatDisagree) {
       {{5, 4}, {7, 4}, {1, 7, 3}, {"q [5, 4]", "v [1, 7, 3]", "dimensions"}},
       {{0, 4}, {7, 4}, {7, 3}, {"q is [0, 4]", "at least 1"}},
       {{5, 4}, {7, 4}, {7, 0}, {"v is [7, 0]", "at least 1"}},
-      {{4}, {4}, {4}, {"q has 1 dimension", "[n, d]"}},
-      {{1, 1, 1, 5, 4}, {1, 1, 1, 7, 4}, {1, 1, 1, 7, 3}, {"q has 5 dimensions", "[batch, heads, n, d]"}},
+      {{4}, {4}, {4}, {"q [4] has 1 dimensions", "[n, d]"}},
+      {{1, 1, 1, 5, 4}, {1, 1, 1, 7, 4}, {1, 1, 1, 7, 3}, {"q [1, 1, 1, 5, 4] has 5 dimensions", "[batch, heads, n, d]"}},
   };
   for (const auto& c : cases) {
     const Workplace w;

@@ -50,7 +50,7 @@ struct Job {
 
 /// Address space, in KiB, that a run needs whatever its sizes: the program, its libraries, its stacks.
 index_t baseline(int threads) {
-  const Job tiny(Operation::forward, "flash", 1, 1);
+  const Job tiny(Operation::forward, "flash", 3, 1);
   const Args args = tiny.args + Args{"--threads", std::to_string(threads)};
   index_t too_small = 0, enough = 1 << 20;
   while (enough - too_small > 16) {

@@ -1,7 +1,9 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <span>
 #include <string>
+#include <vector>
 
 #include "redblue/file/tensor_file.hpp"
 
@@ -17,12 +19,24 @@ Tensor read_npy(const std::string& path);
 /// The same from memory; the result points into `bytes`. `path` is for error messages.
 FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path = "<memory>");
 
+/// What the header of an .npy file says.
+struct NpyDescription {
+  std::string dtype;          ///< as numpy writes it: "<f4"
+  std::optional<DType> type;  ///< none for what redblue does not compute with
+  std::vector<index_t> shape;
+  bool fortran_order = false;
+};
+/// Looks at the header alone; `bytes` may end after it. Throws IoError where it is malformed.
+NpyDescription describe_npy(std::span<const std::byte> bytes, const std::string& path);
+
 /// Writes `tensor` (any strides, any byte order) as .npy: row-major, little-endian, format 1 (2 when the header is too
 /// long for it), bf16 as '<V2'. The file appears complete or not at all.
 /// Throws IoError when it cannot be written, InvalidProblem when the tensor makes no sense.
 void write_npy(const std::string& path, const FileTensor& tensor);
 /// The same into a file that the caller commits, for instance together with others.
 void write_npy(AtomicFile& out, const FileTensor& tensor);
+/// What write_npy puts before the elements of such a tensor; its data is not looked at.
+std::string npy_header(const FileTensor& tensor);
 /// Bytes of the file that write_npy makes of such a tensor; its data is not looked at.
 index_t npy_file_size(const FileTensor& tensor);
 

@@ -2,8 +2,10 @@
 #include <cstddef>
 #include <map>
 #include <memory>
+#include <optional>
 #include <span>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "redblue/file/tensor_file.hpp"
@@ -59,6 +61,9 @@ Safetensors read_safetensors(const std::string& path);
 /// The same from memory. `path` is for error messages; `keeps_alive` owns the bytes, null if the caller does.
 Safetensors parse_safetensors(std::span<const std::byte> bytes, const std::string& path = "<memory>",
                               std::shared_ptr<const void> keeps_alive = nullptr);
+
+/// The type of such elements: F64, F32, F16 or BF16; none for what redblue does not compute with.
+std::optional<DType> safetensors_dtype(std::string_view name);
 
 /// A tensor (any strides, any byte order) and its name in the file.
 struct NamedTensor {

@@ -1,0 +1,152 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <memory>
+
+#include "archive.hpp"
+#include "commands.hpp"
+#include "json.hpp"
+#include "redblue/file/mapped_file.hpp"
+#include "redblue/file/npy.hpp"
+#include "tensors.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+struct InfoOptions {
+  std::string file;
+  std::vector<std::string> names;
+  std::optional<std::string> layout;
+  bool json = false;
+};
+
+/// What `redblue run` would say to an operation on the tensors of a file.
+struct Runnable {
+  Operation op;
+  std::vector<std::string> missing;
+  bool related;                    ///< does the file hold some of its own tensors?
+  std::string refusal;             ///< where nothing is missing and it cannot be run all the same
+  std::optional<Problem> problem;  ///< where it can be run
+};
+
+Runnable runnable(const FileOptions& files, const Archive& archive, Operation op) {
+  Runnable r{op, {}, false, "", std::nullopt};
+  Problem kind;
+  kind.op = op;
+  for (const std::string& name : files.needed(kind))
+    if (!archive.contains(files.name_of(name)))
+      r.missing.push_back(name);
+    else if (name != "o" && name != "lse" && name != "do")
+      r.related = true;
+  if (!r.missing.empty()) return r;
+  try {
+    r.problem = LoadedInputs(files, kind).problem(kind);
+  } catch (const Error& e) {
+    r.refusal = e.what();
+  }
+  return r;
+}
+
+std::string command_of(const InfoOptions& o, Operation op) {
+  std::string text = "redblue run";
+  if (op != Operation::forward) text += fmt::format(" --op {}", name_of(op));
+  text += fmt::format(" --input {} --output OUT.{}", o.file, is_npz(o.file) ? "npz" : "safetensors");
+  for (const std::string& name : o.names) text += fmt::format(" --name {}", name);
+  if (o.layout) text += fmt::format(" --layout {}", *o.layout);
+  return text;
+}
+
+Archive::Entry entry_of_npy(const std::string& path) {
+  const file::MappedFile mapped(path);
+  file::NpyDescription d = file::describe_npy(mapped.bytes(), path);
+  return {"", std::move(d.dtype), std::move(d.shape), d.type};
+}
+
+Json to_json(const Archive::Entry& e) {
+  return {{"name", e.name},
+          {"dtype", e.dtype},
+          {"shape", e.shape},
+          {"type", e.type ? Json(std::string(name_of(*e.type))) : Json(nullptr)}};
+}
+
+std::string text_of(const Archive::Entry& e) {
+  return fmt::format("{} [{}]{}", e.type ? std::string(name_of(*e.type)) : e.dtype, fmt::join(e.shape, ", "),
+                     e.type ? "" : ": redblue does not compute with this type");
+}
+
+int info_of_npy(const InfoOptions& o) {
+  const Archive::Entry e = entry_of_npy(o.file);
+  if (o.json) {
+    print({{"schema", "redblue.info/1"},
+           {"file", o.file},
+           {"format", "npy"},
+           {"tensors", Json::array({to_json(e)})},
+           {"runs", Json::array()}});
+    return 0;
+  }
+  fmt::print("{}: npy, {}\n", o.file, text_of(e));
+  if (e.type) fmt::print("redblue run takes such a file for each tensor: --q, --k, --v and --o for the forward pass\n");
+  return 0;
+}
+
+int info_of_archive(const InfoOptions& o) {
+  require_names(o.names, all_names());
+  const std::unique_ptr<Archive> archive = Archive::open(o.file);
+  FileOptions files;
+  files.input = o.file;
+  files.names = o.names;
+  files.layout = o.layout;
+  std::vector<Runnable> all;
+  for (std::size_t op = 0; op < kOperationNames.size(); ++op)
+    all.push_back(runnable(files, *archive, static_cast<Operation>(op)));
+  if (o.json) {
+    Json tensors = Json::array(), runs = Json::array();
+    for (const Archive::Entry& e : archive->entries()) tensors.push_back(to_json(e));
+    for (const Runnable& r : all)
+      runs.push_back({{"op", std::string(name_of(r.op))},
+                      {"missing", r.missing},
+                      {"refusal", r.refusal.empty() ? Json(nullptr) : Json(r.refusal)},
+                      {"problem", r.problem ? cli::to_json(*r.problem) : Json(nullptr)},
+                      {"command", r.problem ? Json(command_of(o, r.op)) : Json(nullptr)}});
+    print({{"schema", "redblue.info/1"},
+           {"file", o.file},
+           {"format", std::string(archive->format())},
+           {"tensors", tensors},
+           {"runs", runs}});
+    return 0;
+  }
+  fmt::print("{}: {}\n", o.file, archive->format());
+  for (const Archive::Entry& e : archive->entries()) fmt::print("  {:<12} {}\n", e.name, text_of(e));
+  for (const Runnable& r : all)
+    if (r.problem)
+      fmt::print("{}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n    {}\n", name_of(r.op),
+                 r.problem->batch, r.problem->heads, r.problem->kv_heads.value_or(r.problem->heads), r.problem->n_q,
+                 r.problem->n_k, r.problem->d, r.problem->d_v, command_of(o, r.op));
+    else if (!r.related && r.op != Operation::forward)
+      continue;
+    else if (r.missing.empty())
+      fmt::print("{}: cannot be run: {}\n", name_of(r.op), r.refusal);
+    else
+      fmt::print("{}: {} missing (--name {}=NAME says which tensor it is)\n", name_of(r.op), fmt::join(r.missing, ", "),
+                 r.missing.front());
+  return 0;
+}
+
+}  // namespace
+
+void add_info(Program& program) {
+  const Command command = program.command("info", "what a file of tensors holds, and what could be run on it");
+  command.footer(
+      "Examples:\n  redblue info X.safetensors\n  redblue info X.npz --name q=query --layout bnhd\n  redblue info "
+      "Q.npy");
+  auto options = std::make_shared<InfoOptions>();
+  command.option("FILE", options->file, "safetensors, .npz or .npy").required();
+  add_names_and_layout(command, options->names, options->layout);
+  command.flag("--json", options->json, "print JSON");
+  command.does([options] {
+    return begins_with(options->file, "\x93NUMPY") ? info_of_npy(*options) : info_of_archive(*options);
+  });
+}
+
+}  // namespace redblue::cli

@@ -1,0 +1,178 @@
+#include "npz.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <minizip/unzip.h>
+#include <minizip/zip.h>
+
+#include <algorithm>
+#include <cstring>
+#include <map>
+#include <new>
+
+#include "redblue/file/npy.hpp"
+
+namespace redblue::cli {
+
+namespace {
+
+constexpr std::string_view kSuffix = ".npy";
+constexpr std::size_t kMostAtOnce = 1 << 30;  // minizip counts in 32 bits
+
+class Npz : public Archive {
+ public:
+  explicit Npz(const std::string& path) : path_(path), zip_(unzOpen64(path.c_str()), unzClose) {
+    if (!zip_) throw bad("it has no list of members, or an empty one: is the file whole?");
+    int at = unzGoToFirstFile(zip_.get());
+    for (; at == UNZ_OK; at = unzGoToNextFile(zip_.get())) {
+      char name_here[1024];
+      unz_file_info64 info;
+      Member member{};
+      if (unzGetCurrentFileInfo64(zip_.get(), &info, name_here, sizeof name_here, nullptr, 0, nullptr, 0) != UNZ_OK ||
+          unzGetFilePos64(zip_.get(), &member.position) != UNZ_OK)
+        break;
+      member.bytes = info.uncompressed_size;
+      const std::string name(name_here, std::min<std::size_t>(info.size_filename, sizeof name_here));
+      if (!name.ends_with(kSuffix)) throw bad(fmt::format("it holds '{}', which is no .npy", name));
+      if (!members_.emplace(name.substr(0, name.size() - kSuffix.size()), member).second)
+        throw bad(fmt::format("it holds '{}' twice", name));
+    }
+    if (at != UNZ_END_OF_LIST_OF_FILE) throw bad("its list of members is damaged");
+  }
+
+  std::string_view format() const override { return "npz"; }
+  bool contains(const std::string& name) const override { return members_.contains(name); }
+
+  std::vector<Entry> entries() const override {
+    constexpr std::size_t kMostHeader = 1 << 20;  // numpy's headers take hundreds of bytes
+    std::vector<Entry> list;
+    for (const auto& [name, member] : members_) {
+      const Bytes begin = read(name, kMostHeader);
+      file::NpyDescription d = file::describe_npy({begin.data.get(), begin.size}, where(name));
+      list.push_back({name, std::move(d.dtype), std::move(d.shape), d.type});
+    }
+    return list;
+  }
+
+  file::Tensor tensor(const std::string& name) const override {
+    if (!contains(name)) {
+      std::vector<std::string> names;
+      for (const auto& [known, member] : members_) names.push_back(known);
+      throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has: {}", path_, name, fmt::join(names, ", ")));
+    }
+    const Bytes bytes = read(name, SIZE_MAX);
+    return {file::parse_npy({bytes.data.get(), bytes.size}, where(name)), bytes.data};
+  }
+
+ private:
+  struct Member {
+    unz64_file_pos position;
+    std::size_t bytes;  ///< unpacked
+  };
+  struct Bytes {
+    std::shared_ptr<std::byte[]> data;
+    std::size_t size;
+  };
+
+  IoError bad(const std::string& what) const {
+    return {fmt::format("cannot read '{}' as .npz: {}", path_, what), path_};
+  }
+  std::string where(const std::string& name) const { return path_ + ":" + name; }
+
+  /// The first `most` bytes of a member, unpacked.
+  Bytes read(const std::string& name, std::size_t most) const {
+    Member member = members_.at(name);
+    const auto bad_member = [&](std::string_view what) { return bad(fmt::format("{} {}", name, what)); };
+    if (unzGoToFilePos64(zip_.get(), &member.position) != UNZ_OK || unzOpenCurrentFile(zip_.get()) != UNZ_OK)
+      throw bad_member("is packed in a way that is not known here, or damaged");
+    Bytes bytes{nullptr, std::min(member.bytes, most)};
+    try {
+      bytes.data.reset(new std::byte[bytes.size]);
+    } catch (const std::bad_alloc&) {
+      throw bad_member(fmt::format("takes {} bytes, for which there is no memory", bytes.size));
+    }
+    for (std::size_t done = 0; done < bytes.size;) {
+      const auto wanted = static_cast<unsigned>(std::min(bytes.size - done, kMostAtOnce));
+      const int got = unzReadCurrentFile(zip_.get(), bytes.data.get() + done, wanted);
+      if (got <= 0) throw bad_member(fmt::format("is damaged after {} of {} bytes", done, bytes.size));
+      done += static_cast<std::size_t>(got);
+    }
+    if (unzCloseCurrentFile(zip_.get()) == UNZ_CRCERROR && bytes.size == member.bytes)
+      throw bad_member("is damaged: its checksum is wrong");
+    return bytes;
+  }
+
+  std::string path_;
+  std::unique_ptr<void, int (*)(unzFile)> zip_;
+  std::map<std::string, Member> members_;
+};
+
+/// A file in memory, for minizip, which goes back in it to fill in checksums.
+struct MemoryFile {
+  std::vector<std::byte> bytes;
+  std::size_t at = 0;
+
+  zlib_filefunc64_def functions() {
+    zlib_filefunc64_def f{};
+    f.zopen64_file = [](void* file, const void*, int) { return file; };
+    f.zread_file = [](void*, void*, void*, uLong) { return uLong{0}; };
+    f.zwrite_file = [](void*, void* file, const void* data, uLong size) {
+      MemoryFile& m = *static_cast<MemoryFile*>(file);
+      if (m.bytes.size() < m.at + size) m.bytes.resize(m.at + size);
+      std::memcpy(m.bytes.data() + m.at, data, size);
+      m.at += size;
+      return size;
+    };
+    f.ztell64_file = [](void*, void* file) { return ZPOS64_T{static_cast<MemoryFile*>(file)->at}; };
+    f.zseek64_file = [](void*, void* file, ZPOS64_T offset, int origin) {
+      MemoryFile& m = *static_cast<MemoryFile*>(file);
+      m.at = offset + (origin == ZLIB_FILEFUNC_SEEK_SET ? 0 : origin == ZLIB_FILEFUNC_SEEK_CUR ? m.at : m.bytes.size());
+      return 0L;
+    };
+    f.zclose_file = [](void*, void*) { return 0; };
+    f.zerror_file = [](void*, void*) { return 0; };
+    f.opaque = this;
+    return f;
+  }
+};
+
+}  // namespace
+
+std::unique_ptr<Archive> open_npz(const std::string& path) { return std::make_unique<Npz>(path); }
+
+void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors) {
+  MemoryFile memory;
+  memory.bytes.reserve(static_cast<std::size_t>(npz_file_size(tensors)));
+  zlib_filefunc64_def functions = memory.functions();
+  const zipFile zip = zipOpen2_64(out.path().c_str(), APPEND_STATUS_CREATE, nullptr, &functions);
+  bool done = zip != nullptr;
+  const auto write = [&](std::string_view bytes) {
+    for (; done && !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMostAtOnce)))
+      done =
+          zipWriteInFileInZip(zip, bytes.data(), static_cast<unsigned>(std::min(bytes.size(), kMostAtOnce))) == ZIP_OK;
+  };
+  zip_fileinfo info{};
+  info.dosDate = 1 << 5 | 1;  // 1 January 1980: the same tensors make the same file at any time
+  for (const auto& [name, tensor] : tensors) {
+    constexpr int kStored = 0, kZip64 = 1;
+    const std::string member = name + std::string(kSuffix);
+    done = done && zipOpenNewFileInZip64(zip, member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr, kStored, 0,
+                                         kZip64) == ZIP_OK;
+    write(file::npy_header(tensor));
+    write({reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.size_bytes())});
+    done = done && zipCloseFileInZip(zip) == ZIP_OK;
+  }
+  done = zip != nullptr && zipClose(zip, nullptr) == ZIP_OK && done;
+  if (!done) throw IoError(fmt::format("cannot make '{}': minizip failed", out.path()), out.path());
+  out.write(memory.bytes);
+}
+
+index_t npz_file_size(const std::vector<file::NamedTensor>& tensors) {
+  constexpr index_t kEntry = 512;  // of the archive, for each member and at its end
+  index_t bytes = kEntry;
+  for (const auto& [name, tensor] : tensors)
+    bytes += file::npy_file_size(tensor) + kEntry + 2 * static_cast<index_t>(name.size());
+  return bytes;
+}
+
+}  // namespace redblue::cli

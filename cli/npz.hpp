@@ -1,0 +1,13 @@
+#pragma once
+#include "archive.hpp"
+
+/// The .npz of numpy: a zip archive with one .npy file per array, by minizip, which comes with zlib.
+namespace redblue::cli {
+
+std::unique_ptr<Archive> open_npz(const std::string& path);
+/// Not compressed, as numpy.savez writes it. It is put together in memory first.
+void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
+/// Bytes of that file, or a little more.
+index_t npz_file_size(const std::vector<file::NamedTensor>& tensors);
+
+}  // namespace redblue::cli
