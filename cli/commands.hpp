@@ -4,6 +4,9 @@
 /// One function per subcommand: adds it to the program.
 namespace redblue::cli {
 
+/// The exit code of a run whose files are written, and whose report standard output did not take.
+inline constexpr int kReportLost = 3;
+
 void add_plan(Program& program);
 void add_bound(Program& program);
 void add_count(Program& program);

@@ -1,31 +1,23 @@
 #include <fmt/format.h>
 
-#include <cerrno>
 #include <csignal>
 #include <cstdio>
-#include <cstring>
 #include <exception>
-#include <sstream>
 #include <string>
 
 #include "commands.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/version.hpp"
+#include "standard_output.hpp"
 
 namespace {
-
-/// `exit_code`, or 2 with a message if standard output did not take all that was printed.
-int after_output(int exit_code) {
-  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return exit_code;
-  fmt::print(stderr, "redblue: cannot write to standard output: {}\n", std::strerror(errno));
-  return 2;
-}
 
 /// Parses, runs the command, answers with the exit code.
 int run_program(int argc, char** argv) {
   redblue::cli::Program program(
       "redblue: attention with provably few words moved between fast and slow memory", std::string(redblue::kVersion),
-      "Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input.");
+      "Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input, 3 the files of "
+      "a run are written, but standard output did not take its report.");
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
   redblue::cli::add_plan(program);
   redblue::cli::add_bound(program);
@@ -43,12 +35,16 @@ int run_program(int argc, char** argv) {
     fmt::print(stderr, "redblue: {}\n", e.what());
     return 2;
   }
-  return after_output(exit_code);
+  const std::string failure = redblue::cli::output_failure();
+  if (exit_code == redblue::cli::kReportLost || failure.empty()) return exit_code;
+  fmt::print(stderr, "redblue: cannot write to standard output: {}\n", failure);
+  return 2;
 }
 
 }  // namespace
 
 int main(int argc, char** argv) {
+  redblue::cli::fill_closed_descriptors();
   try {
     return run_program(argc, argv);
   } catch (const std::exception& e) {  // not a command's: those are reported inside

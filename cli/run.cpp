@@ -10,6 +10,7 @@
 #include "options.hpp"
 #include "progress.hpp"
 #include "redblue/verify.hpp"
+#include "standard_output.hpp"
 #include "tensors.hpp"
 
 namespace redblue::cli {
@@ -141,6 +142,7 @@ int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
+  if (!flags.quiet) require_standard_output();
   flags.files.validate(kind);
   require_causal(flags.causal, flags.causal_offset);
   kind.causal = flags.causal;
@@ -214,6 +216,10 @@ int run_command(const RunFlags& flags) {
   } else if (!flags.quiet) {
     print_text(plan, measured, seconds, loaded.layout());
     if (verification) print_text(*verification);
+  }
+  if (const std::string failure = output_failure(); !failure.empty()) {
+    fmt::print(stderr, "redblue: the files are written, but not the report to standard output: {}\n", failure);
+    return kReportLost;
   }
   return verification && !verification->ok() ? 1 : 0;
 }

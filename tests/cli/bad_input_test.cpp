@@ -234,7 +234,10 @@ TEST(Cli, RefusesShapesThatDisagree) {
       {{0, 4}, {7, 4}, {7, 3}, {"q is [0, 4]", "at least 1"}},
       {{5, 4}, {7, 4}, {7, 0}, {"v is [7, 0]", "at least 1"}},
       {{4}, {4}, {4}, {"q [4] has 1 dimensions", "[n, d]"}},
-      {{1, 1, 1, 5, 4}, {1, 1, 1, 7, 4}, {1, 1, 1, 7, 3}, {"q [1, 1, 1, 5, 4] has 5 dimensions", "[batch, heads, n, d]"}},
+      {{1, 1, 1, 5, 4},
+       {1, 1, 1, 7, 4},
+       {1, 1, 1, 7, 3},
+       {"q [1, 1, 1, 5, 4] has 5 dimensions", "[batch, heads, n, d]"}},
   };
   for (const auto& c : cases) {
     const Workplace w;
@@ -348,6 +351,37 @@ TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
     EXPECT_EQ(WIFEXITED(status) ? WEXITSTATUS(status) : -1, 2);
     EXPECT_THAT(file::read_text(w / "err"), HasSubstr("cannot write to standard output: No space left on device"));
     EXPECT_EQ(answer(line, "/dev/null"), 0);
+  }
+}
+
+TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
+  const Workplace w;
+  const Problem p = problem(5, 5, 3, 3);
+  w.safetensors("x.safetensors", p, generate(p));
+  const auto answer = [&](const std::string& arguments, const std::string& redirection) {
+    const int status =
+        std::system(("cd " + quoted(w / "") + " && " + quoted(REDBLUE_CLI) +
+                     " run --M 100 --input x.safetensors --output y.safetensors" + arguments + redirection + " 2>err")
+                        .c_str());
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  };
+  const auto output = [&] { return file::read_safetensors(w / "y.safetensors").names(); };
+  for (const std::string form : {"", " --json", " --verify"}) {
+    SCOPED_TRACE(form);
+    EXPECT_EQ(answer(form, " >/dev/full"), 3);
+    EXPECT_THAT(file::read_text(w / "err"), HasSubstr("the files are written, but not the report to standard output"));
+    EXPECT_EQ(output().size(), 2u);
+    std::filesystem::remove(w / "y.safetensors");
+
+    EXPECT_EQ(answer(form, " >&-"), 2);
+    EXPECT_THAT(file::read_text(w / "err"), HasSubstr("standard output is closed: open it, or give --quiet"));
+    EXPECT_FALSE(std::filesystem::exists(w / "y.safetensors"));
+  }
+  // Whatever is closed, no report ends up in a file.
+  for (const std::string closed : {" >&-", " <&- >&-", " <&- >/dev/null", " >/dev/full"}) {
+    SCOPED_TRACE(closed);
+    EXPECT_EQ(answer(" --quiet", closed), 0);
+    EXPECT_EQ(output().size(), 2u);
   }
 }
 
