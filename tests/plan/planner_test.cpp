@@ -88,6 +88,28 @@ std::pair<index_t, index_t> sides(const std::string& text) {
   return {std::stoll(text.substr(0, x)), text.substr(x + 1) == "p" ? 0 : std::stoll(text.substr(x + 1))};
 }
 
+TEST(Planner, SquareTilesKeepToTheMultiples) {
+  for (const auto& [op, name] :
+       {std::pair(Operation::forward, "saha_ye"), std::pair(Operation::gradient_x, "algorithm_6")})
+    for (const index_t M : {900, 5000, 60000})
+      for (const schedule::Multiples m : {schedule::Multiples{16, 16, 1}, {16, 12, 1}, {1, 8, 5}}) {
+        Problem p = problem(300, 500, 40, 40);
+        p.op = op;
+        Options o = with_M(M, name), free = o;
+        o.multiple = m;
+        SCOPED_TRACE(testing::Message() << name << " M = " << M << ' ' << m.query << ' ' << m.key << ' ' << m.feature);
+        const auto keeps = [&](index_t b) { return b % m.query == 0 && b % m.key == 0 && b % m.feature == 0; };
+        index_t largest = knob(make_plan(p, free).row(), "B"), least = 1;
+        while (largest > 0 && !keeps(largest)) --largest;
+        while (!keeps(least)) ++least;
+        try {
+          EXPECT_EQ(knob(make_plan(p, o).row(), "B"), std::max(largest, least));
+        } catch (const CapacityError&) {
+          EXPECT_GT(Words(3) * least * least, M) << "the smallest tiles fit";
+        }
+      }
+}
+
 TEST(Planner, ReproducesTheTable) {
   for (const TableRow& line : table_of_theory_41()) {
     const index_t d = std::stoll(line.at("d")), M = std::stoll(line.at("M"));

@@ -22,18 +22,13 @@ struct SahaYeForward : Defaults {
     void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
-  static Tiling smallest(const Sizes&, const Multiples&) { return {1}; }
-  /// The paper's B for the memory that is left (less where second buffers must fit). It ignores the multiples, because
-  /// the paper prints B.
+  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_side(x, m)}; }
+  /// The paper's B for the memory that is left (less where second buffers must fit, or multiples ask for it).
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Words M = limits.M - limits.reserve;
-    const index_t longest = std::max({x.n_q, x.n_k, x.d, x.d_v});
-    const index_t B = largest_tile(longest, 1, [&](index_t b) {
-      return (b == 1 || Words(4) * b * b * x.word(SlowArray::S) <= M) &&
-             limits.fit(footprint(x, {b}), prefetch(x, {b}));
-    });
-    if (B == 0) return std::nullopt;
-    return Tiling{B};
+    const auto B = paper_side(x, limits, x.word(SlowArray::S),
+                              [&](index_t b) { return limits.fit(footprint(x, {b}), prefetch(x, {b})); });
+    if (!B) return std::nullopt;
+    return Tiling{*B};
   }
 
   /// The row sums d beside three tiles, in both phases.

@@ -27,15 +27,13 @@ struct Algorithm6Gradient : Defaults {
     void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
-  static Tiling smallest(const Sizes&, const Multiples&) { return {1}; }
-  /// The paper's B for the memory that is left (less where second buffers must fit), whatever the multiples.
+  static Tiling smallest(const Sizes& s, const Multiples& m) { return {smallest_side(s, m)}; }
+  /// The paper's B for the memory that is left (less where second buffers must fit, or multiples ask for it).
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
-    const Words M = limits.M - limits.reserve;
-    const index_t B = largest_tile(std::max({s.n_q, s.n_k, s.d, s.d_v}), 1, [&](index_t b) {
-      return Words(4) * b * b * s.word(SlowArray::A) <= M && limits.fit(footprint(s, {b}), prefetch(s, {b}));
-    });
-    if (B == 0) return std::nullopt;
-    return Tiling{B};
+    const auto B = paper_side(s, limits, s.word(SlowArray::A),
+                              [&](index_t b) { return limits.fit(footprint(s, {b}), prefetch(s, {b})); });
+    if (!B) return std::nullopt;
+    return Tiling{*B};
   }
 
   /// The products in the order of the phases; the second and the third stand between.

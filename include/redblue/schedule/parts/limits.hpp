@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cmath>
 #include <initializer_list>
@@ -80,6 +81,18 @@ inline Words prefetch_of(std::initializer_list<Phase> phases) {
   return prefetch_of(std::span(phases.begin(), phases.size()));
 }
 
+/// May square tiles over queries, keys and features have sides of b words under these multiples?
+inline bool keeps_to(const Multiples& m, const Sizes& x, index_t b) {
+  const auto legal = [b](index_t n, index_t step) { return b >= n || b % step == 0; };
+  return legal(x.n_q, m.query) && legal(x.n_k, m.key) && legal(x.d, m.feature) && legal(x.d_v, m.feature);
+}
+/// The smallest side of such tiles.
+inline index_t smallest_side(const Sizes& x, const Multiples& m) {
+  index_t b = 1;
+  while (!keeps_to(m, x, b)) ++b;  // ends: no multiple matters to a side as long as the longest dimension
+  return b;
+}
+/// The largest side of such tiles for which fits() holds (monotone); 0 if there is none.
 /// The smallest tile size: one step, or the whole dimension if that is less.
 constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, step); }
 

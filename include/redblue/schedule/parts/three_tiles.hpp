@@ -13,6 +13,19 @@ inline Phase three_tile_phase(const Sizes& x, const GemmCost& g, index_t side, b
   return {x.tile(g.C, a, b) + pair, pair};
 }
 
+/// The side B = floor(sqrt(M / 4)) that the papers print, with M what is left of fast memory, in tiles of such words;
+/// less where fits(B) or the multiples ask for it. The smallest side may do with less than a quarter of M for a tile.
+template <class Fits>
+std::optional<index_t> paper_side(const Sizes& x, const Limits& limits, Words word, const Fits& fits) {
+  const Words M = limits.M - limits.reserve;
+  const index_t least = smallest_side(x, limits.multiple);
+  index_t B = largest_tile(std::max({x.n_q, x.n_k, x.d, x.d_v}), 1,
+                           [&](index_t b) { return Words(4) * b * b * word <= M && fits(b); });
+  while (B > least && !keeps_to(limits.multiple, x, B)) --B;
+  if (B >= least) return B;
+  return fits(least) ? std::optional(least) : std::nullopt;
+}
+
 /// For each t: apply(A[I,t], B[t,J]), both loaded. T's corner is (row, col) of the product.
 template <class W, class Apply>
 void for_tile_pairs(W& w, Shape T, const Factor& A, index_t row, const Factor& B, index_t col, index_t side,
