@@ -5,6 +5,7 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
+#include "progress.hpp"
 
 namespace redblue::cli {
 
@@ -20,7 +21,10 @@ void add_count(Program& program) {
   command.does([options] {
     const plan::Plan plan = options->plan();
     const plan::Row& row = plan.row();
-    const Measured counted = count(plan);
+    const Measured counted = [&] {
+      const Heartbeat heartbeat(fmt::format("counting {} words", plan.io().total().str()));
+      return count(plan);
+    }();
     const Io io = plan.io();
     const Words footprint = plan.footprint_bytes().value_or(plan.footprint());
     const Words peak = counted.peak_bytes.value_or(counted.peak);

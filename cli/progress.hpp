@@ -1,10 +1,14 @@
 #pragma once
 #include <chrono>
+#include <condition_variable>
 #include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
 
 namespace redblue::cli {
 
-/// A bar on standard error, where that is a terminal; silent elsewhere.
+/// How far a run is, on standard error: a bar on a terminal, elsewhere a line every progress_period().
 class Progress {
  public:
   explicit Progress(bool quiet);
@@ -18,8 +22,28 @@ class Progress {
  private:
   void show(double share);
 
-  bool active_;
-  std::chrono::steady_clock::time_point shown_{};
+  bool active_, terminal_;
+  std::chrono::steady_clock::time_point start_, shown_;
 };
+
+/// Says on standard error every progress_period() how long something has taken, while this exists: for work that cannot
+/// tell how far it is.
+class Heartbeat {
+ public:
+  explicit Heartbeat(std::string doing);
+  ~Heartbeat();
+  Heartbeat(const Heartbeat&) = delete;
+  Heartbeat& operator=(const Heartbeat&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+/// Ten seconds, or what the environment variable REDBLUE_PROGRESS_SECONDS says. Throws InvalidProblem if that is no
+/// number above 0.
+std::chrono::duration<double> progress_period();
 
 }  // namespace redblue::cli

@@ -162,6 +162,26 @@ TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
   EXPECT_THAT(text.out, HasSubstr("counted = formula"));
 }
 
+TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
+  const Workplace w;
+  const Args count = {"count", "--n", "60000", "--d", "64", "--M", "1000", "--schedule", "flash"};
+  const Finished often = w.run(count, "export REDBLUE_PROGRESS_SECONDS=0.01;");
+  EXPECT_EQ(often.exit_code, 0);
+  EXPECT_THAT(often.err, testing::StartsWith("redblue: counting "));
+  EXPECT_THAT(often.err, HasSubstr(" words for 0 s so far\n"));
+  EXPECT_EQ(w.run({"count", "--n", "60", "--d", "64", "--M", "1000"}).err, "");
+
+  const Problem p = problem(500, 500, 32, 32);
+  w.safetensors("x.safetensors", p, generate(p));
+  const Args run = {"run", "--M", "1000", "--input", "x.safetensors", "--output", "y.safetensors"};
+  EXPECT_THAT(w.run(run, "export REDBLUE_PROGRESS_SECONDS=0.0001;").err, HasSubstr(" % after 0 s\n"));
+  EXPECT_EQ(w.run(run).err, "");
+
+  const Finished bad = w.run(count, "export REDBLUE_PROGRESS_SECONDS=soon;");
+  EXPECT_EQ(bad.exit_code, 2);
+  EXPECT_THAT(bad.err, HasSubstr("REDBLUE_PROGRESS_SECONDS=soon: give a number of seconds above 0"));
+}
+
 TEST(Cli, TraceListsEveryOperation) {
   const Workplace w;
   const Args args = {"trace", "--n", "3", "--d", "2", "--M", "24", "--schedule", "flash"};
