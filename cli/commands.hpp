@@ -10,6 +10,7 @@ inline constexpr int kReportLost = 3;
 void add_plan(Program& program);
 void add_bound(Program& program);
 void add_count(Program& program);
+void add_explain(Program& program);
 void add_bench(Program& program);
 void add_run(Program& program);
 void add_trace(Program& program);

@@ -63,7 +63,7 @@ Archive::Entry entry_of_npy(const std::string& path) {
   return {"", std::move(d.dtype), std::move(d.shape), d.type};
 }
 
-Json to_json(const Archive::Entry& e) {
+Json json_of(const Archive::Entry& e) {
   return {{"name", e.name},
           {"dtype", e.dtype},
           {"shape", e.shape},
@@ -81,7 +81,7 @@ int info_of_npy(const InfoOptions& o) {
     print({{"schema", "redblue.info/1"},
            {"file", o.file},
            {"format", "npy"},
-           {"tensors", Json::array({to_json(e)})},
+           {"tensors", Json::array({json_of(e)})},
            {"runs", Json::array()}});
     return 0;
   }
@@ -102,12 +102,12 @@ int info_of_archive(const InfoOptions& o) {
     all.push_back(runnable(files, *archive, static_cast<Operation>(op)));
   if (o.json) {
     Json tensors = Json::array(), runs = Json::array();
-    for (const Archive::Entry& e : archive->entries()) tensors.push_back(to_json(e));
+    for (const Archive::Entry& e : archive->entries()) tensors.push_back(json_of(e));
     for (const Runnable& r : all)
       runs.push_back({{"op", std::string(name_of(r.op))},
                       {"missing", r.missing},
                       {"refusal", r.refusal.empty() ? Json(nullptr) : Json(r.refusal)},
-                      {"problem", r.problem ? cli::to_json(*r.problem) : Json(nullptr)},
+                      {"problem", r.problem ? to_json(*r.problem) : Json(nullptr)},
                       {"command", r.problem ? Json(command_of(o, r.op)) : Json(nullptr)}});
     print({{"schema", "redblue.info/1"},
            {"file", o.file},

@@ -22,6 +22,7 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_plan(program);
   redblue::cli::add_bound(program);
   redblue::cli::add_count(program);
+  redblue::cli::add_explain(program);
   redblue::cli::add_bench(program);
   redblue::cli::add_run(program);
   redblue::cli::add_trace(program);

@@ -13,8 +13,9 @@
 #include "redblue/threads.hpp"
 
 namespace redblue::machine {
-struct Trace;  // redblue/machine/trace.hpp
-}
+struct Trace;        // redblue/machine/trace.hpp
+struct OutlineLine;  // redblue/machine/outline.hpp
+}  // namespace redblue::machine
 
 /// The library in three steps: describe a Problem, make a Plan, run it on your memory.
 ///
@@ -157,6 +158,11 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
 
 /// Runs the chosen row, after the forward plan if there is one, on the counting machine: exact words without data.
 Measured count(const plan::Plan& plan);
+
+/// The loop nest of the chosen row, with the words of every line, without that of a forward plan before it: found by
+/// running the schedule without data. Words are those of all batches and heads; what is resident is in bytes where the
+/// plan has fast memory in bytes.
+std::vector<machine::OutlineLine> outline(const plan::Plan& plan);
 
 /// The operations of the chosen row, in order, without those of a forward plan before it. Throws InvalidProblem when
 /// there are more than `most`.

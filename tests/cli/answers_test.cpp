@@ -162,6 +162,28 @@ TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
   EXPECT_THAT(text.out, HasSubstr("counted = formula"));
 }
 
+TEST(Cli, ExplainPrintsTheLoopNest) {
+  const Workplace w;
+  const Args scratchpad = {"--n",        "8192",       "--d",       "128",        "--heads", "32",
+                           "--kv-heads", "8",          "--causal",  "--dtype",    "bf16",    "--memory",
+                           "64KiB",      "--multiple", "q=16,k=16", "--schedule", "flash"};
+  const Finished f = w.run(Args{"explain"} + scratchpad);
+  EXPECT_EQ(f.exit_code, 0) << f.err;
+  EXPECT_THAT(f.out, AllOf(HasSubstr("flash Br=64 Bc=16"), HasSubstr("load q = Q[64 j : +64, :] (64 x 128)"),
+                           HasSubstr("for u from 0 on, 1 to 512 rounds:"), HasSubstr("K[16 u : +16, :]")));
+  const Json counted = w.run(Args{"count", "--json"} + scratchpad).json();
+  const std::string words = std::to_string(counted["counted"]["io"].get<index_t>());
+  for (const char* line : {"sum of these lines", "formula and footprint"})
+    EXPECT_THAT(f.out, testing::ContainsRegex(std::string("\n") + line + " +" + words));
+
+  const Args gradients = {"explain", "--op", "backward", "--n", "100", "--d", "8", "--M", "1000", "--with-forward"};
+  EXPECT_THAT(w.run(gradients).out, AllOf(HasSubstr("store lse["), HasSubstr("store dK[")));
+  const Json j = w.run(gradients + Args{"--json"}).json();
+  EXPECT_EQ(j["schema"], "redblue.explain/1");
+  EXPECT_EQ(j["lines"][0]["kind"], "loop");
+  EXPECT_EQ(j["forward"][0]["kind"], "loop");
+}
+
 TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
   const Workplace w;
   const Args count = {"count", "--n", "60000", "--d", "64", "--M", "1000", "--schedule", "flash"};

@@ -1,0 +1,359 @@
+#include "redblue/machine/outline.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "redblue/kernel/registry.hpp"
+
+namespace redblue::machine {
+
+namespace {
+
+using Lines = std::vector<OutlineLine>;
+
+void mix(std::size_t& hash, std::size_t more) { hash ^= more + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2); }
+
+void set_hashes(OutlineLine& line) {
+  std::size_t hash = static_cast<std::size_t>(line.kind) * 2 + (line.independent ? 1 : 0);
+  mix(hash, std::hash<std::string>()(line.kernel));
+  for (const Operand& o : line.operands) {
+    mix(hash, std::hash<std::string>()(o.tile));
+    mix(hash, index_of(o.array));
+  }
+  line.exact = line.loose = hash;
+  mix(line.exact, static_cast<std::size_t>(line.most));
+  for (const OutlineLine& inner : line.body) {
+    mix(line.exact, inner.exact);
+    mix(line.loose, inner.loose);
+  }
+}
+
+void step(Position& p, const Position& next) { p.steps.push_back(next.first - p.first); }
+
+/// Takes from `later` how far its blocks go with each round of a loop; `between` are the loops inside it, around them.
+void take_steps(Lines& lines, const Lines& later, std::size_t between) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (std::size_t k = 0; k < lines[i].operands.size(); ++k) {
+      Operand& o = lines[i].operands[k];
+      const Operand& from = later[i].operands[k];
+      if (between < o.row.steps.size() && between < from.row.steps.size()) {
+        o.row.steps[between] = from.row.steps[between];
+        o.col.steps[between] = from.col.steps[between];
+      }
+    }
+    take_steps(lines[i].body, later[i].body, between + 1);
+  }
+}
+
+/// Ends a loop of one round: nothing in it moves.
+void stand_still(Lines& lines) {
+  for (OutlineLine& line : lines) {
+    for (Operand& o : line.operands) {
+      o.row.steps.push_back(0);
+      o.col.steps.push_back(0);
+    }
+    stand_still(line.body);
+  }
+}
+
+/// Adds what happened later at the same place. `next`: it is the second round of a loop whose first is `line`.
+void absorb(OutlineLine& line, const OutlineLine& later, bool next) {
+  line.times += later.times;
+  line.reads += later.reads;
+  line.writes += later.writes;
+  line.macs += later.macs;
+  line.resident = std::max(line.resident, later.resident);
+  for (std::size_t i = 0; i < line.operands.size(); ++i) {
+    Operand& o = line.operands[i];
+    o.last = later.operands[i].last;
+    if (!next) continue;
+    step(o.row, later.operands[i].row);
+    step(o.col, later.operands[i].col);
+  }
+  std::erase_if(line.parameters, [&](const auto& p) {
+    return std::find(later.parameters.begin(), later.parameters.end(), p) == later.parameters.end();
+  });
+  if (line.most < 2 && later.most >= 2) take_steps(line.body, later.body, 0);
+  line.fewest = std::min(line.fewest, later.fewest);
+  line.most = std::max(line.most, later.most);
+  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], next);
+}
+
+enum class Rounds : std::uint8_t { equal, any };
+
+/// Do these lines do what the body of a loop does?
+bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body, Rounds rounds) {
+  return std::equal(lines.begin(), lines.end(), body.begin(), body.end(),
+                    [rounds](const OutlineLine& a, const OutlineLine& b) {
+                      return rounds == Rounds::equal ? a.exact == b.exact : a.loose == b.loose;
+                    });
+}
+
+OutlineLine loop_of(Lines body, bool independent, index_t rounds) {
+  OutlineLine loop{.independent = independent, .fewest = rounds, .most = rounds};
+  loop.body = std::move(body);
+  set_hashes(loop);
+  return loop;
+}
+
+/// Folds what repeats at the end of the lines into a loop, or into the loop before it.
+bool fold_once(Lines& lines, Rounds rounds) {
+  constexpr std::size_t kLongestBody = 64;
+  const std::size_t n = lines.size();
+  for (std::size_t p = 1; p <= kLongestBody && p < n; ++p) {
+    const std::span<const OutlineLine> last = std::span(lines).last(p);
+    OutlineLine& before = lines[n - p - 1];
+    if (before.kind == LineKind::loop && !before.independent && same(last, before.body, rounds)) {
+      for (std::size_t i = 0; i < p; ++i) absorb(before.body[i], last[i], false);
+      before.fewest = ++before.most;
+      set_hashes(before);
+      lines.resize(n - p);
+      return true;
+    }
+    if (n < 2 * p || !same(last, std::span(lines).subspan(n - 2 * p, p), rounds)) continue;
+    Lines body(std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(2 * p)),
+               std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(p)));
+    for (std::size_t i = 0; i < p; ++i) absorb(body[i], last[i], true);
+    lines.resize(n - 2 * p);
+    lines.push_back(loop_of(std::move(body), false, 2));
+    return true;
+  }
+  return false;
+}
+
+void append(Lines& lines, OutlineLine line, Rounds rounds) {
+  lines.push_back(std::move(line));
+  while (fold_once(lines, rounds)) {
+  }
+}
+
+/// Folds anew what has ended: loops that differ in their numbers of rounds alone are the same loop now. While a loop
+/// goes on it must not be taken for a shorter one.
+Lines folded(Lines lines) {
+  Lines result;
+  for (OutlineLine& line : lines) {
+    if (line.kind == LineKind::loop && !line.independent) {
+      line.body = folded(std::move(line.body));
+      set_hashes(line);
+    }
+    append(result, std::move(line), Rounds::any);
+  }
+  return result;
+}
+
+/// Adds what happened before, at the same place but not yet in the loop around `line`, which alone knows its steps.
+void precede(OutlineLine& line, const OutlineLine& before, bool next) {
+  const OutlineLine later = line;
+  const auto restart = [](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
+    l.times = from.times;
+    l.reads = from.reads;
+    l.writes = from.writes;
+    l.macs = from.macs;
+    for (std::size_t i = 0; i < l.operands.size(); ++i) {
+      l.operands[i].first = from.operands[i].first;
+      l.operands[i].row.first = from.operands[i].row.first;
+      l.operands[i].col.first = from.operands[i].col.first;
+    }
+    for (std::size_t i = 0; i < l.body.size(); ++i) self(self, l.body[i], from.body[i]);
+  };
+  restart(restart, line, before);
+  absorb(line, later, next);
+}
+
+/// Adds a later round to the lines of a loop's body. A loop that one of them runs once, or not at all, is a loop in
+/// both. False if they do other things; `lines` is then of no more use.
+bool unify(Lines& lines, const Lines& later, bool next) {
+  std::size_t i = 0, j = 0;
+  const auto is_loop = [](const Lines& list, std::size_t at) {
+    return at < list.size() && list[at].kind == LineKind::loop && !list[at].independent;
+  };
+  const auto starts_with = [](const Lines& list, std::size_t at, const Lines& body) {
+    return at + body.size() <= list.size() && same(std::span(list).subspan(at, body.size()), body, Rounds::any);
+  };
+  while (i < lines.size() || j < later.size()) {
+    if (i < lines.size() && j < later.size() && lines[i].loose == later[j].loose) {
+      absorb(lines[i++], later[j++], next);
+    } else if (is_loop(later, j)) {
+      OutlineLine loop = later[j++];
+      if (!starts_with(lines, i, loop.body)) return false;  // how far it goes with each round could not be known
+      loop.fewest = 1;
+      const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = begin + static_cast<std::ptrdiff_t>(loop.body.size());
+      for (auto line = begin; line != end; ++line)
+        precede(loop.body[static_cast<std::size_t>(line - begin)], *line, next);
+      lines.erase(begin, end);
+      lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(i++), std::move(loop));
+    } else if (is_loop(lines, i) && !next) {
+      OutlineLine& loop = lines[i++];
+      const bool once = starts_with(later, j, loop.body);
+      loop.fewest = std::min<index_t>(loop.fewest, once ? 1 : 0);
+      if (once)
+        for (OutlineLine& inner : loop.body) absorb(inner, later[j++], false);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void multiply(Lines& lines, Words times) {
+  for (OutlineLine& line : lines) {
+    line.times = line.times * times;
+    line.reads = line.reads * times;
+    line.writes = line.writes * times;
+    line.macs = line.macs * times;
+    multiply(line.body, times);
+  }
+}
+
+std::vector<std::pair<std::string, double>> named_parameters(const kernel::AnyKernel& k) {
+  return std::visit(
+      [](const auto& plain) {
+        std::vector<std::pair<std::string, double>> list;
+        if constexpr (requires { plain.parameter_names; }) {
+          const auto values = kernel::parameters_of(plain);
+          for (std::size_t i = 0; i < values.size(); ++i) list.emplace_back(plain.parameter_names[i], values[i]);
+        }
+        return list;
+      },
+      kernel::to_plain(k));
+}
+
+}  // namespace
+
+index_t Outliner::open(SlowArray array, Shape s, Layout) {
+  std::string base(name_of(array)), name;
+  std::transform(base.begin(), base.end(), base.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (int n = 1; name.empty(); ++n) {
+    std::string candidate = n == 1 ? base : base + std::to_string(n);
+    if (std::none_of(tiles_.begin(), tiles_.end(), [&](const Held& t) { return t.name == candidate; }))
+      name = std::move(candidate);
+  }
+  resident_ += fast_.tile(array, s.rows, s.cols);
+  tiles_.push_back({std::move(name), array, s, resident_, true});
+  return static_cast<index_t>(tiles_.size()) - 1;
+}
+
+void Outliner::close(index_t, SlowArray array, Shape s) {
+  announce();
+  OutlineLine line{.kind = LineKind::evict};
+  line.operands = {{tiles_.back().name, array, s, s, {}, {}}};
+  tiles_.pop_back();
+  resident_ -= fast_.tile(array, s.rows, s.cols);
+  add(std::move(line));
+}
+
+void Outliner::read(const Arg& tile, const Block& b) {
+  Held& held = tiles_[static_cast<std::size_t>(tile.depth)];
+  const bool load = held.fresh && &held == &tiles_.back() && tile.shape() == held.shape;
+  if (load) held.fresh = false;
+  announce();
+  OutlineLine line{.kind = load ? LineKind::load : LineKind::refill};
+  line.operands = {operand_of(tile), operand_of(Arg::streaming(b))};
+  line.reads = b.shape.words();
+  io_.reads[index_of(b.array)] += weight_ * b.shape.words();
+  add(std::move(line));
+}
+
+void Outliner::write(const Block& b, const Arg& tile) {
+  announce();
+  OutlineLine line{.kind = LineKind::store};
+  line.operands = {operand_of(Arg::streaming(b)), operand_of(tile)};
+  line.writes = b.shape.words();
+  io_.writes[index_of(b.array)] += weight_ * b.shape.words();
+  add(std::move(line));
+}
+
+void Outliner::run(const kernel::AnyKernel& k, std::span<const Arg> args) {
+  announce();
+  kernel::for_parts(k, args, [&](const kernel::AnyKernel& part, std::span<const Arg> part_args) {
+    add_kernel(LineKind::compute, part, part_args);
+  });
+}
+
+void Outliner::modify(const kernel::AnyKernel& k, std::span<const Arg> args) {
+  announce();
+  add_kernel(LineKind::update, k, args);
+}
+
+void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& body) {
+  announce();
+  OutlineLine loop;
+  bool moves = false;  // do the lines of the loop know how far they go with each round?
+  const auto end_loop = [&] {
+    if (loop.most == 0) return;
+    if (!moves) stand_still(loop.body);
+    add(std::move(loop));
+  };
+  const Words outer = weight_;
+  for (index_t i = 0; i < n; ++i) {
+    const index_t rounds = sampled_ && i == 1 && n > 3 ? n - 2 : 1;
+    weight_ = outer * rounds;
+    sequences_.emplace_back();
+    body(*this, i);
+    Lines lines = folded(std::move(sequences_.back()));
+    sequences_.pop_back();
+    multiply(lines, rounds);
+    if (Lines merged = loop.body; i > 0 && unify(merged, lines, !moves)) {
+      loop.body = std::move(merged);
+      loop.fewest = loop.most = loop.most + rounds;
+      set_hashes(loop);
+      moves = true;
+    } else {
+      end_loop();
+      loop = loop_of(std::move(lines), true, rounds);
+      moves = false;
+    }
+    i += rounds - 1;
+  }
+  end_loop();
+  weight_ = outer;
+}
+
+std::vector<OutlineLine> Outliner::lines() { return folded(std::move(sequences_.front())); }
+
+Operand Outliner::operand_of(const Arg& a) const {
+  const Block& b = a.block;
+  if (a.kind == Arg::Kind::stream) return {"", b.array, b.shape, b.shape, {b.row}, {b.col}};
+  return {tiles_[static_cast<std::size_t>(a.depth)].name, b.array, b.shape, b.shape, {b.row}, {b.col}};
+}
+
+void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args) {
+  OutlineLine line{.kind = kind, .kernel = std::string(kernel::name_of(k)), .parameters = named_parameters(k)};
+  line.macs = kernel::macs(k, args);
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const Arg& a = args[i];
+    line.operands.push_back(operand_of(a));
+    if (a.kind != Arg::Kind::stream) continue;
+    const index_t words = a.shape().words();
+    const bool written = kind == LineKind::update && i == 0;
+    if (!written || !kernel::first_of(k)) {
+      line.reads += words;
+      io_.reads[index_of(a.block.array)] += weight_ * words;
+    }
+    if (written) {
+      line.writes += words;
+      io_.writes[index_of(a.block.array)] += weight_ * words;
+    }
+  }
+  add(std::move(line));
+}
+
+void Outliner::announce() {
+  for (Held& tile : tiles_) {
+    if (!std::exchange(tile.fresh, false)) continue;
+    OutlineLine line{.kind = LineKind::alloc};
+    line.operands = {{tile.name, tile.array, tile.shape, tile.shape, {}, {}}};
+    add(std::move(line), tile.resident);
+  }
+}
+
+void Outliner::add(OutlineLine line) { add(std::move(line), resident_); }
+
+void Outliner::add(OutlineLine line, Words resident) {
+  if (line.kind != LineKind::loop) line.resident = resident;
+  set_hashes(line);
+  append(sequences_.back(), std::move(line), Rounds::equal);
+}
+
+}  // namespace redblue::machine

@@ -1,0 +1,174 @@
+#include "redblue/machine/outline.hpp"
+
+#include <gtest/gtest.h>
+
+#include <set>
+
+#include "plans.hpp"
+#include "problems.hpp"
+#include "redblue/attention.hpp"
+#include "redblue/machine/trace.hpp"
+#include "support/generators.hpp"
+
+namespace redblue::test {
+namespace {
+
+using machine::LineKind;
+using machine::Operand;
+using machine::OutlineLine;
+
+/// A block of slow memory that an operation touches.
+struct Touch {
+  SlowArray array;
+  index_t row, col;
+  friend bool operator==(const Touch&, const Touch&) = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const Touch& t) {
+  return out << name_of(t.array) << '[' << t.row << ", " << t.col << ']';
+}
+
+void for_lines(const std::vector<OutlineLine>& lines, const auto& f) {
+  for (const OutlineLine& l : lines) {
+    f(l);
+    for_lines(l.body, f);
+  }
+}
+
+/// The blocks that a reader of the outline touches, in order. False if the rounds of a loop vary.
+bool play(const std::vector<OutlineLine>& lines, std::vector<index_t>& counters, std::vector<Touch>& touches) {
+  const auto at = [&](const machine::Position& p) {
+    index_t value = p.first;
+    for (std::size_t i = 0; i < p.steps.size(); ++i) value += p.steps[i] * counters[counters.size() - 1 - i];
+    return value;
+  };
+  for (const OutlineLine& l : lines)
+    if (l.kind == LineKind::loop) {
+      if (l.fewest != l.most) return false;
+      for (index_t i = 0; i < l.most; ++i) {
+        counters.push_back(i);
+        if (!play(l.body, counters, touches)) return false;
+        counters.pop_back();
+      }
+    } else {
+      for (const Operand& o : l.operands)
+        if (o.tile.empty()) touches.push_back({o.array, at(o.row), at(o.col)});
+    }
+  return true;
+}
+
+std::vector<Touch> touches_of(const machine::Trace& trace) {
+  std::vector<Touch> touches;
+  for (const machine::Operation& op : trace.operations)
+    for (const Arg& a : op.args)
+      if (a.kind == Arg::Kind::stream) touches.push_back({a.block.array, a.block.row, a.block.col});
+  return touches;
+}
+
+/// What every line adds up to is what the formula says.
+void expect_sums(const plan::Plan& plan, const std::vector<OutlineLine>& lines) {
+  Words reads, writes, macs, most;
+  for_lines(lines, [&](const OutlineLine& l) {
+    reads += l.reads;
+    writes += l.writes;
+    macs += l.macs;
+    most = std::max(most, l.resident);
+    EXPECT_EQ(l.kind == LineKind::loop, !l.body.empty());
+  });
+  EXPECT_EQ(reads, plan.row().io.total_reads());
+  EXPECT_EQ(writes, plan.row().io.total_writes());
+  EXPECT_EQ(2 * macs, plan.row().flops);
+  const Words footprint = plan.row().footprint_bytes.value_or(plan.row().footprint);
+  EXPECT_LE(most, footprint);
+  EXPECT_GE(most + 16, footprint) << "streams take a word each";
+}
+
+Problem of(Operation op, Problem p) {
+  p.op = op;
+  if (op == Operation::backward_w) p.d_in = 6;
+  return p;
+}
+
+/// Every operation with masks, grouped heads, other score functions and shared arrays, so that every schedule occurs.
+std::vector<Problem> problems() {
+  std::vector<Problem> list;
+  for (std::size_t i = 0; i < kOperationNames.size(); ++i) {
+    const auto op = static_cast<Operation>(i);
+    list.push_back(of(op, problem(24, 24, 4, 4)));
+    list.push_back(of(op, problem(23, 29, 5, 5)));
+    list.push_back(of(op, problem(24, 600, 4, 4)));
+    list.push_back(of(op, causal(problem(23, 29, 4, 4))));
+    list.push_back(of(op, causal(problem(29, 23, 4, 4), -3)));
+    Problem linear = of(op, with_heads(problem(24, 24, 4, 4), 2, 2, 2)), self = of(op, problem(24, 24, 4, 4));
+    linear.score = Score::identity;
+    list.push_back(linear);
+    self.sources = Sources::self;
+    if (is_projected(op)) list.push_back(self);
+    if (!is_projected(op)) list.push_back(of(op, with_heads(problem(12, 20, 4, 6), 2, 4, 2)));
+  }
+  return list;
+}
+
+TEST(Outline, AddsUpToTheFormulaForEverySchedule) {
+  std::set<std::string_view> seen, all;
+  for (std::size_t op = 0; op < kOperationNames.size(); ++op)
+    for (const std::string_view name : plan::Registry::built_in().names(static_cast<Operation>(op))) all.insert(name);
+  for (const Problem& p : problems())
+    for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+      SCOPED_TRACE(text_of(plan));
+      seen.insert(plan.row().schedule);
+      expect_sums(plan, outline(plan));
+    }
+  EXPECT_EQ(seen, all);
+}
+
+TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
+  int constant = 0, varying = 0;
+  for (const Problem& p : problems())
+    for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+      SCOPED_TRACE(text_of(plan));
+      if (plan.io().total() > 100'000) continue;  // a long trace
+      std::vector<index_t> counters;
+      std::vector<Touch> touches;
+      const bool all = play(outline(plan), counters, touches);
+      ++(all ? constant : varying);
+      EXPECT_TRUE(all || p.causal) << "only a mask makes rounds vary";
+      if (!all) continue;
+      const std::vector<Touch> wanted = touches_of(trace(plan));
+      ASSERT_EQ(touches.size(), wanted.size());
+      for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(touches[i], wanted[i]) << "the block number " << i;
+    }
+  EXPECT_GT(constant, 100);
+  EXPECT_GT(varying, 0);
+}
+
+TEST(Outline, IsShortHoweverLongTheScheduleIs) {
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x})
+    for (const Words M : {Words(3000), Words(16384), Words(300000)}) {
+      const plan::Plan plan = plan::make_plan(of(op, with_heads(problem(4096, 4096, 64, 64), 2, 8, 8)), {.M = M});
+      SCOPED_TRACE(text_of(plan));
+      int lines = 0;
+      const auto list = outline(plan);
+      for_lines(list, [&](const OutlineLine&) { ++lines; });
+      EXPECT_LT(lines, 80);
+      expect_sums(plan, list);
+    }
+}
+
+TEST(Outline, SaysWhatIsResidentInBytesWhereFastMemoryIsInBytes) {
+  plan::Options o;
+  o.memory = {4096, plan::residence_of(Operation::forward, DType::bf16, DType::f32)};
+  o.schedule = "flash";
+  const plan::Plan plan = plan::make_plan(problem(64, 64, 8, 8), o);
+  const auto lines = outline(plan);
+  expect_sums(plan, lines);
+  Words q, output;
+  for_lines(lines, [&](const OutlineLine& l) {
+    if (l.kind == LineKind::load) q = l.resident;
+    if (l.kind == LineKind::alloc && l.operands[0].array == SlowArray::O) output = l.resident - q;
+  });
+  EXPECT_EQ(output, 2 * q) << "a block of outputs in f32 beside one of queries in bf16";
+}
+
+}  // namespace
+}  // namespace redblue::test
