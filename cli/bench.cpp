@@ -148,10 +148,8 @@ int bench(const BenchFlags& flags) {
   RunOptions options;
   options.compute = problem.compute();
   options.threads = threads_of(flags.threads);
-  if (problem.objective.words() && !problem.memory.given())
-    problem.memory.M =
-        (Words(describe_hardware().private_cache().bytes) * 3 / 4 / Words(size_of(word_of(options.compute))))
-            .to_index();
+  problem.objective.choose_for_run(problem.memory);
+  if (problem.objective.words() && !problem.memory.given()) problem.memory.memory = assumed_memory();
 
   std::vector<plan::Plan> plans;  // all before the first run: what is wrong shows at once
   for (const auto n : choices("--n", flags.n))
@@ -192,16 +190,13 @@ void add_bench(Program& program) {
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each pair of a query and a\n"
       "key that it sees, 2.5 times that backward. Of peak: share of a loop of multiply-adds on as many cores, "
       "measured\n"
-      "right before. If redblue doctor has measured this machine, plans have the least modelled time, else the fewest\n"
-      "words; --objective overrides this. Fast memory for fewest words: --M, --memory, or three quarters of a core's "
-      "own "
-      "cache.\n"
+      "right before. With --M or --memory plans move the fewest words, else they have the least modelled time on this\n"
+      "machine, which is measured if redblue doctor has not done it; --objective overrides this.\n"
       "Examples:\n"
       "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"
       "  redblue bench --op backward --n 2048 --d 64 --heads 8 --causal --M 65536 --schedule two_pass --json\n"
       "  redblue bench --nq 1 --nk 131072 --d 128 --heads 8 --dtype bf16");
   auto flags = std::make_shared<BenchFlags>();
-  flags->problem.objective.objective = has_hardware_file() ? "time" : "words";
   flags->add_to(command);
   command.does([flags] { return bench(*flags); });
 }

@@ -185,12 +185,6 @@ void ObjectiveOptions::add_to(const Command& command) {
       .type_name("FILE");
 }
 
-bool has_hardware_file() {
-  const std::string path = default_hardware_path();
-  std::error_code ignored;  // a home directory that cannot be searched has none
-  return !path.empty() && std::filesystem::exists(path, ignored);
-}
-
 std::string assumed_memory() {
   const bool measured = has_hardware_file();
   const Hardware h = measured ? load_hardware(default_hardware_path()) : describe_hardware();
@@ -206,16 +200,15 @@ void ObjectiveOptions::choose_for_run(const MemoryOptions& memory) {
   objective = "time";
   if (machine || has_hardware_file()) return;
   const std::string path = default_hardware_path();
-  if (path.empty()) {  // nowhere to keep what would be measured
-    objective = "words";
-    return;
-  }
-  fmt::print(stderr, "redblue: measuring this machine once, for plans of least time, into {}\n", path);
+  fmt::print(stderr, "redblue: measuring this machine, for plans of least time{}\n",
+             path.empty() ? "; without HOME the result is not kept" : fmt::format(", once, into {}", path));
+  measured = true;
+  const Hardware& hardware = this_machine();
+  if (path.empty()) return;
   try {
-    save_hardware(measure_hardware(), path);
+    save_hardware(hardware, path);
   } catch (const IoError& e) {  // a home directory that cannot be written
-    fmt::print(stderr, "redblue: {}; minimising words instead\n", e.what());
-    objective = "words";
+    fmt::print(stderr, "redblue: {}; the measurement is not kept\n", e.what());
   }
 }
 
@@ -231,11 +224,10 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
   }
   if (options.write_cost != 1)
     throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
-  const std::string path = machine.value_or(default_hardware_path());
-  if (!machine && !has_hardware_file())
+  if (!machine && !measured && !has_hardware_file())
     throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
   TimeOptions time;
-  time.hardware = load_hardware(path);
+  time.hardware = machine ? load_hardware(*machine) : this_machine();
   time.dtype = compute;
   time.tensors = dtype;
   time.threads = threads;

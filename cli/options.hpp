@@ -53,8 +53,6 @@ struct PlannerOptions {
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
 
-/// Has redblue doctor left a file for this machine?
-bool has_hardware_file();
 /// The bytes of this machine's private cache, from that file or as the system reports them; said on standard error.
 std::string assumed_memory();
 
@@ -62,10 +60,11 @@ std::string assumed_memory();
 struct ObjectiveOptions {
   std::optional<std::string> objective;  ///< not given: words, but for a run without fast memory
   std::optional<std::string> machine;
+  bool measured = false;  ///< choose_for_run has measured this machine
 
   bool words() const { return objective.value_or("words") == "words"; }
-  /// For a run that says neither what to minimise nor how much fast memory there is: the time on this machine, which is
-  /// measured now if redblue doctor has not done it.
+  /// For a run or a bench without --objective and without fast memory: the time on this machine, which is measured now
+  /// if redblue doctor has not done it.
   void choose_for_run(const MemoryOptions& memory);
 
   void add_to(const Command& command);

@@ -17,13 +17,12 @@ int main(void) {
     q[i] = sinf((float)i), k[i] = sinf(3 * (float)i), v[i] = cosf(5 * (float)i);
   }
 
-  /* 1. A problem and its plan, for 4096 words of fast memory. */
+  /* 1. A problem and its plan: of least time on this machine; with options.fast_memory_words, of fewest words. */
   redblue_problem problem = REDBLUE_PROBLEM_INIT;
   problem.heads = kHeads;
   problem.n_q = problem.n_k = kTokens;
   problem.d = kFeatures;
   redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
-  options.fast_memory_words = 4096;
   redblue_plan* plan = NULL;
   if (redblue_plan_create(&problem, &options, &plan) != REDBLUE_OK) return failed("plan");
 

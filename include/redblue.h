@@ -40,7 +40,11 @@ typedef int32_t redblue_dtype;
 enum { REDBLUE_F64 = 0, REDBLUE_F32 = 1, REDBLUE_F16 = 2, REDBLUE_BF16 = 3 };
 
 typedef int32_t redblue_objective;
-enum { REDBLUE_MINIMISE_WORDS = 0, REDBLUE_MINIMISE_TIME = 1 };
+enum {
+  REDBLUE_MINIMISE_WORDS = 0,
+  REDBLUE_MINIMISE_TIME = 1,
+  REDBLUE_MINIMISE_DEFAULT = 2 /* words where fast memory is given, else time */
+};
 
 /* O = softmax(scale Q K^T) V for `batch` x `heads`, and lse, the log of the row sums of exp(scale Q K^T); or the
  * gradients of O in Q, K and V. */
@@ -61,12 +65,13 @@ typedef struct redblue_problem {
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
 
-/* fast_memory_words or fast_memory_bytes must be given for the objective words; for the objective time
- * fast_memory_words defaults to twice a core's private cache. In bytes, q, k, v and d_o take `dtype` in fast memory,
- * all else the type of arithmetic (f32 if that is bf16); a run computes in words of one width, whatever the plan was
- * made for. The planner compares max_workspace with a run on contiguous tensors of `dtype` with `threads` threads;
- * another run may take more memory, and is refused if it exceeds max_workspace. compute REDBLUE_BF16 needs `dtype`, and
- * q, k and v, of REDBLUE_BF16. */
+/* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
+ * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
+ * twice a core's private cache. With fast_memory_words or fast_memory_bytes the plan moves the fewest words. In bytes,
+ * q, k, v and d_o take `dtype` in fast memory, all else the type of arithmetic (f32 if that is bf16); a run computes in
+ * words of one width, whatever the plan was made for. The planner compares max_workspace with a run on contiguous
+ * tensors of `dtype` with `threads` threads; another run may take more memory, and is refused if it exceeds
+ * max_workspace. compute REDBLUE_BF16 needs `dtype`, and q, k and v, of REDBLUE_BF16. */
 typedef struct redblue_plan_options {
   size_t struct_size;
   int64_t fast_memory_words; /* M, of each thread */
@@ -76,7 +81,7 @@ typedef struct redblue_plan_options {
   redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
   int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
   size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
-  const char* hardware_file; /* objective time: the file of `redblue doctor`; NULL: the default file of this machine */
+  const char* hardware_file; /* objective time: the file of `redblue doctor`; NULL: this machine */
   int64_t fast_memory_bytes; /* objective words: in place of fast_memory_words */
   int64_t multiple_of_queries, multiple_of_keys,
       multiple_of_features; /* tile sizes are multiples of these; default 1 */
@@ -87,7 +92,7 @@ typedef struct redblue_plan_options {
   {sizeof(redblue_plan_options),  \
    0,                             \
    NULL,                          \
-   REDBLUE_MINIMISE_WORDS,        \
+   REDBLUE_MINIMISE_DEFAULT,      \
    REDBLUE_F32,                   \
    REDBLUE_F32,                   \
    0,                             \

@@ -84,6 +84,12 @@ Hardware load_hardware(const std::string& path);
 /// the directory of another path does not exist.
 void save_hardware(const Hardware& hardware, const std::string& path);
 
+/// The machine at hand, as `redblue doctor` has left it in default_hardware_path(). Where there is no such file it is
+/// measured, once in a process. Throws IoError if the file is bad.
+const Hardware& this_machine();
+/// Is that file there?
+bool has_hardware_file();
+
 /// ${XDG_CONFIG_HOME:-~/.config}/redblue/hardware.json. Empty where neither that variable nor HOME is an absolute path.
 std::string default_hardware_path();
 

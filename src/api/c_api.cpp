@@ -6,7 +6,6 @@
 #include <cstddef>
 #include <cstdint>
 #include <cstring>
-#include <filesystem>
 #include <memory>
 #include <new>
 #include <optional>
@@ -309,11 +308,6 @@ redblue_plan_options options_given(const redblue_plan_options* options) {
   return given;
 }
 
-bool exists(const std::string& path) {
-  std::error_code ignored;  // a home directory that cannot be searched has no such file
-  return std::filesystem::exists(path, ignored);
-}
-
 plan::Options options_of(const redblue_plan_options& given, Operation op, DType compute, DType dtype) {
   if (given.fast_memory_bytes != 0 && given.fast_memory_words != 0)
     throw InvalidArgument(fmt::format("fast_memory_words = {} and fast_memory_bytes = {}: give one of them",
@@ -332,18 +326,17 @@ plan::Options options_of(const redblue_plan_options& given, Operation op, DType 
 }
 
 plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
-  const std::string path = given.hardware_file != nullptr ? given.hardware_file : default_hardware_path();
-  if (given.hardware_file == nullptr && !exists(path))
-    throw InvalidArgument(
-        "REDBLUE_MINIMISE_TIME needs to know the machine: run redblue doctor once, or give hardware_file");
+  const bool from_file = given.hardware_file != nullptr || has_hardware_file();
   TimeOptions time;
-  time.hardware = load_hardware(path);
+  time.hardware = given.hardware_file != nullptr ? load_hardware(given.hardware_file) : this_machine();
   time.dtype = made.compute;
   time.tensors = made.dtype;
   time.threads = made.threads > 0 ? made.threads : default_pool().size();
   if (given.hardware_file == nullptr) time.isa = best_isa();
   if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
-  return make_fastest_plan(p, o, time);
+  plan::Plan plan = make_fastest_plan(p, o, time);
+  if (!from_file) plan.reason += " (this machine was measured in this process; redblue doctor keeps a measurement)";
+  return plan;
 }
 
 }  // namespace
@@ -380,9 +373,12 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     *plan = nullptr;
     const Problem p = problem_of(checked(problem, "redblue_problem"));
     const redblue_plan_options given = options_given(options);
-    if (given.objective != REDBLUE_MINIMISE_WORDS && given.objective != REDBLUE_MINIMISE_TIME)
+    const bool memory_given = given.fast_memory_words != 0 || given.fast_memory_bytes != 0;
+    const bool time =
+        given.objective == REDBLUE_MINIMISE_TIME || (given.objective == REDBLUE_MINIMISE_DEFAULT && !memory_given);
+    if (given.objective < REDBLUE_MINIMISE_WORDS || given.objective > REDBLUE_MINIMISE_DEFAULT)
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
-    if (given.hardware_file != nullptr && given.objective != REDBLUE_MINIMISE_TIME)
+    if (given.hardware_file != nullptr && !time)
       throw InvalidArgument(fmt::format("hardware_file = '{}' is for REDBLUE_MINIMISE_TIME", given.hardware_file));
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
@@ -397,7 +393,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       run_options.threads = result->threads;
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
-    result->plan = given.objective == REDBLUE_MINIMISE_TIME ? fastest(p, o, *result, given) : plan::make_plan(p, o);
+    result->plan = time ? fastest(p, o, *result, given) : plan::make_plan(p, o);
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;

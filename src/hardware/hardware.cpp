@@ -55,4 +55,15 @@ std::string default_hardware_path() {
   return config.empty() ? "" : config + "/redblue/hardware.json";
 }
 
+bool has_hardware_file() {
+  const std::string path = default_hardware_path();
+  std::error_code ignored;  // a home directory that cannot be searched has none
+  return !path.empty() && std::filesystem::exists(path, ignored);
+}
+
+const Hardware& this_machine() {
+  static const Hardware hardware = has_hardware_file() ? load_hardware(default_hardware_path()) : measure_hardware();
+  return hardware;
+}
+
 }  // namespace redblue

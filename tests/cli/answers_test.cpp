@@ -177,7 +177,7 @@ TEST(Cli, ExplainPrintsTheLoopNest) {
     EXPECT_THAT(f.out, testing::ContainsRegex(std::string("\n") + line + " +" + words));
 
   const Args gradients = {"explain", "--op", "backward", "--n", "100", "--d", "8", "--M", "1000", "--with-forward"};
-  EXPECT_THAT(w.run(gradients).out, AllOf(HasSubstr("store lse["), HasSubstr("store dK[")));
+  EXPECT_THAT(w.run(gradients).out, AllOf(HasSubstr("store lse["), HasSubstr("store dQ[")));
   const Json j = w.run(gradients + Args{"--json"}).json();
   EXPECT_EQ(j["schema"], "redblue.explain/1");
   EXPECT_EQ(j["lines"][0]["kind"], "loop");

@@ -31,12 +31,24 @@ TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
   const Args run = {"run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy", "--json"};
   const Finished first = w.run(run, home), second = w.run(run, home);
   EXPECT_EQ(first.exit_code, 0) << first.err;
-  EXPECT_THAT(first.err, HasSubstr("measuring this machine once"));
+  EXPECT_THAT(first.err, HasSubstr("measuring this machine, for plans of least time, once, into "));
   EXPECT_EQ(second.err, "");
   EXPECT_FALSE(second.json()["modelled_time"].is_null());
   const Finished unwritable = w.run(run, "XDG_CONFIG_HOME=/proc");
   EXPECT_EQ(unwritable.exit_code, 0) << unwritable.err;
-  EXPECT_THAT(unwritable.err, HasSubstr("minimising words instead"));
+  EXPECT_THAT(unwritable.err, HasSubstr("the measurement is not kept"));
+  EXPECT_FALSE(unwritable.json()["modelled_time"].is_null());
+  const Finished homeless = w.run(run, "unset XDG_CONFIG_HOME HOME;");
+  EXPECT_EQ(homeless.exit_code, 0) << homeless.err;
+  EXPECT_THAT(homeless.err, HasSubstr("without HOME the result is not kept"));
+  EXPECT_FALSE(homeless.json()["modelled_time"].is_null());
+
+  const Args bench = {"bench", "--n", "64", "--d", "8", "--min-time", "0", "--repetitions", "1", "--json"};
+  const Finished timed = w.run(bench, home), words = w.run(bench + Args{"--M", "1000"}, home);
+  EXPECT_EQ(timed.exit_code, 0) << timed.err;
+  EXPECT_NE(timed.json()["benchmarks"][0]["M"], 1000);
+  EXPECT_EQ(words.json()["benchmarks"][0]["M"], 1000);
+  EXPECT_THAT(w.run(bench + Args{"--objective", "words"}, home).err, HasSubstr("measured by redblue doctor"));
   EXPECT_THAT(w.run(Args{"plan"} + sizes, home).err, HasSubstr("measured by redblue doctor"));
 }
 
