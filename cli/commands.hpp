@@ -13,9 +13,9 @@ void add_count(Program& program);
 void add_explain(Program& program);
 void add_bench(Program& program);
 void add_run(Program& program);
+void add_info(Program& program);
 void add_trace(Program& program);
 void add_figure1(Program& program);
 void add_doctor(Program& program);
-void add_info(Program& program);
 
 }  // namespace redblue::cli

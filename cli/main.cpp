@@ -25,10 +25,10 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_explain(program);
   redblue::cli::add_bench(program);
   redblue::cli::add_run(program);
+  redblue::cli::add_info(program);
   redblue::cli::add_trace(program);
   redblue::cli::add_figure1(program);
   redblue::cli::add_doctor(program);
-  redblue::cli::add_info(program);
   int exit_code = 0;
   try {
     exit_code = program.run(argc, argv);

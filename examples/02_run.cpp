@@ -24,10 +24,10 @@ int main() {
   problem.d = problem.d_v = d;
   problem.causal = true;
   const auto view = [&](std::vector<float>& x) {
-    return redblue::Tensor(x.data(), redblue::DType::f32, {1, heads, tokens, d}, {tokens * heads * d, d, heads * d, 1});
+    return redblue::Tensor(x, {1, heads, tokens, d}, {tokens * heads * d, d, heads * d, 1});
   };
   const redblue::Inputs in{view(q), view(k), view(v)};
-  const redblue::Outputs out{view(o), redblue::Tensor(lse.data(), {1, heads, tokens, 1})};
+  const redblue::Outputs out{view(o), redblue::Tensor(lse, {1, heads, tokens, 1})};
 
   // 2. Plan for 4096 words of fast memory.  3. Run.
   redblue::plan::Options options;

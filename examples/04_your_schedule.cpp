@@ -32,8 +32,8 @@ int main() {
   for (std::size_t i = 0; i < q.size(); ++i) {
     q[i] = static_cast<float>(i % 13) - 6, k[i] = static_cast<float>(i % 7) / 8, v[i] = static_cast<float>(i % 5);
   }
-  const Inputs in{{q.data(), {1, 2, 200, 16}}, {k.data(), {1, 2, 200, 16}}, {v.data(), {1, 2, 200, 16}}};
-  const Outputs out{{o.data(), {1, 2, 200, 16}}, {lse.data(), {1, 2, 200, 1}}};
+  const Inputs in{{q, {1, 2, 200, 16}}, {k, {1, 2, 200, 16}}, {v, {1, 2, 200, 16}}};
+  const Outputs out{{o, {1, 2, 200, 16}}, {lse, {1, 2, 200, 1}}};
   const Measured counted = count(plan), moved = run(plan, in, out);
   const Verification verified = verify(problem, in, out, DType::f32);
   std::cout << plan.reason << "\ncounted " << counted.io.total().str() << ", moved " << moved.io.total().str()

@@ -24,14 +24,14 @@ int main() {
   };
   std::vector<float> q = random(24), k = random(24), v = random(16), dO = random(16);
   std::vector<float> dq(q.size()), dk(k.size()), dv(v.size());
-  const redblue::BackwardInputs in{.q = {q.data(), {1, 2, 200, 24}},
-                                   .k = {k.data(), {1, 2, 200, 24}},
-                                   .v = {v.data(), {1, 2, 200, 16}},
-                                   .dO = {dO.data(), {1, 2, 200, 16}},
+  const redblue::BackwardInputs in{.q = {q, {1, 2, 200, 24}},
+                                   .k = {k, {1, 2, 200, 24}},
+                                   .v = {v, {1, 2, 200, 16}},
+                                   .dO = {dO, {1, 2, 200, 16}},
                                    .o = {},
                                    .lse = {}};
   const redblue::BackwardOutputs out{
-      .dq = {dq.data(), {1, 2, 200, 24}}, .dk = {dk.data(), {1, 2, 200, 24}}, .dv = {dv.data(), {1, 2, 200, 16}}};
+      .dq = {dq, {1, 2, 200, 24}}, .dk = {dk, {1, 2, 200, 24}}, .dv = {dv, {1, 2, 200, 16}}};
 
   // 3. Run it, and check against gradients in fp64 and central differences.
   const redblue::Measured moved = redblue::run(plan, in, out);

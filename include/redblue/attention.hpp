@@ -1,9 +1,13 @@
 #pragma once
 #include <array>
+#include <concepts>
 #include <cstddef>
 #include <functional>
+#include <ranges>
 #include <span>
 #include <string>
+#include <type_traits>
+#include <utility>
 #include <vector>
 
 #include "redblue/core/dtype.hpp"
@@ -19,26 +23,61 @@ struct OutlineLine;  // redblue/machine/outline.hpp
 
 /// The library in three steps: describe a Problem, make a Plan, run it on your memory.
 ///
-///   redblue::Problem problem{.heads = 12, .n_q = 512, .n_k = 512, .d = 64, .d_v = 64};
-///   redblue::plan::Plan plan = redblue::plan::make_plan(problem, {.M = 16384});
-///   redblue::run(plan, {q, k, v}, {o, lse});          // Tensor views of your arrays
+/// ```cpp
+/// std::vector<float> q(12 * 512 * 64), k = q, v = q, o = q, lse(12 * 512);
+/// redblue::Problem problem{.heads = 12, .n_q = 512, .n_k = 512, .d = 64, .d_v = 64};
+/// redblue::plan::Plan plan = redblue::plan::make_plan(problem, {.M = 16384});
+/// redblue::run(plan, {{q, {1, 12, 512, 64}}, {k, {1, 12, 512, 64}}, {v, {1, 12, 512, 64}}},
+///              {{o, {1, 12, 512, 64}}, {lse, {1, 12, 512, 1}}});
+/// ```
 namespace redblue {
 
-/// A view of the caller's memory: batch x heads x sequence x features, with any strides (in elements).
+namespace detail {
+/// Throws InvalidProblem unless a view of this shape with these strides lies within `words` words.
+void require_within(std::size_t words, const std::array<index_t, 4>& shape, const std::array<index_t, 4>& strides);
+constexpr std::array<index_t, 4> contiguous_strides(const std::array<index_t, 4>& shape) {
+  return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
+}
+}  // namespace detail
+
+/// float or double words side by side, which outlive a view of them: a std::vector, std::array or std::span.
+template <class R>
+concept TensorRange =
+    std::ranges::contiguous_range<R> && std::ranges::borrowed_range<R> &&
+    (std::same_as<std::ranges::range_value_t<R>, float> || std::same_as<std::ranges::range_value_t<R>, double>);
+
+/// A view of the caller's memory: batch x heads x sequence x features, with any strides (in elements). Without strides
+/// it is contiguous in that order.
+///
+/// ```cpp
+/// std::vector<float> x(2 * 8 * 100 * 64);
+/// redblue::Tensor heads_first(x, {2, 8, 100, 64});
+/// redblue::Tensor tokens_first(x, {2, 8, 100, 64}, {100 * 8 * 64, 64, 8 * 64, 1});  // [batch, token, head, feature]
+/// ```
 struct Tensor {
   void* data = nullptr;
   DType dtype = DType::f32;
   std::array<index_t, 4> shape{};
   std::array<index_t, 4> strides{};
+  bool read_only = false;  ///< a run does not take it for an output
 
   Tensor() = default;
+  /// Throws InvalidProblem if the view leaves the range. A range of const words is read-only.
+  template <TensorRange R>
+  Tensor(R&& words, std::array<index_t, 4> shape, std::array<index_t, 4> strides)
+      : Tensor(const_cast<void*>(static_cast<const void*>(std::ranges::data(words))),
+               std::same_as<std::ranges::range_value_t<R>, float> ? DType::f32 : DType::f64, shape, strides) {
+    read_only = std::is_const_v<std::remove_reference_t<std::ranges::range_reference_t<R>>>;
+    detail::require_within(std::ranges::size(words), shape, strides);
+  }
+  template <TensorRange R>
+  Tensor(R&& words, std::array<index_t, 4> shape)
+      : Tensor(std::forward<R>(words), shape, detail::contiguous_strides(shape)) {}
+  /// Memory of any type, which is not checked: f16 and bf16 lie there as two bytes each.
   Tensor(void* data, DType dtype, std::array<index_t, 4> shape, std::array<index_t, 4> strides)
       : data(data), dtype(dtype), shape(shape), strides(strides) {}
-  /// Contiguous, in the order of `shape`.
   Tensor(void* data, DType dtype, std::array<index_t, 4> shape)
-      : Tensor(data, dtype, shape, {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1}) {}
-  Tensor(float* data, std::array<index_t, 4> shape) : Tensor(data, DType::f32, shape) {}
-  Tensor(double* data, std::array<index_t, 4> shape) : Tensor(data, DType::f64, shape) {}
+      : Tensor(data, dtype, shape, detail::contiguous_strides(shape)) {}
 };
 
 /// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. A run only reads them.
@@ -51,9 +90,13 @@ struct Outputs {
   Tensor o, lse;
 };
 
+struct BackwardOutputs;
+struct GradientXOutputs;
+
 /// Operation::backward: q, k, v as in Inputs, dO with the shape of o, and o and lse of the forward pass, which are not
 /// needed if Problem::forward_given is false.
 struct BackwardInputs {
+  using Outputs = BackwardOutputs;
   Tensor q, k, v, dO, o, lse;
 };
 
@@ -65,6 +108,7 @@ struct BackwardOutputs {
 /// Operation::gradient_x: a1 [batch, heads, n_q, d], a2 and a3 [batch, heads, n_k, d], x [batch, heads, d, d],
 /// y [batch, heads, d, d_v], dO, o and lse as for backward. a3, and a2, may be empty as Problem::sources says.
 struct GradientXInputs {
+  using Outputs = GradientXOutputs;
   Tensor a1, a2, a3, x, y, dO, o, lse;
 };
 
@@ -82,6 +126,10 @@ class Tensors {
  private:
   std::array<Tensor, kSlowArrays> list_;
 };
+
+Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
+Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
+Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
 
 /// The name of an array's tensor in files and messages: q, lse, dq, a1.
 std::string tensor_name(SlowArray array);
@@ -149,12 +197,14 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
 /// the plan, or what the machine has, and Error when a thread cannot be started. Outputs are undefined if it throws.
 /// Several runs may go on at once. If they share a pool, one run uses the threads of the pool, and each of the others
 /// only the thread that called it.
-Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
-Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
-             const RunOptions& options = {});
-Measured run(const plan::Plan& plan, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-             const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
+Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
+/// BackwardInputs or GradientXInputs, by name: lists in braces are Inputs and Outputs.
+template <class In>
+Measured run(const plan::Plan& plan, const In& inputs, const typename In::Outputs& outputs,
+             const RunOptions& options = {}) {
+  return run(plan, tensors_of(inputs, outputs), options);
+}
 
 /// Runs the chosen row, after the forward plan if there is one, on the counting machine: exact words without data.
 Measured count(const plan::Plan& plan);

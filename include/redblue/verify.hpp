@@ -58,9 +58,10 @@ Roundings roundings_of(const plan::Plan& plan);
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings = {});
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
                     const Roundings& roundings = {});
-Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs, DType compute,
-                    const Roundings& roundings = {});
-Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-                    DType compute, const Roundings& roundings = {});
+template <class In>
+Verification verify(const Problem& problem, const In& inputs, const typename In::Outputs& outputs, DType compute,
+                    const Roundings& roundings = {}) {
+  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
+}
 
 }  // namespace redblue

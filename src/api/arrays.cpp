@@ -1,3 +1,6 @@
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
 #include <algorithm>
 #include <cctype>
 
@@ -52,6 +55,20 @@ std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
   const Shape s = plan::matrix_of(p.op, p.sizes(), array).shape;
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
+}
+
+void detail::require_within(std::size_t words, const std::array<index_t, 4>& shape,
+                            const std::array<index_t, 4>& strides) {
+  Words first = 0, last = 0;
+  for (std::size_t i = 0; i < 4; ++i) {
+    if (shape[i] < 1) return;  // of no words; a run says that it does not fit
+    (strides[i] < 0 ? first : last) += Words(shape[i] - 1) * strides[i];
+  }
+  if (first < 0 || last >= words)
+    throw InvalidProblem(
+        fmt::format("a tensor [{}] with strides [{}] reaches from word {} to word {} of {}: give more words, or other "
+                    "strides (in elements)",
+                    fmt::join(shape, ", "), fmt::join(strides, ", "), first.str(), last.str(), words));
 }
 
 }  // namespace redblue

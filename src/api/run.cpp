@@ -403,6 +403,10 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
   const Tensors all = with_forward(plan.problem, tensors, options);
   require_shapes(plan.problem, inputs, all);
   require_shapes(plan.problem, outputs, all);
+  for (const SlowArray a : outputs)
+    if (all[a].read_only)
+      throw InvalidProblem(
+          fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
   require_no_overlap(all, inputs, outputs, options.memory);
   const Tensors mine = used(plan.problem, all, options);
   if (!follows_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
@@ -426,13 +430,4 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options) {
   return run(plan, tensors_of(inputs, outputs), options);
 }
-Measured run(const plan::Plan& plan, const BackwardInputs& inputs, const BackwardOutputs& outputs,
-             const RunOptions& options) {
-  return run(plan, tensors_of(inputs, outputs), options);
-}
-Measured run(const plan::Plan& plan, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-             const RunOptions& options) {
-  return run(plan, tensors_of(inputs, outputs), options);
-}
-
 }  // namespace redblue

@@ -23,8 +23,4 @@ inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t gr
 /// Throws InvalidProblem unless every array of the list has data and the shape the problem says.
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors);
 
-Tensors tensors_of(const Inputs& in, const Outputs& out);
-Tensors tensors_of(const BackwardInputs& in, const BackwardOutputs& out);
-Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out);
-
 }  // namespace redblue

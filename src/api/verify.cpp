@@ -324,13 +324,4 @@ Verification verify(const Problem& problem, const Inputs& inputs, const Outputs&
                     const Roundings& roundings) {
   return verify(problem, tensors_of(inputs, outputs), compute, roundings);
 }
-Verification verify(const Problem& problem, const BackwardInputs& inputs, const BackwardOutputs& outputs, DType compute,
-                    const Roundings& roundings) {
-  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
-}
-Verification verify(const Problem& problem, const GradientXInputs& inputs, const GradientXOutputs& outputs,
-                    DType compute, const Roundings& roundings) {
-  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
-}
-
 }  // namespace redblue

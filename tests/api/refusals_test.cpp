@@ -76,8 +76,8 @@ TEST(Run, RefusesOutputsThatOverlapAnything) {
   const Problem p = problem(4, 4, 4, 4);
   const plan::Plan plan = some_plan(p);
   std::vector<float> pool(1000);
-  const auto at = [&](std::size_t word) { return Tensor(pool.data() + word, {1, 1, 4, 4}); };
-  const auto lse_at = [&](std::size_t word) { return Tensor(pool.data() + word, {1, 1, 4, 1}); };
+  const auto at = [&](std::size_t word) { return Tensor(std::span(pool).subspan(word), {1, 1, 4, 4}); };
+  const auto lse_at = [&](std::size_t word) { return Tensor(std::span(pool).subspan(word), {1, 1, 4, 1}); };
   const Inputs in{at(0), at(16), at(32)};
   EXPECT_EQ(refusal(plan, in, {at(48), Tensor()}), "accepted");
   const struct {
@@ -100,9 +100,9 @@ TEST(Run, RefusesAWorkspaceThatOverlapsATensor) {
   const Problem p = problem(4, 4, 4, 4);
   const plan::Plan plan = some_plan(p);
   std::vector<float> words(2000);
-  const auto at = [&](std::size_t word) { return Tensor(words.data() + word, {1, 1, 4, 4}); };
+  const auto at = [&](std::size_t word) { return Tensor(std::span(words).subspan(word), {1, 1, 4, 4}); };
   const Inputs in{at(0), at(16), at(32)};
-  const Outputs out{at(1000), Tensor(words.data() + 1016, {1, 1, 4, 1})};
+  const Outputs out{at(1000), Tensor(std::span(words).subspan(1016), {1, 1, 4, 1})};
   const auto workspace = std::as_writable_bytes(std::span(words));
   RunOptions options;
   options.memory = workspace.subspan(48 * 4, (1000 - 48) * 4);
@@ -155,9 +155,45 @@ TEST(Run, RefusesWorkspaceThatThisMachineDoesNotHave) {
   float word = 0;
   std::vector<float> out(1 << 20);
   const Tensor in(&word, DType::f32, {1, 1, 1 << 20, 1}, {0, 0, 0, 1});
-  EXPECT_THAT(refusal(plan, {in, in, in}, {Tensor(out.data(), {1, 1, 1 << 20, 1}), Tensor()}),
+  EXPECT_THAT(refusal(plan, {in, in, in}, {Tensor(out.data(), DType::f32, {1, 1, 1 << 20, 1}), Tensor()}),
               AllOf(HasSubstr("bytes beside inputs and outputs"), HasSubstr("for workspace S"),
                     HasSubstr("a schedule without workspace")));
+}
+
+TEST(Tensor, StaysWithinItsRange) {
+  std::vector<float> words(24);
+  const Tensor all(words, {1, 2, 3, 4});
+  EXPECT_EQ(all.data, words.data());
+  EXPECT_EQ(all.dtype, DType::f32);
+  EXPECT_EQ(all.strides, (std::array<index_t, 4>{24, 12, 4, 1}));
+  EXPECT_EQ(Tensor(std::span(words).subspan(4), {1, 1, 5, 4}).data, words.data() + 4);
+  EXPECT_EQ(Tensor(words, {1, 2, 3, 4}, {24, 4, 8, 1}).strides[2], 8);
+  const std::array<double, 4> constant{};
+  EXPECT_EQ(Tensor(constant, {1, 1, 2, 2}).dtype, DType::f64);
+  const auto refused = [&](const auto& make) {
+    try {
+      make();
+    } catch (const InvalidProblem& e) {
+      return std::string(e.what());
+    }
+    return std::string("taken");
+  };
+  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 5}); }), HasSubstr("from word 0 to word 29 of 24"));
+  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, 5, 1}); }), HasSubstr("to word 25 of 24"));
+  EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, -4, 1}); }), HasSubstr("from word -8"));
+  EXPECT_THAT(refused([&] { Tensor(words, {index_t{1} << 62, 2, 3, 4}); }), HasSubstr("give more words"));
+}
+
+TEST(Tensor, OfConstWordsIsNoOutput) {
+  const Problem p = problem(2, 2, 2, 2);
+  const std::vector<float> constant(4, 1.0f);
+  std::vector<float> o(4);
+  const Tensor in(constant, {1, 1, 2, 2});
+  const plan::Plan plan = some_plan(p);
+  EXPECT_EQ(run(plan, {in, in, in}, {{o, {1, 1, 2, 2}}, {}}).io, plan.io());
+  EXPECT_EQ(o, constant) << "the mean of equal rows";
+  const std::vector<float> frozen(4);
+  EXPECT_THAT(refusal(plan, {in, in, in}, {{frozen, {1, 1, 2, 2}}, {}}), HasSubstr("o is a view of const words"));
 }
 
 }  // namespace

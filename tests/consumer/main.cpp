@@ -18,8 +18,8 @@ int main() {
   redblue::plan::Options options;
   options.M = 16;
   const auto plan = redblue::plan::make_plan(problem, options);
-  redblue::Inputs inputs{{q.data(), {1, 1, 1, 2}}, {k.data(), {1, 1, 2, 2}}, {v.data(), {1, 1, 2, 2}}};
-  const auto measured = redblue::run(plan, inputs, {{o.data(), {1, 1, 1, 2}}, {lse.data(), {1, 1, 1, 1}}});
+  redblue::Inputs inputs{{q, {1, 1, 1, 2}}, {k, {1, 1, 2, 2}}, {v, {1, 1, 2, 2}}};
+  const auto measured = redblue::run(plan, inputs, {{o, {1, 1, 1, 2}}, {lse, {1, 1, 1, 1}}});
 
   const bool right =
       std::abs(o[0] - 4) < 1e-6F && std::abs(o[1] - 6) < 1e-6F && std::abs(lse[0] - std::log(2.0F)) < 1e-6F;

@@ -1,15 +1,23 @@
 #!/usr/bin/env bash
-# Usage: test.sh find_package|pkg_config BUILD_DIR COMPILER
-# Installs BUILD_DIR into an empty folder, moves it, and builds and runs against it, away from the source tree: main.cpp,
-# the C example, and a schedule that redblue does not know.
+# Usage: test.sh find_package|pkg_config|debian BUILD_DIR COMPILER
+# Installs BUILD_DIR into an empty folder and moves it, or unpacks a Debian package of it there; builds and runs against it,
+# away from the source tree: main.cpp, the C example, and a schedule that redblue does not know.
 set -euo pipefail
 way=$1 build=$2 compiler=$3
 here=$(cd "$(dirname "$0")" && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cmake --install "$build" --prefix "$work/installed" >"$work/log"
-mv "$work/installed" "$work/prefix"
+if [ "$way" = debian ]; then
+  cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/log"
+  package=$(echo "$work"/package/redblue_*.deb)
+  dpkg-deb --info "$package" | grep -q 'Depends: .*libminizip1'
+  dpkg-deb --extract "$package" "$work/unpacked"
+  mv "$work/unpacked/usr" "$work/prefix"
+else
+  cmake --install "$build" --prefix "$work/installed" >"$work/log"
+  mv "$work/installed" "$work/prefix"
+fi
 mkdir "$work/project"
 cp "$here/CMakeLists.txt" "$here/main.cpp" "$work/project"
 cp "$here/../../examples/06_c_api.c" "$work/project/main.c"
@@ -17,7 +25,7 @@ cp "$here"/../../examples/{04_your_schedule.cpp,two_sweeps.hpp} "$work/project"
 cd "$work/project"
 
 case $way in
-find_package)
+find_package | debian)
   cmake -G Ninja -S . -B build -DCMAKE_CXX_COMPILER="$compiler" -DCMAKE_PREFIX_PATH="$work/prefix" -DCMAKE_BUILD_TYPE=Release
   cmake --build build
   build/consumer
