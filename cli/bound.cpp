@@ -17,6 +17,7 @@ void add_bound(Program& program) {
       "262144");
   auto options = std::make_shared<ProblemOptions>();
   options->add_to(command, false);
+  options->planner.add_width(command);
   command.does([options] {
     const Problem p = options->problem();
     const bound::AttentionProblem x = plan::bound_problem(p, options->fast_memory(p));

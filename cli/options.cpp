@@ -145,18 +145,21 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
                "leave room for a second buffer of each block that arrives in the innermost loop");
   command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
       .type_name("LIST");
-  if (with_width)
-    command
-        .option("--width", width,
-                "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
-                "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
-                "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
-        .type_name("LIST");
+  if (with_width) add_width(command);
   command
       .option("--max-workspace", max_workspace,
               "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
       .type_name("BYTES");
   command.option("--write-cost", write_cost, "cost of a written word in read words").type_name("X");
+}
+
+void PlannerOptions::add_width(const Command& command) {
+  command
+      .option("--width", width,
+              "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
+              "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
+              "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
+      .type_name("LIST");
 }
 
 plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& run) const {
@@ -310,12 +313,21 @@ plan::Options ProblemOptions::fast_memory(const Problem& p) const {
   plan::Options o;
   if (memory.M) {
     residence.require_none();
+    if (!planner.width.empty())
+      throw InvalidProblem(
+          fmt::format("--width {} is for fast memory in bytes: give --memory, not --M", planner.width));
     o.M = memory.words(compute());
   } else {
     const Words bytes = memory.memory ? memory.bytes() : parse_bytes("--memory", assumed_memory());
-    o.memory = {bytes, residence.of(p.op, parse_dtype("--dtype", dtype), compute(), {})};
+    o.memory = {bytes, residence.of(p.op, parse_dtype("--dtype", dtype), compute(), widths(p.op, true))};
   }
   return o;
+}
+
+std::map<std::string, index_t> ProblemOptions::widths(Operation op, bool in_bytes) const {
+  std::vector<std::string> names = in_bytes ? ResidenceOptions::kinds() : std::vector<std::string>{};
+  for (const SlowArray a : plan::arrays_of(op)) names.emplace_back(name_of(a));
+  return parse_assignments("--width", planner.width, names);
 }
 
 plan::Plan ProblemOptions::plan() const {
@@ -338,9 +350,7 @@ plan::Plan ProblemOptions::plan(const RunOptions& run, int cores, bool in_bytes)
   require_arithmetic(run.compute, p, tensors);
   plan::Options o = planner.options(tensors, run);
   if (!in_bytes) residence.require_none();
-  std::vector<std::string> names = in_bytes ? ResidenceOptions::kinds() : std::vector<std::string>{};
-  for (const SlowArray a : plan::arrays_of(p.op)) names.emplace_back(name_of(a));
-  const auto widths = parse_assignments("--width", planner.width, names);
+  const auto widths = this->widths(p.op, in_bytes);
   if (in_bytes) o.memory = {memory.bytes(), residence.of(p.op, element, run.compute, widths)};
   if (in_bytes || !widths.empty() || size_of(element) != size_of(word_of(run.compute)))
     set_widths(o, p.op, element, word_of(run.compute), widths);

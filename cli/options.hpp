@@ -49,6 +49,7 @@ struct PlannerOptions {
 
   /// The help names the first `operations` operations.
   void add_to(const Command& command, bool with_width = true, std::size_t operations = kOperationNames.size());
+  void add_width(const Command& command);
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
 };
@@ -116,6 +117,8 @@ struct ProblemOptions {
   DType compute() const;
   /// Fast memory alone, in words or in bytes.
   plan::Options fast_memory(const Problem& p) const;
+  /// --width by name: arrays, and in bytes the kinds of words that are resident.
+  std::map<std::string, index_t> widths(Operation op, bool in_bytes) const;
   plan::Plan plan() const;
   /// The plan for a run with these options; its time is modelled for `cores` cores. `in_bytes`: words are as wide in
   /// fast memory as `residence` says, not all alike. Throws what require_arithmetic does.

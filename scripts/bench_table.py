@@ -88,6 +88,16 @@ def failures(results):
     return [f"{count} cells beside {peer} failed: {why}" for (peer, why), count in sorted(failed.items())]
 
 
+def listed(entries, name):
+    """The values of a property: "512 and 2048"."""
+    *most, last = map(str, sorted({e[name] for e in entries}))
+    return f"{', '.join(most)} and {last}" if most else last
+
+
+def mean_and_least(ratios):
+    return f"{geometric_mean(ratios):.2f} ({min(ratios):.2f})" if ratios else ""
+
+
 def table(path):
     """Markdown for docs/speed.md: every cell of this file of results."""
     results = json.loads((ROOT / path).read_text())
@@ -96,7 +106,7 @@ def table(path):
         f"Of [{path}](../{path}), made by `{c['command']}` at commit {c['commit']} on {c['date'][:10]}:",
         f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs; {c['redblue']['compiler']}, {c['redblue']['flags']}.",
         "",
-        "A cell has two figures: GFLOP/s of redblue (with their share of the measured peak), then the time of the fastest",
+        f"{listed(results['results'], 'heads')} heads. A cell has two figures: GFLOP/s of redblue (with their share of the measured peak), then the time of the fastest",
         "peer over redblue's time, in interleaved pairs. Bold: redblue loses.",
         "",
         *grid(results),
@@ -115,10 +125,12 @@ def three_rows(path):
         kinds.setdefault((cell[2], cell[1]), []).append((cell, entries))
     c = results["context"]
     text = [
-        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)):",
+        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)): "
+        f"{listed(done, 'heads')} heads, n = {listed(done, 'n')}, d = {listed(done, 'd')}, {listed(done, 'threads')} threads.",
+        "Times are those of a peer over those of redblue: above 1 redblue is faster.",
         "",
-        "| | share of the measured peak, median | faster than every peer | "
-        "time of the fastest peer / time of redblue: geometric mean | least |",
+        "| | share of the measured peak, median | time of PyTorch: geometric mean (least) | "
+        "time of the fastest peer: geometric mean (least) | faster than every peer |",
         "|---|---|---|---|---|",
     ]
     for (op, dtype), cells in sorted(kinds.items(), key=lambda k: (k[0][1] != "f32", k[0][0] != "forward")):
@@ -127,8 +139,8 @@ def three_rows(path):
         shares = [s for s in shares if s is not None]
         share = f"{100 * statistics.median(shares):.0f} %" if shares else ""
         won = sum(r >= 1 for r in best)
-        ratios = f"{geometric_mean(best):.2f} | {min(best):.2f}"
-        text.append(f"| {op} {dtype} | {share} | in {won} of {len(best)} cells | {ratios} |")
+        pytorch = [e["ratio"] for _, entries in cells for e in entries if e["peer"] == "pytorch"]
+        text.append(f"| {op} {dtype} | {share} | {mean_and_least(pytorch)} | {mean_and_least(best)} | in {won} of {len(best)} cells |")
     return "\n".join(text) + "\n"
 
 

@@ -99,10 +99,17 @@ def test_readme_has_a_row_for_each_kind_of_work(results):
     (bench_table.ROOT / "r.json").write_text(json.dumps(results))
     text = bench_table.three_rows("r.json").splitlines()
     # The peers nearest to redblue take 2 and 0.5 times its time; it reaches 1 and 2 of 4 GFLOP/s.
+    assert text[0].endswith(": 1 heads, n = 100, d = 25 and 50, 1 threads.")
     assert text[-2:] == [
-        "| forward f32 | 38 % | in 1 of 2 cells | 1.00 | 0.50 |",
-        "| backward f32 | 25 % | in 0 of 1 cells | 0.25 | 0.25 |",
+        "| forward f32 | 38 % |  | 1.00 (0.50) | in 1 of 2 cells |",
+        "| backward f32 | 25 % |  | 0.25 (0.25) | in 0 of 1 cells |",
     ]
+
+
+def test_readme_names_pytorch(results):
+    results["results"] += [entry("pytorch", 25, 1, 4), entry("pytorch", 50, 1, 1)]
+    (bench_table.ROOT / "r.json").write_text(json.dumps(results))
+    assert "| forward f32 | 38 % | 2.00 (1.00) | 1.00 (0.50) | in 1 of 2 cells |" in bench_table.three_rows("r.json")
 
 
 def test_rows_that_a_quick_race_left_out_are_empty(results):
