@@ -18,7 +18,7 @@ using machine::Operand;
 using machine::OutlineLine;
 using machine::Position;
 
-constexpr std::string_view kLoopNames = "ijuwxyz";
+constexpr std::string_view kLoopNames = "ijlmrbe";  // no tile has such a name
 
 /// The counter of the loop at this depth.
 std::string counter(std::size_t depth) {
@@ -38,6 +38,7 @@ std::string position_of(const Position& p, std::size_t depth) {
   return text.empty() ? "0" : text;
 }
 
+/// An outline in columns.
 class Text {
  public:
   explicit Text(const plan::Plan& plan) : plan_(plan) {}
@@ -65,8 +66,7 @@ class Text {
     rows_.push_back({std::string(2 * depth, ' ') + what, words, resident});
   }
 
-  /// In columns.
-  ~Text() {
+  void write() const {
     std::array<std::size_t, 3> width{};
     for (const auto& row : rows_)
       for (std::size_t i = 0; i < row.size(); ++i) width[i] = std::max(width[i], row[i].size());
@@ -79,26 +79,31 @@ class Text {
 
  private:
   static std::string loop(const OutlineLine& l, std::size_t depth) {
-    const std::string rounds = l.fewest == l.most
-                                   ? fmt::format("{} in 0..{}", counter(depth), l.most - 1)
-                                   : fmt::format("{} from 0 on, {} to {} rounds", counter(depth), l.fewest, l.most);
-    return fmt::format("for {}{}:", rounds, l.independent && l.most > 1 ? ", in any order" : "");
+    const std::string name = counter(depth);
+    if (l.fewest == l.most)
+      return fmt::format("for {} in 0..{}{}:", name, l.most - 1, l.independent && l.most > 1 ? ", in any order" : "");
+    return fmt::format("for {} from 0 on, {} rounds{}:", name,
+                       l.rounds.regular ? position_of(l.rounds, depth) : fmt::format("{} to {}", l.fewest, l.most),
+                       l.rounds.regular ? "" : " as the mask leaves");
   }
 
-  std::string sides(const Operand& o) const {
-    return fmt::format("{} x {}{}", o.first.rows, o.first.cols,
-                       o.first == o.last ? "" : fmt::format(", last {} x {}", o.last.rows, o.last.cols));
+  static std::string text_of(Shape s) { return fmt::format("{} x {}", s.rows, s.cols); }
+
+  static std::string sides(const Operand& o) {
+    return fmt::format("{}{}{}", o.first == o.usual ? "" : fmt::format("first {}, then ", text_of(o.first)),
+                       text_of(o.usual), o.last == o.usual ? "" : fmt::format(", last {}", text_of(o.last)));
   }
 
   std::string text_of(const Operand& o, std::size_t depth) const {
-    if (!o.tile.empty()) return o.tile;
-    const Shape all = plan::matrix_of(plan_.problem.op, plan_.problem.sizes(), o.array).shape;
     const auto range = [&](const Position& p, index_t size, index_t whole) {
-      const std::string from = position_of(p, depth);
+      const std::string from = p.regular ? position_of(p, depth) : "..";
       return from == "0" && size == whole ? ":" : size == 1 ? from : fmt::format("{} : +{}", from, size);
     };
-    return fmt::format("{}[{}, {}]", name_of(o.array), range(o.row, o.first.rows, all.rows),
-                       range(o.col, o.first.cols, all.cols));
+    const bool tile = !o.tile.empty();
+    const Shape all = tile ? o.whole : plan::matrix_of(plan_.problem.op, plan_.problem.sizes(), o.array).shape;
+    const std::string row = range(o.row, o.usual.rows, all.rows), col = range(o.col, o.usual.cols, all.cols);
+    if (tile && row == ":" && col == ":") return o.tile;
+    return fmt::format("{}[{}, {}]", tile ? o.tile : name_of(o.array), row, col);
   }
 
   std::string operation(const OutlineLine& l, std::size_t depth) const {
@@ -117,8 +122,11 @@ class Text {
         break;
     }
     std::vector<std::string> parameters;
+    const std::pair<std::string, double> mask("causal", 1);
+    const bool masked = std::find(l.parameters.begin(), l.parameters.end(), mask) != l.parameters.end();
     for (const auto& [name, value] : l.parameters)
-      if (value != 0) parameters.push_back(fmt::format("{}={:.6g}", name, value));
+      if (value != 0 && (masked || (name != "offset" && name != "group")))
+        parameters.push_back(fmt::format("{}={:.6g}", name, value));
     return fmt::format("{} {}({}){}", l.kind == LineKind::update ? "update" : "compute", l.kernel,
                        fmt::join(operands, ", "),
                        parameters.empty() ? "" : fmt::format(" with {}", fmt::join(parameters, ", ")));
@@ -136,13 +144,21 @@ Words words_of(const std::vector<OutlineLine>& lines) {
 
 void print_outline(const plan::Plan& plan) {
   const plan::Row& row = plan.row();
+  const bool bytes = plan.options.memory.has_value();
   fmt::print("{} {}: {}\n", row.schedule, plan::text_of(row.tiling), row.algorithm->idea);
   Text text(plan);
-  const bool bytes = plan.options.memory.has_value();
-  text.print(0,
-             fmt::format("batch {}, {} key-value heads", plan.problem.batch,
-                         plan.problem.kv_heads.value_or(plan.problem.heads)),
-             "words moved", bytes ? "bytes resident" : "words resident");
+  const Problem& p = plan.problem;
+  const Sizes x = p.sizes();
+  fmt::print("each of {} instances ({} batches x {} key-value heads): {} rows of queries, {} keys, d {}, d_v {}\n",
+             p.instances(), p.batch, p.kv_heads.value_or(p.heads), x.n_q, x.n_k, x.d, x.d_v);
+  if (p.group() > 1) fmt::print("row r of Q and its like: query r/{0} of head r mod {0} of the group\n", p.group());
+  if (x.mask.causal)
+    fmt::print("query i sees the keys j <= i + {}: kernels mask the scores of others, loops leave hidden blocks out\n",
+               x.mask.offset);
+  if (plan.options.double_buffer)
+    fmt::print("second buffers for what arrives in the innermost loop take {} {} more\n",
+               row.prefetch_bytes.value_or(row.prefetch).str(), bytes ? "bytes" : "words");
+  text.print(0, "", "words moved", bytes ? "bytes resident" : "words resident");
   const std::vector<OutlineLine> lines = [&] {
     const Heartbeat heartbeat("walking through the schedule");
     return outline(plan);
@@ -150,16 +166,20 @@ void print_outline(const plan::Plan& plan) {
   text.add(lines, 0);
   text.print(0, "sum of these lines", words_of(lines).str(), "");
   text.print(0, "formula and footprint", row.io.total().str(), row.footprint_bytes.value_or(row.footprint).str());
+  text.write();
 }
 
+Json json_of(const Position& p) { return {{"first", p.first}, {"steps", p.steps}, {"regular", p.regular}}; }
+
 Json json_of(const Operand& o) {
-  const auto position = [](const Position& p) { return Json{{"first", p.first}, {"steps", p.steps}}; };
   const auto shape = [](Shape s) { return Json::array({s.rows, s.cols}); };
-  Json j{{"array", std::string(name_of(o.array))}, {"shape", shape(o.first)}, {"last_shape", shape(o.last)}};
-  if (!o.tile.empty())
-    j["tile"] = o.tile;
-  else
-    j.update({{"row", position(o.row)}, {"col", position(o.col)}});
+  Json j{{"array", std::string(name_of(o.array))},
+         {"shape", shape(o.usual)},
+         {"first_shape", shape(o.first)},
+         {"last_shape", shape(o.last)},
+         {"row", json_of(o.row)},
+         {"col", json_of(o.col)}};
+  if (!o.tile.empty()) j.update({{"tile", o.tile}, {"whole", shape(o.whole)}});
   return j;
 }
 
@@ -173,6 +193,7 @@ Json json_of(const std::vector<OutlineLine>& lines) {
       j.update({{"independent", l.independent},
                 {"fewest_rounds", l.fewest},
                 {"most_rounds", l.most},
+                {"rounds", json_of(l.rounds)},
                 {"body", json_of(l.body)}});
     } else {
       if (!l.kernel.empty()) j["kernel"] = l.kernel;
@@ -196,7 +217,10 @@ void add_explain(Program& program) {
   const Command command =
       program.command("explain", "the loop nest of the chosen schedule, with this problem's numbers in it");
   command.footer(
-      "Q[64 i : +64, :] is 64 rows from row 64 i on, all columns. load and alloc make a tile resident, evict drops it. "
+      "Q[64 i : +64, :] is 64 rows from row 64 i on, all columns; q[i, :] is a row of the tile q; .. depends on the "
+      "mask.\n"
+      "lse, lse2, lse3 hold statistics of rows: the maximum, then lse, and sums. load and alloc make a tile resident, "
+      "evict drops it. "
       "A\n"
       "block among the arguments of a kernel streams past, one word at a time. Words moved are those of all rounds.\n"
       "Examples:\n"

@@ -28,7 +28,11 @@ void set_hashes(OutlineLine& line) {
   }
 }
 
-void step(Position& p, const Position& next) { p.steps.push_back(next.first - p.first); }
+/// Takes in where it is in the round number `round` of a loop around it.
+void step(Position& p, const Position& later, index_t round) {
+  if (round == 1) p.steps.push_back(later.first - p.first);
+  p.regular = p.regular && later.regular && later.first == p.first + p.steps.back() * round;
+}
 
 /// Takes from `later` how far its blocks go with each round of a loop; `between` are the loops inside it, around them.
 void take_steps(Lines& lines, const Lines& later, std::size_t between) {
@@ -41,6 +45,8 @@ void take_steps(Lines& lines, const Lines& later, std::size_t between) {
         o.col.steps[between] = from.col.steps[between];
       }
     }
+    if (between < lines[i].rounds.steps.size() && between < later[i].rounds.steps.size())
+      lines[i].rounds.steps[between] = later[i].rounds.steps[between];
     take_steps(lines[i].body, later[i].body, between + 1);
   }
 }
@@ -52,12 +58,13 @@ void stand_still(Lines& lines) {
       o.row.steps.push_back(0);
       o.col.steps.push_back(0);
     }
+    line.rounds.steps.push_back(0);
     stand_still(line.body);
   }
 }
 
-/// Adds what happened later at the same place. `next`: it is the second round of a loop whose first is `line`.
-void absorb(OutlineLine& line, const OutlineLine& later, bool next) {
+/// Adds what happened at the same place in the round number `round` of a loop, of which `line` holds those before.
+void absorb(OutlineLine& line, const OutlineLine& later, index_t round) {
   line.times += later.times;
   line.reads += later.reads;
   line.writes += later.writes;
@@ -65,18 +72,20 @@ void absorb(OutlineLine& line, const OutlineLine& later, bool next) {
   line.resident = std::max(line.resident, later.resident);
   for (std::size_t i = 0; i < line.operands.size(); ++i) {
     Operand& o = line.operands[i];
-    o.last = later.operands[i].last;
-    if (!next) continue;
-    step(o.row, later.operands[i].row);
-    step(o.col, later.operands[i].col);
+    const Operand& now = later.operands[i];
+    o.last = now.last;
+    if (round == 1) o.usual = now.usual;
+    step(o.row, now.row, round);
+    step(o.col, now.col, round);
   }
   std::erase_if(line.parameters, [&](const auto& p) {
     return std::find(later.parameters.begin(), later.parameters.end(), p) == later.parameters.end();
   });
+  step(line.rounds, later.rounds, round);
   if (line.most < 2 && later.most >= 2) take_steps(line.body, later.body, 0);
   line.fewest = std::min(line.fewest, later.fewest);
   line.most = std::max(line.most, later.most);
-  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], next);
+  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], round);
 }
 
 enum class Rounds : std::uint8_t { equal, any };
@@ -91,6 +100,7 @@ bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body,
 
 OutlineLine loop_of(Lines body, bool independent, index_t rounds) {
   OutlineLine loop{.independent = independent, .fewest = rounds, .most = rounds};
+  loop.rounds.first = rounds;
   loop.body = std::move(body);
   set_hashes(loop);
   return loop;
@@ -104,8 +114,8 @@ bool fold_once(Lines& lines, Rounds rounds) {
     const std::span<const OutlineLine> last = std::span(lines).last(p);
     OutlineLine& before = lines[n - p - 1];
     if (before.kind == LineKind::loop && !before.independent && same(last, before.body, rounds)) {
-      for (std::size_t i = 0; i < p; ++i) absorb(before.body[i], last[i], false);
-      before.fewest = ++before.most;
+      for (std::size_t i = 0; i < p; ++i) absorb(before.body[i], last[i], before.most);
+      before.rounds.first = before.fewest = ++before.most;
       set_hashes(before);
       lines.resize(n - p);
       return true;
@@ -113,7 +123,7 @@ bool fold_once(Lines& lines, Rounds rounds) {
     if (n < 2 * p || !same(last, std::span(lines).subspan(n - 2 * p, p), rounds)) continue;
     Lines body(std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(2 * p)),
                std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(p)));
-    for (std::size_t i = 0; i < p; ++i) absorb(body[i], last[i], true);
+    for (std::size_t i = 0; i < p; ++i) absorb(body[i], last[i], 1);
     lines.resize(n - 2 * p);
     lines.push_back(loop_of(std::move(body), false, 2));
     return true;
@@ -141,28 +151,38 @@ Lines folded(Lines lines) {
   return result;
 }
 
-/// Adds what happened before, at the same place but not yet in the loop around `line`, which alone knows its steps.
-void precede(OutlineLine& line, const OutlineLine& before, bool next) {
+/// Makes of `before`, the rounds of a loop before the one with this number, what `line` is, a line of a loop in it,
+/// which was not there before because it had one round.
+void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
   const OutlineLine later = line;
-  const auto restart = [](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
+  const auto set_back = [](Position& p, const Position& from) {
+    p.first = from.first;
+    p.regular = p.regular && from.regular;
+    p.steps.insert(p.steps.end(), from.steps.begin(), from.steps.end());
+  };
+  const auto restart = [&](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
     l.times = from.times;
     l.reads = from.reads;
     l.writes = from.writes;
     l.macs = from.macs;
+    l.fewest = from.fewest;
+    l.most = from.most;
+    set_back(l.rounds, from.rounds);
     for (std::size_t i = 0; i < l.operands.size(); ++i) {
       l.operands[i].first = from.operands[i].first;
-      l.operands[i].row.first = from.operands[i].row.first;
-      l.operands[i].col.first = from.operands[i].col.first;
+      l.operands[i].usual = from.operands[i].usual;
+      set_back(l.operands[i].row, from.operands[i].row);
+      set_back(l.operands[i].col, from.operands[i].col);
     }
     for (std::size_t i = 0; i < l.body.size(); ++i) self(self, l.body[i], from.body[i]);
   };
   restart(restart, line, before);
-  absorb(line, later, next);
+  absorb(line, later, round);
 }
 
 /// Adds a later round to the lines of a loop's body. A loop that one of them runs once, or not at all, is a loop in
 /// both. False if they do other things; `lines` is then of no more use.
-bool unify(Lines& lines, const Lines& later, bool next) {
+bool unify(Lines& lines, const Lines& later, index_t round) {
   std::size_t i = 0, j = 0;
   const auto is_loop = [](const Lines& list, std::size_t at) {
     return at < list.size() && list[at].kind == LineKind::loop && !list[at].independent;
@@ -172,23 +192,27 @@ bool unify(Lines& lines, const Lines& later, bool next) {
   };
   while (i < lines.size() || j < later.size()) {
     if (i < lines.size() && j < later.size() && lines[i].loose == later[j].loose) {
-      absorb(lines[i++], later[j++], next);
+      absorb(lines[i++], later[j++], round);
     } else if (is_loop(later, j)) {
       OutlineLine loop = later[j++];
       if (!starts_with(lines, i, loop.body)) return false;  // how far it goes with each round could not be known
       loop.fewest = 1;
+      loop.rounds.steps.push_back(loop.rounds.first - 1);
+      loop.rounds.first = 1;
+      loop.rounds.regular = round == 1;
       const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i);
       const auto end = begin + static_cast<std::ptrdiff_t>(loop.body.size());
       for (auto line = begin; line != end; ++line)
-        precede(loop.body[static_cast<std::size_t>(line - begin)], *line, next);
+        precede(loop.body[static_cast<std::size_t>(line - begin)], *line, round);
       lines.erase(begin, end);
       lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(i++), std::move(loop));
-    } else if (is_loop(lines, i) && !next) {
+    } else if (is_loop(lines, i) && round > 1) {
       OutlineLine& loop = lines[i++];
       const bool once = starts_with(later, j, loop.body);
       loop.fewest = std::min<index_t>(loop.fewest, once ? 1 : 0);
+      loop.rounds.regular = false;
       if (once)
-        for (OutlineLine& inner : loop.body) absorb(inner, later[j++], false);
+        for (OutlineLine& inner : loop.body) absorb(inner, later[j++], round);
     } else {
       return false;
     }
@@ -237,7 +261,7 @@ index_t Outliner::open(SlowArray array, Shape s, Layout) {
 void Outliner::close(index_t, SlowArray array, Shape s) {
   announce();
   OutlineLine line{.kind = LineKind::evict};
-  line.operands = {{tiles_.back().name, array, s, s, {}, {}}};
+  line.operands = {{tiles_.back().name, array, s, s, s, s, {}, {}}};
   tiles_.pop_back();
   resident_ -= fast_.tile(array, s.rows, s.cols);
   add(std::move(line));
@@ -287,16 +311,17 @@ void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& bo
   };
   const Words outer = weight_;
   for (index_t i = 0; i < n; ++i) {
-    const index_t rounds = sampled_ && i == 1 && n > 3 ? n - 2 : 1;
+    const index_t rounds = sampled_ && i == 2 && n > 4 ? n - 3 : 1;
     weight_ = outer * rounds;
     sequences_.emplace_back();
     body(*this, i);
     Lines lines = folded(std::move(sequences_.back()));
     sequences_.pop_back();
     multiply(lines, rounds);
-    if (Lines merged = loop.body; i > 0 && unify(merged, lines, !moves)) {
+    const bool follows = moves || loop.most == 1;
+    if (Lines merged = loop.body; follows && unify(merged, lines, loop.most)) {
       loop.body = std::move(merged);
-      loop.fewest = loop.most = loop.most + rounds;
+      loop.rounds.first = loop.fewest = loop.most = loop.most + rounds;
       set_hashes(loop);
       moves = true;
     } else {
@@ -314,8 +339,9 @@ std::vector<OutlineLine> Outliner::lines() { return folded(std::move(sequences_.
 
 Operand Outliner::operand_of(const Arg& a) const {
   const Block& b = a.block;
-  if (a.kind == Arg::Kind::stream) return {"", b.array, b.shape, b.shape, {b.row}, {b.col}};
-  return {tiles_[static_cast<std::size_t>(a.depth)].name, b.array, b.shape, b.shape, {b.row}, {b.col}};
+  if (a.kind == Arg::Kind::stream) return {"", b.array, {}, b.shape, b.shape, b.shape, {b.row}, {b.col}};
+  const Held& tile = tiles_[static_cast<std::size_t>(a.depth)];
+  return {tile.name, b.array, tile.shape, b.shape, b.shape, b.shape, {b.row}, {b.col}};
 }
 
 void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args) {
@@ -343,7 +369,8 @@ void Outliner::announce() {
   for (Held& tile : tiles_) {
     if (!std::exchange(tile.fresh, false)) continue;
     OutlineLine line{.kind = LineKind::alloc};
-    line.operands = {{tile.name, tile.array, tile.shape, tile.shape, {}, {}}};
+    const Shape s = tile.shape;
+    line.operands = {{tile.name, tile.array, s, s, s, s, {}, {}}};
     add(std::move(line), tile.resident);
   }
 }

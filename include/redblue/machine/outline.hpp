@@ -14,18 +14,20 @@
 /// The loop nest of a schedule, found by running it: of the operations that pass, what repeats is folded into a loop.
 namespace redblue::machine {
 
-/// Where a block begins: at `first`, and `steps` further on with each round of the loops around it, innermost first.
+/// A number that grows by `steps` with each round of the loops around it, innermost first: where a block begins.
 struct Position {
   index_t first = 0;
   std::vector<index_t> steps{};
+  bool regular = true;  ///< false: under a mask it does not always grow like that
 };
 
-/// A tile, or a block of slow memory.
+/// A tile, or a part of one, or a block of slow memory.
 struct Operand {
-  std::string tile;   ///< its name; empty: a block of slow memory
-  SlowArray array;    ///< what it holds
-  Shape first, last;  ///< the shapes of the first and of the last time
-  Position row, col;  ///< of a block
+  std::string tile;          ///< its name; empty: a block of slow memory
+  SlowArray array;           ///< what it holds
+  Shape whole;               ///< the tile
+  Shape first, usual, last;  ///< what of it is meant the first time, the second, and the last
+  Position row, col;         ///< where that begins, in the tile or in the array
 };
 
 enum class LineKind : std::uint8_t { loop, alloc, load, refill, store, compute, update, evict };
@@ -43,6 +45,7 @@ struct OutlineLine {
   // A loop:
   bool independent = false;      ///< its rounds may go on in any order, each with fast memory of its own
   index_t fewest = 0, most = 0;  ///< rounds each time
+  Position rounds{};             ///< the same as a formula
   std::vector<OutlineLine> body{};
   // Equal for lines that do the same, whatever their shapes and positions, with the same numbers of rounds or with any:
   std::size_t exact = 0, loose = 0;
@@ -51,8 +54,8 @@ struct OutlineLine {
 /// Records the outline of what passes, one round of an `each` after another, behind machine::Any.
 class Outliner : public MachineFace<Outliner> {
  public:
-  /// `sampled`: of an `each` only the first two rounds and the last are run, and those between are taken to be like the
-  /// second.
+  /// `sampled`: of an `each` only the first three rounds and the last are run, and those between are taken to be like
+  /// the third.
   Outliner(const Residence& fast, bool sampled) : fast_(fast), sampled_(sampled), sequences_(1) {}
 
   index_t open(SlowArray array, Shape s, Layout layout);
