@@ -74,7 +74,10 @@ void absorb(OutlineLine& line, const OutlineLine& later, index_t round) {
     Operand& o = line.operands[i];
     const Operand& now = later.operands[i];
     o.last = now.last;
-    if (round == 1) o.usual = now.usual;
+    if (round == 1) {
+      o.whole = now.whole;
+      o.usual = now.usual;
+    }
     step(o.row, now.row, round);
     step(o.col, now.col, round);
   }
@@ -171,6 +174,7 @@ void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
     for (std::size_t i = 0; i < l.operands.size(); ++i) {
       l.operands[i].first = from.operands[i].first;
       l.operands[i].usual = from.operands[i].usual;
+      l.operands[i].whole = from.operands[i].whole;
       set_back(l.operands[i].row, from.operands[i].row);
       set_back(l.operands[i].col, from.operands[i].col);
     }

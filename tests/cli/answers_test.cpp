@@ -170,7 +170,12 @@ TEST(Cli, ExplainPrintsTheLoopNest) {
   const Finished f = w.run(Args{"explain"} + scratchpad);
   EXPECT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, AllOf(HasSubstr("flash Br=64 Bc=16"), HasSubstr("load q = Q[64 j : +64, :] (64 x 128)"),
-                           HasSubstr("for u from 0 on, 1 to 512 rounds:"), HasSubstr("K[16 u : +16, :]")));
+                           HasSubstr("for l from 0 on, 1 + j rounds:"), HasSubstr("K[16 l : +16, :]")));
+  const Finished ragged = w.run({"explain", "--op", "backward", "--nq", "11", "--nk", "9", "--d", "3", "--dv", "5",
+                                 "--M", "65", "--schedule", "fused_query_outer"});
+  EXPECT_THAT(ragged.out, HasSubstr("load q = Q[8 - 4 j : +4, :] (first 3 x 3, then 4 x 3)"));
+  EXPECT_THAT(w.run({"explain", "--n", "10", "--d", "3", "--M", "60", "--schedule", "flash_pinned"}).out,
+              HasSubstr("compute scores(s, q, k[l, :])"));
   const Json counted = w.run(Args{"count", "--json"} + scratchpad).json();
   const std::string words = std::to_string(counted["counted"]["io"].get<index_t>());
   for (const char* line : {"sum of these lines", "formula and footprint"})

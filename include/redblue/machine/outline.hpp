@@ -25,7 +25,7 @@ struct Position {
 struct Operand {
   std::string tile;          ///< its name; empty: a block of slow memory
   SlowArray array;           ///< what it holds
-  Shape whole;               ///< the tile
+  Shape whole;               ///< the tile, as it usually is
   Shape first, usual, last;  ///< what of it is meant the first time, the second, and the last
   Position row, col;         ///< where that begins, in the tile or in the array
 };
