@@ -1,8 +1,13 @@
 #include "archive.hpp"
 
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
 #include <fstream>
 
 #include "npz.hpp"
+#include "redblue/file/mapped_file.hpp"
 
 namespace redblue::cli {
 
@@ -29,7 +34,19 @@ class SafetensorsArchive : public Archive {
 std::unique_ptr<Archive> Archive::open(const std::string& path) {
   constexpr std::string_view kZip("PK\3\4"), kEmptyZip("PK\5\6");
   if (begins_with(path, kZip) || begins_with(path, kEmptyZip)) return open_npz(path);
+  if (is_npz(path)) {
+    const file::MappedFile readable_file(path);  // throws where it is no file
+    return open_npz(path);
+  }
   return std::make_unique<SafetensorsArchive>(path);
+}
+
+std::string readable(const std::string& name) {
+  std::string text;
+  for (const char c : name)
+    text += std::iscntrl(static_cast<unsigned char>(c)) != 0 ? fmt::format("\\x{:02x}", static_cast<unsigned char>(c))
+                                                             : std::string(1, c);
+  return text;
 }
 
 bool begins_with(const std::string& path, std::string_view text) {
@@ -38,7 +55,12 @@ bool begins_with(const std::string& path, std::string_view text) {
   return begin == text;
 }
 
-bool is_npz(const std::string& path) { return path.ends_with(".npz"); }
+bool has_extension(const std::string& path, std::string_view extension) {
+  return path.size() >= extension.size() &&
+         std::equal(extension.rbegin(), extension.rend(), path.rbegin(),
+                    [](char a, char b) { return a == std::tolower(static_cast<unsigned char>(b)); });
+}
+bool is_npz(const std::string& path) { return has_extension(path, ".npz"); }
 
 void write_archive(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors) {
   if (is_npz(out.path()))

@@ -32,8 +32,12 @@ class Archive {
   virtual file::Tensor tensor(const std::string& name) const = 0;
 };
 
+/// A name from a file, fit for a terminal: control characters as \xNN.
+std::string readable(const std::string& name);
 /// Does the file begin with this? False if it cannot be read.
 bool begins_with(const std::string& path, std::string_view text);
+/// Does the file name end like this, in small or capital letters?
+bool has_extension(const std::string& path, std::string_view extension);
 /// Does this file name ask for .npz? All others are safetensors.
 bool is_npz(const std::string& path);
 /// Writes the tensors in the format of the file's name, for the caller to commit.

@@ -1,9 +1,12 @@
 #include "command_line.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <CLI/CLI.hpp>
+#include <algorithm>
 #include <optional>
+#include <sstream>
 
 #include "options.hpp"
 
@@ -14,6 +17,54 @@ namespace {
 bool takes_whole_number(const CLI::Option& option) {
   const std::string type = option.get_type_name();
   return type == "INT" || type == "UINT" || type == "WORDS";
+}
+
+std::string not_empty(const std::string& text) { return text.empty() ? "is empty: give a value, or leave it out" : ""; }
+
+/// CLI11 lists the words of a command line backwards.
+std::vector<std::string> words_backwards(const std::string& text) {
+  std::vector<std::string> words;
+  std::istringstream in(text);
+  for (std::string word; in >> word;) words.insert(words.begin(), word);
+  return words;
+}
+
+/// What is wrong with a command line, in one sentence for people.
+std::string sentence(const CLI::App& app, const CLI::Error& e) {
+  const std::string what = e.what(), kind = e.get_name(), option = what.substr(0, what.find(':'));
+  const std::string rest = what.size() > option.size() + 2 ? what.substr(option.size() + 2) : "";
+  std::vector<std::string> commands;
+  for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());
+  if (kind == "ArgumentMismatch")
+    return rest.starts_with("At Most") ? option + " is given more than once: give it once" : option + " needs a value";
+  if (kind == "ConversionError") {  // "Could not convert: --scale = x"
+    const std::size_t equals = rest.find(" = ");
+    return fmt::format("{} {}: give a number", rest.substr(0, equals),
+                       equals == std::string::npos ? "" : rest.substr(equals + 3));
+  }
+  if (what.starts_with("The following argument")) {
+    const std::vector<std::string> words = words_backwards(rest);
+    const bool none = app.get_subcommands().empty();
+    if (none && !words.empty() && !words[0].starts_with('-'))
+      return fmt::format("{} is no command: choose from {}", words[0], fmt::join(commands, ", "));
+    for (const std::string& word : words)
+      if (!none && std::find(commands.begin(), commands.end(), word) != commands.end())
+        return fmt::format("{} is a second command: give one at a time", word);
+    return fmt::format("{} does not go with redblue{}", fmt::join(words, " "),
+                       none ? "" : " " + app.get_subcommands()[0]->get_name());
+  }
+  if (kind == "RequiredError" && app.get_subcommands().empty())
+    return fmt::format("a command is missing: choose from {}", fmt::join(commands, ", "));
+  if (kind == "RequiredError") return what.substr(0, what.find(' ')) + " is missing";
+  if (kind == "ValidationError") return fmt::format("{} {}", option, rest);  // the texts of checks
+  return what;
+}
+
+/// One line.
+std::string failure(const CLI::App* app, const CLI::Error& e) {
+  const auto parsed = app->get_subcommands();
+  return fmt::format("redblue: {} (redblue {}--help lists what there is)\n", sentence(*app, e),
+                     parsed.empty() ? "" : parsed[0]->get_name() + " ");
 }
 
 }  // namespace
@@ -27,9 +78,18 @@ Option Option::positive() const {
                                                                : fmt::format("{}: give a number above 0", text);
   }));
 }
-Option Option::in_range(index_t least, index_t most) const { return Option(*option_.check(CLI::Range(least, most))); }
+Option Option::in_range(index_t least, index_t most) const {
+  return Option(*option_.check([least, most](const std::string& text) {
+    index_t value = 0;
+    const bool inside = CLI::detail::lexical_cast(text, value) && value >= least && value <= most;
+    return inside ? std::string() : fmt::format("{}: give a number from {} to {}", text, least, most);
+  }));
+}
 Option Option::one_of(const std::vector<std::string>& names) const {
-  return Option(*option_.check(CLI::IsMember(names)));
+  return Option(*option_.check([names](const std::string& text) {
+    const bool known = std::find(names.begin(), names.end(), text) != names.end();
+    return known ? std::string() : fmt::format("{}: choose from {}", text, fmt::join(names, ", "));
+  }));
 }
 Option Option::group(const std::string& heading) const { return Option(*option_.group(heading)); }
 
@@ -58,6 +118,8 @@ Program::Program(const std::string& what, const std::string& version, const std:
     : app_(std::make_unique<CLI::App>(what)) {
   app_->set_version_flag("--version", version);
   app_->footer(footer);
+  app_->failure_message(failure);
+  app_->require_subcommand(0, 1);
 }
 
 Program::~Program() = default;
@@ -69,7 +131,10 @@ Command Program::command(const std::string& name, const std::string& what) {
 int Program::run(int argc, char** argv) {
   for (CLI::App* command : app_->get_subcommands({}))
     for (CLI::Option* option : command->get_options())
-      if (takes_whole_number(*option)) option->check(not_decimal);  // CLI11 takes 010 for 8
+      if (takes_whole_number(*option))
+        option->check(not_decimal);  // CLI11 takes 010 for 8
+      else if (option->get_items_expected_max() > 0)
+        option->check(not_empty);
   try {
     app_->parse(argc, argv);
     if (app_->get_subcommands().empty()) throw CLI::RequiredError::Subcommand(1);  // an unknown one is named before

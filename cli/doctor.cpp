@@ -52,6 +52,7 @@ void print_table(const Hardware& h) {
 
 int doctor(const DoctorFlags& flags) {
   const std::string path = flags.output.value_or(default_hardware_path());
+  if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (path.empty())
     throw InvalidProblem("neither XDG_CONFIG_HOME nor HOME says where the hardware file goes: give --output FILE");
   if (flags.output) file::AtomicFile{path};  // what is wrong with the place shows before the measurement

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <array>
+#include <cstdlib>
 #include <memory>
+#include <string_view>
 
 #include "commands.hpp"
 #include "json.hpp"
@@ -136,6 +140,11 @@ class Text {
   std::vector<std::array<std::string, 3>> rows_;
 };
 
+std::vector<OutlineLine> walked(const plan::Plan& plan) {
+  const Heartbeat heartbeat("walking through the schedule");
+  return outline(plan);
+}
+
 Words words_of(const std::vector<OutlineLine>& lines) {
   Words words;
   for (const OutlineLine& l : lines) words += l.reads + l.writes + words_of(l.body);
@@ -159,10 +168,7 @@ void print_outline(const plan::Plan& plan) {
     fmt::print("second buffers for what arrives in the innermost loop take {} {} more\n",
                row.prefetch_bytes.value_or(row.prefetch).str(), bytes ? "bytes" : "words");
   text.print(0, "", "words moved", bytes ? "bytes resident" : "words resident");
-  const std::vector<OutlineLine> lines = [&] {
-    const Heartbeat heartbeat("walking through the schedule");
-    return outline(plan);
-  }();
+  const std::vector<OutlineLine> lines = walked(plan);
   text.add(lines, 0);
   text.print(0, "sum of these lines", words_of(lines).str(), "");
   text.print(0, "formula and footprint", row.io.total().str(), row.footprint_bytes.value_or(row.footprint).str());
@@ -236,12 +242,16 @@ void add_explain(Program& program) {
       Json j{{"schema", "redblue.explain/1"},
              {"problem", to_json(plan.problem)},
              {"schedule", to_json(plan.row())},
-             {"lines", json_of(outline(plan))}};
-      if (plan.forward) j["forward"] = json_of(outline(*plan.forward));
+             {"lines", json_of(walked(plan))}};
+      if (plan.forward) j["forward"] = json_of(walked(*plan.forward));
       print(j);
       return 0;
     }
-    if (plan.forward) print_outline(*plan.forward);
+    if (plan.forward) {
+      fmt::print("first, for O and lse: ");
+      print_outline(*plan.forward);
+      fmt::print("\nthen: ");
+    }
     print_outline(plan);
     return 0;
   });

@@ -1,7 +1,11 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
+#include <cctype>
+#include <map>
 #include <memory>
+#include <string_view>
 
 #include "archive.hpp"
 #include "commands.hpp"
@@ -28,38 +32,79 @@ struct Runnable {
   bool related;                    ///< does the file hold some of its own tensors?
   std::string refusal;             ///< where nothing is missing and it cannot be run all the same
   std::optional<Problem> problem;  ///< where it can be run
+  std::string command;
 };
 
-Runnable runnable(const FileOptions& files, const Archive& archive, Operation op) {
-  Runnable r{op, {}, false, "", std::nullopt};
+/// A word for a shell.
+std::string quoted(const std::string& word) {
+  const bool plain = std::all_of(word.begin(), word.end(), [](unsigned char c) {
+    return std::isalnum(c) != 0 || std::string_view("._-/=+:,@%").find(static_cast<char>(c)) != std::string_view::npos;
+  });
+  if (plain) return word;
+  std::string text = "'";
+  for (const char c : word) text += c == '\'' ? std::string("'\\''") : std::string(1, c);
+  return text + "'";
+}
+
+std::string command_of(const FileOptions& files, Operation op) {
+  std::string text = "redblue run";
+  if (op != Operation::forward) text += fmt::format(" --op {}", name_of(op));
+  text +=
+      fmt::format(" --input {} --output OUT.{}", quoted(*files.input), is_npz(*files.input) ? "npz" : "safetensors");
+  for (const std::string& name : files.names) text += fmt::format(" --name {}", quoted(name));
+  if (files.layout) text += fmt::format(" --layout {}", *files.layout);
+  return text;
+}
+
+/// An archive without its data: what can be run depends on names, types and shapes.
+class Shapes : public Archive {
+ public:
+  explicit Shapes(const std::vector<Entry>& entries) {
+    for (const Entry& e : entries) entries_.emplace(e.name, e);
+  }
+  std::string_view format() const override { return ""; }
+  std::vector<Entry> entries() const override { return {}; }
+  bool contains(const std::string& name) const override { return entries_.contains(name); }
+  file::Tensor tensor(const std::string& name) const override {
+    const Entry& e = entries_.at(name);
+    if (!e.type) throw Unsupported(fmt::format("{} is of type {}: redblue takes f64, f32, f16, bf16", name, e.dtype));
+    return {file::FileTensor{*e.type, e.shape, file::c_order_strides(e.shape), nullptr, false}, nullptr};
+  }
+
+ private:
+  std::map<std::string, Entry> entries_;
+};
+
+Runnable runnable(FileOptions files, const Archive& archive, Operation op) {
+  Runnable r{op, {}, false, "", std::nullopt, ""};
   Problem kind;
   kind.op = op;
-  for (const std::string& name : files.needed(kind))
+  std::vector<std::string> own = files.needed(kind);
+  for (const std::string& name : own)
     if (!archive.contains(files.name_of(name)))
       r.missing.push_back(name);
     else if (name != "o" && name != "lse" && name != "do")
       r.related = true;
   if (!r.missing.empty()) return r;
+  own.insert(own.end(), {"o", "lse"});
+  std::erase_if(files.names, [&](const std::string& n) {  // those of other operations
+    return std::find(own.begin(), own.end(), n.substr(0, n.find('='))) == own.end();
+  });
   try {
-    r.problem = LoadedInputs(files, kind).problem(kind);
+    files.output = "OUT";
+    files.validate(kind);
+    r.problem = LoadedInputs(files, kind, &archive).problem(kind);
+    r.command = command_of(files, op);
   } catch (const Error& e) {
     r.refusal = e.what();
   }
   return r;
 }
 
-std::string command_of(const InfoOptions& o, Operation op) {
-  std::string text = "redblue run";
-  if (op != Operation::forward) text += fmt::format(" --op {}", name_of(op));
-  text += fmt::format(" --input {} --output OUT.{}", o.file, is_npz(o.file) ? "npz" : "safetensors");
-  for (const std::string& name : o.names) text += fmt::format(" --name {}", name);
-  if (o.layout) text += fmt::format(" --layout {}", *o.layout);
-  return text;
-}
-
 Archive::Entry entry_of_npy(const std::string& path) {
   const file::MappedFile mapped(path);
   file::NpyDescription d = file::describe_npy(mapped.bytes(), path);
+  if (d.type) file::parse_npy(mapped.bytes(), path);  // is it whole?
   return {"", std::move(d.dtype), std::move(d.shape), d.type};
 }
 
@@ -76,6 +121,8 @@ std::string text_of(const Archive::Entry& e) {
 }
 
 int info_of_npy(const InfoOptions& o) {
+  if (!o.names.empty() || o.layout)
+    throw InvalidProblem(fmt::format("{} holds one tensor: --name and --layout are for safetensors and .npz", o.file));
   const Archive::Entry e = entry_of_npy(o.file);
   if (o.json) {
     print({{"schema", "redblue.info/1"},
@@ -92,23 +139,29 @@ int info_of_npy(const InfoOptions& o) {
 
 int info_of_archive(const InfoOptions& o) {
   require_names(o.names, all_names());
+  if (o.layout) FileLayout{*o.layout};
   const std::unique_ptr<Archive> archive = Archive::open(o.file);
   FileOptions files;
   files.input = o.file;
   files.names = o.names;
   files.layout = o.layout;
+  for (const std::string& name : all_names()) files.npy[name];  // none
+  const std::vector<Archive::Entry> entries = archive->entries();
+  for (const std::string& n : o.names)
+    if (const std::string name = n.substr(n.find('=') + 1); !archive->contains(name)) archive->tensor(name);  // throws
+  const Shapes shapes(entries);
   std::vector<Runnable> all;
   for (std::size_t op = 0; op < kOperationNames.size(); ++op)
-    all.push_back(runnable(files, *archive, static_cast<Operation>(op)));
+    all.push_back(runnable(files, shapes, static_cast<Operation>(op)));
   if (o.json) {
     Json tensors = Json::array(), runs = Json::array();
-    for (const Archive::Entry& e : archive->entries()) tensors.push_back(json_of(e));
+    for (const Archive::Entry& e : entries) tensors.push_back(json_of(e));
     for (const Runnable& r : all)
       runs.push_back({{"op", std::string(name_of(r.op))},
                       {"missing", r.missing},
                       {"refusal", r.refusal.empty() ? Json(nullptr) : Json(r.refusal)},
                       {"problem", r.problem ? to_json(*r.problem) : Json(nullptr)},
-                      {"command", r.problem ? Json(command_of(o, r.op)) : Json(nullptr)}});
+                      {"command", r.problem ? Json(r.command) : Json(nullptr)}});
     print({{"schema", "redblue.info/1"},
            {"file", o.file},
            {"format", std::string(archive->format())},
@@ -117,12 +170,12 @@ int info_of_archive(const InfoOptions& o) {
     return 0;
   }
   fmt::print("{}: {}\n", o.file, archive->format());
-  for (const Archive::Entry& e : archive->entries()) fmt::print("  {:<12} {}\n", e.name, text_of(e));
+  for (const Archive::Entry& e : entries) fmt::print("  {:<12} {}\n", readable(e.name), text_of(e));
   for (const Runnable& r : all)
     if (r.problem)
       fmt::print("{}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n    {}\n", name_of(r.op),
                  r.problem->batch, r.problem->heads, r.problem->kv_heads.value_or(r.problem->heads), r.problem->n_q,
-                 r.problem->n_k, r.problem->d, r.problem->d_v, command_of(o, r.op));
+                 r.problem->n_k, r.problem->d, r.problem->d_v, r.command);
     else if (!r.related && r.op != Operation::forward)
       continue;
     else if (r.missing.empty())
@@ -145,7 +198,8 @@ void add_info(Program& program) {
   add_names_and_layout(command, options->names, options->layout);
   command.flag("--json", options->json, "print JSON");
   command.does([options] {
-    return begins_with(options->file, "\x93NUMPY") ? info_of_npy(*options) : info_of_archive(*options);
+    return has_extension(options->file, ".npy") || begins_with(options->file, "\x93NUMPY") ? info_of_npy(*options)
+                                                                                           : info_of_archive(*options);
   });
 }
 

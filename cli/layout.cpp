@@ -52,8 +52,9 @@ Tensor FileLayout::view(SlowArray array, const file::Tensor& t) const {
     shape[kOrder.find(letters[i])] = t.shape()[i];
     strides[kOrder.find(letters[i])] = t.strides()[i];
   }
-  // Inputs are never written; Tensor serves outputs too, hence the cast.
-  return {const_cast<std::byte*>(t.data()), t.dtype(), shape, strides};
+  Tensor view(const_cast<std::byte*>(t.data()), t.dtype(), shape, strides);
+  view.read_only = true;
+  return view;
 }
 
 std::vector<index_t> FileLayout::shape_in_file(SlowArray array, const std::array<index_t, 4>& shape) const {
@@ -90,7 +91,10 @@ void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tenso
     throw InvalidProblem(
         fmt::format("{} cannot be {}: {} query heads beside {} key-value heads; for {} give --layout {}", shapes(),
                     dimensions(layout.name()), q.shape[1], k.shape[1], dimensions(other), other));
-  if (heads_first && tokens_first && q.shape[1] > 1 && q.shape[1] >= std::max(q.shape[2], k.shape[2]))
+  // Query heads that share key-value heads, read the other way round, are more queries than keys.
+  const bool shared = q.shape[1] == k.shape[1] && q.shape[2] != k.shape[2];
+  const bool crowded = q.shape[1] > 1 && q.shape[1] >= std::max(q.shape[2], k.shape[2]);
+  if (heads_first && tokens_first && (shared || crowded))
     throw InvalidProblem(fmt::format(
         "{} can be {} ({} heads) and {} ({} heads), and the results differ: give --layout {} or --layout {}", shapes(),
         dimensions(layout.name()), q.shape[1], dimensions(other), q.shape[2], layout.name(), other));

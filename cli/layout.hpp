@@ -1,4 +1,5 @@
 #pragma once
+#include <array>
 #include <optional>
 #include <string>
 #include <vector>
@@ -38,8 +39,9 @@ class FileLayout {
 };
 
 /// q and k, read with heads before tokens because no layout is named: throws InvalidProblem unless the shapes can only
-/// mean that, or have more tokens than heads. The tensors of PyTorch's attention are [batch, heads, tokens, features],
-/// those of flash-attention and JAX [batch, tokens, heads, features].
+/// mean that, or look like that: more tokens than heads, and no more queries than keys where q has as many heads as k.
+/// The tensors of PyTorch's attention are [batch, heads, tokens, features], those of flash-attention and JAX [batch,
+/// tokens, heads, features].
 void require_clear_layout(const FileLayout& layout, const Tensor& q, const Tensor& k);
 
 }  // namespace redblue::cli

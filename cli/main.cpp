@@ -33,12 +33,12 @@ int run_program(int argc, char** argv) {
   try {
     exit_code = program.run(argc, argv);
   } catch (const std::exception& e) {
-    fmt::print(stderr, "redblue: {}\n", e.what());
+    redblue::cli::note(fmt::format("{}", e.what()));
     return 2;
   }
   const std::string failure = redblue::cli::output_failure();
   if (exit_code == redblue::cli::kReportLost || failure.empty()) return exit_code;
-  fmt::print(stderr, "redblue: cannot write to standard output: {}\n", failure);
+  redblue::cli::note(fmt::format("cannot write to standard output: {}", failure));
   return 2;
 }
 

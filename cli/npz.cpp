@@ -32,10 +32,13 @@ class Npz : public Archive {
           unzGetFilePos64(zip_.get(), &member.position) != UNZ_OK)
         break;
       member.bytes = info.uncompressed_size;
-      const std::string name(name_here, std::min<std::size_t>(info.size_filename, sizeof name_here));
-      if (!name.ends_with(kSuffix)) throw bad(fmt::format("it holds '{}', which is no .npy", name));
+      if (info.size_filename > sizeof name_here)
+        throw bad(fmt::format("a name in it has {} bytes; {} are read", info.size_filename, sizeof name_here));
+      const std::string name(name_here, info.size_filename);
+      if (!name.ends_with(kSuffix)) throw bad(fmt::format("it holds '{}', which is no .npy", readable(name)));
+      if ((info.flag & 1) != 0) throw bad(fmt::format("'{}' is encrypted", readable(name)));
       if (!members_.emplace(name.substr(0, name.size() - kSuffix.size()), member).second)
-        throw bad(fmt::format("it holds '{}' twice", name));
+        throw bad(fmt::format("it holds '{}' twice", readable(name)));
     }
     if (at != UNZ_END_OF_LIST_OF_FILE) throw bad("its list of members is damaged");
   }
@@ -57,7 +60,7 @@ class Npz : public Archive {
   file::Tensor tensor(const std::string& name) const override {
     if (!contains(name)) {
       std::vector<std::string> names;
-      for (const auto& [known, member] : members_) names.push_back(known);
+      for (const auto& [known, member] : members_) names.push_back(readable(known));
       throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has: {}", path_, name, fmt::join(names, ", ")));
     }
     const Bytes bytes = read(name, SIZE_MAX);
@@ -82,7 +85,7 @@ class Npz : public Archive {
   /// The first `most` bytes of a member, unpacked.
   Bytes read(const std::string& name, std::size_t most) const {
     Member member = members_.at(name);
-    const auto bad_member = [&](std::string_view what) { return bad(fmt::format("{} {}", name, what)); };
+    const auto bad_member = [&](std::string_view what) { return bad(fmt::format("{} {}", readable(name), what)); };
     if (unzGoToFilePos64(zip_.get(), &member.position) != UNZ_OK || unzOpenCurrentFile(zip_.get()) != UNZ_OK)
       throw bad_member("is packed in a way that is not known here, or damaged");
     Bytes bytes{nullptr, std::min(member.bytes, most)};
@@ -118,7 +121,11 @@ struct MemoryFile {
     f.zread_file = [](void*, void*, void*, uLong) { return uLong{0}; };
     f.zwrite_file = [](void*, void* file, const void* data, uLong size) {
       MemoryFile& m = *static_cast<MemoryFile*>(file);
-      if (m.bytes.size() < m.at + size) m.bytes.resize(m.at + size);
+      try {
+        if (m.bytes.size() < m.at + size) m.bytes.resize(m.at + size);
+      } catch (const std::bad_alloc&) {  // minizip is C
+        return uLong{0};
+      }
       std::memcpy(m.bytes.data() + m.at, data, size);
       m.at += size;
       return size;
@@ -144,26 +151,35 @@ void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tens
   MemoryFile memory;
   memory.bytes.reserve(static_cast<std::size_t>(npz_file_size(tensors)));
   zlib_filefunc64_def functions = memory.functions();
-  const zipFile zip = zipOpen2_64(out.path().c_str(), APPEND_STATUS_CREATE, nullptr, &functions);
+  const auto close = [](zipFile zip) { return zipClose(zip, nullptr); };
+  std::unique_ptr<void, int (*)(zipFile)> zip(
+      zipOpen2_64(out.path().c_str(), APPEND_STATUS_CREATE, nullptr, &functions), close);
   bool done = zip != nullptr;
   const auto write = [&](std::string_view bytes) {
-    for (; done && !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMostAtOnce)))
-      done =
-          zipWriteInFileInZip(zip, bytes.data(), static_cast<unsigned>(std::min(bytes.size(), kMostAtOnce))) == ZIP_OK;
+    for (; done && !bytes.empty(); bytes.remove_prefix(std::min(bytes.size(), kMostAtOnce))) {
+      const auto size = static_cast<unsigned>(std::min(bytes.size(), kMostAtOnce));
+      done = zipWriteInFileInZip(zip.get(), bytes.data(), size) == ZIP_OK;
+    }
   };
   zip_fileinfo info{};
   info.dosDate = 1 << 5 | 1;  // 1 January 1980: the same tensors make the same file at any time
   for (const auto& [name, tensor] : tensors) {
-    constexpr int kStored = 0, kZip64 = 1;
-    const std::string member = name + std::string(kSuffix);
-    done = done && zipOpenNewFileInZip64(zip, member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr, kStored, 0,
-                                         kZip64) == ZIP_OK;
-    write(file::npy_header(tensor));
+    if (tensor.strides != file::c_order_strides(tensor.shape) || tensor.swap_bytes)
+      throw InvalidProblem(fmt::format("{} does not lie row by row in this machine's byte order", readable(name)));
+    constexpr int kStored = 0, kZip64 = 1, kRaw = 0;
+    constexpr uLong kUtf8 = 1 << 11;
+    const std::string member = name + std::string(kSuffix), header = file::npy_header(tensor);
+    done = done && zipOpenNewFileInZip4_64(zip.get(), member.c_str(), &info, nullptr, 0, nullptr, 0, nullptr, kStored,
+                                           0, kRaw, -MAX_WBITS, DEF_MEM_LEVEL, Z_DEFAULT_STRATEGY, nullptr, 0, 0, kUtf8,
+                                           kZip64) == ZIP_OK;
+    write(header);
     write({reinterpret_cast<const char*>(tensor.data), static_cast<std::size_t>(tensor.size_bytes())});
-    done = done && zipCloseFileInZip(zip) == ZIP_OK;
+    done = done && zipCloseFileInZip(zip.get()) == ZIP_OK;
   }
-  done = zip != nullptr && zipClose(zip, nullptr) == ZIP_OK && done;
-  if (!done) throw IoError(fmt::format("cannot make '{}': minizip failed", out.path()), out.path());
+  done = close(zip.release()) == ZIP_OK && done;
+  if (!done)
+    throw IoError(fmt::format("cannot make '{}': no memory for its {} bytes", out.path(), npz_file_size(tensors)),
+                  out.path());
   out.write(memory.bytes);
 }
 

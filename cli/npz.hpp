@@ -5,7 +5,7 @@
 namespace redblue::cli {
 
 std::unique_ptr<Archive> open_npz(const std::string& path);
-/// Not compressed, as numpy.savez writes it. It is put together in memory first.
+/// Of tensors that lie row by row. Not compressed, as numpy.savez writes it; put together in memory first.
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
 /// Bytes of that file, or a little more.
 index_t npz_file_size(const std::vector<file::NamedTensor>& tensors);

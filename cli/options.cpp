@@ -4,11 +4,11 @@
 
 #include <charconv>
 #include <cmath>
-#include <filesystem>
 #include <span>
 
 #include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
+#include "standard_output.hpp"
 
 namespace redblue::cli {
 
@@ -192,9 +192,8 @@ std::string assumed_memory() {
   const bool measured = has_hardware_file();
   const Hardware h = measured ? load_hardware(default_hardware_path()) : describe_hardware();
   const MemoryLevel& cache = h.private_cache();
-  fmt::print(stderr,
-             "redblue: neither --M nor --memory is given: fast memory is the {} of this machine, {} bytes ({})\n",
-             cache.name, cache.bytes, measured ? "measured by redblue doctor" : "as the system reports it");
+  note(fmt::format("neither --M nor --memory is given: fast memory is the {} of this machine, {} bytes ({})",
+                   cache.name, cache.bytes, measured ? "measured by redblue doctor" : "as the system reports it"));
   return fmt::format("{}", cache.bytes);
 }
 
@@ -203,15 +202,15 @@ void ObjectiveOptions::choose_for_run(const MemoryOptions& memory) {
   objective = "time";
   if (machine || has_hardware_file()) return;
   const std::string path = default_hardware_path();
-  fmt::print(stderr, "redblue: measuring this machine, for plans of least time{}\n",
-             path.empty() ? "; without HOME the result is not kept" : fmt::format(", once, into {}", path));
+  note(fmt::format("measuring this machine, for plans of least time{}",
+                   path.empty() ? "; without HOME the result is not kept" : fmt::format(", once, into {}", path)));
   measured = true;
   const Hardware& hardware = this_machine();
   if (path.empty()) return;
   try {
     save_hardware(hardware, path);
   } catch (const IoError& e) {  // a home directory that cannot be written
-    fmt::print(stderr, "redblue: {}; the measurement is not kept\n", e.what());
+    note(fmt::format("{}; the measurement is not kept", e.what()));
   }
 }
 
@@ -228,7 +227,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
   if (options.write_cost != 1)
     throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
   if (!machine && !measured && !has_hardware_file())
-    throw InvalidProblem("--objective time needs to know the machine: run redblue doctor once, or give --machine FILE");
+    note("measuring this machine, for plans of least time; redblue doctor keeps the result");
   TimeOptions time;
   time.hardware = machine ? load_hardware(*machine) : this_machine();
   time.dtype = compute;
@@ -281,6 +280,8 @@ Problem ProblemOptions::problem() const {
     if (n) return *n;
     throw InvalidProblem(fmt::format("the number of {} is missing: give --n, or both --nq and --nk", name));
   };
+  if (n && n_q && n_k)
+    throw InvalidProblem(fmt::format("--n {} beside --nq {} and --nk {} says nothing: leave it out", *n, *n_q, *n_k));
   Problem p;
   operation.apply_to(p);
   const auto only_for = [&](bool is_given, std::string_view option, bool serves, std::string_view operations) {
@@ -327,7 +328,12 @@ plan::Options ProblemOptions::fast_memory(const Problem& p) const {
 std::map<std::string, index_t> ProblemOptions::widths(Operation op, bool in_bytes) const {
   std::vector<std::string> names = in_bytes ? ResidenceOptions::kinds() : std::vector<std::string>{};
   for (const SlowArray a : plan::arrays_of(op)) names.emplace_back(name_of(a));
-  return parse_assignments("--width", planner.width, names);
+  const auto widths = parse_assignments("--width", planner.width, names);
+  for (const auto& [name, bytes] : widths)
+    if (bytes > ResidenceOptions::kMostWidth)
+      throw InvalidProblem(
+          fmt::format("--width {}={}: a word takes 1 to {} bytes", name, bytes, ResidenceOptions::kMostWidth));
+  return widths;
 }
 
 plan::Plan ProblemOptions::plan() const {

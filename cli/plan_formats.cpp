@@ -23,22 +23,36 @@ std::string ratio_text(const plan::Row& r) { return r.ratio ? fmt::format("{:.4f
 }  // namespace
 
 void print_c_header(const plan::Plan& plan) {
+  if (plan.forward) {  // runs first, for o and lse
+    print_c_header(*plan.forward);
+    fmt::print("\n");
+  }
   const Problem& p = plan.problem;
+  const plan::Options& o = plan.options;
   const plan::Row& r = plan.row();
+  const std::string prefix = "REDBLUE_" + macro_name(name_of(p.op));
   fmt::print("/* redblue plan, {} on one head (or group of heads that share K and V).\n   {} */\n", name_of(p.op),
              plan.reason);
-  fmt::print("#ifndef REDBLUE_PLAN_H\n#define REDBLUE_PLAN_H\n");
-  const auto define = [](std::string_view name, const auto& value) {
-    fmt::print("#define REDBLUE_{} {}\n", name, value);
+  fmt::print("#ifndef {0}_H\n#define {0}_H\n", prefix);
+  const auto define = [&](std::string_view name, const auto& value) {
+    fmt::print("#define {}_{} {}\n", prefix, name, value);
   };
-  define("SCHEDULE", fmt::format("\"{}\"", r.schedule));
-  for (const auto& [name, value] :
-       {std::pair("N_Q", p.sizes().n_q), std::pair("N_K", p.n_k), std::pair("D", p.d), std::pair("D_V", p.d_v)})
-    define(name, value);
-  for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);
   const auto count = [&](std::string_view name, const Words& words) { define(name, words.str() + "LL"); };
+  define("SCHEDULE", fmt::format("\"{}\"", r.schedule));
+  for (const auto& [name, value] : {std::pair("N_Q", p.sizes().n_q), std::pair("N_K", p.n_k), std::pair("D", p.d),
+                                    std::pair("D_V", p.d_v), std::pair("GROUP", p.group())})
+    define(name, value);
+  define("CAUSAL", p.sizes().mask.causal ? 1 : 0);
+  if (p.sizes().mask.causal) define("CAUSAL_OFFSET", p.sizes().mask.offset);
+  for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);
+  if (o.memory)
+    count("MEMORY_BYTES", o.memory->bytes);
+  else
+    count("MEMORY_WORDS", o.M);
   count("FOOTPRINT_WORDS", r.footprint);
   if (r.footprint_bytes) count("FOOTPRINT_BYTES", *r.footprint_bytes);
+  if (o.double_buffer)
+    count(r.prefetch_bytes ? "SECOND_BUFFERS_BYTES" : "SECOND_BUFFERS_WORDS", r.prefetch_bytes.value_or(r.prefetch));
   count("WORKSPACE_WORDS", r.workspace);
   fmt::print("/* of all {} instances */\n", p.instances());
   count("WORDS_READ", r.io.total_reads());
@@ -47,14 +61,23 @@ void print_c_header(const plan::Plan& plan) {
 }
 
 void print_csv(const plan::Plan& plan) {
-  fmt::print("schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen\n");
-  for (const plan::Row& r : plan.rows)
-    fmt::print("{},{},{},{},{},{},{:.4f},{},{},{},{}\n", r.schedule, plan::text_of(r.tiling), r.io.total_reads().str(),
-               r.io.total_writes().str(), r.io.total().str(), ratio_text(r), r.work, r.footprint.str(),
-               r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(), plan.may_choose(r) ? 1 : 0);
+  fmt::print(
+      "operation,schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen\n");
+  const auto line = [](const plan::Plan& of, const plan::Row& r) {
+    fmt::print("{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", name_of(of.problem.op), r.schedule, plan::text_of(r.tiling),
+               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(), ratio_text(r), r.work,
+               r.footprint.str(), r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(),
+               of.may_choose(r) ? 1 : 0);
+  };
+  if (plan.forward) line(*plan.forward, plan.forward->row());  // runs first; the ratios below include it
+  for (const plan::Row& r : plan.rows) line(plan, r);
 }
 
 void print_markdown(const plan::Plan& plan) {
+  if (plan.forward)
+    fmt::print("First {} ({}) for o and lse: {} words, which the ratios below include.\n\n",
+               plan.forward->row().schedule, plan::text_of(plan.forward->row().tiling),
+               plan.forward->row().io.total().str());
   const bool bytes = plan.options.memory.has_value();
   fmt::print("| schedule | tiling | reads | writes | I/O words | ratio | work | footprint, {} | workspace |\n",
              bytes ? "bytes" : "words");

@@ -8,6 +8,7 @@
 #include <cstdlib>
 
 #include "redblue/core/error.hpp"
+#include "standard_output.hpp"
 
 namespace redblue::cli {
 
@@ -56,11 +57,11 @@ std::function<void(double)> Progress::callback() {
 void Progress::show(double share) {
   if (terminal_) {
     const int full = static_cast<int>(std::clamp(share, 0.0, 1.0) * kWidth);
-    fmt::print(stderr, "\r[{:#<{}}{: <{}}] {:3.0f} %", "", full, "", kWidth - full, 100 * share);
+    std::fputs(fmt::format("\r[{:#<{}}{: <{}}] {:3.0f} %", "", full, "", kWidth - full, 100 * share).c_str(), stderr);
+    std::fflush(stderr);
   } else {
-    fmt::print(stderr, "redblue: {:.0f} % after {:.0f} s\n", 100 * share, seconds_since(start_));
+    note(fmt::format("{:.0f} % after {:.0f} s", 100 * share, seconds_since(start_)));
   }
-  std::fflush(stderr);
 }
 
 Heartbeat::Heartbeat(std::string doing) {
@@ -69,7 +70,7 @@ Heartbeat::Heartbeat(std::string doing) {
   thread_ = std::thread([this, every, start, doing = std::move(doing)] {
     std::unique_lock lock(mutex_);
     while (!ended_.wait_for(lock, every, [this] { return over_; }))
-      fmt::print(stderr, "redblue: {} for {:.0f} s so far\n", doing, seconds_since(start));
+      note(fmt::format("{} for {:.0f} s so far", doing, seconds_since(start)));
   });
 }
 

@@ -104,12 +104,12 @@ Verification verified(const plan::Plan& plan, const Tensors& tensors, const RunO
   return v;
 }
 
-void print_text(const plan::Plan& plan, const Measured& m, double seconds, const FileLayout& layout) {
+void print_text(const plan::Plan& plan, const Measured& m, double seconds, const std::string& layout) {
   const plan::Row& row = plan.row();
   const Problem& p = plan.problem;
   fmt::print("{} as {}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n",
-             tensor_name(inputs_of(p).front()), layout.name(), p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q,
-             p.n_k, p.d, p.d_v);
+             tensor_name(inputs_of(p).front()), layout, p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k,
+             p.d, p.d_v);
   std::string tiling;
   for (const schedule::Knob& k : row.tiling) tiling += fmt::format(" {}={}", k.name, k.value);
   if (plan.forward) fmt::print("{} computes o and lse first, its words are counted\n", plan.forward->row().schedule);
@@ -138,11 +138,47 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
                m.staging_words.str(), m.converted_words.str());
 }
 
+void print_report(const RunFlags& flags, const std::string& layout, const plan::Plan& plan, const Measured& measured,
+                  double seconds, const std::optional<Verification>& verification, DType compute) {
+  const plan::Row& row = plan.row();
+  if (flags.json) {
+    Json j{{"schema", "redblue.run/1"},
+           {"problem", to_json(plan.problem)},
+           {"layout", layout},
+           {"M", to_json(plan.options.M)},
+           {"schedule", std::string(row.schedule)},
+           {"tiling", to_json(row.tiling)},
+           {"compute_dtype", std::string(name_of(compute))},
+           {"moved", counts_to_json(measured.io, measured.peak, measured.flops)},
+           {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},
+           {"bound", to_json(plan.bound)},
+           {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+           {"kernels", std::string(measured.kernels)},
+           {"threads", measured.threads},
+           {"most_words_per_thread", to_json(measured.most_per_thread)},
+           {"staging_words", to_json(measured.staging_words)},
+           {"padding_words", to_json(measured.padding_words)},
+           {"converted_words", to_json(measured.converted_words)},
+           {"workspace_bytes", to_json(measured.bytes)},
+           {"seconds", seconds},
+           {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
+           {"work", work_to_json(row)},
+           {"reason", plan.reason}};
+    if (plan.forward) j["forward"] = to_json(plan.forward->row());
+    if (verification) j["verify"] = verification_to_json(*verification);
+    print(j);
+  } else if (!flags.quiet) {
+    print_text(plan, measured, seconds, layout);
+    if (verification) print_text(*verification);
+  }
+}
+
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();
+  progress_period();  // throws where the environment is wrong
   flags.files.validate(kind);
   require_causal(flags.causal, flags.causal_offset);
   kind.causal = flags.causal;
@@ -163,8 +199,7 @@ int run_command(const RunFlags& flags) {
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
       if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {
-        fmt::print(stderr, "redblue: {} has a NaN at {}: so has every output that depends on it\n", tensor_name(a),
-                   *where);
+        note(fmt::format("{} has a NaN at {}: so has every output that depends on it", tensor_name(a), *where));
         break;
       }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
@@ -186,39 +221,15 @@ int run_command(const RunFlags& flags) {
   if (flags.verify) verification = verified(plan, tensors, options);
   outputs.commit();
 
-  const plan::Row& row = plan.row();
-  if (flags.json) {
-    Json j{{"schema", "redblue.run/1"},
-           {"problem", to_json(problem)},
-           {"layout", loaded.layout().name()},
-           {"M", to_json(plan.options.M)},
-           {"schedule", std::string(row.schedule)},
-           {"tiling", to_json(row.tiling)},
-           {"compute_dtype", std::string(name_of(options.compute))},
-           {"moved", counts_to_json(measured.io, measured.peak, measured.flops)},
-           {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},
-           {"bound", to_json(plan.bound)},
-           {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
-           {"kernels", std::string(measured.kernels)},
-           {"threads", measured.threads},
-           {"most_words_per_thread", to_json(measured.most_per_thread)},
-           {"staging_words", to_json(measured.staging_words)},
-           {"padding_words", to_json(measured.padding_words)},
-           {"converted_words", to_json(measured.converted_words)},
-           {"workspace_bytes", to_json(measured.bytes)},
-           {"seconds", seconds},
-           {"modelled_time", row.time ? to_json(*row.time) : Json(nullptr)},
-           {"work", work_to_json(row)},
-           {"reason", plan.reason}};
-    if (plan.forward) j["forward"] = to_json(plan.forward->row());
-    if (verification) j["verify"] = verification_to_json(*verification);
-    print(j);
-  } else if (!flags.quiet) {
-    print_text(plan, measured, seconds, loaded.layout());
-    if (verification) print_text(*verification);
+  std::string failure;
+  try {
+    print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, options.compute);
+    failure = output_failure();
+  } catch (const std::exception& e) {  // the library that prints throws what standard output did not take
+    failure = e.what();
   }
-  if (const std::string failure = output_failure(); !failure.empty()) {
-    fmt::print(stderr, "redblue: the files are written, but not the report to standard output: {}\n", failure);
+  if (!failure.empty()) {
+    note(fmt::format("the files are written, but not the report to standard output: {}", failure));
     return kReportLost;
   }
   return verification && !verification->ok() ? 1 : 0;

@@ -22,6 +22,8 @@ void require_standard_output() {
     throw IoError("standard output is closed: open it, or give --quiet", "standard output");
 }
 
+void note(const std::string& text) { std::fputs(("redblue: " + text + "\n").c_str(), stderr); }
+
 std::string output_failure() {
   return std::fflush(stdout) == 0 && std::ferror(stdout) == 0 ? "" : std::strerror(errno);
 }

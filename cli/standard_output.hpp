@@ -10,6 +10,9 @@ void fill_closed_descriptors();
 /// Throws IoError if standard output was closed: before work whose report would be lost.
 void require_standard_output();
 
+/// A line on standard error. What becomes of it is not looked at: no work is lost for a note.
+void note(const std::string& text);
+
 /// Empty if standard output took all that was printed, else why not.
 std::string output_failure();
 

@@ -178,10 +178,10 @@ void FileOptions::validate(const Problem& kind) const {
     throw InvalidProblem(
         fmt::format("files are missing: give --input X.safetensors --output Y.safetensors, or {} {} as .npy files",
                     option_list(in), option_list(out)));
-  if (input && input->ends_with(".npy"))
+  if (input && has_extension(*input, ".npy"))
     throw InvalidProblem(fmt::format("--input {}: it takes safetensors or .npz; give .npy files by name, as {} {}",
                                      *input, option_list(in), option_list(out)));
-  if (output && output->ends_with(".npy"))
+  if (output && has_extension(*output, ".npy"))
     throw InvalidProblem(fmt::format("--output {}: it writes safetensors or .npz; give .npy files by name, as {}",
                                      *output, option_list(out)));
   for (const auto& [name, path] : npy)
@@ -189,6 +189,11 @@ void FileOptions::validate(const Problem& kind) const {
         std::find(out.begin(), out.end(), name) == out.end())
       throw InvalidProblem(fmt::format("--{} {}: --op {} has no such tensor; it reads {} and writes {}", name, *path,
                                        redblue::name_of(op), fmt::join(in, " "), fmt::join(out, " ")));
+  for (const auto& [name, path] : npy)
+    for (const std::string_view other : {".npz", ".safetensors"})
+      if (path && has_extension(*path, other))
+        throw InvalidProblem(
+            fmt::format("--{} {}: it takes a .npy file; {} goes with --input and --output", name, *path, other));
   if (any_npy) {
     std::vector<std::string> needed = out;
     std::erase(needed, "lse");  // may be left out
@@ -211,6 +216,10 @@ void FileOptions::validate(const Problem& kind) const {
       if (output && name_of(out[i]) == name_of(out[j]))
         throw InvalidProblem(
             fmt::format("{} and {} would both be named {}: choose two names", out[j], out[i], name_of(out[i])));
+  for (const std::string& n : out)
+    if (output && is_npz(*output) && (name_of(n).size() > 255 || name_of(n).find('/') != std::string::npos))
+      throw InvalidProblem(fmt::format("--name {}={}: names in .npz have no / and at most 255 bytes", n,
+                                       readable(name_of(n).substr(0, 60))));
   std::vector<std::pair<std::string, std::string>> from, to;
   if (input) from.emplace_back("--input", *input);
   if (output) to.emplace_back("--output", *output);
@@ -235,9 +244,11 @@ std::string FileOptions::name_of(const std::string& tensor) const {
   return tensor;
 }
 
-LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind) {
+LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind)
+    : LoadedInputs(files, kind, files.input ? Archive::open(*files.input).get() : nullptr) {}
+
+LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive) {
   const Operation op = kind.op;
-  const std::unique_ptr<Archive> archive = files.input ? Archive::open(*files.input) : nullptr;
   const auto is_there = [&](const std::string& name) {
     return archive ? archive->contains(files.name_of(name)) : files.npy.at(name).has_value();
   };
@@ -298,13 +309,18 @@ Problem LoadedInputs::problem(Problem p) const {
   set_sizes(p, tensors_);
   p.forward_given = forward_given_;
   p.validate();
-  const SlowArray first = inputs_of(p).front();
+  const auto others = [&](SlowArray wrong) {
+    std::string text;
+    for (const SlowArray a : inputs_of(p))
+      if (a != wrong)
+        text += fmt::format("{} {} [{}]", text.empty() ? "" : ",", tensor_name(a), fmt::join(tensors_[a].shape, ", "));
+    return text;
+  };
   for (const SlowArray a : inputs_of(p)) {
     const auto wanted = shape_of(p, a), found = tensors_[a].shape;
     if (found != wanted)
-      throw InvalidProblem(fmt::format("{} is [{}], beside {} [{}] it must be [{}] (batch, heads, rows, columns)",
-                                       tensor_name(a), fmt::join(found, ", "), tensor_name(first),
-                                       fmt::join(tensors_[first].shape, ", "), fmt::join(wanted, ", ")));
+      throw InvalidProblem(fmt::format("{} is [{}], beside{} it must be [{}] (batch, heads, rows, columns)",
+                                       tensor_name(a), fmt::join(found, ", "), others(a), fmt::join(wanted, ", ")));
   }
   return p;
 }

@@ -4,6 +4,7 @@
 #include <string>
 #include <vector>
 
+#include "archive.hpp"
 #include "command_line.hpp"
 #include "layout.hpp"
 #include "redblue/attention.hpp"
@@ -44,6 +45,8 @@ class LoadedInputs {
  public:
   /// Reads the tensors that a problem of this kind needs; O and lse must both be in the file, or neither.
   LoadedInputs(const FileOptions& files, const Problem& kind);
+  /// Of an archive that is open, in place of files.input; null: of .npy files.
+  LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive);
 
   const Tensors& tensors() const { return tensors_; }
   /// `kind` with the sizes of the tensors. Throws InvalidProblem where they do not fit each other.

@@ -1,7 +1,9 @@
 #pragma once
 #include <array>
+#include <bit>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <functional>
 #include <ranges>
 #include <span>
@@ -35,8 +37,11 @@ namespace redblue {
 namespace detail {
 /// Throws InvalidProblem unless a view of this shape with these strides lies within `words` words.
 void require_within(std::size_t words, const std::array<index_t, 4>& shape, const std::array<index_t, 4>& strides);
+/// Those of sizes that no memory holds wrap around: there are plans for them, but no runs.
 constexpr std::array<index_t, 4> contiguous_strides(const std::array<index_t, 4>& shape) {
-  return {shape[1] * shape[2] * shape[3], shape[2] * shape[3], shape[3], 1};
+  std::array<std::uint64_t, 4> strides{0, 0, 0, 1};
+  for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * static_cast<std::uint64_t>(shape[i]);
+  return std::bit_cast<std::array<index_t, 4>>(strides);
 }
 }  // namespace detail
 
@@ -127,6 +132,7 @@ class Tensors {
   std::array<Tensor, kSlowArrays> list_;
 };
 
+/// Inputs and outputs in one list.
 Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);

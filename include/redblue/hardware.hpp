@@ -85,7 +85,7 @@ Hardware load_hardware(const std::string& path);
 void save_hardware(const Hardware& hardware, const std::string& path);
 
 /// The machine at hand, as `redblue doctor` has left it in default_hardware_path(). Where there is no such file it is
-/// measured, once in a process. Throws IoError if the file is bad.
+/// measured, in about three seconds. The first answer stays for the whole process. Throws IoError if the file is bad.
 const Hardware& this_machine();
 /// Is that file there?
 bool has_hardware_file();

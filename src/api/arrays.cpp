@@ -59,7 +59,7 @@ std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
 
 void detail::require_within(std::size_t words, const std::array<index_t, 4>& shape,
                             const std::array<index_t, 4>& strides) {
-  Words first = 0, last = 0;
+  Words first = 0, last = 0;  // 128 bits
   for (std::size_t i = 0; i < 4; ++i) {
     if (shape[i] < 1) return;  // of no words; a run says that it does not fit
     (strides[i] < 0 ? first : last) += Words(shape[i] - 1) * strides[i];

@@ -380,6 +380,8 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       throw InvalidArgument(fmt::format("objective = {} is no redblue_objective", given.objective));
     if (given.hardware_file != nullptr && !time)
       throw InvalidArgument(fmt::format("hardware_file = '{}' is for REDBLUE_MINIMISE_TIME", given.hardware_file));
+    if (!time && !memory_given)
+      throw InvalidArgument("REDBLUE_MINIMISE_WORDS needs fast_memory_words or fast_memory_bytes");
     auto result = std::make_unique<redblue_plan>();
     result->compute = dtype_of(given.compute, "compute");
     result->dtype = dtype_of(given.dtype, "dtype");

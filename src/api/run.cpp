@@ -291,6 +291,10 @@ std::vector<SlowArray> written_by(const Problem& p, const RunOptions& options) {
 
 /// The caller's tensors, those of a forward pass that runs first from RunOptions::forward.
 Tensors with_forward(const Problem& p, Tensors tensors, const RunOptions& options) {
+  if (!p.forward_first() && (options.forward.o.data != nullptr || options.forward.lse.data != nullptr))
+    throw InvalidProblem(
+        fmt::format("RunOptions::forward is for gradients whose forward pass runs first, not for {}{}", name_of(p.op),
+                    follows_forward(p.op) ? " with o and lse given, or a score function without statistics" : ""));
   if (p.forward_first()) {
     tensors[SlowArray::O] = options.forward.o;
     tensors[SlowArray::lse] = options.forward.lse;
@@ -367,25 +371,14 @@ Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                       [&]<class T>(T*) { return need_of<T>(plan, all, options, memo).bytes; });
 }
 
-namespace {
-
-/// Without data. Strides of sizes that no memory holds wrap around: there are plans for those, but no runs.
-Tensor contiguous_tensor(DType dtype, std::array<index_t, 4> shape) {
-  std::array<std::uint64_t, 4> strides{0, 0, 0, 1};
-  for (std::size_t i = 3; i > 0; --i) strides[i - 1] = strides[i] * static_cast<std::uint64_t>(shape[i]);
-  return {nullptr, dtype, shape, std::bit_cast<std::array<index_t, 4>>(strides)};
-}
-
-}  // namespace
-
 Tensors contiguous_tensors(const Problem& p, DType dtype) {
   Tensors tensors;
   for (const auto& list : {inputs_of(p), outputs_of(p)})
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
-        tensors[a] = contiguous_tensor(dtype, shape_of(p, a));
+        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
       else if (follows_forward(p.op) || p.lse_required)
-        tensors[a] = contiguous_tensor(word_of(dtype), shape_of(p, a));
+        tensors[a] = Tensor(nullptr, word_of(dtype), shape_of(p, a));
   return tensors;
 }
 

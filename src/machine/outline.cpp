@@ -1,8 +1,12 @@
 #include "redblue/machine/outline.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
+#include <cctype>
 #include <utility>
 
+#include "redblue/core/error.hpp"
 #include "redblue/kernel/registry.hpp"
 
 namespace redblue::machine {
@@ -11,7 +15,13 @@ namespace {
 
 using Lines = std::vector<OutlineLine>;
 
-void mix(std::size_t& hash, std::size_t more) { hash ^= more + 0x9e3779b97f4a7c15u + (hash << 6) + (hash >> 2); }
+/// Adds to a hash, by the finaliser of splitmix64.
+void mix(std::size_t& hash, std::size_t more) {
+  std::uint64_t x = hash + 0x9e3779b97f4a7c15u + more;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  hash = x ^ x >> 31;
+}
 
 void set_hashes(OutlineLine& line) {
   std::size_t hash = static_cast<std::size_t>(line.kind) * 2 + (line.independent ? 1 : 0);
@@ -26,6 +36,25 @@ void set_hashes(OutlineLine& line) {
     mix(line.exact, inner.exact);
     mix(line.loose, inner.loose);
   }
+}
+
+enum class Rounds : std::uint8_t { equal, any };
+
+/// Do two lines do the same, whatever their shapes and positions? Loops: with equal numbers of rounds, or with any.
+bool same(const OutlineLine& a, const OutlineLine& b, Rounds rounds) {
+  if (rounds == Rounds::equal ? a.exact != b.exact : a.loose != b.loose) return false;
+  const auto equal_operands = [](const Operand& x, const Operand& y) { return x.tile == y.tile && x.array == y.array; };
+  return a.kind == b.kind && a.independent == b.independent && a.kernel == b.kernel &&
+         (rounds == Rounds::any || a.most == b.most) &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), equal_operands) &&
+         std::equal(a.body.begin(), a.body.end(), b.body.begin(), b.body.end(),
+                    [rounds](const OutlineLine& x, const OutlineLine& y) { return same(x, y, rounds); });
+}
+
+/// Do these lines do what the body of a loop does?
+bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body, Rounds rounds) {
+  return std::equal(lines.begin(), lines.end(), body.begin(), body.end(),
+                    [rounds](const OutlineLine& a, const OutlineLine& b) { return same(a, b, rounds); });
 }
 
 /// Takes in where it is in the round number `round` of a loop around it.
@@ -91,16 +120,6 @@ void absorb(OutlineLine& line, const OutlineLine& later, index_t round) {
   for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], round);
 }
 
-enum class Rounds : std::uint8_t { equal, any };
-
-/// Do these lines do what the body of a loop does?
-bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body, Rounds rounds) {
-  return std::equal(lines.begin(), lines.end(), body.begin(), body.end(),
-                    [rounds](const OutlineLine& a, const OutlineLine& b) {
-                      return rounds == Rounds::equal ? a.exact == b.exact : a.loose == b.loose;
-                    });
-}
-
 OutlineLine loop_of(Lines body, bool independent, index_t rounds) {
   OutlineLine loop{.independent = independent, .fewest = rounds, .most = rounds};
   loop.rounds.first = rounds;
@@ -140,8 +159,8 @@ void append(Lines& lines, OutlineLine line, Rounds rounds) {
   }
 }
 
-/// Folds anew what has ended: loops that differ in their numbers of rounds alone are the same loop now. While a loop
-/// goes on it must not be taken for a shorter one.
+/// Folds lines that have ended once more, now taking loops with different numbers of rounds for the same. (Not before:
+/// a loop that is still growing would be taken for a shorter one.)
 Lines folded(Lines lines) {
   Lines result;
   for (OutlineLine& line : lines) {
@@ -195,7 +214,7 @@ bool unify(Lines& lines, const Lines& later, index_t round) {
     return at + body.size() <= list.size() && same(std::span(list).subspan(at, body.size()), body, Rounds::any);
   };
   while (i < lines.size() || j < later.size()) {
-    if (i < lines.size() && j < later.size() && lines[i].loose == later[j].loose) {
+    if (i < lines.size() && j < later.size() && same(lines[i], later[j], Rounds::any)) {
       absorb(lines[i++], later[j++], round);
     } else if (is_loop(later, j)) {
       OutlineLine loop = later[j++];
@@ -382,6 +401,11 @@ void Outliner::announce() {
 void Outliner::add(OutlineLine line) { add(std::move(line), resident_); }
 
 void Outliner::add(OutlineLine line, Words resident) {
+  if (++walked_ > kMostOperations && line.kind != LineKind::evict)  // a tile is evicted by a destructor
+    throw InvalidProblem(
+        fmt::format("the loop nest takes a walk through more than {} operations: choose fewer queries and keys, which "
+                    "have the same nest",
+                    kMostOperations));
   if (line.kind != LineKind::loop) line.resident = resident;
   set_hashes(line);
   append(sequences_.back(), std::move(line), Rounds::equal);

@@ -259,7 +259,7 @@ void throw_nothing_fits(const Plan& plan) {
     if (x && (!least_of || *x < *least_of)) least_of = x;
   };
   for (const Refusal& r : plan.refused) {
-    list += fmt::format("\n  {}: {}", r.schedule, r.why);
+    list += fmt::format("{} {}: {}", list.empty() ? "" : ";", r.schedule, r.why);
     lower(least, r.smallest_M);
     lower(least_cap, r.smallest_cap);
   }

@@ -506,6 +506,7 @@ TEST(RunGradient, TheForwardPassIsKeptWhereTheCallerWantsIt) {
         options.forward.o = kept[O];
         options.forward.o.shape[2] += 1;
         EXPECT_THROW(run(plan, kept.tensors(), options), InvalidProblem) << "a row too many";
+        EXPECT_THROW(run(*plan.forward, alone.tensors(), options), InvalidProblem) << "no gradient";
       }
 }
 

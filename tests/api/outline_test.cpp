@@ -164,6 +164,18 @@ TEST(Outline, IsShortHoweverLongTheScheduleIs) {
     }
 }
 
+TEST(Outline, IsShortUnderAMask) {
+  for (const index_t n : {1000, 3000}) {
+    Problem p = of(Operation::backward, causal(problem(n, n, 4, 4)));
+    const plan::Plan plan = plan::make_plan(p, {.M = 100, .schedule = "fused_query_outer"});
+    int lines = 0;
+    const auto list = outline(plan);
+    for_lines(list, [&](const OutlineLine&) { ++lines; });
+    EXPECT_LT(lines, 40) << n;
+    expect_sums(plan, list);
+  }
+}
+
 TEST(Outline, SaysWhatIsResidentInBytesWhereFastMemoryIsInBytes) {
   plan::Options o;
   o.memory = {4096, plan::residence_of(Operation::forward, DType::bf16, DType::f32)};

@@ -182,6 +182,7 @@ TEST(Tensor, StaysWithinItsRange) {
   EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, 5, 1}); }), HasSubstr("to word 25 of 24"));
   EXPECT_THAT(refused([&] { Tensor(words, {1, 2, 3, 4}, {24, 12, -4, 1}); }), HasSubstr("from word -8"));
   EXPECT_THAT(refused([&] { Tensor(words, {index_t{1} << 62, 2, 3, 4}); }), HasSubstr("give more words"));
+  EXPECT_THAT(refused([&] { Tensor(words, {1, index_t{1} << 62, 2, 4}); }), HasSubstr("give more words"));
 }
 
 TEST(Tensor, OfConstWordsIsNoOutput) {

@@ -296,7 +296,8 @@ static void test_wrong_problems(void) {
   REFUSED(redblue_plan_create(&right, &x, &plan), status, text); \
   CHECK(plan == NULL)
   WRONG_OPTIONS(x.struct_size = 0, REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_plan_options is 0");
-  WRONG_OPTIONS((x.fast_memory_words = 0, x.objective = REDBLUE_MINIMISE_WORDS), REDBLUE_INVALID_ARGUMENT, "M = 0");
+  WRONG_OPTIONS((x.fast_memory_words = 0, x.objective = REDBLUE_MINIMISE_WORDS), REDBLUE_INVALID_ARGUMENT,
+                "needs fast_memory_words or fast_memory_bytes");
   WRONG_OPTIONS(x.fast_memory_words = 3, REDBLUE_FAST_MEMORY_TOO_SMALL, "the smallest that works is");
   WRONG_OPTIONS(x.schedule = "no_such", REDBLUE_INVALID_ARGUMENT,
                 "no schedule of operation forward is called 'no_such'");

@@ -162,6 +162,20 @@ TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
   EXPECT_THAT(text.out, HasSubstr("counted = formula"));
 }
 
+TEST(Cli, PlanFormatsHoldTheForwardPassThatComesFirst) {
+  const Workplace w;
+  const auto in = [&](const char* format) {
+    return w
+        .run(
+            {"plan", "--op", "backward", "--n", "100", "--d", "8", "--M", "1000", "--with-forward", "--format", format})
+        .out;
+  };
+  EXPECT_THAT(in("c-header"),
+              AllOf(HasSubstr("#define REDBLUE_FORWARD_SCHEDULE"), HasSubstr("#define REDBLUE_BACKWARD_SCHEDULE")));
+  EXPECT_THAT(in("csv"), testing::ContainsRegex("\nforward,[^\n]*\nbackward,"));
+  EXPECT_THAT(in("markdown"), HasSubstr("for o and lse"));
+}
+
 TEST(Cli, ExplainPrintsTheLoopNest) {
   const Workplace w;
   const Args scratchpad = {"--n",        "8192",       "--d",       "128",        "--heads", "32",
@@ -192,7 +206,7 @@ TEST(Cli, ExplainPrintsTheLoopNest) {
 TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
   const Workplace w;
   const Args count = {"count", "--n", "60000", "--d", "64", "--M", "1000", "--schedule", "flash"};
-  const Finished often = w.run(count, "export REDBLUE_PROGRESS_SECONDS=0.01;");
+  const Finished often = w.run(count, "export REDBLUE_PROGRESS_SECONDS=0.0005;");
   EXPECT_EQ(often.exit_code, 0);
   EXPECT_THAT(often.err, testing::StartsWith("redblue: counting "));
   EXPECT_THAT(often.err, HasSubstr(" words for 0 s so far\n"));
@@ -269,11 +283,12 @@ TEST(Cli, PlansInFormatsToPaste) {
   for (const auto& [name, value] : chosen["tiling"].items()) {
     std::string macro = name;
     std::transform(macro.begin(), macro.end(), macro.begin(), [](unsigned char c) { return std::toupper(c); });
-    EXPECT_THAT(header, HasSubstr("#define REDBLUE_" + macro + " " + value.dump() + "\n"));
+    EXPECT_THAT(header, HasSubstr("#define REDBLUE_FORWARD_" + macro + " " + value.dump() + "\n"));
     EXPECT_THAT(csv, HasSubstr(name + "=" + value.dump()));
   }
-  EXPECT_THAT(header, HasSubstr("#define REDBLUE_FOOTPRINT_BYTES " + chosen["footprint_bytes"].dump() + "LL\n"));
-  EXPECT_THAT(header, HasSubstr("#define REDBLUE_WORDS_READ " + chosen["reads"].dump() + "LL\n"));
+  EXPECT_THAT(header,
+              HasSubstr("#define REDBLUE_FORWARD_FOOTPRINT_BYTES " + chosen["footprint_bytes"].dump() + "LL\n"));
+  EXPECT_THAT(header, HasSubstr("#define REDBLUE_FORWARD_WORDS_READ " + chosen["reads"].dump() + "LL\n"));
   EXPECT_EQ(static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n')), json["plans"].size() + 1);
   EXPECT_THAT(markdown, HasSubstr("| **" + chosen["schedule"].get<std::string>() + "** |"));
   EXPECT_THAT(in("table").out, AllOf(HasSubstr("for comparison:\n  saha_ye"), HasSubstr("* ")));

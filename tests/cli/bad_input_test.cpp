@@ -74,7 +74,7 @@ TEST(Cli, RefusesOptionsThatMakeNoSense) {
   const Workplace w;
   const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8", "--M", "1000"} + more; };
   for (const Bad& bad : {
-           Bad{{}, {"subcommand"}},
+           Bad{{}, {"a command is missing"}},
            Bad{{"explode"}, {"explode"}},
            Bad{plan({"--explode"}), {"--explode"}},
            Bad{plan({"--op", "sideways"}), {"--op sideways", "forward", "gradient-x"}},
@@ -209,8 +209,7 @@ TEST(Cli, RefusesIncompleteOrMixedFiles) {
                {"--output y.npy", "--o --lse"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--lse", "l.npy"},
                {"files are missing: --o;", "all of --o"}},
-           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", ""},
-               {"cannot write ''", "name a file"}},
+           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", ""}, {"--o is empty"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", std::string(300, 'o')},
                {"at most 255 bytes"}},
            Bad{run + kNpyFiles + Args{"--quiet", "--json"}, {"--quiet and --json"}},
@@ -377,12 +376,54 @@ TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
     EXPECT_THAT(file::read_text(w / "err"), HasSubstr("standard output is closed: open it, or give --quiet"));
     EXPECT_FALSE(std::filesystem::exists(w / "y.safetensors"));
   }
+  // A report that is longer than a buffer, and notes that standard error does not take.
+  EXPECT_EQ(answer(" --json --verify --name o=" + std::string(5000, 'o'), " >/dev/full"), 3);
+  EXPECT_EQ(std::system(("REDBLUE_PROGRESS_SECONDS=0.0001 " + quoted(REDBLUE_CLI) +
+                         " count --n 20000 --d 64 --M 1000 --schedule flash >/dev/null 2>/dev/full")
+                            .c_str()),
+            0);
+  const int nest =
+      std::system((quoted(REDBLUE_CLI) + " explain --n 100 --d 8 --M 1000 >/dev/full 2>/dev/null").c_str());
+  EXPECT_EQ(WIFEXITED(nest) ? WEXITSTATUS(nest) : -1, 2);
   // Whatever is closed, no report ends up in a file.
   for (const std::string closed : {" >&-", " <&- >&-", " <&- >/dev/null", " >/dev/full"}) {
     SCOPED_TRACE(closed);
     EXPECT_EQ(answer(" --quiet", closed), 0);
     EXPECT_EQ(output().size(), 2u);
   }
+}
+
+TEST(Cli, SaysInOneLineWhatIsWrongWithACommandLine) {
+  const Workplace w;
+  const Args plan = {"plan", "--n", "64", "--d", "8", "--M", "512"};
+  const std::vector<std::pair<Args, std::string>> wrong = {
+      {{}, "a command is missing: choose from plan, "},
+      {{"frob", "--x"}, "frob is no command: choose from plan, "},
+      {plan + Args{"count"}, "count is a second command"},
+      {plan + Args{"--n", "3"}, "--n is given more than once"},
+      {plan + Args{"--bogus", "3"}, "--bogus 3 does not go with redblue plan"},
+      {plan + Args{"--write-cost", "x"}, "--write-cost x: give a number"},
+      {plan + Args{"--write-cost", ""}, "--write-cost is empty"},
+      {plan + Args{"--schedule", ""}, "--schedule is empty"},
+      {plan + Args{"--format", "yaml"}, "--format yaml: choose from table, json, csv"},
+      {plan + Args{"--width", "Q=9223372036854775807"}, "a word takes 1 to 64 bytes"},
+      {plan + Args{"--reserve", "511"}, "M = 512 words is too small; the smallest that works is 514: "},
+      {plan + Args{"--nq", "3", "--nk", "5"}, "--n 64 beside --nq 3 and --nk 5"},
+      {{"plan", "--n", "4"}, "--d is missing"},
+      {{"plan", "--d"}, "--d needs a value"},
+      {{"run", "--scale", ""}, "--scale is empty"},
+      {{"doctor", "--quiet", "--json"}, "--quiet and --json"},
+  };
+  for (const auto& [args, part] : wrong) {
+    const Finished f = w.run(args);
+    SCOPED_TRACE(f.err);
+    EXPECT_EQ(f.exit_code, 2);
+    EXPECT_EQ(f.out, "");
+    EXPECT_THAT(f.err, testing::StartsWith("redblue: "));
+    EXPECT_THAT(f.err, HasSubstr(part));
+    EXPECT_EQ(std::count(f.err.begin(), f.err.end(), '\n'), 1);
+  }
+  EXPECT_EQ(w.files(), std::set<std::string>());
 }
 
 }  // namespace

@@ -2,10 +2,10 @@
 
 import json
 import os
+import shlex
 import subprocess
 import zipfile
 from itertools import product
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -134,6 +134,8 @@ def test_with_forward_is_for_gradients_of_softmax(tmp_path):
     "q, k, answer",
     [
         ((1, 4, 10, 8), (1, 4, 10, 8), "taken"),
+        ((1, 16, 32, 8), (1, 16, 8, 8), "asked"),  # 16 tokens, 32 heads that share 8?
+        ((1, 2, 5, 8), (1, 2, 7, 8), "taken"),
         ((1, 4, 1, 8), (1, 2, 100, 8), "taken"),  # 1 head does not share 100
         ((1, 10, 4, 8), (1, 10, 4, 8), "asked"),
         ((1, 4, 4, 8), (1, 4, 4, 8), "asked"),
@@ -191,6 +193,36 @@ def test_info_reads_npy(tmp_path):
     assert "q.npy: npy, f64 [2, 3]\nredblue run takes" in did(tmp_path, "info", "q.npy").stdout
     assert did(tmp_path, "info", "i.npy").stdout == "i.npy: npy, <i8 [3]: redblue does not compute with this type\n"
     assert json.loads(did(tmp_path, "info", "q.npy", "--json").stdout)["tensors"][0]["shape"] == [2, 3]
+    assert "--name and --layout are for" in refused(tmp_path, "info", "q.npy", "--layout", "nd")
+    (tmp_path / "short.npy").write_bytes((tmp_path / "q.npy").read_bytes()[:-8])
+    assert "needs 48 bytes of data" in refused(tmp_path, "info", "short.npy")
+    np.savez(tmp_path / "x.npz", **tensors())
+    assert "choose from bhnd" in refused(tmp_path, "info", "x.npz", "--layout", "zz")
+    assert "has no tensor 'query'" in refused(tmp_path, "info", "x.npz", "--name", "q=query")
+
+
+def test_info_offers_commands_that_run(tmp_path):
+    x = tensors()
+    np.savez(tmp_path / "a b.npz", **{"the query": x["q"], "k": x["k"], "v": x["v"], "grad": x["do"]})
+    said = did(tmp_path, "info", "a b.npz", "--name", "q=the query", "--name", "do=grad").stdout
+    commands = [shlex.split(line) for line in said.splitlines() if "redblue run" in line]
+    assert len(commands) == 2
+    for i, command in enumerate(commands):
+        did(tmp_path, *[word.replace("OUT", f"y{i}") for word in command[1:]], "--M", "400", "--verify")
+
+
+def test_info_looks_at_headers_alone(tmp_path):
+    np.savez_compressed(tmp_path / "x.npz", **{name: np.zeros((1, 8, 40000, 64), "f4") for name in "qkv"})
+    done = subprocess.run(["bash", "-c", f"ulimit -v 200000; exec {CLI} info x.npz"], cwd=tmp_path, capture_output=True)
+    assert done.returncode == 0, done.stderr  # three arrays of 80 MB would not fit
+
+
+def test_names_of_tensors_survive(tmp_path):
+    np.savez(tmp_path / "x.npz", **tensors())
+    did(tmp_path, "run", "--M", "400", "--input", "x.npz", "--output", "y.npz", "--name", "o=é")
+    assert np.load(tmp_path / "y.npz").files == ["é", "lse"]
+    np.savez(tmp_path / "z.npz", **{"q\x1b[31m": np.zeros(3)})
+    assert "q\\x1b[31m" in did(tmp_path, "info", "z.npz").stdout
 
 
 def bad_files(directory):
@@ -221,6 +253,18 @@ def bad_files(directory):
     }
 
 
+def test_extensions_do_not_lie(tmp_path):
+    np.savez(tmp_path / "x.npz", **tensors())
+    for name, a in tensors().items():
+        np.save(tmp_path / f"{name}.npy", a)
+    run_npz = ["run", "--M", "400", "--input", "x.npz", "--output"]
+    assert "give .npy files by name" in refused(tmp_path, *run_npz, "Y.NPY")
+    did(tmp_path, *run_npz, "Y.NPZ")
+    assert (tmp_path / "Y.NPZ").read_bytes()[:2] == b"PK"
+    npy = ["run", "--M", "400", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o"]
+    assert "it takes a .npy file" in refused(tmp_path, *npy, "o.npz")
+
+
 def test_bad_files_are_refused(tmp_path):
     for name, part in bad_files(tmp_path).items():
         assert part in refused(tmp_path, "run", "--M", "400", "--input", name, "--output", "y.npz"), name
@@ -234,6 +278,8 @@ def test_bad_files_are_refused(tmp_path):
         (["--op", "gradient-x", "--layout", "bnhd"], "gradient-x are [batch, heads, rows, columns]"),
         (["--name", "o=x", "--name", "lse=x"], "would both be named x"),
         (["--name", "q"], "give TENSOR=NAME"),
+        (["--name", "o=../o"], "names in .npz have no /"),
+        (["--name", "o=" + 300 * "o"], "at most 255 bytes"),
     ],
 )
 def test_bad_options_are_refused(tmp_path, options, part):

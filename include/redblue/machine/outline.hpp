@@ -1,4 +1,5 @@
 #pragma once
+#include <cstdint>
 #include <functional>
 #include <span>
 #include <string>
@@ -47,7 +48,7 @@ struct OutlineLine {
   index_t fewest = 0, most = 0;  ///< rounds each time
   Position rounds{};             ///< the same as a formula
   std::vector<OutlineLine> body{};
-  // Equal for lines that do the same, whatever their shapes and positions, with the same numbers of rounds or with any:
+  // Hashes of what the line does, without shapes and positions; `loose` also without numbers of rounds.
   std::size_t exact = 0, loose = 0;
 };
 
@@ -56,6 +57,7 @@ class Outliner : public MachineFace<Outliner> {
  public:
   /// `sampled`: of an `each` only the first three rounds and the last are run, and those between are taken to be like
   /// the third.
+  /// A walk through more operations than kMostOperations throws InvalidProblem.
   Outliner(const Residence& fast, bool sampled) : fast_(fast), sampled_(sampled), sequences_(1) {}
 
   index_t open(SlowArray array, Shape s, Layout layout);
@@ -65,6 +67,8 @@ class Outliner : public MachineFace<Outliner> {
   void run(const kernel::AnyKernel& k, std::span<const Arg> args);
   void modify(const kernel::AnyKernel& k, std::span<const Arg> args);
   void each(index_t n, const std::function<void(Outliner&, index_t)>& body);
+
+  static constexpr index_t kMostOperations = 100'000'000;  // half a minute
 
   const Io& io() const { return io_; }
   /// The lines, once the schedule has ended.
@@ -90,6 +94,7 @@ class Outliner : public MachineFace<Outliner> {
   bool sampled_;
   std::vector<std::vector<OutlineLine>> sequences_;  ///< of the rounds under way, outermost first
   std::vector<Held> tiles_;
+  index_t walked_ = 0;
   Words resident_;
   Words weight_ = 1;  ///< how many rounds the present one stands for
   Io io_;

@@ -22,7 +22,7 @@ struct SahaYeForward : Defaults {
     void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
-  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_side(x, m)}; }
+  static Tiling smallest(const Sizes& x, const Multiples& m) { return {SquareSides(m, x).smallest()}; }
   /// The paper's B for the memory that is left (less where second buffers must fit, or multiples ask for it).
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto B = paper_side(x, limits, x.word(SlowArray::S),

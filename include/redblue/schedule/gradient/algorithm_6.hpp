@@ -27,7 +27,7 @@ struct Algorithm6Gradient : Defaults {
     void knobs(const auto& knob) { knob({"B"}, B); }
   };
 
-  static Tiling smallest(const Sizes& s, const Multiples& m) { return {smallest_side(s, m)}; }
+  static Tiling smallest(const Sizes& s, const Multiples& m) { return {SquareSides(m, s).smallest()}; }
   /// The paper's B for the memory that is left (less where second buffers must fit, or multiples ask for it).
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const auto B = paper_side(s, limits, s.word(SlowArray::A),

@@ -6,6 +6,7 @@
 #include <optional>
 #include <span>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "redblue/schedule/parts/knobs.hpp"
@@ -81,18 +82,53 @@ inline Words prefetch_of(std::initializer_list<Phase> phases) {
   return prefetch_of(std::span(phases.begin(), phases.size()));
 }
 
-/// May square tiles over queries, keys and features have sides of b words under these multiples?
-inline bool keeps_to(const Multiples& m, const Sizes& x, index_t b) {
-  const auto legal = [b](index_t n, index_t step) { return b >= n || b % step == 0; };
-  return legal(x.n_q, m.query) && legal(x.n_k, m.key) && legal(x.d, m.feature) && legal(x.d_v, m.feature);
-}
-/// The smallest side of such tiles.
-inline index_t smallest_side(const Sizes& x, const Multiples& m) {
-  index_t b = 1;
-  while (!keeps_to(m, x, b)) ++b;  // ends: no multiple matters to a side as long as the longest dimension
-  return b;
-}
-/// The largest side of such tiles for which fits() holds (monotone); 0 if there is none.
+/// Square tiles over queries, keys and features: where sides of b words are legal under these multiples.
+class SquareSides {
+ public:
+  SquareSides(const Multiples& m, const Sizes& x)
+      : steps_{{{x.n_q, m.query}, {x.n_k, m.key}, {x.d, m.feature}, {x.d_v, m.feature}}} {}
+
+  index_t longest() const { return std::max({steps_[0].n, steps_[1].n, steps_[2].n, steps_[3].n}); }
+  /// The smallest.
+  index_t smallest() const {
+    index_t best = longest();
+    for_spans([&](index_t spanned, Words step) {
+      const Words side = (std::max<index_t>(spanned, 1) + step - 1) / step * step;
+      if (side < best) best = side.to_index();
+    });
+    return best;
+  }
+  /// The largest up to `most`; 0 if there is none.
+  index_t largest(index_t most) const {
+    index_t best = 0;
+    for_spans([&](index_t spanned, Words step) {
+      const Words side = most / step * step;
+      if (side >= spanned && side > best) best = side.to_index();
+    });
+    return best;
+  }
+
+ private:
+  struct Step {
+    index_t n, multiple;
+  };
+  /// f(spanned, step): sides from `spanned` on span every dimension up to that, and must be multiples of `step`.
+  template <class F>
+  void for_spans(const F& f) const {
+    for (const index_t spanned : {index_t{0}, steps_[0].n, steps_[1].n, steps_[2].n, steps_[3].n}) {
+      Words step = 1;
+      for (const auto& [n, multiple] : steps_)
+        if (n > spanned && step <= longest()) {
+          index_t a = step.to_index(), b = multiple;
+          while (b != 0) a = std::exchange(b, a % b);
+          step = step / a * multiple;
+        }
+      f(spanned, step);
+    }
+  }
+  std::array<Step, 4> steps_;
+};
+
 /// The smallest tile size: one step, or the whole dimension if that is less.
 constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, step); }
 

@@ -18,11 +18,11 @@ inline Phase three_tile_phase(const Sizes& x, const GemmCost& g, index_t side, b
 template <class Fits>
 std::optional<index_t> paper_side(const Sizes& x, const Limits& limits, Words word, const Fits& fits) {
   const Words M = limits.M - limits.reserve;
-  const index_t least = smallest_side(x, limits.multiple);
-  index_t B = largest_tile(std::max({x.n_q, x.n_k, x.d, x.d_v}), 1,
-                           [&](index_t b) { return Words(4) * b * b * word <= M && fits(b); });
-  while (B > least && !keeps_to(limits.multiple, x, B)) --B;
-  if (B >= least) return B;
+  const SquareSides sides(limits.multiple, x);
+  const index_t least = sides.smallest();
+  const index_t most =
+      largest_tile(sides.longest(), 1, [&](index_t b) { return Words(4) * b * b * word <= M && fits(b); });
+  if (const index_t B = sides.largest(most); B >= least) return B;
   return fits(least) ? std::optional(least) : std::nullopt;
 }
 
