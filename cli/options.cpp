@@ -119,6 +119,7 @@ Words MemoryOptions::words(DType compute) const {
   if (M.has_value() == memory.has_value())
     throw InvalidProblem(M ? fmt::format("--M {} and --memory {}: give one of them", *M, *memory)
                            : "give the size of fast memory, as --M WORDS or as --memory BYTES");
+  if (M && *M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", *M));
   if (M) return *M;
   const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
   if (fit < 1)
@@ -234,7 +235,7 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
   time.tensors = dtype;
   time.threads = threads;
   if (!machine) time.isa = best_isa();
-  options.M = memory.given() ? memory.words(compute) : fast_memory_of(time.hardware, compute);
+  if (memory.given()) options.M = memory.words(compute);
   return make_fastest_plan(p, options, time);
 }
 

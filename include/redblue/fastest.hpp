@@ -20,10 +20,16 @@ struct TimeOptions {
 Words fast_memory_of(const Hardware& hardware, DType compute);
 
 /// The plan of least modelled time (docs/time-model.md), not of fewest words: model::Timed walks through every schedule
-/// with several tilings, for M and parts of M. `options.multiple` narrows the tilings; prices of words are ignored.
-/// Row::time is set, and rows are ranked by it, each schedule with its fastest tiling. Among plans within 0.2 % of the
-/// least time the one that moves the fewest words is chosen; Plan::reason says how long even fewer words would take.
-/// Throws what plan::make_plan does, and InvalidProblem if the hardware file lacks a figure that is needed.
+/// with several tilings, for M and parts of M; without M (0) for fast_memory_of the hardware. `options.multiple`
+/// narrows the tilings; prices of words are ignored. Row::time is set, and rows are ranked by it, each schedule with
+/// its fastest tiling. Among plans within 0.2 % of the least time the one that moves the fewest words is chosen;
+/// Plan::reason says how long even fewer words would take. Throws what plan::make_plan does, and InvalidProblem if the
+/// hardware file lacks a figure that is needed.
+///
+/// ```cpp
+/// redblue::Problem problem{.heads = 12, .n_q = 512, .n_k = 512, .d = 64, .d_v = 64};
+/// redblue::plan::Plan plan = redblue::make_fastest_plan(problem, {}, {.hardware = redblue::this_machine()});
+/// ```
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time);
 
 /// The modelled time of the chosen row, with the forward plan that runs before it if there is one.

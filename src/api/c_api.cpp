@@ -333,7 +333,6 @@ plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, 
   time.tensors = made.dtype;
   time.threads = made.threads > 0 ? made.threads : default_pool().size();
   if (given.hardware_file == nullptr) time.isa = best_isa();
-  if (given.fast_memory_words == 0) o.M = fast_memory_of(time.hardware, time.dtype);
   plan::Plan plan = make_fastest_plan(p, o, time);
   if (!from_file) plan.reason += " (this machine was measured in this process; redblue doctor keeps a measurement)";
   return plan;

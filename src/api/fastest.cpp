@@ -275,7 +275,9 @@ model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
           t.transfer_s + before.transfer_s, t.total_s + before.total_s};
 }
 
-plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& options, const TimeOptions& time) {
+plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
+  plan::Options options = given;
+  if (options.M == 0) options.M = fast_memory_of(time.hardware, time.dtype);
   const Modeller modeller(options, time);
   // Without the cap: tiles that move the fewest words may break it where others keep it.
   plan::Options uncapped = options;

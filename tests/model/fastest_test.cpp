@@ -288,6 +288,7 @@ TEST(FastestPlan, WantsANumberOfWorkersThatThereMayBe) {
 
 TEST(FastestPlan, FastMemoryIsTwiceThePrivateCache) {
   EXPECT_EQ(fast_memory_of(invented(), DType::f32), 524288);
+  EXPECT_EQ(make_fastest_plan(of(Operation::forward, 300, 32), {}, {invented()}).options.M, 524288);
   EXPECT_EQ(fast_memory_of(invented(), DType::f64), 262144);
   EXPECT_EQ(fast_memory_of(invented(), DType::bf16), fast_memory_of(invented(), DType::f32));  // its words are f32
 }
