@@ -313,6 +313,7 @@ DType ProblemOptions::compute() const { return compute_of(compute_dtype, parse_d
 
 plan::Options ProblemOptions::fast_memory(const Problem& p) const {
   plan::Options o;
+  require_arithmetic(compute(), p, contiguous_tensors(p, parse_dtype("--dtype", dtype)));
   if (memory.M) {
     residence.require_none();
     if (!planner.width.empty())

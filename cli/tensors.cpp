@@ -204,7 +204,9 @@ void FileOptions::validate(const Problem& kind) const {
     }
     for (const std::string& n : needed)
       if (!given(n))
-        throw InvalidProblem(fmt::format("files are missing: --{}; .npy runs need all of {}", n, option_list(needed)));
+        throw InvalidProblem(fmt::format("files are missing: --{}; --op {} writes {}{}", n, redblue::name_of(op),
+                                         fmt::join(needed, ", "),
+                                         needed.size() < out.size() ? ", and lse where --lse names a file" : ""));
     if (!names.empty())
       throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", names[0]));
   }

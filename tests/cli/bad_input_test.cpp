@@ -208,7 +208,7 @@ TEST(Cli, RefusesIncompleteOrMixedFiles) {
            Bad{{"run", "--M", "100", "--input", "qkv.safetensors", "--output", "y.npy"},
                {"--output y.npy", "--o --lse"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--lse", "l.npy"},
-               {"files are missing: --o;", "all of --o"}},
+               {"files are missing: --o; --op forward writes o, and lse where"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", ""}, {"--o is empty"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", std::string(300, 'o')},
                {"at most 255 bytes"}},
