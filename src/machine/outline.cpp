@@ -173,8 +173,8 @@ Lines folded(Lines lines) {
   return result;
 }
 
-/// Makes of `before`, the rounds of a loop before the one with this number, what `line` is, a line of a loop in it,
-/// which was not there before because it had one round.
+/// In this round of the loop around them there is an inner loop that had one round before, and so was not seen as a
+/// loop. `line` stands in the inner loop; `before` is the same line in the rounds before. Adds `before` to `line`.
 void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
   const OutlineLine later = line;
   const auto set_back = [](Position& p, const Position& from) {
