@@ -31,7 +31,8 @@ std::vector<std::string> words_backwards(const std::string& text) {
 
 /// What is wrong with a command line, in one sentence for people.
 std::string sentence(const CLI::App& app, const CLI::Error& e) {
-  const std::string what = e.what(), kind = e.get_name(), option = what.substr(0, what.find(':'));
+  std::string what = e.what();
+  const std::string kind = e.get_name(), option = what.substr(0, what.find(':'));
   const std::string rest = what.size() > option.size() + 2 ? what.substr(option.size() + 2) : "";
   std::vector<std::string> commands;
   for (const CLI::App* command : app.get_subcommands({})) commands.push_back(command->get_name());

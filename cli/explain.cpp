@@ -112,6 +112,7 @@ class Text {
 
   std::string operation(const OutlineLine& l, std::size_t depth) const {
     std::vector<std::string> operands;
+    operands.reserve(l.operands.size());
     for (const Operand& o : l.operands) operands.push_back(text_of(o, depth));
     switch (l.kind) {
       case LineKind::alloc:

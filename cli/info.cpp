@@ -151,6 +151,7 @@ int info_of_archive(const InfoOptions& o) {
     if (const std::string name = n.substr(n.find('=') + 1); !archive->contains(name)) archive->tensor(name);  // throws
   const Shapes shapes(entries);
   std::vector<Runnable> all;
+  all.reserve(kOperationNames.size());
   for (std::size_t op = 0; op < kOperationNames.size(); ++op)
     all.push_back(runnable(files, shapes, static_cast<Operation>(op)));
   if (o.json) {

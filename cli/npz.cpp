@@ -60,6 +60,7 @@ class Npz : public Archive {
   file::Tensor tensor(const std::string& name) const override {
     if (!contains(name)) {
       std::vector<std::string> names;
+      names.reserve(members_.size());
       for (const auto& [known, member] : members_) names.push_back(readable(known));
       throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has: {}", path_, name, fmt::join(names, ", ")));
     }
