@@ -325,7 +325,8 @@ plan::Options options_of(const redblue_plan_options& given, Operation op, DType 
   return o;
 }
 
-plan::Plan fastest(const Problem& p, plan::Options o, const redblue_plan& made, const redblue_plan_options& given) {
+plan::Plan fastest(const Problem& p, const plan::Options& o, const redblue_plan& made,
+                   const redblue_plan_options& given) {
   const bool from_file = given.hardware_file != nullptr || has_hardware_file();
   TimeOptions time;
   time.hardware = given.hardware_file != nullptr ? load_hardware(given.hardware_file) : this_machine();
