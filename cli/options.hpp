@@ -59,7 +59,7 @@ std::string assumed_memory();
 
 /// What a plan minimises: words, or modelled time on a machine.
 struct ObjectiveOptions {
-  std::optional<std::string> objective;  ///< not given: words, but for a run without fast memory
+  std::optional<std::string> objective;  ///< not given: words, but for a run or a bench without fast memory
   std::optional<std::string> machine;
   bool measured = false;  ///< choose_for_run has measured this machine
 
@@ -69,9 +69,10 @@ struct ObjectiveOptions {
   void choose_for_run(const MemoryOptions& memory);
 
   void add_to(const Command& command);
-  /// The plan, for arithmetic in `compute` on tensors of `dtype`. `options.M` counts only if `memory` says how much;
-  /// with the objective time the hardware file does otherwise. Throws InvalidProblem for an unknown objective, for one
-  /// without the memory it needs, and where there is no hardware file; IoError if it is bad.
+  /// The plan, for arithmetic in `compute` on tensors of `dtype`. `memory` says how much fast memory there is; without
+  /// it words take this machine's private cache, and time what fits the machine, which is measured if doctor has not
+  /// done it. Throws InvalidProblem for an unknown objective or an option of the other; IoError if the hardware file is
+  /// bad.
   plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute, DType dtype,
                   int threads) const;
 };

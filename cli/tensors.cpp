@@ -30,8 +30,8 @@ Problem sample(Problem kind) {
   return kind;
 }
 
-/// What files of a problem of this kind hold that a run may read.
-std::vector<SlowArray> readable(const FileOptions& files, const Problem& kind) {
+/// The arrays that a run on a problem of this kind may read.
+std::vector<SlowArray> may_be_read(const FileOptions& files, const Problem& kind) {
   Problem p = sample(kind);
   p.forward_given = !files.with_forward;
   return inputs_of(p);
@@ -146,7 +146,7 @@ std::vector<SlowArray> FileOptions::written(const Problem& kind) const {
 }
 
 std::vector<std::string> FileOptions::needed(const Problem& kind) const {
-  std::vector<std::string> list = tensor_names(readable(*this, kind));
+  std::vector<std::string> list = tensor_names(may_be_read(*this, kind));
   // A forward pass computes them first, but not where Q, K and V are not in the file.
   if (kind.op != Operation::backward_w) std::erase_if(list, [](const auto& n) { return n == "o" || n == "lse"; });
   return list;
@@ -164,7 +164,7 @@ void FileOptions::validate(const Problem& kind) const {
     throw Unsupported(fmt::format("--layout {}: arrays of --op {} are [batch, heads, rows, columns]: bhnd, hnd or nd",
                                   *layout, redblue::name_of(op)));
   const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
-  const auto in = tensor_names(readable(*this, kind)), out = tensor_names(written(kind));
+  const auto in = tensor_names(may_be_read(*this, kind)), out = tensor_names(written(kind));
   const bool any_npy = std::any_of(npy.begin(), npy.end(), [](const auto& f) { return f.second.has_value(); });
   const auto option_list = [](const std::vector<std::string>& list) {
     std::string text;

@@ -160,7 +160,7 @@ struct RunOptions {
   /// run_bytes() bytes that the run may use, apart from all tensors; empty: the run allocates.
   std::span<std::byte> memory{};
   /// Gradients whose forward pass runs first (Problem::forward_first): where its o and lse are left, beside the
-  /// gradients. What has no data is not kept. The gradients are the same to the last bit.
+  /// gradients. What has no data is not kept. The gradients are the same to the last bit. Other runs refuse it.
   Outputs forward{};
 };
 
