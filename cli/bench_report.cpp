@@ -20,7 +20,7 @@ namespace redblue::cli {
 double BenchCell::flops() const {
   const Problem& p = plan.problem;
   const Sizes x = p.sizes();
-  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k) * p.instances();
+  const Words pairs = visible_pairs(x.pairs()) * p.instances();
   const double forward = 2 * (pairs * (Words(p.d) + p.d_v)).to_double();
   return p.op == Operation::forward ? forward : (p.forward_given ? 2.5 : 3.5) * forward;
 }
@@ -57,6 +57,9 @@ std::string name_of(const BenchCell& cell) {
                                  p.heads, p.n_q, p.n_k, p.d, p.d_v);
   if (p.kv_heads) name += fmt::format("/kv_heads:{}", *p.kv_heads);
   if (p.causal) name += "/causal";
+  if (p.window_left || p.window_right)
+    name += fmt::format("/window:{},{}", p.window_left.value_or(-1), p.window_right.value_or(-1));
+  if (p.prefix > 0) name += fmt::format("/prefix:{}", p.prefix);
   if (!p.forward_given) name += "/with_forward";
   return name + fmt::format("/{}/compute:{}/threads:{}", redblue::name_of(cell.dtype), redblue::name_of(cell.compute),
                             cell.measured.threads);

@@ -127,11 +127,11 @@ class Text {
         break;
     }
     std::vector<std::string> parameters;
-    const std::pair<std::string, double> mask("causal", 1);
-    const bool masked = std::find(l.parameters.begin(), l.parameters.end(), mask) != l.parameters.end();
-    for (const auto& [name, value] : l.parameters)
-      if (value != 0 && (masked || (name != "offset" && name != "group")))
-        parameters.push_back(fmt::format("{}={:.6g}", name, value));
+    const auto far = [](const auto& p) { return std::isinf(p.second); };
+    const bool masked = std::ranges::count_if(l.parameters, far) < 2;  // of lo and hi
+    for (const auto& p : l.parameters)
+      if (p.second != 0 && !far(p) && (masked || p.first != "group"))
+        parameters.push_back(fmt::format("{}={:.6g}", p.first, p.second));
     return fmt::format("{} {}({}){}", l.kind == LineKind::update ? "update" : "compute", l.kernel,
                        fmt::join(operands, ", "),
                        parameters.empty() ? "" : fmt::format(" with {}", fmt::join(parameters, ", ")));
@@ -162,9 +162,12 @@ void print_outline(const plan::Plan& plan) {
   fmt::print("each of {} instances ({} batches x {} key-value heads): {} rows of queries, {} keys, d {}, d_v {}\n",
              p.instances(), p.batch, p.kv_heads.value_or(p.heads), x.n_q, x.n_k, x.d, x.d_v);
   if (p.group() > 1) fmt::print("row r of Q and its like: query r/{0} of head r mod {0} of the group\n", p.group());
-  if (x.mask.causal)
-    fmt::print("query i sees the keys j <= i + {}: kernels mask the scores of others, loops leave hidden blocks out\n",
-               x.mask.offset);
+  if (!x.mask.full()) {
+    const auto from = x.mask.lo == -Mask::kFar ? "" : fmt::format("i + {} <= ", x.mask.lo);
+    const auto to = x.mask.hi == Mask::kFar ? "" : fmt::format(" < i + {}", x.mask.hi);
+    fmt::print("query i sees the keys {}j{}{}: kernels mask the scores of others, loops leave hidden blocks out\n",
+               from, to, x.mask.prefix > 0 ? fmt::format(", and those before {}", x.mask.prefix) : "");
+  }
   if (plan.options.double_buffer)
     fmt::print("second buffers for what arrives in the innermost loop take {} {} more\n",
                row.prefetch_bytes.value_or(row.prefetch).str(), bytes ? "bytes" : "words");

@@ -20,7 +20,10 @@ Json to_json(const Problem& p) {
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
   if (follows_forward(p.op)) j["forward_given"] = p.forward_given;
-  if (p.causal) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
+  if (p.masked()) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
+  if (p.window_left) j["window_left"] = *p.window_left;
+  if (p.window_right) j["window_right"] = *p.window_right;
+  if (p.prefix > 0) j["prefix"] = p.prefix;
   return j;
 }
 

@@ -32,8 +32,61 @@ void OperationOptions::apply_to(Problem& p) const {
   p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
 }
 
-void require_causal(bool causal, const std::optional<index_t>& offset) {
-  if (offset && !causal) throw InvalidProblem(fmt::format("--causal-offset {} is for --causal: give both", *offset));
+namespace {
+
+/// A whole number, or nothing.
+std::optional<index_t> whole_number(std::string_view text) {
+  index_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+}  // namespace
+
+void MaskOptions::add_to(const Command& command) {
+  command.flag("--causal", causal, "query i sees keys j <= i + offset");
+  command.option("--causal-offset", causal_offset,
+                 "offset of --causal and --window: a number, bottom-right (n_k - n_q, the default: the last query sees "
+                 "the last key) or top-left (0)");
+  command.option(
+      "--window", window,
+      "LEFT,RIGHT: query i sees keys i + offset - LEFT <= j <= i + offset + RIGHT; -1: no edge on that side");
+  command.option("--prefix", prefix,
+                 "with --causal or --window: all queries see the first PREFIX keys, too (prefix-LM)");
+}
+
+void MaskOptions::apply_to(Problem& p) const {
+  p.causal = causal;
+  if (window) {
+    const auto comma = window->find(',');
+    const auto left = whole_number(window->substr(0, comma)),
+               right = comma == std::string::npos ? std::nullopt : whole_number(window->substr(comma + 1));
+    if (!left || !right || *left < -1 || *right < -1)
+      throw InvalidProblem(fmt::format(
+          "--window {}: give LEFT,RIGHT, two numbers of keys from 0 on, or -1 for no edge on that side: 512,0",
+          *window));
+    if (*left >= 0) p.window_left = left;
+    if (*right >= 0) p.window_right = right;
+  }
+  if (causal_offset) {
+    if (!p.masked()) throw InvalidProblem(fmt::format("--causal-offset {} is for --causal: give both", *causal_offset));
+    if (*causal_offset == "top-left")
+      p.causal_offset = 0;
+    else if (*causal_offset != "bottom-right" && !(p.causal_offset = whole_number(*causal_offset)))
+      throw InvalidProblem(
+          fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
+  }
+  if (prefix && !p.masked()) throw InvalidProblem(fmt::format("--prefix {} is for --causal: give both", *prefix));
+  p.prefix = prefix.value_or(0);
+}
+
+std::string mask_text(const Problem& p) {
+  std::string text = p.causal ? ", causal" : "";
+  const auto edge = [](const std::optional<index_t>& keys) { return keys.value_or(-1); };
+  if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
+  if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
+  return text;
 }
 
 DType parse_dtype(const std::string& option, const std::string& name) {
@@ -257,8 +310,7 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
   command.option("--heads", heads, "query heads");
   command.option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
   command.option("--batch", batch, "batch size");
-  command.flag("--causal", causal, "query i sees keys j <= i + offset");
-  command.option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
+  mask.add_to(command);
   command.flag(
       "--lse", lse,
       "lse must be written: the bound counts it, and naive (the only schedule that can leave it out) writes it");
@@ -301,9 +353,7 @@ Problem ProblemOptions::problem() const {
   p.n_k = size("keys", n_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
-  require_causal(causal, causal_offset);
-  p.causal = causal;
-  p.causal_offset = causal_offset;
+  mask.apply_to(p);
   p.lse_required = lse;
   p.validate();
   return p;

@@ -89,14 +89,28 @@ struct OperationOptions {
   void apply_to(Problem& p) const;
 };
 
+/// Which keys a query sees.
+struct MaskOptions {
+  bool causal = false;
+  std::optional<std::string> causal_offset, window;
+  std::optional<index_t> prefix;
+
+  void add_to(const Command& command);
+  /// Sets the mask of a problem. Throws InvalidProblem where the options contradict each other.
+  void apply_to(Problem& p) const;
+};
+
+/// ", causal, window 512,0" of a problem; empty without a mask.
+std::string mask_text(const Problem& p);
+
 /// A problem described by sizes: plan, bound, count, trace.
 struct ProblemOptions {
   OperationOptions operation;
-  std::optional<index_t> n, n_q, n_k, d_v, kv_heads, causal_offset;
+  std::optional<index_t> n, n_q, n_k, d_v, kv_heads;
   index_t d = 0;
   index_t heads = 1;
   index_t batch = 1;
-  bool causal = false;
+  MaskOptions mask;
   bool lse = false;
   bool with_forward = false;
   index_t d_in = 0;
@@ -137,9 +151,6 @@ int threads_of(const std::optional<index_t>& asked);
 /// --compute-dtype, the same for every command: f64 if an input is f64, else f32, unless something was said.
 void add_compute_dtype(const Command& command, std::optional<std::string>& to);
 DType compute_of(const std::optional<std::string>& asked, bool any_f64);
-
-/// Throws InvalidProblem where there is an offset and no mask.
-void require_causal(bool causal, const std::optional<index_t>& offset);
 
 /// Throws Unsupported with a list of the types.
 DType parse_dtype(const std::string& option, const std::string& name);

@@ -78,7 +78,7 @@ void print_times(const plan::Plan& plan, std::size_t name) {
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
-             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, p.causal ? ", causal" : "", memory_text(plan));
+             p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();

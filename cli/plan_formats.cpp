@@ -42,8 +42,13 @@ void print_c_header(const plan::Plan& plan) {
   for (const auto& [name, value] : {std::pair("N_Q", p.sizes().n_q), std::pair("N_K", p.n_k), std::pair("D", p.d),
                                     std::pair("D_V", p.d_v), std::pair("GROUP", p.group())})
     define(name, value);
-  define("CAUSAL", p.sizes().mask.causal ? 1 : 0);
-  if (p.sizes().mask.causal) define("CAUSAL_OFFSET", p.sizes().mask.offset);
+  const Mask mask = p.mask();
+  const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
+  define("CAUSAL", p.causal && right ? 1 : 0);
+  if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
+  if (left) define("MASK_LO", mask.lo);
+  if (right) define("MASK_HI", mask.hi);
+  if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
   for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);
   if (o.memory)
     count("MEMORY_BYTES", o.memory->bytes);

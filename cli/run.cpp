@@ -23,8 +23,7 @@ struct RunFlags {
   MemoryOptions memory;
   PlannerOptions planner;
   ObjectiveOptions objective;
-  bool causal = false;
-  std::optional<index_t> causal_offset;
+  MaskOptions mask;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
@@ -38,8 +37,7 @@ struct RunFlags {
     memory.add_to(command);
     planner.add_to(command, false);  // a run knows the widths of its files
     objective.add_to(command);
-    command.flag("--causal", causal, "query i sees keys j <= i + offset");
-    command.option("--causal-offset", causal_offset, "default n_k - n_q (the last query sees all keys)");
+    mask.add_to(command);
     command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     add_compute_dtype(command, compute_dtype);
     command.option("--threads", threads,
@@ -180,9 +178,7 @@ int run_command(const RunFlags& flags) {
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
   flags.files.validate(kind);
-  require_causal(flags.causal, flags.causal_offset);
-  kind.causal = flags.causal;
-  kind.causal_offset = flags.causal_offset;
+  flags.mask.apply_to(kind);
   kind.scale = flags.scale;
   kind.lse_required = !follows_forward(kind.op) && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);

@@ -31,7 +31,7 @@ void add_trace(Program& program) {
       Json lines = Json::array();
       for (std::string line; std::getline(text, line);)
         if (line.front() != '#') lines.push_back(line);
-      print({{"schema", "redblue.trace/1"},
+      print({{"schema", "redblue.trace/2"},
              {"problem", to_json(plan.problem)},
              {"M", to_json(plan.options.M)},
              {"schedule", std::string(plan.row().schedule)},

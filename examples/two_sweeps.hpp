@@ -51,7 +51,7 @@ struct TwoSweepsForward : Defaults {
         .write(SlowArray::O, Words(x.n_q) * x.d_v)
         .write(SlowArray::lse, x.n_q);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (2 * Words(x.d) + x.d_v); }
+  static Words macs(const Sizes& x, Tiling) { return x.nnz() * (2 * Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

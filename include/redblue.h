@@ -56,14 +56,20 @@ typedef struct redblue_problem {
   int64_t kv_heads;      /* 0: heads; heads / kv_heads query heads share a head of K and V */
   int64_t n_q, n_k, d;   /* queries, keys, features of both */
   int64_t d_v;           /* features of values; 0: d */
-  int64_t causal_offset; /* used if has_causal_offset; default n_k - n_q: the last query sees all keys */
+  int64_t causal_offset; /* used if has_causal_offset; default n_k - n_q: the last query sees the last key */
   double scale;          /* used if has_scale; default 1 / sqrt(d) */
   int32_t has_causal_offset;
   int32_t has_scale;
   int32_t lse_required;    /* forward: only plans that can write lse (a few cannot); a run writes lse if it is given */
   int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
+  int64_t window_left;     /* used if has_window_left: query i sees no key before i + causal_offset - window_left */
+  int64_t window_right;    /* used if has_window_right: query i sees no key after i + causal_offset + window_right */
+  int64_t prefix;          /* all queries see the first `prefix` keys; with causal or window_right */
+  int32_t has_window_left;
+  int32_t has_window_right;
 } redblue_problem;
-#define REDBLUE_PROBLEM_INIT {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0}
+#define REDBLUE_PROBLEM_INIT \
+  {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
  * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/machine/any.hpp"
 #include "redblue/plan/schedule.hpp"
+#include "redblue/schedule/parts/cores.hpp"
 #include "redblue/schedule/parts/workspace.hpp"
 
 namespace redblue {
@@ -16,16 +17,18 @@ typename S::Tiling tiling_of(const plan::Tiling& t) {
 template <class S, class M>
 void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
   const auto tiling = tiling_of<S>(t);
-  m.each(x.count,
-         [&](auto& w, index_t instance) { S::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling); });
+  m.each(x.count, [&](auto& w, index_t instance) {
+    schedule::Masked<S>::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling);
+  });
 }
 
 }  // namespace detail
 
-/// The schedule text S as a value, for a plan::Registry. docs/adding-an-algorithm.md says what S must have. The value
+/// A schedule text as a value, for a plan::Registry. docs/adding-an-algorithm.md says what it must have. The value
 /// runs on every machine through machine::Any; docs/machines.md says what that costs.
-template <class S>
+template <class Text>
 plan::Schedule describe() {
+  using S = schedule::Masked<Text>;
   using plan::Tiling;
   using schedule::knobs_of;
   return {
@@ -54,10 +57,10 @@ plan::Schedule describe() {
       .macs = [](const Sizes& x, const Tiling& t) -> Words { return S::macs(x, detail::tiling_of<S>(t)); },
       .workspace =
           [](const Sizes& x, const Tiling& t) {
-            const auto list = schedule::workspace_of<S>(typename S::Operands(x, 1), detail::tiling_of<S>(t));
+            const auto list = schedule::workspace_of<Text>(typename S::Operands(x, 1), detail::tiling_of<S>(t));
             return std::vector<SlowMatrix>(list.begin(), list.end());
           },
-      .run = detail::run_instances<S, machine::Any>,
+      .run = detail::run_instances<Text, machine::Any>,
   };
 }
 

@@ -19,8 +19,11 @@ struct Problem {
   index_t n_k = 0;
   index_t d = 0;
   index_t d_v = 0;
-  bool causal = false;
-  std::optional<index_t> causal_offset{};  ///< query i sees keys j <= i + offset; default n_k - n_q (bottom-right)
+  bool causal = false;                     ///< query i sees keys j <= i + offset
+  std::optional<index_t> causal_offset{};  ///< the offset; default n_k - n_q (bottom-right: the last sees all keys)
+  std::optional<index_t> window_left{};    ///< query i sees no key before i + offset - window_left
+  std::optional<index_t> window_right{};   ///< query i sees no key after i + offset + window_right
+  index_t prefix = 0;                      ///< the first keys, which neither causal nor window_right hides
   std::optional<double> scale{};           ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
   bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;            ///< other score functions have no lse
@@ -34,7 +37,9 @@ struct Problem {
   index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
-  Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
+  bool masked() const { return causal || window_left || window_right; }
+  Mask mask() const;    ///< rows are stacked query heads; one that hides nothing is full()
+  Sizes sizes() const;  ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;

@@ -126,9 +126,13 @@ Problem problem_of(const redblue_problem& p) {
   result.d_v = p.d_v != 0 ? p.d_v : p.d;
   result.causal = p.causal != 0;
   if (p.has_causal_offset != 0) {
-    if (!result.causal) throw InvalidArgument("has_causal_offset is set and causal is not: set both or neither");
+    if (!result.causal && p.has_window_left == 0 && p.has_window_right == 0)
+      throw InvalidArgument("has_causal_offset is set and there is no mask: set causal or a window too");
     result.causal_offset = p.causal_offset;
   }
+  if (p.has_window_left != 0) result.window_left = p.window_left;
+  if (p.has_window_right != 0) result.window_right = p.window_right;
+  result.prefix = p.prefix;
   if (p.has_scale != 0) result.scale = p.scale;
   result.lse_required = p.lse_required != 0;
   result.forward_given = p.forward_missing == 0;
@@ -299,13 +303,18 @@ namespace {
 
 /// Programs that were compiled before a struct grew give its old size: what they do not know has its default.
 constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory_bytes),
-                      kFirstInfo = offsetof(redblue_plan_info, tiling);
+                      kFirstInfo = offsetof(redblue_plan_info, tiling),
+                      kFirstProblem = offsetof(redblue_problem, window_left);
 
+/// What the caller gives, of the first size or of today's; `all` holds the defaults.
+template <class S>
+S given(const S* s, S all, std::size_t first, const char* type) {
+  if (s == nullptr || s->struct_size != first) return checked(s, type);
+  std::memcpy(&all, s, first);
+  return all;
+}
 redblue_plan_options options_given(const redblue_plan_options* options) {
-  if (options == nullptr || options->struct_size != kFirstOptions) return checked(options, "redblue_plan_options");
-  redblue_plan_options given = REDBLUE_PLAN_OPTIONS_INIT;
-  std::memcpy(&given, options, kFirstOptions);
-  return given;
+  return given(options, redblue_plan_options REDBLUE_PLAN_OPTIONS_INIT, kFirstOptions, "redblue_plan_options");
 }
 
 plan::Options options_of(const redblue_plan_options& given, Operation op, DType compute, DType dtype) {
@@ -371,7 +380,8 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
   return guarded([&] {
     require_pointer(plan, "plan");
     *plan = nullptr;
-    const Problem p = problem_of(checked(problem, "redblue_problem"));
+    const Problem p =
+        problem_of(given(problem, redblue_problem REDBLUE_PROBLEM_INIT, kFirstProblem, "redblue_problem"));
     const redblue_plan_options given = options_given(options);
     const bool memory_given = given.fast_memory_words != 0 || given.fast_memory_bytes != 0;
     const bool time =

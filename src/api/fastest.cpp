@@ -18,9 +18,9 @@ namespace redblue {
 
 namespace {
 
-/// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a causal problem has
+/// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has
 /// more of the diagonal than the whole, so it is made a larger one.
-std::size_t most_operations(const Problem& p) { return p.causal ? 4'000 : 1'000; }
+std::size_t most_operations(const Problem& p) { return p.masked() ? 4'000 : 1'000; }
 
 /// A model's view of one problem and one machine.
 class Modeller {

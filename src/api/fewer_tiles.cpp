@@ -42,16 +42,27 @@ Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan
     if (schedule.knob(k.name).groups) keys *= k.value;
   const Mask& mask = whole.mask;
   const index_t queries = std::lcm(period(schedule, whole, tiling, &Sizes::n_q), mask.group);
-  index_t fewer_keys = surplus(mask.visible(whole.n_q - 1, whole.n_k), keys);
+  const auto positions = [&](index_t rows) { return rows / mask.group; };
+  index_t fewer_keys = surplus(whole.pairs().keys_of({0, whole.n_q}).end, keys);
   index_t fewer_queries = surplus(whole.n_q, queries);
-  if (mask.causal && mask.offset < 0) {  // keep the queries that see no key
-    fewer_keys = std::min(fewer_keys, fewer_queries / mask.group);
-    fewer_queries = fewer_keys * mask.group;
-  }
   Sizes x = whole;
+  if (!mask.from_first_key()) {  // a window keeps its width
+    const index_t step = std::lcm(keys, positions(queries)), both = std::min(fewer_keys, positions(fewer_queries));
+    fewer_keys = both / step * step;
+    fewer_queries = fewer_keys * mask.group;
+  } else if (!mask.full()) {
+    if (schedule.has_quadratic_workspace()) return whole;  // rows of scores have their own lengths
+    if (mask.hi < 1) {  // keep the queries that see no key
+      fewer_keys = std::min(fewer_keys, positions(fewer_queries));
+      fewer_queries = fewer_keys * mask.group;
+    }
+    if (mask.hi >= 1)  // let no query see nothing that did not before
+      fewer_keys = std::min(fewer_keys, mask.hi - 1 + positions(fewer_queries)) / keys * keys;
+    x.mask.hi += positions(fewer_queries) - fewer_keys;  // the last query sees as far as before
+  }
   x.n_k -= fewer_keys;
   x.n_q -= fewer_queries;
-  if (mask.causal) x.mask.offset += fewer_queries / mask.group - fewer_keys;  // the last query sees as far as before
+  x.mask.prefix = std::min(x.mask.prefix, x.n_k);
   return is_alike(schedule, x, whole, tiling) ? x : whole;
 }
 

@@ -11,11 +11,10 @@ namespace redblue::bound {
 
 Bound backward_trivial(const AttentionProblem& x) {
   // A row that sees one key has P = 1 and dS = 0: it needs neither its query nor that key.
-  const index_t seeing = x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 1),
-                scored = x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 2);
-  const index_t keys = scored > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
+  const Needed need = needed_of(x.pairs());
   const Words width = Words(x.d) + x.d_v;
-  const Words inputs = Words(scored) * x.d + Words(seeing) * x.d_v + keys * width;
+  const Words inputs =
+      Words(need.scored_rows.size()) * x.d + Words(need.rows.size()) * x.d_v + need.scored_keys.size() * width;
   const Words outputs = Words(x.n_q) * x.d + x.n_k * width;
   return {Words(x.instances) * (inputs + outputs), "trivial", kAny, "proved", "none", true};
 }
@@ -60,7 +59,7 @@ Bound b14(const AttentionProblem& x) {
   if (holds) {
     const long double k = kUnit * (d + d_v) * (4 * d + 3 * d_v) - 13 * d * d;
     words = line(k, std::ceil(4 * k / 300000));
-    if (x.d_v == x.d && !x.mask.causal) {
+    if (x.d_v == x.d && x.mask.full()) {
       const long double k_dense = 1389600 * d * d;
       words = std::max(words, line(k_dense, std::ceil(10 * k_dense / 900000)));
     }

@@ -9,10 +9,7 @@
 
 namespace redblue::bound {
 
-Words scored_pairs(const AttentionProblem& x) {
-  const index_t one = first_row_seeing(x.mask, x.n_q, x.n_k, 1), two = first_row_seeing(x.mask, x.n_q, x.n_k, 2);
-  return Words(x.instances) * (visible_pairs(x.mask, x.n_q, x.n_k) - (two - one));
-}
+Words scored_pairs(const AttentionProblem& x) { return Words(x.instances) * needed_of(x.pairs()).scored_pairs; }
 
 long double value(Words N, long double K, Words M) {
   const long double n = N.to_long_double(), k = 4 * K, m = M.to_long_double();

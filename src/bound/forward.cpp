@@ -16,9 +16,9 @@ constexpr std::string_view kTrees = "standard summation trees, strict red-blue p
 }  // namespace
 
 Bound trivial(const AttentionProblem& x) {
-  const index_t scored_rows = x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 2);
-  const index_t seen = x.mask.visible(x.n_q - 1, x.n_k);  // by the last row, which sees most
-  const Words inputs = Words(scored_rows) * x.d + Words(scored_rows > 0 ? seen : 0) * x.d + Words(seen) * x.d_v;
+  const Needed need = needed_of(x.pairs());
+  const Words inputs =
+      (Words(need.scored_rows.size()) + need.scored_keys.size()) * x.d + Words(need.keys.size()) * x.d_v;
   const Words outputs = Words(x.n_q) * x.d_v + (x.lse_required ? x.n_q : 0);
   return {Words(x.instances) * (inputs + outputs), "trivial", kAny, "proved", "none", true};
 }

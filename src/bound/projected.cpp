@@ -17,30 +17,19 @@ constexpr std::string_view kCompleteU =
     "PA, every word of U complete before it is multiplied, S not formed anew per visit";
 constexpr std::string_view kFormsU = "PA, U = P A formed as such";
 
-/// The rows and keys that some output needs. A scored row sees two keys or more; a scored key is seen by such a row.
-struct Needed {
-  index_t rows;         ///< that see a key
-  index_t scored_rows;  ///< the last ones
-  index_t keys;         ///< that are seen: the first ones
-  index_t scored_keys;
+/// How many of them both hold together.
+Words together(Range a, Range b) { return Words(a.size()) + b.size() - intersection(a, b).size(); }
 
-  explicit Needed(const AttentionProblem& x)
-      : rows(x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 1)),
-        scored_rows(x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, 2)),
-        keys(x.mask.visible(x.n_q - 1, x.n_k)),
-        scored_keys(scored_rows > 0 ? keys : 0) {}
-};
-
-/// The needed rows of A1, A2 and A3, with the values of `value_keys` keys. An array that has several roles counts once.
-Words source_rows(const AttentionProblem& x, const Needed& need, index_t value_keys) {
-  const index_t shared = std::max(need.scored_keys, value_keys);
+/// The needed rows of A1, A2 and A3, with the values of these keys, which hold the scored ones. An array that has
+/// several roles counts once.
+Words source_rows(const AttentionProblem& x, const Needed& need, Range values) {
   switch (x.sources) {
     case Sources::distinct:
-      return Words(need.scored_rows) + need.scored_keys + value_keys;
+      return Words(need.scored_rows.size()) + need.scored_keys.size() + values.size();
     case Sources::shared:
-      return Words(need.scored_rows) + shared;
-    case Sources::self:  // the last rows and the first keys
-      return std::min(Words(x.n_k), Words(need.scored_rows) + shared);
+      return Words(need.scored_rows.size()) + values.size();
+    case Sources::self:
+      return together(need.scored_rows, values);
   }
   return 0;
 }
@@ -54,9 +43,9 @@ long double start_price(long double c, long double width, long double M) {
 }  // namespace
 
 Bound projected_trivial(Operation op, const AttentionProblem& x) {
-  const Needed need(x);
+  const Needed need = needed_of(x.pairs());
   const Words d = x.d, d_v = x.d_v, d_in = x.d_in, n = Words(x.n_q) + x.n_k + x.n_k;
-  const Words X = need.scored_rows > 0 ? d * d : Words(0), Y = need.keys > 0 ? d * d_v : Words(0);
+  const Words X = need.scored_rows.size() > 0 ? d * d : Words(0), Y = need.keys.size() > 0 ? d * d_v : Words(0);
   const Words A = source_rows(x, need, need.keys) * (op == Operation::backward_w ? d_in : d);
   const auto bound = [&](Words words) {
     return Bound{Words(x.instances) * words, "trivial", kAny, "proved", "none", true};
@@ -67,14 +56,15 @@ Bound projected_trivial(Operation op, const AttentionProblem& x) {
     case Operation::gradient_x: {
       const bool scores = x.score != Score::identity;  // else g = scale A1^T (dO h^T) A2, without X
       const Words scored =
-          source_rows(x, need, need.scored_keys) * d + (scores ? X : Words(0)) + need.scored_rows * d_v;
-      return bound(scored + (need.scored_rows > 0 ? Y : Words(0)) + d * d);
+          source_rows(x, need, need.scored_keys) * d + (scores ? X : Words(0)) + need.scored_rows.size() * d_v;
+      return bound(scored + (need.scored_rows.size() > 0 ? Y : Words(0)) + d * d);
     }
     case Operation::backward_x:
-      return bound(A + X + Y + need.rows * d_v + d * d + d * d_v + n * d);
+      return bound(A + X + Y + need.rows.size() * d_v + d * d + d * d_v + n * d);
     default: {
-      const Words W = (need.scored_rows > 0 ? 2 * d_in * d : Words(0)) + (need.keys > 0 ? d_in * d_v : Words(0));
-      return bound(A + W + need.rows * d_v + d_in * (2 * d + d_v) + n * d_in);
+      const Words W =
+          (need.scored_rows.size() > 0 ? 2 * d_in * d : Words(0)) + (need.keys.size() > 0 ? d_in * d_v : Words(0));
+      return bound(A + W + need.rows.size() * d_v + d_in * (2 * d + d_v) + n * d_in);
     }
   }
 }

@@ -24,8 +24,11 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.d = x.d;
   p.d_v = x.d_v;
   p.d_in = x.d_in;
-  p.causal = x.mask.causal;
-  if (x.mask.causal) p.causal_offset = x.mask.offset;
+  const bool left = x.mask.lo != -Mask::kFar, right = x.mask.hi != Mask::kFar;
+  p.causal = right;
+  if (left || right) p.causal_offset = right ? x.mask.hi - 1 : x.mask.lo;
+  if (left) p.window_left = *p.causal_offset - x.mask.lo;
+  p.prefix = x.mask.prefix;
   p.scale = is_projected(s.operation) ? 0.15 : 0.7;
   p.score = x.score;
   p.lse_required = x.lse_required;

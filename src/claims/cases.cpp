@@ -21,10 +21,14 @@ Case any_case(const Draw& draw) {
   Case c;
   Sizes& x = c.sizes;
   const auto coin = [&] { return draw(0, 1) == 1; };
-  const index_t group = draw(1, 3), offset = draw(-6, 8);
-  if (coin()) x.mask = {true, offset, group};
+  x.mask.group = draw(1, 3);
+  const index_t offset = draw(-6, 8), width = draw(1, 9);
+  if (coin()) x.mask.hi = offset + 1;
+  if (draw(0, 2) == 0) x.mask.lo = offset + 1 - width;
+  const index_t prefix = draw(0, 14);
   x.n_q = draw(1, 14) * x.mask.group;
   x.n_k = draw(1, 14);
+  if (x.mask.hi != Mask::kFar && draw(0, 3) == 0) x.mask.prefix = std::min(prefix, x.n_k);
   x.d = draw(1, 9);
   x.d_v = draw(1, 9);
   x.d_in = draw(1, 7);

@@ -250,7 +250,8 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
 std::string text_of(const Sizes& x) {
   std::string text =
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
-  if (x.mask.causal) text += fmt::format(" causal offset {} group {}", x.mask.offset, x.mask.group);
+  if (!x.mask.full())
+    text += fmt::format(" mask lo {} hi {} prefix {} group {}", x.mask.lo, x.mask.hi, x.mask.prefix, x.mask.group);
   return text;
 }
 std::string text_of(const Tiling& t) {
@@ -284,7 +285,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
-  if (!can_solve(s, c.sizes)) c.sizes.mask = {};
+  if (!can_solve(s, c.sizes)) c.sizes.mask = {.group = c.sizes.mask.group};
   c.sizes.lse_required = c.sizes.statistics() > 0;
   if (!can_solve(s, c.sizes)) return {};
   std::vector<Tiling> tilings;

@@ -57,8 +57,12 @@ bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body,
                     [rounds](const OutlineLine& a, const OutlineLine& b) { return same(a, b, rounds); });
 }
 
-/// Takes in where it is in the round number `round` of a loop around it.
+/// Takes in where it is in the round number `round` of a loop around it. It goes as far with each round of the loops
+/// inside that one as before, but for a loop that had one round then or has one now: it shows no step.
 void step(Position& p, const Position& later, index_t round) {
+  const std::size_t inner = std::min(p.steps.size() - (round > 1 && !p.steps.empty() ? 1 : 0), later.steps.size());
+  for (std::size_t k = 0; k < inner; ++k)
+    if (p.steps[k] != later.steps[k] && p.steps[k] != 0 && later.steps[k] != 0) p.regular = false;
   if (round == 1) p.steps.push_back(later.first - p.first);
   p.regular = p.regular && later.regular && later.first == p.first + p.steps.back() * round;
 }
@@ -358,7 +362,33 @@ void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& bo
   weight_ = outer;
 }
 
-std::vector<OutlineLine> Outliner::lines() { return folded(std::move(sequences_.front())); }
+namespace {
+
+/// A position has one step for each loop around it. Where an uneven mask folded loops of one round with loops of many,
+/// it may not: then where it goes is not known.
+void settle(Position& p, std::size_t loops) {
+  if (p.steps.size() == loops) return;
+  p.steps.resize(loops);
+  p.regular = false;
+}
+void settle(Lines& lines, std::size_t loops) {
+  for (OutlineLine& l : lines) {
+    settle(l.rounds, loops);
+    for (Operand& o : l.operands) {
+      settle(o.row, loops);
+      settle(o.col, loops);
+    }
+    settle(l.body, loops + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<OutlineLine> Outliner::lines() {
+  Lines all = folded(std::move(sequences_.front()));
+  settle(all, 0);
+  return all;
+}
 
 Operand Outliner::operand_of(const Arg& a) const {
   const Block& b = a.block;

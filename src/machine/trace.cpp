@@ -200,7 +200,7 @@ void detail::throw_trace_full(std::size_t most) {
 }
 
 void write_text(std::ostream& out, const Trace& trace) {
-  out << "# redblue.trace/1\n";
+  out << "# redblue.trace/2\n";
   for (const Operation& op : trace.operations) out << detail::to_text(op) << '\n';
 }
 

@@ -33,10 +33,11 @@ bool is_inside(const Block& b, Shape s) { return b.row + b.shape.rows <= s.rows 
 template <class K>
 bool can_count(const K& k, Words words, index_t longest) {
   if (!is_counted(Words(2) * words * longest)) return false;  // multiply-adds
-  if constexpr (requires { k.mask.visible(k.row0, k.col0); }) {
-    const Words offset = std::max(Words(k.mask.offset), Words(0) - k.mask.offset);
-    const Words reach = Words(std::max(k.row0, k.col0)) + longest + offset + 2;
-    return is_counted(Words(4) * reach * k.mask.group);
+  if constexpr (requires { k.place; }) {
+    const Mask& mask = k.place.mask;
+    const auto size = [](index_t x) { return std::max(Words(x), Words(0) - x); };
+    const Words reach = Words(std::max(k.place.row, k.place.col)) + longest + size(mask.lo) + size(mask.hi) + 2;
+    return is_counted(Words(4) * reach * mask.group);
   }
   return true;
 }
@@ -58,10 +59,16 @@ std::string fault_of(const K& k, const Operation& op) {
     words = std::max(words, Words(args[i].shape().words()));
     longest = std::max({longest, args[i].shape().rows, args[i].shape().cols});
   }
-  if constexpr (requires { k.mask.visible(k.row0, k.col0); })
-    if (k.mask.group < 1 || k.row0 < 0 || k.col0 < 0)
-      return fmt::format("{} has group = {}, row = {}, col = {}: give a group of 1 or more and a place from 0 on",
-                         K::name, k.mask.group, k.row0, k.col0);
+  if constexpr (requires { k.place; })
+    if (const Mask& m = k.place.mask; m.group < 1 || m.group >= Mask::kFar || k.place.row < 0 ||
+                                      k.place.row >= Mask::kFar || k.place.col < 0 || k.place.col >= Mask::kFar ||
+                                      m.prefix < 0 || m.prefix >= Mask::kFar || m.lo >= Mask::kFar ||
+                                      m.hi <= -Mask::kFar)
+      return fmt::format(
+          "{} has lo = {}, hi = {}, prefix = {}, group = {}, row = {}, col = {}: give a group of 1 or more, a place "
+          "and "
+          "a prefix from 0 on, and edges of which lo may be -inf and hi inf",
+          K::name, m.lo, m.hi, m.prefix, m.group, k.place.row, k.place.col);
   if (!can_count(k, words, longest)) return "its counts exceed 63 bits";
   bool fits = kernel::fits(k, args);
   if constexpr (requires { k.transpose_a; }) {  // fits() knows shapes only: some choice of transposes makes them agree

@@ -95,7 +95,8 @@ using Matrices = std::map<SlowArray, Matrix<T>>;
 /// What a query makes of the keys that it sees.
 template <class T>
 struct Row {
-  std::vector<T> p;  ///< weights of the visible keys
+  std::vector<T> p;   ///< weights of the visible keys
+  index_t first = 0;  ///< of these keys
   T lse = -std::numeric_limits<T>::infinity();
 };
 
@@ -118,9 +119,11 @@ class Dense {
   index_t rows() const { return x_.n_q; }
   /// Of query i with the keys that it sees.
   std::vector<T> scores(index_t i) const {
-    std::vector<T> s(static_cast<std::size_t>(seen(i)));
-    for (std::size_t j = 0; j < s.size(); ++j)
-      s[j] = scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(static_cast<index_t>(j), t); });
+    const Range keys = seen(i);
+    std::vector<T> s;
+    s.reserve(static_cast<std::size_t>(keys.size()));
+    for (index_t j = keys.begin; j < keys.end; ++j)
+      s.push_back(scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(j, t); }));
     return s;
   }
 
@@ -187,7 +190,8 @@ class Dense {
   }
 
  private:
-  index_t seen(index_t i) const { return x_.mask.visible(i, x_.n_k); }
+  /// The keys of query i.
+  Range seen(index_t i) const { return x_.mask.keys(i, x_.n_k); }
   T dot(const Matrix<T>& m, index_t i, const std::vector<T>& x) const {
     return sum<T>(m.shape.cols, block_, [&](index_t t) { return m(i, t) * x[static_cast<std::size_t>(t)]; });
   }
@@ -196,6 +200,7 @@ class Dense {
   Row<T> row(index_t i) const {
     if (p_.score != Score::softmax) return row(i, T(0));
     Row<T> r;
+    r.first = seen(i).begin;
     const std::vector<T> s = scores(i);
     T m = r.lse;
     for (const T x : s)
@@ -204,7 +209,7 @@ class Dense {
     if (m == r.lse) return r;
     const auto total_from = [&](T shift) {
       for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
-      return sum<T>(seen(i), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+      return sum<T>(seen(i).size(), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
     };
     r.lse = m + std::log(total_from(m));
     const T z = total_from(r.lse);
@@ -213,7 +218,7 @@ class Dense {
   }
   /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
   Row<T> row(index_t i, T lse) const {
-    Row<T> r{scores(i), lse};
+    Row<T> r{scores(i), seen(i).begin, lse};
     for (T& p : r.p) switch (p_.score) {
         case Score::softmax:
           p = std::isinf(lse) && lse < 0 ? T(0) : std::exp(p - lse);
@@ -233,7 +238,7 @@ class Dense {
   std::vector<T> output(const Row<T>& r) const {
     VectorSum<T> o(x_.d_v, block_);
     for (std::size_t j = 0; j < r.p.size(); ++j, o.end_term())
-      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += r.p[j] * V_(static_cast<index_t>(j), t);
+      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += r.p[j] * V_(r.first + static_cast<index_t>(j), t);
     return o.total();
   }
 
@@ -247,8 +252,9 @@ class Dense {
       const Row<T> r = weights(i);
       const T D = D_of(i, r);
       VectorSum<T> to_Q(x_.d, block_);  // terms: keys
-      for (index_t j = 0; j < static_cast<index_t>(r.p.size()); ++j, to_Q.end_term()) {
-        const T p = r.p[static_cast<std::size_t>(j)];
+      const index_t end = r.first + static_cast<index_t>(r.p.size());
+      for (index_t j = r.first; j < end; ++j, to_Q.end_term()) {
+        const T p = r.p[static_cast<std::size_t>(j - r.first)];
         const T dP = sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
         for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += p * dO(i, t);
         const T dS = scale_ * score_gradient(p, dP, D);

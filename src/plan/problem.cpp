@@ -2,7 +2,9 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cmath>
+#include <utility>
 
 #include "redblue/core/error.hpp"
 
@@ -40,6 +42,15 @@ void Problem::validate() const {
   require_product("n_q x heads / kv_heads", n_q, group());
   if (causal_offset && (*causal_offset > kLargest || *causal_offset < -kLargest))
     throw InvalidProblem(fmt::format("causal_offset = {} is out of range: at most 2^48 either way", *causal_offset));
+  for (const auto& [name, keys] : {std::pair("window_left", window_left), std::pair("window_right", window_right)})
+    if (keys && (*keys < 0 || *keys > kLargest))
+      throw InvalidProblem(fmt::format(
+          "{} = {} is no number of keys: give 0 or more, or leave it out for a window without that edge", name, *keys));
+  if (prefix < 0 || prefix > n_k)
+    throw InvalidProblem(fmt::format("prefix = {} keys of n_k = {}: give a number from 0 to n_k", prefix, n_k));
+  if (prefix > 0 && !causal && !window_right)
+    throw InvalidProblem(fmt::format(
+        "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
@@ -66,14 +77,24 @@ double Problem::scale_or_default() const {
   return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
 }
 
+Mask Problem::mask() const {
+  const index_t offset = causal_offset.value_or(n_k - n_q);
+  Mask m;
+  m.group = group();
+  if (window_left) m.lo = offset - *window_left;
+  if (window_right) m.hi = offset + *window_right + 1;
+  if (causal) m.hi = std::min(m.hi, offset + 1);
+  m.prefix = prefix;
+  return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
+}
+
 Sizes Problem::sizes() const {
   Sizes s;
   s.n_q = n_q * group();
   s.n_k = n_k;
   s.d = d;
   s.d_v = d_v;
-  s.mask = {causal, causal_offset.value_or(n_k - n_q), group()};
-  if (s.mask.visible(0, n_k) == n_k) s.mask.causal = false;  // the first query sees every key: nothing is masked
+  s.mask = mask();
   s.score = score;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;

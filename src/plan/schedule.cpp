@@ -38,7 +38,7 @@ Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
 }
 
 std::optional<std::string> Schedule::obstacle(const Problem& problem, const Sizes& x) const {
-  if (x.mask.causal && !traits.masks) return "knows no causal mask";
+  if (!x.mask.full() && !traits.masks) return "knows no mask";
   if (x.score != Score::softmax && !traits.any_score) return "knows no score function but softmax";
   if (traits.only_score && x.score != *traits.only_score)
     return fmt::format("is for the score function {} only", name_of(*traits.only_score));

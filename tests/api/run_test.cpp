@@ -79,7 +79,10 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
     EXPECT_EQ(m.flops, plan.row().flops);
 
     const double eps = std::max({eps_of(types.compute), eps_of(types.storage), eps_of(types.lse)});
-    EXPECT_TRUE(close({a.o.get(), a.lse.get()}, truth, naive, eps));
+    // A schedule with a caveat errs with every visit: verify() below allows for that.
+    if (plan.row().algorithm->caveat(p.sizes(), plan.row().tiling).empty()) {
+      EXPECT_TRUE(close({a.o.get(), a.lse.get()}, truth, naive, eps));
+    }
     EXPECT_TRUE(a.q.memory() == filled.q.memory() && a.k.memory() == filled.k.memory() &&
                 a.v.memory() == filled.v.memory());
     EXPECT_TRUE(a.o.surroundings_untouched());

@@ -184,10 +184,11 @@ struct Needed {
 Needed needed_rows(const AttentionProblem& x) {
   Needed n;
   for (index_t r = 0; r < x.n_q; ++r) {
-    const index_t seen = x.mask.visible(r, x.n_k);
+    const Range keys = x.mask.keys(r, x.n_k);
+    const index_t seen = keys.size();
     if (seen > 0) n.dO.insert(r);
     if (seen >= 2 || (seen == 1 && x.score != Score::softmax)) n.a1.insert(r);
-    for (index_t j = 0; j < seen; ++j) {
+    for (index_t j = keys.begin; j < keys.end; ++j) {
       n.a3.insert(j);
       if (n.a1.contains(r)) n.a2.insert(j);
     }
@@ -318,7 +319,7 @@ int128 exact_b14(const AttentionProblem& x, int128 N) {
   };
   const int128 k5 = 100000 * (d + v) * (4 * d + 3 * v) - 13 * d * d;
   int128 best = std::max<int128>(0, line(k5, ceil_div_128(4 * k5, 300000)));
-  if (v == d && !x.mask.causal) best = std::max(best, line(1389600 * d * d, ceil_div_128(13896000 * d * d, 900000)));
+  if (v == d && x.mask.full()) best = std::max(best, line(1389600 * d * d, ceil_div_128(13896000 * d * d, 900000)));
   return best;
 }
 

@@ -21,14 +21,16 @@ AttentionProblem square(index_t n, index_t d, index_t M) { return problem(n, n, 
 
 /// Words that some output needs, one by one.
 index_t words_one_by_one(const AttentionProblem& x) {
-  index_t scored_rows = 0, keys = 0, values = 0;
+  index_t scored_rows = 0;
+  std::set<index_t> seen_keys, seen_values;
   for (index_t r = 0; r < x.n_q; ++r) {
-    const index_t seen = x.mask.visible(r, x.n_k);
-    values = std::max(values, seen);
-    if (seen < 2) continue;  // nothing to weigh: the query and the keys do not matter
+    const Range seen = x.mask.keys(r, x.n_k);
+    for (index_t j = seen.begin; j < seen.end; ++j) seen_values.insert(j);
+    if (seen.size() < 2) continue;  // nothing to weigh: the query and the keys do not matter
     ++scored_rows;
-    keys = std::max(keys, seen);
+    for (index_t j = seen.begin; j < seen.end; ++j) seen_keys.insert(j);
   }
+  const auto keys = static_cast<index_t>(seen_keys.size()), values = static_cast<index_t>(seen_values.size());
   return x.instances * (scored_rows * x.d + keys * x.d + values * x.d_v + x.n_q * x.d_v + (x.lse_required ? x.n_q : 0));
 }
 

@@ -228,11 +228,11 @@ TEST(Cli, TraceListsEveryOperation) {
   const Args args = {"trace", "--n", "3", "--d", "2", "--M", "24", "--schedule", "flash"};
   const Finished text = w.run(args), json = w.run(args + Args{"--json"});
   ASSERT_EQ(text.exit_code, 0) << text.err;
-  EXPECT_THAT(text.out, testing::StartsWith("# redblue.trace/1\n"));
+  EXPECT_THAT(text.out, testing::StartsWith("# redblue.trace/2\n"));
   const Json j = json.json();
-  EXPECT_EQ(j["schema"], "redblue.trace/1");
+  EXPECT_EQ(j["schema"], "redblue.trace/2");
   expect_fields(j, {"problem", "M", "schedule", "tiling", "operations"});
-  std::string lines = "# redblue.trace/1\n";
+  std::string lines = "# redblue.trace/2\n";
   for (const Json& line : j["operations"]) lines += line.get<std::string>() + "\n";
   EXPECT_EQ(text.out, lines);
   EXPECT_THAT(text.out, AllOf(HasSubstr("read t0"), HasSubstr("write O#0"), HasSubstr("write lse#0")));

@@ -563,7 +563,7 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
     EXPECT_EQ(counted["counted"]["io"], chosen["io"]);
 
     const Json traced = trace.json();
-    EXPECT_EQ(traced["schema"], "redblue.trace/1");
+    EXPECT_EQ(traced["schema"], "redblue.trace/2");
     EXPECT_EQ(traced["schedule"], chosen["schedule"]);
     std::string operations;
     for (const Json& line : traced["operations"]) operations += line.get<std::string>() + "\n";
@@ -572,7 +572,7 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
       EXPECT_THAT(operations, testing::AnyOf(HasSubstr("write " + std::string(name_of(a)) + "#0"),
                                              HasSubstr(std::string(name_of(a)) + "#0")));
     const Finished text = w.run(Args{"trace"} + sizes);
-    EXPECT_EQ(text.out, "# redblue.trace/1\n" + operations);
+    EXPECT_EQ(text.out, "# redblue.trace/2\n" + operations);
     for (const char* command : {"plan", "bound", "count"}) {
       const Finished table = w.run(Args{command} + sizes);
       EXPECT_EQ(table.exit_code, 0);

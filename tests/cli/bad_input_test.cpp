@@ -96,7 +96,7 @@ TEST(Cli, RefusesOptionsThatMakeNoSense) {
            Bad{plan({"--width", "P=2"}), {"--width", "P=2", "lse"}},
            Bad{plan({"--write-cost", "-1"}), {"write cost = -1"}},
            Bad{plan({"--write-cost", "nan"}), {"write cost = nan"}},
-           Bad{plan({"--causal", "--schedule", "naive"}), {"naive", "mask"}},
+           Bad{plan({"--causal", "--schedule", "saha_ye"}), {"saha_ye", "mask"}},
            Bad{{"plan", "--n", "100", "--d", "8", "--dv", "1", "--M", "1000", "--schedule", "column_split"},
                {"column_split", "no tiling"}},
            Bad{plan({"--no-workspace", "--schedule", "naive"}), {"naive", "workspace"}},

@@ -188,7 +188,7 @@ def safetensors_files():
     return ok, bad
 
 
-SCORES = "scores(scale=0.5,causal=1,offset=0,group=1,row=0,col=0)"
+SCORES = "scores(scale=0.5,lo=-inf,hi=1,prefix=0,group=1,row=0,col=0)"
 T1, T2, T3 = "t0[0:2,0:2]", "t1[0:2,0:2]", "t2[0:2,0:2]"
 
 
@@ -200,7 +200,7 @@ def with_tiles(*lines, tiles=3):
 
 
 def trace(lines):
-    return "\n".join(["# redblue.trace/1", *lines, ""]).encode("utf-8", "surrogateescape")
+    return "\n".join(["# redblue.trace/2", *lines, ""]).encode("utf-8", "surrogateescape")
 
 
 def trace_files():
@@ -217,7 +217,7 @@ def trace_files():
         "stream": with_tiles(f"compute {SCORES} {T1} {T2} K#0[3:5,0:2]"),
         "gemm": with_tiles(*(f"compute gemm(transpose_a={a},transpose_b={b}) {T1} {T2} {T3}" for a in "01" for b in "01")),
         "gemm_transposed": ["open t0 2x3", "open t1 4x2", "compute zero t1[0:4,0:2]",
-                            "update gemm_over(transpose_a=1,transpose_b=1,first=1,causal=0,offset=0,group=1,row=0,col=0) "
+                            "update gemm_over(transpose_a=1,transpose_b=1,first=1,lo=-inf,hi=inf,prefix=0,group=1,row=0,col=0) "
                             "dK#0[0:2,0:2] t1[0:4,0:2] V#0[0:2,0:4]", "close t1 4x2", "close t0 2x3"],
         "update": ["update zero_over(first=1) S#0[0:8,0:8]", "update zero_over(first=0) S#0[1:2,0:0]"],
         "softmax": ["open t0 2x2", "open t1 2x2", "open t2 2x1", "open t3 2x1",
@@ -227,9 +227,9 @@ def trace_files():
                     "compute divide_rows t1[0:2,0:2] t3[0:2,0:1]", "compute log_sum t2[0:2,0:1] t3[0:2,0:1]",
                     "close t3 2x1", "close t2 2x1", "close t1 2x2", "close t0 2x2"],
         "weights": with_tiles("compute weights(score=3,scale=-1e300) t0[0:2,0:2] lse#0[0:2,0:1]",
-                              "compute score_gradient(score=0,scale=2,causal=1,offset=-3,group=2,row=5,col=1) "
+                              "compute score_gradient(score=0,scale=2,lo=-6,hi=-2,prefix=1,group=2,row=5,col=1) "
                               "t0[0:2,0:2] t1[0:2,0:2] D#0[0:2,0:1]"),
-        "mask_far": with_tiles(f"compute {SCORES.replace('offset=0', 'offset=-9007199254740992')} {T1} {T2} {T3}"),
+        "mask_far": with_tiles(f"compute {SCORES.replace('hi=1', 'hi=-4503599627370495')} {T1} {T2} {T3}"),
         "scale_nan": with_tiles(f"compute scale(factor=nan) {T1}", f"compute scale(factor=-inf) {T1}"),
         "long_and_empty": ["open t0 1000000000000x0", "close t0 1000000000000x0"],
     }
@@ -282,8 +282,8 @@ def trace_files():
         "score": with_tiles("compute weights(score=4,scale=1) t0[0:2,0:2] lse#0[0:2,0:1]"),
         "score_half": with_tiles("compute weights(score=0.5,scale=1) t0[0:2,0:2] lse#0[0:2,0:1]"),
         "group": with_tiles(f"compute {SCORES.replace('group=1', 'group=0')} {T1} {T2} {T3}"),
-        "offset": with_tiles(f"compute {SCORES.replace('offset=0', 'offset=1e300')} {T1} {T2} {T3}"),
-        "offset_and_group": with_tiles(f"compute {SCORES.replace('offset=0,group=1', 'offset=9e15,group=9e15')} {T1} {T2} {T3}"),
+        "offset": with_tiles(f"compute {SCORES.replace('hi=1', 'hi=1e300')} {T1} {T2} {T3}"),
+        "offset_and_group": with_tiles(f"compute {SCORES.replace('hi=1,prefix=0,group=1', 'hi=-4e15,prefix=0,group=4e15')} {T1} {T2} {T3}"),
         "row": with_tiles(f"compute {SCORES.replace('row=0', 'row=-1')} {T1} {T2} {T3}"),
         "names": with_tiles(f"compute {SCORES.replace('scale', 'size')} {T1} {T2} {T3}"),
         "parameters": with_tiles(f"compute scores(scale=1) {T1} {T2} {T3}"),

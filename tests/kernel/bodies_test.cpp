@@ -44,8 +44,12 @@ class BodiesTest : public testing::Test {
   }
   Mask mask(index_t row0, index_t col0, index_t rows) {
     if (draw(0, 2) == 0) return {};
-    const index_t group = draw(1, 3);
-    return {true, col0 - row0 / group + draw(-rows, 2 * rows) / 2, group};
+    Mask mask{.group = draw(1, 3)};
+    const index_t diagonal = col0 - row0 / mask.group + draw(-rows, 2 * rows) / 2;
+    if (draw(0, 3) > 0) mask.hi = diagonal + 1;
+    if (draw(0, 1) == 0) mask.lo = diagonal + 1 - draw(1, 2 * rows);
+    if (draw(0, 3) == 0) mask.prefix = col0 + draw(0, 2 * rows);
+    return mask;
   }
   /// A NaN or an infinity somewhere, or in half of the cases nothing.
   bool spoil(Matrix<T>& m, bool infinities = true) {
@@ -112,7 +116,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
     for (index_t j = 0; j < 3 * most_keys; j += most_keys) {
       const index_t keys = this->draw(1, most_keys);
       Matrix<T> K({keys, d}, this->random, 1, this->draw(0, 5)), V({keys, d_v}, this->random, 1, this->draw(0, 5));
-      const OnlineAttention step{{scale, mask, row0, j}, score};
+      const OnlineAttention step{{scale, {mask, row0, j}}, score};
       const auto cut = [&](View<T> s) {
         s.shape.cols = keys;
         return s;
@@ -148,7 +152,7 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
     Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     Matrix<T> fast_dK = dK, fast_dV = dV;
-    const KeyGradients step{{0.125, this->mask(row0, col0, rows), row0, col0}};
+    const KeyGradients step{{0.125, {this->mask(row0, col0, rows), row0, col0}}};
     run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
                             D.view(), dO.view()});
     const std::array views{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(),
@@ -222,12 +226,12 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
       if (overflows) K = this->positive(K);
       // Not an infinity of V: whether a weight near 0 is 0 depends on the m that a body has chosen.
       skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
-      x.step({{scale, mask, row0, j}, score}, K, V);
+      x.step({{scale, {mask, row0, j}}, score}, K, V);
       if (this->HasFatalFailure()) return;
       j += keys;
     }
     x.finish();
-    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && mask.causal), this->allowed);
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && !mask.full()), this->allowed);
     EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
   });
 }
@@ -243,7 +247,7 @@ TYPED_TEST(BodiesTest, ValuesMayBeAsLargeAsTheWeightsLeaveRoomFor) {
     for (index_t j = 0; j < keys; ++j) K.view()(j, 0) = static_cast<T>(j < keys / 2 ? 0 : 11);  // 11 < 16 log 2
     for (T& w : V.words) w = largest;
     TwoWays<T> x(table, Q, d_v, Score::softmax);
-    x.step({{1, {}, 0, 0}, Score::softmax}, K, V);
+    x.step({{1, {}}, Score::softmax}, K, V);
     if (this->HasFatalFailure()) return;
     x.finish();
     EXPECT_LT(difference(x.fast_O.plain(table), x.O), this->allowed);
@@ -304,12 +308,12 @@ TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
       if (any) skips = (draw(0, 1) == 0 ? spoil(K) : spoil(V, false)) || skips;
       const bool packed = x.fast_O.view.packed();
       Narrow narrow_K(table, K, Layout::bf16_rows), narrow_V(table, V, packed ? Layout::bf16_pairs : Layout::bf16_rows);
-      x.step({{scale, mask, row0, j}, score}, K, V, narrow_K.view, narrow_V.view);
+      x.step({{scale, {mask, row0, j}}, score}, K, V, narrow_K.view, narrow_V.view);
       if (this->HasFatalFailure()) return;
       j += keys;
     }
     x.finish();
-    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && mask.causal), 0x1p-6);
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && !mask.full()), 0x1p-6);
     EXPECT_LT(difference(x.fast_m, x.m), allowed);
   }
 }
@@ -359,10 +363,12 @@ TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
     const double scale = std::array{0.125, 1.0, -0.5, 0.0}[static_cast<std::size_t>(this->draw(0, 3))];
     Matrix<T> Q = this->whole({rows, d}, this->power()), K = this->whole({keys, d}), V({keys, d_v}, this->random);
     Matrix<T> dO({rows, d_v}, this->random), lse({rows, 1}), D({rows, 1}, this->random), S({rows, keys});
-    bool skips = this->spoil(Q);
-    if (this->draw(0, 3) == 0) this->overflow(Q), K = this->positive(K), skips = true;
-    skips = this->spoil(*std::array{&K, &V, &dO}[static_cast<std::size_t>(this->draw(0, 2))]) || skips;
-    const KeyGradients step{{scale, this->mask(row0, col0, rows), row0, col0}};
+    // Scores overflow, or hold infinities: where a sum overflows next to an infinity depends on its order.
+    const bool overflows = this->draw(0, 3) == 0;
+    bool skips = overflows || this->spoil(Q);
+    if (overflows) this->overflow(Q), K = this->positive(K);
+    skips = this->spoil(*std::array{&V, &dO, &K}[static_cast<std::size_t>(this->draw(0, overflows ? 1 : 2))]) || skips;
+    const KeyGradients step{{scale, {this->mask(row0, col0, rows), row0, col0}}};
     {
       Matrix<T> l({rows, 1}), O({rows, 1});
       run<T>(SoftmaxInit{}, std::array{O.view(), lse.view(), l.view()});
@@ -419,16 +425,16 @@ TYPED_TEST(BodiesTest, ProductsMayLeaveOutWhatAMaskHides) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), row0 = this->draw(0, 9), col0 = 7;
-    const Mask mask = this->mask(row0, col0, rows);
+    const Place place{this->mask(row0, col0, rows), row0, col0};
     Matrix<T> A({rows, keys}, this->random, 1, 2), B({keys, d}, this->random, 1, 1), C({rows, d}, this->random);
     for (index_t r = 0; r < rows; ++r)
-      for (index_t j = std::max<index_t>(0, mask.visible(row0 + r, col0 + keys) - col0); j < keys; ++j)
-        A.view()(r, j) = T(0);
+      for (index_t j = 0; j < keys; ++j)
+        if (!place.cols_of(r, keys).holds(j)) A.view()(r, j) = T(0);
     Matrix<T> fast = C;
-    const GemmOver over{false, false, this->draw(0, 1) == 1, mask, row0, col0};
+    const GemmOver over{false, false, this->draw(0, 1) == 1, place};
     run<T>(over, std::array{C.view(), A.view(), B.view()});
-    const index_t last = mask.visible(row0 + rows - 1, col0 + keys) - col0;
-    for (index_t j = std::max<index_t>(0, last); j < keys; ++j)  // what all rows are blind to is not even read
+    const index_t last = place.cols_of(Range{0, rows}, keys).end;
+    for (index_t j = last; j < keys; ++j)  // what all rows are blind to is not even read
       for (index_t t = 0; t < d; ++t) B.view()(j, t) = std::numeric_limits<T>::quiet_NaN();
     ASSERT_TRUE((table.template body<GemmOver>()(over, std::array{fast.view(), A.view(), B.view()})));
     EXPECT_LT(difference(fast, C), this->allowed);
@@ -440,7 +446,7 @@ TYPED_TEST(BodiesTest, ScoresAgree) {
   this->on_every_isa([&](const Bodies<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), row0 = this->draw(0, 9);
     Matrix<T> Q({rows, d}, this->random), K({keys, d}, this->random, 1, 2), S({rows, keys}, 3), fast = S;
-    const Scores scores{0.25, this->mask(row0, 7, rows), row0, 7};
+    const Scores scores{0.25, {this->mask(row0, 7, rows), row0, 7}};
     run<T>(scores, std::array{S.view(), Q.view(), K.view()});
     ASSERT_TRUE((table.template body<Scores>()(scores, std::array{fast.view(), Q.view(), K.view()})));
     EXPECT_LT(difference(fast, S), this->allowed);
@@ -454,10 +460,10 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
     Matrix<T> S({rows, keys}, this->random, 3, this->draw(0, 5)), O({rows, d_v}, this->random, 1, this->draw(0, 5));
     Matrix<T> m({rows, 1}, this->random, 3), l({rows, 1}, this->random), dP({rows, keys}, this->random, 1, 2);
     for (index_t i = 0; i < rows; ++i) l.view()(i, 0) = std::abs(l.view()(i, 0));
-    const Mask mask = this->mask(row0, 7, rows);
+    const Place place{this->mask(row0, 7, rows), row0, 7};
     for (index_t i = 0; i < rows; ++i)
-      for (index_t j = std::max<index_t>(0, mask.visible(row0 + i, 7 + keys) - 7); j < keys; ++j)
-        S.view()(i, j) = -std::numeric_limits<T>::infinity();
+      for (index_t j = 0; j < keys; ++j)
+        if (!place.cols_of(i, keys).holds(j)) S.view()(i, j) = -std::numeric_limits<T>::infinity();
     if (this->draw(0, 1) == 0)
       for (index_t i = 0; i < rows; i += 3) m.view()(i, 0) = -std::numeric_limits<T>::infinity(), l.view()(i, 0) = 0;
     Matrix<T> P = S, lse = m, D = l;
@@ -477,7 +483,7 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
     run<T>(weights, std::array{P.view(), lse.view()});
     ASSERT_TRUE((table.template body<Weights>()(weights, std::array{fast_P.view(), lse.view()})));
     EXPECT_LT(difference(fast_P, P), this->allowed);
-    const ScoreGradient gradient{Score::softmax, 0.5, mask, row0, 7};
+    const ScoreGradient gradient{Score::softmax, 0.5, place};
     run<T>(gradient, std::array{dP.view(), P.view(), D.view()});
     ASSERT_TRUE((table.template body<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
     EXPECT_LT(difference(fast_dP, dP), this->allowed);

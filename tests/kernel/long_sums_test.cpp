@@ -97,7 +97,7 @@ TEST_F(LongSums, OfValuesAndWeights) {
         Laid<float> S(table, Words({queries, step}), OnlineAttention::S);
         run<float>(table, SoftmaxInit{}, std::array{O.view, m.view(), l.view()});
         for (index_t j = 0; j < kLong; j += step)
-          run<float>(table, OnlineAttention{{kScale, {}, 0, j}},
+          run<float>(table, OnlineAttention{{kScale, {.col = j}}},
                      std::array{columns(S.view, step), O.view, m.view(), l.view(), fast_Q.view, rows(K, j, step),
                                 rows(V, j, step)});
         run<float>(table, SoftmaxFinish{}, std::array{O.view, m.view(), l.view()});
@@ -129,7 +129,7 @@ TEST_F(LongSums, OfGradientsOfKeys) {
       const index_t queries = std::min(kStep, kLong - i);
       Laid<float> P(table, Words({queries, kKeys}), KeyGradients::P),
           dS(table, Words({queries, kKeys}), KeyGradients::dS);
-      run<float>(table, KeyGradients{{kScale, {}, i, 0}},
+      run<float>(table, KeyGradients{{kScale, {.row = i}}},
                  std::array{P.view, dS.view, dK.view(), dV.view(), rows(Q, i, queries), fast_K.view, fast_V.view,
                             rows(lse, i, queries), rows(D, i, queries), rows(dO, i, queries)});
     }

@@ -50,7 +50,7 @@ Sizes tiny(Mask mask = {}) { return {3, 3, 2, 1, mask, false}; }
 
 }  // namespace
 
-TEST(GoldenTrace, Flash) { expect_golden("flash", trace_text<FlashForward>(tiny({true, 0, 1}), {2, 1})); }
+TEST(GoldenTrace, Flash) { expect_golden("flash", trace_text<FlashForward>(tiny({.hi = 1}), {2, 1})); }
 TEST(GoldenTrace, FlashPinned) { expect_golden("flash_pinned", trace_text<FlashPinnedForward>(tiny(), {2, 1, 1})); }
 TEST(GoldenTrace, KeyOuter) { expect_golden("key_outer", trace_text<KeyOuterForward>(tiny(), {2, 1})); }
 TEST(GoldenTrace, SmallCache) {
@@ -71,7 +71,7 @@ TEST(Trace, RefusesLinesThatAreNoOperation) {
   for (const char* line : {"jump t0", "open t0", "open x0 1x1", "read t0[0:1,0:1]", "compute nothing t0[0:1,0:1]",
                            "compute zero", "compute scores(scale=1) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]",
                            "read t0[0:1,0:1] W#0[0:1,0:1]", "close t0 1x1 diagonal", "step 0 0"}) {
-    std::istringstream in(std::string("# redblue.trace/1\n") + line + "\n");
+    std::istringstream in(std::string("# redblue.trace/2\n") + line + "\n");
     EXPECT_THROW(machine::read_text(in), InvalidProblem) << line;
   }
 }
@@ -92,29 +92,32 @@ std::string message_of(const std::function<void()>& run) {
 
 TEST(Trace, RefusesSizesAndParametersThatNoScheduleGives) {
   const std::string s =
-      "compute scores(scale=1,causal=1,offset=0,group=1,row=0,col=0) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]";
+      "compute scores(scale=1,lo=-inf,hi=1,prefix=0,group=1,row=0,col=0) t0[0:1,0:1] t0[0:1,0:1] t0[0:1,0:1]";
   EXPECT_NO_THROW(trace_of(s));
   const auto with = [&](const std::string& from, const std::string& to) {
     return std::string(s).replace(s.find(from), from.size(), to);
   };
   for (const std::string& line : {
-           with("causal=1", "causal=2"),
-           with("causal=1", "causal=0.5"),
-           with("causal=1", "causal=nan"),
-           with("causal=1", "causal=-1"),
-           with("offset=0", "offset=1e300"),
-           with("offset=0", "offset=inf"),
-           with("offset=0", "offset=0.5"),
-           with("offset=0", "offset=nan"),
-           with("offset=0", "offset=1e16"),
+           std::string("update zero_over(first=2) Q#0[0:1,0:1]"),
+           std::string("update zero_over(first=0.5) Q#0[0:1,0:1]"),
+           std::string("update zero_over(first=nan) Q#0[0:1,0:1]"),
+           std::string("update zero_over(first=-1) Q#0[0:1,0:1]"),
+           with("lo=-inf", "lo=inf"),
+           with("hi=1", "hi=1e300"),
+           with("hi=1", "hi=-inf"),
+           with("hi=1", "hi=0.5"),
+           with("hi=1", "hi=nan"),
+           with("hi=1", "hi=1e16"),
+           with("prefix=0", "prefix=-1"),
+           with("row=0", "row=inf"),
            with("group=1", "group=0"),
            with("group=1", "group=-1"),
            with("row=0", "row=-1"),
            with("col=0", "col=-3"),
            with("scale=1", "scale=one"),
            with("scale=1", "scal=1"),
-           with("scale=1,causal=1", "causal=1,scale=1"),
-           with("offset=0,group=1", "offset=9007199254740992,group=9007199254740992"),
+           with("scale=1,lo=-inf", "lo=-inf,scale=1"),
+           with("hi=1,prefix=0,group=1", "hi=-4e15,prefix=0,group=4e15"),
            std::string("compute weights_accumulate(score=4) t0[0:1,0:1]"),
            std::string("compute weights(score=4,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
            std::string("compute weights(score=-1,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
@@ -143,7 +146,7 @@ TEST(Trace, RefusesSizesAndParametersThatNoScheduleGives) {
            std::string("compute gemm(transpose_a=0,transpose_b=0) t0[0:2147483648,0:2147483648] "
                        "t1[0:2147483648,0:2147483648] t2[0:2147483648,0:2147483648]"),
        })
-    EXPECT_THAT(message_of([&] { trace_of("# redblue.trace/1\n" + line + "\n"); }),
+    EXPECT_THAT(message_of([&] { trace_of("# redblue.trace/2\n" + line + "\n"); }),
                 testing::StartsWith("trace line 2: "))
         << line;
 }

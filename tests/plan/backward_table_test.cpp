@@ -128,24 +128,22 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
     for (const bool causal : {false, true})
       for (const index_t M : {16384, 65536, 524288}) {
         SCOPED_TRACE(fmt::format("n = {}, causal {}, M = {}", n, causal, M));
-        const Sizes x{n, n, 64, 64, {causal, 0, 1}};
+        const Sizes x{n, n, 64, 64, {.hi = causal ? 1 : Mask::kFar}};
         limits.M = M;
         const S::Tiling t = S::choose_tiling(x, limits).value();
         EXPECT_EQ(t.G, std::clamp<index_t>(n / 256, 1, 8));
         const std::vector<index_t> first = S::first_keys(x, t);
-        const auto pairs_before = [&](index_t key) { return visible_pairs(x.mask, n, key).to_double(); };
+        const auto pairs_before = [&](index_t key) { return Pairs{x.mask, n, key}.count().to_double(); };
         for (std::size_t g = 0; g + 1 < first.size(); ++g)
           EXPECT_LE(pairs_before(first[g + 1]) - pairs_before(first[g]),
                     1.15 * pairs_before(n) / static_cast<double>(t.G));
-        const Words summed = schedule::queries_seeing(x, first[1]);
-        // e1 on each group. But D is formed once, and a later group has no dQ: its first visit is read again by the
-        // sum.
+        const Words summed = S::summed(x, first).size();
+        // e1 on each group. But D is formed once, and what a later group has of dQ is read again by the sum.
         const auto groups = S::groups(x, t);
-        Words e1 = 0;
-        for (const Sizes& group : groups) e1 += schedule::FusedKeyOuterBackward::io(group, {t.Bc, t.br}).total();
-        for (std::size_t g = 1; g < groups.size(); ++g) {
-          e1 += Words(2) * schedule::queries_seeing(groups[g], 0) * 64;
-          e1 -= schedule::output_dots_io(x).total() + Words(n) * 64;
+        Words e1 = schedule::output_dots_io(x).total();
+        for (const Sizes& group : groups) {
+          e1 += schedule::FusedKeyOuterBackward::io(group, {t.Bc, t.br}).total();
+          e1 += Words(group.key0 > 0 ? group.n_q * 64 : 0) - schedule::output_dots_io(group).total();
         }
         EXPECT_EQ(S::io(x, t).total(), e1 + 2 * summed * 64);
         if (!causal) {

@@ -218,7 +218,11 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       x.d = draw(1, 7);
       x.d_v = draw(1, 7);
       x.d_in = draw(1, 5);
-      if (draw(0, 1) == 1) x.mask = {true, draw(-9, 10), draw(1, 3)};
+      if (draw(0, 1) == 1) x.mask.hi = draw(-8, 11);
+      if (draw(0, 2) == 0) x.mask.lo = (x.mask.hi == Mask::kFar ? draw(-6, 8) : x.mask.hi) - draw(1, 8);
+      if (x.mask.hi != Mask::kFar && draw(0, 3) == 0) x.mask.prefix = draw(0, x.n_k);
+      x.mask.group = draw(1, 3);
+      x.n_q *= x.mask.group;
       if (!claims::can_solve(s, x)) x.mask = {};
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;
@@ -230,8 +234,8 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
         Exhaustive(s, x, limits, random).check();
       } catch (const std::runtime_error& e) {
         FAIL() << "seed " << seed << ": n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v
-               << " d_in " << x.d_in << ' ' << name_of(x.score) << " causal " << x.mask.causal << " offset "
-               << x.mask.offset << " group " << x.mask.group << " multiples " << limits.multiple.query << ' '
+               << " d_in " << x.d_in << ' ' << name_of(x.score) << " mask lo " << x.mask.lo << " hi "
+               << x.mask.hi << " prefix " << x.mask.prefix << " group " << x.mask.group << " multiples " << limits.multiple.query << ' '
                << limits.multiple.key << ' ' << limits.multiple.feature << ' ' << e.what();
       }
     }

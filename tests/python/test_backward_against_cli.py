@@ -3,7 +3,6 @@
 REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
 """
 
-import dataclasses
 import json
 import os
 import random
@@ -60,9 +59,8 @@ def memory(rng, largest):
 def backward_case(index):
     rng = random.Random(f"backward/{SEED}/{index}")
     n_q, n_k, d, d_v = sizes(rng)
-    offset = rng.choice([n_k - n_q, rng.randint(-n_q, n_k)]) if rng.random() < 0.35 else None
     kv_heads, group, batch = (rng.randint(1, 3) for _ in range(3)) if rng.random() < 0.4 else (1, 1, 1)
-    p = Problem(n_q, n_k, d, d_v, offset, kv_heads * group, kv_heads, batch)
+    p = Problem(n_q, n_k, d, d_v, None, kv_heads * group, kv_heads, batch)
     return p, memory(rng, 2 * max(p.rows, n_k) * (d + d_v + 3))
 
 
@@ -91,18 +89,10 @@ RANDOM_GRADIENT_X = cases(lambda index: layer_case("gradient-x", index), 200)
 RANDOM_FORWARD_X = cases(lambda index: layer_case("forward-x", index), 100)
 
 
-def without_vacuous_mask(p):
-    """A mask that lets the first query see every key hides nothing: any schedule will do."""
-    return dataclasses.replace(p, offset=None) if p.offset is not None and p.offset >= p.n_k - 1 else p
-
-
 def call(command, operation, p, M, *more):
     options = {"op": operation, "nq": p.n_q, "nk": p.n_k, "d": p.d, "dv": p.d_v, "M": M}
     if (p.heads, p.kv_heads, p.batch) != (1, 1, 1):
         options |= {"heads": p.heads, "kv-heads": p.kv_heads, "batch": p.batch}
-    if p.offset is not None:
-        options["causal-offset"] = p.offset
-        more = ("--causal", *more)
     arguments = [word for name, word in options.items() for word in (f"--{name}", str(word))]
     return subprocess.run([CLI, command, *arguments, *more, "--json"], capture_output=True, text=True, timeout=60)
 
@@ -208,9 +198,8 @@ def check_count(operation, p, M, plan, *more):
 
 @pytest.mark.parametrize("p, M", [*RANDOM_BACKWARD, *TABLES])
 def test_backward_plan(p, M):
-    given, p = p, without_vacuous_mask(p)
     least = search.plans(p, M)
-    done = call("plan", "backward", given, M)
+    done = call("plan", "backward", p, M)
     if done.returncode != 0:
         assert not least, f"{least} fits, yet {done.stderr}"
         return

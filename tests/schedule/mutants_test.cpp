@@ -11,7 +11,7 @@ using schedule::ForwardOperands;
 
 namespace {
 
-Sizes masked() { return {7, 9, 3, 2, {true, 2, 1}, true}; }
+Sizes masked() { return {7, 9, 3, 2, {.hi = 3}, true}; }
 Sizes plain() { return {7, 9, 3, 2, {}, true}; }
 
 std::string verdict(FlashSlip slip) {

@@ -111,7 +111,7 @@ TEST_P(Numbers, AreZeroWhereNothingIsSeen) {
   const plan::Schedule& s = *GetParam();
   for (const Score score : {Score::softmax, Score::sigmoid, Score::relu, Score::identity})
     for (const index_t offset : {-3, -9}) {  // the first three queries see nothing; no query does
-      const Sizes x = sizes_of(6, 6, {true, offset, 1}, score);
+      const Sizes x = sizes_of(6, 6, {.hi = offset + 1}, score);
       if (!claims::can_solve(s, x)) continue;
       const index_t blind = offset == -3 ? 3 : 6;
       for (const plan::Tiling& t : tilings(s, x)) {

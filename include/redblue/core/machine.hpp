@@ -44,6 +44,12 @@ class Tile {
     a.block.shape.cols = n;
     return a;
   }
+  /// The leading rows and columns, as an argument.
+  Arg part(Shape s) const {
+    Arg a = arg_;
+    a.block.shape = s;
+    return a;
+  }
   /// n rows from `first` on, as an argument.
   Arg rows(index_t first, index_t n) const {
     Arg a = arg_;

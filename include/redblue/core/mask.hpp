@@ -1,25 +1,97 @@
 #pragma once
+#include <algorithm>
+
 #include "redblue/core/types.hpp"
 
 namespace redblue {
 
-/// Which keys a query sees. Causal with offset: the query at position p sees keys j <= p + offset.
-/// Rows are `group` query heads sharing one key-value head, position-major: row r is position r / group.
+/// Consecutive rows or keys: begin, ..., end - 1.
+struct Range {
+  index_t begin = 0;
+  index_t end = 0;
+  constexpr index_t size() const { return end - begin; }
+  constexpr bool holds(index_t i) const { return begin <= i && i < end; }
+  friend constexpr bool operator==(const Range&, const Range&) = default;
+};
+/// What both hold; empty if nothing.
+constexpr Range intersection(Range a, Range b) {
+  const index_t begin = std::max(a.begin, b.begin);
+  return {begin, std::max(begin, std::min(a.end, b.end))};
+}
+
+/// Which keys a row of scores sees: an interval whose ends never go back from one row to the next. The query at
+/// position p sees the keys p + lo <= j < max(p + hi, prefix). Rows are `group` query heads that share one key-value
+/// head, position-major: row r is position r / group.
 struct Mask {
-  bool causal = false;
-  index_t offset = 0;
+  static constexpr index_t kFar = index_t{1} << 52;  ///< farther than any key
+  index_t lo = -kFar;                                ///< -kFar: no left edge
+  index_t hi = kFar;                                 ///< kFar: no right edge
+  index_t prefix = 0;                                ///< keys before it do not end at p + hi
   index_t group = 1;
 
-  /// How many of n_k keys row r sees: always the first ones.
-  constexpr index_t visible(index_t row, index_t n_k) const {
-    return causal ? std::clamp<index_t>(row / group + 1 + offset, 0, n_k) : n_k;
+  constexpr bool full() const { return lo == -kFar && hi == kFar; }
+  /// Does every row see the keys from 0 on?
+  constexpr bool from_first_key() const { return lo == -kFar; }
+
+  /// The keys that one of these rows sees; of a single row [lo_i, hi_i). All n_k keys are from 0 on.
+  constexpr Range keys(Range rows, index_t n_k) const {
+    const index_t first = std::clamp<index_t>(rows.begin / group + lo, 0, n_k);
+    return {first, std::clamp<index_t>(std::max((rows.end - 1) / group + hi, prefix), first, n_k)};
   }
-  /// How many of the `rows` rows do not see `key`: always the first ones.
-  constexpr index_t blind(index_t key, index_t rows) const {
-    return causal ? std::clamp<index_t>(group * (key - offset), 0, rows) : 0;
+  constexpr Range keys(index_t row, index_t n_k) const { return keys({row, row + 1}, n_k); }
+
+  /// The rows, of n_q, that see one of these keys: those between al_J, the first whose interval ends beyond keys.begin,
+  /// and be_J, the first whose interval begins at keys.end or beyond.
+  constexpr Range rows(Range keys, index_t n_q) const {
+    const index_t first = keys.begin < prefix ? 0 : rows_before(keys.begin + 1 - hi, n_q);
+    return {first, std::max(first, rows_before(keys.end - lo, n_q))};
   }
-  /// How many of n_k keys at least one row of [row, row + count) sees. The last row sees the most.
-  constexpr index_t visible(index_t row, index_t count, index_t n_k) const { return visible(row + count - 1, n_k); }
+
+  /// The same mask for the rows from `row` on, a whole position, and the keys from `key` on.
+  constexpr Mask from(index_t row, index_t key) const {
+    Mask m = *this;
+    const index_t shift = row / group - key;
+    if (lo != -kFar) m.lo += shift;
+    if (hi != kFar) m.hi += shift;
+    m.prefix = std::max<index_t>(0, prefix - key);
+    return m;
+  }
+
+  friend constexpr bool operator==(const Mask&, const Mask&) = default;
+
+ private:
+  /// The rows, of n_q, at positions before p.
+  constexpr index_t rows_before(index_t p, index_t n_q) const {
+    return std::min(n_q, std::clamp<index_t>(p, 0, n_q) * group);
+  }
+};
+
+/// The place of a tile of scores: its corner is at (row, col) of the score matrix.
+struct Place {
+  Mask mask{};
+  index_t row = 0;
+  index_t col = 0;
+
+  /// The columns of the tile that its row r sees, of `cols`.
+  constexpr Range cols_of(index_t r, index_t cols) const { return cols_of(Range{r, r + 1}, cols); }
+  constexpr Range cols_of(Range rows, index_t cols) const {
+    const Range keys = mask.keys({row + rows.begin, row + rows.end}, col + cols);
+    const index_t begin = std::max<index_t>(0, keys.begin - col);
+    return {begin, std::max(begin, keys.end - col)};
+  }
+  /// The rows of the tile that see its column c, of `rows`.
+  constexpr Range rows_of(index_t c, index_t rows) const { return rows_of(Range{c, c + 1}, rows); }
+  constexpr Range rows_of(Range cols, index_t rows) const {
+    const Range queries = mask.rows({col + cols.begin, col + cols.end}, row + rows);
+    const index_t begin = std::max<index_t>(0, queries.begin - row);
+    return {begin, std::max(begin, queries.end - row)};
+  }
+  /// Does every row of a tile of this shape see every column?
+  constexpr bool sees_all(Shape s) const {
+    return cols_of(index_t{0}, s.cols).end == s.cols && cols_of(s.rows - 1, s.cols).begin == 0;
+  }
+  /// The place of the part that begins at (r, c) of the tile.
+  constexpr Place at(index_t r, index_t c) const { return {mask, row + r, col + c}; }
 };
 
 }  // namespace redblue

@@ -1,8 +1,8 @@
 #pragma once
 #include "redblue/core/cost.hpp"
-#include "redblue/core/mask.hpp"
 #include "redblue/core/residence.hpp"
 #include "redblue/core/score.hpp"
+#include "redblue/core/visible.hpp"
 
 namespace redblue {
 
@@ -16,6 +16,8 @@ struct Sizes {
   bool lse_required = false;     ///< naive writes lse only then; every other schedule writes it anyway
   Score score = Score::softmax;  ///< what turns scores into weights
   index_t d_in = 0;              ///< columns of A1, A2, A3 where Q, K and V are their projections
+  index_t row0 = 0;              ///< the place of its first query in the arrays: above 0 for a part of a problem
+  index_t key0 = 0;              ///< the same of its first key
 
   Residence fast{};  ///< what a word takes in fast memory: footprints are in its unit, by default words
 
@@ -25,7 +27,9 @@ struct Sizes {
   /// The same for a statistic of each of these rows.
   constexpr Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
 
-  constexpr Words N() const { return Words(n_q) * n_k; }
+  constexpr Pairs pairs() const { return {mask, n_q, n_k}; }
+  /// The pairs of a query and a key that it sees; n_q n_k without a mask.
+  Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
   /// Words of a row's statistic (lse, D): 1 for softmax, else 0.
   constexpr index_t statistics() const { return score == Score::softmax ? 1 : 0; }
   constexpr Words row_statistics() const { return Words(n_q) * statistics(); }

@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "redblue/core/types.hpp"
+#include "redblue/core/mask.hpp"
 
 namespace redblue {
 
@@ -37,6 +37,17 @@ static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dQg) + 1);
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
 
+/// What the rows of an array go along.
+enum class Side : std::uint8_t { queries, keys, neither };
+constexpr Side side_of(SlowArray a) {
+  using enum SlowArray;
+  for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh})
+    if (a == key) return Side::keys;
+  for (const SlowArray shared : {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G})
+    if (a == shared) return Side::neither;
+  return Side::queries;
+}
+
 /// A rectangle of one array in slow memory, without data: counting needs none.
 struct Block {
   SlowArray array{};
@@ -46,18 +57,25 @@ struct Block {
   Shape shape{};
 };
 
-/// One matrix in slow memory, or a group of its columns.
+/// One matrix in slow memory, or a rectangle of it.
 struct SlowMatrix {
   SlowArray array{};
   Shape shape{};
   index_t instance = 0;
+  index_t first_row = 0;
   index_t first_col = 0;
 
-  constexpr Block block(index_t row, index_t col, Shape s) const { return {array, instance, row, first_col + col, s}; }
+  constexpr Block block(index_t row, index_t col, Shape s) const {
+    return {array, instance, first_row + row, first_col + col, s};
+  }
+  constexpr Block block(Range rows, Range cols) const {
+    return block(rows.begin, cols.begin, {rows.size(), cols.size()});
+  }
   constexpr SlowMatrix columns(index_t first, index_t count) const {
-    return {array, {shape.rows, count}, instance, first_col + first};
+    return {array, {shape.rows, count}, instance, first_row, first_col + first};
   }
   constexpr Block rows(index_t first, index_t count) const { return block(first, 0, {count, shape.cols}); }
+  constexpr Block rows(Range r) const { return rows(r.begin, r.size()); }
   constexpr Block all() const { return block(0, 0, shape); }
 };
 

@@ -1,10 +1,12 @@
 #pragma once
+#include <initializer_list>
 #include <utility>
 
 #include "redblue/core/mask.hpp"
 #include "redblue/core/words.hpp"
 
-/// Sums of visible keys over rows and blocks of rows, in closed form: O(log n), for n up to 2^40 and beyond.
+/// Sums of visible keys over blocks of rows, and of rows over blocks of keys, in closed form: O(log n), for n up to
+/// 2^40 and beyond.
 namespace redblue {
 
 namespace detail {
@@ -36,27 +38,168 @@ index_t first_that(index_t n, const Holds& holds) {
   }
   return low;
 }
-}  // namespace detail
 
-/// The first of n_q rows that sees at least `keys` keys (n_q if none does). Later rows see no fewer.
-inline index_t first_row_seeing(const Mask& mask, index_t n_q, index_t n_k, index_t keys) {
-  return detail::first_that(n_q, [&](index_t r) { return mask.visible(r, n_k) >= keys; });
-}
-
-/// The keys that the first `blocks` blocks of Br rows see, summed over the blocks. A block sees what its last row sees.
-inline Words visited_by_blocks(const Mask& mask, index_t n_k, index_t Br, index_t blocks) {
-  if (!mask.causal) return Words(blocks) * n_k;
-  const auto kappa = [&](index_t i) { return mask.visible((i + 1) * Br - 1, n_k); };  // nondecreasing in i
-  const index_t some = detail::first_that(blocks, [&](index_t i) { return kappa(i) > 0; });
-  const index_t all = detail::first_that(blocks, [&](index_t i) { return kappa(i) == n_k; });
-  // In between kappa_i = floor(((i + 1) Br - 1) / group) + 1 + offset.
-  const Words between = all - some;
-  Words sum = Words(blocks - all) * n_k + between * (Words(1) + mask.offset);
-  if (between > 0) sum += detail::floor_sum(between, mask.group, Br, (Words(some) + 1) * Br - 1);
+/// Numbers that grow by `step` from `start` on, `count` of them.
+struct Series {
+  index_t start, step, count;
+};
+/// SUM over r of the series of floor(r / group) + shift, held between low and high. No r is negative.
+inline Words clamped_sum(const Series& s, index_t group, index_t shift, index_t low, index_t high) {
+  if (low == high) return Words(s.count) * low;
+  const auto value = [&](index_t k) { return std::clamp((s.start + k * s.step) / group + shift, low, high); };
+  const index_t above = first_that(s.count, [&](index_t k) { return value(k) > low; });
+  const index_t top = first_that(s.count, [&](index_t k) { return value(k) == high; });
+  Words sum = Words(above) * low + Words(s.count - top) * high;
+  if (top > above)
+    sum += Words(top - above) * shift + floor_sum(top - above, group, s.step, s.start + Words(above) * s.step);
   return sum;
 }
+}  // namespace detail
 
-/// The keys that n_q rows see, summed over the rows: the pairs that the mask leaves.
-inline Words visible_pairs(const Mask& mask, index_t n_q, index_t n_k) { return visited_by_blocks(mask, n_k, 1, n_q); }
+/// n rows or keys cut into blocks of `size`; the ragged block is the last one, or the first.
+struct Blocks {
+  index_t n = 0;
+  index_t size = 1;
+  bool ragged_first = false;
+
+  constexpr index_t count() const { return ceil_div(n, size); }
+  constexpr Range operator()(index_t i) const {
+    if (!ragged_first) return {i * size, std::min(n, (i + 1) * size)};
+    const index_t end = n - (count() - 1 - i) * size;
+    return {std::max<index_t>(0, end - size), end};
+  }
+};
+
+/// The scores that exist between n_q rows and n_k keys. Sums are of a core: every row sees a key, every key is seen
+/// (schedule/parts/cores.hpp).
+struct Pairs {
+  Mask mask{};
+  index_t n_q = 0;
+  index_t n_k = 0;
+
+  /// The keys that one of these rows sees, and the rows that see one of these keys.
+  constexpr Range keys_of(Range rows) const { return mask.keys(rows, n_k); }
+  constexpr Range rows_of(Range keys) const { return mask.rows(keys, n_q); }
+
+  /// Blocks of `a` rows. Under a mask the ragged one is the first: blocks then see fewer keys.
+  constexpr Blocks row_blocks(index_t a) const { return {n_q, a, !mask.full()}; }
+  constexpr Blocks key_blocks(index_t b) const { return {n_k, b}; }
+
+  /// A(a) of docs/model.md: the keys that the blocks of `a` rows see, summed over the blocks.
+  Words visited_keys(index_t a) const { return visited_keys_from(a, 0); }
+  /// The same without the first blocks.
+  Words visited_keys_from(index_t a, index_t block) const {
+    const index_t T = ceil_div(n_q, a), left = T - block,
+                  end = n_q - (left - 1) * a;  // of the first block that is left
+    if (left <= 0) return 0;
+    const index_t least = std::clamp<index_t>(mask.prefix, 0, n_k);
+    return detail::clamped_sum({end - 1, a, left}, mask.group, mask.hi, least, n_k) -
+           detail::clamped_sum({end, a, left - 1}, mask.group, mask.lo, 0, n_k) -
+           keys_of({std::max<index_t>(0, end - a), end}).begin;
+  }
+  /// B(b): the rows that see a key of a block of b keys, summed over the blocks.
+  Words visited_rows(index_t b) const {
+    const index_t T = ceil_div(n_k, b), positions = n_q / mask.group;
+    if (T == 0) return 0;
+    const index_t all = std::min(T, ceil_div(std::min(mask.prefix, n_k), b));  // these blocks begin before the prefix
+    const Words last = rows_of({n_k - 1, n_k}).end;
+    return last + Words(mask.group) * (detail::clamped_sum({b, b, T - 1}, 1, -mask.lo, 0, positions) -
+                                       detail::clamped_sum({all * b, b, T - all}, 1, 1 - mask.hi, 0, positions));
+  }
+  /// All of them.
+  Words count() const { return visited_keys(1); }
+
+  /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their hulls.
+  Words pairs_of_rows(index_t a) const {
+    if (n_q == 0) return 0;
+    const Range ragged = row_blocks(a)(mask.full() ? ceil_div(n_q, a) - 1 : 0);
+    return visited_keys(a) * a - Words(a - ragged.size()) * keys_of(ragged).size();
+  }
+  Words pairs_of_keys(index_t b) const {
+    if (n_k == 0) return 0;
+    const Range ragged = key_blocks(b)(ceil_div(n_k, b) - 1);
+    return visited_rows(b) * b - Words(b - ragged.size()) * rows_of(ragged).size();
+  }
+
+  /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
+  index_t most_keys(index_t a) const {
+    if (mask.from_first_key()) return n_k;
+    const Blocks blocks{n_q / a * a, a};
+    const index_t ragged = n_q % a;
+    return most(
+        blocks.count(), [&](index_t i) { return keys_of({ragged + i * a, ragged + (i + 1) * a}).size(); },
+        {n_k - mask.hi, mask.prefix - mask.hi, -mask.lo}, n_q / mask.group,
+        [&](index_t p) { return (p * mask.group - ragged) / a; });
+  }
+  index_t most_rows(index_t b) const {
+    if (mask.from_first_key()) return n_q;
+    const Blocks blocks{n_k / b * b, b};
+    const index_t positions = n_q / mask.group;
+    return most(
+        blocks.count(), [&](index_t j) { return rows_of(blocks(j)).size(); },
+        {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
+  }
+
+  friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
+
+ private:
+  /// The largest size(block). It grows, falls or repeats after `group` blocks at most between the blocks where an end
+  /// of the interval begins or ceases to move.
+  template <class Size, class BlockOf>
+  index_t most(index_t count, const Size& size, std::initializer_list<index_t> ends, index_t n,
+               const BlockOf& block_of) const {
+    index_t largest = 0;
+    const auto look_around = [&](index_t block) {
+      const index_t from = std::clamp<index_t>(block - mask.group - 1, 0, count),
+                    to = std::clamp<index_t>(block + mask.group + 2, 0, count);
+      for (index_t i = from; i < to; ++i) largest = std::max(largest, size(i));
+    };
+    look_around(0);
+    look_around(count - 1);
+    for (const index_t end : ends) look_around(block_of(std::clamp<index_t>(end, 0, n)));
+    return largest;
+  }
+};
+
+/// The pairs of these rows and keys alone, counted from there, with a mask as simple as it can be.
+inline Pairs part_of(const Pairs& x, Range rows, Range keys) {
+  Pairs part{x.mask.from(rows.begin, keys.begin), rows.size(), keys.size()};
+  Mask& mask = part.mask;
+  if (part.keys_of({part.n_q - 1, part.n_q}).begin == 0) mask.lo = -Mask::kFar;
+  if (part.keys_of({0, 1}).end == part.n_k) mask.hi = Mask::kFar;
+  const index_t prefix = std::exchange(mask.prefix, 0);
+  if (mask.hi != Mask::kFar && part.keys_of({0, 1}).end < prefix) mask.prefix = prefix;
+  return part;
+}
+
+/// The pairs of any rows and keys that see each other.
+inline Words visible_pairs(const Pairs& x) {
+  const Range rows = x.rows_of({0, x.n_k});
+  return rows.size() > 0 ? part_of(x, rows, x.keys_of(rows)).count() : Words(0);
+}
+
+/// What a mask leaves of rows and keys.
+struct Needed {
+  Range rows;         ///< from the first to the last that sees a key: all between see one
+  Range scored_rows;  ///< those that see two keys or more: a row with one key has P = 1 without any score
+  Range keys;         ///< that a row sees
+  Range scored_keys;  ///< that a scored row sees
+  Words scored_pairs;
+};
+inline Needed needed_of(const Pairs& x) {
+  Needed need;
+  need.rows = x.mask.rows({0, x.n_k}, x.n_q);
+  if (need.rows.size() == 0) return need;
+  need.keys = x.keys_of(need.rows);
+  const auto size = [&](index_t r) { return x.keys_of({r, r + 1}).size(); };
+  const index_t n = need.rows.size(), r0 = need.rows.begin;
+  // Rows with one key come first, where the interval ends at key 1, and last.
+  const index_t from = detail::first_that(n, [&](index_t i) { return x.keys_of({r0 + i, r0 + i + 1}).end > 1; });
+  const index_t scored = detail::first_that(n - from, [&](index_t i) { return size(r0 + from + i) < 2; });
+  need.scored_rows = {r0 + from, r0 + from + scored};
+  if (scored > 0) need.scored_keys = x.keys_of(need.scored_rows);
+  need.scored_pairs = visible_pairs(x) - (n - scored);
+  return need;
+}
 
 }  // namespace redblue

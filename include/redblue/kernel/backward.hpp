@@ -58,29 +58,25 @@ struct KeyGradients {
     visit(Weights{score}, P_ij, lse_i);
     visit(Zero{}, dS_ij);
     visit(ValueGradients{}, dS_ij, dV_j, P_ij, V_j, dO_i);  // dP = dO V^T and dV += P^T dO
-    visit(ScoreGradient{score, scores.scale, scores.mask, scores.row0, scores.col0}, dS_ij, P_ij, D_i);
+    visit(ScoreGradient{score, scores.scale, scores.place}, dS_ij, P_ij, D_i);
     visit(Gemm{true, false}, dK_j, dS_ij, Q_i);
   }
 };
 
 /// C <- C + op(A) op(B) in slow memory; the first time C <- op(A) op(B). A body may leave out entries of op(A) that are
-/// 0 because a mask hides the column from the row (row i is row row0 + i of the scores, column j is key col0 + j).
+/// 0 because a mask hides the column from the row.
 struct GemmOver {
   static constexpr std::string_view name = "gemm_over";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape C, Shape A, Shape B) { return Gemm::fits(C, A, B); }
   static constexpr index_t macs(Shape C, Shape A, Shape B) { return Gemm::macs(C, A, B); }
-  static constexpr std::array<std::string_view, 8> parameter_names{"transpose_a", "transpose_b", "first", "causal",
-                                                                   "offset",      "group",       "row",   "col"};
-  auto parameters() {
-    return std::tie(transpose_a, transpose_b, first, mask.causal, mask.offset, mask.group, row0, col0);
-  }
+  static constexpr std::array<std::string_view, 9> parameter_names{"transpose_a", "transpose_b", "first", "lo", "hi",
+                                                                   "prefix",      "group",       "row",   "col"};
+  auto parameters() { return std::tuple_cat(std::tie(transpose_a, transpose_b, first), parameters_of_place(place)); }
   bool transpose_a = false;
   bool transpose_b = false;
   bool first = false;
-  Mask mask{};
-  index_t row0 = 0;
-  index_t col0 = 0;
+  Place place{};
   template <class T>
   void run(View<T> C, View<const T> A, View<const T> B) const {
     if (first) Zero{}.run<T>(C);
@@ -89,7 +85,7 @@ struct GemmOver {
   constexpr Gemm product() const { return {transpose_a, transpose_b}; }
 };
 
-/// C <- 0 in slow memory, for gradients to which no query, or no key, contributes
+/// C <- 0 in slow memory, for outputs to which no query, or no key, contributes
 struct ZeroOver {
   static constexpr std::string_view name = "zero_over";
   static constexpr std::array access{Access::update};
@@ -101,6 +97,21 @@ struct ZeroOver {
   template <class T>
   void run(View<T> C) const {
     Zero{}.run<T>(C);
+  }
+};
+
+/// lse <- -inf in slow memory, of rows that see no key
+struct NoKeysOver {
+  static constexpr std::string_view name = "no_keys_over";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape lse) { return lse.cols == 1; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = true;
+  template <class T>
+  void run(View<T> lse) const {
+    for (index_t r = 0; r < lse.rows(); ++r) lse[r] = kMinusInf<T>;
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <cmath>
 #include <cstddef>
 #include <functional>
 #include <span>
@@ -96,11 +97,18 @@ Access access_of(const K& k, std::size_t i) {
   return i == 0 && first_of(k) ? Access::write : access_of(k)[i];
 }
 
+/// A parameter as a number: an edge that a mask does not have is infinitely far.
+template <class P>
+double number_of(const P& p) {
+  if constexpr (std::is_same_v<P, index_t>)
+    if (p == Mask::kFar || p == -Mask::kFar) return p > 0 ? HUGE_VAL : -HUGE_VAL;
+  return static_cast<double>(p);
+}
 /// The values of the kernel's data members, in the order of parameter_names.
 template <Kernel K>
 std::vector<double> parameters_of(K k) {
   if constexpr (requires { k.parameters(); })
-    return std::apply([](const auto&... p) { return std::vector<double>{static_cast<double>(p)...}; }, k.parameters());
+    return std::apply([](const auto&... p) { return std::vector<double>{number_of(p)...}; }, k.parameters());
   else
     return {};
 }

@@ -13,16 +13,21 @@
 namespace redblue::kernel {
 
 using AnyPlainKernel =
-    std::variant<Zero, Scale, Add, Gemm, Scores, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax,
-                 LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse, MergeRows,
-                 MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient,
-                 ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, AddNormalised, AddRowDots,
+    std::variant<Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax,
+                 TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse,
+                 MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient,
+                 ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots,
                  AddScoreGradient, Copy>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.
 template <class P>
 bool set_parameter(P& p, double value) {
+  if constexpr (std::is_same_v<P, index_t>)
+    if (std::isinf(value)) {
+      p = value > 0 ? Mask::kFar : -Mask::kFar;
+      return true;
+    }
   if constexpr (!std::is_same_v<P, double>) {
     constexpr double kLargest = 0x1p53;  // beyond, not every whole number is a double
     const bool is_signed = std::is_same_v<P, index_t>;

@@ -2,6 +2,7 @@
 #include <array>
 #include <cmath>
 #include <limits>
+#include <tuple>
 
 #include "redblue/core/mask.hpp"
 #include "redblue/kernel/dense.hpp"
@@ -18,6 +19,11 @@ inline constexpr T kMinusInf = -std::numeric_limits<T>::infinity();
 /// rounding a.
 template <class T>
 inline constexpr T kFar = sizeof(T) == 4 ? T(0x1p20) : T(0x1p49);
+
+/// The parameters of a kernel that knows the place of its tile: lo, hi, prefix, group, row and col.
+inline auto parameters_of_place(Place& p) {
+  return std::tie(p.mask.lo, p.mask.hi, p.mask.prefix, p.mask.group, p.row, p.col);
+}
 
 /// exp(x - shift), 0 where x is -inf: the guard against (-inf) - (-inf).
 template <class T>
@@ -39,7 +45,7 @@ T raise_max(T& m, View<const T> S, index_t r) {
   return exp_shifted(old, m);
 }
 
-/// S <- scale Q K^T, -inf where the mask hides the key. S is a tile whose corner is (row0, col0) of the score matrix.
+/// S <- scale Q K^T, -inf where the mask hides the key.
 struct Scores {
   static constexpr std::string_view name = "scores";
   static constexpr std::array access{Access::write, Access::read, Access::read};
@@ -47,19 +53,37 @@ struct Scores {
     return S.rows == Q.rows && S.cols == K.rows && Q.cols == K.cols;
   }
   static constexpr index_t macs(Shape S, Shape Q, Shape /*K*/) { return S.words() * Q.cols; }
-  static constexpr std::array<std::string_view, 6> parameter_names{"scale", "causal", "offset", "group", "row", "col"};
-  auto parameters() { return std::tie(scale, mask.causal, mask.offset, mask.group, row0, col0); }
+  static constexpr std::array<std::string_view, 7> parameter_names{"scale", "lo",  "hi", "prefix",
+                                                                   "group", "row", "col"};
+  auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_place(place)); }
   double scale = 1;
-  Mask mask{};
-  index_t row0 = 0;
-  index_t col0 = 0;
+  Place place{};
   template <class T>
   void run(View<T> S, View<const T> Q, View<const T> K) const {
     for (index_t i = 0; i < S.rows(); ++i) {
-      const index_t seen = mask.visible(row0 + i, col0 + S.cols()) - col0;
+      const Range seen = place.cols_of(i, S.cols());
       for (index_t j = 0; j < S.cols(); ++j)
-        S(i, j) = j >= seen ? kMinusInf<T>
-                            : static_cast<T>(scale) * dot(&Q(i, 0), Q.col_stride, &K(j, 0), K.col_stride, Q.cols());
+        S(i, j) = seen.holds(j) ? static_cast<T>(scale) * dot(&Q(i, 0), Q.col_stride, &K(j, 0), K.col_stride, Q.cols())
+                                : kMinusInf<T>;
+    }
+  }
+};
+
+/// S <- -inf where the mask hides the key.
+struct Hide {
+  static constexpr std::string_view name = "hide";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array<std::string_view, 6> parameter_names{"lo", "hi", "prefix", "group", "row", "col"};
+  auto parameters() { return parameters_of_place(place); }
+  Place place{};
+  template <class T>
+  void run(View<T> S) const {
+    for (index_t i = 0; i < S.rows(); ++i) {
+      const Range seen = place.cols_of(i, S.cols());
+      for (index_t j = 0; j < S.cols(); ++j)
+        if (!seen.holds(j)) S(i, j) = kMinusInf<T>;
     }
   }
 };

@@ -78,28 +78,25 @@ struct Weights {
   }
 };
 
-/// dP <- dS = scale f'(S) (dP - D), given the weights P = f(S); 0 where the mask hides the key. P is a tile whose
-/// corner is (row0, col0) of the score matrix.
+/// dP <- dS = scale f'(S) (dP - D), given the weights P = f(S); 0 where the mask hides the key.
 struct ScoreGradient {
   static constexpr std::string_view name = "score_gradient";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape dP, Shape P, Shape D) { return dP == P && D.rows == P.rows && D.cols <= 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 7> parameter_names{"score", "scale", "causal", "offset",
-                                                                   "group", "row",   "col"};
-  auto parameters() { return std::tie(score, scale, mask.causal, mask.offset, mask.group, row0, col0); }
+  static constexpr std::array<std::string_view, 8> parameter_names{"score",  "scale", "lo",  "hi",
+                                                                   "prefix", "group", "row", "col"};
+  auto parameters() { return std::tuple_cat(std::tie(score, scale), parameters_of_place(place)); }
   Score score = Score::softmax;
   double scale = 1;
-  Mask mask{};
-  index_t row0 = 0;
-  index_t col0 = 0;
+  Place place{};
   template <class T>
   void run(View<T> dP, View<const T> P, View<const T> D) const {
     for (index_t i = 0; i < P.rows(); ++i) {
-      const index_t seen = mask.visible(row0 + i, col0 + P.cols()) - col0;
+      const Range seen = place.cols_of(i, P.cols());
       for (index_t j = 0; j < P.cols(); ++j)
         dP(i, j) =
-            j >= seen ? T(0) : static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i));
+            seen.holds(j) ? static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i)) : T(0);
     }
   }
 };

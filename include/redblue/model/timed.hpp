@@ -135,14 +135,16 @@ class Timed : public MachineFace<Timed> {
   /// The share of a tile of scores that its mask shows, in whole vectors of queries. The parameters of the kernel from
   /// `first` on are those of the mask and the place of the tile.
   double share_seen(const std::vector<double>& parameters, std::size_t first, Shape S) const {
-    const auto parameter = [&](std::size_t i) { return static_cast<index_t>(parameters[first + i]); };
-    const Mask mask{parameter(0) != 0, parameter(1), parameter(2)};
-    if (!mask.causal) return 1;
-    const index_t row0 = parameter(3), col0 = parameter(4), lanes = rates_.lanes;
+    const auto parameter = [&](std::size_t i) {
+      const double far = static_cast<double>(Mask::kFar);
+      return static_cast<index_t>(std::clamp(parameters[first + i], -far, far));
+    };
+    const Place place{{parameter(0), parameter(1), parameter(2), parameter(3)}, parameter(4), parameter(5)};
+    if (place.mask.full()) return 1;
     double seen = 0;
-    for (index_t r = 0; r < S.rows; r += lanes) {
-      const index_t end = std::min(S.rows, r + lanes);
-      seen += static_cast<double>((end - r) * std::max(index_t{0}, mask.visible(row0 + end - 1, col0 + S.cols) - col0));
+    for (index_t r = 0; r < S.rows; r += rates_.lanes) {
+      const Range rows{r, std::min<index_t>(S.rows, r + rates_.lanes)};
+      seen += static_cast<double>(rows.size() * place.cols_of(rows, S.cols).size());
     }
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }

@@ -11,7 +11,7 @@ namespace redblue::schedule {
 struct Traits {
   bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
   bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
-  bool masks = false;             ///< knows causal masks
+  bool masks = false;             ///< runs where a mask hides keys
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
@@ -31,6 +31,10 @@ struct Defaults {
   static constexpr std::string_view caveat(const Sizes&, const auto&) { return {}; }
   /// May it run with this tiling? Some tilings make sense for certain values only.
   static constexpr bool allows(const Sizes&, const auto&) { return true; }
+  /// Does it need all queries in one core (parts/cores.hpp)?
+  static constexpr bool one_core = false;
+  /// Does it write this output at these sizes?
+  static constexpr bool writes(const Sizes&, SlowArray) { return true; }
   /// How many copies of a partial array (parts/workspace.hpp) lie below each other in the workspace.
   static constexpr index_t copies(const auto&) { return 1; }
 };

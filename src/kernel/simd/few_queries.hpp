@@ -14,7 +14,7 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
     return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
-  hide<V>(step.scores, S);
+  fill_hidden(step.scores.place, S, kMinusInf<T>);
   if (step.score == Score::softmax)
     online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
   else

@@ -16,10 +16,8 @@ struct KeyStep {
   View<T> P, dS;
   View<const T> Q, K, Vv, lse, D, dO;
 
-  /// Keys of this tile that its row r sees.
-  index_t seen(index_t r) const { return scores.mask.visible(scores.row0 + r, scores.col0 + P.cols()) - scores.col0; }
-  /// Rows of this tile that do not see its key j.
-  index_t blind(index_t j) const { return scores.mask.blind(scores.col0 + j, scores.row0 + P.rows()) - scores.row0; }
+  /// Keys of this tile that one of these rows sees.
+  Range seen(Range rows) const { return scores.place.cols_of(rows, P.cols()); }
 
   /// c <- R rows of A times a panel, and rows further on are fetched.
   template <int R, int N>
@@ -41,8 +39,9 @@ struct KeyStep {
     for (index_t r = 0; r < rows; ++r)
       for (index_t v = 0; v < vectors; ++v) {
         T* const to = p + r * P.row_stride + v * V::kLanes;
-        const index_t left = std::clamp<index_t>(seen(q + r) - first - v * V::kLanes, 0, V::kLanes);
-        V::load(to).first_or(left, V::zero()).store(to);
+        const Range keys = seen({q + r, q + r + 1});
+        const auto lane = [&](index_t key) { return std::clamp<index_t>(key - first - v * V::kLanes, 0, V::kLanes); };
+        V::zero().first_or(lane(keys.begin), V::load(to).first_or(lane(keys.end), V::zero())).store(to);
       }
   }
 
@@ -71,7 +70,9 @@ struct KeyStep {
 #pragma GCC unroll 4
         for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
       }
-      if (scores.mask.causal && seen(q) < first + N * V::kLanes) hide(q, R, first, N, p);
+      if (!scores.place.mask.full() &&
+          (seen({q, q + 1}).end < first + N * V::kLanes || seen({q + R - 1, q + R}).begin > first))
+        hide(q, R, first, N, p);
       products(c, dO, q, v_panel, width, first == 0);
       const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
@@ -90,8 +91,11 @@ struct KeyStep {
   /// The same, for as many vectors as hold keys that some of the queries see.
   template <int R, int NV, int N = NV>
   void seen_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
-    if constexpr (N > 0)
-      if (seen(q + R - 1) <= first + (N - 1) * V::kLanes) return seen_tile<R, NV, N - 1>(q, first, k_panel, v_panel);
+    if constexpr (N > 0) {
+      const Range keys = seen({q, q + R});
+      if (keys.end <= first + (N - 1) * V::kLanes || keys.begin >= first + N * V::kLanes)
+        return seen_tile<R, NV, N - 1>(q, first, k_panel, v_panel);
+    }
     tile<R, NV, N>(q, first, k_panel, v_panel);
   }
 
@@ -115,13 +119,14 @@ struct KeyStep {
     });
   }
 
-  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries blind to all keys of a register tile are
+  /// C <- C + W^T B: gradients of keys from the weights W of queries. Queries that see no key of a register tile are
   /// left out.
   void accumulate(View<T> C, View<T> W, View<const T> B) const {
     constexpr index_t kStep = V::kAccumulators;  // a multiple of every height of a register tile
     for (index_t j = 0; j < C.rows(); j += kStep) {
-      const auto seeing = [&](index_t row, index_t) {
-        return Depth{std::clamp<index_t>(blind(j + row), 0, W.rows()), W.rows()};
+      const auto seeing = [&](index_t row, index_t rows) {
+        const Range queries = scores.place.rows_of(Range{j + row, j + row + rows}, W.rows());
+        return Depth{queries.begin, queries.end};
       };
       multiply_into<V>(rows_of(C, j, std::min(kStep, C.rows() - j)), Side<T>{&W(0, j), W.row_stride}, B.data,
                        B.row_stride, seeing, Into::add);

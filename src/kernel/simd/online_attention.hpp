@@ -18,11 +18,12 @@ struct AttentionPanel {
   static constexpr index_t kWidth = NV * V::kLanes;
 
   const OnlineAttention& step;
-  const T* Q;          ///< [d][width], as Mul multiplies it
-  T* O;                ///< [d_v][width]
-  T* S;                ///< [keys][width], scratch
-  T *m, *l;            ///< of these queries
-  index_t rows, row0;  ///< queries in the panel; the first one's row of the score matrix
+  const T* Q;    ///< [d][width], as Mul multiplies it
+  T* O;          ///< [d_v][width]
+  T* S;          ///< [keys][width], scratch
+  T *m, *l;      ///< of these queries
+  index_t rows;  ///< queries in the panel
+  Place place;   ///< of the first one's scores
   View<const T> K, Vv;
   index_t ahead;  ///< how far, in words, to fetch keys ahead, and with them the values of these keys: the first panel
                   ///< does it for all, 0 in the others
@@ -189,12 +190,12 @@ struct AttentionPanel {
         most[v] = max(most[v], s);
       }
   }
-  /// Scores of hidden keys become -inf: a key is hidden from leading rows.
+  /// Scores of hidden keys become -inf.
   void hide(index_t first, index_t end, V (&most)[NV]) const {
-    const Scores& s = step.scores;
     revise(first, end, most, [&](V x, index_t key, int v) {
-      const index_t row = row0 + v * V::kLanes, blind = s.mask.blind(s.col0 + key, row + V::kLanes) - row;
-      return minus_inf().first_or(std::max<index_t>(blind, 0), x);
+      const Range seeing = place.rows_of(key, kWidth);
+      const auto lane = [&](index_t row) { return std::clamp<index_t>(row - v * V::kLanes, 0, V::kLanes); };
+      return minus_inf().first_or(lane(seeing.begin), x.first_or(lane(seeing.end), minus_inf()));
     });
   }
 
@@ -235,12 +236,12 @@ struct AttentionPanel {
     } while (first < end);
   }
 
-  /// f(Height<N>, first, end): the last N vectors are those with a query that sees keys first .. end. A later row sees
-  /// no fewer keys, so on the diagonal of a causal mask fewer and fewer vectors are left.
+  /// f(Height<N>, first, end): queries that see keys first .. end are in the last N vectors. No interval of keys ends
+  /// before that of an earlier row, so on the diagonal of a causal mask fewer and fewer vectors are left.
   template <int N = NV, class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
     const index_t last = std::min<index_t>((NV - N + 1) * V::kLanes, rows) - 1;
-    const index_t seen = step.scores.mask.visible(row0 + last, step.scores.col0 + keys) - step.scores.col0;
+    const index_t seen = place.cols_of(last, keys).end;
     const index_t end = N == 1 ? keys : std::clamp(ceil_div(seen, Mul::kDepth) * Mul::kDepth, first, keys);
     f(Height<N>{}, first, end);
     if constexpr (N > 1)
@@ -276,13 +277,13 @@ struct AttentionPanel {
   }
 
   /// S <- f(scale S) for score functions without statistics.
-  void other_weights(index_t keys, double scale) const {
+  void other_weights(index_t first, index_t keys, double scale) const {
     const V s = V::all(static_cast<T>(scale)), zero = V::zero();
     V most[NV];
     std::fill_n(most, NV, zero);
-    revise(0, keys, most, [&](V raw, index_t, int) { return weight_of(step.score, raw * s); });
+    revise(first, keys, most, [&](V raw, index_t, int) { return weight_of(step.score, raw * s); });
     if constexpr (Mul::kDepth > 1)
-      for (index_t key = 0; key < keys; key += 2)
+      for (index_t key = first; key < keys; key += 2)
         for (int v = 0; v < NV; ++v)
           Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero,
                           at(S, key / 2, v));
@@ -303,11 +304,12 @@ struct AttentionPanel {
     p.scaled = true;
     raise(most, scale, w, p.corr);
   }
-  /// S <- weights of the first keys, which all rows see; of how many: none are far from 0.
-  index_t weigh(index_t keys, double scale, Running& w, Pending& p) const {
-    index_t done = 0;
-    for_row_blocks<kRows<V, NV>>(keys, [&]<int R>(index_t key, Height<R>) {
+  /// S <- weights of keys first .. end, which all rows see, up to the key that is returned: none are far from 0.
+  index_t weigh(index_t first, index_t end, double scale, Running& w, Pending& p) const {
+    index_t done = first;
+    for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
       if (w.far) return;
+      const index_t key = first + block;
       if (!weight_tile<R>(key, w)) {
         raise_at(key, w.most, scale, w, p);
         if (w.far) return;
@@ -318,50 +320,60 @@ struct AttentionPanel {
     return done;
   }
 
-  /// S <- scores of keys from `first` on, and `most` takes in the largest: raw ones, to be multiplied by `scale`.
-  void raw_scores(index_t first, index_t seen_by_all, index_t keys, V (&most)[NV]) const {
+  /// S <- scores of keys first .. end, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of them
+  /// all rows see the keys `all`.
+  void raw_scores(index_t first, index_t end, Range all, V (&most)[NV]) const {
     V ignored[NV];
     std::fill_n(most, NV, minus_inf());
     std::fill_n(ignored, NV, minus_inf());
-    scores(first, seen_by_all, most);
-    for_seen(seen_by_all, keys, [&]<int N>(Height<N>, index_t from, index_t end) { scores<N>(from, end, ignored); });
+    const index_t from = std::clamp(all.begin, first, end), to = std::clamp(all.end, from, end);
+    scores(first, from, ignored);
+    scores(from, to, most);
+    for_seen(to, end, [&]<int N>(Height<N>, index_t key, index_t last) { scores<N>(key, last, ignored); });
     if (const double scale = step.scores.scale; !(scale > 0)) {  // the largest score is not that of the largest product
       std::fill_n(most, NV, minus_inf());
       const auto scaled = [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); };
-      revise(first, seen_by_all, most, scaled);
-      revise(seen_by_all, keys, ignored, scaled);
+      revise(first, from, ignored, scaled);
+      revise(from, to, most, scaled);
+      revise(to, end, ignored, scaled);
     }
-    hide(seen_by_all, keys, most);
+    hide(first, from, most);
+    hide(to, end, most);
+  }
+  /// S <- weights of keys first .. end by way of raw scores.
+  void weigh_raw(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
+    if (first >= end) return;
+    V most[NV];
+    raw_scores(first, end, all, most);
+    if (step.score != Score::softmax) return other_weights(first, end, scale);
+    bool above = w.far;
+    for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
+    if (above) raise_at(first, most, scale, w, p);
+    softmax(first, end, scale, w, w.sums);
   }
 
   void run() const {
-    const Scores& s = step.scores;
-    const index_t end = s.col0 + K.rows();
-    const index_t keys = s.mask.visible(row0 + rows - 1, end) - s.col0;
-    if (keys <= 0) return;
-    const index_t seen_by_all = std::clamp<index_t>(s.mask.visible(row0, end) - s.col0, 0, keys);
+    const auto whole = [](index_t key) { return key / Mul::kDepth * Mul::kDepth; };  // pairs of keys stay together
+    const Range seen = place.cols_of(Range{0, rows}, K.rows());
+    const index_t start = whole(seen.begin), keys = seen.end;
+    if (seen.size() == 0) return;
+    // What all rows see lies between the first key of the last row and the last key of the first row.
+    Range all{std::min(keys, whole(place.cols_of(rows - 1, keys).begin + Mul::kDepth - 1)),
+              place.cols_of(index_t{0}, keys).end};
+    all.end = std::max(all.begin, all.end < keys ? whole(all.end) : keys);
 
-    const double scale = s.scale > 0 ? s.scale : 1;  // of raw scores
+    const double scale = step.scores.scale > 0 ? step.scores.scale : 1;  // of raw scores
     const bool statistics = step.score == Score::softmax;
     Running w;
     Pending p;
-    index_t first = 0;  // to be weighed
+    p.first = start;
     if (statistics) w = running(scale);
-    if (statistics && s.scale > 0) {
-      first = weigh(seen_by_all < keys ? seen_by_all / Mul::kDepth * Mul::kDepth : keys, scale, w, p);
+    index_t first = start;  // to be weighed
+    if (statistics && step.scores.scale > 0) {
+      weigh_raw(start, all.begin, all, scale, w, p);
+      first = weigh(all.begin, all.end, scale, w, p);
     }
-    if (first < keys) {
-      V most[NV];
-      raw_scores(first, seen_by_all, keys, most);
-      if (statistics) {
-        bool above = w.far;
-        for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
-        if (above) raise_at(first, most, scale, w, p);
-        softmax(first, keys, scale, w, w.sums);
-      } else {
-        other_weights(keys, scale);
-      }
-    }
+    weigh_raw(first, keys, all, scale, w, p);
     const V* scaled_by = p.scaled_by();
     for_seen(p.first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
       values<N>(from, to, scaled_by);
@@ -398,7 +410,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  statistic(m),
                                  statistic(l),
                                  rows,
-                                 step.scores.row0 + first,
+                                 step.scores.place.at(first, 0),
                                  K,
                                  Vv,
                                  first == 0 ? ahead : 0}

@@ -125,16 +125,22 @@ void softmax_gradient(View<typename V::T> dS, View<const typename V::T> P, View<
     }
   }
 }
+/// Sets words of keys that their row does not see.
+template <class T>
+void fill_hidden(const Place& place, View<T> S, T value) {
+  for (index_t r = 0; r < S.rows() && !place.mask.full(); ++r) {
+    const Range seen = place.cols_of(r, S.cols());
+    std::fill_n(&S(r, 0), seen.begin, value);
+    std::fill_n(&S(r, 0) + seen.end, S.cols() - seen.end, value);
+  }
+}
 template <class V>
 bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &dP = x[0], &P = x[1];
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
   softmax_gradient<V>(dP, P, dP, x[2], static_cast<T>(k.scale));
-  for (index_t r = 0; r < P.rows() && k.mask.causal; ++r) {
-    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + P.cols()) - k.col0;
-    for (index_t j = std::max<index_t>(seen, 0); j < P.cols(); ++j) dP(r, j) = T(0);
-  }
+  fill_hidden(k.place, dP, T(0));
   return true;
 }
 template <class V>
@@ -143,15 +149,6 @@ bool score_gradient_over_body(const ScoreGradientOver& k, std::span<const View<t
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
   softmax_gradient<V>(P, P, dP, x[2], static_cast<typename V::T>(k.scale));
   return true;
-}
-
-/// -inf where a key is hidden
-template <class V>
-void hide(const Scores& k, View<typename V::T> S) {
-  for (index_t r = 0; r < S.rows(); ++r) {
-    const index_t seen = k.mask.visible(k.row0 + r, k.col0 + S.cols()) - k.col0;
-    for (index_t j = std::max<index_t>(seen, 0); j < S.cols(); ++j) S(r, j) = kMinusInf<typename V::T>;
-  }
 }
 
 /// S <- scale Q K^T, -inf where hidden
@@ -168,7 +165,7 @@ bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
     for (index_t r = 0; r < S.rows(); ++r)
       for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
   }
-  hide<V>(k, S);
+  fill_hidden(k.place, S, kMinusInf<T>);
   return true;
 }
 

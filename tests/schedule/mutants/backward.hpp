@@ -32,7 +32,6 @@ enum class KeySlip {
   misses_the_last_block_of_keys,
   forgets_to_store_the_last_dK,
   stores_dV_for_every_query,
-  forgets_the_queries_that_see_nothing,
 };
 
 struct FusedKeys {
@@ -42,8 +41,6 @@ struct FusedKeys {
     const Sizes& s = x.shape;
     if (slip != forgets_D && slip != forms_D_after_the_pass)
       output_dots(m, x, [&](const Sizes& s) { return FusedKeyOuterBackward::footprint(s, t); });
-    if (slip != forgets_the_queries_that_see_nothing)
-      for (index_t i = 0; i < s.n_q - queries_seeing(s, 0); ++i) m.update(kernel::ZeroOver{}, x.dQ.rows(i, 1));
     const auto early = m.alloc(SlowArray::P, {slip == allocates_scores_too_early ? t.br : 0, t.Bc});
     const index_t end = s.n_k - (slip == misses_the_last_block_of_keys ? t.Bc : 0);
     for (index_t j = 0; j < end; j += t.Bc) {
@@ -55,7 +52,7 @@ struct FusedKeys {
       const auto P = m.alloc(SlowArray::P,
                              {slip == keeps_scores_for_all_queries ? s.n_q : std::min(t.br, s.n_q), keys}),
                  dP = m.alloc(SlowArray::P, P.shape());
-      const index_t first = slip == visits_queries_that_see_nothing ? 0 : s.n_q - queries_seeing(s, j);
+      const index_t first = slip == visits_queries_that_see_nothing ? 0 : s.pairs().rows_of({j, j + 1}).begin;
       const index_t last = s.n_q - (slip == misses_the_last_query ? 1 : 0);
       for (index_t i = first; i < last; i += t.br) {
         const index_t rows = std::min(t.br, last - i);
@@ -64,7 +61,7 @@ struct FusedKeys {
         const auto lse_i = m.load(x.lse.rows(i, rows)), D_i = m.load(x.D.rows(i, rows)),
                    Q_i = m.load(x.Q.rows(i, rows));
         for (index_t k = 1; k < keys && slip == loads_lse_for_every_key; ++k) m.load_into(lse_i, x.lse.rows(i, rows));
-        m.compute(kernel::Scores{x.scale, s.mask, i, j}, P_ij, Q_i, K_j);
+        m.compute(kernel::Scores{x.scale, {s.mask, i, j}}, P_ij, Q_i, K_j);
         m.compute(kernel::Weights{s.score}, P_ij, lse_i);
         if (slip != skips_the_initialisation_of_dP) m.compute(kernel::Zero{}, dS_ij);
         const auto dO_i = m.stream(x.dO.rows(i, rows));
@@ -77,7 +74,7 @@ struct FusedKeys {
         } else {
           m.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, dO_i);
         }
-        m.compute(kernel::ScoreGradient{s.score, x.scale, s.mask, i, j}, dS_ij, P_ij, D_i);
+        m.compute(kernel::ScoreGradient{s.score, x.scale, {s.mask, i, j}}, dS_ij, P_ij, D_i);
         m.compute(kernel::Gemm{true, false}, dK_j, dS_ij, Q_i);
         const bool forget = slip == forgets_what_dQ_was || (j == 0 && slip != reads_dQ_before_it_is_written);
         m.update(kernel::GemmOver{false, false, forget}, (slip == stores_dQ_into_Q ? x.Q : x.dQ).rows(i, rows), dS_ij,
@@ -110,22 +107,22 @@ struct GroupedKeys {
   static void run(M& m, const BackwardOperands& x, S::Tiling t, GroupSlip slip) {
     using enum GroupSlip;
     output_dots(m, x, [&](const Sizes& s) { return S::footprint(s, t); });
-    zero_unseeing(m, x);
     const auto first = S::first_keys(x.shape, t);
     const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };
+    const auto first_seeing = [&](index_t key) { return x.shape.pairs().rows_of({key, key + 1}).begin; };
     const auto dQ_of = [&](index_t g, index_t i, index_t rows) {
       return g == 0 || slip == lets_all_groups_revisit_one_dQ ? x.dQ.rows(i, rows)
                                                               : x.dQg.rows((g - 1) * x.shape.n_q + i, rows);
     };
     const auto sum = [&] {
       const index_t seen_by = slip == sums_rows_of_the_first_group_alone ? 0 : key_of(1);
-      const index_t start = x.shape.n_q - queries_seeing(x.shape, seen_by);
+      const index_t start = first_seeing(seen_by);
       for (index_t i = start; i < x.shape.n_q; i += t.Bc) {
         const index_t end = std::min(i + t.Bc, x.shape.n_q);
         const auto dQ_i = m.alloc(SlowArray::dQ, {end - i, x.shape.d});
         if (slip != forgets_the_first_read_of_dQ_in_the_sum) m.load_into(dQ_i, dQ_of(0, i, end - i));
         for (index_t g = 1; g < t.G - (slip == forgets_the_last_copy); ++g) {
-          const index_t sees = x.shape.n_q - queries_seeing(x.shape, key_of(g));
+          const index_t sees = first_seeing(key_of(g));
           const index_t row = slip == adds_rows_that_a_copy_does_not_have ? i : std::max(i, sees);
           if (key_of(g) < key_of(g + 1) && row < end)
             m.compute(kernel::Add{}, dQ_i.rows(row - i, end - row), m.stream(dQ_of(g, row, end - row)));
@@ -136,10 +133,10 @@ struct GroupedKeys {
     if (slip == sums_before_the_groups) sum();
     for (index_t g = 0; g < t.G; ++g)
       for (index_t j = key_of(g); j < key_of(g + 1); j += t.Bc)
-        key_pass(m, x, j, std::min(t.Bc, key_of(g + 1) - j), t.br,
-                 [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
+        key_pass(m, x, {j, std::min(j + t.Bc, key_of(g + 1))}, t.br,
+                 [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
                    const index_t start = slip == reads_a_copy_before_it_is_written ? 0 : key_of(g);
-                   w.update(kernel::GemmOver{false, false, j == start}, dQ_of(g, i, rows), dS_ij, K_j);
+                   w.update(kernel::GemmOver{false, false, j == start}, dQ_of(g, I.begin, I.size()), dS_ij, K_j);
                  });
     if (slip != sums_before_the_groups) sum();
   }
@@ -152,7 +149,6 @@ enum class QuerySlip {
   reads_dK_before_it_is_written,
   forgets_what_dV_was,
   forgets_dK,
-  forgets_the_keys_that_no_query_sees,
   reloads_queries_for_every_key,
   loads_values_instead_of_streaming,
   forms_D_for_every_key,
@@ -168,31 +164,31 @@ struct FusedQueries {
   static void run(M& m, const BackwardOperands& x, QueryPass t, QuerySlip slip) {
     using enum QuerySlip;
     const Sizes& s = x.shape;
-    const auto Q = tiled(x.Q, t.Br), dQ = tiled(x.dQ, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br),
-               lse = tiled(x.lse, t.Br);
-    const index_t blocks = Q.rows();
-    for (index_t n = 0; n < blocks; ++n) {
-      const index_t i = slip == takes_the_first_block_first ? n : blocks - 1 - n, rows = Q(i).shape.rows;
-      const auto dQ_i = m.alloc(dQ(i)), Q_i = m.load(Q(i)), dO_i = m.load(dO(i)), lse_i = m.load(lse(i)),
-                 D_i = m.alloc(lse(i));
+    const Blocks blocks = s.pairs().row_blocks(t.Br);
+    for (index_t n = 0; n < blocks.count(); ++n) {
+      const Range I = blocks(slip == takes_the_first_block_first ? n : blocks.count() - 1 - n);
+      const auto dQ_i = m.alloc(x.dQ.rows(I)), Q_i = m.load(x.Q.rows(I)), dO_i = m.load(x.dO.rows(I)),
+                 lse_i = m.load(x.lse.rows(I)), D_i = m.alloc(x.lse.rows(I));
+      const Block O_i = x.O.rows(I);
       m.compute(kernel::Zero{}, dQ_i);
       const auto P = m.alloc(SlowArray::P,
-                             {rows, slip == keeps_scores_as_a_square_tile ? s.n_k : std::min(t.bc, s.n_k)}),
+                             {I.size(), slip == keeps_scores_as_a_square_tile ? s.n_k : std::min(t.bc, s.n_k)}),
                  dP = m.alloc(SlowArray::P, P.shape());
       if (slip == loads_O) {
-        const auto O_i = m.load(O(i));
-        m.compute(kernel::RowDots{}, D_i, dO_i, O_i);
+        const auto resident = m.load(O_i);
+        m.compute(kernel::RowDots{}, D_i, dO_i, resident);
       } else {
-        m.compute(kernel::RowDots{}, D_i, dO_i, m.stream(O(i)));
+        m.compute(kernel::RowDots{}, D_i, dO_i, m.stream(O_i));
       }
-      const index_t kappa = slip == visits_invisible_keys ? s.n_k : s.mask.visible(Q(i).row, rows, s.n_k);
+      const index_t kappa = slip == visits_invisible_keys ? s.n_k : s.pairs().keys_of(I).end;
       for (index_t j = 0; j < kappa; j += t.bc) {
         const index_t keys = std::min(t.bc, kappa - j);
         const Arg P_ij = P.cols(keys), dS_ij = dP.cols(keys);
-        if (slip == reloads_queries_for_every_key) m.load_into(Q_i, Q(i));
-        if (slip == forms_D_for_every_key) m.compute(kernel::RowDots{}, D_i, dO_i, m.stream(O(i)));
+        const Place place{s.mask, I.begin, j};
+        if (slip == reloads_queries_for_every_key) m.load_into(Q_i, x.Q.rows(I));
+        if (slip == forms_D_for_every_key) m.compute(kernel::RowDots{}, D_i, dO_i, m.stream(O_i));
         const auto K_j = m.load(x.K.rows(j, keys));
-        m.compute(kernel::Scores{x.scale, s.mask, Q(i).row, j}, P_ij, Q_i, K_j);
+        m.compute(kernel::Scores{x.scale, place}, P_ij, Q_i, K_j);
         m.compute(kernel::Weights{s.score}, P_ij, lse_i);
         m.compute(kernel::Zero{}, dS_ij);
         if (slip == loads_values_instead_of_streaming) {
@@ -201,20 +197,16 @@ struct FusedQueries {
         } else {
           m.compute(kernel::Gemm{false, true}, dS_ij, dO_i, m.stream(x.V.rows(j, keys)));
         }
-        m.compute(kernel::ScoreGradient{s.score, x.scale, s.mask, Q(i).row, j}, dS_ij, P_ij, D_i);
+        m.compute(kernel::ScoreGradient{s.score, x.scale, place}, dS_ij, P_ij, D_i);
         m.compute(kernel::Gemm{}, dQ_i, dS_ij, K_j);
         const bool first = n == 0;
         m.update(kernel::GemmOver{true, false, first || slip == forgets_what_dV_was}, x.dV.rows(j, keys), P_ij, dO_i);
         if (slip != forgets_dK)
           m.update(kernel::GemmOver{true, false, first && slip != reads_dK_before_it_is_written}, x.dK.rows(j, keys),
                    dS_ij, Q_i);
-        if (slip == stores_dQ_for_every_key) m.store(dQ_i, dQ(i));
+        if (slip == stores_dQ_for_every_key) m.store(dQ_i, x.dQ.rows(I));
       }
-      if (slip != forgets_the_last_dQ || n + 1 < blocks) m.store(dQ_i, dQ(i));
-    }
-    for (index_t j = s.mask.visible(s.n_q - 1, s.n_k); j < s.n_k && slip != forgets_the_keys_that_no_query_sees; ++j) {
-      m.update(kernel::ZeroOver{}, x.dK.rows(j, 1));
-      m.update(kernel::ZeroOver{}, x.dV.rows(j, 1));
+      if (slip != forgets_the_last_dQ || n + 1 < blocks.count()) m.store(dQ_i, x.dQ.rows(I));
     }
   }
 };
@@ -274,19 +266,20 @@ struct GradientRows {
     using enum GradientSlip;
     query_projection(x).run(m, x.shape.fast, t.S);
     if (slip != forms_the_values_too_late) value_projection(x).run(m, x.shape.fast, t.h);
-    const auto A1 = tiled(x.A1, t.queries.Br), U = tiled(x.U, t.queries.Br);
-    for (index_t i = 0; i < U.rows(); ++i) {
+    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range I = blocks(i);
       if (slip == projects_queries_for_every_block && i > 0) query_projection(x).run(m, x.shape.fast, t.S);
-      const auto U_i = m.alloc(U(i));
+      const auto U_i = m.alloc(x.U.rows(I));
       const bool first = slip == forgets_what_g_was || (i == 0 && slip != reads_g_before_it_is_written);
       if (slip == loads_A1_before_the_pass) {
-        const auto A1_i = m.load(A1(i));
-        S::form_rows(m, x, t.queries, i, U_i);
+        const auto A1_i = m.load(x.A1.rows(I));
+        S::form_rows(m, x, t.queries.bc, I, U_i);
         m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);
       } else {
-        S::form_rows(m, x, t.queries, i, U_i);
-        const auto A1_i = m.load(A1(i));
-        if (slip == streams_A1_word_by_word_twice) m.load_into(A1_i, A1(i));
+        S::form_rows(m, x, t.queries.bc, I, U_i);
+        const auto A1_i = m.load(x.A1.rows(I));
+        if (slip == streams_A1_word_by_word_twice) m.load_into(A1_i, x.A1.rows(I));
         m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);
       }
     }

@@ -33,21 +33,22 @@ struct Flash {
   static void run(M& m, const ForwardOperands& x, FlashForward::Tiling t, FlashSlip slip) {
     using Step = kernel::OnlineAttention;
     using enum FlashSlip;
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     const auto early = m.alloc(SlowArray::S, {slip == allocates_scores_too_early ? t.Br : 0, 1});
-    m.each(Q.rows(), [&](auto& w, index_t i) {
-      const auto Q_i = w.load(Q(i), Step::Q);
-      const auto O_i = w.alloc(O(i), Step::O);
-      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto Q_i = w.load(x.Q.rows(I), Step::Q);
+      const auto O_i = w.alloc(x.O.rows(I), Step::O);
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
       const index_t Bc = slip == keeps_scores_as_a_square_tile ? x.shape.n_k : std::min(t.Bc, x.shape.n_k);
-      const auto S = w.alloc(SlowArray::S, {Q(i).shape.rows, Bc}, Step::S);
+      const auto S = w.alloc(SlowArray::S, {I.size(), Bc}, Step::S);
       if (slip != skips_the_initialisation) w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
-      const index_t seen = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+      const index_t seen = x.shape.pairs().keys_of(I).end;
       const index_t kappa = slip == visits_invisible_keys ? x.shape.n_k : seen - (slip == misses_the_last_key ? 1 : 0);
       for (index_t j = 0; j < kappa; j += t.Bc) {
         const index_t keys = std::min(t.Bc, kappa - j);
-        const Step step{{x.scale, x.shape.mask, Q(i).row, j}};
-        if (slip == reloads_queries_for_every_key) w.load_into(Q_i, Q(i));
+        const Step step{{x.scale, {x.shape.mask, I.begin, j}}};
+        if (slip == reloads_queries_for_every_key) w.load_into(Q_i, x.Q.rows(I));
         if (slip == streams_values_twice) w.compute(kernel::Gemm{}, O_i, S.cols(keys), w.stream(x.V.rows(j, keys)));
         if (slip == loads_keys_instead_of_streaming) {
           const auto K_j = w.load(x.K.rows(j, keys));
@@ -57,9 +58,9 @@ struct Flash {
         }
       }
       w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);
-      if (slip != forgets_to_store_the_last_block || i + 1 < Q.rows()) w.store(O_i, O(i));
-      if (slip == stores_into_an_input) w.store(Q_i, Q(i));
-      if (slip != forgets_to_store_lse) w.store(m_i, lse(i));
+      if (slip != forgets_to_store_the_last_block || i + 1 < blocks.count()) w.store(O_i, x.O.rows(I));
+      if (slip == stores_into_an_input) w.store(Q_i, x.Q.rows(I));
+      if (slip != forgets_to_store_lse) w.store(m_i, x.lse.rows(I));
     });
   }
 };
@@ -98,35 +99,36 @@ struct SplitKeys {
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, SplitKeysForward::Tiling t, SplitSlip slip) {
     using enum SplitSlip;
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     const index_t keys = SplitKeysForward::keys_per_group(x.shape, t);
-    const auto of_group = [&](index_t g, const SlowMatrix& parts, const Block& rows) {
-      return parts.rows(g * x.shape.n_q + rows.row, rows.shape.rows);
+    const auto of_group = [&](index_t g, const SlowMatrix& parts, Range I) {
+      return parts.rows(t.G * x.shape.row0 + g * x.shape.n_q + I.begin, I.size());
     };
     const auto merge = [&] {
-      for (index_t i = 0; i < Q.rows(); ++i) {
-        const auto O_i = m.alloc(O(i)), ln = m.alloc(lse(i));
+      for (index_t i = 0; i < blocks.count(); ++i) {
+        const Range I = blocks(i);
+        const auto O_i = m.alloc(x.O.rows(I)), ln = m.alloc(x.lse.rows(I));
         const index_t kept = slip == keeps_lse_of_all_groups ? t.G : 1;
-        const auto before = m.alloc(lse(i)), shares = m.alloc(SlowArray::lse, {lse(i).shape.rows, kept});
+        const auto before = m.alloc(x.lse.rows(I)), shares = m.alloc(SlowArray::lse, {I.size(), kept});
         const Arg share = shares.cols(1);
         m.compute(kernel::SoftmaxInit{}, O_i, ln, before);
         for (index_t g = 0; g < t.G - (slip == forgets_the_last_group); ++g) {
-          m.load_into(share, of_group(g, x.lse_g, lse(i)));
+          m.load_into(share, of_group(g, x.lse_g, I));
           m.compute(kernel::MergeLse{}, ln, share, before);
-          m.compute(kernel::MergeRows{}, O_i, before, share, m.stream(of_group(g, x.Og, O(i))));
+          m.compute(kernel::MergeRows{}, O_i, before, share, m.stream(of_group(g, x.Og, I)));
         }
-        m.store(O_i, O(i));
-        m.store(ln, lse(i));
+        m.store(O_i, x.O.rows(I));
+        m.store(ln, x.lse.rows(I));
       }
     };
     if (slip == merges_before_the_groups) merge();
-    for (index_t i = 0; i < Q.rows(); ++i)
+    for (index_t i = 0; i < blocks.count(); ++i)
       for (index_t g = 0; g < t.G; ++g) {
-        const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
+        const Range I = blocks(i);
         ForwardOperands y = x;
         y.store_lse = slip != forgets_lse_of_the_groups;
-        FlashForward::attend(m, y, {Q(i), of_group(g, x.Og, O(i)), of_group(g, x.lse_g, lse(i))},
-                             {std::min(g * keys, kappa), std::min((g + 1) * keys, kappa)}, t.Bc,
+        FlashForward::attend(m, y, {I, of_group(g, x.Og, I), of_group(g, x.lse_g, I)},
+                             intersection({g * keys, (g + 1) * keys}, x.shape.pairs().keys_of(I)), t.Bc,
                              [](auto& w, const Block& b) { return w.stream(b); });
       }
     if (slip != merges_before_the_groups) merge();

@@ -5,9 +5,9 @@ namespace redblue::schedule {
 
 /// e1, all gradients in one pass with keys resident: dK and dV are finished block by block, dQ is revisited in slow
 /// memory. FlashAttention's order (Dao et al. 2022, arXiv 2205.14135, Algorithm 4) with one statistic per row.
-///   T = ceil(n_k/Bc): reads 2 n_q d_v + n_k (d + d_v) + T n_q (d + d_v + 2) + (T-1) n_q d
-///   writes n_q + T n_q d + n_k (d + d_v)   footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
-/// Under a mask T n_q is the sum of the queries that the blocks see. Leading 16 n^2 d^2/M.
+///   reads 2 n_q d_v + n_k (d + d_v) + B(Bc) (d + d_v + 2) + (B(Bc) - n_q) d
+///   writes n_q + B(Bc) d + n_k (d + d_v)   footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
+/// B(Bc) = SUM_J rho_J: queries that see a block of keys; without a mask ceil(n_k/Bc) n_q. Leading 16 n^2 d^2/M.
 struct FusedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_key_outer";
@@ -27,30 +27,31 @@ struct FusedKeyOuterBackward : Defaults {
     return Tiling{*keys};
   }
 
-  static std::array<Phase, 3> phases(const Sizes& x, Tiling t) {
-    return {output_dots_phase(x), zero_unseeing_phase(x), key_pass_phase(x, t, x.word(SlowArray::dQ))};
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    return {output_dots_phase(x), key_pass_phase(x, t, x.word(SlowArray::dQ))};
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    const Words visits = visited_queries(x, t.Bc), once = queries_seeing(x, 0);
+    const Words visits = x.pairs().visited_rows(t.Bc);
     return output_dots_io(x) + key_pass_io(x, visits) +
-           Io().read(SlowArray::dQ, (visits - once) * x.d).write(SlowArray::dQ, (visits - once + x.n_q) * x.d);
+           Io().read(SlowArray::dQ, (visits - x.n_q) * x.d).write(SlowArray::dQ, visits * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {
-    return visited_query_pairs(x, t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
+    return x.pairs().pairs_of_keys(t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
   }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
-    zero_unseeing(m, x);
-    const index_t n_k = x.shape.n_k;
-    for (index_t j = 0; j < n_k; j += t.Bc)
-      key_pass(m, x, j, std::min(t.Bc, n_k - j), t.br, [&](auto& w, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
-        w.update(kernel::GemmOver{false, false, j == 0, x.shape.mask, i, j}, x.dQ.rows(i, rows), dS_ij,
-                 K_j);  // dQ += dS K
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
+    for (index_t j = 0; j < blocks.count(); ++j) {
+      const Range J = blocks(j);
+      key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
+        add_query_gradients(w, x, I, J, first_visit(pairs, I, J), x.dQ.rows(I), dS_ij, K_j);
       });
+    }
   }
 };
 

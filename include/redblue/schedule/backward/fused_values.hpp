@@ -5,16 +5,16 @@ namespace redblue::schedule {
 
 /// e6, probabilities materialised. The pass that turns them into dS, with values resident, also forms dV, so that one
 /// read of dO serves both. Best around M = d^2/4 .. 1.3 d^2.
-///   reads 2 n_q d_v + n_q + Rs(d; t1) + n_k d_v + T n_q (d_v + 1) + n_q n_k + R_mm(n_q, n_k, d; t4)
-///         + R_mm(n_k, n_q, d; t5)                          T = ceil(n_k/Bc)
-///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
+///   reads 2 n_q d_v + n_q + Rs(d; t1) + n_k d_v + B(Bc) (d_v + 1) + nnz + R_mm(n_q, n_k, d; t4)
+///         + R_mm(n_k, n_q, d; t5)     B(Bc): queries that see a block of keys; Rs: score_phase.hpp, R_mm: gemm.hpp
+///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
 struct FusedValuesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
-  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -43,18 +43,22 @@ struct FusedValuesBackward : Defaults {
     const Multiples& s = limits.multiple;
     const index_t br = smallest_tile(x.n_q, s.query);
     const auto P = probabilities_cost(x, SlowArray::Q, SlowArray::K).choose(x, limits);
-    const index_t Bc = largest_tile(x.n_k, s.key, [&](index_t b) { return limits.fit(value_pass(x, b, br)); });
+    const index_t Bc = choose_key_block(x, s.key, [&](index_t b) { return limits.fit(value_pass(x, b, br)); });
     const auto dQ = query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     const auto dK = key_gradients_cost(x).choose(x, limits, s.key, s.feature);
     if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
-    return Tiling{*P, balanced(x.n_k, Bc, s.key), br, *dQ, *dK};
+    return Tiling{*P, Bc, br, *dQ, *dK};
   }
 
   /// V_j, dV_j, the tiles P and dP, D of the arriving queries, one streamed word. Second buffers: the next P, D, word.
   static Phase value_pass(const Sizes& x, index_t keys, index_t queries) {
-    const index_t Bc = std::min(keys, x.n_k), br = std::min(queries, x.n_q);
-    const Words P = x.tile(SlowArray::P, br, Bc), arriving = x.statistic(SlowArray::D, br) + x.word(SlowArray::dO);
-    return {x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dV, Bc, x.d_v) + 2 * P + arriving, P + arriving};
+    const index_t br = std::min(queries, x.n_q);
+    const auto arriving = [&](index_t rows) { return x.statistic(SlowArray::D, rows) + x.word(SlowArray::dO); };
+    const auto block = [&](index_t Bc, index_t rho) {
+      return x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dV, Bc, x.d_v) + 2 * x.tile(SlowArray::P, br, Bc) +
+             arriving(std::min(br, rho));
+    };
+    return {key_blocks_footprint(x, keys, block), x.tile(SlowArray::P, br, std::min(keys, x.n_k)) + arriving(br)};
   }
   static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
     return {output_dots_phase(x), probabilities_cost(x, SlowArray::Q, SlowArray::K).phase(x, t.P),
@@ -63,41 +67,48 @@ struct FusedValuesBackward : Defaults {
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
-    const Words T = c(x.n_k, t.Bc);
+    const Words visits = x.pairs().visited_rows(t.Bc);
     return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) +
            Io().read(SlowArray::V, Words(x.n_k) * x.d_v)
-               .read(SlowArray::dO, T * x.n_q * x.d_v)
-               .read(SlowArray::D, T * x.row_statistics())
-               .read(SlowArray::P, x.N())
-               .write(SlowArray::P, x.N())
+               .read(SlowArray::dO, visits * x.d_v)
+               .read(SlowArray::D, visits * x.statistics())
+               .read(SlowArray::P, x.nnz())
+               .write(SlowArray::P, x.nnz())
                .write(SlowArray::dV, Words(x.n_k) * x.d_v) +
            query_gradients_cost(x).io(t.dQ) + key_gradients_cost(x).io(t.dK);
   }
-  static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+  static Words macs(const Sizes& x, const Tiling& t) {
+    return probabilities_cost(x, SlowArray::Q, SlowArray::K).macs(x, t.P) + x.pairs().pairs_of_keys(t.Bc) * x.d_v * 2 +
+           query_gradients_cost(x).macs() + key_gradients_cost(x).macs();
+  }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
-    const auto V = tiled(x.V, t.Bc), dV = tiled(x.dV, t.Bc), dO = tiled(x.dO, t.br), D = tiled(x.D, t.br),
-               P = tiled(x.P, t.br, t.Bc);
-    m.each(V.rows(), [&](auto& w, index_t j) {
-      const auto V_j = w.load(V(j)), dV_j = w.alloc(dV(j));
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
+    m.each(blocks.count(), [&](auto& w, index_t j) {
+      const Range J = blocks(j), seeing = pairs.rows_of(J);
+      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J));
       w.compute(kernel::Zero{}, dV_j);
-      const auto P_j = w.alloc(P(0, j)), dP_j = w.alloc(P(0, j));
-      for (index_t i = 0; i < P.rows(); ++i) {
-        const Arg P_ij = P_j.rows(0, P(i, j).shape.rows), dS_ij = dP_j.rows(0, P(i, j).shape.rows);
-        const auto D_i = w.load(D(i));
-        w.load_into(P_ij, P(i, j));
+      const auto P_j = w.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), J.size()}),
+                 dP_j = w.alloc(SlowArray::P, P_j.shape());
+      for (index_t i = seeing.begin; i < seeing.end; i += t.br) {
+        const Range I{i, std::min(i + t.br, seeing.end)};
+        const Arg P_ij = P_j.rows(0, I.size()), dS_ij = dP_j.rows(0, I.size());
+        const auto D_i = w.load(x.D.rows(I));
+        const Place place{x.shape.mask, I.begin, J.begin};
+        load_visible(w, x.shape, P_ij, x.P, {I, J});
         w.compute(kernel::Zero{}, dS_ij);
-        w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(dO(i)));  // dP, dV while dO passes
-        w.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS_ij, P_ij, D_i);    // dS = scale P o (dP - D)
-        w.store(dS_ij, P(i, j));
+        w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(x.dO.rows(I)));  // dP, dV while dO passes
+        w.compute(kernel::ScoreGradient{x.shape.score, x.scale, place}, dS_ij, P_ij, D_i);    // dS = scale P o (dP - D)
+        store_visible(w, x.shape, dS_ij, x.P, {I, J});
       }
-      w.store(dV_j, dV(j));
+      w.store(dV_j, x.dV.rows(J));
     });
-    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);            // dQ = dS K
-    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK);  // dK = dS^T Q
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ, Entries::of_pairs(x.shape));                       // dQ = dS K
+    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK, Entries::of_transposed_pairs(x.shape));  // dK = dS^T Q
   }
 };
 

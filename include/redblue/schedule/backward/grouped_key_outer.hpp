@@ -1,17 +1,19 @@
 #pragma once
 #include <vector>
 
+#include "redblue/schedule/parts/cores.hpp"
 #include "redblue/schedule/parts/key_pass.hpp"
 
 namespace redblue::schedule {
 
-/// e1 with its blocks of keys in G groups that do not wait for each other. Each group revisits its own dQ: the first
-/// one dQ itself, the others a copy dQg in slow memory. Then the copies are added to dQ, in order. Thus many workers
-/// can share one head without atomics, and the result has the same bits for any number of workers.
-///   reads and writes: those of fused_key_outer on the blocks of all groups, plus r d reads and r d writes, where
-///   r queries see a key of a later group
-///     dQ   reads (v - s + r) d   writes (n_q - s + v + r) d     dQg   reads and writes (V - v) d
-///     s queries see a key, v = those that the blocks of the first group see, V = those that all blocks see
+/// e1 with its blocks of keys in G groups that do not wait for each other. Each group revisits its own dQ: dQ itself
+/// for queries whose first key lies in it, a copy dQg in slow memory for the others. Then the copies are added to dQ,
+/// in order. Thus many workers can share one head without atomics, and the result has the same bits for any number of
+/// workers.
+///   reads and writes: those of fused_key_outer on the blocks of all groups, plus r d reads and r d writes, where r is
+///   the number of queries from the first to the last that see keys of two groups
+///     dQ   reads (V - U - n_q + r) d   writes (V - U + r) d     dQg   reads and writes U d
+///     V = those that all blocks see, U = those of them whose first key lies in an earlier group
 ///   footprint the largest of fused_key_outer on the keys of a group, and min(Bc, r) d + 1 for the sum
 /// With G = 1 it is fused_key_outer.
 struct GroupedKeyOuterBackward : Defaults {
@@ -35,12 +37,12 @@ struct GroupedKeyOuterBackward : Defaults {
   /// because there blocks are few and differ in their work. So the last block of a group may be smaller, whatever the
   /// multiples. A group may be empty, but not the first.
   static std::vector<index_t> first_keys(const Sizes& x, Tiling t) {
-    const index_t unit = x.mask.causal ? std::min<index_t>(t.Bc, 16) : t.Bc, T = ceil_div(x.n_k, unit);
-    const auto pairs_before = [&](index_t J) { return visible_pairs(x.mask, x.n_q, std::min(J * unit, x.n_k)); };
+    const index_t unit = x.mask.full() ? t.Bc : std::min<index_t>(t.Bc, 16), T = ceil_div(x.n_k, unit);
+    const auto pairs_before = [&](index_t J) { return Pairs{x.mask, x.n_q, std::min(J * unit, x.n_k)}.count(); };
     const Words all = pairs_before(T);
     std::vector<index_t> first{0};
     for (index_t g = 1; g < t.G; ++g) {
-      const index_t J = 1 + detail::first_that(T - 1, [&](index_t K) {
+      const index_t J = 1 + redblue::detail::first_that(T - 1, [&](index_t K) {
                           return (pairs_before(K + 1) + pairs_before(K + 2)) * t.G >= Words(2) * g * all;
                         });
       first.push_back(std::min(J * unit, x.n_k));
@@ -48,21 +50,26 @@ struct GroupedKeyOuterBackward : Defaults {
     first.push_back(x.n_k);
     return first;
   }
-  /// The groups that hold keys, each as a problem of its own.
+  /// The groups that hold keys, each as a problem of its own: the queries that see one of its keys.
   static std::vector<Sizes> groups(const Sizes& x, Tiling t) {
     const std::vector<index_t> first = first_keys(x, t);
     std::vector<Sizes> list;
-    for (std::size_t g = 0; g + 1 < first.size(); ++g) {
-      Sizes group = x;
-      group.n_k = first[g + 1] - first[g];
-      group.mask.offset -= first[g];
-      if (group.n_k > 0) list.push_back(group);
-    }
+    for (std::size_t g = 0; g + 1 < first.size(); ++g)
+      if (const Range keys{first[g], first[g + 1]}; keys.size() > 0) list.push_back(of_keys(x, keys));
     return list;
   }
-  static Sizes leading_keys(Sizes x, index_t keys) {
-    x.n_k = std::min(keys, x.n_k);
-    return x;
+  static Sizes of_keys(const Sizes& x, Range keys) { return part_of(x, x.pairs().rows_of(keys), keys); }
+  /// The queries from the first to the last that see keys of two groups.
+  static Range summed(const Sizes& x, std::span<const index_t> first) {
+    Range r{x.n_q, x.n_q};
+    for (std::size_t g = 1; g + 1 < first.size(); ++g)
+      if (const Range both = again(x, first[g]); both.size() > 0) r = {std::min(r.begin, both.begin), both.end};
+    return {r.begin, std::max(r.begin, r.end)};
+  }
+  /// The queries that see this key and the one before it.
+  static Range again(const Sizes& x, index_t key) {
+    if (key == 0 || key == x.n_k) return {0, 0};
+    return intersection(x.pairs().rows_of({key - 1, key}), x.pairs().rows_of({key, key + 1}));
   }
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
@@ -73,69 +80,92 @@ struct GroupedKeyOuterBackward : Defaults {
   /// choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of workers.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
-    const auto keys = choose_key_pass(leading_keys(x, ceil_div(ceil_div(x.n_k, G), step) * step), limits,
-                                      std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
+    const Range of_one{0, std::min(x.n_k, ceil_div(ceil_div(x.n_k, G), step) * step)};
+    const auto keys =
+        choose_key_pass(of_keys(x, of_one), limits, std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, std::min(G, ceil_div(x.n_k, keys->Bc))};
   }
 
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
-    const std::vector<Sizes> all = groups(x, t);
-    std::vector<Phase> list{output_dots_phase(x), zero_unseeing_phase(x)};
-    for (const Sizes& group : all)  // the first group adds to dQ itself, the others to parts of it
-      list.push_back(key_pass_phase(group, t, x.word(list.size() == 2 ? SlowArray::dQ : SlowArray::dQg)));
+    std::vector<Phase> list{output_dots_phase(x)};
+    const std::vector<index_t> first = first_keys(x, t);
+    for (const Sizes& group : groups(x, t)) {
+      const bool others = group.key0 > x.key0 && again(x, group.key0 - x.key0).size() > 0;
+      const bool own = x.pairs().rows_of({group.key0 - x.key0, group.key0 - x.key0 + group.n_k}).end >
+                       again(x, group.key0 - x.key0).end;
+      list.push_back(key_pass_phase(
+          group, t, std::max(own ? x.word(SlowArray::dQ) : Words(0), others ? x.word(SlowArray::dQg) : Words(0))));
+    }
     const Words part = x.word(SlowArray::dQg);
-    if (const index_t summed = queries_seeing(x, all.front().n_k); summed > 0)
-      list.push_back({x.tile(SlowArray::dQ, std::min(t.Bc, summed), x.d) + part, part});
+    if (const index_t rows = summed(x, first).size(); rows > 0)
+      list.push_back({x.tile(SlowArray::dQ, std::min(t.Bc, rows), x.d) + part, part});
     return list;
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    const std::vector<Sizes> all = groups(x, t);
-    Words visits = 0;
-    for (const Sizes& group : all) visits += visited_queries(group, t.Bc);
-    const Words of_first = visited_queries(all.front(), t.Bc);
-    const Words seeing = queries_seeing(x, 0), summed = queries_seeing(x, all.front().n_k);
+    Words visits, copied;  // copied: visits of queries whose first key lies in an earlier group
+    for (const Sizes& group : groups(x, t)) {
+      visits += group.pairs().visited_rows(t.Bc);
+      Sizes earlier = group;
+      earlier.n_q = again(x, group.key0 - x.key0).size();
+      if (earlier.n_q == 0) continue;
+      earlier.n_k = earlier.pairs().keys_of({0, earlier.n_q}).end;
+      copied += earlier.pairs().visited_rows(t.Bc);
+    }
+    const Words rows = summed(x, first_keys(x, t)).size();
     return output_dots_io(x) + key_pass_io(x, visits) +
-           Io().read(SlowArray::dQ, (of_first - seeing + summed) * x.d)
-               .write(SlowArray::dQ, (x.n_q - seeing + of_first + summed) * x.d)
-               .write(SlowArray::dQg, (visits - of_first) * x.d)
-               .read(SlowArray::dQg, (visits - of_first) * x.d);
+           Io().read(SlowArray::dQ, (visits - copied - x.n_q + rows) * x.d)
+               .write(SlowArray::dQ, (visits - copied + rows) * x.d)
+               .write(SlowArray::dQg, copied * x.d)
+               .read(SlowArray::dQg, copied * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {
     Words pairs = 0;
-    for (const Sizes& group : groups(x, t)) pairs += visited_query_pairs(group, t.Bc);
+    for (const Sizes& group : groups(x, t)) pairs += group.pairs().pairs_of_keys(t.Bc);
     return pairs * (Words(3) * x.d + Words(2) * x.d_v);
   }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
-    zero_unseeing(m, x);
-    const auto first = first_keys(x.shape, t);
-    const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };
-    const auto dQ_of = [&](index_t g, index_t i, index_t rows) {
-      return g == 0 ? x.dQ.rows(i, rows) : x.dQg.rows((g - 1) * x.shape.n_q + i, rows);
+    const Sizes& s = x.shape;
+    const std::vector<index_t> first = first_keys(s, t);
+    const auto group_of = [&](index_t g) {
+      return Range{first[static_cast<std::size_t>(g)], first[static_cast<std::size_t>(g) + 1]};
+    };
+    const auto copy = [&](index_t g, Range I) {
+      return x.dQg.rows((t.G - 1) * s.row0 + (g - 1) * s.n_q + I.begin, I.size());
     };
     m.each(t.G, [&](auto& w, index_t g) {
-      for (index_t j = key_of(g); j < key_of(g + 1); j += t.Bc)
-        key_pass(w, x, j, std::min(t.Bc, key_of(g + 1) - j), t.br,
-                 [&](auto& v, index_t i, index_t rows, auto& dS_ij, auto& K_j) {
-                   v.update(kernel::GemmOver{false, false, j == key_of(g), x.shape.mask, i, j}, dQ_of(g, i, rows),
-                            dS_ij, K_j);
-                 });
-    });
-    const index_t summed = queries_seeing(x.shape, key_of(1)), start = x.shape.n_q - summed;
-    m.each(ceil_div(summed, t.Bc), [&](auto& w, index_t block) {
-      const index_t i = start + block * t.Bc, end = std::min(i + t.Bc, x.shape.n_q);
-      const auto dQ_i = w.load(dQ_of(0, i, end - i));
-      for (index_t g = 1; g < t.G; ++g) {
-        const index_t row = std::max(i, x.shape.n_q - queries_seeing(x.shape, key_of(g)));
-        if (key_of(g) < key_of(g + 1) && row < end)
-          w.compute(kernel::Add{}, dQ_i.rows(row - i, end - row), w.stream(dQ_of(g, row, end - row)));
+      const Range keys = group_of(g), others = again(s, keys.begin);  // queries whose first keys are in other groups
+      for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
+        const Range J{j, std::min(j + t.Bc, keys.end)};
+        key_pass(w, x, J, t.br, [&](auto& v, Range I, const Arg& dS_ij, const auto& K_j) {
+          const index_t own = std::clamp(others.end, I.begin, I.end);
+          const auto add = [&](Range r, index_t fresh, const Block& dQ) {
+            Arg dS = dS_ij;
+            dS.block.row += r.begin - I.begin;
+            dS.block.shape.rows = r.size();
+            add_query_gradients(v, x, r, J, fresh, dQ, dS, K_j);
+          };
+          if (const Range r{I.begin, own}; r.size() > 0) add(r, j == keys.begin ? r.begin : r.end, copy(g, r));
+          if (const Range r{own, I.end}; r.size() > 0) add(r, first_visit(s.pairs(), r, J), x.dQ.rows(r));
+        });
       }
-      w.store(dQ_i, dQ_of(0, i, end - i));
+    });
+    const Range all = summed(s, first);
+    m.each(ceil_div(all.size(), t.Bc), [&](auto& w, index_t block) {
+      const index_t begin = all.begin + block * t.Bc;
+      const Range I{begin, std::min(begin + t.Bc, all.end)};
+      const auto dQ_i = w.load(x.dQ.rows(I));
+      for (index_t g = 1; g < t.G; ++g) {
+        if (group_of(g).size() == 0) continue;
+        if (const Range r = intersection(I, again(s, group_of(g).begin)); r.size() > 0)
+          w.compute(kernel::Add{}, dQ_i.rows(r.begin - I.begin, r.size()), w.stream(copy(g, r)));
+      }
+      w.store(dQ_i, x.dQ.rows(I));
     });
   }
 };

@@ -8,8 +8,7 @@ namespace redblue::schedule {
 /// last key to the first, dK = scale V G^T and dV = scale K G with G = Q^T dO (linear_state.hpp).
 ///   reads 2 n_k (d + d_v) + n_q (d + 2 d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint d d_v + the largest of bc d, br d, bc max(d, d_v), + 1
-/// Under a mask queries enter G just before the last key that they see. Keys that no query sees, and queries that see
-/// no key, are not read.
+/// Under a mask queries enter G just before the last key that they see.
 struct LinearBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "linear";
@@ -26,6 +25,7 @@ struct LinearBackward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return state_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
@@ -35,25 +35,23 @@ struct LinearBackward : Defaults {
     return t;
   }
 
-  /// The most queries that enter G at once: all that see the last visible key, or those of one later step (a position).
+  /// The most queries that enter G at once: all that see the last key, those that see the prefix alone, or those of
+  /// one position.
   static index_t queries_entering(const Sizes& x, index_t br) {
-    const index_t last = x.mask.visible(x.n_q - 1, x.n_k);  // keys from here on are seen by nobody
-    if (last == 0) return 0;
-    const index_t first = x.n_q - first_row_seeing(x.mask, x.n_q, x.n_k, last);
-    const index_t later = last > 1 ? std::min<index_t>(x.mask.group, x.n_q) : 0;
-    return std::min(br, x.mask.causal ? std::max(first, later) : x.n_q);
+    if (x.mask.full()) return std::min(br, x.n_q);
+    const Pairs pairs = x.pairs();
+    const index_t first = x.n_q - pairs.rows_of({x.n_k - 1, x.n_k}).begin, p = x.mask.prefix;
+    const index_t later = x.n_k > 1 ? std::min<index_t>(x.mask.group, x.n_q) : 0;
+    return std::min(br, std::max({first, later, p > 0 && p < x.n_k ? pairs.rows_of({p, p + 1}).begin : 0}));
   }
   /// G, and the larger of arriving queries and a block of dK or dV, with one streamed word each. Second buffers: the
   /// next queries and the next streamed word.
   static Phase keys_phase(const Sizes& x, Tiling t) {
-    const index_t queries = queries_entering(x, t.br), keys = x.mask.causal ? 1 : std::min(t.bc, x.n_k);
+    const index_t queries = queries_entering(x, t.br), keys = x.mask.full() ? std::min(t.bc, x.n_k) : 1;
     const Words arriving = x.tile(SlowArray::Q, queries, x.d) + x.word(SlowArray::dO);
-    const auto rows = [&](SlowArray to, SlowArray from, index_t cols) {
-      return x.tile(to, keys, cols) + (queries > 0 ? x.word(from) : Words(0));
-    };
+    const auto rows = [&](SlowArray to, SlowArray from, index_t cols) { return x.tile(to, keys, cols) + x.word(from); };
     return {x.tile(SlowArray::G, x.d, x.d_v) +
-                std::max({queries > 0 ? arriving : Words(0), rows(SlowArray::dK, SlowArray::V, x.d),
-                          rows(SlowArray::dV, SlowArray::K, x.d_v)}),
+                std::max({arriving, rows(SlowArray::dK, SlowArray::V, x.d), rows(SlowArray::dV, SlowArray::K, x.d_v)}),
             arriving};
   }
   static Phase queries_phase(const Sizes& x, Tiling t) {
@@ -66,7 +64,7 @@ struct LinearBackward : Defaults {
     return std::max(queries_phase(x, t).prefetch, keys_phase(x, t).prefetch);
   }
   static Io io(const Sizes& x, Tiling) {
-    const Words keys = x.mask.visible(x.n_q - 1, x.n_k), queries = queries_seeing_any(x);
+    const Words keys = x.n_k, queries = x.n_q;
     return Io()
         .read(SlowArray::K, 2 * keys * x.d)
         .read(SlowArray::V, 2 * keys * x.d_v)
@@ -76,9 +74,7 @@ struct LinearBackward : Defaults {
         .write(SlowArray::dK, Words(x.n_k) * x.d)
         .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
-  static Words macs(const Sizes& x, Tiling) {
-    return (2 * queries_seeing_any(x) + 3 * Words(x.mask.visible(x.n_q - 1, x.n_k))) * x.d * x.d_v;
-  }
+  static Words macs(const Sizes& x, Tiling) { return (2 * Words(x.n_q) + 3 * Words(x.n_k)) * x.d * x.d_v; }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
@@ -86,16 +82,17 @@ struct LinearBackward : Defaults {
     const Sizes& s = x.shape;
     const auto G = m.alloc(x.G.all());
     m.compute(kernel::Zero{}, G);
-    const index_t bc = s.mask.causal ? 1 : t.bc;
+    const index_t bc = s.mask.full() ? t.bc : 1;
     index_t entered = s.n_q;  // queries from here on are in G
     for (index_t j = (ceil_div(s.n_k, bc) - 1) * bc; j >= 0; j -= bc) {
-      const index_t keys = std::min(bc, s.n_k - j), first = first_row_seeing(s.mask, s.n_q, s.n_k, j + 1);
+      const Range J{j, std::min(j + bc, s.n_k)};
+      const index_t first = s.pairs().rows_of({j, j + 1}).begin;
       for (index_t rows = 0; entered > first; entered -= rows) {
         rows = std::min(t.br, entered - first);
         extend_state(m, G, x.Q.rows(entered - rows, rows), x.dO.rows(entered - rows, rows));  // G += Q^T dO
       }
-      apply_state(m, x.dK.rows(j, keys), x.V.rows(j, keys), G, true, x.scale, first < s.n_q);   // dK = scale V G^T
-      apply_state(m, x.dV.rows(j, keys), x.K.rows(j, keys), G, false, x.scale, first < s.n_q);  // dV = scale K G
+      apply_state(m, x.dK.rows(J), x.V.rows(J), G, true, x.scale);   // dK = scale V G^T
+      apply_state(m, x.dV.rows(J), x.K.rows(J), G, false, x.scale);  // dV = scale K G
     }
   }
 };
@@ -170,7 +167,7 @@ struct LinearTwoStateBackward : Defaults {
       times_G(dK(j), V_j, true);                          // dK = scale V G^T
       times_G(dV(j), K_j, false);                         // dV = scale K G
     }
-    for (index_t i = 0; i < Q.rows(); ++i) apply_state(m, dQ(i), dO(i), Z, true, x.scale, true);  // dQ = scale dO Z^T
+    for (index_t i = 0; i < Q.rows(); ++i) apply_state(m, dQ(i), dO(i), Z, true, x.scale);  // dQ = scale dO Z^T
   }
 };
 

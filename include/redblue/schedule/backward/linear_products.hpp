@@ -61,7 +61,7 @@ struct LinearProductsBackward : Defaults {
     const auto list = products(x);
     for (std::size_t i = 0; i < list.size(); ++i) {
       const bool gradient = i != 0 && i != 2;  // Z and G carry no factor
-      gemm(m, x.shape.fast, list[i].C, list[i].A, list[i].B, t.tiles[i], [&](auto& w, const auto& T) {
+      gemm(m, x.shape.fast, list[i].C, list[i].A, list[i].B, t.tiles[i], {}, [&](auto& w, const auto& T) {
         if (gradient) w.compute(kernel::Scale{x.scale}, T);
       });
     }

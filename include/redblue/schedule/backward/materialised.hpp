@@ -5,9 +5,9 @@ namespace redblue::schedule {
 
 /// e5, the small cache: probabilities and dS go through slow memory once, everything is a product in tiles. Best below
 /// M = d^2/4.
-///   reads 2 n_q d_v + 2 n_q + Rs(d; t1) + Rs(d_v; t2) + n_q n_k + R_mm(n_k, n_q, d_v; t3) + R_mm(n_q, n_k, d; t4)
-///         + R_mm(n_k, n_q, d; t5)                          Rs: score_phase.hpp
-///   writes n_q + 2 n_q n_k + n_k d_v + n_q d + n_k d
+///   reads 2 n_q d_v + 2 n_q + Rs(d; t1) + Rs(d_v; t2) + nnz + R_mm(n_k, n_q, d_v; t3) + R_mm(n_q, n_k, d; t4)
+///         + R_mm(n_k, n_q, d; t5)                          Rs: score_phase.hpp, R_mm: gemm.hpp
+///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3 and those of the five phases
 /// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4.
 struct MaterialisedBackward : Defaults {
@@ -15,7 +15,7 @@ struct MaterialisedBackward : Defaults {
   static constexpr std::string_view name = "materialised";
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
-  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -68,16 +68,22 @@ struct MaterialisedBackward : Defaults {
            score_gradients_io(x, SlowArray::V, t.dS) + query_gradients_cost(x).io(t.dQ) +
            key_gradients_cost(x).io(t.dK);
   }
-  static Words macs(const Sizes& x, const Tiling&) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+  static Words macs(const Sizes& x, const Tiling& t) {
+    return probabilities_cost(x, SlowArray::Q, SlowArray::K).macs(x, t.P) +
+           score_gradients_cost(x, SlowArray::V).macs(x, t.dS) + value_gradients_cost(x).macs() +
+           query_gradients_cost(x).macs() + key_gradients_cost(x).macs();
+  }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {
+    const Residence& fast = x.shape.fast;
+    const Entries P = Entries::of_pairs(x.shape), P_t = Entries::of_transposed_pairs(x.shape);
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
-    gemm(m, x.shape.fast, x.dV, transposed(x.P), {x.dO}, t.dV);          // dV = P^T dO
+    gemm(m, fast, x.dV, transposed(x.P), {x.dO}, t.dV, P_t);             // dV = P^T dO
     score_gradients(m, x, t.dS);                                         // P <- dS = scale P o (dO V^T - D)
-    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);                     // dQ = dS K
-    gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK);           // dK = dS^T Q
+    gemm(m, fast, x.dQ, {x.P}, {x.K}, t.dQ, P);                          // dQ = dS K
+    gemm(m, fast, x.dK, transposed(x.P), {x.Q}, t.dK, P_t);              // dK = dS^T Q
   }
 };
 

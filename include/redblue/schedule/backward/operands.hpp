@@ -25,21 +25,22 @@ struct BackwardOperands {
   BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : shape(s),
         scale(scale),
-        Q{SlowArray::Q, {s.n_q, s.d}, instance},
-        K{SlowArray::K, {s.n_k, s.d}, instance},
-        V{SlowArray::V, {s.n_k, s.d_v}, instance},
-        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance},
-        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
-        dO{SlowArray::dO, {s.n_q, s.d_v}, instance},
-        dQ{SlowArray::dQ, {s.n_q, s.d}, instance},
-        dK{SlowArray::dK, {s.n_k, s.d}, instance},
-        dV{SlowArray::dV, {s.n_k, s.d_v}, instance},
-        D{SlowArray::D, {s.n_q, s.statistics()}, instance},
-        P{SlowArray::P, {s.n_q, s.n_k}, instance},
+        Q{SlowArray::Q, {s.n_q, s.d}, instance, s.row0},
+        K{SlowArray::K, {s.n_k, s.d}, instance, s.key0},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance, s.key0},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance, s.row0},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance, s.row0},
+        dQ{SlowArray::dQ, {s.n_q, s.d}, instance, s.row0},
+        dK{SlowArray::dK, {s.n_k, s.d}, instance, s.key0},
+        dV{SlowArray::dV, {s.n_k, s.d_v}, instance, s.key0},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance, s.row0},
+        P{SlowArray::P, {s.n_q, s.n_k}, instance, s.row0, s.key0},
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         G{SlowArray::G, {s.d, s.d_v}, instance},
         dQg{SlowArray::dQg, dQ.shape, instance} {}
 
+  index_t instance() const { return Q.instance; }
   auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg}; }
 };
 

@@ -4,17 +4,17 @@
 
 namespace redblue::schedule {
 
-/// e4, dK and dV with keys resident; dS is written on the way, and a product forms dQ from it. Five products; n_q n_k
-/// words go out and back. Best around M = 1.3 d^2 .. 2.5 d^2.
-///   reads 2 n_q d_v + [n_k (d + d_v) + T n_q (d + d_v + 2)] + R_mm(n_q, n_k, d)   T = ceil(n_k/Bc)
-///   writes n_q + n_k (d + d_v) + n_q n_k + n_q d
+/// e4, dK and dV with keys resident; dS is written on the way, and a product forms dQ from it. Five products; nnz words
+/// go out and back. Best around M = 1.3 d^2 .. 2.5 d^2.
+///   reads 2 n_q d_v + [n_k (d + d_v) + B(Bc) (d + d_v + 2)] + ceil(d/b2) nnz + A(b1) d
+///   writes n_q + n_k (d + d_v) + nnz + n_q d
 ///   footprint max(3, Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1, F_mm)
 struct SpilledBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "spilled";
   static constexpr std::string_view label = "e4";
   static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
-  static constexpr Traits traits{.keeps_scores = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -45,22 +45,23 @@ struct SpilledBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return output_dots_io(x) + key_pass_io(x, visited_queries(x, t.keys.Bc)) + Io().write(SlowArray::P, x.N()) +
+    return output_dots_io(x) + key_pass_io(x, x.pairs().visited_rows(t.keys.Bc)) + Io().write(SlowArray::P, x.nnz()) +
            query_gradients_cost(x).io(t.dQ);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(3) * x.d + Words(2) * x.d_v); }
+  static Words macs(const Sizes& x, Tiling t) {
+    return x.pairs().pairs_of_keys(t.keys.Bc) * (Words(2) * x.d + Words(2) * x.d_v) + query_gradients_cost(x).macs();
+  }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
-    const auto K = tiled(x.K, t.keys.Bc);
-    m.each(K.rows(), [&](auto& m_j, index_t j) {
-      key_pass(m_j, x, K(j).row, K(j).shape.rows, t.keys.br,
-               [&](auto& w, index_t i, index_t rows, const Arg& dS_ij, const auto&) {
-                 w.store(dS_ij, x.P.block(i, K(j).row, {rows, K(j).shape.rows}));
-               });
+    const Blocks blocks = x.shape.pairs().key_blocks(t.keys.Bc);
+    m.each(blocks.count(), [&](auto& m_j, index_t j) {
+      const Range J = blocks(j);
+      key_pass(m_j, x, J, t.keys.br,
+               [&](auto& w, Range I, const Arg& dS_ij, const auto&) { store_visible(w, x.shape, dS_ij, x.P, {I, J}); });
     });
-    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ);  // dQ = dS K
+    gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ, Entries::of_pairs(x.shape));  // dQ = dS K
   }
 };
 

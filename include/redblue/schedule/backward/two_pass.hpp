@@ -7,9 +7,9 @@ namespace redblue::schedule {
 /// e3, two passes, scores and dP computed in both (7 products instead of 5): dQ with queries resident, then dK and dV
 /// with keys resident. Every output is written once and every block is independent, so results are the same bits for
 /// any number of workers. Optimal including the constant for d/8 <= d_v <= d and d^2 << M << n d (docs/proofs/b14.md).
-///   pass 1  reads n_q (d + 2 d_v + 1) + SUM kappa_I (d + d_v)   writes n_q (d + 1)
+///   pass 1  reads n_q (d + 2 d_v + 1) + A(Br) (d + d_v)   writes n_q (d + 1)
 ///           footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
-///   pass 2  reads n_k (d + d_v) + SUM rows_J (d + d_v + 2)      writes n_k (d + d_v)
+///   pass 2  reads n_k (d + d_v) + B(Bc) (d + d_v + 2)      writes n_k (d + d_v)
 ///           footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
 /// Leading 14 n^2 d^2/M.
 struct TwoPassBackward : Defaults {
@@ -46,30 +46,29 @@ struct TwoPassBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return query_pass_io(x, visited_keys(x, t.queries.Br)) + key_pass_io(x, visited_queries(x, t.keys.Bc)) +
+    return query_pass_io(x, x.pairs().visited_keys(t.queries.Br)) + key_pass_io(x, x.pairs().visited_rows(t.keys.Bc)) +
            Io().write(SlowArray::dQ, Words(x.n_q) * x.d).write(SlowArray::D, x.row_statistics());
   }
   static Words macs(const Sizes& x, Tiling t) {
-    return visited_pairs(x, t.queries.Br) * (Words(2) * x.d + x.d_v) +
-           visited_query_pairs(x, t.keys.Bc) * (Words(2) * x.d + Words(2) * x.d_v);
+    return x.pairs().pairs_of_rows(t.queries.Br) * (Words(2) * x.d + x.d_v) +
+           x.pairs().pairs_of_keys(t.keys.Bc) * (Words(2) * x.d + Words(2) * x.d_v);
   }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    const auto Q = tiled(x.Q, t.queries.Br), dQ = tiled(x.dQ, t.queries.Br), dO = tiled(x.dO, t.queries.Br),
-               O = tiled(x.O, t.queries.Br), lse = tiled(x.lse, t.queries.Br), D = tiled(x.D, t.queries.Br);
-    m.each(Q.rows(), [&]<class W>(W& w, index_t i) {
-      const auto dQ_i = w.alloc(dQ(i)), Q_i = w.load(Q(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)),
-                 D_i = w.alloc(D(i));
+    const Blocks rows = x.shape.pairs().row_blocks(t.queries.Br), keys = x.shape.pairs().key_blocks(t.keys.Bc);
+    m.each(rows.count(), [&]<class W>(W& w, index_t i) {
+      const Range I = rows(i);
+      const auto dQ_i = w.alloc(x.dQ.rows(I)), Q_i = w.load(x.Q.rows(I)), dO_i = w.load(x.dO.rows(I)),
+                 lse_i = w.load(x.lse.rows(I)), D_i = w.alloc(x.D.rows(I));
       w.compute(kernel::Zero{}, dQ_i);
-      query_pass(w, x, QueryTiles<W>{Q(i).row, dQ_i, Q_i, dO_i, lse_i, D_i, O(i)}, t.queries.bc,
+      query_pass(w, x, QueryTiles<W>{I, dQ_i, Q_i, dO_i, lse_i, D_i, x.O.rows(I)}, t.queries.bc,
                  keys_from_slow_memory(x));
-      w.store(D_i, D(i));
-      w.store(dQ_i, dQ(i));
+      w.store(D_i, x.D.rows(I));
+      w.store(dQ_i, x.dQ.rows(I));
     });
-    const auto K = tiled(x.K, t.keys.Bc);
-    m.each(K.rows(), [&](auto& w, index_t j) {
-      key_pass(w, x, K(j).row, K(j).shape.rows, t.keys.br, [](auto&, index_t, index_t, const Arg&, const auto&) {});
+    m.each(keys.count(), [&](auto& w, index_t j) {
+      key_pass(w, x, keys(j), t.keys.br, [](auto&, Range, const Arg&, const auto&) {});
     });
   }
 };

@@ -6,7 +6,7 @@ namespace redblue::schedule {
 /// Flash run h = ceil(d_v/w) times, each time for a group of w columns of V, with the scores formed anew. It is better
 /// than flash for d_v > d, where 4 d d_v N / M replaces (d + d_v)^2 N / M, and where narrower groups round better. h =
 /// 1 would be flash.
-///   reads h n_q d + (h d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + w + 2 + Bc) + 1
+///   reads h n_q d + (h d + d_v) A(Br)   writes n_q (d_v + 1)   footprint Br (d + w + 2 + Bc) + 1
 struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "column_split";
@@ -37,8 +37,8 @@ struct ColumnSplitForward : Defaults {
     Words best_cost;
     for (index_t w = x.d_v; w > step_w;) {
       w = balanced(x.d_v, (ceil_div(w, step_w) - 1) * step_w, step_w);
-      const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc, w}), prefetch(x, {Br, Bc, w})); };
-      const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, fits), step, fits);
+      const index_t Br = choose_query_block(
+          x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc, w}), prefetch(x, {size, Bc, w})); });
       if (Br == 0) continue;
       const Tiling t{Br, Bc, w};
       const Words cost = limits.price.of(io(x, t));
@@ -57,8 +57,8 @@ struct ColumnSplitForward : Defaults {
     return FlashForward::footprint(group, {t.Br, t.Bc});
   }
   static Words prefetch(const Sizes& x, Tiling) { return FlashForward::passing(x); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br), c(x.d_v, t.w)); }
-  static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br), c(x.d_v, t.w)); }
+  static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

@@ -10,9 +10,9 @@ namespace redblue::schedule {
 /// FlashAttention-2 forward: a block of Br queries stays red while keys and values stream past it.
 /// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2. Optimal including
 /// the constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
-///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
+///   reads n_q d + (d + d_v) A(Br)   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
 /// (without the words of m, l and lse if the score function has no statistics).
-/// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. The words do not depend on Bc.
+/// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask ceil(n_q/Br) n_k. The words do not depend on Bc.
 struct FlashForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash";
@@ -35,25 +35,23 @@ struct FlashForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
     const index_t step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
-    const index_t Br = fewest_visits(x, largest_tile(x.n_q, step, fits), step, fits);
+    const index_t Br = choose_query_block(
+        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); });
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
-      return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::O, rows, x.d_v) +
-             2 * x.statistic(SlowArray::lse, rows) + x.tile(SlowArray::S, rows, std::min(t.Bc, x.n_k)) +
-             (kappa > 0 ? passing(x) : Words(0));
-    });
+    const index_t rows = std::min(t.Br, x.n_q);
+    return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::O, rows, x.d_v) + 2 * x.statistic(SlowArray::lse, rows) +
+           x.tile(SlowArray::S, rows, std::min(t.Bc, x.n_k)) + passing(x);
   }
   /// A word of K or V.
   static Words passing(const Sizes& x) { return std::max(x.word(SlowArray::K), x.word(SlowArray::V)); }
   /// Second buffers: the next streamed word.
   static Words prefetch(const Sizes& x, Tiling) { return passing(x); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
-  static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br)); }
+  static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
@@ -64,33 +62,32 @@ struct FlashForward : Defaults {
   /// resident.
   template <Machine M, class Pass>
   static void run(M& m, const ForwardOperands& x, Tiling t, const Pass& pass) {
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    m.each(Q.rows(), [&](auto& w, index_t i) {
-      const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
-      attend(w, x, {Q(i), O(i), lse(i)}, {0, kappa}, t.Bc, pass);
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, pass);
     });
   }
 
   /// A block of queries, and where its output goes.
   struct Rows {
-    Block Q, O, lse;
-  };
-  struct Keys {
-    index_t first, end;
+    Range queries;
+    Block O, lse;
   };
   /// The rows attend to these keys alone, Bc at a time. There may be no key.
   template <class W, class Pass>
-  static void attend(W& w, const ForwardOperands& x, const Rows& i, Keys keys, index_t Bc, const Pass& pass) {
+  static void attend(W& w, const ForwardOperands& x, const Rows& i, Range keys, index_t Bc, const Pass& pass) {
     using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
-    const auto Q_i = w.load(i.Q, Step::Q);
+    const auto Q_i = w.load(x.Q.rows(i.queries), Step::Q);
     const auto O_i = w.alloc(i.O, Step::O);
     const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse);
-    const auto S = w.alloc(SlowArray::S, {i.Q.shape.rows, std::min(Bc, x.shape.n_k)}, Step::S);
+    const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Step::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
-    for (index_t j = keys.first; j < keys.end; j += Bc) {
-      const index_t count = std::min(Bc, keys.end - j);
-      const Step step{{x.scale, x.shape.mask, i.Q.row, j}, x.shape.score};
-      w.compute(step, S.cols(count), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(j, count)), pass(w, x.V.rows(j, count)));
+    for (index_t j = keys.begin; j < keys.end; j += Bc) {
+      const Range J{j, std::min(j + Bc, keys.end)};
+      const Step step{{x.scale, {x.shape.mask, i.queries.begin, j}}, x.shape.score};
+      w.compute(step, S.cols(J.size()), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(J)), pass(w, x.V.rows(J)));
     }
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
     w.store(O_i, i.O);

@@ -3,15 +3,16 @@
 
 namespace redblue::schedule {
 
-/// Flash with rho keys and values pinned for the whole run. It uses the words that rounding Br leaves free, and is far
-/// better than flash when there are few blocks of queries (M close to n d).
+/// Flash with the first rho keys and values pinned for the whole run. It uses the words that rounding Br leaves free,
+/// and is far better than flash when there are few blocks of queries (M close to n d).
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
+/// Under a mask whose rows see keys from the first on: SUM_I max(0, kappa_I - rho) for ceil(n_q/Br) (n_k - rho).
 struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
-  static constexpr Traits traits{};
+  static constexpr Traits traits{.masks = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -25,7 +26,21 @@ struct FlashPinnedForward : Defaults {
     }
   };
 
-  static bool allows(const Sizes& x, Tiling t) { return t.rho == x.n_k || (t.rho < x.n_k && t.rho % t.Bc == 0); }
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (!x.mask.from_first_key()) return "needs every query to see keys from the first on";
+    return std::nullopt;
+  }
+  /// The keys that stream past, summed over the blocks.
+  static Words streamed(const Sizes& x, index_t Br, index_t rho) {
+    const Pairs pairs = x.pairs();
+    const Blocks blocks = pairs.row_blocks(Br);
+    const index_t seeing = x.mask.full() ? 0 : redblue::detail::first_that(blocks.count(), [&](index_t i) {
+      return pairs.keys_of(blocks(i)).end > rho;
+    });
+    return pairs.visited_keys_from(Br, seeing) - Words(blocks.count() - seeing) * rho;
+  }
+  static index_t pinned(const Sizes& x, Tiling t) { return std::min(t.rho, x.n_k); }
+  static bool allows(const Sizes& x, Tiling t) { return t.rho >= x.n_k || t.rho % t.Bc == 0; }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
@@ -42,6 +57,17 @@ struct FlashPinnedForward : Defaults {
     if (largest == 0) return std::nullopt;
     std::optional<Tiling> best;
     Words fewest;
+    if (!x.mask.full()) {  // every Br up to 1024; of larger ones one for each number of blocks
+      const auto next = [&](index_t Br) { return Br > 1024 ? next_smaller(x.n_q, Br, step) : (Br - 1) / step * step; };
+      for (index_t Br = largest; Br > 0; Br = next(Br)) {
+        const index_t rho = Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
+        const Words visits = Words(rho) + streamed(x, Br, rho);
+        if (best && visits >= fewest) continue;
+        best = {Br, rho, Bc};
+        fewest = visits;
+      }
+      return best;
+    }
     // A key and a row take at least this much each; padding adds to it.
     const Words key = x.word(SlowArray::K) * x.d + x.word(SlowArray::V) * x.d_v,
                 row = x.word(SlowArray::Q) * x.d + x.word(SlowArray::O) * x.d_v + 2 * x.word(SlowArray::lse) +
@@ -51,7 +77,7 @@ struct FlashPinnedForward : Defaults {
     for (index_t Br = balanced(x.n_q, largest, step);; Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step)) {
       const index_t T = ceil_div(x.n_q, Br);
       const index_t rho = T == 1 ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
-      const Words visits = Words(rho) + Words(T) * (x.n_k - rho);
+      const Words visits = Words(rho) + streamed(x, Br, rho);
       if (!best || visits < fewest) {
         best = {Br, rho, Bc};
         fewest = visits;
@@ -63,19 +89,23 @@ struct FlashPinnedForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    return x.tile(SlowArray::K, t.rho, x.d) + x.tile(SlowArray::V, t.rho, x.d_v) +
+    return x.tile(SlowArray::K, pinned(x, t), x.d) + x.tile(SlowArray::V, pinned(x, t), x.d_v) +
            FlashForward::footprint(x, {t.Br, t.Bc}) - (t.rho < x.n_k ? Words(0) : FlashForward::passing(x));
   }
   /// The next streamed word, if any streams.
   static Words prefetch(const Sizes& x, Tiling t) { return t.rho < x.n_k ? FlashForward::passing(x) : Words(0); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, Words(t.rho) + c(x.n_q, t.Br) * (x.n_k - t.rho)); }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Io io(const Sizes& x, Tiling t) {
+    return query_outer_io(x, Words(pinned(x, t)) + streamed(x, t.Br, pinned(x, t)));
+  }
+  static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, {t.Br, t.Bc}); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto K_pin = m.load(x.K.rows(0, t.rho)), V_pin = m.load(x.V.rows(0, t.rho));
+    const index_t rho = pinned(x.shape, t);
+    const auto K_pin = m.load(x.K.rows(0, rho)), V_pin = m.load(x.V.rows(0, rho));
     FlashForward::run(m, x, {t.Br, t.Bc}, [&](auto&, const Block& b) {
-      return b.row >= t.rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(b.row, b.shape.rows);
+      const index_t key = b.row - x.K.first_row;
+      return key >= rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(key, b.shape.rows);
     });
   }
 };

@@ -9,7 +9,7 @@ namespace redblue::schedule {
 
 /// FlashAttention-2 as a GPU runs it: blocks of keys, then of values, are resident instead of streaming past.
 /// For the same Br it moves the same words as flash, but resident keys take room, so Br is smaller.
-///   reads n_q d + (d + d_v) SUM_I kappa_I   writes n_q (d_v + 1)
+///   reads n_q d + (d + d_v) A(Br)   writes n_q (d_v + 1)
 ///   footprint Br (d + d_v + 2) + Br Bc + Bc max(d, d_v)
 struct FlashTiledForward : Defaults {
   using Operands = ForwardOperands;
@@ -33,18 +33,16 @@ struct FlashTiledForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(footprint(x, {Br, Bc}), prefetch(x, {Br, Bc})); };
-    const index_t largest = largest_query_block(x, limits, Bc, [&](index_t rows) { return row_tiles(x, rows); }, fits);
-    const index_t Br = fewest_visits(x, largest, step, fits);
+    const index_t Br = choose_query_block(
+        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); });
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }
 
-  /// A block of queries that sees no key holds none; one that sees fewer than Bc keys holds those.
   static Words footprint(const Sizes& x, Tiling t) {
     return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
-      const index_t Bc = std::min(t.Bc, kappa);
-      return row_tiles(x, rows) + x.tile(SlowArray::S, rows, Bc) + block(x, Bc);
+      const index_t keys = std::min(t.Bc, kappa);
+      return row_tiles(x, rows) + x.tile(SlowArray::S, rows, keys) + block(x, keys);
     });
   }
   /// Q_i, O_i, m_i and l_i.
@@ -57,32 +55,33 @@ struct FlashTiledForward : Defaults {
   }
   /// The next block.
   static Words prefetch(const Sizes& x, Tiling t) { return block(x, std::min(t.Bc, x.n_k)); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, visited_keys(x, t.Br)); }
-  static Words macs(const Sizes& x, Tiling t) { return visited_pairs(x, t.Br) * (Words(x.d) + x.d_v); }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br)); }
+  static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    m.each(Q.rows(), [&](auto& w, index_t i) {
-      const auto Q_i = w.load(Q(i));
-      const auto O_i = w.alloc(O(i));
-      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i), keys = pairs.keys_of(I);
+      const auto Q_i = w.load(x.Q.rows(I));
+      const auto O_i = w.alloc(x.O.rows(I));
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
-      const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
-      for (index_t j = 0; j < kappa; j += t.Bc) {
-        const index_t keys = std::min(t.Bc, kappa - j);
-        const auto S_ij = w.alloc(SlowArray::S, {Q(i).shape.rows, keys});
+      for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
+        const Range J{j, std::min(j + t.Bc, keys.end)};
+        const auto S_ij = w.alloc(SlowArray::S, {I.size(), J.size()});
         {
-          const auto K_j = w.load(x.K.rows(j, keys));
-          w.compute(kernel::Scores{x.scale, x.shape.mask, Q(i).row, j}, S_ij, Q_i, K_j);
+          const auto K_j = w.load(x.K.rows(J));
+          w.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, j}}, S_ij, Q_i, K_j);
         }
-        const auto V_j = w.load(x.V.rows(j, keys));
+        const auto V_j = w.load(x.V.rows(J));
         w.compute(kernel::OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
         w.compute(kernel::Gemm{}, O_i, S_ij, V_j);  // O += S V
       }
       w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);
-      w.store(O_i, O(i));
-      w.store(m_i, lse(i));
+      w.store(O_i, x.O.rows(I));
+      w.store(m_i, x.lse.rows(I));
     });
   }
 };

@@ -2,20 +2,21 @@
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/forward/operands.hpp"
-#include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/visible.hpp"
 
 namespace redblue::schedule {
 
 /// The order of FlashAttention-1: a block of keys and values stays red while queries stream past; outputs are revisited
 /// in slow memory. O is kept normalised, so one statistic (lse) per query suffices where Dao et al. 2022 (arXiv
 /// 2205.14135) move m and l. With all keys in one block every word moves once.
-///   T = ceil(n_k/Bc): reads n_k (d + d_v) + T n_q d + (T-1) n_q (d_v + 1)   writes T n_q (d_v + 1)
+///   reads n_k (d + d_v) + d B(Bc) + (d_v + 1) (B(Bc) - n_q)   writes (d_v + 1) B(Bc)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1
+/// B(Bc) = SUM_J rho_J: queries that see a block of keys; without a mask ceil(n_k/Bc) n_q.
 struct KeyOuterForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "key_outer";
   static constexpr std::string_view idea = "keeping keys and values resident";
-  static constexpr Traits traits{.rewrites_outputs = true};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -38,52 +39,63 @@ struct KeyOuterForward : Defaults {
     const index_t Br = smallest_tile(x.n_q, limits.multiple.query);  // the words do not depend on Br
     const index_t step = limits.multiple.key;
     const index_t Bc =
-        largest_tile(x.n_k, step, [&](index_t b) { return limits.fit(footprint(x, {b, Br}), prefetch(x, {b, Br})); });
+        choose_key_block(x, step, [&](index_t b) { return limits.fit(footprint(x, {b, Br}), prefetch(x, {b, Br})); });
     if (Bc == 0) return std::nullopt;
-    return Tiling{balanced(x.n_k, Bc, step), Br};
+    return Tiling{Bc, Br};
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    const index_t Bc = std::min(t.Bc, x.n_k), Br = std::min(t.Br, x.n_q);
-    return x.tile(SlowArray::K, Bc, x.d) + x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::S, Br, Bc) +
-           3 * x.statistic(SlowArray::lse, Br) + prefetch(x, t);
+    return prefetch(x, t) + key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) {
+             const index_t Br = std::min(t.Br, rho);
+             return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) +
+                    x.tile(SlowArray::S, Br, keys) + 3 * x.statistic(SlowArray::lse, Br);
+           });
   }
   /// A word of Q or O; with second buffers, the next one.
   static Words prefetch(const Sizes& x, Tiling) { return std::max(x.word(SlowArray::Q), x.word(SlowArray::O)); }
   static Io io(const Sizes& x, Tiling t) {
-    const Words T = c(x.n_k, t.Bc), n_q = x.n_q;
+    const Words visits = x.pairs().visited_rows(t.Bc);
     return Io()
         .read(SlowArray::K, Words(x.n_k) * x.d)
         .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, T * n_q * x.d)
-        .read(SlowArray::O, (T - 1) * n_q * x.d_v)
-        .read(SlowArray::lse, (T - 1) * n_q)
-        .write(SlowArray::O, T * n_q * x.d_v)
-        .write(SlowArray::lse, T * n_q);
+        .read(SlowArray::Q, visits * x.d)
+        .read(SlowArray::O, (visits - x.n_q) * x.d_v)
+        .read(SlowArray::lse, visits - x.n_q)
+        .write(SlowArray::O, visits * x.d_v)
+        .write(SlowArray::lse, visits);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_keys(t.Bc) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto K = tiled(x.K, t.Bc), V = tiled(x.V, t.Bc);
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    for (index_t j = 0; j < K.rows(); ++j) {
-      const bool first = j == 0;
-      const auto K_j = m.load(K(j)), V_j = m.load(V(j));
-      m.each(Q.rows(), [&](auto& w, index_t i) {
-        const auto s = w.alloc(SlowArray::S, {Q(i).shape.rows, K(j).shape.rows});
-        const auto ln = w.alloc(lse(i)), alpha = w.alloc(lse(i)), beta = w.alloc(lse(i));
-        w.compute(kernel::Scores{x.scale}, s, w.stream(Q(i)), K_j);
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
+    for (index_t j = 0; j < blocks.count(); ++j) {
+      const Range J = blocks(j), seeing = pairs.rows_of(J);
+      const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
+      m.each(ceil_div(seeing.size(), t.Br), [&](auto& w, index_t i) {
+        const index_t begin = seeing.begin + i * t.Br;
+        const Range I{begin, std::min(begin + t.Br, seeing.end)};
+        // Rows that have seen keys before J come first.
+        const Range again{I.begin, first_visit(pairs, I, J)}, fresh{again.end, I.end};
+        const auto s = w.alloc(SlowArray::S, {I.size(), J.size()});
+        const auto ln = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I)), beta = w.alloc(x.lse.rows(I));
+        const auto of = [&](const auto& tile, Range r) { return tile.rows(r.begin - I.begin, r.size()); };
+        w.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, J.begin}}, s, w.stream(x.Q.rows(I)), K_j);
         w.compute(kernel::BlockSoftmax{}, s, ln);  // s <- softmax(s); ln <- its lse
-        if (first) {
-          w.compute(kernel::Zero{}, alpha);
-        } else {
-          w.load_into(alpha, lse(i));                      // lse of the keys before
-          w.compute(kernel::MergeLse{}, ln, alpha, beta);  // ln <- lse of all; alpha, beta <- shares of old and new
-          w.compute(kernel::ScaleRows{}, s, beta);
+        if (fresh.size() > 0) {
+          w.compute(kernel::Zero{}, of(alpha, fresh));
+          w.update(kernel::MergeOutput{true}, x.O.rows(fresh), of(alpha, fresh), of(s, fresh), V_j);  // O <- s V
         }
-        w.update(kernel::MergeOutput{first}, O(i), alpha, s, V_j);  // O <- alpha O + s V
-        w.store(ln, lse(i));
+        if (again.size() > 0) {
+          w.load_into(of(alpha, again), x.lse.rows(again));  // lse of the keys before
+          // ln <- lse of all; alpha, beta <- shares of old and new
+          w.compute(kernel::MergeLse{}, of(ln, again), of(alpha, again), of(beta, again));
+          w.compute(kernel::ScaleRows{}, of(s, again), of(beta, again));
+          w.update(kernel::MergeOutput{false}, x.O.rows(again), of(alpha, again), of(s, again),
+                   V_j);  // O <- alpha O + s V
+        }
+        w.store(ln, x.lse.rows(I));
       });
     }
   }

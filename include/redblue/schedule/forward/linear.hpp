@@ -7,7 +7,6 @@ namespace redblue::schedule {
 
 /// Linear attention with the state Z = K^T V resident (linear_state.hpp): every word moves once, the trivial bound.
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint d d_v + max(bc d, br d_v) + 1
-/// Keys that no query sees, and queries that see none, are not read.
 struct LinearForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linear";
@@ -24,6 +23,7 @@ struct LinearForward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return state_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
@@ -40,16 +40,13 @@ struct LinearForward : Defaults {
     return queries_on_state_phase(x, SlowArray::O, SlowArray::Q, x.d_v, t.br, t.bc);
   }
   static Io io(const Sizes& x, Tiling) {
-    const Words keys = x.mask.visible(x.n_q - 1, x.n_k);
     return Io()
-        .read(SlowArray::K, keys * x.d)
-        .read(SlowArray::V, keys * x.d_v)
-        .read(SlowArray::Q, queries_seeing_any(x) * x.d)
+        .read(SlowArray::K, Words(x.n_k) * x.d)
+        .read(SlowArray::V, Words(x.n_k) * x.d_v)
+        .read(SlowArray::Q, Words(x.n_q) * x.d)
         .write(SlowArray::O, Words(x.n_q) * x.d_v);
   }
-  static Words macs(const Sizes& x, Tiling) {
-    return (queries_seeing_any(x) + x.mask.visible(x.n_q - 1, x.n_k)) * x.d * x.d_v;
-  }
+  static Words macs(const Sizes& x, Tiling) { return (Words(x.n_q) + x.n_k) * x.d * x.d_v; }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
@@ -101,7 +98,7 @@ struct LinearProductsForward : Defaults {
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     gemm(m, x.shape.fast, x.Z, transposed(x.K), {x.V}, t.Z);
-    gemm(m, x.shape.fast, x.O, {x.Q}, {x.Z}, t.O,
+    gemm(m, x.shape.fast, x.O, {x.Q}, {x.Z}, t.O, {},
          [&](auto& w, const auto& T) { w.compute(kernel::Scale{x.scale}, T); });
   }
 };

@@ -22,16 +22,17 @@ struct ForwardOperands {
   ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : shape(s),
         scale(scale),
-        Q{SlowArray::Q, {s.n_q, s.d}, instance},
-        K{SlowArray::K, {s.n_k, s.d}, instance},
-        V{SlowArray::V, {s.n_k, s.d_v}, instance},
-        O{SlowArray::O, {s.n_q, s.d_v}, instance},
-        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
-        S{SlowArray::S, {s.n_q, s.n_k}, instance},
+        Q{SlowArray::Q, {s.n_q, s.d}, instance, s.row0},
+        K{SlowArray::K, {s.n_k, s.d}, instance, s.key0},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance, s.key0},
+        O{SlowArray::O, {s.n_q, s.d_v}, instance, s.row0},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
+        S{SlowArray::S, {s.n_q, s.n_k}, instance, s.row0, s.key0},
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         Og{SlowArray::Og, O.shape, instance},
         lse_g{SlowArray::lse_g, lse.shape, instance} {}
 
+  index_t instance() const { return Q.instance; }
   auto all() const { return std::array{Q, K, V, O, lse, S, Z, Og, lse_g}; }
 };
 

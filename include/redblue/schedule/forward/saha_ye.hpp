@@ -47,14 +47,14 @@ struct SahaYeForward : Defaults {
     return Io()
         .read(SlowArray::Q, c(x.n_k, t.B) * x.n_q * x.d)
         .read(SlowArray::K, c(x.n_q, t.B) * x.n_k * x.d)
-        .write(SlowArray::S, x.N())
+        .write(SlowArray::S, x.nnz())
         .write(SlowArray::lse, x.n_q)
         .read(SlowArray::lse, x.n_q)
-        .read(SlowArray::S, c(x.d_v, t.B) * x.N())
+        .read(SlowArray::S, c(x.d_v, t.B) * x.nnz())
         .read(SlowArray::V, c(x.n_q, t.B) * x.n_k * x.d_v)
         .write(SlowArray::O, Words(x.n_q) * x.d_v);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const Sizes& x, Tiling) { return x.nnz() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

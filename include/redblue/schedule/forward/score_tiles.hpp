@@ -1,20 +1,20 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/forward/operands.hpp"
-#include "redblue/schedule/parts/gemm.hpp"
+#include "redblue/schedule/parts/score_phase.hpp"
 
 namespace redblue::schedule {
 
 /// A schedule for small caches without n x n workspace: a tile of scores is formed by rank-one updates, turned into
 /// weights where it lies, and multiplied into O, whose columns are revisited in slow memory. 2 sqrt(6) n^2 d / sqrt(M)
 /// words to leading order.
-///   reads ceil(n_k/b) n_q d + ceil(n_q/a) n_k (d + d_v) + (ceil(n_k/b) - 1) n_q d_v
-///   writes ceil(n_k/b) n_q d_v + n_q   footprint a b + 4 a + 1
+///   reads d B(b) + (d + d_v) A(a) + d_v (B(b) - n_q)   writes d_v B(b) + n_q   footprint a b + 4 a + 1
+/// B(b) = SUM_J rho_J and A(a) = SUM_I kappa_I; without a mask ceil(n_k/b) n_q and ceil(n_q/a) n_k.
 struct ScoreTilesForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "score_tiles";
   static constexpr std::string_view idea = "keeping a tile of scores resident";
-  static constexpr Traits traits{.keeps_scores = true, .rewrites_outputs = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -31,13 +31,11 @@ struct ScoreTilesForward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Prices& p = limits.price;
-    const Words per_key_block =
-        p.reading(SlowArray::Q) * x.n_q * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.n_q * x.d_v;
-    const Words per_query_block = p.reading(SlowArray::K) * x.n_k * x.d + p.reading(SlowArray::V) * x.n_k * x.d_v;
-    const auto best = best_tile(x.n_q, x.n_k, limits.multiple.query, limits.multiple.key, per_key_block,
-                                per_query_block, limits.M / x.word(SlowArray::S), [&](index_t a, index_t b) {
-                                  return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b}));
-                                });
+    const Words row = p.reading(SlowArray::Q) * x.d + (p.reading(SlowArray::O) + p.writing(SlowArray::O)) * x.d_v;
+    const Words key = p.reading(SlowArray::K) * x.d + p.reading(SlowArray::V) * x.d_v;
+    const auto best = best_score_tile(x, limits, row, key, limits.M / x.word(SlowArray::S), [&](index_t a, index_t b) {
+      return limits.fit(footprint(x, {a, b}), prefetch(x, {a, b}));
+    });
     if (!best) return std::nullopt;
     return Tiling{(*best)[0], (*best)[1]};
   }
@@ -53,50 +51,64 @@ struct ScoreTilesForward : Defaults {
                     x.tile(SlowArray::O, a, 1) + x.word(SlowArray::V));
   }
   static Io io(const Sizes& x, Tiling t) {
-    const Words key_blocks = c(x.n_k, t.b), query_blocks = c(x.n_q, t.a);
+    const Words rows = x.pairs().visited_rows(t.b), keys = x.pairs().visited_keys(t.a);
     return Io()
-        .read(SlowArray::Q, key_blocks * x.n_q * x.d)
-        .read(SlowArray::K, query_blocks * x.n_k * x.d)
-        .read(SlowArray::V, query_blocks * x.n_k * x.d_v)
-        .read(SlowArray::O, (key_blocks - 1) * x.n_q * x.d_v)
-        .write(SlowArray::O, key_blocks * x.n_q * x.d_v)
+        .read(SlowArray::Q, rows * x.d)
+        .read(SlowArray::K, keys * x.d)
+        .read(SlowArray::V, keys * x.d_v)
+        .read(SlowArray::O, (rows - x.n_q) * x.d_v)
+        .write(SlowArray::O, rows * x.d_v)
         .write(SlowArray::lse, x.n_q);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const Sizes& x, Tiling t) { return box_words(x, t.a, t.b) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto S = tiled(x.S, t.a, t.b);  // never in slow memory: only its blocks' places
-    const auto lse = tiled(x.lse, t.a), K = tiled(x.K, t.b, 1), V = tiled(x.V, t.b, 1);
-    const auto Q = tiled(x.Q, t.a, 1), O = tiled(x.O, t.a, 1);
-    m.each(S.rows(), [&](auto& w, index_t i) {
-      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i)), alpha = w.alloc(lse(i));
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.a), key_blocks = pairs.key_blocks(t.b);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i), met = blocks_of(pairs.keys_of(I), t.b);
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I));
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
-      for (index_t j = 0; j < S.cols(); ++j) {
-        const bool first = j == 0, last = j + 1 == S.cols();
-        const auto S_ij = w.alloc(S(i, j));
+      for (index_t j = met.begin; j < met.end; ++j) {
+        const Range J = key_blocks(j);
+        const Box box = box_of(pairs, I, J);
+        const auto of_rows = [&](const auto& tile, Range r) { return tile.rows(r.begin - I.begin, r.size()); };
+        const auto room = w.alloc(SlowArray::S, {I.size(), J.size()});
+        const Arg S_ij = room.part({box.rows.size(), box.keys.size()});
         w.compute(kernel::Zero{}, S_ij);
-        for (index_t k = 0; k < Q.cols(); ++k) {
-          const auto q = w.load(Q(i, k));
-          w.compute(kernel::Gemm{false, true}, S_ij, q, w.stream(K(j, k)));  // S += q k^T
+        for (index_t k = 0; k < x.shape.d; ++k) {
+          const auto q_room = w.alloc(x.Q.array, {I.size(), 1});
+          const Arg q = q_room.rows(0, box.rows.size());
+          w.load_into(q, x.Q.block(box.rows, {k, k + 1}));
+          w.compute(kernel::Gemm{false, true}, S_ij, q, w.stream(x.K.block(box.keys, {k, k + 1})));  // S += q k^T
         }
         w.compute(kernel::Scale{x.scale}, S_ij);
-        w.compute(kernel::TileSoftmax{}, S_ij, m_i, l_i, alpha);  // S <- exp(S - m); alpha <- exp(m_old - m)
-        for (index_t k = 0; k < O.cols(); ++k) {
-          const auto o = w.alloc(O(i, k));
-          if (first) {
-            w.compute(kernel::Zero{}, o);
-          } else {
-            w.load_into(o, O(i, k));
-            w.compute(kernel::ScaleRows{}, o, alpha);
+        hide(w, x.shape, S_ij, box);
+        // S <- exp(S - m); alpha <- exp(m_old - m)
+        w.compute(kernel::TileSoftmax{}, S_ij, of_rows(m_i, box.rows), of_rows(l_i, box.rows),
+                  of_rows(alpha, box.rows));
+        // Rows whose first keys these are, the last of the box, have no O yet; those whose last keys these are, the
+        // first of the box, are divided by their sums.
+        const Range again{box.rows.begin, first_visit(pairs, box.rows, J)}, fresh{again.end, box.rows.end},
+            done{box.rows.begin, last_visit(pairs, box.rows, J)};
+        for (index_t k = 0; k < x.shape.d_v; ++k) {
+          const Range column{k, k + 1};
+          const auto o_room = w.alloc(x.O.array, {I.size(), 1});
+          const auto of_box = [&](Range r) { return o_room.rows(r.begin - box.rows.begin, r.size()); };
+          const Arg o = of_box(box.rows);
+          if (fresh.size() > 0) w.compute(kernel::Zero{}, of_box(fresh));
+          if (again.size() > 0) {
+            w.load_into(of_box(again), x.O.block(again, column));
+            w.compute(kernel::ScaleRows{}, of_box(again), of_rows(alpha, again));
           }
-          w.compute(kernel::Gemm{}, o, S_ij, w.stream(V(j, k)));  // o += S v
-          if (last) w.compute(kernel::DivideRows{}, o, l_i);
-          w.store(o, O(i, k));
+          w.compute(kernel::Gemm{}, o, S_ij, w.stream(x.V.block(box.keys, column)));  // o += S v
+          if (done.size() > 0) w.compute(kernel::DivideRows{}, of_box(done), of_rows(l_i, done));
+          w.store(o, x.O.block(box.rows, column));
         }
       }
       w.compute(kernel::LogSum{}, m_i, l_i);
-      w.store(m_i, lse(i));
+      w.store(m_i, x.lse.rows(I));
     });
   }
 };

@@ -9,15 +9,14 @@ namespace redblue::schedule {
 /// Ye 2024 (arXiv 2402.07443, Algorithm 1), with one resident tile instead of three (half the constant) and a stable
 /// softmax, which costs n_q words each way. The second product sums the weights again and divides by that sum z, so
 /// that the rounding of lse, which is eps |lse|, cancels. Optimal to leading order (docs/proofs/f-prime.md).
-///   reads  tile [ceil(n_k/b) n_q d + ceil(n_q/a) n_k d] or panel [n_q d + ceil(n_q/a) n_k d],
-///          + ceil(d_v/c2) n_q n_k + ceil(n_q/a2) n_k d_v + n_q
-///   writes n_q n_k + n_q + n_q d_v
+///   reads  tile d (B(b) + A(a)) or panel d (n_q + A(a)), + ceil(d_v/c2) nnz + A(a2) d_v + n_q
+///   writes nnz + n_q + n_q d_v
 ///   footprint max(tile: a b + min(a, b) + 1 + 2 a | panel: a (d + 2 + b) + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
 struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
   static constexpr std::string_view idea = "materialising scores once";
-  static constexpr Traits traits{.keeps_scores = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -39,18 +38,17 @@ struct SmallCacheForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
     const auto scores = scores_cost(x).choose(x, limits);
-    const auto output = best_tile(x.n_q, x.d_v, s.query, s.feature, limits.price.reading(SlowArray::S) * x.N(),
-                                  limits.price.reading(SlowArray::V) * x.n_k * x.d_v, limits.M / x.word(SlowArray::O),
-                                  [&](index_t a2, index_t c2) { return limits.fit(output_phase(x, {a2, c2})); });
+    const auto output =
+        output_cost(x).choose(x, limits, s.query, s.feature, [&](GemmTiling t) { return output_phase(x, t); });
     if (!scores || !output) return std::nullopt;
-    return Tiling{*scores, {(*output)[0], (*output)[1]}};
+    return Tiling{*scores, *output};
   }
 
   static ScoreCost scores_cost(const Sizes& x) {
     return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics(), SlowArray::lse};
   }
   static GemmCost output_cost(const Sizes& x) {
-    return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v};
+    return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
   }
   /// A product beside lse and z.
   static Phase output_phase(const Sizes& x, GemmTiling t) {
@@ -65,12 +63,12 @@ struct SmallCacheForward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     return scores_cost(x).io(x, t.scores) +
-           Io().write(SlowArray::S, x.N())
+           Io().write(SlowArray::S, x.nnz())
                .write(SlowArray::lse, x.row_statistics())
                .read(SlowArray::lse, x.row_statistics()) +
            output_cost(x).io(t.output);
   }
-  static Words macs(const Sizes& x, Tiling) { return x.N() * (Words(x.d) + x.d_v); }
+  static Words macs(const Sizes& x, Tiling t) { return scores_cost(x).macs(x, t.scores) + output_cost(x).macs(); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
@@ -81,36 +79,45 @@ struct SmallCacheForward : Defaults {
   /// Phase 1: raw scores and lse.
   template <Machine M>
   static void scores(M& m, const ForwardOperands& x, Tiling t) {
-    const auto lse = tiled(x.lse, t.scores.a);
-    m.each(lse.rows(), [&](auto& w, index_t i) {
-      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
+    const Blocks blocks = x.shape.pairs().row_blocks(t.scores.a);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
-      score_phase(w, x.shape.fast, x.S, i, x.Q, x.K, t.scores, [&](const auto& T, const Block& S_ij) {
+      score_phase(w, x.shape, x.S.array, I, x.Q, x.K, t.scores, [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
-        if (x.shape.statistics() > 0) w.compute(kernel::StatisticsAdd{}, m_i, l_i, T);
-        w.store(T, S_ij);
+        hide(w, x.shape, T, box);
+        if (x.shape.statistics() > 0) {
+          const index_t first = box.rows.begin - I.begin, rows = box.rows.size();
+          w.compute(kernel::StatisticsAdd{}, m_i.rows(first, rows), l_i.rows(first, rows), T);
+        }
+        store_visible(w, x.shape, T, x.S, box);
       });
       if (x.shape.statistics() > 0) w.compute(kernel::LogSum{}, m_i, l_i);  // m <- lse
-      w.store(m_i, lse(i));
+      w.store(m_i, x.lse.rows(I));
     });
   }
 
   /// Phase 2: O = exp(S - lse) V / z, z the row sums of exp(S - lse); the exponential is taken as scores pass.
   template <Machine M>
   static void output(M& m, const ForwardOperands& x, Tiling t) {
-    const auto O = tiled(x.O, t.output.b1, t.output.b2), lse = tiled(x.lse, t.output.b1);
-    m.each(O.rows(), [&](auto& w, index_t i) {
-      const auto lse_i = w.load(lse(i));
-      for (index_t k = 0; k < O.cols(); ++k) {
-        const auto O_ik = w.alloc(O(i, k)), z_i = w.alloc(lse(i));
+    const Entries entries = Entries::of_pairs(x.shape);
+    const Blocks blocks = entries.row_blocks(x.shape.n_q, t.output.b1), columns{x.shape.d_v, t.output.b2};
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto lse_i = w.load(x.lse.rows(I));
+      for (index_t k = 0; k < columns.count(); ++k) {
+        const Range C = columns(k);
+        const auto O_ik = w.alloc(x.O.block(I, C)), z_i = w.alloc(x.lse.rows(I));
         w.compute(kernel::Zero{}, O_ik);
         w.compute(kernel::Zero{}, z_i);
-        for_rank_one(w, x.shape.fast, O_ik.shape(), {x.S}, O(i, k).row, {x.V}, O(i, k).col,
-                     [&](const auto& s, const auto& v) {
-                       w.compute(kernel::WeightsAccumulate{x.shape.score}, O_ik, z_i, s, lse_i, v);
+        for_rank_one(w, x.shape.fast, O_ik.shape(), {x.S}, I, {x.V}, C, entries,
+                     [&](Range r, const auto& s, const auto& v) {
+                       const auto part = [&](const auto& tile) { return tile.rows(r.begin - I.begin, r.size()); };
+                       w.compute(kernel::WeightsAccumulate{x.shape.score}, part(O_ik), part(z_i), s, part(lse_i), v);
                      });
         if (x.shape.statistics() > 0) w.compute(kernel::DivideRows{}, O_ik, z_i);
-        w.store(O_ik, O(i, k));
+        w.store(O_ik, x.O.block(I, C));
       }
     });
   }

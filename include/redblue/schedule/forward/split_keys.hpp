@@ -7,7 +7,7 @@ namespace redblue::schedule {
 /// Flash once per group of keys, then one merge: so few queries keep many workers busy if there are many keys. This is
 /// Flash-decoding (Dao et al. 2023). Each group writes its normalised outputs Og and their lse_g to slow memory; then
 /// O = SUM_g exp(lse_g - lse) Og.
-///   reads G n_q (d + d_v + 1) + (d + d_v) SUM_I kappa_I   writes (G + 1) n_q (d_v + 1)
+///   reads G n_q (d + d_v + 1) + (d + d_v) A(Br)   writes (G + 1) n_q (d_v + 1)
 ///   footprint that of flash, Br (d + d_v + 2 + Bc) + 1; the merge holds Br (d_v + 3) + 1, which is never more
 /// With G = 1 it is flash. Score functions without statistics: the merge is a sum, and lse, lse_g have no words.
 struct SplitKeysForward : Defaults {
@@ -77,37 +77,38 @@ struct SplitKeysForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto Q = tiled(x.Q, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
-    const index_t blocks = Q.rows(), keys = keys_per_group(x.shape, t);
-    const auto of_group = [&](index_t g, const SlowMatrix& parts, const Block& rows) {
-      return parts.rows(g * x.shape.n_q + rows.row, rows.shape.rows);
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    const index_t keys = keys_per_group(x.shape, t);
+    const auto of_group = [&](index_t g, const SlowMatrix& parts, Range rows) {
+      return parts.rows(t.G * x.shape.row0 + g * x.shape.n_q + rows.begin, rows.size());
     };
-    m.each(t.G * blocks, [&](auto& w, index_t item) {
-      const index_t g = item / blocks, i = item % blocks;
-      const index_t kappa = x.shape.mask.visible(Q(i).row, Q(i).shape.rows, x.shape.n_k);
-      const FlashForward::Keys group{std::min(g * keys, kappa), std::min((g + 1) * keys, kappa)};
-      const Block O_g = t.G == 1 ? O(i) : of_group(g, x.Og, O(i));
-      const Block lse_g = t.G == 1 ? lse(i) : of_group(g, x.lse_g, lse(i));
-      FlashForward::attend(w, x, {Q(i), O_g, lse_g}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); });
+    m.each(t.G * blocks.count(), [&](auto& w, index_t item) {
+      const index_t g = item / blocks.count();
+      const Range I = blocks(item % blocks.count()), group = intersection({g * keys, (g + 1) * keys}, pairs.keys_of(I));
+      const Block O_g = t.G == 1 ? x.O.rows(I) : of_group(g, x.Og, I);
+      const Block lse_g = t.G == 1 ? x.lse.rows(I) : of_group(g, x.lse_g, I);
+      FlashForward::attend(w, x, {I, O_g, lse_g}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); });
     });
     if (t.G == 1) return;
-    m.each(blocks, [&](auto& w, index_t i) {
-      const auto O_i = w.alloc(O(i)), ln = w.alloc(lse(i));  // of the groups so far
-      const auto before = w.alloc(lse(i)), share = w.alloc(lse(i));
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto O_i = w.alloc(x.O.rows(I)), ln = w.alloc(x.lse.rows(I));  // of the groups so far
+      const auto before = w.alloc(x.lse.rows(I)), share = w.alloc(x.lse.rows(I));
       w.compute(kernel::SoftmaxInit{}, O_i, ln, before);
       for (index_t g = 0; g < t.G; ++g) {
-        const auto O_g = w.stream(of_group(g, x.Og, O(i)));
+        const auto O_g = w.stream(of_group(g, x.Og, I));
         if (x.shape.statistics() == 0) {
           w.compute(kernel::Add{}, O_i, O_g);
           continue;
         }
-        w.load_into(share, of_group(g, x.lse_g, lse(i)));
+        w.load_into(share, of_group(g, x.lse_g, I));
         w.compute(kernel::MergeLse{}, ln, share,
                   before);  // ln <- lse of all; the shares of this group and of those before
         w.compute(kernel::MergeRows{}, O_i, before, share, O_g);
       }
-      w.store(O_i, O(i));
-      w.store(ln, lse(i));
+      w.store(O_i, x.O.rows(I));
+      w.store(ln, x.lse.rows(I));
     });
   }
 };

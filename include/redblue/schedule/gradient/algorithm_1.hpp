@@ -17,6 +17,7 @@ struct Algorithm1Gradient : Defaults {
   static constexpr std::string_view name = "algorithm_1";
   static constexpr std::string_view idea = "the printed algorithm without a cache, everything resident";
   static constexpr Traits traits{.stable = false, .printed = true};
+  static constexpr bool one_core = true;
   static constexpr std::array<SlowArray, 0> workspace{};
 
   /// It has no tile sizes to choose.
@@ -54,7 +55,7 @@ struct Algorithm1Gradient : Defaults {
   }
   static Words macs(const Sizes& s, Tiling) {
     const Words d = s.d;
-    return d * d * s.n_q + s.N() * (2 * d + s.d_v) + d * s.n_k * s.d_v + d * d * s.n_k;
+    return d * d * s.n_q + s.nnz() * (2 * d + s.d_v) + d * s.n_k * s.d_v + d * d * s.n_k;
   }
 
   template <Machine M>

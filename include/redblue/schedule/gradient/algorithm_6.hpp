@@ -19,6 +19,7 @@ struct Algorithm6Gradient : Defaults {
   static constexpr std::string_view name = "algorithm_6";
   static constexpr std::string_view idea = "the printed small-cache algorithm";
   static constexpr Traits traits{.stable = false, .keeps_scores = true, .printed = true};
+  static constexpr bool one_core = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::A, SlowArray::f, SlowArray::h,
                                         SlowArray::q,   SlowArray::p, SlowArray::T};
 
@@ -53,11 +54,11 @@ struct Algorithm6Gradient : Defaults {
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, Tiling t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, Tiling t) {
-    Io io = Io().read(SlowArray::A, s.N())
-                .write(SlowArray::f, s.N())
-                .read(SlowArray::f, 2 * s.N())
-                .read(SlowArray::q, 2 * s.N())
-                .write(SlowArray::p, s.N());
+    Io io = Io().read(SlowArray::A, s.nnz())
+                .write(SlowArray::f, s.nnz())
+                .read(SlowArray::f, 2 * s.nnz())
+                .read(SlowArray::q, 2 * s.nnz())
+                .write(SlowArray::p, s.nnz());
     for (const Product& x : products(GradientXOperands(s, 1))) io = io + x.io({t.B, t.B});
     return io;
   }

@@ -16,6 +16,7 @@ struct Algorithm9Gradient : Defaults {
   static constexpr std::string_view name = "algorithm_9";
   static constexpr std::string_view idea = "the printed large-cache algorithm";
   static constexpr Traits traits{.stable = false, .printed = true};
+  static constexpr bool one_core = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
 
   /// One loop goes over rows of A1 and A3, one over columns of X and Y.
@@ -75,7 +76,7 @@ struct Algorithm9Gradient : Defaults {
         .write(SlowArray::g, dd);
   }
   static Words macs(const Sizes& s, Tiling t) {
-    return s.d * (2 * Words(s.n_q) * s.d + 3 * s.N() + c(s.n_q, t.Br) * s.n_k * s.d);
+    return s.d * (2 * Words(s.n_q) * s.d + 3 * s.nnz() + c(s.n_q, t.Br) * s.n_k * s.d);
   }
 
   template <Machine M>

@@ -6,14 +6,15 @@ namespace redblue::schedule {
 
 /// 9R-d, for large caches, with queries, Y and g resident: S_i is formed once for a block of queries and h_j each time
 /// keys pass, so neither S nor h is ever stored. Best where there are few blocks of queries.
-///   T = ceil(n_q/Br): reads 2 n_q d + T d^2 + n_q (2 d_v + 1) + d d_v + 2 T n_k d   writes d^2
+///   T = ceil(n_q/Br): reads 2 n_q d + T d^2 + n_q (2 d_v + 1) + d d_v + 2 A(Br) d   writes d^2
 ///   footprint d^2 + d d_v + Br (2 d + d_v + 2 + 2 bc) + bc (d + d_v)
-/// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M for d_v = d.
+/// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask T n_k. Leading 6 n^2 d^2/M for d_v = d.
 struct OnTheFlyGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "9R-d";
   static constexpr std::string_view idea = "keeping queries and the gradient resident, projecting on the fly";
   static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr bool one_core = true;
   static constexpr std::string_view restricted_bound(const Sizes& x) { return x.d_v <= x.d ? "g*" : ""; }
   static constexpr std::array<SlowArray, 0> workspace{};
 
@@ -24,14 +25,11 @@ struct OnTheFlyGradient : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(footprint(s, {Br, bc}), prefetch(s, {Br, bc})); };
     const Words d = s.d;  // X is read once for each block
     const VisitPrices price{(limits.price.reading(SlowArray::A2) + limits.price.reading(SlowArray::A3)) * d,
                             limits.price.reading(SlowArray::X) * d * d};
-    const index_t Br = fewest_visits(s,
-                                     largest_query_block(
-                                         s, limits, bc, [&](index_t rows) { return row_tiles(s, rows, bc); }, fits),
-                                     step, fits, price);
+    const index_t Br = choose_query_block(
+        s, step, [&](index_t size) { return limits.fit(footprint(s, {size, bc}), prefetch(s, {size, bc})); }, price);
     if (Br == 0) return std::nullopt;
     return Tiling{Br, bc};
   }
@@ -40,7 +38,7 @@ struct OnTheFlyGradient : Defaults {
     const Words blocks = query_blocks_footprint(s, t.Br, [&](index_t rows, index_t kappa) {
       const index_t keys = std::min(t.bc, kappa);
       const Words h_j = s.tile(SlowArray::h, keys, s.d_v), A2_j = s.tile(SlowArray::A2, keys, s.d);
-      const Words visit = kappa > 0 ? h_j + std::max(A2_j, s.word(SlowArray::A3)) : Words(0);
+      const Words visit = h_j + std::max(A2_j, s.word(SlowArray::A3));
       const Words dots = s.statistics() > 0 ? s.word(SlowArray::O) : Words(0);
       const Words U_i = s.tile(SlowArray::U, rows, s.d), S_i = s.tile(SlowArray::A1X, rows, s.d);
       return std::max({row_tiles(s, rows, t.bc) + std::max(visit, dots), U_i + S_i + s.word(SlowArray::X),
@@ -56,7 +54,7 @@ struct OnTheFlyGradient : Defaults {
     return s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d) + s.word(SlowArray::A3);
   }
   static Io io(const Sizes& s, Tiling t) {
-    const Words T = c(s.n_q, t.Br), visits = visited_keys(s, t.Br), rows = s.n_q, d = s.d;
+    const Words T = c(s.n_q, t.Br), visits = s.pairs().visited_keys(t.Br), rows = s.n_q, d = s.d;
     return Io()
         .read(SlowArray::Y, d * s.d_v)
         .read(SlowArray::A1, 2 * rows * d)
@@ -69,34 +67,36 @@ struct OnTheFlyGradient : Defaults {
         .write(SlowArray::g, d * d);
   }
   static Words macs(const Sizes& s, Tiling t) {
-    return visited_pairs(s, t.Br) * (Words(2) * s.d + s.d_v) + visited_keys(s, t.Br) * s.d * s.d_v +
+    return s.pairs().pairs_of_rows(t.Br) * (Words(2) * s.d + s.d_v) + s.pairs().visited_keys(t.Br) * s.d * s.d_v +
            Words(2) * s.n_q * s.d * s.d;
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, Tiling t) {
-    const auto A1 = tiled(x.A1, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     const auto Y = m.load(x.Y.all()), G = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, G);
-    const auto pass = [&](M& w, index_t j, index_t keys, const auto& step) {
-      const auto h_j = w.alloc(x.h.rows(j, keys));
+    const auto pass = [&](M& w, Range J, const auto& step) {
+      const auto h_j = w.alloc(x.h.rows(J));
       w.compute(kernel::Zero{}, h_j);
-      w.compute(kernel::Gemm{}, h_j, w.stream(x.A3.rows(j, keys)), Y);  // h = A3 Y
-      const auto A2_j = w.load(x.A2.rows(j, keys));
+      w.compute(kernel::Gemm{}, h_j, w.stream(x.A3.rows(J)), Y);  // h = A3 Y
+      const auto A2_j = w.load(x.A2.rows(J));
       step(A2_j, h_j);
     };
-    for (index_t i = 0; i < A1.rows(); ++i) {
-      const auto U_i = m.alloc(x.U.array, A1(i).shape);
-      m.load_into(U_i, A1(i));  // A1_i; U_i once S_i is formed from it
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range I = blocks(i);
+      const Block A1_i = x.A1.rows(I);
+      const auto U_i = m.alloc(x.U.array, A1_i.shape);
+      m.load_into(U_i, A1_i);  // A1_i; U_i once S_i is formed from it
       {
-        const auto S_i = m.alloc(x.S.array, A1(i).shape);
+        const auto S_i = m.alloc(x.S.array, A1_i.shape);
         m.compute(kernel::Zero{}, S_i);
         m.compute(kernel::Gemm{}, S_i, U_i, m.stream(x.X.all()));  // S = A1 X
         m.compute(kernel::Zero{}, U_i);
-        const auto dO_i = m.load(dO(i)), lse_i = m.load(lse(i)), D_i = m.alloc(x.D.array, lse(i).shape);
-        query_pass(m, x, QueryTiles<M>{A1(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, pass);
+        const auto dO_i = m.load(x.dO.rows(I)), lse_i = m.load(x.lse.rows(I)), D_i = m.alloc(x.D.rows(I));
+        query_pass(m, x, QueryTiles<M>{I, U_i, S_i, dO_i, lse_i, D_i, x.O.rows(I)}, t.bc, pass);
       }
-      m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U
+      m.compute(kernel::Gemm{true, false}, G, m.stream(A1_i), U_i);  // g += A1^T U
     }
     m.store(G, x.g.all());
   }

@@ -13,12 +13,12 @@ enum class RowsGo {
 
 /// 9R-a, 9R-b and 9R-c, for large caches, with queries resident: Algorithm 9 of Li et al. 2024 (arXiv 2410.09397) with
 /// its two loops swapped, and p A2 summed before A1^T is applied.
-///   R0 = R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + n_q (d + 2 d_v + 1) + T n_k (d + d_v)   T = ceil(n_q/Br)
+///   R0 = R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + n_q (d + 2 d_v + 1) + A(Br) (d + d_v)   T = ceil(n_q/Br)
 ///   W0 = n_q d + n_k d_v                    F0 = Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 ///   a: reads R0 + n_q d                     writes W0 + d^2           footprint max(F_mm's, F0 + d^2)
 ///   b: reads R0 + n_q d + (T-1) d^2         writes W0 + T d^2         footprint max(F_mm's, F0)
 ///   c: reads R0 + R_mm(d, n_q, d)           writes W0 + n_q d + d^2   footprint max(F_mm's, F0)
-/// Under a mask T n_k is the sum of the keys that the blocks see. Leading 6 n^2 d^2/M.
+/// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask T n_k. Leading 6 n^2 d^2/M.
 template <RowsGo rows_go>
 struct QueryOuterGradient : Defaults {
   using Operands = GradientXOperands;
@@ -29,6 +29,7 @@ struct QueryOuterGradient : Defaults {
                                            : b ? "keeping queries resident and revisiting the gradient"
                                                : "keeping queries resident and writing p A2";
   static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = b};
+  static constexpr bool one_core = true;
   static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
   static constexpr auto workspace = [] {
     if constexpr (c)
@@ -100,7 +101,7 @@ struct QueryOuterGradient : Defaults {
     const GradientXOperands x(s, 1);
     const Words T = ceil_div(s.n_q, t.queries.Br), g = Words(s.d) * s.d;
     const Io io = query_projection(x).io(t.S) + value_projection(x).io(t.h) +
-                  renamed(query_pass_io(s, visited_keys(s, t.queries.Br)), kProjected);
+                  renamed(query_pass_io(s, s.pairs().visited_keys(t.queries.Br)), kProjected);
     if (c) return io + Io().write(SlowArray::U, Words(s.n_q) * s.d) + gradient_product(x).io(t.g);
     const Words visits = b ? T : Words(1);
     return io + Io().read(SlowArray::A1, Words(s.n_q) * s.d)
@@ -110,35 +111,38 @@ struct QueryOuterGradient : Defaults {
   static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
     return query_projection(x).macs() + value_projection(x).macs() +
-           visited_pairs(s, t.queries.Br) * (Words(2) * s.d + s.d_v) + gradient_product(x).macs();
+           s.pairs().pairs_of_rows(t.queries.Br) * (Words(2) * s.d + s.d_v) + gradient_product(x).macs();
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
     query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
     value_projection(x).run(m, x.shape.fast, t.h);  // h = A3 Y
-    const auto A1 = tiled(x.A1, t.queries.Br), U = tiled(x.U, t.queries.Br);
+    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
     if constexpr (a) {
       const auto G = m.alloc(x.g.all());
       m.compute(kernel::Zero{}, G);
-      for (index_t i = 0; i < U.rows(); ++i) {
-        const auto U_i = m.alloc(U(i));
-        form_rows(m, x, t.queries, i, U_i);
-        m.compute(kernel::Gemm{true, false}, G, m.stream(A1(i)), U_i);  // g += A1^T U
+      for (index_t i = 0; i < blocks.count(); ++i) {
+        const Range I = blocks(i);
+        const auto U_i = m.alloc(x.U.rows(I));
+        form_rows(m, x, t.queries.bc, I, U_i);
+        m.compute(kernel::Gemm{true, false}, G, m.stream(x.A1.rows(I)), U_i);  // g += A1^T U
       }
       m.store(G, x.g.all());
     } else if constexpr (b) {
-      for (index_t i = 0; i < U.rows(); ++i) {
-        const auto U_i = m.alloc(U(i));
-        form_rows(m, x, t.queries, i, U_i);
-        const auto A1_i = m.load(A1(i));
+      for (index_t i = 0; i < blocks.count(); ++i) {
+        const Range I = blocks(i);
+        const auto U_i = m.alloc(x.U.rows(I));
+        form_rows(m, x, t.queries.bc, I, U_i);
+        const auto A1_i = m.load(x.A1.rows(I));
         m.update(kernel::GemmOver{true, false, i == 0}, x.g.all(), A1_i, U_i);  // g += A1^T U
       }
     } else {
-      m.each(U.rows(), [&](auto& w, index_t i) {
-        const auto U_i = w.alloc(U(i));
-        form_rows(w, x, t.queries, i, U_i);
-        w.store(U_i, U(i));
+      m.each(blocks.count(), [&](auto& w, index_t i) {
+        const Range I = blocks(i);
+        const auto U_i = w.alloc(x.U.rows(I));
+        form_rows(w, x, t.queries.bc, I, U_i);
+        w.store(U_i, x.U.rows(I));
       });
       gradient_product(x).run(m, x.shape.fast, t.g);  // g = A1^T U
     }
@@ -146,11 +150,11 @@ struct QueryOuterGradient : Defaults {
 
   /// U_i = SUM_j p_ij A2_j
   template <class W>
-  static void form_rows(W& w, const GradientXOperands& x, QueryPass t, index_t i, const Tile<W>& U_i) {
-    const auto S = tiled(x.S, t.Br), dO = tiled(x.dO, t.Br), O = tiled(x.O, t.Br), lse = tiled(x.lse, t.Br);
+  static void form_rows(W& w, const GradientXOperands& x, index_t bc, Range I, const Tile<W>& U_i) {
     w.compute(kernel::Zero{}, U_i);
-    const auto S_i = w.load(S(i)), dO_i = w.load(dO(i)), lse_i = w.load(lse(i)), D_i = w.alloc(x.D.array, lse(i).shape);
-    query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dO_i, lse_i, D_i, O(i)}, t.bc, keys_from_slow_memory(x));
+    const auto S_i = w.load(x.S.rows(I)), dO_i = w.load(x.dO.rows(I)), lse_i = w.load(x.lse.rows(I)),
+               D_i = w.alloc(x.D.rows(I));
+    query_pass(w, x, QueryTiles<W>{I, U_i, S_i, dO_i, lse_i, D_i, x.O.rows(I)}, bc, keys_from_slow_memory(x));
   }
 };
 

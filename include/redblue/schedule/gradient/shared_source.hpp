@@ -8,7 +8,7 @@ namespace redblue::schedule {
 
 /// Shared source, A2 = A3 = A. With dU = dO Y^T, q = dO h^T = dU A^T needs the same row of A as the score, so one read
 /// of the row serves both. A3 is never read: it must hold the same numbers as A2.
-///   reads R_mm(n_q, d, d) + R_mm(n_q, d_v, d) + 2 n_q d_v + n_q (2 d + 2) + SUM kappa_I d + R_mm(d, n_q, d)
+///   reads R_mm(n_q, d, d) + R_mm(n_q, d_v, d) + 2 n_q d_v + n_q (2 d + 2) + A(Br) d + R_mm(d, n_q, d)
 ///   writes 3 n_q d + n_q + d^2   footprint max(3, F_mm's, Br (3 d + 2 + 2 bc) + bc d)
 /// Leading 3 n^2 d^2/M.
 struct SharedSourceGradient : Defaults {
@@ -16,6 +16,7 @@ struct SharedSourceGradient : Defaults {
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
   static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
+  static constexpr bool one_core = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
 
   struct Tiling {
@@ -44,9 +45,7 @@ struct SharedSourceGradient : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const index_t bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(pass(s, {Br, bc})); };
-    const index_t Br = fewest_visits(
-        s, largest_query_block(s, limits, bc, [&](index_t rows) { return row_tiles(s, rows, bc); }, fits), step, fits);
+    const index_t Br = choose_query_block(s, step, [&](index_t size) { return limits.fit(pass(s, {size, bc})); });
     const auto tiles = choose_all(s, products(GradientXOperands(s, 1)), limits);
     if (Br == 0 || !tiles || !limits.fit(output_dots_phase(s))) return std::nullopt;
     return Tiling{*tiles, {Br, bc}};
@@ -81,11 +80,11 @@ struct SharedSourceGradient : Defaults {
                .read(SlowArray::dU, rows * s.d)
                .read(SlowArray::lse, s.row_statistics())
                .read(SlowArray::D, s.row_statistics())
-               .read(SlowArray::A2, visited_keys(s, t.queries.Br) * s.d)
+               .read(SlowArray::A2, s.pairs().visited_keys(t.queries.Br) * s.d)
                .write(SlowArray::U, rows * s.d);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
-    return macs_of(products(GradientXOperands(s, 1))) + visited_pairs(s, t.queries.Br) * s.d * 3;
+    return macs_of(products(GradientXOperands(s, 1))) + s.pairs().pairs_of_rows(t.queries.Br) * s.d * 3;
   }
 
   template <Machine M>
@@ -94,18 +93,18 @@ struct SharedSourceGradient : Defaults {
     S_product.run(m, x.shape.fast, t.products[0]);                       // S = A1 X
     dU_product.run(m, x.shape.fast, t.products[1]);                      // dU = dO Y^T
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
-    const index_t Br = t.queries.Br;
-    const auto S = tiled(x.S, Br), dU = tiled(x.dU, Br), U = tiled(x.U, Br), lse = tiled(x.lse, Br), D = tiled(x.D, Br);
-    m.each(U.rows(), [&]<class W>(W& w, index_t i) {
-      const auto U_i = w.alloc(U(i)), S_i = w.load(S(i)), dU_i = w.load(dU(i)), lse_i = w.load(lse(i)),
-                 D_i = w.load(D(i));
-      const auto pass_rows = [&](auto&, index_t j, index_t keys, const auto& step) {
-        const auto A_j = w.load(x.A2.rows(j, keys));
+    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
+    m.each(blocks.count(), [&]<class W>(W& w, index_t i) {
+      const Range I = blocks(i);
+      const auto U_i = w.alloc(x.U.rows(I)), S_i = w.load(x.S.rows(I)), dU_i = w.load(x.dU.rows(I)),
+                 lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
+      const auto pass_rows = [&](auto&, Range J, const auto& step) {
+        const auto A_j = w.load(x.A2.rows(J));
         step(A_j, A_j);  // S A^T and dU A^T
       };
       w.compute(kernel::Zero{}, U_i);
-      query_pass(w, x, QueryTiles<W>{S(i).row, U_i, S_i, dU_i, lse_i, D_i}, t.queries.bc, pass_rows);  // U = p A
-      w.store(U_i, U(i));
+      query_pass(w, x, QueryTiles<W>{I, U_i, S_i, dU_i, lse_i, D_i}, t.queries.bc, pass_rows);  // U = p A
+      w.store(U_i, x.U.rows(I));
     });
     g_product.run(m, x.shape.fast, t.products[2]);  // g = A1^T U
   }

@@ -7,16 +7,17 @@ namespace redblue::schedule {
 /// 6R, for small caches: Algorithm 6 of Li et al. 2024 (arXiv 2410.09397) with one resident tile instead of three, f
 /// written once and p over it, and D formed from O. It has half the constant, and is stable because lse comes from the
 /// forward pass.
-///   reads R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + 2 n_q d_v + 2 n_q + Rs(d; tP) + Rs(d_v; tp) + n_q n_k
-///         + R_mm(n_q, n_k, d) + R_mm(d, n_q, d)                               Rs: score_phase.hpp
-///   writes n_q d + n_k d_v + n_q + 2 n_q n_k + n_q d + d^2
+///   reads R_mm(n_q, d, d) + R_mm(n_k, d, d_v) + 2 n_q d_v + 2 n_q + Rs(d; tP) + Rs(d_v; tp) + nnz
+///         + R_mm(n_q, n_k, d) + R_mm(d, n_q, d)                               Rs: score_phase.hpp, R_mm: gemm.hpp
+///   writes n_q d + n_k d_v + n_q + 2 nnz + n_q d + d^2
 ///   footprint the largest of 3 and those of the six phases
 /// Leading 6 n^2 d/sqrt(M) + 3 n^2 + 6 n d^2/sqrt(M) for M <= d^2/4.
 struct SmallCacheGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "6R";
   static constexpr std::string_view idea = "materialising probabilities, then p over them";
-  static constexpr Traits traits{.keeps_scores = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true};
+  static constexpr bool one_core = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::D, SlowArray::P, SlowArray::U};
   static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
 
@@ -44,7 +45,7 @@ struct SmallCacheGradient : Defaults {
 
   /// U = p A2, p having taken the place of f.
   static Product rows_product(const GradientXOperands& x) {
-    return {x.U, {x.P}, {x.A2}, &Multiples::query, &Multiples::feature};
+    return {x.U, {x.P}, {x.A2}, &Multiples::query, &Multiples::feature, Entries::of_pairs(x.shape)};
   }
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {
@@ -81,10 +82,11 @@ struct SmallCacheGradient : Defaults {
            probabilities_io(s, SlowArray::A1X, SlowArray::A2, t.f) + score_gradients_io(s, SlowArray::h, t.p) +
            rows_product(x).io(t.U) + gradient_product(x).io(t.g);
   }
-  static Words macs(const Sizes& s, const Tiling&) {
+  static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return query_projection(x).macs() + value_projection(x).macs() + s.N() * (Words(2) * s.d + s.d_v) +
-           gradient_product(x).macs();
+    return query_projection(x).macs() + value_projection(x).macs() + rows_product(x).macs() +
+           gradient_product(x).macs() + probabilities_cost(s, SlowArray::A1X, SlowArray::A2).macs(s, t.f) +
+           score_gradients_cost(s, SlowArray::h).macs(s, t.p);
   }
 
   template <Machine M>

@@ -12,6 +12,7 @@ struct Product {
   Factor A, B;
   index_t Multiples::* row_step = nullptr;  ///< what the rows of C are: queries, keys or features
   index_t Multiples::* col_step = nullptr;
+  Entries entries{};  ///< of A
 
   index_t m() const { return C.shape.rows; }
   index_t k() const { return A.cols(); }
@@ -24,13 +25,13 @@ struct Product {
     const Multiples& s = limits.multiple;
     return cost().choose(x, limits, s.*row_step, s.*col_step);
   }
-  GemmCost cost() const { return {C.array, A.matrix.array, B.matrix.array, m(), k(), n()}; }
+  GemmCost cost() const { return {C.array, A.matrix.array, B.matrix.array, m(), k(), n(), entries}; }
   Phase phase(const Sizes& x, GemmTiling t) const { return cost().phase(x, t); }
   Io io(GemmTiling t) const { return cost().io(t); }
   Words macs() const { return cost().macs(); }
   template <class M>
   void run(M& machine, const Residence& fast, GemmTiling t) const {
-    gemm(machine, fast, C, A, B, t);
+    gemm(machine, fast, C, A, B, t, entries);
   }
 };
 

@@ -22,16 +22,16 @@ inline Words query_pass_rows(const Sizes& x, index_t rows, index_t bc) {
          2 * x.tile(SlowArray::P, rows, std::min(bc, x.n_k));
 }
 /// The tiles of a block of queries, K_j and one streamed word: of V, or of the schedule's own work, which takes `also`.
-/// A block that sees no key streams only O. Second buffers: the next keys and the next streamed word.
+/// Second buffers: the next keys and the next streamed word.
 inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
   const Words word = std::max(x.word(SlowArray::V), also), O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
   const auto block = [&](index_t rows, index_t kappa) {
-    const Words keys = kappa > 0 ? x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word : Words(0);
+    const Words keys = x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word;
     return query_pass_rows(x, rows, t.bc) + std::max(keys, O);
   };
   return {query_blocks_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
 }
-/// What all blocks read: reads n_q (d + 2 d_v + 1) + SUM_I kappa_I (d + d_v).
+/// What all blocks read, if they visit these keys: reads n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
 inline Io query_pass_io(const Sizes& x, Words visits) {
   return Io()
       .read(SlowArray::Q, Words(x.n_q) * x.d)
@@ -47,17 +47,16 @@ template <class PhaseOf>
 std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits, const PhaseOf& phase,
                                            const VisitPrices& price = {}) {
   const index_t bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
-  const auto fits = [&](index_t Br) { return limits.fit(phase(QueryPass{Br, bc})); };
-  const auto rows = [&](index_t Br) { return query_pass_rows(x, Br, bc); };
-  const index_t Br = fewest_visits(x, largest_query_block(x, limits, bc, rows, fits), step, fits, price);
+  const index_t Br =
+      choose_query_block(x, step, [&](index_t size) { return limits.fit(phase(QueryPass{size, bc})); }, price);
   if (Br == 0) return std::nullopt;
   return QueryPass{Br, bc};
 }
 
-/// The resident tiles of a block of queries whose first row is `row`.
+/// The resident tiles of a block of queries.
 template <class W>
 struct QueryTiles {
-  index_t row;
+  Range queries;
   const Tile<W>& dQ;
   const Tile<W>& Q;
   const Tile<W>& dO;
@@ -69,39 +68,39 @@ struct QueryTiles {
 /// The usual `pass` of query_pass: loads keys and streams values.
 template <class Operands>
 auto keys_from_slow_memory(const Operands& x) {
-  return [&x](auto& w, index_t j, index_t keys, const auto& step) {
-    const auto K_j = w.load(x.K.rows(j, keys));
-    step(K_j, w.stream(x.V.rows(j, keys)));
+  return [&x](auto& w, Range J, const auto& step) {
+    const auto K_j = w.load(x.K.rows(J));
+    step(K_j, w.stream(x.V.rows(J)));
   };
 }
 
-/// Forms D_i, unless it was loaded, and adds SUM_j dS_ij K_j to dQ_i. pass(w, j, keys, step) brings keys j .. j + keys
-/// and their values and calls step(K_j, V_j); also(j, keys, P_ij, dS_ij) is the schedule's own work on them.
+/// Forms D_i, unless it was loaded, and adds SUM_j dS_ij K_j to dQ_i. pass(w, J, step) brings the keys J and their
+/// values and calls step(K_j, V_j); also(J, P_ij, dS_ij) is the schedule's own work on them.
 template <class W, class Operands, class Pass, class Also>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;
-  const index_t rows = i.Q.shape().rows, kappa = s.mask.visible(i.row, rows, s.n_k);
-  const auto P = w.alloc(SlowArray::P, {rows, std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape());
+  const Range seen = s.pairs().keys_of(i.queries);
+  const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape());
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
-  for (index_t j = 0; j < kappa; j += bc) {
-    const index_t keys = std::min(bc, kappa - j);
-    const Arg P_ij = P.cols(keys), dS_ij = dP.cols(keys);
-    pass(w, j, keys, [&](const auto& K_j, const auto& V_j) {
-      w.compute(kernel::Scores{x.scale, s.mask, i.row, j}, P_ij, i.Q, K_j);
+  for (index_t j = seen.begin; j < seen.end; j += bc) {
+    const Range J{j, std::min(j + bc, seen.end)};
+    const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size());
+    const Place place{s.mask, i.queries.begin, j};
+    pass(w, J, [&](const auto& K_j, const auto& V_j) {
+      w.compute(kernel::Scores{x.scale, place}, P_ij, i.Q, K_j);
       w.compute(kernel::Weights{s.score}, P_ij, i.lse);  // P = exp(S - lse)
       w.compute(kernel::Zero{}, dS_ij);
-      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);  // dP = dO V^T
-      w.compute(kernel::ScoreGradient{s.score, x.scale, s.mask, i.row, j}, dS_ij, P_ij,
-                i.D);                               // dS = scale P o (dP - D)
-      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);  // dQ += dS K
-      also(j, keys, P_ij, dS_ij);
+      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);                       // dP = dO V^T
+      w.compute(kernel::ScoreGradient{s.score, x.scale, place}, dS_ij, P_ij, i.D);  // dS = scale P o (dP - D)
+      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                                  // dQ += dS K
+      also(J, P_ij, dS_ij);
     });
   }
 }
 
 template <class W, class Operands, class Pass>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass) {
-  query_pass(w, x, i, bc, pass, [](index_t, index_t, const Arg&, const Arg&) {});
+  query_pass(w, x, i, bc, pass, [](Range, const Arg&, const Arg&) {});
 }
 
 }  // namespace redblue::schedule

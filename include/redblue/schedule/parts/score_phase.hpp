@@ -1,11 +1,15 @@
 #pragma once
+#include "redblue/kernel/softmax.hpp"
 #include "redblue/schedule/parts/gemm.hpp"
 
-/// A phase that forms every entry of an n_q x n_k matrix A B^T once and hands it on tile by tile, with a statistic or
-/// two resident for each row of the tile: scores, probabilities and dS of the schedules that keep them in slow memory.
-/// Tiles grow by rank-one updates; or a panel of rows of A is resident over all w columns while B streams past.
-///   reads  tile ceil(n_k/b) n_q w + ceil(n_q/a) n_k w   panel n_q w + ceil(n_q/a) n_k w
+/// A phase that forms every entry of a matrix A B^T over pairs of queries and keys once and hands it on tile by tile,
+/// with a statistic or two resident for each row of the tile: scores, probabilities and dS of the schedules that keep
+/// them in slow memory. Tiles grow by rank-one updates; or a panel of rows of A is resident over all w columns while B
+/// streams past. A(a) = SUM_I kappa_I and B(b) = SUM_J rho_J are the visits of docs/model.md; without a mask
+/// ceil(n_q/a) n_k and ceil(n_k/b) n_q.
+///   reads  tile w (B(b) + A(a))   panel w (n_q + A(a))
 ///   footprint  tile a b + min(a, b) + 1 + stats a   panel a (w + stats + b) + 1
+/// Of a tile that holds hidden pairs only the bounding box of the others is multiplied.
 namespace redblue::schedule {
 
 struct ScoreTiling {
@@ -13,6 +17,47 @@ struct ScoreTiling {
   index_t a = 1;      ///< queries
   index_t b = 1;      ///< keys
 };
+
+/// The part of a tile of these rows and keys that holds pairs, empty if there is none.
+struct Box {
+  Range rows, keys;
+};
+inline Box box_of(const Pairs& pairs, Range I, Range J) {
+  return {intersection(I, pairs.rows_of(J)), intersection(J, pairs.keys_of(I))};
+}
+/// The part of the tile of a box that holds these rows and keys.
+inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
+  T.block.row += rows.begin - box.rows.begin;
+  T.block.col += keys.begin - box.keys.begin;
+  T.block.shape = {rows.size(), keys.size()};
+  return T;
+}
+/// The first of the blocks of b keys that these keys meet, and the one after the last.
+inline Range blocks_of(Range keys, index_t b) {
+  return {keys.begin / b, keys.size() > 0 ? ceil_div(keys.end, b) : keys.begin / b};
+}
+/// The words of the boxes of all tiles of a x b; the pairs that see each other where more than 2^16
+/// blocks of rows would have to be added up.
+inline Words box_words(const Sizes& x, index_t a, index_t b) {
+  constexpr index_t kMany = 1 << 16;
+  if (x.mask.full() || ceil_div(x.n_q, a) > kMany) return x.nnz();
+  const Pairs pairs = x.pairs();
+  const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
+  Words words;
+  for (index_t i = 0; i < rows.count(); ++i) {
+    const Range I = rows(i), met = blocks_of(pairs.keys_of(I), b);
+    // Between these blocks every row sees every key.
+    const index_t from = ceil_div(pairs.keys_of({I.end - 1, I.end}).begin, b),
+                  to = std::max(from, pairs.keys_of({I.begin, I.begin + 1}).end / b);
+    words += Words(to - from) * b * I.size();
+    for (index_t j = met.begin; j < met.end; ++j)
+      if (j < from || j >= to) {
+        const Box box = box_of(pairs, I, keys(j));
+        words += Words(box.rows.size()) * box.keys.size();
+      }
+  }
+  return words;
+}
 
 /// What such a phase costs: S is where its entries go, A B^T has w terms in each, and `stats` statistics of every row
 /// are resident. Where it revisits S, a word of S streams past each finished tile.
@@ -31,48 +76,122 @@ struct ScoreCost {
     return {rows + std::max(tile.footprint, x.tile(S, a, b) + again), tile.prefetch};
   }
   Io io(const Sizes& x, ScoreTiling t) const {
-    return Io().read(A, (t.panel ? Words(1) : c(x.n_k, t.b)) * x.n_q * w).read(B, c(x.n_q, t.a) * x.n_k * w);
+    const Words rows = t.panel ? Words(x.n_q) : x.pairs().visited_rows(t.b);
+    return Io().read(A, rows * w).read(B, x.pairs().visited_keys(t.a) * w);
   }
+  Words macs(const Sizes& x, ScoreTiling t) const { return box_words(x, t.a, t.b) * w; }
+  /// The best tile, and the cheaper of that and the best panel.
+  std::optional<ScoreTiling> choose_tile(const Sizes& x, const Limits& limits) const;
   std::optional<ScoreTiling> choose(const Sizes& x, const Limits& limits) const;
 };
 
-/// The cheaper of the best tile and the best panel; the tile where they tie.
-inline std::optional<ScoreTiling> ScoreCost::choose(const Sizes& x, const Limits& limits) const {
-  const Multiples& s = limits.multiple;
-  const Words a_words = limits.price.reading(A) * x.n_q * w, b_words = limits.price.reading(B) * x.n_k * w;
-  const auto fits = [&](const ScoreTiling& t) { return limits.fit(phase(x, t)); };
-  const auto tile = best_tile(x.n_q, x.n_k, s.query, s.key, a_words, b_words, limits.M / x.word(S),
-                              [&](index_t a, index_t b) { return fits({false, a, b}); });
-  const index_t b = smallest_tile(x.n_k, s.key);  // of a panel: the words do not depend on it
-  const index_t panel = largest_tile(x.n_q, s.query, [&](index_t a) { return fits({true, a, b}); });
-  const auto cost = [&](Words visits, index_t a) { return a_words * visits + b_words * c(x.n_q, a); };
-  if (panel > 0 && (!tile || cost(1, panel) < cost(c(x.n_k, (*tile)[1]), (*tile)[0])))
-    return ScoreTiling{true, balanced(x.n_q, panel, s.query), b};
+/// The a x b tile for which rows B(b) + keys A(a) is least, a b <= M. Without a mask best_tile of limits.hpp finds it;
+/// under one the best b for each a, from the continuous optimum in both directions, until no b <= M / a could win.
+template <class Fits>
+std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limits& limits, Words rows, Words keys,
+                                                      Words M, const Fits& fits) {
+  const Multiples& step = limits.multiple;
+  if (x.mask.full()) return best_tile(x.n_q, x.n_k, step.query, step.key, rows * x.n_q, keys * x.n_k, M, fits);
+  const Pairs pairs = x.pairs();
+  const double nnz = pairs.count().to_double(), room = M.to_double(), row_price = rows.to_double(),
+               key_price = keys.to_double(), n_q = static_cast<double>(x.n_q), n_k = static_cast<double>(x.n_k);
+  std::optional<std::array<index_t, 2>> best;
+  Words cheapest;
+  const auto try_rows = [&](index_t a) {
+    const index_t b = choose_key_block(x, step.key, [&](index_t size) { return fits(a, size); });
+    if (b == 0) return;
+    const Words cost = rows * pairs.visited_rows(b) + keys * pairs.visited_keys(a);
+    if (best && cost >= cheapest) return;
+    best = {a, b};
+    cheapest = cost;
+  };
+  const auto cannot_win = [&](index_t a) {
+    const double size = static_cast<double>(a);
+    const double least = row_price * std::max(n_q, nnz * size / room) + key_price * std::max(n_k, nnz / size);
+    return best && least > cheapest.to_double() * (1 + 1e-12);
+  };
+  const double optimum = std::sqrt(room * key_price / row_price);
+  const index_t start = std::clamp<index_t>(static_cast<index_t>(optimum) / step.query, 1, ceil_div(x.n_q, step.query));
+  for (index_t k = start; (k - 1) * step.query < x.n_q; ++k) {
+    const index_t a = std::min(x.n_q, k * step.query);
+    if (k > start && cannot_win(a)) break;
+    try_rows(a);
+  }
+  for (index_t k = start - 1; k > 0 && !cannot_win(k * step.query); --k) try_rows(k * step.query);
+  return best;
+}
+
+inline std::optional<ScoreTiling> ScoreCost::choose_tile(const Sizes& x, const Limits& limits) const {
+  const Words a_price = limits.price.reading(A) * w, b_price = limits.price.reading(B) * w;
+  const auto tile = best_score_tile(x, limits, a_price, b_price, limits.M / x.word(S),
+                                    [&](index_t a, index_t b) { return limits.fit(phase(x, {false, a, b})); });
   if (!tile) return std::nullopt;
   return ScoreTiling{false, (*tile)[0], (*tile)[1]};
 }
 
-/// finish(T, block of S) for every tile T = A[I,:] B[J,:]^T of the i-th row of blocks.
+/// Where they tie, the tile.
+inline std::optional<ScoreTiling> ScoreCost::choose(const Sizes& x, const Limits& limits) const {
+  const Multiples& s = limits.multiple;
+  const auto tile = choose_tile(x, limits);
+  const index_t b = smallest_tile(x.n_k, s.key);  // of a panel: the words do not depend on it
+  const index_t panel = choose_query_block(x, s.query, [&](index_t a) { return limits.fit(phase(x, {true, a, b})); });
+  const Prices& price = limits.price;
+  if (panel > 0 && (!tile || price.of(io(x, {true, panel, b})) < price.of(io(x, *tile))))
+    return ScoreTiling{true, panel, b};
+  return tile;
+}
+
+/// finish(T, box) for every tile T = A[I,:] B[J,:]^T of the rows I that holds pairs: T is the box of them.
 template <class W, class Finish>
-void score_phase(W& w, const Residence& fast, const SlowMatrix& S_, index_t i, const SlowMatrix& A, const SlowMatrix& B,
-                 ScoreTiling t, const Finish& finish) {
-  const auto S = tiled(S_, t.a, t.b);
+void score_phase(W& w, const Sizes& s, SlowArray S, Range I, const SlowMatrix& A, const SlowMatrix& B, ScoreTiling t,
+                 const Finish& finish) {
+  const Pairs pairs = s.pairs();
+  const Blocks blocks = pairs.key_blocks(t.b);
+  const Range met = blocks_of(pairs.keys_of(I), t.b);
+  const auto for_tiles = [&](const auto& form) {
+    for (index_t j = met.begin; j < met.end; ++j) {
+      const Range J = blocks(j);
+      const Box box = box_of(pairs, I, J);
+      const auto room = w.alloc(S, {I.size(), J.size()});
+      const Arg T = room.part({box.rows.size(), box.keys.size()});
+      w.compute(kernel::Zero{}, T);
+      form(T, room.shape(), box);
+      finish(T, box);
+    }
+  };
   if (t.panel) {
-    const auto A_i = w.load(tiled(A, t.a)(i));
-    for (index_t j = 0; j < S.cols(); ++j) {
-      const auto T = w.alloc(S(i, j));
-      w.compute(kernel::Zero{}, T);
-      w.compute(kernel::Gemm{false, true}, T, A_i, w.stream(tiled(B, t.b)(j)));
-      finish(T, S(i, j));
-    }
+    const auto A_i = w.load(A.rows(I));
+    for_tiles([&](const Arg& T, Shape, const Box& box) {
+      w.compute(kernel::Gemm{false, true}, T, A_i.rows(box.rows.begin - I.begin, box.rows.size()),
+                w.stream(B.rows(box.keys)));
+    });
   } else {
-    for (index_t j = 0; j < S.cols(); ++j) {
-      const auto T = w.alloc(S(i, j));
-      w.compute(kernel::Zero{}, T);
-      accumulate_product(w, fast, T, {A}, S(i, j).row, transposed(B), S(i, j).col);
-      finish(T, S(i, j));
-    }
+    for_tiles([&](const Arg& T, Shape room, const Box& box) {
+      const kernel::Gemm rank_one{false, true};
+      for_rank_one(w, s.fast, room, {A}, box.rows, transposed(B), box.keys, {},
+                   [&](Range, const auto& a, const auto& b) { w.compute(rank_one, T, a, b); });
+    });
   }
+}
+
+/// The scores of hidden pairs of the box become -inf.
+template <class W>
+void hide(W& w, const Sizes& s, const Arg& T, const Box& box) {
+  const Place place{s.mask, box.rows.begin, box.keys.begin};
+  if (!place.sees_all(T.shape())) w.compute(kernel::Hide{place}, T);
+}
+/// Loads the words of pairs that see each other; the others become 0.
+template <class W>
+void load_visible(W& w, const Sizes& s, const Arg& T, const SlowMatrix& S, const Box& box) {
+  if (!Place{s.mask, box.rows.begin, box.keys.begin}.sees_all(T.shape())) w.compute(kernel::Zero{}, T);
+  for_visible(s.pairs(), box.rows, box.keys,
+              [&](Range rows, Range keys) { w.load_into(part_of(T, box, rows, keys), S.block(rows, keys)); });
+}
+/// Stores the words of pairs that see each other.
+template <class W>
+void store_visible(W& w, const Sizes& s, const Arg& T, const SlowMatrix& S, const Box& box) {
+  for_visible(s.pairs(), box.rows, box.keys,
+              [&](Range rows, Range keys) { w.store(part_of(T, box, rows, keys), S.block(rows, keys)); });
 }
 
 }  // namespace redblue::schedule

@@ -1,22 +1,9 @@
 #pragma once
-#include "redblue/core/visible.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
-/// The keys that the blocks of a schedule see whose outer loop goes over queries.
+/// Sizes of blocks under a mask, and the words of a schedule whose blocks of queries stay while keys pass. Sums over
+/// blocks: core/visible.hpp.
 namespace redblue::schedule {
-
-/// SUM_I kappa_I over all blocks of Br queries.
-inline Words visited_keys(const Sizes& x, index_t Br) {
-  const Words last = x.n_q % Br > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
-  return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) + last;
-}
-
-/// SUM_I |I| kappa_I: the pairs whose scores are formed.
-inline Words visited_pairs(const Sizes& x, index_t Br) {
-  const index_t ragged = x.n_q % Br;
-  const Words last = ragged > 0 ? x.mask.visible(x.n_q - 1, x.n_k) : 0;
-  return visited_by_blocks(x.mask, x.n_k, Br, x.n_q / Br) * Br + last * ragged;
-}
 
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
 /// over the queries. A value is visited in one pass only.
@@ -29,60 +16,105 @@ inline Io query_outer_io(const Sizes& x, Words visits, Words passes = 1) {
       .write(SlowArray::lse, x.row_statistics());
 }
 
-/// The footprint: the larger of words(rows, kappa) for the last full block of queries and for the ragged block. The
-/// last full block sees the most keys of all full blocks.
+/// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys. The ragged block may see more keys.
 template <class BlockWords>
-Words query_blocks_footprint(const Sizes& x, index_t largest, const BlockWords& words) {
-  const index_t Br = std::min(largest, x.n_q), ragged = x.n_q % Br;
-  const auto block = [&](index_t rows, index_t end) { return words(rows, x.mask.visible(end - 1, x.n_k)); };
-  return std::max(block(Br, x.n_q - ragged), ragged > 0 ? block(ragged, x.n_q) : Words(0));
+Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words) {
+  const index_t rows = std::min(a, x.n_q);
+  if (x.mask.from_first_key()) return words(rows, x.n_k);  // the last block sees all
+  const Pairs pairs = x.pairs();
+  const index_t ragged = x.n_q % rows;
+  return std::max(words(rows, pairs.most_keys(rows)),
+                  ragged > 0 ? words(ragged, pairs.keys_of({0, ragged}).size()) : 0);
+}
+/// The same over blocks of b keys that rho queries see.
+template <class BlockWords>
+Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
+  const index_t keys = std::min(b, x.n_k);
+  if (x.mask.from_first_key()) return words(keys, x.n_q);  // all see the first block
+  const Pairs pairs = x.pairs();
+  const index_t ragged = x.n_k % keys;
+  return std::max(words(keys, pairs.most_rows(keys)),
+                  ragged > 0 ? words(ragged, pairs.rows_of({x.n_k - ragged, x.n_k}).size()) : 0);
 }
 
-/// The largest Br to try where Bc keys are resident beside the tiles of Br queries, which take rows(Br). If a full
-/// block may see fewer than Bc keys, the footprint is not monotone in Br (more queries at a time, but fewer keys); the
-/// result is then a limit that no tiling can exceed.
-template <class Rows, class Fits>
-index_t largest_query_block(const Sizes& x, const Limits& limits, index_t Bc, const Rows& rows, const Fits& fits) {
-  const index_t step = limits.multiple.query;
-  const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return limits.fit(rows(Br), 0); });
-  return x.mask.visible(x.n_q - largest, x.n_k) >= Bc ? largest_tile(x.n_q, step, fits) : largest;
-}
-
-/// The cost of a Br: `visit` for every key that a block visits, and `block` for every block.
+/// The price of a visit: of every key that a block of queries sees, and of every block.
 struct VisitPrices {
   Words visit = 1;
   Words block = 0;
 };
 
-/// The cheapest legal Br up to `largest` for which fits(Br) holds; 0 if there is none. Without a mask this is the
-/// largest Br, reduced as far as the number of blocks stays the same. Under a causal mask the number of visited keys is
-/// not monotone in Br. Among all Br with the same number of blocks the smallest is best. The search ends where a
-/// smaller Br cannot win, because Br SUM kappa >= visible pairs, or as soon as the blocks visit no more keys than the
-/// last row sees, which is the minimum.
-template <class Fits>
-index_t fewest_visits(const Sizes& x, index_t largest, index_t step, const Fits& fits, const VisitPrices& price = {}) {
-  // Under a mask the smallest Br for a number of blocks may see more keys, and not fit where a few more queries do.
-  constexpr index_t kTries = 64;
-  const Words pairs = visible_pairs(x.mask, x.n_q, x.n_k), least = x.mask.visible(x.n_q - 1, x.n_k);
-  index_t best = 0;
-  Words cheapest;
-  for (index_t top = largest; top > 0;) {
-    const Words blocks = ceil_div(x.n_q, top);
-    if (best > 0 && price.visit * pairs >= (cheapest - price.block * blocks) * top) break;
-    const index_t even = balanced(x.n_q, top, step);
-    index_t Br = even;
-    for (index_t tries = 0; tries < kTries && Br < top && !fits(Br); ++tries) Br = std::min(top, Br + step);
-    if (fits(Br)) {
-      const Words visits = visited_keys(x, Br), cost = price.visit * visits + price.block * blocks;
-      if (best == 0 || cost < cheapest) {
-        cheapest = cost;
-        best = Br;
-      }
-      if (!x.mask.causal || visits == least) break;
+namespace detail {
+/// The size up to `largest` for which cost(size) is least, sizes below the largest being multiples of `step`. No size
+/// costs less than least(size), which falls as sizes grow.
+template <class Cost, class Least>
+index_t cheapest_block(index_t largest, index_t step, const Cost& cost, const Least& least) {
+  constexpr int kTries = 4096;
+  index_t best = largest;
+  Words cheapest = cost(largest);
+  index_t size = (largest - 1) / step * step;
+  for (int tries = 0; tries < kTries && size > 0 && least(size) < cheapest; ++tries, size -= step)
+    if (const Words c = cost(size); c < cheapest) {
+      cheapest = c;
+      best = size;
     }
-    top = (ceil_div(even, step) - 1) * step;
-  }
   return best;
+}
+}  // namespace detail
+
+/// The cheapest size of blocks of queries up to `largest`. Without a mask that is the largest, reduced as far as the
+/// number of blocks stays the same. Where all see keys from the first on, larger blocks never visit more keys (theory
+/// notes 2j). Between two edges the visited keys are not monotone, and every size is tried.
+inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
+  if (x.mask.full()) return balanced(x.n_q, largest, step);
+  if (x.mask.from_first_key()) return largest;
+  const Pairs pairs = x.pairs();
+  const Words nnz = pairs.count();
+  return detail::cheapest_block(
+      largest, step, [&](index_t a) { return price.visit * pairs.visited_keys(a) + price.block * ceil_div(x.n_q, a); },
+      [&](index_t a) { return price.visit * (nnz / a) + price.block * ceil_div(x.n_q, a); });
+}
+/// The same of blocks of keys, each visited by the queries that see it.
+inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
+  if (x.mask.full()) return balanced(x.n_k, largest, step);
+  if (x.mask.from_first_key()) return largest;
+  const Pairs pairs = x.pairs();
+  const Words nnz = pairs.count();
+  return detail::cheapest_block(
+      largest, step, [&](index_t b) { return price.visit * pairs.visited_rows(b) + price.block * ceil_div(x.n_k, b); },
+      [&](index_t b) { return price.visit * (nnz / b) + price.block * ceil_div(x.n_k, b); });
+}
+
+/// The cheapest size of blocks of queries for which fits(size), monotone, holds; 0 if there is none.
+template <class Fits>
+index_t choose_query_block(const Sizes& x, index_t step, const Fits& fits, const VisitPrices& price = {}) {
+  const index_t largest = largest_tile(x.n_q, step, fits);
+  return largest == 0 ? 0 : best_query_block(x, largest, step, price);
+}
+/// The same of keys.
+template <class Fits>
+index_t choose_key_block(const Sizes& x, index_t step, const Fits& fits, const VisitPrices& price = {}) {
+  const index_t largest = largest_tile(x.n_k, step, fits);
+  return largest == 0 ? 0 : best_key_block(x, largest, step, price);
+}
+
+/// Rows that all see keys of the block J visit it for the first time from this row on: they see none before J. And they
+/// visit it for the last time before this row: they see none after J.
+inline index_t first_visit(const Pairs& pairs, Range rows, Range J) {
+  return J.begin == 0 ? rows.begin : std::clamp(pairs.rows_of({J.begin - 1, J.begin}).end, rows.begin, rows.end);
+}
+inline index_t last_visit(const Pairs& pairs, Range rows, Range J) {
+  return J.end == pairs.n_k ? rows.end : std::clamp(pairs.rows_of({J.end, J.end + 1}).begin, rows.begin, rows.end);
+}
+
+/// Calls f(rows, keys) for rectangles that hold exactly the pairs of these rows and keys that exist: all in one where
+/// every row sees every key, else one for each row.
+template <class F>
+void for_visible(const Pairs& pairs, Range rows, Range keys, const F& f) {
+  const auto of_row = [&](index_t r) { return intersection(pairs.keys_of({r, r + 1}), keys); };
+  if (rows.size() == 0 || keys.size() == 0) return;
+  if (of_row(rows.begin) == keys && of_row(rows.end - 1) == keys) return f(rows, keys);
+  for (index_t r = rows.begin; r < rows.end; ++r)
+    if (const Range seen = of_row(r); seen.size() > 0) f(Range{r, r + 1}, seen);
 }
 
 }  // namespace redblue::schedule

@@ -31,18 +31,19 @@ struct ForwardXOperands {
   ForwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
-        A1{SlowArray::A1, {s.n_q, s.d}, instance},
-        A2{SlowArray::A2, {s.n_k, s.d}, instance},
-        A3{SlowArray::A3, {s.n_k, s.d}, instance},
+        A1{SlowArray::A1, {s.n_q, s.d}, instance, s.row0},
+        A2{SlowArray::A2, {s.n_k, s.d}, instance, s.key0},
+        A3{SlowArray::A3, {s.n_k, s.d}, instance, s.key0},
         X{SlowArray::X, {s.d, s.d}, instance},
         Y{SlowArray::Y, {s.d, s.d_v}, instance},
-        O{SlowArray::O, {s.n_q, s.d_v}, instance},
-        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
-        S{SlowArray::A1X, {s.n_q, s.d}, instance},
-        h{SlowArray::h, {s.n_k, s.d_v}, instance},
-        scores{SlowArray::S, {s.n_q, s.n_k}, instance},
-        U{SlowArray::U, {s.n_q, s.d}, instance} {}
+        O{SlowArray::O, {s.n_q, s.d_v}, instance, s.row0},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
+        S{SlowArray::A1X, {s.n_q, s.d}, instance, s.row0},
+        h{SlowArray::h, {s.n_k, s.d_v}, instance, s.key0},
+        scores{SlowArray::S, {s.n_q, s.n_k}, instance, s.row0, s.key0},
+        U{SlowArray::U, {s.n_q, s.d}, instance, s.row0} {}
 
+  index_t instance() const { return A1.instance; }
   auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, S, h, scores, U}; }
 
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
@@ -90,26 +91,27 @@ struct BackwardXOperands {
   BackwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
-        A1{SlowArray::A1, {s.n_q, s.d}, instance},
-        A2{SlowArray::A2, {s.n_k, s.d}, instance},
-        A3{SlowArray::A3, {s.n_k, s.d}, instance},
+        A1{SlowArray::A1, {s.n_q, s.d}, instance, s.row0},
+        A2{SlowArray::A2, {s.n_k, s.d}, instance, s.key0},
+        A3{SlowArray::A3, {s.n_k, s.d}, instance, s.key0},
         X{SlowArray::X, {s.d, s.d}, instance},
         Y{SlowArray::Y, {s.d, s.d_v}, instance},
-        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance},
-        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance},
-        dO{SlowArray::dO, {s.n_q, s.d_v}, instance},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance, s.row0},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance, s.row0},
         dX{SlowArray::dX, X.shape, instance},
         dY{SlowArray::dY, Y.shape, instance},
-        dA1{SlowArray::dA1, A1.shape, instance},
-        dA2{SlowArray::dA2, A2.shape, instance},
-        dA3{SlowArray::dA3, A3.shape, instance},
-        S{SlowArray::A1X, {s.n_q, s.d}, instance},
-        h{SlowArray::h, {s.n_k, s.d_v}, instance},
-        U{SlowArray::U, S.shape, instance},
-        dh{SlowArray::dh, h.shape, instance},
-        D{SlowArray::D, {s.n_q, s.statistics()}, instance},
-        P{SlowArray::P, {s.n_q, s.n_k}, instance} {}
+        dA1{SlowArray::dA1, A1.shape, instance, s.row0},
+        dA2{SlowArray::dA2, A2.shape, instance, s.key0},
+        dA3{SlowArray::dA3, A3.shape, instance, s.key0},
+        S{SlowArray::A1X, {s.n_q, s.d}, instance, s.row0},
+        h{SlowArray::h, {s.n_k, s.d_v}, instance, s.key0},
+        U{SlowArray::U, S.shape, instance, s.row0},
+        dh{SlowArray::dh, h.shape, instance, s.key0},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance, s.row0},
+        P{SlowArray::P, {s.n_q, s.n_k}, instance, s.row0, s.key0} {}
 
+  index_t instance() const { return A1.instance; }
   auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, dO, dX, dY, dA1, dA2, dA3, S, h, U, dh, D, P}; }
 
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
@@ -162,19 +164,20 @@ struct BackwardWOperands {
   BackwardWOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
-        A1{SlowArray::A1, {s.n_q, s.d_in}, instance},
-        A2{SlowArray::A2, {s.n_k, s.d_in}, instance},
-        A3{SlowArray::A3, {s.n_k, s.d_in}, instance},
+        A1{SlowArray::A1, {s.n_q, s.d_in}, instance, s.row0},
+        A2{SlowArray::A2, {s.n_k, s.d_in}, instance, s.key0},
+        A3{SlowArray::A3, {s.n_k, s.d_in}, instance, s.key0},
         WQ{SlowArray::WQ, {s.d_in, s.d}, instance},
         WK{SlowArray::WK, {s.d_in, s.d}, instance},
         WV{SlowArray::WV, {s.d_in, s.d_v}, instance},
         dWQ{SlowArray::dWQ, WQ.shape, instance},
         dWK{SlowArray::dWK, WK.shape, instance},
         dWV{SlowArray::dWV, WV.shape, instance},
-        dA1{SlowArray::dA1, A1.shape, instance},
-        dA2{SlowArray::dA2, A2.shape, instance},
-        dA3{SlowArray::dA3, A3.shape, instance} {}
+        dA1{SlowArray::dA1, A1.shape, instance, s.row0},
+        dA2{SlowArray::dA2, A2.shape, instance, s.key0},
+        dA3{SlowArray::dA3, A3.shape, instance, s.key0} {}
 
+  index_t instance() const { return A1.instance; }
   auto all() const {
     const BackwardOperands x = attention();
     return std::array{A1,  A2,  A3,  WQ,  WK,    WV,   dWQ,  dWK,  dWV,  dA1, dA2, dA3,

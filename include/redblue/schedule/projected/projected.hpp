@@ -32,6 +32,7 @@ struct Projected : Defaults {
   static constexpr std::string_view idea = S::idea;
   static constexpr std::string_view label = S::label;
   static constexpr Traits traits = S::traits;
+  static constexpr bool one_core = true;
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 
   struct Tiling {

@@ -9,14 +9,15 @@ namespace redblue::schedule {
 /// Shared source, A2 = A3 = A: Y is applied after attention, so a row of A serves as key and as value and is read once
 /// for both. U = softmax(scale S A^T) A with queries resident, then O = U Y. Half the words of FlashAttention-2.
 /// A3 is never read: it must hold the same numbers as A2.
-///   reads R_mm(n_q, d, d) + n_q d + SUM kappa_I d + R_mm(n_q, d, d_v)   writes n_q (2 d + 1) + n_q d_v
+///   reads R_mm(n_q, d, d) + n_q d + A(Br) d + R_mm(n_q, d, d_v)   writes n_q (2 d + 1) + n_q d_v
 ///   footprint max(F_mm, Br (2 d + 2 + Bc) + Bc d, F_mm)
-/// kappa_I: keys that block I sees; n_k without a mask, so the sum is ceil(n_q/Br) n_k. Leading 2 n^2 d^2/M.
+/// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask ceil(n_q/Br) n_k. Leading 2 n^2 d^2/M.
 struct SharedSourceForward : Defaults {
   using Operands = ForwardXOperands;
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
   static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
+  static constexpr bool one_core = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::U};
   static constexpr std::string_view restricted_bound(const Sizes&) { return "shared"; }
 
@@ -48,9 +49,7 @@ struct SharedSourceForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const ForwardXOperands x(s, 1);
     const index_t Bc = smallest_tile(s.n_k, limits.multiple.key), step = limits.multiple.query;
-    const auto fits = [&](index_t Br) { return limits.fit(pass(s, Br, Bc)); };
-    const index_t Br = fewest_visits(
-        s, largest_query_block(s, limits, Bc, [&](index_t rows) { return row_tiles(s, rows, Bc); }, fits), step, fits);
+    const index_t Br = choose_query_block(s, step, [&](index_t size) { return limits.fit(pass(s, size, Bc)); });
     const auto S = query_projection(x).choose(s, limits), O = output_product(x).choose(s, limits);
     if (Br == 0 || !S || !O) return std::nullopt;
     return Tiling{*S, Br, Bc, *O};
@@ -80,36 +79,36 @@ struct SharedSourceForward : Defaults {
     const Words rows = s.n_q;
     return query_projection(x).io(t.S) + output_product(x).io(t.O) +
            Io().read(SlowArray::A1X, rows * s.d)
-               .read(SlowArray::A2, visited_keys(s, t.Br) * s.d)
+               .read(SlowArray::A2, s.pairs().visited_keys(t.Br) * s.d)
                .write(SlowArray::U, rows * s.d)
                .write(SlowArray::lse, s.row_statistics());
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    return query_projection(x).macs() + visited_pairs(s, t.Br) * s.d * 2 + output_product(x).macs();
+    return query_projection(x).macs() + s.pairs().pairs_of_rows(t.Br) * s.d * 2 + output_product(x).macs();
   }
 
   template <Machine M>
   static void run(M& m, const ForwardXOperands& x, const Tiling& t) {
     using Step = kernel::OnlineAttention;           // scores; the online softmax; U += scores A
     query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
-    const auto S = tiled(x.S, t.Br), U = tiled(x.U, t.Br), lse = tiled(x.lse, t.Br);
-    m.each(S.rows(), [&](auto& w, index_t i) {
-      const auto S_i = w.load(S(i), Step::Q);
-      const auto U_i = w.alloc(U(i), Step::O);
-      const auto m_i = w.alloc(lse(i)), l_i = w.alloc(lse(i));
-      const auto P = w.alloc(SlowArray::S, {S(i).shape.rows, std::min(t.Bc, x.shape.n_k)}, Step::S);
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i), seen = x.shape.pairs().keys_of(I);
+      const auto S_i = w.load(x.S.rows(I), Step::Q);
+      const auto U_i = w.alloc(x.U.rows(I), Step::O);
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      const auto P = w.alloc(SlowArray::S, {I.size(), std::min(t.Bc, x.shape.n_k)}, Step::S);
       w.compute(kernel::SoftmaxInit{}, U_i, m_i, l_i);
-      const index_t kappa = x.shape.mask.visible(S(i).row, S(i).shape.rows, x.shape.n_k);
-      for (index_t j = 0; j < kappa; j += t.Bc) {
-        const index_t keys = std::min(t.Bc, kappa - j);
-        const auto A_j = w.load(x.A2.rows(j, keys));
-        const Step step{{x.scale, x.shape.mask, S(i).row, j}, x.shape.score};
-        w.compute(step, P.cols(keys), U_i, m_i, l_i, S_i, A_j, A_j);
+      for (index_t j = seen.begin; j < seen.end; j += t.Bc) {
+        const Range J{j, std::min(j + t.Bc, seen.end)};
+        const auto A_j = w.load(x.A2.rows(J));
+        const Step step{{x.scale, {x.shape.mask, I.begin, j}}, x.shape.score};
+        w.compute(step, P.cols(J.size()), U_i, m_i, l_i, S_i, A_j, A_j);
       }
       w.compute(kernel::SoftmaxFinish{x.shape.score}, U_i, m_i, l_i);  // U <- U / l, m <- lse
-      w.store(U_i, U(i));
-      w.store(m_i, lse(i));
+      w.store(U_i, x.U.rows(I));
+      w.store(m_i, x.lse.rows(I));
     });
     output_product(x).run(m, x.shape.fast, t.O);  // O = U Y
   }
