@@ -78,11 +78,6 @@ Problem of(Operation op, Problem p) {
   }
   return p;
 }
-Problem causal(Problem p, std::optional<index_t> offset = {}) {
-  p.causal = true;
-  p.causal_offset = offset;
-  return p;
-}
 /// Every shape that has gone wrong somewhere.
 std::vector<Problem> problems() {
   return {
@@ -99,6 +94,11 @@ std::vector<Problem> problems() {
       causal(problem(6, 10, 3, 4), -3),
       causal(problem(5, 5, 3, 4), -100),  // no row sees anything
       causal(with_heads(problem(6, 8, 3, 4), 2, 4, 2), 1),
+      windowed(problem(12, 12, 4, 3), 3, 0),
+      windowed(problem(10, 14, 3, 4), 2, 3),
+      windowed(problem(8, 8, 3, 4), 0, 0),  // one key each
+      windowed(causal(problem(9, 9, 4, 3)), {}, {}, 4),
+      windowed(with_heads(problem(9, 6, 3, 4), 2, 4, 2), 2, 1, 2),
   };
 }
 

@@ -62,7 +62,11 @@ inline std::string text_of(const plan::Plan& plan) {
        {std::pair("batch", p.batch), std::pair("heads", p.heads), std::pair("kv_heads", p.kv_heads.value_or(p.heads)),
         std::pair("n_q", p.n_q), std::pair("n_k", p.n_k), std::pair("d", p.d), std::pair("d_v", p.d_v)})
     text += std::string(", ") + name + " = " + std::to_string(value);
-  if (p.causal) text += ", causal offset " + std::to_string(p.causal_offset.value_or(p.n_k - p.n_q));
+  if (p.masked()) text += ", offset " + std::to_string(p.causal_offset.value_or(p.n_k - p.n_q));
+  if (p.causal) text += ", causal";
+  if (p.window_left) text += ", left " + std::to_string(*p.window_left);
+  if (p.window_right) text += ", right " + std::to_string(*p.window_right);
+  if (p.prefix > 0) text += ", prefix " + std::to_string(p.prefix);
   return text + ", " + std::string(name_of(p.score)) + ", sources " + std::string(name_of(p.sources));
 }
 

@@ -25,4 +25,12 @@ inline Problem causal(Problem p, std::optional<index_t> offset = {}) {
   return p;
 }
 
+/// A window without an edge on a side where nothing is given.
+inline Problem windowed(Problem p, std::optional<index_t> left, std::optional<index_t> right, index_t prefix = 0) {
+  p.window_left = left;
+  p.window_right = right;
+  p.prefix = prefix;
+  return p;
+}
+
 }  // namespace redblue::test

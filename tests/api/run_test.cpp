@@ -36,6 +36,13 @@ std::vector<Problem> awkward_problems() {
       causal(problem(9, 9, 4, 3), -100),  // no row sees anything
       causal(problem(9, 9, 4, 3), 100),   // every row sees everything
       causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), -2),
+      windowed(problem(40, 40, 4, 6), 5, 0),
+      windowed(problem(30, 50, 5, 4), 3, 4),
+      windowed(problem(50, 30, 5, 4), 7, {}),  // the first 20 see the keys before key 20, too
+      windowed(problem(20, 20, 4, 4), 0, 0),   // one key each
+      windowed(causal(problem(9, 40, 4, 3)), 12, {}),
+      windowed(causal(problem(30, 30, 4, 3)), {}, {}, 11),
+      windowed(with_heads(problem(33, 21, 4, 6), 2, 6, 2), 4, 2, 3),
   };
   for (Problem& p : list) p = with_lse(p);
   list.push_back(list[3]);

@@ -84,7 +84,8 @@ void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DT
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
   for (const Operation op : kOperations)
-    for (const Problem& shape : {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4))})
+    for (const Problem& shape :
+         {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)), windowed(problem(40, 37, 4, 4), 9, 3, 5)})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
 }
 
@@ -92,9 +93,11 @@ TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
 TEST(ThreadsRun, GiveTheSameBitsAndCountsInPanels) {
   const schedule::Multiples panels{48, 16, 1};
   for (const Operation op : kOperations)
-    for (const Problem& shape : {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8))})
+    for (const Problem& shape :
+         {problem(150, 130, 8, 12), causal(problem(150, 150, 8, 8)), windowed(problem(150, 140, 8, 8), 60, 1)})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32, panels);
-  for (const Problem& shape : {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16))})
+  for (const Problem& shape :
+       {problem(150, 130, 32, 32), causal(problem(150, 150, 32, 16)), windowed(problem(150, 140, 32, 16), 60, 1)})
     expect_the_same_for_any_number_of_threads(of(Operation::forward, shape), DType::bf16, DType::bf16, panels);
 }
 
