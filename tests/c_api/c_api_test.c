@@ -288,6 +288,9 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM((p.has_scale = 1, p.scale = INFINITY), REDBLUE_INVALID_ARGUMENT, "scale = inf");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = 1e300), REDBLUE_INVALID_ARGUMENT, "scale = 1e+300 is beyond f32");
   WRONG_PROBLEM((p.has_causal_offset = 1, p.causal = 0), REDBLUE_INVALID_ARGUMENT, "causal");
+  WRONG_PROBLEM((p.has_window_left = 1, p.window_left = -1), REDBLUE_INVALID_ARGUMENT, "window_left = -1");
+  WRONG_PROBLEM((p.has_window_right = 1, p.window_right = -7), REDBLUE_INVALID_ARGUMENT, "window_right = -7");
+  WRONG_PROBLEM((p.causal = 1, p.prefix = 1000000), REDBLUE_INVALID_ARGUMENT, "prefix = 1000000");
 
   redblue_plan_options x = options;
 #define WRONG_OPTIONS(change, status, text)                      \
