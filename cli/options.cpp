@@ -71,11 +71,14 @@ void MaskOptions::apply_to(Problem& p) const {
   }
   if (causal_offset) {
     if (!p.masked()) throw InvalidProblem(fmt::format("--causal-offset {} is for --causal: give both", *causal_offset));
-    if (*causal_offset == "top-left")
+    if (*causal_offset == "top-left") {
       p.causal_offset = 0;
-    else if (*causal_offset != "bottom-right" && !(p.causal_offset = whole_number(*causal_offset)))
-      throw InvalidProblem(
-          fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
+    } else if (*causal_offset != "bottom-right") {
+      p.causal_offset = whole_number(*causal_offset);
+      if (!p.causal_offset)
+        throw InvalidProblem(
+            fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
+    }
   }
   if (prefix && !p.masked()) throw InvalidProblem(fmt::format("--prefix {} is for --causal: give both", *prefix));
   p.prefix = prefix.value_or(0);
