@@ -52,7 +52,7 @@ Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan
     fewer_queries = fewer_keys * mask.group;
   } else if (!mask.full()) {
     if (schedule.has_quadratic_workspace()) return whole;  // rows of scores have their own lengths
-    if (mask.hi < 1) {  // keep the queries that see no key
+    if (mask.hi < 1) {                                     // keep the queries that see no key
       fewer_keys = std::min(fewer_keys, positions(fewer_queries));
       fewer_queries = fewer_keys * mask.group;
     }

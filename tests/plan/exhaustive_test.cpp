@@ -234,9 +234,9 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
         Exhaustive(s, x, limits, random).check();
       } catch (const std::runtime_error& e) {
         FAIL() << "seed " << seed << ": n_q " << x.n_q << " n_k " << x.n_k << " d " << x.d << " d_v " << x.d_v
-               << " d_in " << x.d_in << ' ' << name_of(x.score) << " mask lo " << x.mask.lo << " hi "
-               << x.mask.hi << " prefix " << x.mask.prefix << " group " << x.mask.group << " multiples " << limits.multiple.query << ' '
-               << limits.multiple.key << ' ' << limits.multiple.feature << ' ' << e.what();
+               << " d_in " << x.d_in << ' ' << name_of(x.score) << " mask lo " << x.mask.lo << " hi " << x.mask.hi
+               << " prefix " << x.mask.prefix << " group " << x.mask.group << " multiples " << limits.multiple.query
+               << ' ' << limits.multiple.key << ' ' << limits.multiple.feature << ' ' << e.what();
       }
     }
   }

@@ -194,7 +194,7 @@ RC_GTEST_PROP(Planner, SmallestMIsTheSmallest, ()) {
     Words least;
     try {
       make_plan(p, o);
-      continue;  // no query sees a key: nothing is read
+      continue;                     // no query sees a key: nothing is read
     } catch (const Unsupported&) {  // at no M: a mask it does not know, a single column that cannot be split
       o.M = index_t{1} << 40;
       RC_ASSERT_THROWS_AS(make_plan(p, o), Unsupported);
@@ -244,8 +244,7 @@ TEST(Planner, RefusesWithTheReason) {
     refused.emplace_back(r.schedule);
     EXPECT_THAT(r.why, HasSubstr("mask"));
   }
-  EXPECT_THAT(refused,
-              testing::IsSupersetOf({"saha_ye"}));
+  EXPECT_THAT(refused, testing::IsSupersetOf({"saha_ye"}));
   const auto was_refused = [&](const plan::Schedule& s) { return std::ranges::count(refused, s.name) == 1; };
   const auto schedules = plan::Registry::built_in().of(Operation::forward);
   for (const auto& s : schedules) EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score) << s->name;
