@@ -343,7 +343,7 @@ TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
       const auto view = [&](std::vector<std::uint16_t>& words, const Matrix<float>& m) {
         return View<float>(reinterpret_cast<float*>(words.data()), m.shape, m.stride, 1, layout);
       };
-      const OnlineAttention step{{0.125, mask(0, j, rows), 0, j}, score};
+      const OnlineAttention step{{0.125, {mask(0, j, rows), 0, j}}, score};
       wide.step(step, K, V);
       narrow.step(step, K, V, view(K16, K), view(V16, V));
       if (HasFatalFailure()) return;
