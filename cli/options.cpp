@@ -70,7 +70,9 @@ void MaskOptions::apply_to(Problem& p) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked()) throw InvalidProblem(fmt::format("--causal-offset {} is for --causal: give both", *causal_offset));
+    if (!p.masked())
+      throw InvalidProblem(
+          fmt::format("--causal-offset {} is for --causal or --window: give one of them, too", *causal_offset));
     if (*causal_offset == "top-left") {
       p.causal_offset = 0;
     } else if (*causal_offset != "bottom-right") {
@@ -80,7 +82,8 @@ void MaskOptions::apply_to(Problem& p) const {
             fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
     }
   }
-  if (prefix && !p.masked()) throw InvalidProblem(fmt::format("--prefix {} is for --causal: give both", *prefix));
+  if (prefix && !p.masked())
+    throw InvalidProblem(fmt::format("--prefix {} is for --causal or --window: give one of them, too", *prefix));
   p.prefix = prefix.value_or(0);
 }
 

@@ -65,9 +65,8 @@ std::string fault_of(const K& k, const Operation& op) {
                                       m.prefix < 0 || m.prefix >= Mask::kFar || m.lo >= Mask::kFar ||
                                       m.hi <= -Mask::kFar)
       return fmt::format(
-          "{} has lo = {}, hi = {}, prefix = {}, group = {}, row = {}, col = {}: give a group of 1 or more, a place "
-          "and "
-          "a prefix from 0 on, and edges of which lo may be -inf and hi inf",
+          "{} has lo = {}, hi = {}, prefix = {}, group = {}, row = {}, col = {}: give a group of 1 or more, "
+          "a place and a prefix from 0 on, and edges of which lo may be -inf and hi inf",
           K::name, m.lo, m.hi, m.prefix, m.group, k.place.row, k.place.col);
   if (!can_count(k, words, longest)) return "its counts exceed 63 bits";
   bool fits = kernel::fits(k, args);
