@@ -9,7 +9,7 @@
 #include <cstdlib>
 #include <thread>
 
-#include "redblue/core/visible.hpp"
+#include "redblue/core/documents.hpp"
 #include "redblue/hardware.hpp"
 #include "redblue/isa.hpp"
 #include "redblue/version.hpp"
@@ -20,7 +20,7 @@ namespace redblue::cli {
 double BenchCell::flops() const {
   const Problem& p = plan.problem;
   const Sizes x = p.sizes();
-  const Words pairs = visible_pairs(x.pairs()) * p.instances();
+  const Words pairs = visible_pairs(x) * (p.instances() / batches_of(x));
   const double forward = 2 * (pairs * (Words(p.d) + p.d_v)).to_double();
   return p.op == Operation::forward ? forward : (p.forward_given ? 2.5 : 3.5) * forward;
 }

@@ -162,6 +162,10 @@ void print_outline(const plan::Plan& plan) {
   fmt::print("each of {} instances ({} batches x {} key-value heads): {} rows of queries, {} keys, d {}, d_v {}\n",
              p.instances(), p.batch, p.kv_heads.value_or(p.heads), x.n_q, x.n_k, x.d, x.d_v);
   if (p.group() > 1) fmt::print("row r of Q and its like: query r/{0} of head r mod {0} of the group\n", p.group());
+  if (p.several())
+    fmt::print(
+        "{}: each is attention of its own, below one after another; the mask is that of each\n",
+        p.cu_seqlens_q.empty() ? "padded batches" : fmt::format("{} packed sequences", p.cu_seqlens_q.size() - 1));
   if (!x.mask.full()) {
     const auto from = x.mask.lo == -Mask::kFar ? "" : fmt::format("i + {} <= ", x.mask.lo);
     const auto to = x.mask.hi == Mask::kFar ? "" : fmt::format(" < i + {}", x.mask.hi);

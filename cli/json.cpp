@@ -20,10 +20,24 @@ Json to_json(const Problem& p) {
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
   if (follows_forward(p.op)) j["forward_given"] = p.forward_given;
-  if (p.masked()) j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
+  if (p.bias) j["bias"] = *p.bias;
+  if (p.bias_gradient) j["bias_gradient"] = true;
+  if (p.alibi) j["alibi"] = true;
+  if (p.softcap > 0) j["softcap"] = p.softcap;
+  if (p.sinks) j["sinks"] = true;
+  if (p.sinks_gradient) j["sinks_gradient"] = true;
+  if (p.dropout > 0) j["dropout"] = p.dropout, j["seed"] = p.seed;
+  if (p.masked() && p.several())
+    j["causal_offset"] = p.causal_offset ? Json(*p.causal_offset) : Json("bottom-right of each sequence");
+  else if (p.masked())
+    j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
   if (p.window_left) j["window_left"] = *p.window_left;
   if (p.window_right) j["window_right"] = *p.window_right;
   if (p.prefix > 0) j["prefix"] = p.prefix;
+  for (const auto& [name, lengths] :
+       {std::pair("cu_seqlens_q", &p.cu_seqlens_q), std::pair("cu_seqlens_k", &p.cu_seqlens_k),
+        std::pair("seqused_q", &p.seqused_q), std::pair("seqused_k", &p.seqused_k)})
+    if (!lengths->empty()) j[name] = *lengths;
   return j;
 }
 

@@ -41,6 +41,8 @@ std::optional<std::string> first_nan(const Tensor& t) {
       return find<Half>(t, [](Half x) { return x.is_nan(0x7c00); });
     case DType::bf16:
       return find<Half>(t, [](Half x) { return x.is_nan(0x7f80); });
+    case DType::boolean:
+      return std::nullopt;
   }
   return std::nullopt;
 }

@@ -1,9 +1,14 @@
 #include "options.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
+#include <cerrno>
 #include <charconv>
 #include <cmath>
+#include <cstring>
+#include <fstream>
+#include <iterator>
 #include <span>
 
 #include "redblue/core/word_type.hpp"
@@ -53,10 +58,72 @@ void MaskOptions::add_to(const Command& command) {
       "--window", window,
       "LEFT,RIGHT: query i sees keys i + offset - LEFT <= j <= i + offset + RIGHT; -1: no edge on that side");
   command.option("--prefix", prefix,
-                 "with --causal or --window: all queries see the first PREFIX keys, too (prefix-LM)");
+                 "with --causal or --window: no right edge hides the first PREFIX keys (prefix-LM)");
+  command
+      .option("--seqlens", seqlens,
+              "packed sequences: the number of queries and keys of each, as a list (512,300,212) or a text file; a "
+              "sequence sees only itself")
+      .type_name("LIST|FILE");
+  command.option("--seqlens-k", seqlens_k, "with --seqlens: the number of keys of each, where it is another")
+      .type_name("LIST|FILE");
+  command
+      .option("--seqused-k", seqused_k,
+              "padding: the number of keys of each batch, as a list or a text file; the keys after them are hidden")
+      .type_name("LIST|FILE");
+  command.option("--seqused-q", seqused_q, "padding: the number of queries of each batch; those after them see no key")
+      .type_name("LIST|FILE");
+}
+
+namespace {
+
+/// Lengths of sequences: "512,300,212", or the name of a file with such numbers, apart by commas or blanks.
+std::vector<index_t> parse_lengths(std::string_view option, const std::string& given) {
+  std::string text = given;
+  const bool in_file = given.find_first_not_of("0123456789, ") != std::string::npos;
+  if (in_file) {
+    std::ifstream file(given);
+    if (!file)
+      throw InvalidProblem(fmt::format("{} {}: {}; give lengths such as 512,300,212, or a text file of them", option,
+                                       given, std::strerror(errno)));
+    text.assign(std::istreambuf_iterator<char>(file), {});
+  }
+  std::vector<index_t> list;
+  for (std::size_t at = 0; at < text.size();) {
+    const std::size_t begin = text.find_first_not_of(", \t\r\n", at);
+    if (begin == std::string::npos) break;
+    at = std::min(text.size(), text.find_first_of(", \t\r\n", begin));
+    const std::string word = text.substr(begin, at - begin);
+    const auto length = whole_number(word);
+    if (!length || *length < 0)
+      throw InvalidProblem(fmt::format("{}{}: '{}' is no length: give numbers from 0 on, such as 512,300,212", option,
+                                       in_file ? " " + given : "", word.substr(0, 20)));
+    list.push_back(*length);
+  }
+  if (list.empty()) throw InvalidProblem(fmt::format("{} {}: it has no lengths", option, given));
+  return list;
+}
+
+std::vector<index_t> cumulative(const std::vector<index_t>& lengths) {
+  std::vector<index_t> ends{0};
+  ends.reserve(lengths.size() + 1);
+  for (const index_t length : lengths)
+    if (__builtin_add_overflow(ends.back(), length, &ends.emplace_back()))
+      throw InvalidProblem("the lengths of sequences add up to more than 2^63");
+  return ends;
+}
+
+}  // namespace
+
+void MaskOptions::apply_sequences(Problem& p) const {
+  if (seqlens_k && !seqlens) throw InvalidProblem("--seqlens-k is for --seqlens: give that, too");
+  if (seqlens) p.cu_seqlens_q = cumulative(parse_lengths("--seqlens", *seqlens));
+  if (seqlens) p.cu_seqlens_k = seqlens_k ? cumulative(parse_lengths("--seqlens-k", *seqlens_k)) : p.cu_seqlens_q;
+  if (seqused_q) p.seqused_q = parse_lengths("--seqused-q", *seqused_q);
+  if (seqused_k) p.seqused_k = parse_lengths("--seqused-k", *seqused_k);
 }
 
 void MaskOptions::apply_to(Problem& p) const {
+  apply_sequences(p);
   p.causal = causal;
   if (window) {
     const auto comma = window->find(',');
@@ -87,11 +154,59 @@ void MaskOptions::apply_to(Problem& p) const {
   p.prefix = prefix.value_or(0);
 }
 
+void ModifierOptions::add_to(const Command& command) {
+  command.option("--softcap", softcap, "scores become X tanh(score / X), before the bias; 0: none").type_name("X");
+  command.flag("--alibi", alibi,
+               "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of --causal");
+  command.option("--dropout", dropout, "share of weights that become 0, at random, from 0 to below 1").type_name("P");
+  command.option("--seed", seed, "of --dropout: the same weights are dropped forward and backward (default: 0)");
+  command.flag("--bias-gradient", bias_gradient, "--op backward: form dbias, summed over all that share the bias");
+  command.flag("--sinks-gradient", sinks_gradient, "--op backward: form dsinks");
+}
+
+void ModifierOptions::apply_to(Problem& p) const {
+  p.softcap = softcap;
+  p.dropout = dropout;
+  if (seed && dropout == 0) throw InvalidProblem(fmt::format("--seed {} is for --dropout: give that, too", *seed));
+  p.seed = seed.value_or(0);
+  p.alibi = alibi;
+  p.bias_gradient = bias_gradient;
+  p.sinks_gradient = sinks_gradient;
+}
+
+void ModifierShapes::add_to(const Command& command) {
+  ModifierOptions::add_to(command);
+  command
+      .option("--bias", bias,
+              "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
+              "1,8,512,512")
+      .type_name("SHAPE");
+  command.flag("--sinks", sinks, "each row has one more score, of its head's sink, whose value is 0");
+}
+
+void ModifierShapes::apply_to(Problem& p) const {
+  ModifierOptions::apply_to(p);
+  p.sinks = sinks;
+  if (!bias) return;
+  const std::vector<index_t> shape = parse_list("--bias", *bias);
+  if (shape.size() != 4)
+    throw InvalidProblem(
+        fmt::format("--bias {}: give four sizes: batch,heads,n_q,n_k, or 1 for what all share", *bias));
+  p.bias = {shape[0], shape[1], shape[2], shape[3]};
+}
+
 std::string mask_text(const Problem& p) {
   std::string text = p.causal ? ", causal" : "";
   const auto edge = [](const std::optional<index_t>& keys) { return keys.value_or(-1); };
   if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
   if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
+  if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
+  if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
+  if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
+  if (p.alibi) text += ", ALiBi";
+  if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
+  if (p.sinks) text += ", sinks";
+  if (p.dropout > 0) text += fmt::format(", dropout {} seed {}", p.dropout, p.seed);
   return text;
 }
 
@@ -317,6 +432,7 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
   command.option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
   command.option("--batch", batch, "batch size");
   mask.add_to(command);
+  modifiers.add_to(command);
   command.flag(
       "--lse", lse,
       "lse must be written: the bound counts it, and naive (the only schedule that can leave it out) writes it");
@@ -334,9 +450,10 @@ void ProblemOptions::add_without_sizes(const Command& command, bool with_planner
 }
 
 Problem ProblemOptions::problem() const {
-  const auto size = [&](const char* name, const std::optional<index_t>& given) {
+  const auto size = [&](const char* name, const std::optional<index_t>& given, const std::vector<index_t>& ends) {
     if (given) return *given;
     if (n) return *n;
+    if (!ends.empty()) return ends.back();
     throw InvalidProblem(fmt::format("the number of {} is missing: give --n, or both --nq and --nk", name));
   };
   if (n && n_q && n_k)
@@ -355,11 +472,12 @@ Problem ProblemOptions::problem() const {
   p.batch = batch;
   p.heads = heads;
   p.kv_heads = kv_heads;
-  p.n_q = size("queries", n_q);
-  p.n_k = size("keys", n_k);
+  mask.apply_to(p);
+  p.n_q = size("queries", n_q, p.cu_seqlens_q);
+  p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
-  mask.apply_to(p);
+  modifiers.apply_to(p);
   p.lse_required = lse;
   p.validate();
   return p;

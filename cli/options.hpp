@@ -94,13 +94,39 @@ struct MaskOptions {
   bool causal = false;
   std::optional<std::string> causal_offset, window;
   std::optional<index_t> prefix;
+  std::optional<std::string> seqlens, seqlens_k, seqused_q, seqused_k;
 
   void add_to(const Command& command);
-  /// Sets the mask of a problem. Throws InvalidProblem where the options contradict each other.
+  /// Sets the mask of a problem. Throws InvalidProblem where the options contradict each other, or name a file that
+  /// cannot be read.
+  void apply_to(Problem& p) const;
+
+ private:
+  void apply_sequences(Problem& p) const;
+};
+
+/// What the problem does to scores and weights beside scaling and masking them.
+struct ModifierOptions {
+  double softcap = 0;
+  double dropout = 0;
+  std::optional<index_t> seed;
+  bool alibi = false;
+  bool bias_gradient = false, sinks_gradient = false;
+
+  void add_to(const Command& command);
+  /// Sets softcap, dropout, seed, alibi and the gradients.
+  void apply_to(Problem& p) const;
+};
+/// The same of a problem without tensors.
+struct ModifierShapes : ModifierOptions {
+  std::optional<std::string> bias;  ///< "1,8,512,512"
+  bool sinks = false;
+
+  void add_to(const Command& command);
   void apply_to(Problem& p) const;
 };
 
-/// ", causal, window 512,0" of a problem; empty without a mask.
+/// ", causal, window 512,0, softcap 30" of a problem; empty without a mask and modifiers.
 std::string mask_text(const Problem& p);
 
 /// A problem described by sizes: plan, bound, count, trace.
@@ -111,6 +137,7 @@ struct ProblemOptions {
   index_t heads = 1;
   index_t batch = 1;
   MaskOptions mask;
+  ModifierShapes modifiers;
   bool lse = false;
   bool with_forward = false;
   index_t d_in = 0;

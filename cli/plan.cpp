@@ -20,7 +20,8 @@ std::string memory_text(const plan::Plan& plan) {
   std::string text = fmt::format("fast memory of {} bytes", plan.options.memory->bytes.str());
   std::map<index_t, std::string> by_width;
   for (const SlowArray a : plan::arrays_of(plan.problem.op))
-    by_width[fast.width[index_of(a)]] += fmt::format(" {}", name_of(a));
+    if (const Shape s = plan::matrix_of(plan.problem.op, plan.problem.sizes(), a).shape; s.rows > 0 && s.cols > 0)
+      by_width[fast.width[index_of(a)]] += fmt::format(" {}", name_of(a));
   for (const auto& [width, names] : by_width) text += fmt::format("; {} per word of{}", width, names);
   if (fast.row_multiple > 1) text += fmt::format("; rows padded to multiples of {}", fast.row_multiple);
   if (fast.row_extra > 0) text += fmt::format("; {} free after each row", fast.row_extra);

@@ -42,7 +42,8 @@ void print_c_header(const plan::Plan& plan) {
   for (const auto& [name, value] : {std::pair("N_Q", p.sizes().n_q), std::pair("N_K", p.n_k), std::pair("D", p.d),
                                     std::pair("D_V", p.d_v), std::pair("GROUP", p.group())})
     define(name, value);
-  const Mask mask = p.mask();
+  const Mask mask = p.sizes().mask;
+  if (p.several()) define("SEQUENCES", p.cu_seqlens_q.empty() ? p.batch : std::ssize(p.cu_seqlens_q) - 1);
   const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
   define("CAUSAL", p.causal && right ? 1 : 0);
   if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);

@@ -1,7 +1,9 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <bit>
 #include <chrono>
+#include <cmath>
 #include <memory>
 
 #include "commands.hpp"
@@ -24,6 +26,7 @@ struct RunFlags {
   PlannerOptions planner;
   ObjectiveOptions objective;
   MaskOptions mask;
+  ModifierOptions modifiers;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
@@ -38,6 +41,7 @@ struct RunFlags {
     planner.add_to(command, false);  // a run knows the widths of its files
     objective.add_to(command);
     mask.add_to(command);
+    modifiers.add_to(command);
     command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     add_compute_dtype(command, compute_dtype);
     command.option("--threads", threads,
@@ -108,6 +112,7 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
   fmt::print("{} as {}: batch {}, heads {} ({} key-value), {} queries, {} keys, d {}, d_v {}\n",
              tensor_name(inputs_of(p).front()), layout, p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k,
              p.d, p.d_v);
+  if (const std::string more = mask_text(p); !more.empty()) fmt::print("with {}\n", more.substr(2));
   std::string tiling;
   for (const schedule::Knob& k : row.tiling) tiling += fmt::format(" {}={}", k.name, k.value);
   if (plan.forward) fmt::print("{} computes o and lse first, its words are counted\n", plan.forward->row().schedule);
@@ -171,14 +176,33 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
   }
 }
 
+/// The slopes of Press et al. (Train short, test long, 2022): powers of 2^(-8 / heads), for a power of two of heads;
+/// else those of the largest power of two below, then every second one of twice as many heads.
+std::vector<float> alibi_slopes(index_t heads) {
+  const auto powers = [](index_t n, index_t step, index_t count) {
+    std::vector<float> list;
+    list.reserve(static_cast<std::size_t>(count));
+    for (index_t h = 0; h < count; ++h)
+      list.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(1 + h * step) / static_cast<double>(n))));
+    return list;
+  };
+  const auto below = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
+  std::vector<float> slopes = powers(below, 1, below);
+  const std::vector<float> rest = powers(2 * below, 2, heads - below);
+  slopes.insert(slopes.end(), rest.begin(), rest.end());
+  return slopes;
+}
+
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
-  flags.files.validate(kind);
   flags.mask.apply_to(kind);
+  flags.modifiers.apply_to(kind);
+  flags.files.add_modifiers_to(kind);
+  flags.files.validate(kind);
   kind.scale = flags.scale;
   kind.lse_required = !follows_forward(kind.op) && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
@@ -192,6 +216,11 @@ int run_command(const RunFlags& flags) {
   ObjectiveOptions objective = flags.objective;
   objective.choose_for_run(flags.memory);
   Tensors tensors = loaded.tensors();
+  std::vector<float> slopes;
+  if (problem.alibi && tensors[SlowArray::slopes].data == nullptr) {
+    slopes = alibi_slopes(problem.heads);
+    tensors[SlowArray::slopes] = Tensor(slopes, shape_of(problem, SlowArray::slopes));
+  }
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
       if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {

@@ -27,6 +27,7 @@ std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays) {
 /// A problem of this kind with sizes, for its lists of arrays.
 Problem sample(Problem kind) {
   kind.n_q = kind.n_k = kind.d = kind.d_v = kind.d_in = 1;
+  if (kind.bias) kind.bias = {1, 1, 1, 1};
   return kind;
 }
 
@@ -35,6 +36,23 @@ std::vector<SlowArray> may_be_read(const FileOptions& files, const Problem& kind
   Problem p = sample(kind);
   p.forward_given = !files.with_forward;
   return inputs_of(p);
+}
+
+/// A bias with up to four dimensions, the last of them keys; slopes or sinks with one, heads.
+Tensor view_of_modifier(SlowArray a, const file::Tensor& t) {
+  const std::size_t rank = t.shape().size();
+  const bool heads = a != SlowArray::bias;
+  const bool fits = heads ? rank == 1 || rank == 4 : rank >= 1 && rank <= 4;
+  if (!fits)
+    throw InvalidProblem(fmt::format("{} is [{}]: give {}", tensor_name(a), fmt::join(t.shape(), ", "),
+                                     heads ? "[heads]" : "[batch, heads, n_q, n_k] or the last of these dimensions"));
+  std::array<index_t, 4> shape{1, 1, 1, 1}, strides{0, 0, 0, 0};
+  const std::size_t first = heads && rank == 1 ? 1 : 4 - rank;
+  for (std::size_t k = 0; k < rank; ++k) {
+    shape[first + k] = t.shape()[k];
+    strides[first + k] = t.strides()[k];
+  }
+  return {const_cast<std::byte*>(t.data()), t.dtype(), shape, strides};
 }
 
 /// All entries, in the order of the dimensions.
@@ -88,6 +106,11 @@ std::vector<std::string> all_names() {
   for (std::size_t op = 0; op < kOperationNames.size(); ++op) {
     Problem kind;
     kind.op = static_cast<Operation>(op);
+    if (!is_projected(kind.op)) {
+      kind.bias.emplace();
+      kind.alibi = kind.sinks = true;
+      kind.bias_gradient = kind.sinks_gradient = kind.op == Operation::backward;
+    }
     const Problem p = sample(kind);
     for (const auto& list : {inputs_of(p), outputs_of(p)})
       for (const std::string& n : tensor_names(list))
@@ -145,6 +168,23 @@ std::vector<SlowArray> FileOptions::written(const Problem& kind) const {
   return list;
 }
 
+void FileOptions::add_modifiers_to(Problem& kind) const {
+  std::unique_ptr<Archive> archive;
+  try {
+    if (input) archive = Archive::open(*input);
+  } catch (const Error&) {  // validate() and LoadedInputs say what is wrong with it
+    return;
+  }
+  const auto is_there = [&](SlowArray a) {
+    const std::string name = tensor_name(a);
+    return archive ? archive->contains(name_of(name)) : npy.at(name).has_value();
+  };
+  if (is_projected(kind.op)) return;
+  if (is_there(SlowArray::bias)) kind.bias.emplace();
+  if (is_there(SlowArray::slopes)) kind.alibi = true;
+  if (is_there(SlowArray::sinks)) kind.sinks = true;
+}
+
 std::vector<std::string> FileOptions::needed(const Problem& kind) const {
   std::vector<std::string> list = tensor_names(may_be_read(*this, kind));
   // A forward pass computes them first, but not where Q, K and V are not in the file.
@@ -171,6 +211,9 @@ void FileOptions::validate(const Problem& kind) const {
     for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
     return text;
   };
+  if (given("bias") && input && output)
+    throw InvalidProblem(fmt::format("--bias {}: with --input, a run takes the tensor bias of that file; put it there",
+                                     *npy.at("bias")));
   if (any_npy && (input || output))
     throw InvalidProblem(fmt::format("give either --input and --output (safetensors, .npz) or {} {} (npy), not both",
                                      option_list(in), option_list(out)));
@@ -273,6 +316,11 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   if (files.layout) layout_.emplace(*files.layout);
   const auto arrays = inputs_of(p);
   for (const SlowArray a : arrays) {
+    if (is_of_modifiers(a)) {
+      if (!is_there(tensor_name(a))) continue;  // slopes that ALiBi's authors give
+      tensors_[a] = view_of_modifier(a, loaded_.emplace(a, read(tensor_name(a))).first->second);
+      continue;
+    }
     const file::Tensor& t = loaded_.emplace(a, read(tensor_name(a))).first->second;
     const file::Tensor& first = loaded_.at(arrays.front());
     if (!layout_)
@@ -284,6 +332,9 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
           "less (no last dimension)",
           tensor_name(arrays.front()), fmt::join(first.shape(), ", "), tensor_name(a), fmt::join(t.shape(), ", ")));
     tensors_[a] = layout_->view(a, t);
+    if (t.dtype() == DType::boolean)
+      throw InvalidProblem(
+          fmt::format("{} is bool: only a bias may be, as a mask in which true keeps", tensor_name(a)));
     for (const index_t size : t.shape())
       if (size < 1)
         throw InvalidProblem(
@@ -309,6 +360,7 @@ bool LoadedInputs::any_f64() const {
 
 Problem LoadedInputs::problem(Problem p) const {
   set_sizes(p, tensors_);
+  if (p.bias) p.bias = tensors_[SlowArray::bias].shape;
   p.forward_given = forward_given_;
   p.validate();
   const auto others = [&](SlowArray wrong) {
@@ -320,6 +372,7 @@ Problem LoadedInputs::problem(Problem p) const {
   };
   for (const SlowArray a : inputs_of(p)) {
     const auto wanted = shape_of(p, a), found = tensors_[a].shape;
+    if (a == SlowArray::slopes && tensors_[a].data == nullptr) continue;
     if (found != wanted)
       throw InvalidProblem(fmt::format("{} is [{}], beside{} it must be [{}] (batch, heads, rows, columns)",
                                        tensor_name(a), fmt::join(found, ", "), others(a), fmt::join(wanted, ", ")));
@@ -363,8 +416,15 @@ OutputFiles::OutputFiles(const FileOptions& files, const Problem& p, DType dtype
     const auto shape = shape_of(p, a);
     const Words words = Words(shape[0]) * shape[1] * shape[2] * shape[3];
     out.data.resize(static_cast<std::size_t>((words * size_of(type)).to_index()));
-    out.view = layout.contiguous(a, out.data.data(), type, shape);
-    out.tensor = file::c_order_tensor(type, layout.shape_in_file(a, shape), out.data.data());
+    if (is_of_modifiers(a)) {  // in no layout, as bias and sinks are
+      const std::vector<index_t> in_file =
+          a == SlowArray::dSinks ? std::vector<index_t>{p.heads} : std::vector<index_t>(shape.begin(), shape.end());
+      out.view = Tensor(out.data.data(), type, shape);
+      out.tensor = file::c_order_tensor(type, in_file, out.data.data());
+    } else {
+      out.view = layout.contiguous(a, out.data.data(), type, shape);
+      out.tensor = file::c_order_tensor(type, layout.shape_in_file(a, shape), out.data.data());
+    }
     if (!files.output) out.npy.emplace(*files.npy.at(name)).reserve(file::npy_file_size(out.tensor));
   }
   if (files.output) files_->archive->reserve(archive_size(*files.output, files_->named()));

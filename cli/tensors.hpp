@@ -26,6 +26,8 @@ struct FileOptions {
   /// sources), outputs apart from inputs.
   void validate(const Problem& kind) const;
   std::string name_of(const std::string& tensor) const;
+  /// Sets which of bias, slopes and sinks a problem has: those that the files hold.
+  void add_modifiers_to(Problem& kind) const;
   /// The tensors that a problem of this kind cannot do without.
   std::vector<std::string> needed(const Problem& kind) const;
   bool wants(const std::string& tensor) const { return output || npy.at(tensor); }

@@ -37,7 +37,13 @@ typedef int32_t redblue_operation;
 enum { REDBLUE_FORWARD = 0, REDBLUE_BACKWARD = 1 };
 
 typedef int32_t redblue_dtype;
-enum { REDBLUE_F64 = 0, REDBLUE_F32 = 1, REDBLUE_F16 = 2, REDBLUE_BF16 = 3 };
+enum {
+  REDBLUE_F64 = 0,
+  REDBLUE_F32 = 1,
+  REDBLUE_F16 = 2,
+  REDBLUE_BF16 = 3,
+  REDBLUE_BOOL = 4 /* of a bias: a mask, true keeps */
+};
 
 typedef int32_t redblue_objective;
 enum {
@@ -64,12 +70,65 @@ typedef struct redblue_problem {
   int32_t forward_missing; /* backward: o and lse are not given; a forward pass runs first */
   int64_t window_left;     /* used if has_window_left: query i sees no key before i + causal_offset - window_left */
   int64_t window_right;    /* used if has_window_right: query i sees no key after i + causal_offset + window_right */
-  int64_t prefix;          /* all queries see the first `prefix` keys; with causal or window_right */
+  int64_t prefix;          /* no right edge hides the first `prefix` keys; with causal or window_right */
   int32_t has_window_left;
   int32_t has_window_right;
+  /* What acts on scores and weights beside scale and mask, in this order: docs/semantics.md. */
+  double softcap;        /* > 0: scores become softcap tanh(score / softcap) */
+  int64_t bias_shape[4]; /* used if has_bias, added to scores: [batch, heads, n_q, n_k], 1 for what all share */
+  double dropout;        /* the share of weights that become 0, at random: 0 <= dropout < 1 */
+  int64_t seed;          /* of dropout, 0 to 2^53 */
+  int32_t has_bias;
+  int32_t alibi;          /* score -= slopes[head] |i + causal_offset - j| */
+  int32_t sinks;          /* one more score in each row, sinks[head], whose value is 0 */
+  int32_t bias_gradient;  /* backward: form dbias, summed over all that share the bias */
+  int32_t sinks_gradient; /* backward: form dsinks */
+  /* Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
+   * likewise, and sees nothing else. Each list has `sequences` + 1 numbers, from 0 to n_q (n_k); NULL where the other
+   * serves for both. Padding: batch b has seqused_q[b] queries and seqused_k[b] keys; NULL: all of them. Causal offset,
+   * window and prefix count from the first query and key of each sequence. The lists are copied. */
+  int64_t sequences;
+  const int64_t* cu_seqlens_q;
+  const int64_t* cu_seqlens_k;
+  const int64_t* seqused_q;
+  const int64_t* seqused_k;
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \
-  {sizeof(redblue_problem), REDBLUE_FORWARD, 0, 1, 1, 0, 0, 0, 0, 0, 0, 0.0, 0, 0, 0, 0, 0, 0, 0, 0, 0}
+  {sizeof(redblue_problem),  \
+   REDBLUE_FORWARD,          \
+   0,                        \
+   1,                        \
+   1,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0.0,                      \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0.0,                      \
+   {0, 0, 0, 0},             \
+   0.0,                      \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0,                        \
+   0}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
  * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
@@ -131,9 +190,13 @@ typedef struct redblue_forward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v;
   redblue_tensor o, lse;
+  redblue_const_tensor bias, slopes, sinks; /* where the problem has them: bias_shape, [1, heads, 1, 1] */
 } redblue_forward_tensors;
 #define REDBLUE_FORWARD_TENSORS_INIT \
   {sizeof(redblue_forward_tensors),  \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT,              \
+   REDBLUE_TENSOR_INIT,              \
    REDBLUE_TENSOR_INIT,              \
    REDBLUE_TENSOR_INIT,              \
    REDBLUE_TENSOR_INIT,              \
@@ -146,9 +209,16 @@ typedef struct redblue_backward_tensors {
   size_t struct_size;
   redblue_const_tensor q, k, v, o, lse, d_o;
   redblue_tensor dq, dk, dv;
+  redblue_const_tensor bias, slopes, sinks;
+  redblue_tensor dbias, dsinks; /* shaped like bias and sinks */
 } redblue_backward_tensors;
 #define REDBLUE_BACKWARD_TENSORS_INIT \
   {sizeof(redblue_backward_tensors),  \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
+   REDBLUE_TENSOR_INIT,               \
    REDBLUE_TENSOR_INIT,               \
    REDBLUE_TENSOR_INIT,               \
    REDBLUE_TENSOR_INIT,               \

@@ -88,6 +88,9 @@ struct Tensor {
 /// q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]. A run only reads them.
 struct Inputs {
   Tensor q, k, v;
+  Tensor bias{};    ///< shaped like Problem::bias
+  Tensor slopes{};  ///< [1, heads, 1, 1] where Problem::alibi
+  Tensor sinks{};   ///< [1, heads, 1, 1] where Problem::sinks
 };
 
 /// o [batch, heads, n_q, d_v], lse [batch, heads, n_q, 1]. If lse.data is null, no lse is written.
@@ -103,11 +106,14 @@ struct GradientXOutputs;
 struct BackwardInputs {
   using Outputs = BackwardOutputs;
   Tensor q, k, v, dO, o, lse;
+  Tensor bias{}, slopes{}, sinks{};
 };
 
 /// dq like q, dk like k, dv like v. With grouped heads dk and dv are sums over the query heads of a group.
 struct BackwardOutputs {
   Tensor dq, dk, dv;
+  Tensor dbias{};   ///< like bias where Problem::bias_gradient
+  Tensor dsinks{};  ///< like sinks where Problem::sinks_gradient
 };
 
 /// Operation::gradient_x: a1 [batch, heads, n_q, d], a2 and a3 [batch, heads, n_k, d], x [batch, heads, d, d],

@@ -17,8 +17,12 @@ typename S::Tiling tiling_of(const plan::Tiling& t) {
 template <class S, class M>
 void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
   const auto tiling = tiling_of<S>(t);
-  m.each(x.count, [&](auto& w, index_t instance) {
+  const auto run = [&](auto& w, index_t instance) {
     schedule::Masked<S>::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling);
+  };
+  const schedule::Sharing sharing(x.sizes.modifiers, x.count);
+  m.each(sharing.items, [&](auto& w, index_t item) {
+    for (index_t k = 0; k < sharing.each; ++k) run(w, sharing.instance(item, k));
   });
 }
 

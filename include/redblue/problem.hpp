@@ -1,5 +1,8 @@
 #pragma once
+#include <array>
+#include <memory>
 #include <optional>
+#include <vector>
 
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/operation.hpp"
@@ -9,7 +12,7 @@ namespace redblue {
 
 /// Attention over `batch` x `heads`, or its gradients: O = softmax(scale Q K^T) V, lse = log of the row sums of
 /// exp(scale Q K^T). heads / kv_heads query heads (a group) share one head of K and V. A shared word is counted once,
-/// and dK and dV are sums over the group.
+/// and dK and dV are sums over the group. docs/semantics.md says in which order masks and modifiers act.
 struct Problem {
   Operation op = Operation::forward;
   index_t batch = 1;
@@ -28,8 +31,21 @@ struct Problem {
   bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;            ///< other score functions have no lse
   Sources sources = Sources::distinct;     ///< are A1, A2, A3 one array? (where Q, K, V are projected)
-  bool forward_given = true;  ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
-  index_t d_in = 0;           ///< backward_w: columns of A1, A2, A3
+  /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
+  /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
+  std::vector<index_t> cu_seqlens_q{}, cu_seqlens_k{};
+  /// Padding: batch b has seqused_q[b] queries and seqused_k[b] keys. Queries after them see no key. Empty: all.
+  std::vector<index_t> seqused_q{}, seqused_k{};
+  double softcap = 0;                            ///< > 0: scores become softcap tanh(score / softcap)
+  std::optional<std::array<index_t, 4>> bias{};  ///< its shape: [batch, heads, n_q, n_k], or 1 where all share it
+  bool bias_gradient = false;                    ///< backward: form dBias, summed over what shares the bias
+  bool alibi = false;                            ///< score -= slopes[head] |i + causal_offset - j|; tensor slopes
+  bool sinks = false;           ///< one more score in each row, sinks[head], whose value is 0; tensor sinks
+  bool sinks_gradient = false;  ///< backward: form dSinks
+  double dropout = 0;           ///< the share of weights that become 0, at random
+  index_t seed = 0;             ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
+  bool forward_given = true;    ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
+  index_t d_in = 0;             ///< backward_w: columns of A1, A2, A3
 
   /// Throws InvalidProblem naming the offending size, its value and what would work.
   void validate() const;
@@ -38,13 +54,25 @@ struct Problem {
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
   bool masked() const { return causal || window_left || window_right; }
-  Mask mask() const;    ///< rows are stacked query heads; one that hides nothing is full()
-  Sizes sizes() const;  ///< of one instance, query heads stacked position-major
+  /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
+  /// of each, and the default offset is its number of keys less its number of queries.
+  bool several() const {
+    return !(cu_seqlens_q.empty() && cu_seqlens_k.empty() && seqused_q.empty() && seqused_k.empty());
+  }
+  Mask mask() const;  ///< without sequences; rows are stacked query heads; one that hides nothing is full()
+  Modifiers modifiers() const;
+  Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.
   Problem forward() const;
+
+ private:
+  void require_modifiers() const;
+  void require_sequences() const;
+  Mask mask_of(index_t queries, index_t keys) const;
+  std::shared_ptr<const Documents> documents() const;
 };
 
 }  // namespace redblue

@@ -1,5 +1,7 @@
 #pragma once
+#include <array>
 #include <mutex>
+#include <set>
 #include <vector>
 
 #include "engine.hpp"
@@ -30,7 +32,7 @@ class ArenaMemo {
     }
     const machine::CallerMemory<T> memory(slow, bodies);
     const machine::ArenaWords words =
-        walk == Walk::whole ? walked(plan, one_instance(plan), memory, bodies) : walk_some(plan, memory, bodies);
+        walk == Walk::whole ? walked(plan, unlike_instances(plan), memory, bodies) : walk_some(plan, memory, bodies);
     const std::lock_guard lock(mutex_);
     return known_.emplace_back(key, words).second;
   }
@@ -45,12 +47,26 @@ class ArenaMemo {
     run_on(any, plan, x);
     return sizing.words();
   }
+  /// Of sequences, one of each shape.
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
+    machine::ArenaWords words;
+    std::set<std::array<index_t, 5>> seen;
+    plan::Instances x = plan.instances();
+    x.count = 1;
+    for (Sizes& part : documents_of(plan.problem.sizes())) {
+      if (!seen.insert({part.n_q, part.n_k, part.mask.lo, part.mask.hi, part.mask.prefix}).second) continue;
+      x.sizes = std::move(part);
+      words.grow(walk_some(plan, x, memory, bodies));
+    }
+    return words;
+  }
+  template <class T>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x,
+                                       const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies) {
     constexpr index_t kFew = 20'000, kMany = 1'000'000;  // kernel calls: some 0.3 and 15 ms
     using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
-    plan::Instances x = one_instance(plan);
     const plan::Row& row = plan.row();
     try {
       return walked(plan, x, memory, bodies, kFew);

@@ -52,6 +52,8 @@ std::vector<SlowArray> outputs_of(const Problem& p) {
 }
 
 std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
+  if (array == SlowArray::bias || array == SlowArray::dBias) return p.bias.value_or(std::array<index_t, 4>{});
+  if (array == SlowArray::slopes || array == SlowArray::sinks || array == SlowArray::dSinks) return {1, p.heads, 1, 1};
   const Shape s = plan::matrix_of(p.op, p.sizes(), array).shape;
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};

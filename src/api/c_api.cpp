@@ -97,6 +97,24 @@ const S& checked(const S* s, const char* type) {
   return *s;
 }
 
+/// What the caller gives, of an earlier size or of today's; `all` holds the defaults.
+template <class S>
+S given(const S* s, S all, std::initializer_list<std::size_t> earlier, const char* type) {
+  if (s == nullptr || std::find(earlier.begin(), earlier.end(), s->struct_size) == earlier.end())
+    return checked(s, type);
+  std::memcpy(&all, s, s->struct_size);
+  return all;
+}
+
+redblue_forward_tensors given_tensors(const redblue_forward_tensors* t) {
+  return given(t, redblue_forward_tensors REDBLUE_FORWARD_TENSORS_INIT, {offsetof(redblue_forward_tensors, bias)},
+               "redblue_forward_tensors");
+}
+redblue_backward_tensors given_tensors(const redblue_backward_tensors* t) {
+  return given(t, redblue_backward_tensors REDBLUE_BACKWARD_TENSORS_INIT, {offsetof(redblue_backward_tensors, bias)},
+               "redblue_backward_tensors");
+}
+
 DType dtype_of(redblue_dtype t, const char* what) {
   switch (t) {
     case REDBLUE_F64:
@@ -107,9 +125,19 @@ DType dtype_of(redblue_dtype t, const char* what) {
       return DType::f16;
     case REDBLUE_BF16:
       return DType::bf16;
+    case REDBLUE_BOOL:
+      return DType::boolean;
     default:
       throw InvalidArgument(fmt::format("{} = {} is no redblue_dtype", what, t));
   }
+}
+
+/// Of numbers: only a bias may be a mask.
+DType dtype_of_numbers(redblue_dtype t, const char* what) {
+  const DType dtype = dtype_of(t, what);
+  if (dtype == DType::boolean)
+    throw InvalidArgument(fmt::format("{} = {}: only the tensor bias may be REDBLUE_BOOL", what, t));
+  return dtype;
 }
 
 Problem problem_of(const redblue_problem& p) {
@@ -134,6 +162,26 @@ Problem problem_of(const redblue_problem& p) {
   if (p.has_window_right != 0) result.window_right = p.window_right;
   result.prefix = p.prefix;
   if (p.has_scale != 0) result.scale = p.scale;
+  result.softcap = p.softcap;
+  if (p.has_bias != 0) result.bias = {p.bias_shape[0], p.bias_shape[1], p.bias_shape[2], p.bias_shape[3]};
+  result.dropout = p.dropout;
+  result.seed = p.seed;
+  result.alibi = p.alibi != 0;
+  result.sinks = p.sinks != 0;
+  result.bias_gradient = p.bias_gradient != 0;
+  result.sinks_gradient = p.sinks_gradient != 0;
+  const auto list = [](const int64_t* numbers, int64_t count) {
+    return numbers == nullptr ? std::vector<index_t>() : std::vector<index_t>(numbers, numbers + count);
+  };
+  const bool packed = p.cu_seqlens_q != nullptr || p.cu_seqlens_k != nullptr;
+  if (packed ? p.sequences < 1 : p.sequences != 0)
+    throw InvalidArgument(fmt::format("sequences = {}: {}", p.sequences,
+                                      packed ? "give their number, with cu_seqlens_q and cu_seqlens_k"
+                                             : "cu_seqlens_q and cu_seqlens_k are NULL: give them, or 0 sequences"));
+  result.cu_seqlens_q = list(p.cu_seqlens_q, p.sequences + 1);
+  result.cu_seqlens_k = list(p.cu_seqlens_k, p.sequences + 1);
+  result.seqused_q = list(p.seqused_q, std::max<int64_t>(0, p.batch));
+  result.seqused_k = list(p.seqused_k, std::max<int64_t>(0, p.batch));
   result.lse_required = p.lse_required != 0;
   result.forward_given = p.forward_missing == 0;
   return result;
@@ -185,7 +233,10 @@ Tensors tensors_of(const Problem& p, const redblue_forward_tensors& t) {
                                              {SlowArray::K, &t.k, nullptr},
                                              {SlowArray::V, &t.v, nullptr},
                                              {SlowArray::O, nullptr, &t.o},
-                                             {SlowArray::lse, nullptr, &t.lse}}));
+                                             {SlowArray::lse, nullptr, &t.lse},
+                                             {SlowArray::bias, &t.bias, nullptr},
+                                             {SlowArray::slopes, &t.slopes, nullptr},
+                                             {SlowArray::sinks, &t.sinks, nullptr}}));
 }
 
 Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
@@ -197,7 +248,12 @@ Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
                                              {SlowArray::dO, &t.d_o, nullptr},
                                              {SlowArray::dQ, nullptr, &t.dq},
                                              {SlowArray::dK, nullptr, &t.dk},
-                                             {SlowArray::dV, nullptr, &t.dv}}));
+                                             {SlowArray::dV, nullptr, &t.dv},
+                                             {SlowArray::bias, &t.bias, nullptr},
+                                             {SlowArray::slopes, &t.slopes, nullptr},
+                                             {SlowArray::sinks, &t.sinks, nullptr},
+                                             {SlowArray::dBias, nullptr, &t.dbias},
+                                             {SlowArray::dSinks, nullptr, &t.dsinks}}));
 }
 
 void require_operation(const redblue_plan* plan, Operation op) {
@@ -263,7 +319,7 @@ struct Options {
 };
 
 template <class T>
-redblue_status workspace(const redblue_plan* plan, const T* tensors, const char* type, Operation op,
+redblue_status workspace(const redblue_plan* plan, const T* tensors, Operation op,
                          const redblue_run_options* run_options, std::size_t* bytes) {
   return guarded([&] {
     require_operation(plan, op);
@@ -275,7 +331,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
     if (tensors == nullptr) {
       described = contiguous_tensors(p, plan->dtype);
     } else {
-      described = tensors_of(p, checked(tensors, type));
+      described = tensors_of(p, given_tensors(tensors));
       if (op == Operation::forward && described[SlowArray::lse].data == nullptr) described[SlowArray::lse] = {};
     }
     *bytes = size_from(run_bytes(plan->plan, described, options.run, plan->memo));
@@ -283,7 +339,7 @@ redblue_status workspace(const redblue_plan* plan, const T* tensors, const char*
 }
 
 template <class T>
-redblue_status execute(const redblue_plan* plan, const T* tensors, const char* type, Operation op,
+redblue_status execute(const redblue_plan* plan, const T* tensors, Operation op,
                        const redblue_run_options* run_options) {
   return guarded([&] {
     require_operation(plan, op);
@@ -293,7 +349,7 @@ redblue_status execute(const redblue_plan* plan, const T* tensors, const char* t
         throw InvalidArgument(fmt::format("workspace is NULL and workspace_size = {}", run_options->workspace_size));
       options.run.memory = {static_cast<std::byte*>(run_options->workspace), run_options->workspace_size};
     }
-    run(plan->plan, tensors_of(plan->plan.problem, checked(tensors, type)), options.run, plan->memo);
+    run(plan->plan, tensors_of(plan->plan.problem, given_tensors(tensors)), options.run, plan->memo);
   });
 }
 
@@ -306,15 +362,8 @@ constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory
                       kFirstInfo = offsetof(redblue_plan_info, tiling),
                       kFirstProblem = offsetof(redblue_problem, window_left);
 
-/// What the caller gives, of the first size or of today's; `all` holds the defaults.
-template <class S>
-S given(const S* s, S all, std::size_t first, const char* type) {
-  if (s == nullptr || s->struct_size != first) return checked(s, type);
-  std::memcpy(&all, s, first);
-  return all;
-}
 redblue_plan_options options_given(const redblue_plan_options* options) {
-  return given(options, redblue_plan_options REDBLUE_PLAN_OPTIONS_INIT, kFirstOptions, "redblue_plan_options");
+  return given(options, redblue_plan_options REDBLUE_PLAN_OPTIONS_INIT, {kFirstOptions}, "redblue_plan_options");
 }
 
 plan::Options options_of(const redblue_plan_options& given, Operation op, DType compute, DType dtype) {
@@ -380,8 +429,9 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
   return guarded([&] {
     require_pointer(plan, "plan");
     *plan = nullptr;
-    const Problem p =
-        problem_of(given(problem, redblue_problem REDBLUE_PROBLEM_INIT, kFirstProblem, "redblue_problem"));
+    const Problem p = problem_of(given(
+        problem, redblue_problem REDBLUE_PROBLEM_INIT,
+        {kFirstProblem, offsetof(redblue_problem, softcap), offsetof(redblue_problem, sequences)}, "redblue_problem"));
     const redblue_plan_options given = options_given(options);
     const bool memory_given = given.fast_memory_words != 0 || given.fast_memory_bytes != 0;
     const bool time =
@@ -393,8 +443,8 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     if (!time && !memory_given)
       throw InvalidArgument("REDBLUE_MINIMISE_WORDS needs fast_memory_words or fast_memory_bytes");
     auto result = std::make_unique<redblue_plan>();
-    result->compute = dtype_of(given.compute, "compute");
-    result->dtype = dtype_of(given.dtype, "dtype");
+    result->compute = dtype_of_numbers(given.compute, "compute");
+    result->dtype = dtype_of_numbers(given.dtype, "dtype");
     result->threads = threads_of(given.threads);
     p.validate();
     require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
@@ -458,20 +508,20 @@ redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int
 
 redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                          const redblue_run_options* options, size_t* bytes) {
-  return workspace(plan, tensors, "redblue_forward_tensors", Operation::forward, options, bytes);
+  return workspace(plan, tensors, Operation::forward, options, bytes);
 }
 redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                           const redblue_run_options* options, size_t* bytes) {
-  return workspace(plan, tensors, "redblue_backward_tensors", Operation::backward, options, bytes);
+  return workspace(plan, tensors, Operation::backward, options, bytes);
 }
 
 redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                const redblue_run_options* options) {
-  return execute(plan, tensors, "redblue_forward_tensors", Operation::forward, options);
+  return execute(plan, tensors, Operation::forward, options);
 }
 redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                 const redblue_run_options* options) {
-  return execute(plan, tensors, "redblue_backward_tensors", Operation::backward, options);
+  return execute(plan, tensors, Operation::backward, options);
 }
 
 }  // extern "C"

@@ -3,6 +3,7 @@
 #include <vector>
 
 #include "redblue/attention.hpp"
+#include "redblue/core/documents.hpp"
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/ram.hpp"
 
@@ -35,11 +36,12 @@ inline void run_on(machine::Any& m, const plan::Plan& plan, const plan::Instance
 /// Once for each batch and key-value head.
 inline void run_on(machine::Any& m, const plan::Plan& plan) { run_on(m, plan, plan.instances()); }
 
-/// One of the plan's instances. All have the same sizes, and differ only in where their arrays begin.
-inline plan::Instances one_instance(const plan::Plan& plan) {
-  plan::Instances one = plan.instances();
-  one.count = 1;
-  return one;
+/// One of the plan's instances; where batches differ, one of each. Others differ only in where their arrays begin.
+inline plan::Instances unlike_instances(const plan::Plan& plan) {
+  plan::Instances x = plan.instances();
+  x.count = batches_of(x.sizes);
+  x.sizes.modifiers.kv_heads = 1;
+  return x;
 }
 
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.

@@ -10,6 +10,7 @@
 #include <utility>
 
 #include "engine.hpp"
+#include "redblue/core/documents.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/model/timed.hpp"
@@ -41,7 +42,7 @@ class Modeller {
     const double alone = walk.timed.time().work_s() * walk.times;
     // Workers idle where there are too few heads, or rounds that wait for others: `cores` of them work on average.
     const double duration = std::max(
-        {alone / time_.threads, walk.timed.span() * walk.times / static_cast<double>(problem.instances()),
+        {alone / time_.threads, walk.timed.span() * walk.times / independent(problem),
          model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
@@ -68,14 +69,33 @@ class Modeller {
     return row;
   }
 
+  /// Sequences do not wait for each other. The longest stands for all: in proportion to its arithmetic.
+  static double independent(const Problem& problem) {
+    const Sizes x = problem.sizes();
+    const auto sequences = static_cast<double>(std::max<std::size_t>(1, documents_of(x).size()));
+    return sequences * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
+  }
+  static Problem longest_sequence(Problem p) {
+    if (!p.several()) return p;
+    Sizes longest;
+    for (const Sizes& part : documents_of(p.sizes()))
+      if (Words(part.n_q) * part.n_k > Words(longest.n_q) * longest.n_k) longest = part;
+    p.cu_seqlens_q.clear(), p.cu_seqlens_k.clear(), p.seqused_q.clear(), p.seqused_k.clear();
+    if (longest.n_q == 0) return p;
+    p.n_q = longest.n_q / p.group();
+    p.n_k = longest.n_k;
+    p.prefix = std::min(p.prefix, p.n_k);
+    return p;
+  }
+
   Walk walk_of(const Problem& problem, const plan::Row& row) const {
     plan::Plan part;
-    part.problem = problem;
+    part.problem = longest_sequence(problem);
     part.problem.batch = 1;
     part.problem.heads = problem.group();
     part.problem.kv_heads = 1;
     part.rows = {row};
-    const double instances = static_cast<double>(problem.instances()), macs = row.flops.to_double() / 2;
+    const double instances = independent(problem), macs = row.flops.to_double() / 2;
     std::size_t most = most_operations(problem);
     for (double left = 1;;) {  // share of one head that is walked
       model::Timed timed(rates_, problem.score, most);

@@ -74,7 +74,7 @@ class Steps : public MachineFace<Steps> {
 Roundings roundings_of(const plan::Plan& plan) {
   Steps steps;
   machine::Any any(steps);
-  run_on(any, plan, one_instance(plan));
+  run_on(any, plan, unlike_instances(plan));
   Roundings r = steps.most();
   if (plan.forward) {
     const Roundings before = roundings_of(*plan.forward);

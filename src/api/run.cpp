@@ -125,6 +125,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   machine::SlowMemory slow;
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
+    if (is_of_modifiers(a)) return void(slow[index_of(a)] = storage_of_modifier(t, p, writable));
     slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
@@ -137,7 +138,8 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       if (is_given(t)) place(a, t, false);
     } else if (!is_given(t)) {
       place(a, own(shape_of(p, a), "lse"), true);  // the caller does not ask for it
-    } else if (t.dtype != kDTypeOf<T> && (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse)) {
+    } else if (t.dtype != kDTypeOf<T> &&
+               (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse || is_of_modifiers(a))) {
       // Every schedule that reads lse back does so to compute with it.
       const Tensor wide = own(t.shape, "an output in the compute type");
       converted.add(wide, t);
@@ -264,7 +266,7 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
     throw Unsupported(fmt::format(
         "compute type bf16 for {}: bf16 products are for the forward pass, f32 and f64 for all", name_of(p.op)));
   for (const SlowArray a : inputs_of(p))
-    if (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1)
+    if (!is_of_modifiers(a) && (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
       throw Unsupported(
           fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
                       "any type and strides",
@@ -317,7 +319,10 @@ void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, cons
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
     if (a == SlowArray::lse && !follows_forward(p.op) && t.data == nullptr) continue;  // not wanted
-    const auto wanted = shape_of(p, a);
+    auto wanted = shape_of(p, a);
+    if ((a == SlowArray::slopes || a == SlowArray::sinks) && t.shape[0] == p.batch) wanted[0] = p.batch;
+    if (t.dtype == DType::boolean && a != SlowArray::bias)
+      throw Unsupported(fmt::format("tensor {} is bool: only a bias may be, as a mask", tensor_name(a)));
     if (t.data == nullptr) throw InvalidProblem(fmt::format("tensor {} has no data", tensor_name(a)));
     if (t.shape != wanted)
       throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
@@ -328,6 +333,8 @@ void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, cons
 void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
   if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
   if (compute == DType::bf16) require_bf16(p, tensors);
+  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.softcap)))
+    throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", p.softcap));
   if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
     throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
 }
@@ -337,17 +344,22 @@ Tensors tensors_of(const Inputs& in, const Outputs& out) {
   t[SlowArray::Q] = in.q;
   t[SlowArray::K] = in.k;
   t[SlowArray::V] = in.v;
+  t[SlowArray::bias] = in.bias;
+  t[SlowArray::slopes] = in.slopes;
+  t[SlowArray::sinks] = in.sinks;
   t[SlowArray::O] = out.o;
   t[SlowArray::lse] = out.lse;
   return t;
 }
 
 Tensors tensors_of(const BackwardInputs& in, const BackwardOutputs& out) {
-  Tensors t = tensors_of(Inputs{in.q, in.k, in.v}, Outputs{in.o, in.lse});
+  Tensors t = tensors_of(Inputs{in.q, in.k, in.v, in.bias, in.slopes, in.sinks}, Outputs{in.o, in.lse});
   t[SlowArray::dO] = in.dO;
   t[SlowArray::dQ] = out.dq;
   t[SlowArray::dK] = out.dk;
   t[SlowArray::dV] = out.dv;
+  t[SlowArray::dBias] = out.dbias;
+  t[SlowArray::dSinks] = out.dsinks;
   return t;
 }
 

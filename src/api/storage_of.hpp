@@ -20,6 +20,13 @@ inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t gr
   return s;
 }
 
+/// The same of an array of modifiers: where its shape says 1, all share one.
+inline machine::Storage storage_of_modifier(Tensor t, const Problem& p, bool writable) {
+  for (std::size_t k = 0; k < 4; ++k)
+    if (t.shape[k] == 1) t.strides[k] = 0;
+  return storage_of(t, p.instances() / p.batch, p.group(), writable);
+}
+
 /// Throws InvalidProblem unless every array of the list has data and the shape the problem says.
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors);
 

@@ -29,10 +29,11 @@ Matrix<T> converted(const Matrix<U>& m) {
 
 Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
   const Tensor& t = tensors[a];
+  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a).shape);
   const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
-  Matrix<double> m({t.shape[2] * group, t.shape[3]});
-  machine::gather<double>(storage_of(t, kv_heads, group, false), {a, instance, 0, 0, m.shape}, m.words.data(),
-                          m.shape.cols);
+  const machine::Storage storage =
+      is_of_modifiers(a) ? storage_of_modifier(t, p, false) : storage_of(t, kv_heads, group, false);
+  machine::gather<double>(storage, {a, instance, 0, 0, m.shape}, m.words.data(), m.shape.cols);
   return m;
 }
 
@@ -50,6 +51,8 @@ double eps_of(DType t) {
       return std::ldexp(1.0, -11);
     case DType::bf16:
       return std::ldexp(1.0, -8);
+    case DType::boolean:
+      return 0;
   }
   return 1;
 }
@@ -142,6 +145,10 @@ SlowArray input_of(SlowArray gradient) {
     case SlowArray::g:
     case SlowArray::dX:
       return SlowArray::X;
+    case SlowArray::dBias:
+      return SlowArray::bias;
+    case SlowArray::dSinks:
+      return SlowArray::sinks;
     case SlowArray::dY:
       return SlowArray::Y;
     case SlowArray::dA1:
@@ -159,6 +166,36 @@ SlowArray input_of(SlowArray gradient) {
   }
 }
 
+/// dBias and dSinks: sums over the instances that share them, by the first of these.
+template <class T>
+struct SharedGradients {
+  std::map<std::pair<SlowArray, index_t>, Matrix<T>> sums;
+  void add(const Problem& p, SlowArray a, index_t instance, const Matrix<T>& gradient) {
+    const Modifiers m = p.modifiers();
+    index_t batch = instance / m.kv_heads, head = instance % m.kv_heads;
+    if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
+    if (a == SlowArray::dBias && m.bias_over_heads) head = 0;
+    Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
+    for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += gradient.words[i];
+  }
+};
+
+/// Of all instances: oracle::Dense::largest_gradient_terms.
+template <class Wide>
+std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tensors) {
+  std::map<SlowArray, double> largest;
+  for (index_t h = 0; h < p.instances(); ++h) {
+    Matrices<Wide> wide;
+    for (const SlowArray a : inputs_of(p)) wide[a] = converted<Wide>(gathered(p, tensors, a, h));
+    for (const auto& [a, most] : Dense<Wide>(p, wide, oracle::kBlock, h).largest_gradient_terms())
+      largest[a] = std::max(largest[a], static_cast<double>(most));
+  }
+  return largest;
+}
+
+/// A score beyond this, of a bias or a sink, hides a key or hides all others.
+constexpr double kLargeScore = 1e4;
+
 /// One gradient of one instance along a random direction, by central differences at two step widths.
 template <class Wide>
 Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
@@ -169,8 +206,10 @@ Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Mat
   double size = 0, inner = 0, absolute = 0;
   for (const Wide& x : at.words) size += static_cast<double>(x * x);
   size = std::sqrt(size / static_cast<double>(at.words.size()));
+  if (is_of_modifiers(gradient)) size = 1;  // scores, of which some may say that a key is hidden: those stay
+  const auto stays = [&](Wide x) { return is_of_modifiers(gradient) && !(std::abs(x) < Wide(kLargeScore)); };
   for (std::size_t i = 0; i < u.words.size(); ++i) {
-    u.words[i] = static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
+    u.words[i] = stays(at.words[i]) ? Wide(0) : static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
     inner += static_cast<double>(u.words[i]) * ours.words[i];
     absolute += std::abs(static_cast<double>(u.words[i]) * ours.words[i]);
   }
@@ -225,7 +264,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     Difference difference;
   };
   std::vector<Slope> differences;
-  double largest_lse = 0, score_error = 0;
+  SharedGradients<Wide> wanted_shared;
+  SharedGradients<T> plain_shared;
+  double largest_lse = 0, score_error = 0, sink_magnitude = 0;
   std::mt19937_64 random(20241);
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
@@ -236,15 +277,23 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       wide[a] = converted<Wide>(m);
       narrow[a] = converted<T>(m);
     }
-    const Dense<Wide> truth(p, wide);
-    const Dense<T> naive(p, narrow, block);
+    const Dense<Wide> truth(p, wide, oracle::kBlock, h);
+    const Dense<T> naive(p, narrow, block, h);
     const Matrices<Wide> forward = truth.forward();
     for (const Wide& x : forward.at(SlowArray::lse).words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
     score_error = std::max(score_error, error_of_scores(truth, naive));
     const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
     const Matrices<T> plain = backward ? naive.gradients() : naive.forward();
-    for (const SlowArray a : outputs) comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
+    if (p.sinks_gradient) sink_magnitude += static_cast<double>(truth.sinks_gradient_magnitude());
+    for (const SlowArray a : outputs) {
+      if (is_of_modifiers(a)) {
+        wanted_shared.add(p, a, h, wanted.at(a));
+        plain_shared.add(p, a, h, plain.at(a));
+      } else {
+        comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
+      }
+    }
     if (given)
       given_check.add(forward, gathered(p, tensors, SlowArray::O, h), gathered(p, tensors, SlowArray::lse, h),
                       p.op == Operation::backward ? largest_of(wide.at(SlowArray::V).words) : 0,
@@ -253,17 +302,20 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       // The differences know nothing of the rounding of the given O and lse: what it does to each gradient is allowed.
       wide.erase(SlowArray::O);
       wide.erase(SlowArray::lse);
-      const Dense<Wide> own(p, wide);
+      const Dense<Wide> own(p, wide, oracle::kBlock, h);
       const Matrices<Wide> exact = own.gradients();
       for (const SlowArray a : outputs) {
         if (p.sources != Sources::distinct && (a == SlowArray::dA1 || a == SlowArray::dA2 || a == SlowArray::dA3))
           continue;  // gradients with the others held fixed, which differences cannot do
+        if (is_of_modifiers(a) && p.instances() > 1) continue;  // a sum over instances
         Comparison gap;
         gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
         differences.push_back({a, gap.finish(0).error, difference_of(own, a, gathered(p, tensors, a, h), random)});
       }
     }
   }
+  for (const auto& [key, m] : wanted_shared.sums)
+    comparisons[key.first].add(m, gathered(p, tensors, key.first, key.second), plain_shared.sums.at(key));
   // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps. Gradients are
   // made of such weights; outputs only where the plan keeps lse in one word, each time with another rounding.
   const double times = std::sqrt(static_cast<double>(backward ? std::max<index_t>(lse_roundings, 1) : lse_roundings));
@@ -271,10 +323,39 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   Verification v;
   for (const SlowArray a : outputs) {
     const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
+    // dSinks has few entries, each a long sum that may cancel: the error of one naive sum says little of another.
+    const double sums = a == SlowArray::dSinks && comparisons[a].largest > 0
+                            ? 4 * eps_of(compute) * sink_magnitude / comparisons[a].largest
+                            : 0;
     v.outputs.push_back(
-        comparisons[a].finish(rounding + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
+        comparisons[a].finish(rounding + sums + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
+  }
+  // Where terms cancel, as where a query sees one key only, entries are small beside them, and so are they beside the
+  // roundings of their terms. Where nothing else is left, errors are relative to the terms.
+  std::map<SlowArray, double> terms, relative_to;
+  const auto is_small = [&](std::size_t i) {
+    const Deviation& d = v.outputs[i];
+    return p.op == Operation::backward && !is_of_modifiers(outputs[i]) && std::isfinite(d.error) &&
+           (!d.ok() || comparisons[outputs[i]].largest == 0);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_small(i)) continue;
+    if (terms.empty()) terms = largest_terms<Wide>(p, tensors);
+    Deviation& d = v.outputs[i];
+    constexpr double kNothingLeft = 0.01;
+    const double largest = comparisons[outputs[i]].largest, all = terms.at(outputs[i]);
+    const double rounding = 4 * eps_of(compute);
+    if (rounding * all <= kNothingLeft * largest) {
+      if (largest > 0) d.tolerance += rounding * all / largest;
+    } else {
+      relative_to[outputs[i]] = all;
+      const double shrink = (largest > 0 ? largest : 1) / all;
+      d.error *= shrink;
+      d.naive_error *= shrink;
+      d.tolerance = rounding;
+    }
   }
   if (given) v.given = given_check.finish();
   for (auto& [a, gap, d] : differences) {
@@ -284,8 +365,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     const Matrix<double> ours = gathered(p, tensors, a, 0);
     double square = 0;
     const Matrix<double> input = gathered(p, tensors, input_of(a), 0);
-    for (const double x : input.words) square += x * x;
-    double largest = 0;
+    for (const double x : input.words) square += is_of_modifiers(a) ? 1 : x * x;
+    double largest = relative_to.contains(a) ? relative_to.at(a) : comparisons[a].largest;
     for (const double x : ours.words) largest = std::max(largest, std::abs(x));
     // Errors of entries add up like a random walk along a random direction; allow a few times that.
     d.tolerance += 8 * relative * largest * std::sqrt(square);

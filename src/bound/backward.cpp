@@ -11,12 +11,11 @@ namespace redblue::bound {
 
 Bound backward_trivial(const AttentionProblem& x) {
   // A row that sees one key has P = 1 and dS = 0: it needs neither its query nor that key.
-  const Needed need = needed_of(x.pairs());
+  const Need need = need_of(x);
   const Words width = Words(x.d) + x.d_v;
-  const Words inputs =
-      Words(need.scored_rows.size()) * x.d + Words(need.rows.size()) * x.d_v + need.scored_keys.size() * width;
+  const Words inputs = need.scored_rows * x.d + need.rows * x.d_v + need.scored_keys * width;
   const Words outputs = Words(x.n_q) * x.d + x.n_k * width;
-  return {Words(x.instances) * (inputs + outputs), "trivial", kAny, "proved", "none", true};
+  return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }
 
 Bound b_prime(const AttentionProblem& x) {
@@ -59,7 +58,7 @@ Bound b14(const AttentionProblem& x) {
   if (holds) {
     const long double k = kUnit * (d + d_v) * (4 * d + 3 * d_v) - 13 * d * d;
     words = line(k, std::ceil(4 * k / 300000));
-    if (x.d_v == x.d && x.mask.full()) {
+    if (x.d_v == x.d && x.mask.full() && x.documents == nullptr) {
       const long double k_dense = 1389600 * d * d;
       words = std::max(words, line(k_dense, std::ceil(10 * k_dense / 900000)));
     }

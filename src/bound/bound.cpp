@@ -5,11 +5,27 @@
 #include "redblue/bound/backward.hpp"
 #include "redblue/bound/forward.hpp"
 #include "redblue/bound/projected.hpp"
-#include "redblue/core/visible.hpp"
+#include "redblue/core/documents.hpp"
 
 namespace redblue::bound {
 
-Words scored_pairs(const AttentionProblem& x) { return Words(x.instances) * needed_of(x.pairs()).scored_pairs; }
+Need need_of(const AttentionProblem& x) {
+  Need sum;
+  for (const Sizes& part : documents_of(x)) {
+    const Needed one = needed_of(part.pairs());
+    sum.rows += one.rows.size();
+    sum.scored_rows += one.scored_rows.size();
+    sum.keys += one.keys.size();
+    sum.scored_keys += one.scored_keys.size();
+    sum.scored_pairs += one.scored_pairs;
+  }
+  const Words times = x.instances / batches_of(x);
+  for (Words* words : {&sum.rows, &sum.scored_rows, &sum.keys, &sum.scored_keys, &sum.scored_pairs})
+    *words = times * *words;
+  return sum;
+}
+
+Words scored_pairs(const AttentionProblem& x) { return need_of(x).scored_pairs; }
 
 long double value(Words N, long double K, Words M) {
   const long double n = N.to_long_double(), k = 4 * K, m = M.to_long_double();
@@ -22,10 +38,52 @@ long double value(Words N, long double K, Words M) {
   return best;
 }
 
-std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x) {
+namespace {
+
+std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
   return projected_bounds(op, x);
+}
+
+/// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a
+/// schedule moves beside them is a schedule for the problem without a bias, so this adds to every bound.
+Words words_of_modifiers(const AttentionProblem& x) {
+  const Modifiers& m = x.modifiers;
+  if (m.bias == Modifiers::Bias::none) return 0;
+  const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
+  const index_t distinct_heads = m.bias_over_heads ? 1 : heads;
+  const Words distinct = Words(m.bias_over_batches ? 1 : batches) * distinct_heads;
+  const bool of_pairs = m.bias == Modifiers::Bias::of_pairs;
+  const auto seen = [&](index_t batch) {
+    Words words;
+    for (const Sizes& part : documents_of(x, batch))
+      words += of_pairs ? visible_pairs(part.pairs()) : Words(needed_of(part.pairs()).keys.size());
+    return words / m.bias_copies;
+  };
+  Words all, most;  // of batches that differ
+  for (index_t batch = 0; batch < batches_of(x); ++batch) {
+    all += seen(batch);
+    most = std::max(most, seen(batch));
+  }
+  const Words gradient = m.bias_gradient ? Words(of_pairs ? x.n_q : 1) * x.n_k : Words(0);
+  const bool add_up = batches_of(x) > 1 && !m.bias_over_batches;
+  return (add_up ? Words(distinct_heads) * all : distinct * most) + distinct * gradient;
+}
+
+}  // namespace
+
+std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x) {
+  std::vector<Bound> list = without_dropout(op, x);
+  const Words modifiers = words_of_modifiers(x);
+  for (Bound& b : list) b.words += modifiers;
+  if (x.modifiers.dropout > 0)  // a weight that is dropped needs no value
+    for (Bound& b : list)
+      if (b.name != "trivial") {
+        b.holds = false;
+        b.condition = "no dropout";
+      }
+  return list;
 }
 
 Bound best(const std::vector<Bound>& bounds) {

@@ -24,13 +24,39 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.d = x.d;
   p.d_v = x.d_v;
   p.d_in = x.d_in;
-  const bool left = x.mask.lo != -Mask::kFar, right = x.mask.hi != Mask::kFar;
+  Mask mask = x.mask;
+  if (x.documents != nullptr) {  // all with one mask, packed without gaps, or one sequence and padding
+    const auto& list = x.documents->list;
+    mask = list.front().mask;
+    for (const Document& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);
+    if (list.back().rows.end == x.n_q && list.back().keys.end == x.n_k) {
+      p.cu_seqlens_q = p.cu_seqlens_k = {0};
+      for (const Document& one : list) {
+        p.cu_seqlens_q.push_back(one.rows.end / mask.group);
+        p.cu_seqlens_k.push_back(one.keys.end);
+      }
+    } else {
+      p.seqused_q = {list.front().rows.end / mask.group};
+      p.seqused_k = {list.front().keys.end};
+    }
+  }
+  const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
   p.causal = right;
-  if (left || right) p.causal_offset = right ? x.mask.hi - 1 : x.mask.lo;
-  if (left) p.window_left = *p.causal_offset - x.mask.lo;
-  p.prefix = x.mask.prefix;
+  if (left || right) p.causal_offset = right ? mask.hi - 1 : mask.lo;
+  if (left) p.window_left = *p.causal_offset - mask.lo;
+  p.prefix = mask.prefix;
   p.scale = is_projected(s.operation) ? 0.15 : 0.7;
   p.score = x.score;
+  const Modifiers& m = x.modifiers;
+  p.softcap = m.softcap;
+  if (m.bias == Modifiers::Bias::of_keys) p.bias = {1, 1, 1, x.n_k};
+  if (m.bias == Modifiers::Bias::of_pairs) p.bias = {1, p.heads, p.n_q, x.n_k};
+  p.bias_gradient = m.bias_gradient;
+  p.alibi = m.slopes;
+  p.sinks = m.sinks;
+  p.sinks_gradient = m.sinks_gradient;
+  p.dropout = m.dropout;
+  p.seed = static_cast<index_t>(m.seed);
   p.lse_required = x.lse_required;
   if (s.traits.shared_source) p.sources = Sources::shared;
   return p;

@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "redblue/claims.hpp"
+#include "redblue/core/documents.hpp"
 
 namespace redblue::claims {
 
@@ -16,6 +17,55 @@ Residence any_residence(const Draw& draw) {
   }
   return fast;
 }
+
+namespace {
+
+Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
+  Modifiers m;
+  const auto often = [&] { return draw(0, 2) == 0; };
+  const index_t positions = x.n_q / x.mask.group;
+  m.bias = static_cast<Modifiers::Bias>(draw(0, 2));
+  if (m.bias == Modifiers::Bias::of_pairs && x.n_q == 1) m.bias = Modifiers::Bias::of_keys;
+  m.bias_gradient = m.bias != Modifiers::Bias::none && often();
+  m.slopes = often();
+  m.slope_offset = x.mask.hi != Mask::kFar ? x.mask.hi - 1 : x.mask.lo != -Mask::kFar ? x.mask.lo : x.n_k - positions;
+  if (x.score != Score::softmax) return m;
+  if (often() && !m.bias_gradient) m.softcap = 1.5;
+  m.sinks = often();
+  m.sinks_gradient = m.sinks && often();
+  if (often()) m.dropout = 0.25;
+  m.seed = static_cast<std::uint64_t>(draw(0, 1000));
+  return m;
+}
+
+/// Packed sequences, or one that leaves padding; each has the mask of x.
+std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw) {
+  const index_t group = x.mask.group, positions = x.n_q / group;
+  Documents all;
+  const auto add = [&](Range queries, Range keys) {
+    const index_t offset = x.mask.hi != Mask::kFar    ? x.mask.hi - 1
+                           : x.mask.lo != -Mask::kFar ? x.mask.lo
+                                                      : keys.size() - queries.size();
+    Mask mask = x.mask;
+    mask.prefix = std::min(mask.prefix, keys.size());
+    all.list.push_back({0, {queries.begin * group, queries.end * group}, keys, mask, offset});
+  };
+  if (draw(0, 2) == 0) {
+    add({0, draw(0, positions)}, {0, draw(0, x.n_k)});
+  } else {
+    for (index_t i = 0, j = 0; i < positions || j < x.n_k;) {
+      const bool last = all.list.size() == 3;
+      const index_t queries = last ? positions - i : draw(0, positions - i),
+                    keys = last ? x.n_k - j : draw(0, x.n_k - j);
+      add({i, i + queries}, {j, j + keys});
+      i += queries;
+      j += keys;
+    }
+  }
+  return std::make_shared<const Documents>(std::move(all));
+}
+
+}  // namespace
 
 Case any_case(const Draw& draw) {
   Case c;
@@ -38,6 +88,11 @@ Case any_case(const Draw& draw) {
   }
   if (draw(0, 4) > 1) x.score = static_cast<Score>(draw(0, 3));
   x.lse_required = x.statistics() > 0;
+  if (draw(0, 3) == 0) {
+    x.documents = any_documents(x, draw);
+    x.mask = {.group = x.mask.group};
+  }
+  if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);
   if (coin()) x.fast = any_residence(draw);
   c.limits.M = draw(10, 600);
   c.limits.multiple = {draw(1, 4), draw(1, 4), draw(1, 4)};

@@ -70,7 +70,7 @@ void require_it_says_that_it_rewrites(const Schedule& s, const Sizes& x, const T
   if (s.traits.rewrites_outputs) return;
   const Io io = s.io(x, t);
   for (const SlowArray a : plan::outputs_of(s.operation))
-    if (a != SlowArray::lse && io.reads[index_of(a)] > 0)
+    if (a != SlowArray::lse && !is_of_modifiers(a) && io.reads[index_of(a)] > 0)
       fail("it reads its output {} again, and its traits do not say rewrites_outputs", name_of(a));
 }
 
@@ -250,8 +250,16 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
 std::string text_of(const Sizes& x) {
   std::string text =
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
-  if (!x.mask.full())
-    text += fmt::format(" mask lo {} hi {} prefix {} group {}", x.mask.lo, x.mask.hi, x.mask.prefix, x.mask.group);
+  if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
+  if (x.documents != nullptr)
+    for (const Document& one : x.documents->list)
+      text += fmt::format(" sequence {}..{} x {}..{} mask lo {} hi {} prefix {}", one.rows.begin, one.rows.end,
+                          one.keys.begin, one.keys.end, one.mask.lo, one.mask.hi, one.mask.prefix);
+  if (x.mask.group > 1) text += fmt::format(" group {}", x.mask.group);
+  if (const Modifiers& m = x.modifiers; m.any())
+    text += fmt::format(" bias {} (gradient {}) slopes {} at {} sinks {} (gradient {}) softcap {} dropout {} seed {}",
+                        static_cast<int>(m.bias), m.bias_gradient, m.slopes, m.slope_offset, m.sinks, m.sinks_gradient,
+                        m.softcap, m.dropout, m.seed);
   return text;
 }
 std::string text_of(const Tiling& t) {
@@ -285,9 +293,21 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
-  if (!can_solve(s, c.sizes)) c.sizes.mask = {.group = c.sizes.mask.group};
+  if (s.operation != Operation::backward) c.sizes.modifiers.bias_gradient = c.sizes.modifiers.sinks_gradient = false;
+  if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
+  if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
+  if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
+  if (!can_solve(s, c.sizes)) {
+    c.sizes.mask = {.group = c.sizes.mask.group};
+    c.sizes.documents = nullptr;
+  }
   c.sizes.lse_required = c.sizes.statistics() > 0;
   if (!can_solve(s, c.sizes)) return {};
+  // Tilings are chosen for what the problem moves without its modifiers (docs/model.md), and for some of its sequences.
+  if (claim == all().size()) {
+    c.sizes.modifiers = {};
+    c.sizes.documents = nullptr;
+  }
   std::vector<Tiling> tilings;
   try {
     if (const auto tried = any_tiling(s, c.sizes, draw)) tilings.push_back(*tried);

@@ -37,6 +37,7 @@ std::optional<Element> element_of(const std::string& descr) {
   if (code == "f8") return Element{DType::f64, swap};
   if (code == "f4") return Element{DType::f32, swap};
   if (code == "f2") return Element{DType::f16, swap};
+  if (code == "b1") return Element{DType::boolean, false};
   if (code == "V2" && order != '>') return Element{DType::bf16, !kHostIsLittle};  // void bytes have no order to reverse
   return std::nullopt;
 }
@@ -51,6 +52,8 @@ std::string_view code_of(DType t) {
       return "<f2";
     case DType::bf16:
       return "<V2";
+    case DType::boolean:
+      return "|b1";
   }
   return {};
 }
@@ -119,7 +122,8 @@ FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) 
   const std::optional<Element> found = element_of(header.descr);
   if (!found)
     throw Unsupported(
-        fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, and V2 as bf16",
+        fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, V2 as bf16, and "
+                    "b1 for masks",
                     path, printable(header.descr, true)));
   const Element element = *found;
   const auto width = static_cast<index_t>(size_of(element.dtype));

@@ -194,7 +194,7 @@ Tensor Safetensors::tensor(const std::string& name) const {
 }
 
 std::optional<DType> safetensors_dtype(std::string_view name) {
-  for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
+  for (const DType t : {DType::f64, DType::f32, DType::f16, DType::bf16, DType::boolean})
     if (name == safetensors_name_of(t)) return t;
   return std::nullopt;
 }

@@ -26,7 +26,8 @@ constexpr std::optional<index_t> bits_of_safetensors_dtype(std::string_view name
 }
 
 constexpr std::string_view safetensors_name_of(DType t) {
-  return t == DType::f64 ? "F64" : t == DType::f32 ? "F32" : t == DType::f16 ? "F16" : "BF16";
+  constexpr std::array<std::string_view, 5> kNames{"F64", "F32", "F16", "BF16", "BOOL"};
+  return kNames[static_cast<std::size_t>(t)];
 }
 
 }  // namespace redblue::file

@@ -21,7 +21,11 @@ namespace {
 std::vector<const NamedTensor*> in_file_order(const std::vector<NamedTensor>& tensors) {
   const auto place = [](const NamedTensor* t) {
     const DType type = t->tensor.dtype;
-    const int rank = type == DType::f64 ? 0 : type == DType::f32 ? 1 : type == DType::bf16 ? 2 : 3;
+    const int rank = type == DType::f64    ? 0
+                     : type == DType::f32  ? 1
+                     : type == DType::bf16 ? 2
+                     : type == DType::f16  ? 3
+                                           : 4;
     return std::pair<int, std::string_view>(rank, t->name);
   };
   std::vector<const NamedTensor*> order;

@@ -74,6 +74,7 @@ void Referee::close(index_t depth, Shape s) noexcept {
 }
 
 void Referee::read(const Arg& tile, const Block& b) {
+  if (b.shape.words() == 0) return;
   Matrix& m = matrix(b);
   if (b.shape != tile.shape()) throw RuleError(fmt::format("{} does not fill the tile it is loaded into", text(b)));
   if (!all_known(m.known, m.shape, b)) throw RuleError(fmt::format("{} is read before it was written", text(b)));
@@ -87,6 +88,7 @@ void Referee::read(const Arg& tile, const Block& b) {
 }
 
 void Referee::write(const Block& b, const Arg& tile) {
+  if (b.shape.words() == 0) return;
   Matrix& m = matrix(b);
   if (m.input) throw RuleError(fmt::format("{} is an input and must stay as it is", text(b)));
   if (b.shape != tile.shape()) throw RuleError(fmt::format("the tile stored to {} has another shape", text(b)));
@@ -95,6 +97,7 @@ void Referee::write(const Block& b, const Arg& tile) {
 }
 
 void Referee::require_known(const Arg& a, std::string_view who) {
+  if (a.shape().words() == 0) return;
   if (a.kind == Arg::Kind::stream) {
     Matrix& m = matrix(a.block);
     if (!all_known(m.known, m.shape, a.block))
@@ -107,6 +110,7 @@ void Referee::require_known(const Arg& a, std::string_view who) {
 }
 
 void Referee::mark_known(const Arg& a, std::string_view who) {
+  if (a.shape().words() == 0) return;
   if (a.kind == Arg::Kind::stream) {
     Matrix& m = matrix(a.block);
     if (m.input) throw RuleError(fmt::format("{} writes {}, an input", who, text(a.block)));

@@ -281,7 +281,7 @@ index_t Outliner::open(SlowArray array, Shape s, Layout) {
       name = std::move(candidate);
   }
   resident_ += fast_.tile(array, s.rows, s.cols);
-  tiles_.push_back({std::move(name), array, s, resident_, true});
+  tiles_.push_back({std::move(name), array, s, resident_, s.words() > 0});
   return static_cast<index_t>(tiles_.size()) - 1;
 }
 
@@ -291,10 +291,11 @@ void Outliner::close(index_t, SlowArray array, Shape s) {
   line.operands = {{tiles_.back().name, array, s, s, s, s, {}, {}}};
   tiles_.pop_back();
   resident_ -= fast_.tile(array, s.rows, s.cols);
-  add(std::move(line));
+  if (s.words() > 0) add(std::move(line));
 }
 
 void Outliner::read(const Arg& tile, const Block& b) {
+  if (b.shape.words() == 0) return;
   Held& held = tiles_[static_cast<std::size_t>(tile.depth)];
   const bool load = held.fresh && &held == &tiles_.back() && tile.shape() == held.shape;
   if (load) held.fresh = false;
@@ -307,6 +308,7 @@ void Outliner::read(const Arg& tile, const Block& b) {
 }
 
 void Outliner::write(const Block& b, const Arg& tile) {
+  if (b.shape.words() == 0) return;
   announce();
   OutlineLine line{.kind = LineKind::store};
   line.operands = {operand_of(Arg::streaming(b)), operand_of(tile)};
@@ -402,6 +404,7 @@ void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<c
   line.macs = kernel::macs(k, args);
   for (std::size_t i = 0; i < args.size(); ++i) {
     const Arg& a = args[i];
+    if (a.shape().words() == 0) continue;  // the problem does not have it
     line.operands.push_back(operand_of(a));
     if (a.kind != Arg::Kind::stream) continue;
     const index_t words = a.shape().words();

@@ -5,11 +5,22 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <limits>
+#include <stdexcept>
 #include <type_traits>
 
 namespace redblue::machine {
 
 namespace {
+
+/// A word of a mask: 0 where it keeps the score, else -inf.
+struct Keep {
+  std::uint8_t keeps;
+  template <class T>
+  explicit operator T() const {
+    return keeps != 0 ? T(0) : -std::numeric_limits<T>::infinity();
+  }
+};
 
 /// Calls f with a null pointer of the C++ type that stores `t`.
 template <class F>
@@ -23,6 +34,8 @@ void with_type(DType t, F&& f) {
       return f(static_cast<Eigen::half*>(nullptr));
     case DType::bf16:
       return f(static_cast<Eigen::bfloat16*>(nullptr));
+    case DType::boolean:
+      return f(static_cast<Keep*>(nullptr));
   }
 }
 
@@ -77,19 +90,24 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
              const kernel::HalfRows<T>& half_rows) {
   const Shape shape = col_stride == 1 ? joined(s, b.shape, row_stride) : b.shape;
   with_type(s.dtype, [&]<class E>(E*) {
-    E* data = reinterpret_cast<E*>(s.data);
-    for (index_t i = 0; i < shape.rows; ++i) {
-      E* row = data + s.offset(b.instance, b.row + i, b.col);
-      if constexpr (std::is_same_v<E, T>)
-        if (s.col_stride == 1 && col_stride == 1) {
-          std::copy_n(in + i * row_stride, shape.cols, row);
+    if constexpr (std::is_same_v<E, Keep>) {
+      throw std::logic_error("a mask is no output");
+    } else {
+      E* data = reinterpret_cast<E*>(s.data);
+      for (index_t i = 0; i < shape.rows; ++i) {
+        E* row = data + s.offset(b.instance, b.row + i, b.col);
+        if constexpr (std::is_same_v<E, T>)
+          if (s.col_stride == 1 && col_stride == 1) {
+            std::copy_n(in + i * row_stride, shape.cols, row);
+            continue;
+          }
+        if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
+          half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), shape.cols);
           continue;
         }
-      if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
-        half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), shape.cols);
-        continue;
+        for (index_t j = 0; j < shape.cols; ++j)
+          row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
       }
-      for (index_t j = 0; j < shape.cols; ++j) row[j * s.col_stride] = convert<E>(in[i * row_stride + j * col_stride]);
     }
   });
 }

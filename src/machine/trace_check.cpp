@@ -109,6 +109,7 @@ class Before {
 
  private:
   std::string fault_of(const Arg& a) const {
+    if (a.shape().words() == 0) return {};
     if (a.kind == Arg::Kind::tile) {
       if (a.depth < 0 || a.depth >= depth()) return fmt::format("there is no tile t{}", a.depth);
       const Shape s = tiles_[static_cast<std::size_t>(a.depth)];

@@ -6,7 +6,9 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/core/documents.hpp"
 #include "redblue/core/operation.hpp"
+#include "redblue/core/philox.hpp"
 #include "redblue/core/slow_matrix.hpp"
 #include "redblue/problem.hpp"
 
@@ -95,7 +97,7 @@ using Matrices = std::map<SlowArray, Matrix<T>>;
 /// What a query makes of the keys that it sees.
 template <class T>
 struct Row {
-  std::vector<T> p;   ///< weights of the visible keys
+  std::vector<T> p;   ///< weights of the visible keys, before dropout
   index_t first = 0;  ///< of these keys
   T lse = -std::numeric_limits<T>::infinity();
 };
@@ -104,9 +106,19 @@ struct Row {
 template <class T>
 class Dense {
  public:
-  Dense(const Problem& p, Matrices<T> inputs, index_t block = kBlock)
-      : p_(p), x_(p.sizes()), scale_(static_cast<T>(p.scale_or_default())), block_(block), in_(std::move(inputs)) {
+  Dense(const Problem& p, Matrices<T> inputs, index_t block = kBlock, index_t instance = 0)
+      : p_(p),
+        x_(p.sizes()),
+        scale_(static_cast<T>(p.scale_or_default())),
+        block_(block),
+        instance_(instance),
+        in_(std::move(inputs)),
+        document_(static_cast<std::size_t>(x_.n_q)) {
     project();
+    if (x_.documents == nullptr) return;
+    for (const Document& one : x_.documents->list)
+      if (x_.documents->batches == 1 || one.batch == instance / modifiers().kv_heads)
+        std::fill(document_.begin() + one.rows.begin, document_.begin() + one.rows.end, &one);
   }
 
   const Matrix<T>& at(SlowArray a) const { return in_.at(a); }
@@ -123,7 +135,7 @@ class Dense {
     std::vector<T> s;
     s.reserve(static_cast<std::size_t>(keys.size()));
     for (index_t j = keys.begin; j < keys.end; ++j)
-      s.push_back(scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(j, t); }));
+      s.push_back(softcapped(product_of(i, j)) + bias(i, j) - slope(i, j));
     return s;
   }
 
@@ -132,7 +144,7 @@ class Dense {
     Matrix<T> O({x_.n_q, x_.d_v}), lse({x_.n_q, x_.statistics()});
     for (index_t i = 0; i < x_.n_q; ++i) {
       const Row<T> r = row(i);
-      const std::vector<T> o = output(r);
+      const std::vector<T> o = output(i, r);
       std::copy(o.begin(), o.end(), O.words.begin() + i * x_.d_v);
       if (x_.statistics() > 0) lse(i, 0) = r.lse;
     }
@@ -141,7 +153,7 @@ class Dense {
 
   /// SUM dO o O
   T loss() const {
-    return sum<T>(x_.n_q, block_, [&](index_t i) { return dot(at(SlowArray::dO), i, output(row(i))); });
+    return sum<T>(x_.n_q, block_, [&](index_t i) { return dot(at(SlowArray::dO), i, output(i, row(i))); });
   }
 
   /// Every gradient of the operation, as functions of O and lse where those are among the inputs.
@@ -150,7 +162,7 @@ class Dense {
     return gradients([&](index_t i) { return given ? row(i, at(SlowArray::lse)(i, 0)) : row(i); },
                      [&](index_t i, const Row<T>& r) {
                        if (x_.statistics() == 0) return T(0);
-                       if (!given) return dot(at(SlowArray::dO), i, output(r));
+                       if (!given) return dot(at(SlowArray::dO), i, output(i, r));
                        const auto o = at(SlowArray::O).words.begin() + i * x_.d_v;
                        return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v));
                      });
@@ -171,9 +183,37 @@ class Dense {
     };
     // Minus D: what is subtracted adds to the magnitude.
     return sizes.gradients(weights, [&](index_t i, const Row<T>& r) {
-      return x_.statistics() > 0 ? -dot(sizes.at(SlowArray::dO), i, sizes.output(r)) : T(0);
+      return x_.statistics() > 0 ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
     });
   }
+  /// The largest term of an entry of dQ, dK and dV; dP and D, whose difference makes dS, as sums of magnitudes.
+  std::map<SlowArray, T> largest_gradient_terms() const {
+    const auto largest = [](const Matrix<T>& m, index_t row) {
+      T most = 0;
+      for (index_t t = 0; t < m.shape.cols; ++t) most = std::max(most, std::abs(m(row, t)));
+      return most;
+    };
+    const Matrix<T>& dO = at(SlowArray::dO);
+    T dQ = 0, dK = 0, dV = 0;
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const Row<T> r = row(i);
+      const std::vector<T> o = output(i, r);
+      const auto magnitudes = [&](const auto& other) {
+        return sum<T>(x_.d_v, block_, [&](index_t t) { return std::abs(dO(i, t) * other(t)); });
+      };
+      const T D = x_.statistics() > 0 ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0);
+      for (std::size_t k = 0; k < r.p.size(); ++k) {
+        const index_t j = r.first + static_cast<index_t>(k);
+        const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
+        const T dS = std::abs(scale_ * r.p[k]) * (dP + D);
+        dQ = std::max(dQ, dS * largest(K_, j));
+        dK = std::max(dK, dS * largest(Q_, i));
+        dV = std::max(dV, std::abs(r.p[k]) * largest(dO, i));
+      }
+    }
+    return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
+  }
+
   /// The largest sum of magnitudes behind a score: a score may be off by this many roundings.
   T score_magnitude() const {
     Matrices<T> in = in_;
@@ -189,9 +229,69 @@ class Dense {
     return most;
   }
 
+  /// The sum of magnitudes behind dSinks, of all heads together.
+  T sinks_gradient_magnitude() const {
+    T total = 0;
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const Row<T> r = row(i);
+      const std::vector<T> o = output(i, r);
+      T terms = 0;
+      for (index_t t = 0; t < x_.d_v; ++t) terms += std::abs(at(SlowArray::dO)(i, t) * o[static_cast<std::size_t>(t)]);
+      if (!std::isinf(sink(i))) total += std::exp(sink(i) - r.lse) * terms;
+    }
+    return total;
+  }
+
  private:
+  const Modifiers& modifiers() const { return x_.modifiers; }
+  T product_of(index_t i, index_t j) const {
+    return scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(j, t); });
+  }
+  T softcapped(T s) const {
+    const T cap = static_cast<T>(modifiers().softcap);
+    return cap > 0 ? cap * std::tanh(s / cap) : s;
+  }
+  /// The derivative of the softcap.
+  T softcap_slope(index_t i, index_t j) const {
+    const T cap = static_cast<T>(modifiers().softcap);
+    if (!(cap > 0)) return T(1);
+    const T t = std::tanh(product_of(i, j) / cap);
+    return 1 - t * t;
+  }
+  index_t bias_row(index_t i) const { return at(SlowArray::bias).shape.rows == 1 ? 0 : i; }
+  T bias(index_t i, index_t j) const {
+    return modifiers().bias == Modifiers::Bias::none ? T(0) : at(SlowArray::bias)(bias_row(i), j);
+  }
+  index_t head(index_t i) const { return i % x_.mask.group; }
+  T slope(index_t i, index_t j) const {
+    if (!modifiers().slopes) return T(0);
+    const index_t group = x_.mask.group;
+    const Document* one = document_[static_cast<std::size_t>(i)];
+    const index_t distance = one == nullptr
+                                 ? std::abs(i / group + modifiers().slope_offset - j)
+                                 : std::abs((i - one->rows.begin) / group + one->slope_offset - (j - one->keys.begin));
+    return at(SlowArray::slopes)(head(i), 0) * static_cast<T>(distance);
+  }
+  /// What dropout multiplies a weight with.
+  T kept(index_t i, index_t j) const {
+    const Modifiers& m = modifiers();
+    if (m.dropout == 0) return T(1);
+    const index_t group = x_.mask.group;
+    const bool keeps = dropout_keeps(m.seed, m.dropout, instance_ * group + head(i), i / group, j);
+    return keeps ? static_cast<T>(1 / (1 - m.dropout)) : T(0);
+  }
+  /// The score of the sink of a row: -inf where there is none.
+  T sink(index_t i) const {
+    return modifiers().sinks ? at(SlowArray::sinks)(head(i), 0) : -std::numeric_limits<T>::infinity();
+  }
   /// The keys of query i.
-  Range seen(index_t i) const { return x_.mask.keys(i, x_.n_k); }
+  Range seen(index_t i) const {
+    if (x_.documents == nullptr) return x_.mask.keys(i, x_.n_k);
+    const Document* one = document_[static_cast<std::size_t>(i)];
+    if (one == nullptr) return {};
+    const Range keys = one->mask.keys(i - one->rows.begin, one->keys.size());
+    return {one->keys.begin + keys.begin, one->keys.begin + keys.end};
+  }
   T dot(const Matrix<T>& m, index_t i, const std::vector<T>& x) const {
     return sum<T>(m.shape.cols, block_, [&](index_t t) { return m(i, t) * x[static_cast<std::size_t>(t)]; });
   }
@@ -202,14 +302,15 @@ class Dense {
     Row<T> r;
     r.first = seen(i).begin;
     const std::vector<T> s = scores(i);
-    T m = r.lse;
+    T m = sink(i);
     for (const T x : s)
       if (x > m || std::isnan(x)) m = x;
     r.p.resize(s.size());
     if (m == r.lse) return r;
     const auto total_from = [&](T shift) {
       for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
-      return sum<T>(seen(i).size(), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+      const T all = sum<T>(seen(i).size(), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+      return modifiers().sinks ? all + std::exp(sink(i) - shift) : all;
     };
     r.lse = m + std::log(total_from(m));
     const T z = total_from(r.lse);
@@ -234,11 +335,14 @@ class Dense {
       }
     return r;
   }
-  /// A row of O.
-  std::vector<T> output(const Row<T>& r) const {
+  /// Row i of O.
+  std::vector<T> output(index_t i, const Row<T>& r) const {
     VectorSum<T> o(x_.d_v, block_);
-    for (std::size_t j = 0; j < r.p.size(); ++j, o.end_term())
-      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += r.p[j] * V_(r.first + static_cast<index_t>(j), t);
+    for (std::size_t k = 0; k < r.p.size(); ++k, o.end_term()) {
+      const index_t j = r.first + static_cast<index_t>(k);
+      const T p = r.p[k] * kept(i, j);
+      for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += p * V_(j, t);
+    }
     return o.total();
   }
 
@@ -248,16 +352,23 @@ class Dense {
     Matrix<T> dQ(Q_.shape), dK(K_.shape), dV(V_.shape);
     VectorSum<T> to_K(K_.shape.words(), block_), to_V(V_.shape.words(), block_);  // terms: queries
     const Matrix<T>& dO = at(SlowArray::dO);
+    Matrix<T> dBias, dSinks;
+    if (modifiers().bias_gradient) dBias = Matrix<T>(at(SlowArray::bias).shape);
+    if (modifiers().sinks_gradient) dSinks = Matrix<T>(at(SlowArray::sinks).shape);
     for (index_t i = 0; i < x_.n_q; ++i, to_K.end_term(), to_V.end_term()) {
       const Row<T> r = weights(i);
       const T D = D_of(i, r);
+      if (modifiers().sinks_gradient && !std::isinf(sink(i))) dSinks(head(i), 0) -= std::exp(sink(i) - r.lse) * D;
       VectorSum<T> to_Q(x_.d, block_);  // terms: keys
       const index_t end = r.first + static_cast<index_t>(r.p.size());
       for (index_t j = r.first; j < end; ++j, to_Q.end_term()) {
         const T p = r.p[static_cast<std::size_t>(j - r.first)];
-        const T dP = sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
-        for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += p * dO(i, t);
-        const T dS = scale_ * score_gradient(p, dP, D);
+        const T keep = kept(i, j);
+        const T dP = keep * sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
+        for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += keep * p * dO(i, t);
+        const T dScore = score_gradient(p, dP, D);
+        if (modifiers().bias_gradient) dBias(bias_row(i), j) += dScore;
+        const T dS = scale_ * dScore * softcap_slope(i, j);
         for (index_t t = 0; t < x_.d; ++t) {
           to_Q.part(t) += dS * K_(j, t);
           to_K.part(j * x_.d + t) += dS * Q_(i, t);
@@ -268,7 +379,12 @@ class Dense {
     }
     dK.words = to_K.total();
     dV.words = to_V.total();
-    return chained(dQ, dK, dV);
+    Matrices<T> all = chained(dQ, dK, dV);
+    if (!is_projected(p_.op)) {
+      all[SlowArray::dBias] = std::move(dBias);
+      all[SlowArray::dSinks] = std::move(dSinks);
+    }
+    return all;
   }
 
   T score_gradient(T p, T dP, T D) const {
@@ -331,7 +447,9 @@ class Dense {
   Sizes x_;
   T scale_;
   index_t block_;
+  index_t instance_;
   Matrices<T> in_;
+  std::vector<const Document*> document_;  ///< of each query
   Matrix<T> Q_, K_, V_;
 };
 

@@ -6,7 +6,9 @@
 #include <cmath>
 #include <tuple>
 
+#include "redblue/core/documents.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 namespace redblue::plan {
 
@@ -105,12 +107,11 @@ std::optional<std::string> obstacle(const Schedule& s, const Plan& plan, const S
 Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Tiling& tiling, const Sizes& x,
            const schedule::Limits& limits) {
   const Schedule& s = *schedule;
-  const Words instances = plan.problem.instances();
   Row row;
   row.schedule = s.name;
   row.algorithm = std::move(schedule);
   row.tiling = tiling;
-  row.io = instances * s.io(x, tiling);
+  row.io = schedule::of_instances(x, s.io(x, tiling), plan.problem.instances());
   const auto held = [&](const Sizes& sizes) {
     return std::pair(s.footprint(sizes, tiling), limits.double_buffer ? s.prefetch(sizes, tiling) : Words(0));
   };
@@ -119,7 +120,7 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   row.fits = limits.fit(footprint, prefetch);
   if (plan.options.memory) row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
   row.workspace = s.workspace_words(x, tiling);
-  row.flops = instances * 2 * s.macs(x, tiling);
+  row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);
   if (has_widths(plan.options)) {
     Words bytes;
@@ -129,12 +130,19 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   return row;
 }
 
+/// Does a query not see the first key?
+bool has_left_edge(const Sizes& x) {
+  const auto parts = documents_of(x);
+  return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
+}
+
 /// Adds the schedule to the rows of the plan, or to what is refused.
 void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
               const schedule::Limits& limits) {
   const Options& o = plan.options;
   const Schedule& s = *schedule;
   if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
+  if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});

@@ -1,11 +1,13 @@
 #include "redblue/problem.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
 
 #include <algorithm>
 #include <cmath>
 #include <utility>
 
+#include "redblue/core/documents.hpp"
 #include "redblue/core/error.hpp"
 
 namespace redblue {
@@ -51,6 +53,8 @@ void Problem::validate() const {
   if (prefix > 0 && !causal && !window_right)
     throw InvalidProblem(fmt::format(
         "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
+  require_sequences();
+  require_modifiers();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
@@ -72,20 +76,175 @@ void Problem::validate() const {
   if (scale && !std::isfinite(*scale)) throw InvalidProblem(fmt::format("scale = {} is not a finite number", *scale));
 }
 
+namespace {
+
+/// Cumulative lengths of n queries or keys.
+void require_cumulative(std::string_view name, const std::vector<index_t>& ends, index_t n) {
+  if (ends.empty()) return;
+  if (ends.size() < 2)
+    throw InvalidProblem(fmt::format("{} = {}: give cumulative lengths, 0 first: 0,5,9 for lengths 5 and 4", name,
+                                     fmt::join(ends, ",")));
+  if (ends.front() != 0)
+    throw InvalidProblem(fmt::format("{} begins with {}: cumulative lengths begin with 0", name, ends.front()));
+  for (std::size_t s = 1; s < ends.size(); ++s)
+    if (ends[s] < ends[s - 1])
+      throw InvalidProblem(fmt::format("{} falls from {} to {} at sequence {}: cumulative lengths never fall", name,
+                                       ends[s - 1], ends[s], s - 1));
+  if (ends.back() != n)
+    throw InvalidProblem(fmt::format("{} ends with {}, and there are {} {}: it must end with their number", name,
+                                     ends.back(), n, name.back() == 'q' ? "queries" : "keys"));
+}
+
+/// Used lengths of `batch` batches of n queries or keys.
+void require_used(std::string_view name, const std::vector<index_t>& used, index_t batch, index_t n) {
+  if (used.empty()) return;
+  if (static_cast<index_t>(used.size()) != batch)
+    throw InvalidProblem(fmt::format("{} has {} lengths for {} batches: give one for each", name, used.size(), batch));
+  for (std::size_t b = 0; b < used.size(); ++b)
+    if (used[b] < 0 || used[b] > n)
+      throw InvalidProblem(fmt::format("{}[{}] = {}: give a length from 0 to {}", name, b, used[b], n));
+}
+
+}  // namespace
+
+void Problem::require_sequences() const {
+  if (!several()) return;
+  if (is_projected(op))
+    throw InvalidProblem(
+        fmt::format("operation {} knows no packed or padded sequences: they are for forward and "
+                    "backward",
+                    name_of(op)));
+  const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();
+  if (packed && (!seqused_q.empty() || !seqused_k.empty()))
+    throw InvalidProblem(
+        "cu_seqlens and seqused: give one of them; packed sequences are cu_seqlens, padded batches seqused");
+  require_cumulative("cu_seqlens_q", cu_seqlens_q, n_q);
+  require_cumulative("cu_seqlens_k", cu_seqlens_k, n_k);
+  if (packed && (cu_seqlens_q.empty() || cu_seqlens_k.empty()) && n_q != n_k)
+    throw InvalidProblem(
+        fmt::format("{} alone serves queries and keys where n_q = n_k; here n_q = {} and n_k = {}: "
+                    "give {}, too",
+                    cu_seqlens_q.empty() ? "cu_seqlens_k" : "cu_seqlens_q", n_q, n_k,
+                    cu_seqlens_q.empty() ? "cu_seqlens_q" : "cu_seqlens_k"));
+  if (packed && !cu_seqlens_q.empty() && !cu_seqlens_k.empty() && cu_seqlens_q.size() != cu_seqlens_k.size())
+    throw InvalidProblem(fmt::format("cu_seqlens_q has {} sequences and cu_seqlens_k {}: give as many of both",
+                                     cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
+  require_used("seqused_q", seqused_q, batch, n_q);
+  require_used("seqused_k", seqused_k, batch, n_k);
+}
+
+void Problem::require_modifiers() const {
+  const auto require = [](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem(text);
+  };
+  require(softcap >= 0 && std::isfinite(softcap),
+          fmt::format("softcap = {} is no limit for scores: give a number above 0, or 0 for none", softcap));
+  require(dropout >= 0 && dropout < 1,
+          fmt::format("dropout = {} is no share of the weights: give 0 <= share < 1", dropout));
+  require(seed >= 0 && seed <= (index_t{1} << 53), fmt::format("seed = {} is out of range: give 0 to 2^53", seed));
+  if (bias) {
+    const std::array<index_t, 4> full{batch, heads, n_q, n_k};
+    for (std::size_t k = 0; k < 4; ++k)
+      require((*bias)[k] == 1 || (*bias)[k] == full[k],
+              fmt::format("bias [{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size must be that, or 1",
+                          fmt::join(*bias, ", "), fmt::join(full, ", ")));
+  }
+  const Modifiers m = modifiers();
+  if (!m.any()) {
+    require(!bias_gradient, "bias_gradient: the problem has no bias");
+    require(!sinks_gradient, "sinks_gradient: the problem has no sinks");
+    return;
+  }
+  require(!is_projected(op), fmt::format("operation {} knows no bias, softcap, ALiBi, sinks or dropout: they are for "
+                                         "forward and backward",
+                                         name_of(op)));
+  require(score == Score::softmax || (softcap == 0 && !sinks && dropout == 0),
+          fmt::format("score {}: softcap, sinks and dropout are for the softmax; a bias and ALiBi go with any score",
+                      name_of(score)));
+  const bool backward = op == Operation::backward;
+  require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
+  require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
+  if (bias_gradient) {
+    require(softcap == 0,
+            "bias_gradient: no schedule forms the gradient of a bias under softcap yet; form one of them");
+    require(scale_or_default() != 0, "bias_gradient: scale = 0 leaves no gradient of scores; give another scale");
+    require((*bias)[3] == n_k,
+            "bias_gradient: a bias with one column for all keys shifts each row of scores, which "
+            "changes no output; give a column for each key");
+    const bool of_rows = (*bias)[1] == heads && (*bias)[2] == n_q;
+    require(group() == 1 || of_rows || m.bias == Modifiers::Bias::of_keys,
+            fmt::format("bias_gradient: with {} query heads for each key-value head the bias must be one for each head "
+                        "and query, or one for all of them; [{}] is neither",
+                        group(), fmt::join(*bias, ", ")));
+  }
+}
+
+Modifiers Problem::modifiers() const {
+  Modifiers m;
+  m.softcap = softcap;
+  m.kv_heads = kv_heads.value_or(heads);
+  if (bias) {
+    const bool shared_by_group = group() == 1 || (*bias)[1] == 1;
+    m.bias = (*bias)[2] == 1 && shared_by_group ? Modifiers::Bias::of_keys : Modifiers::Bias::of_pairs;
+    if (m.bias == Modifiers::Bias::of_pairs && (*bias)[1] == 1) m.bias_copies *= group();
+    if (m.bias == Modifiers::Bias::of_pairs && (*bias)[2] == 1) m.bias_copies *= n_q;
+    if ((*bias)[3] == 1) m.bias_copies *= n_k;
+    m.bias_gradient = bias_gradient;
+    m.bias_over_batches = (*bias)[0] == 1 && batch > 1;
+    m.bias_over_heads = (*bias)[1] == 1 && m.kv_heads > 1;
+  }
+  m.slopes = alibi;
+  m.slope_offset = causal_offset.value_or(n_k - n_q);
+  m.sinks = sinks;
+  m.sinks_gradient = sinks_gradient;
+  m.dropout = dropout;
+  m.seed = static_cast<std::uint64_t>(seed);
+  return m;
+}
+
 double Problem::scale_or_default() const {
   const bool papers = is_projected(op) && op != Operation::backward_w;  // any factor is part of X
   return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
 }
 
-Mask Problem::mask() const {
-  const index_t offset = causal_offset.value_or(n_k - n_q);
+Mask Problem::mask_of(index_t queries, index_t keys) const {
+  const index_t offset = causal_offset.value_or(keys - queries);
   Mask m;
   m.group = group();
   if (window_left) m.lo = offset - *window_left;
   if (window_right) m.hi = offset + *window_right + 1;
   if (causal) m.hi = std::min(m.hi, offset + 1);
-  m.prefix = prefix;
+  m.prefix = std::min(prefix, keys);
+  return m;
+}
+
+Mask Problem::mask() const {
+  const Mask m = mask_of(n_q, n_k);
   return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
+}
+
+std::shared_ptr<const Documents> Problem::documents() const {
+  if (!several()) return nullptr;
+  Documents all;
+  const auto add = [&](index_t b, Range queries, Range keys) {
+    all.list.push_back({b,
+                        {queries.begin * group(), queries.end * group()},
+                        keys,
+                        mask_of(queries.size(), keys.size()),
+                        causal_offset.value_or(keys.size() - queries.size())});
+  };
+  if (seqused_q.empty() && seqused_k.empty()) {
+    const auto& q = cu_seqlens_q.empty() ? cu_seqlens_k : cu_seqlens_q;
+    const auto& k = cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k;
+    for (std::size_t s = 1; s < q.size(); ++s) add(0, {q[s - 1], q[s]}, {k[s - 1], k[s]});
+  } else {
+    all.batches = batch;
+    for (index_t b = 0; b < batch; ++b) {
+      const auto at = static_cast<std::size_t>(b);
+      add(b, {0, seqused_q.empty() ? n_q : seqused_q[at]}, {0, seqused_k.empty() ? n_k : seqused_k[at]});
+    }
+  }
+  return std::make_shared<const Documents>(std::move(all));
 }
 
 Sizes Problem::sizes() const {
@@ -94,10 +253,12 @@ Sizes Problem::sizes() const {
   s.n_k = n_k;
   s.d = d;
   s.d_v = d_v;
-  s.mask = mask();
+  s.documents = documents();
+  s.mask = s.documents == nullptr ? mask() : Mask{.group = group()};
   s.score = score;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;
+  s.modifiers = modifiers();
   return s;
 }
 
@@ -110,6 +271,7 @@ Problem Problem::forward() const {
   p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses
   p.lse_required = true;
   p.forward_given = true;
+  p.bias_gradient = p.sinks_gradient = false;
   p.scale = scale_or_default();
   return p;
 }

@@ -38,7 +38,9 @@ Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
 }
 
 std::optional<std::string> Schedule::obstacle(const Problem& problem, const Sizes& x) const {
-  if (!x.mask.full() && !traits.masks) return "knows no mask";
+  if (!traits.masks && x.documents != nullptr) return "knows no packed or padded sequences";
+  if (!traits.masks && !x.mask.full()) return "knows no mask";
+  if (x.modifiers.any() && !traits.modifiers) return "knows no bias, softcap, ALiBi, sinks or dropout";
   if (x.score != Score::softmax && !traits.any_score) return "knows no score function but softmax";
   if (traits.only_score && x.score != *traits.only_score)
     return fmt::format("is for the score function {} only", name_of(*traits.only_score));

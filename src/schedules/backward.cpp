@@ -21,7 +21,7 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<SpilledBackward>());
   registry.add(describe_fast<FusedValuesBackward>());
   registry.add(describe_fast<MaterialisedBackward>());
-  registry.add(describe_fast<GroupedKeyOuterBackward>());
+  registry.add(describe_fast_large<GroupedKeyOuterBackward>());
   registry.add(describe_fast<LinearBackward>());
   registry.add(describe_fast<LinearTwoStateBackward>());
   registry.add(describe_fast<LinearProductsBackward>());

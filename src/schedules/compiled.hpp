@@ -28,6 +28,9 @@ template <class S>
 inline constexpr plan::Compiled kCounted{count_instances<S>, nullptr};
 template <class S>
 inline constexpr plan::Compiled kComputed{count_instances<S>, run_instances<S, Computing<float>>};
+template <class S>
+inline constexpr plan::Compiled kComputedByCalls{run_instances<S, machine::Counting>,
+                                                 run_instances<S, Computing<float>>};
 
 }  // namespace detail
 
@@ -43,6 +46,13 @@ template <class S>
 plan::Schedule describe_fast() {
   plan::Schedule s = describe<S>();
   s.compiled = &detail::kComputed<S>;
+  return s;
+}
+/// The same of a schedule so large that g++ 12 takes minutes to flatten it: counting then makes calls.
+template <class S>
+plan::Schedule describe_fast_large() {
+  plan::Schedule s = describe<S>();
+  s.compiled = &detail::kComputedByCalls<S>;
   return s;
 }
 

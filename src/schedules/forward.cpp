@@ -7,6 +7,7 @@
 #include "redblue/schedule/forward/key_outer.hpp"
 #include "redblue/schedule/forward/linear.hpp"
 #include "redblue/schedule/forward/naive.hpp"
+#include "redblue/schedule/forward/ring.hpp"
 #include "redblue/schedule/forward/saha_ye.hpp"
 #include "redblue/schedule/forward/score_tiles.hpp"
 #include "redblue/schedule/forward/small_cache.hpp"
@@ -27,6 +28,7 @@ void add_forward(Registry& registry) {
   registry.add(describe_fast<NaiveForward>());
   registry.add(describe_fast<SahaYeForward>());
   registry.add(describe_fast<SplitKeysForward>());
+  registry.add(describe_fast<RingForward>());
   registry.add(describe_fast<LinearForward>());
   registry.add(describe_fast<LinearProductsForward>());
 }

@@ -60,6 +60,8 @@ class Array {
           return put(word, Eigen::half(static_cast<float>(values[i])));
         case DType::bf16:
           return put(word, Eigen::bfloat16(static_cast<float>(values[i])));
+        case DType::boolean:
+          return put(word, std::uint8_t{values[i] != 0});
       }
     });
   }
@@ -78,6 +80,9 @@ class Array {
           break;
         case DType::bf16:
           values[i] = static_cast<double>(static_cast<float>(take<Eigen::bfloat16>(word)));
+          break;
+        case DType::boolean:
+          values[i] = take<std::uint8_t>(word);
           break;
       }
     });

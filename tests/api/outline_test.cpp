@@ -67,8 +67,10 @@ bool play(const std::vector<OutlineLine>& lines, std::vector<index_t>& counters,
 std::vector<Touch> touches_of(const machine::Trace& trace) {
   std::vector<Touch> touches;
   for (const machine::Operation& op : trace.operations)
-    for (const Arg& a : op.args)
+    for (const Arg& a : op.args) {
+      if (a.shape().words() == 0) continue;
       touches.push_back({a.kind == Arg::Kind::stream ? name_of(a.block.array) : "tile", a.block.row, a.block.col});
+    }
   return touches;
 }
 

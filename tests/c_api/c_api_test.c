@@ -139,6 +139,32 @@ static void test_results(void) {
 }
 
 /* Fast memory in bytes: bf16 operands beside f32 accumulators. */
+/* Packed sequences of 2 and 3 queries, 3 and 4 keys: the first one is as it is alone. */
+static void test_sequences(void) {
+  const int64_t ends_q[] = {0, 2, 5}, ends_k[] = {0, 3, 7}, used[] = {3};
+  redblue_problem all = problem_of(REDBLUE_FORWARD), alone = problem_of(REDBLUE_FORWARD);
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 100;
+  all.sequences = 2, all.cu_seqlens_q = ends_q, all.cu_seqlens_k = ends_k;
+  all.heads = alone.heads = 1;
+  alone.n_q = 2, alone.n_k = 3;
+  const redblue_forward_tensors f = forward_tensors();
+  double first[2 * kDv];
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&alone, &options, &plan) == REDBLUE_OK && redblue_forward(plan, &f, NULL) == REDBLUE_OK);
+  for (int i = 0; i < 2 * kDv; ++i) first[i] = (double)o[i];
+  redblue_plan_destroy(plan);
+  CHECK(redblue_plan_create(&all, &options, &plan) == REDBLUE_OK && redblue_forward(plan, &f, NULL) == REDBLUE_OK);
+  CHECK(is_close(o, first, 2 * kDv));
+  redblue_plan_destroy(plan);
+  /* With three of the keys in use, its offset is that of the last query. */
+  all = alone, all.n_k = kKeys, all.seqused_k = used;
+  memset(o, 0, sizeof o);
+  CHECK(redblue_plan_create(&all, &options, &plan) == REDBLUE_OK && redblue_forward(plan, &f, NULL) == REDBLUE_OK);
+  CHECK(is_close(o, first, 2 * kDv));
+  redblue_plan_destroy(plan);
+}
+
 static void test_bytes(void) {
   redblue_problem p = REDBLUE_PROBLEM_INIT;
   p.n_q = p.n_k = 8192;
@@ -288,8 +314,14 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM((p.has_scale = 1, p.scale = INFINITY), REDBLUE_INVALID_ARGUMENT, "scale = inf");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = 1e300), REDBLUE_INVALID_ARGUMENT, "scale = 1e+300 is beyond f32");
   WRONG_PROBLEM((p.has_causal_offset = 1, p.causal = 0), REDBLUE_INVALID_ARGUMENT, "causal");
+  WRONG_PROBLEM((p.has_bias = 1, p.bias_shape[0] = 7), REDBLUE_INVALID_ARGUMENT, "does not broadcast");
+  WRONG_PROBLEM(p.dropout = 1.5, REDBLUE_INVALID_ARGUMENT, "dropout = 1.5");
   WRONG_PROBLEM((p.has_window_left = 1, p.window_left = -1), REDBLUE_INVALID_ARGUMENT, "window_left = -1");
   WRONG_PROBLEM((p.has_window_right = 1, p.window_right = -7), REDBLUE_INVALID_ARGUMENT, "window_right = -7");
+  const int64_t falls[] = {0, 4, 2};
+  WRONG_PROBLEM((p.sequences = 2, p.cu_seqlens_q = p.cu_seqlens_k = falls), REDBLUE_INVALID_ARGUMENT, "falls from 4");
+  WRONG_PROBLEM(p.sequences = 2, REDBLUE_INVALID_ARGUMENT, "sequences = 2: cu_seqlens_q and cu_seqlens_k are NULL");
+  WRONG_PROBLEM(p.cu_seqlens_q = falls, REDBLUE_INVALID_ARGUMENT, "sequences = 0: give their number");
   WRONG_PROBLEM((p.causal = 1, p.prefix = 1000000), REDBLUE_INVALID_ARGUMENT, "prefix = 1000000");
 
   redblue_plan_options x = options;
@@ -379,6 +411,7 @@ int main(void) {
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
+  test_sequences();
   test_bytes();
   test_huge_problem();
   test_workspace_without_end();

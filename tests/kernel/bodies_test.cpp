@@ -51,6 +51,23 @@ class BodiesTest : public testing::Test {
     if (draw(0, 3) == 0) mask.prefix = col0 + draw(0, 2 * rows);
     return mask;
   }
+  /// Modifiers of a tile of scores at this place, and their operands.
+  struct Modified {
+    ModifyScores modify;
+    Drop drop;
+    Matrix<T> bias, slopes;
+  };
+  Modified modified(Shape S, const Place& place, bool softmax) {
+    Modified m{{0, draw(-5, 5), place}, {}, Matrix<T>({0, 0}), Matrix<T>({0, 1})};
+    if (draw(0, 1) == 0) return m;
+    if (const index_t rows = std::array<index_t, 3>{0, 1, S.rows}[static_cast<std::size_t>(draw(0, 2))]; rows > 0)
+      m.bias = Matrix<T>({rows, S.cols}, random, 1, draw(0, 3));
+    if (draw(0, 1) == 0) m.slopes = Matrix<T>({place.mask.group, 1}, random, 0.1);
+    if (softmax && draw(0, 1) == 0) m.modify.softcap = 2;
+    if (softmax && draw(0, 1) == 0)
+      m.drop = {0.3, draw(0, 1000), draw(0, 9), place.mask.group, draw(0, 9), place.row, draw(0, 9) + place.col};
+    return m;
+  }
   /// A NaN or an infinity somewhere, or in half of the cases nothing.
   bool spoil(Matrix<T>& m, bool infinities = true) {
     constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
@@ -116,14 +133,17 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
     for (index_t j = 0; j < 3 * most_keys; j += most_keys) {
       const index_t keys = this->draw(1, most_keys);
       Matrix<T> K({keys, d}, this->random, 1, this->draw(0, 5)), V({keys, d_v}, this->random, 1, this->draw(0, 5));
-      const OnlineAttention step{{scale, {mask, row0, j}}, score};
+      const Place place{mask, row0, j};
+      auto modified = this->modified({rows, keys}, place, score == Score::softmax);
+      const OnlineAttention step{{scale, place}, score, modified.modify, modified.drop};
+      const View<T> bias = modified.bias.view(), slopes = modified.slopes.view();
       const auto cut = [&](View<T> s) {
         s.shape.cols = keys;
         return s;
       };
-      run<T>(step, std::array{cut(S.view()), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view()});
-      const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(),
-                             fast_Q.view,      K.view(),    V.view()};
+      run<T>(step, std::array{cut(S.view()), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view(), bias, slopes});
+      const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
+                             K.view(),         V.view(),    bias,          slopes};
       if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
         ASSERT_TRUE((table.template body<OnlineAttention>()(step, views)));
       } else {
@@ -152,11 +172,18 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
     Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     Matrix<T> fast_dK = dK, fast_dV = dV;
-    const KeyGradients step{{0.125, {this->mask(row0, col0, rows), row0, col0}}};
+    const Place place{this->mask(row0, col0, rows), row0, col0};
+    auto modified = this->modified({rows, keys}, place, true);
+    const KeyGradients step{{0.125, place}, {modified.modify, modified.drop}};
+    const bool two_weights = modified.modify.softcap > 0 || modified.drop.share > 0;
+    Matrix<T> G(two_weights ? Shape{rows, keys} : Shape{0, 0});
+    Laid<T> fast_G(table, G, KeyGradients::dS);
+    const View<T> bias = modified.bias.view(), slopes = modified.slopes.view();
     run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
-                            D.view(), dO.view()});
+                            D.view(), dO.view(), G.view(), bias, slopes});
     const std::array views{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(),
-                           fast_K.view, fast_V.view,  lse.view(),     D.view(),       dO.view()};
+                           fast_K.view, fast_V.view,  lse.view(),     D.view(),       dO.view(),
+                           fast_G.view, bias,         slopes};
     ASSERT_TRUE((table.template body<KeyGradients>()(step, views)));
     EXPECT_LT(difference(fast_P.plain(table), P), this->allowed);
     EXPECT_LT(difference(fast_dS.plain(table), dS), this->allowed);
@@ -191,8 +218,10 @@ struct TwoWays {
   void step(const OnlineAttention& k, Matrix<T>& K, Matrix<T>& V, const View<T>& fast_K, const View<T>& fast_V) {
     Matrix<T> S({Q.shape.rows, K.shape.rows});
     Laid<T> fast_S(table, S, OnlineAttention::S);
-    run<T>(k, std::array{S.view(), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view()});
-    const std::array views{fast_S.view, fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view, fast_K, fast_V};
+    const View<T> none;
+    run<T>(k, std::array{S.view(), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view(), none, none});
+    const std::array views{fast_S.view, fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
+                           fast_K,      fast_V,      none,          none};
     if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
       ASSERT_TRUE((table.template body<OnlineAttention>()(k, views)));
     } else {
@@ -381,10 +410,10 @@ TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     Matrix<T> fast_dK = dK, fast_dV = dV;
     run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
-                            D.view(), dO.view()});
+                            D.view(), dO.view(), View<T>(), View<T>(), View<T>()});
     run<T>(table, step,
            std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
-                      lse.view(), D.view(), dO.view()});
+                      lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>()});
     // exp(score - lse) takes in the rounding of lse, unless lse is so large that the difference is formed first.
     double rounding = 1;
     const double far = sizeof(T) == 4 ? 0x1p20 : 0x1p49;

@@ -99,7 +99,7 @@ TEST_F(LongSums, OfValuesAndWeights) {
         for (index_t j = 0; j < kLong; j += step)
           run<float>(table, OnlineAttention{{kScale, {.col = j}}},
                      std::array{columns(S.view, step), O.view, m.view(), l.view(), fast_Q.view, rows(K, j, step),
-                                rows(V, j, step)});
+                                rows(V, j, step), View<float>(), View<float>()});
         run<float>(table, SoftmaxFinish{}, std::array{O.view, m.view(), l.view()});
         expect_as_exact(O.plain(table), {f64.at(SlowArray::O), f32.at(SlowArray::O)}, "O");
         expect_as_exact(m, {f64.at(SlowArray::lse), f32.at(SlowArray::lse)}, "lse");
@@ -131,7 +131,8 @@ TEST_F(LongSums, OfGradientsOfKeys) {
           dS(table, Words({queries, kKeys}), KeyGradients::dS);
       run<float>(table, KeyGradients{{kScale, {.row = i}}},
                  std::array{P.view, dS.view, dK.view(), dV.view(), rows(Q, i, queries), fast_K.view, fast_V.view,
-                            rows(lse, i, queries), rows(D, i, queries), rows(dO, i, queries)});
+                            rows(lse, i, queries), rows(D, i, queries), rows(dO, i, queries), View<float>(),
+                            View<float>(), View<float>()});
     }
     expect_as_exact(dV, {f64.at(SlowArray::dV), f32.at(SlowArray::dV)}, "dV");
     expect_as_exact(dK, {f64.at(SlowArray::dK), f32.at(SlowArray::dK)}, "dK");

@@ -88,8 +88,8 @@ TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
           const auto K = m.load(block(SlowArray::K, {9, 7}), Layout::read_only);
           m.compute(kernel::SoftmaxInit{}, O, top, sum);
           m.compute(Step{}, S, O, top, sum, Q, m.stream(block(SlowArray::K, {9, 7})),
-                    m.stream(block(SlowArray::V, {9, 5})));
-          m.compute(Step{}, S, O, top, sum, Q, K, m.stream(block(SlowArray::V, {9, 5})));
+                    m.stream(block(SlowArray::V, {9, 5})), kNoWords, kNoWords);
+          m.compute(Step{}, S, O, top, sum, Q, K, m.stream(block(SlowArray::V, {9, 5})), kNoWords, kNoWords);
           m.compute(kernel::SoftmaxFinish{}, O, top, sum);
           m.store(O, block(SlowArray::O, {queries, 5}));
         };

@@ -28,6 +28,13 @@ struct AttentionProblem : Sizes {
   Words bytes = 0;  ///< of fast memory, for words as wide as `fast` says; 0: all words are alike
 };
 
+/// What a mask leaves, in queries, keys and pairs (core/visible.hpp), summed over sequences and instances. A sequence
+/// needs nothing of another.
+struct Need {
+  Words rows, scored_rows, keys, scored_keys, scored_pairs;
+};
+Need need_of(const AttentionProblem& x);
+
 /// Pairs (i, j) whose score must be formed, over all instances. A row that sees one key has P = 1 without any score.
 Words scored_pairs(const AttentionProblem& x);
 

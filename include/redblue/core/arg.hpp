@@ -17,6 +17,9 @@ struct Arg {
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
 };
 
+/// In place of an argument that a problem does not have.
+inline constexpr Arg kNoWords{};
+
 /// The words of fast memory that these streams take while they pass side by side.
 constexpr index_t passing(std::span<const Arg> args) {
   index_t words = 0;

@@ -6,13 +6,18 @@
 
 namespace redblue {
 
-/// Element types of slow memory. Arithmetic is fp32 or fp64; bf16 and f16 are storage only.
-enum class DType : std::uint8_t { f64, f32, f16, bf16 };
+/// Element types of slow memory. Arithmetic is fp32 or fp64; bf16 and f16 are storage only. boolean, a byte, is for a
+/// bias that is a mask: true is read as 0, false as -inf.
+enum class DType : std::uint8_t { f64, f32, f16, bf16, boolean };
 
-constexpr std::size_t size_of(DType t) { return t == DType::f64 ? 8 : t == DType::f32 ? 4 : 2; }
-constexpr std::string_view name_of(DType t) {
-  return t == DType::f64 ? "f64" : t == DType::f32 ? "f32" : t == DType::f16 ? "f16" : "bf16";
+constexpr std::size_t size_of(DType t) {
+  return t == DType::f64 ? 8 : t == DType::f32 ? 4 : t == DType::boolean ? 1 : 2;
 }
+constexpr std::string_view name_of(DType t) {
+  constexpr std::string_view names[] = {"f64", "f32", "f16", "bf16", "bool"};
+  return names[static_cast<std::size_t>(t)];
+}
+/// A type of numbers by its name: not bool.
 constexpr std::optional<DType> dtype_from_name(std::string_view name) {
   for (DType t : {DType::f64, DType::f32, DType::f16, DType::bf16})
     if (name == name_of(t)) return t;

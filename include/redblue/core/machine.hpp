@@ -39,11 +39,7 @@ class Tile {
   Shape shape() const { return arg_.block.shape; }
   const Arg& arg() const { return arg_; }
   /// The leading n columns, as an argument: the part of a tile that a ragged last block uses.
-  Arg cols(index_t n) const {
-    Arg a = arg_;
-    a.block.shape.cols = n;
-    return a;
-  }
+  Arg cols(index_t n) const { return part({arg_.block.shape.rows, n}); }
   /// The leading rows and columns, as an argument.
   Arg part(Shape s) const {
     Arg a = arg_;

@@ -27,7 +27,7 @@ struct Residence {
       for (const SlowArray a : list) width[index_of(a)] = width[index_of(of)];
     };
     all(S, {P, A, f, q, p});
-    all(lse, {D, lse_g});
+    all(lse, {D, lse_g, slopes, sinks, dSinks});
     all(O, {Og});
     all(dQ, {dQg});
   }

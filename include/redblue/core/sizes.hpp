@@ -1,10 +1,15 @@
 #pragma once
+#include <memory>
+
 #include "redblue/core/cost.hpp"
+#include "redblue/core/modifiers.hpp"
 #include "redblue/core/residence.hpp"
 #include "redblue/core/score.hpp"
 #include "redblue/core/visible.hpp"
 
 namespace redblue {
+
+struct Documents;
 
 /// The sizes of one attention problem: one head, or one group of query heads that share K and V.
 struct Sizes {
@@ -19,20 +24,26 @@ struct Sizes {
   index_t row0 = 0;              ///< the place of its first query in the arrays: above 0 for a part of a problem
   index_t key0 = 0;              ///< the same of its first key
 
+  Modifiers modifiers{};
+
   Residence fast{};  ///< what a word takes in fast memory: footprints are in its unit, by default words
 
-  /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
-  constexpr Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
-  constexpr Words word(SlowArray a) const { return fast.word(a); }
-  /// The same for a statistic of each of these rows.
-  constexpr Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
+  /// Queries and keys that belong together, where the problem is several: core/documents.hpp. Their masks are with
+  /// them, and `mask` has the group only. Null: it is one problem.
+  std::shared_ptr<const Documents> documents{};
 
-  constexpr Pairs pairs() const { return {mask, n_q, n_k}; }
+  /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
+  Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
+  Words word(SlowArray a) const { return fast.word(a); }
+  /// The same for a statistic of each of these rows.
+  Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
+
+  Pairs pairs() const { return {mask, n_q, n_k}; }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.
   Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
   /// Words of a row's statistic (lse, D): 1 for softmax, else 0.
-  constexpr index_t statistics() const { return score == Score::softmax ? 1 : 0; }
-  constexpr Words row_statistics() const { return Words(n_q) * statistics(); }
+  index_t statistics() const { return score == Score::softmax ? 1 : 0; }
+  Words row_statistics() const { return Words(n_q) * statistics(); }
 };
 
 }  // namespace redblue

@@ -19,6 +19,8 @@ enum class SlowArray : std::uint8_t {
   WQ, WK, WV, dWQ, dWK, dWV,  // projections to one head
   Z, G,                       // states of linear attention
   Og, lse_g, dQg,             // of one group of keys
+  bias, slopes, sinks,        // modifiers of scores (core/modifiers.hpp)
+  dBias, dSinks,              // their gradients
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -29,10 +31,12 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "WQ", "WK", "WV", "dWQ", "dWK", "dWV",
     "Z", "G",
     "Og", "lse_g", "dQg",
+    "bias", "slopes", "sinks",
+    "dBias", "dSinks",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dQg) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dSinks) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
@@ -43,9 +47,16 @@ constexpr Side side_of(SlowArray a) {
   using enum SlowArray;
   for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh})
     if (a == key) return Side::keys;
-  for (const SlowArray shared : {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G})
+  for (const SlowArray shared :
+       {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G, bias, slopes, sinks, dBias, dSinks})
     if (a == shared) return Side::neither;
   return Side::queries;
+}
+
+/// Is it an array of what acts on scores beside scale and mask (core/modifiers.hpp), or the gradient of one?
+constexpr bool is_of_modifiers(SlowArray a) {
+  using enum SlowArray;
+  return a == bias || a == slopes || a == sinks || a == dBias || a == dSinks;
 }
 
 /// A rectangle of one array in slow memory, without data: counting needs none.

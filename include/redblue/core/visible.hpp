@@ -140,6 +140,20 @@ struct Pairs {
         {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
   }
 
+  /// The most keys that a block of `a` rows and the next one both see.
+  index_t most_kept(index_t a) const {
+    const Blocks blocks = row_blocks(a);
+    const index_t pairs = blocks.count() - 1;
+    if (pairs <= 0) return 0;
+    const auto kept = [&](index_t i) {
+      return std::max<index_t>(0, keys_of(blocks(i)).end - keys_of(blocks(i + 1)).begin);
+    };
+    if (mask.from_first_key()) return kept(pairs - 1);
+    const index_t ragged = n_q % a;
+    return most(pairs, kept, {n_k - mask.hi, mask.prefix - mask.hi, -mask.lo}, n_q / mask.group,
+                [&](index_t p) { return (p * mask.group - ragged) / a; });
+  }
+
   friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
 
  private:

@@ -1,34 +1,39 @@
 #pragma once
 #include "redblue/core/layout.hpp"
+#include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/weights.hpp"
 
 /// Composite kernels of attention.
 namespace redblue::kernel {
 
-/// One step of FlashAttention: S <- scale Q K^T; the online softmax, or another score function; O += S V. A machine may
-/// run it as one body, panel by panel; the parts in this order define its result.
+/// One step of FlashAttention: S <- scale Q K^T, modified; the online softmax, or another score function; O += S V. A
+/// machine may run it as one body, panel by panel; the parts in this order define its result.
 struct OnlineAttention {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "online_attention";
-  static constexpr std::array access{Access::write, Access::update, Access::update, Access::update,
-                                     Access::read,  Access::read,   Access::read};
+  static constexpr std::array access{Access::write, Access::update, Access::update, Access::update, Access::read,
+                                     Access::read,  Access::read,   Access::read,   Access::read};
   // The layouts a fused body would like its tiles in.
   static constexpr Layout S = Layout::panel_scratch;
   static constexpr Layout Q = Layout::query_panels;
   static constexpr Layout O = Layout::output_panels;
-  static constexpr std::array<Layout, 7> layouts{
-      S, O, Layout::row_major, Layout::row_major, Q, Layout::key_rows, Layout::value_pairs};
+  static constexpr std::array<Layout, 9> layouts{
+      S, O, Layout::row_major, Layout::row_major, Q, Layout::key_rows, Layout::value_pairs};  // the others: row_major
 
   Scores scores;
   Score score = Score::softmax;
+  ModifyScores modify{};
+  Drop drop{};
   template <class Visit, class A>
   void parts(const Visit& visit, const A& S_ij, const A& O_i, const A& m_i, const A& l_i, const A& Q_i, const A& K_j,
-             const A& V_j) const {
+             const A& V_j, const A& bias_ij, const A& slopes) const {
     visit(scores, S_ij, Q_i, K_j);
+    if (!modify.idle({0, 0}, shape_of(bias_ij), shape_of(slopes))) visit(modify, S_ij, A{}, bias_ij, slopes);
     if (score == Score::softmax)
       visit(OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
     else
       visit(Weights{score}, S_ij, l_i);
+    if (drop.share > 0) visit(drop, S_ij);
     visit(Gemm{}, O_i, S_ij, V_j);
   }
 };

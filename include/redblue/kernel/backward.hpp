@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/core/layout.hpp"
+#include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/weights.hpp"
 
 /// Kernels of gradients.
@@ -35,13 +36,37 @@ struct ValueGradients {
   }
 };
 
+/// What a problem does to the scores of one tile, for a backward pass: P are the weights of values, and G those of
+/// scores where they differ, f'(S) P without what was dropped; else G has no words.
+struct WeightsOfTile {
+  ModifyScores modify{};
+  Drop drop{};
+  Score score = Score::softmax;
+
+  template <class Visit, class A>
+  void parts(const Visit& visit, const A& P_ij, const A& G_ij, const A& lse_i, const A& bias_ij,
+             const A& slopes) const {
+    if (!modify.idle(shape_of(G_ij), shape_of(bias_ij), shape_of(slopes))) visit(modify, P_ij, G_ij, bias_ij, slopes);
+    visit(Weights{score}, P_ij, lse_i);
+    if (shape_of(G_ij).words() > 0) visit(Multiply{}, G_ij, P_ij);
+    if (drop.share > 0) visit(drop, P_ij);
+  }
+  /// dS from dP
+  template <class Visit, class A>
+  void gradient(const Visit& visit, double scale, const A& dS_ij, const A& P_ij, const A& G_ij, const A& D_i) const {
+    if (drop.share > 0) visit(drop, dS_ij);
+    visit(ScoreGradient{score, scale, modify.place}, dS_ij, shape_of(G_ij).words() > 0 ? G_ij : P_ij, D_i);
+  }
+};
+
 /// One step of a backward pass whose keys are resident: P = f(S), dV += P^T dO, dS = f'(S)(dP - D), dK += dS^T Q. A
 /// machine may run it as one body; the parts in this order define its result.
 struct KeyGradients {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "key_gradients";
   static constexpr std::array access{Access::write, Access::write, Access::update, Access::update, Access::read,
-                                     Access::read,  Access::read,  Access::read,   Access::read,   Access::read};
+                                     Access::read,  Access::read,  Access::read,   Access::read,   Access::read,
+                                     Access::write, Access::read,  Access::read};
   // The layouts a fused body would like its tiles in.
   static constexpr Layout P = Layout::padded_rows;
   static constexpr Layout dS = Layout::padded_rows;
@@ -50,15 +75,16 @@ struct KeyGradients {
   static constexpr Layout V = Layout::key_panels;
 
   Scores scores;
-  Score score = Score::softmax;
+  WeightsOfTile weights{};
   template <class Visit, class A>
   void parts(const Visit& visit, const A& P_ij, const A& dS_ij, const A& dK_j, const A& dV_j, const A& Q_i,
-             const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i) const {
+             const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i, const A& G_ij, const A& bias_ij,
+             const A& slopes) const {
     visit(scores, P_ij, Q_i, K_j);
-    visit(Weights{score}, P_ij, lse_i);
+    weights.parts(visit, P_ij, G_ij, lse_i, bias_ij, slopes);
     visit(Zero{}, dS_ij);
     visit(ValueGradients{}, dS_ij, dV_j, P_ij, V_j, dO_i);  // dP = dO V^T and dV += P^T dO
-    visit(ScoreGradient{score, scores.scale, scores.place}, dS_ij, P_ij, D_i);
+    weights.gradient(visit, scores.scale, dS_ij, P_ij, G_ij, D_i);
     visit(Gemm{true, false}, dK_j, dS_ij, Q_i);
   }
 };

@@ -26,6 +26,13 @@ constexpr decltype(auto) spread(F&& f, const auto& list, std::index_sequence<I..
 }
 }  // namespace detail
 
+/// Of an argument of a part, be it one of a machine or of a body.
+constexpr Shape shape_of(const Arg& a) { return a.shape(); }
+template <class T>
+constexpr Shape shape_of(const View<T>& v) {
+  return v.shape;
+}
+
 /// f(list[0], ..., list[N-1]).
 template <std::size_t N, class F>
 constexpr decltype(auto) spread(F&& f, const auto& list) {

@@ -8,16 +8,18 @@
 #include "redblue/kernel/backward.hpp"
 #include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/materialised.hpp"
+#include "redblue/kernel/modifiers.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
 
 using AnyPlainKernel =
-    std::variant<Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax,
-                 TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, BlockSoftmax, MergeLse,
-                 MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient,
-                 ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots,
-                 AddScoreGradient, Copy>;
+    std::variant<ModifyScores, Drop, Multiply, BeginWithSinks, AddSinkWeights, SinksOver, AddSinkGradients,
+                 AddBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd,
+                 OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
+                 BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,
+                 Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver,
+                 AddNormalised, AddRowDots, AddScoreGradient, Copy>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

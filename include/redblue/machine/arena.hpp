@@ -14,7 +14,7 @@
 namespace redblue::machine {
 
 /// The most arguments of a kernel: each has a staging buffer of its own.
-inline constexpr std::size_t kMaxArgs = 10;
+inline constexpr std::size_t kMaxArgs = 13;
 
 /// What an arena takes: words for tiles, with those left out between them, and for each staging buffer.
 struct ArenaWords {
@@ -23,6 +23,11 @@ struct ArenaWords {
 
   /// Staging buffer i holds a matrix of this shape.
   void stage(std::size_t i, Shape s) { staging[i] = std::max(staging[i], s.words()); }
+  /// For another use of the same arena, too.
+  void grow(const ArenaWords& other) {
+    tiles = std::max(tiles, other.tiles);
+    for (std::size_t i = 0; i < staging.size(); ++i) staging[i] = std::max(staging[i], other.staging[i]);
+  }
 };
 
 /// Memory for an arena: as many words, each piece beginning on a cache line.

@@ -28,6 +28,7 @@ inline Rows16 narrowed(const View<float>& tile, const View<float>& memory) {
 template <class T, class Slow>
 View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access access, Arena<T>& arena, const Slow& slow,
                 const kernel::Bodies<T>& bodies) {
+  if (arg.shape().words() == 0) return {nullptr, arg.shape(), 0};
   if constexpr (std::same_as<T, float>)
     if (route.layout != Layout::row_major) {
       const Shape shape = arg.shape();

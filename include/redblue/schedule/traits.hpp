@@ -11,7 +11,9 @@ namespace redblue::schedule {
 struct Traits {
   bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
   bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
+  bool windows = false;           ///< for masks with a left edge: of others the planner does not speak
   bool masks = false;             ///< runs where a mask hides keys
+  bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen

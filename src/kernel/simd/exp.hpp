@@ -10,15 +10,11 @@ inline constexpr T kLog2E = static_cast<T>(1.4426950408889634074);
 template <class T>
 inline constexpr T kMostPower = sizeof(T) == 4 ? T(160) : T(1100);
 
-/// 2^x for x <= kMostPower: 0 below the smallest normal number's reach, so for -inf; NaN for NaN and for +inf. 2^0 = 1.
-/// 2^x = 2^n p(x - n) with n = round(x). p minimises the largest relative error on [-1/2, 1/2] under p(0) = 1 (fp32:
-/// degree 5, 9.2e-8, by linear programming; fp64: degree 11, 3.1e-18, by Remez' exchange).
+/// p with 2^f = 1 + f p for |f| <= 1/2: 1 + f p minimises the largest relative error (fp32: degree 5, 9.2e-8, by linear
+/// programming; fp64: degree 11, 3.1e-18, by Remez' exchange).
 template <class V>
-[[gnu::always_inline]] inline V exp2(V x) {
-  using T = typename V::T;
-  constexpr bool narrow = sizeof(T) == 4;
-  x = max(V::all(-kMostPower<T>), x);
-  const V n = round(x), f = x - n;
+[[gnu::always_inline]] inline V exp2_slope(V f) {
+  constexpr bool narrow = sizeof(typename V::T) == 4;
   V p;
   if constexpr (narrow) {
     p = V::all(1.3264711595940477e-3F);
@@ -39,7 +35,29 @@ template <class V>
     p = fma(p, f, V::all(0.24022650695910156205));
     p = fma(p, f, V::all(0.69314718055994533046));
   }
-  return scale_by_power(fma(p, f, V::all(T(1))), n);
+  return p;
+}
+
+/// 2^x for x <= kMostPower: 0 below the smallest normal number's reach, so for -inf; NaN for NaN and for +inf. 2^0 = 1.
+/// 2^x = 2^n 2^(x - n) with n = round(x).
+template <class V>
+[[gnu::always_inline]] inline V exp2(V x) {
+  using T = typename V::T;
+  x = max(V::all(-kMostPower<T>), x);
+  const V n = round(x), f = x - n;
+  return scale_by_power(fma(exp2_slope(f), f, V::all(T(1))), n);
+}
+
+/// tanh x = e / (e + 2) with e = exp(2 |x|) - 1, which is formed without cancellation. NaN for NaN.
+template <class V>
+inline V tanh(V x) {
+  using T = typename V::T;
+  constexpr T kMost = 20;  // tanh rounds to 1 from here on
+  const V one = V::all(T(1)), size = max(x, V::zero() - x), u = min(V::all(kMost), size) * V::all(2 * kLog2E<T>);
+  const V n = round(u), f = u - n;
+  const V e = scale_by_power(exp2_slope(f) * f, n) + (scale_by_power(one, n) - one);
+  const V t = e / (e + V::all(T(2)));
+  return where_equal(size, x, t, V::zero() - t);
 }
 
 /// log x for normal x > 0; NaN for NaN. x = 2^n y with y in [3/4, 3/2), and log y = 2 atanh t with t = (y - 1) / (y +

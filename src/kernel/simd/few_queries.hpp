@@ -14,6 +14,8 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
     return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
+  if (const View<const T> bias = x[7], slopes = x[8]; !step.modify.idle({0, 0}, bias.shape, slopes.shape))
+    step.modify.run<T>(S, {}, bias, slopes);
   fill_hidden(step.scores.place, S, kMinusInf<T>);
   if (step.score == Score::softmax)
     online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
@@ -21,6 +23,7 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
     for (index_t r = 0; r < S.rows(); ++r)
       for_vectors<V>(&S(r, 0), S.cols(),
                      [&](T* p, index_t n) { weight_of(step.score, V::load_first(p, n)).store_first(p, n); });
+  if (step.drop.share > 0) step.drop.run<T>(S);
   add_few_rows<V, Rows>(O, S, Vv);
   return true;
 }

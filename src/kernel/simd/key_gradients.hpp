@@ -2,6 +2,7 @@
 #include "kernel/simd/exp.hpp"
 #include "kernel/simd/fetch.hpp"
 #include "kernel/simd/gemm.hpp"
+#include "kernel/simd/modifiers.hpp"
 #include "redblue/kernel/backward.hpp"
 
 /// KeyGradients as one body, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register tile of
@@ -13,8 +14,13 @@ struct KeyStep {
   using T = typename V::T;
 
   const Scores& scores;
-  View<T> P, dS;
-  View<const T> Q, K, Vv, lse, D, dO;
+  const WeightsOfTile& weights_of;
+  View<T> P, dS, G;
+  View<const T> Q, K, Vv, lse, D, dO, bias, slopes;
+
+  bool modified() const {
+    return !weights_of.modify.idle(G.shape, bias.shape, slopes.shape) || weights_of.drop.share > 0;
+  }
 
   /// Keys of this tile that one of these rows sees.
   Range seen(Range rows) const { return scores.place.cols_of(rows, P.cols()); }
@@ -34,7 +40,7 @@ struct KeyStep {
     }
   }
 
-  /// Sets weights of hidden keys to 0, in these rows and vectors of P at p.
+  /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p.
   [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p) const {
     for (index_t r = 0; r < rows; ++r)
       for (index_t v = 0; v < vectors; ++v) {
@@ -88,6 +94,76 @@ struct KeyStep {
       }
     }
   }
+  /// The same where the problem modifies scores or drops weights: G are the weights of scores then.
+  template <int R, int NV>
+  [[gnu::noinline]] void modified_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+    constexpr index_t width = NV * V::kLanes, L = V::kLanes;
+    const ModifyScores& modify = weights_of.modify;
+    const Drop& drop = weights_of.drop;
+    const T factor = static_cast<T>(1 / (1 - drop.share));
+    V c[R][NV], e[R][NV];
+    products(c, Q, q, k_panel, width, first == 0);
+    for (int r = 0; r < R; ++r) {
+      const index_t row = modify.place.row + q + r;
+      const T slope = slopes.words() > 0 ? slopes[row % slopes.words()] : T(0);
+      const T l = lse(q + r, 0);
+      const V shift = V::all(l == kMinusInf<T> ? -l : l);
+      for (int v = 0; v < NV; ++v) {
+        const index_t key = first + v * L, keys = std::clamp<index_t>(P.cols() - key, 0, L);
+        V s = c[r][v] * V::all(static_cast<T>(scores.scale)), derivative = V::all(T(1));
+        if (modify.softcap > 0) s = Softcap<V>(modify.softcap)(s, derivative);
+        if (bias.words() > 0) s = s + V::load_first(&bias(bias.rows() == 1 ? 0 : q + r, key), keys);
+        if (slope != T(0)) {
+          alignas(64) T away[L];
+          for (index_t i = 0; i < L; ++i) away[i] = modify.template distance<T>(q + r, key + i);
+          s = s - V::all(slope) * V::load(away);
+        }
+        e[r][v] = exp2((s - shift) * V::all(kLog2E<T>));
+        c[r][v] = e[r][v] * derivative;
+      }
+    }
+    T *const p = &P(q, first), *const g = G.words() > 0 ? &G(q, first) : &dS(q, first), *const ds = &dS(q, first);
+    for (int r = 0; r < R; ++r)
+      for (int v = 0; v < NV; ++v) {
+        e[r][v].store(p + r * P.row_stride + v * L);
+        c[r][v].store(g + r * P.row_stride + v * L);  // all three have one stride
+      }
+    if (!scores.place.mask.full()) {
+      hide(q, R, first, NV, p);
+      hide(q, R, first, NV, g);
+    }
+    products(c, dO, q, v_panel, width, first == 0);
+    for (int r = 0; r < R; ++r) {
+      const V d = V::all(D(q + r, 0)), scale = V::all(static_cast<T>(scores.scale));
+      for (int v = 0; v < NV; ++v) {
+        const V weight = V::load(g + r * P.row_stride + v * L);
+        V dP = c[r][v];
+        if (drop.share > 0) {
+          const index_t row = drop.row + q + r, key = drop.col + first + v * L;
+          alignas(64) T keep[L];
+          drop_factors(drop.head + row % drop.group, drop.first_row + row / drop.group, key, factor, keep);
+          const V kept = V::load(keep);
+          dP = dP * kept;
+          (V::load(p + r * P.row_stride + v * L) * kept).store(p + r * P.row_stride + v * L);
+        }
+        (scale * where_equal(weight, V::zero(), V::zero(), weight * (dP - d))).store(ds + r * P.row_stride + v * L);
+      }
+    }
+  }
+  /// keep[i] <- what dropout multiplies the weight of key + i with.
+  [[gnu::noinline]] void drop_factors(index_t head, index_t position, index_t key, T factor, T* keep) const {
+    const Drop& drop = weights_of.drop;
+    constexpr index_t L = V::kLanes, kQuads = L / 4 + 1;  // the first key may be in the middle of one
+    const std::uint32_t threshold = dropout_threshold(drop.share);
+    for (index_t k = 0; k < kQuads; ++k) {
+      const index_t quad = key / 4 + k;
+      const PhiloxWords<std::uint32_t> words =
+          philox(dropout_counter(head, position, quad), static_cast<std::uint64_t>(drop.seed));
+      for (index_t i = 0; i < 4; ++i)
+        if (const index_t at = quad * 4 + i - key; at >= 0 && at < L)
+          keep[at] = words[static_cast<std::size_t>(i)] >= threshold ? factor : T(0);
+    }
+  }
   /// The same, for as many vectors as hold keys that some of the queries see.
   template <int R, int NV, int N = NV>
   void seen_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
@@ -101,6 +177,9 @@ struct KeyStep {
 
   template <int NV>
   void panel(index_t first, const T* k_panel, const T* v_panel) const {
+    if (modified())
+      return for_row_blocks<kRows<V, NV>>(
+          P.rows(), [&]<int R>(index_t q, Height<R>) { modified_tile<R, NV>(q, first, k_panel, v_panel); });
     for_row_blocks<kRows<V, NV>>(P.rows(),
                                  [&]<int R>(index_t q, Height<R>) { seen_tile<R, NV>(q, first, k_panel, v_panel); });
   }
@@ -137,14 +216,16 @@ struct KeyStep {
 template <class V>
 bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
   const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &D = x[8],
-             &dO = x[9];
+             &dO = x[9], &G = x[10], &bias = x[11], &slopes = x[12];
   const bool laid_out = P.layout == Layout::padded_rows && dS.layout == Layout::padded_rows &&
                         K.layout == Layout::key_panels && Vv.layout == Layout::key_panels;
   const bool rows = dK.col_stride == 1 && dV.col_stride == 1 && Q.col_stride == 1 && dO.col_stride == 1;
-  if (step.score != Score::softmax || !laid_out || !rows) return false;
+  if (step.weights.score != Score::softmax || !laid_out || !rows) return false;
+  if (bias.words() > 0 && bias.col_stride != 1) return false;
+  if (G.words() > 0 && G.layout != Layout::padded_rows) return false;
   for (index_t r = 0; r < lse.rows(); ++r)  // so large, or NaN: for the parts, which look at each score
     if (!(std::abs(lse[r]) <= kFar<typename V::T>) && lse[r] != kMinusInf<typename V::T>) return false;
-  const KeyStep<V> s{step.scores, P, dS, Q, K, Vv, lse, D, dO};
+  const KeyStep<V> s{step.scores, step.weights, P, dS, G, Q, K, Vv, lse, D, dO, bias, slopes};
   s.weights();
   s.accumulate(dV, P, dO);
   s.accumulate(dK, dS, Q);

@@ -2,6 +2,7 @@
 #include "kernel/simd/exp.hpp"
 #include "kernel/simd/fetch.hpp"
 #include "kernel/simd/few_queries.hpp"
+#include "kernel/simd/modifiers.hpp"
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/product.hpp"
 #include "redblue/kernel/attention.hpp"
@@ -25,6 +26,8 @@ struct AttentionPanel {
   index_t rows;  ///< queries in the panel
   Place place;   ///< of the first one's scores
   View<const T> K, Vv;
+  const ModifyPanel<V, NV>& modify;
+  DropPanel<V, NV>& drop;
   index_t ahead;  ///< how far, in words, to fetch keys ahead, and with them the values of these keys: the first panel
                   ///< does it for all, 0 in the others
 
@@ -263,6 +266,8 @@ struct AttentionPanel {
     const auto weight = [&](index_t key, int v) __attribute__((always_inline)) {
       const V e = Mul::exp2(fma(V::load(at(S, key, v)), w.factor, w.shift[v]));
       sums[v] = sums[v] + e;
+      if (drop.active()) [[unlikely]]
+        return e * drop(key, v);
       return e;
     };
     for (index_t key = first; key < end; key += Mul::kDepth)
@@ -276,7 +281,7 @@ struct AttentionPanel {
       }
   }
 
-  /// S <- f(scale S) for score functions without statistics.
+  /// S <- f(scale S) for score functions without statistics, which have no dropout.
   void other_weights(index_t first, index_t keys, double scale) const {
     const V s = V::all(static_cast<T>(scale)), zero = V::zero();
     V most[NV];
@@ -330,7 +335,13 @@ struct AttentionPanel {
     scores(first, from, ignored);
     scores(from, to, most);
     for_seen(to, end, [&]<int N>(Height<N>, index_t key, index_t last) { scores<N>(key, last, ignored); });
-    if (const double scale = step.scores.scale; !(scale > 0)) {  // the largest score is not that of the largest product
+    if (modify.active()) {
+      std::fill_n(most, NV, minus_inf());
+      modify(S, first, end);
+      const auto as_it_is = [](V x, index_t, int) { return x; };
+      revise(from, to, most, as_it_is);
+    } else if (const double scale = step.scores.scale;
+               !(scale > 0)) {  // the largest score is not of the largest product
       std::fill_n(most, NV, minus_inf());
       const auto scaled = [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); };
       revise(first, from, ignored, scaled);
@@ -362,14 +373,15 @@ struct AttentionPanel {
               place.cols_of(index_t{0}, keys).end};
     all.end = std::max(all.begin, all.end < keys ? whole(all.end) : keys);
 
-    const double scale = step.scores.scale > 0 ? step.scores.scale : 1;  // of raw scores
+    const bool raw = !modify.active() && step.scores.scale > 0;  // are raw scores products with keys?
+    const double scale = raw ? step.scores.scale : 1;            // of raw scores
     const bool statistics = step.score == Score::softmax;
     Running w;
     Pending p;
     p.first = start;
     if (statistics) w = running(scale);
     index_t first = start;  // to be weighed
-    if (statistics && step.scores.scale > 0) {
+    if (statistics && raw && !drop.active()) {
       weigh_raw(start, all.begin, all, scale, w, p);
       first = weigh(all.begin, all.end, scale, w, p);
     }
@@ -385,7 +397,7 @@ struct AttentionPanel {
 
 template <class V, class Mul, class FewRows>
 bool online_attention(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
-  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &bias = x[7], &slopes = x[8];
   if (Q.rows() <= kFewRows<V> && !Q.packed()) {
     if constexpr (std::same_as<typename V::T, float> && Mul::kDepth == 1) {
       if (K.layout == Layout::f16_rows) return few_queries<V, WidenedRows<V, DType::f16>>(step, x);
@@ -403,6 +415,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
     const auto run = [&]<int NV>(Height<NV>) {
+      const ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows);
+      DropPanel<V, NV> drop(step.drop, first);
       AttentionPanel<V, NV, Mul>{step,
                                  Q.data + first * depth,
                                  O.data + first * O.cols(),
@@ -413,6 +427,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  step.scores.place.at(first, 0),
                                  K,
                                  Vv,
+                                 modify,
+                                 drop,
                                  first == 0 ? ahead : 0}
           .run();
     };

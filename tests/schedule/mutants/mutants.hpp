@@ -4,6 +4,7 @@
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "redblue/schedule/forward/key_outer.hpp"
+#include "redblue/schedule/forward/ring.hpp"
 #include "redblue/schedule/forward/small_cache.hpp"
 #include "redblue/schedule/forward/split_keys.hpp"
 
@@ -52,9 +53,10 @@ struct Flash {
         if (slip == streams_values_twice) w.compute(kernel::Gemm{}, O_i, S.cols(keys), w.stream(x.V.rows(j, keys)));
         if (slip == loads_keys_instead_of_streaming) {
           const auto K_j = w.load(x.K.rows(j, keys));
-          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, K_j, w.stream(x.V.rows(j, keys)));
+          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, K_j, w.stream(x.V.rows(j, keys)), kNoWords, kNoWords);
         } else {
-          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, w.stream(x.K.rows(j, keys)), w.stream(x.V.rows(j, keys)));
+          w.compute(step, S.cols(keys), O_i, m_i, l_i, Q_i, w.stream(x.K.rows(j, keys)), w.stream(x.V.rows(j, keys)),
+                    kNoWords, kNoWords);
         }
       }
       w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);
@@ -127,11 +129,46 @@ struct SplitKeys {
         const Range I = blocks(i);
         ForwardOperands y = x;
         y.store_lse = slip != forgets_lse_of_the_groups;
-        FlashForward::attend(m, y, {I, of_group(g, x.Og, I), of_group(g, x.lse_g, I)},
-                             intersection({g * keys, (g + 1) * keys}, x.shape.pairs().keys_of(I)), t.Bc,
-                             [](auto& w, const Block& b) { return w.stream(b); });
+        FlashForward::attend(
+            m, y, {I, of_group(g, x.Og, I), of_group(g, x.lse_g, I)},
+            intersection({g * keys, (g + 1) * keys}, x.shape.pairs().keys_of(I)), t.Bc,
+            [](auto& w, const Block& b) { return w.stream(b); }, FlashForward::every(t.Bc));
       }
     if (slip != merges_before_the_groups) merge();
+  }
+};
+
+/// Slips in ring.
+enum class RingSlip {
+  none,
+  has_a_place_too_few,
+  has_a_place_too_many,
+  loads_keys_again,
+  misses_the_last_key_of_all,
+};
+
+struct Ring {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, RingForward::Tiling t, RingSlip slip) {
+    using enum RingSlip;
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    const index_t s = RingForward::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few);
+    const auto K_ring = m.alloc(SlowArray::K, {s, x.shape.d}), V_ring = m.alloc(SlowArray::V, {s, x.shape.d_v});
+    index_t loaded = 0;
+    const auto ring = [&](auto& w, const Block& b) {
+      const index_t key = b.row;
+      const Arg place = (b.array == x.K.array ? K_ring : V_ring).rows(key % s, b.shape.rows);
+      const bool misses = slip == misses_the_last_key_of_all && key + 1 == x.shape.n_k;
+      if ((key >= loaded && !misses) || slip == loads_keys_again) w.load_into(place, b);
+      if (b.array == x.V.array) loaded = std::max(loaded, key + b.shape.rows);
+      return place;
+    };
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range I = blocks(i);
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, ring,
+                           [](index_t j) { return j + 1; });
+    }
   }
 };
 

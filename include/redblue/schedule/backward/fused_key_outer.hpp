@@ -13,7 +13,8 @@ struct FusedKeyOuterBackward : Defaults {
   static constexpr std::string_view name = "fused_key_outer";
   static constexpr std::string_view label = "e1";
   static constexpr std::string_view idea = "keeping keys and values resident and revisiting dQ";
-  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{
+      .masks = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D};
 
   using Tiling = KeyPass;
@@ -34,7 +35,7 @@ struct FusedKeyOuterBackward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_rows(t.Bc);
-    return output_dots_io(x) + key_pass_io(x, visits) +
+    return output_dots_io(x) + key_pass_io(x, key_visits(x, t.Bc)) +
            Io().read(SlowArray::dQ, (visits - x.n_q) * x.d).write(SlowArray::dQ, visits * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {

@@ -13,11 +13,16 @@ struct FusedQueryOuterBackward : Defaults {
   static constexpr std::string_view name = "fused_query_outer";
   static constexpr std::string_view label = "e2";
   static constexpr std::string_view idea = "keeping queries resident and revisiting dK and dV";
-  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{
+      .masks = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = QueryPass;
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
+    return std::nullopt;
+  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
@@ -34,11 +39,11 @@ struct FusedQueryOuterBackward : Defaults {
   static Phase pass(const Sizes& x, QueryPass t) { return query_pass_phase(x, t, revisited(x)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_keys(t.Br), again = visits - x.n_k;
-    return query_pass_io(x, visits) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d)
-                                          .read(SlowArray::dK, again * x.d)
-                                          .write(SlowArray::dK, visits * x.d)
-                                          .read(SlowArray::dV, again * x.d_v)
-                                          .write(SlowArray::dV, visits * x.d_v);
+    return query_pass_io(x, t.Br) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d)
+                                        .read(SlowArray::dK, again * x.d)
+                                        .write(SlowArray::dK, visits * x.d)
+                                        .read(SlowArray::dV, again * x.d_v)
+                                        .write(SlowArray::dV, visits * x.d_v);
   }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.Br) * (Words(3) * x.d + Words(2) * x.d_v);

@@ -14,7 +14,8 @@ struct FusedValuesBackward : Defaults {
   static constexpr std::string_view name = "fused_values";
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -35,6 +36,11 @@ struct FusedValuesBackward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
+    if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
+    return std::nullopt;
+  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature);
     return {{false, q, k}, k, q, {q, f}, {k, f}};

@@ -20,7 +20,8 @@ struct GroupedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "grouped_key_outer";
   static constexpr std::string_view idea = "groups of resident keys and values, each with a dQ of its own";
-  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{
+      .masks = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::dQg};
 
   struct Tiling : KeyPass {
@@ -105,9 +106,10 @@ struct GroupedKeyOuterBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    Words visits, copied;  // copied: visits of queries whose first key lies in an earlier group
+    KeyVisits all;
+    Words copied;  // copied: visits of queries whose first key lies in an earlier group
     for (const Sizes& group : groups(x, t)) {
-      visits += group.pairs().visited_rows(t.Bc);
+      all.add(group, t.Bc);
       Sizes earlier = group;
       earlier.n_q = again(x, group.key0 - x.key0).size();
       if (earlier.n_q == 0) continue;
@@ -115,9 +117,9 @@ struct GroupedKeyOuterBackward : Defaults {
       copied += earlier.pairs().visited_rows(t.Bc);
     }
     const Words rows = summed(x, first_keys(x, t)).size();
-    return output_dots_io(x) + key_pass_io(x, visits) +
-           Io().read(SlowArray::dQ, (visits - copied - x.n_q + rows) * x.d)
-               .write(SlowArray::dQ, (visits - copied + rows) * x.d)
+    return output_dots_io(x) + key_pass_io(x, all) +
+           Io().read(SlowArray::dQ, (all.queries - copied - x.n_q + rows) * x.d)
+               .write(SlowArray::dQ, (all.queries - copied + rows) * x.d)
                .write(SlowArray::dQg, copied * x.d)
                .read(SlowArray::dQg, copied * x.d);
   }

@@ -15,7 +15,8 @@ struct MaterialisedBackward : Defaults {
   static constexpr std::string_view name = "materialised";
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -37,6 +38,11 @@ struct MaterialisedBackward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
+    if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
+    return std::nullopt;
+  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature),
                   fv = smallest_tile(x.d_v, m.feature);

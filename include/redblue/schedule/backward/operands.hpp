@@ -3,6 +3,7 @@
 #include "redblue/core/operation.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 namespace redblue::schedule {
 
@@ -12,18 +13,19 @@ namespace redblue::schedule {
 /// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
 /// (schedule/parts/workspace.hpp). If the score function has no statistics, O, lse and D have no columns, so that they
 /// have no words to read.
-struct BackwardOperands {
+struct BackwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::backward;
-  static constexpr std::array inputs{SlowArray::Q, SlowArray::K,   SlowArray::V,
-                                     SlowArray::O, SlowArray::lse, SlowArray::dO};
-  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV};
+  static constexpr std::array inputs{SlowArray::Q,  SlowArray::K,    SlowArray::V,      SlowArray::O,    SlowArray::lse,
+                                     SlowArray::dO, SlowArray::bias, SlowArray::slopes, SlowArray::sinks};
+  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV, SlowArray::dBias, SlowArray::dSinks};
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, dBias, dSinks;
 
   BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
-      : shape(s),
+      : ModifierOperands(s, instance),
+        shape(s),
         scale(scale),
         Q{SlowArray::Q, {s.n_q, s.d}, instance, s.row0},
         K{SlowArray::K, {s.n_k, s.d}, instance, s.key0},
@@ -38,10 +40,14 @@ struct BackwardOperands {
         P{SlowArray::P, {s.n_q, s.n_k}, instance, s.row0, s.key0},
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         G{SlowArray::G, {s.d, s.d_v}, instance},
-        dQg{SlowArray::dQg, dQ.shape, instance} {}
+        dQg{SlowArray::dQg, dQ.shape, instance},
+        dBias(like_bias(s, SlowArray::dBias, s.modifiers.bias_gradient, instance)),
+        dSinks{SlowArray::dSinks, {s.modifiers.sinks_gradient ? s.mask.group : 0, 1}, instance} {}
 
   index_t instance() const { return Q.instance; }
-  auto all() const { return std::array{Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg}; }
+  auto all() const {
+    return std::array{Q, K, V, bias, slopes, sinks, O, lse, dO, dQ, dK, dV, dBias, dSinks, D, P, Z, G, dQg};
+  }
 };
 
 /// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.

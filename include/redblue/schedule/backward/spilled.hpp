@@ -14,7 +14,8 @@ struct SpilledBackward : Defaults {
   static constexpr std::string_view name = "spilled";
   static constexpr std::string_view label = "e4";
   static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -45,7 +46,7 @@ struct SpilledBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return output_dots_io(x) + key_pass_io(x, x.pairs().visited_rows(t.keys.Bc)) + Io().write(SlowArray::P, x.nnz()) +
+    return output_dots_io(x) + key_pass_io(x, key_visits(x, t.keys.Bc)) + Io().write(SlowArray::P, x.nnz()) +
            query_gradients_cost(x).io(t.dQ);
   }
   static Words macs(const Sizes& x, Tiling t) {

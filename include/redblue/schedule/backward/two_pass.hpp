@@ -17,7 +17,7 @@ struct TwoPassBackward : Defaults {
   static constexpr std::string_view name = "two_pass";
   static constexpr std::string_view label = "e3";
   static constexpr std::string_view idea = "one pass for dQ, one for dK and dV, scores computed twice";
-  static constexpr Traits traits{.masks = true, .any_score = true, .products = 7};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true, .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
@@ -46,7 +46,7 @@ struct TwoPassBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return query_pass_io(x, x.pairs().visited_keys(t.queries.Br)) + key_pass_io(x, x.pairs().visited_rows(t.keys.Bc)) +
+    return query_pass_io(x, t.queries.Br) + key_pass_io(x, key_visits(x, t.keys.Bc)) +
            Io().write(SlowArray::dQ, Words(x.n_q) * x.d).write(SlowArray::D, x.row_statistics());
   }
   static Words macs(const Sizes& x, Tiling t) {

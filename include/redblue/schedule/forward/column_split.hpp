@@ -11,7 +11,7 @@ struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "column_split";
   static constexpr std::string_view idea = "keeping queries resident for one group of value columns at a time";
-  static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -57,7 +57,9 @@ struct ColumnSplitForward : Defaults {
     return FlashForward::footprint(group, {t.Br, t.Bc});
   }
   static Words prefetch(const Sizes& x, Tiling) { return FlashForward::passing(x); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br), c(x.d_v, t.w)); }
+  static Io io(const Sizes& x, Tiling t) {
+    return query_outer_io(x, t.Br, x.pairs().visited_keys(t.Br), c(x.d_v, t.w));
+  }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
 
   template <Machine M>

@@ -8,16 +8,16 @@
 namespace redblue::schedule {
 
 /// FlashAttention-2 forward: a block of Br queries stays red while keys and values stream past it.
-/// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2. Optimal including
-/// the constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
+/// Dao 2023 (arXiv 2307.08691); Saha & Ye 2024 (arXiv 2402.07443): Theta(n^2 d^2 / M) for M >= d^2, with the best
+/// constant for d_v = d, 4 d^2 <= M << n d (docs/proofs/f-prime.md).
 ///   reads n_q d + (d + d_v) A(Br)   writes n_q (d_v + 1)   footprint Br (d + d_v + 2 + Bc) + 1
-/// (without the words of m, l and lse if the score function has no statistics).
+/// (without the words of m, l, lse if the score function has no statistics; bias and others: parts/modifiers.hpp).
 /// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask ceil(n_q/Br) n_k. The words do not depend on Bc.
 struct FlashForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash";
   static constexpr std::string_view idea = "keeping a block of queries resident";
-  static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -44,13 +44,15 @@ struct FlashForward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) {
     const index_t rows = std::min(t.Br, x.n_q);
     return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::O, rows, x.d_v) + 2 * x.statistic(SlowArray::lse, rows) +
-           x.tile(SlowArray::S, rows, std::min(t.Bc, x.n_k)) + passing(x);
+           x.tile(SlowArray::S, rows, std::min(t.Bc, x.n_k)) + slopes_tile(x) + passing(x);
   }
-  /// A word of K or V.
-  static Words passing(const Sizes& x) { return std::max(x.word(SlowArray::K), x.word(SlowArray::V)); }
+  /// A word of K, of V, or of what modifies scores.
+  static Words passing(const Sizes& x) {
+    return std::max({x.word(SlowArray::K), x.word(SlowArray::V), passing_modifiers(x)});
+  }
   /// Second buffers: the next streamed word.
   static Words prefetch(const Sizes& x, Tiling) { return passing(x); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br)); }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, x.pairs().visited_keys(t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>
@@ -58,15 +60,17 @@ struct FlashForward : Defaults {
     run(m, x, t, [](auto& w, const Block& b) { return w.stream(b); });
   }
 
-  /// `pass(w, block)` brings a block of keys or values to the queries: flash streams it, flash_pinned may hold it
-  /// resident.
+  static auto every(index_t Bc) {
+    return [Bc](index_t j) { return j + Bc; };
+  }
+  /// `pass(w, block)` brings keys or values to the queries: flash streams them, flash_pinned may hold them resident.
   template <Machine M, class Pass>
   static void run(M& m, const ForwardOperands& x, Tiling t, const Pass& pass) {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, pass);
+      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, pass, every(t.Bc));
     });
   }
 
@@ -74,20 +78,23 @@ struct FlashForward : Defaults {
   struct Rows {
     Range queries;
     Block O, lse;
+    bool sinks = true;  ///< does the softmax of these rows begin with their sinks?
   };
-  /// The rows attend to these keys alone, Bc at a time. There may be no key.
+  /// The rows attend to these keys alone, if any, at most Bc at a time: a step from key j on ends before key step(j).
   template <class W, class Pass>
-  static void attend(W& w, const ForwardOperands& x, const Rows& i, Range keys, index_t Bc, const Pass& pass) {
-    using Step = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
-    const auto Q_i = w.load(x.Q.rows(i.queries), Step::Q);
-    const auto O_i = w.alloc(i.O, Step::O);
-    const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse);
-    const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Step::S);
+  static void attend(W& w, const ForwardOperands& x, const Rows& i, Range keys, index_t Bc, const Pass& pass,
+                     const auto& step) {
+    using Attention = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
+    const auto Q_i = w.load(x.Q.rows(i.queries), Attention::Q), O_i = w.alloc(i.O, Attention::O);
+    const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse), slopes = w.load(x.slopes.all());
+    const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
-    for (index_t j = keys.begin; j < keys.end; j += Bc) {
-      const Range J{j, std::min(j + Bc, keys.end)};
-      const Step step{{x.scale, {x.shape.mask, i.queries.begin, j}}, x.shape.score};
-      w.compute(step, S.cols(J.size()), O_i, m_i, l_i, Q_i, pass(w, x.K.rows(J)), pass(w, x.V.rows(J)));
+    if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
+    for (Range J{keys.begin, keys.begin}; J.end < keys.end;) {
+      J = {J.end, std::min(step(J.end), keys.end)};
+      const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
+      w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
+                x.bias_of(i.queries, J), slopes);
     }
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
     w.store(O_i, i.O);

@@ -12,7 +12,7 @@ struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
-  static constexpr Traits traits{.masks = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -90,12 +90,16 @@ struct FlashPinnedForward : Defaults {
 
   static Words footprint(const Sizes& x, Tiling t) {
     return x.tile(SlowArray::K, pinned(x, t), x.d) + x.tile(SlowArray::V, pinned(x, t), x.d_v) +
-           FlashForward::footprint(x, {t.Br, t.Bc}) - (t.rho < x.n_k ? Words(0) : FlashForward::passing(x));
+           FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x) + passing(x, t);
   }
-  /// The next streamed word, if any streams.
-  static Words prefetch(const Sizes& x, Tiling t) { return t.rho < x.n_k ? FlashForward::passing(x) : Words(0); }
+  /// A word that streams past, if any does.
+  static Words passing(const Sizes& x, Tiling t) {
+    return t.rho < x.n_k ? FlashForward::passing(x) : passing_modifiers(x);
+  }
+  /// The next one.
+  static Words prefetch(const Sizes& x, Tiling t) { return passing(x, t); }
   static Io io(const Sizes& x, Tiling t) {
-    return query_outer_io(x, Words(pinned(x, t)) + streamed(x, t.Br, pinned(x, t)));
+    return query_outer_io(x, t.Br, Words(pinned(x, t)) + streamed(x, t.Br, pinned(x, t)));
   }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, {t.Br, t.Bc}); }
 

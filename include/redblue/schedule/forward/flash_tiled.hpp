@@ -55,7 +55,7 @@ struct FlashTiledForward : Defaults {
   }
   /// The next block.
   static Words prefetch(const Sizes& x, Tiling t) { return block(x, std::min(t.Bc, x.n_k)); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, x.pairs().visited_keys(t.Br)); }
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, x.pairs().visited_keys(t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (Words(x.d) + x.d_v); }
 
   template <Machine M>

@@ -2,6 +2,8 @@
 #include "redblue/core/operation.hpp"
 #include "redblue/core/sizes.hpp"
 #include "redblue/core/slow_matrix.hpp"
+#include "redblue/kernel/attention.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 namespace redblue::schedule {
 
@@ -9,9 +11,10 @@ namespace redblue::schedule {
 /// O n_q x d_v, lse n_q x 1 (no column where the score function has no statistics). Workspace that only schedules which
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
 /// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp).
-struct ForwardOperands {
+struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
-  static constexpr std::array inputs{SlowArray::Q, SlowArray::K, SlowArray::V};
+  static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,
+                                     SlowArray::bias, SlowArray::slopes, SlowArray::sinks};
   static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
 
   Sizes shape;
@@ -20,7 +23,8 @@ struct ForwardOperands {
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
   ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
-      : shape(s),
+      : ModifierOperands(s, instance),
+        shape(s),
         scale(scale),
         Q{SlowArray::Q, {s.n_q, s.d}, instance, s.row0},
         K{SlowArray::K, {s.n_k, s.d}, instance, s.key0},
@@ -32,8 +36,13 @@ struct ForwardOperands {
         Og{SlowArray::Og, O.shape, instance},
         lse_g{SlowArray::lse_g, lse.shape, instance} {}
 
+  /// One step of attention on the scores at (row, col).
+  kernel::OnlineAttention attention_at(index_t row, index_t col) const {
+    const Place place{shape.mask, row, col};
+    return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place)};
+  }
   index_t instance() const { return Q.instance; }
-  auto all() const { return std::array{Q, K, V, O, lse, S, Z, Og, lse_g}; }
+  auto all() const { return std::array{Q, K, V, bias, slopes, sinks, O, lse, S, Z, Og, lse_g}; }
 };
 
 }  // namespace redblue::schedule

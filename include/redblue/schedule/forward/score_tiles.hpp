@@ -14,7 +14,7 @@ struct ScoreTilesForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "score_tiles";
   static constexpr std::string_view idea = "keeping a tile of scores resident";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .rewrites_outputs = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -42,7 +42,9 @@ struct ScoreTilesForward : Defaults {
 
   static Words footprint(const Sizes& x, Tiling t) {
     const index_t a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k);
-    return x.tile(SlowArray::S, a, b) + 3 * x.tile(SlowArray::lse, a, 1) + prefetch(x, t);
+    const Words rows = 3 * x.tile(SlowArray::lse, a, 1) + slopes_tile(x);
+    return rows +
+           std::max(x.tile(SlowArray::S, a, b) + std::max(prefetch(x, t), passing_bias(x, 0)), passing_sink(x, 0));
   }
   /// A column of Q or O and a streamed word; with second buffers, the next ones.
   static Words prefetch(const Sizes& x, Tiling t) {
@@ -52,13 +54,13 @@ struct ScoreTilesForward : Defaults {
   }
   static Io io(const Sizes& x, Tiling t) {
     const Words rows = x.pairs().visited_rows(t.b), keys = x.pairs().visited_keys(t.a);
-    return Io()
-        .read(SlowArray::Q, rows * x.d)
-        .read(SlowArray::K, keys * x.d)
-        .read(SlowArray::V, keys * x.d_v)
-        .read(SlowArray::O, (rows - x.n_q) * x.d_v)
-        .write(SlowArray::O, rows * x.d_v)
-        .write(SlowArray::lse, x.n_q);
+    return box_modifiers_io(x, t.a, t.b) + sinks_io(x, ceil_div(x.n_q, t.a)) +
+           Io().read(SlowArray::Q, rows * x.d)
+               .read(SlowArray::K, keys * x.d)
+               .read(SlowArray::V, keys * x.d_v)
+               .read(SlowArray::O, (rows - x.n_q) * x.d_v)
+               .write(SlowArray::O, rows * x.d_v)
+               .write(SlowArray::lse, x.n_q);
   }
   static Words macs(const Sizes& x, Tiling t) { return box_words(x, t.a, t.b) * (Words(x.d) + x.d_v); }
 
@@ -69,7 +71,9 @@ struct ScoreTilesForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i), met = blocks_of(pairs.keys_of(I), t.b);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I));
+      const auto slopes = w.load(x.slopes.all());
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      begin_with_sinks(w, x, I.begin, m_i, l_i);
       for (index_t j = met.begin; j < met.end; ++j) {
         const Range J = key_blocks(j);
         const Box box = box_of(pairs, I, J);
@@ -85,9 +89,12 @@ struct ScoreTilesForward : Defaults {
         }
         w.compute(kernel::Scale{x.scale}, S_ij);
         hide(w, x.shape, S_ij, box);
+        modify(w, x, S_ij, box, slopes);
         // S <- exp(S - m); alpha <- exp(m_old - m)
         w.compute(kernel::TileSoftmax{}, S_ij, of_rows(m_i, box.rows), of_rows(l_i, box.rows),
                   of_rows(alpha, box.rows));
+        if (x.shape.modifiers.dropout > 0)
+          w.compute(drop(x.shape, x.instance(), {x.shape.mask, box.rows.begin, box.keys.begin}), S_ij);
         // Rows whose first keys these are, the last of the box, have no O yet; those whose last keys these are, the
         // first of the box, are divided by their sums.
         const Range again{box.rows.begin, first_visit(pairs, box.rows, J)}, fresh{again.end, box.rows.end},

@@ -16,7 +16,7 @@ struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
   static constexpr std::string_view idea = "materialising scores once";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -31,6 +31,10 @@ struct SmallCacheForward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (x.modifiers.dropout > 0) return "drops no weights";
+    return std::nullopt;
+  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query);
     return {{false, q, smallest_tile(x.n_k, m.key)}, {q, smallest_tile(x.d_v, m.feature)}};
@@ -45,7 +49,7 @@ struct SmallCacheForward : Defaults {
   }
 
   static ScoreCost scores_cost(const Sizes& x) {
-    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics(), SlowArray::lse};
+    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2 * x.statistics(), SlowArray::lse, false, true};
   }
   static GemmCost output_cost(const Sizes& x) {
     return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
@@ -56,8 +60,15 @@ struct SmallCacheForward : Defaults {
     product.footprint += 2 * x.statistic(SlowArray::lse, std::min(t.b1, x.n_q));
     return product;
   }
-  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
-    return {scores_cost(x).phase(x, t.scores), output_phase(x, t.output)};
+  /// Two statistics of rows while their sinks pass.
+  static Phase sinks_phase(const Sizes& x, Words also, index_t rows) {
+    if (!x.modifiers.sinks) return {0, 0};
+    return {also + 2 * x.statistic(SlowArray::lse, std::min(rows, x.n_q)) + x.word(SlowArray::sinks), 0};
+  }
+  static std::array<Phase, 4> phases(const Sizes& x, Tiling t) {
+    const index_t b1 = std::min(t.output.b1, x.n_q), b2 = std::min(t.output.b2, x.d_v);
+    return {scores_cost(x).phase(x, t.scores), sinks_phase(x, slopes_tile(x), t.scores.a), output_phase(x, t.output),
+            sinks_phase(x, x.tile(SlowArray::O, b1, b2), b1)};
   }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
@@ -66,6 +77,7 @@ struct SmallCacheForward : Defaults {
            Io().write(SlowArray::S, x.nnz())
                .write(SlowArray::lse, x.row_statistics())
                .read(SlowArray::lse, x.row_statistics()) +
+           sinks_io(x, ceil_div(x.n_q, t.scores.a) + ceil_div(x.n_q, t.output.b1) * ceil_div(x.d_v, t.output.b2)) +
            output_cost(x).io(t.output);
   }
   static Words macs(const Sizes& x, Tiling t) { return scores_cost(x).macs(x, t.scores) + output_cost(x).macs(); }
@@ -83,10 +95,13 @@ struct SmallCacheForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      const auto slopes = w.load(x.slopes.all());
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      begin_with_sinks(w, x, I.begin, m_i, l_i);
       score_phase(w, x.shape, x.S.array, I, x.Q, x.K, t.scores, [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
         hide(w, x.shape, T, box);
+        modify(w, x, T, box, slopes);
         if (x.shape.statistics() > 0) {
           const index_t first = box.rows.begin - I.begin, rows = box.rows.size();
           w.compute(kernel::StatisticsAdd{}, m_i.rows(first, rows), l_i.rows(first, rows), T);
@@ -111,6 +126,7 @@ struct SmallCacheForward : Defaults {
         const auto O_ik = w.alloc(x.O.block(I, C)), z_i = w.alloc(x.lse.rows(I));
         w.compute(kernel::Zero{}, O_ik);
         w.compute(kernel::Zero{}, z_i);
+        if (x.sinks.shape.words() > 0) w.compute(kernel::AddSinkWeights{I.begin}, z_i, lse_i, w.stream(x.sinks.all()));
         for_rank_one(w, x.shape.fast, O_ik.shape(), {x.S}, I, {x.V}, C, entries,
                      [&](Range r, const auto& s, const auto& v) {
                        const auto part = [&](const auto& tile) { return tile.rows(r.begin - I.begin, r.size()); };

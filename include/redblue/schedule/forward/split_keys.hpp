@@ -14,7 +14,7 @@ struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "split_keys";
   static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
-  static constexpr Traits traits{.masks = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
 
   struct Tiling {
@@ -67,11 +67,13 @@ struct SplitKeysForward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words rows = Words(copies(t)) * x.n_q, outputs = rows * x.d_v, statistics = rows * x.statistics();
-    return FlashForward::io(x, t.flash()) + Io().read(SlowArray::Q, Words(t.G - 1) * x.n_q * x.d)
-                                                .write(SlowArray::Og, outputs)
-                                                .write(SlowArray::lse_g, statistics)
-                                                .read(SlowArray::Og, outputs)
-                                                .read(SlowArray::lse_g, statistics);
+    const Words again = Words(t.G - 1) * ceil_div(x.n_q, t.Br);  // slopes of further groups
+    return FlashForward::io(x, t.flash()) + modifiers_io(x, 0, 0, again) +
+           Io().read(SlowArray::Q, Words(t.G - 1) * x.n_q * x.d)
+               .write(SlowArray::Og, outputs)
+               .write(SlowArray::lse_g, statistics)
+               .read(SlowArray::Og, outputs)
+               .read(SlowArray::lse_g, statistics);
   }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, t.flash()); }
 
@@ -88,7 +90,9 @@ struct SplitKeysForward : Defaults {
       const Range I = blocks(item % blocks.count()), group = intersection({g * keys, (g + 1) * keys}, pairs.keys_of(I));
       const Block O_g = t.G == 1 ? x.O.rows(I) : of_group(g, x.Og, I);
       const Block lse_g = t.G == 1 ? x.lse.rows(I) : of_group(g, x.lse_g, I);
-      FlashForward::attend(w, x, {I, O_g, lse_g}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); });
+      FlashForward::attend(
+          w, x, {I, O_g, lse_g, g == 0}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); },
+          FlashForward::every(t.Bc));
     });
     if (t.G == 1) return;
     m.each(blocks.count(), [&](auto& w, index_t i) {

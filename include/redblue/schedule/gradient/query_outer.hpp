@@ -100,8 +100,8 @@ struct QueryOuterGradient : Defaults {
   static Io io(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
     const Words T = ceil_div(s.n_q, t.queries.Br), g = Words(s.d) * s.d;
-    const Io io = query_projection(x).io(t.S) + value_projection(x).io(t.h) +
-                  renamed(query_pass_io(s, s.pairs().visited_keys(t.queries.Br)), kProjected);
+    const Io io =
+        query_projection(x).io(t.S) + value_projection(x).io(t.h) + renamed(query_pass_io(s, t.queries.Br), kProjected);
     if (c) return io + Io().write(SlowArray::U, Words(s.n_q) * s.d) + gradient_product(x).io(t.g);
     const Words visits = b ? T : Words(1);
     return io + Io().read(SlowArray::A1, Words(s.n_q) * s.d)

@@ -1,11 +1,15 @@
 #pragma once
+#include <algorithm>
 #include <array>
+#include <optional>
 #include <vector>
 
+#include "redblue/core/documents.hpp"
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/schedule/parts/knobs.hpp"
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 /// The core of a masked problem: the queries that see a key, and the keys that a query sees. A schedule runs on the
 /// core alone and reads nothing else; what the others have of the outputs is written directly.
@@ -25,6 +29,28 @@ struct Core {
   }
 };
 
+/// All cores of a list, by number.
+class Numbered {
+ public:
+  explicit Numbered(std::vector<Core> list) : list_(std::move(list)) {
+    before_.reserve(list_.size());
+    for (const Core& c : list_) {
+      before_.push_back(count_);
+      count_ += c.count;
+    }
+  }
+  index_t count() const { return count_; }
+  Sizes operator()(index_t i) const {
+    const auto at = static_cast<std::size_t>(std::upper_bound(before_.begin(), before_.end(), i) - before_.begin()) - 1;
+    return list_[at](i - before_[at]);
+  }
+
+ private:
+  std::vector<Core> list_;
+  std::vector<index_t> before_;  ///< cores before each of the list
+  index_t count_ = 0;
+};
+
 /// The part of a problem with these queries and keys.
 inline Sizes part_of(Sizes x, Range queries, Range keys) {
   x.mask = part_of(x.pairs(), queries, keys).mask;
@@ -35,8 +61,8 @@ inline Sizes part_of(Sizes x, Range queries, Range keys) {
   return x;
 }
 
-/// From the first query that sees a key to the last, and from the first key that a query sees to the last; nothing
-/// where no query sees a key.
+/// Of one document: from the first query that sees a key to the last, and from the first key that a query sees to the
+/// last; nothing where no query sees a key.
 inline std::optional<Sizes> core_of(const Sizes& x) {
   if (x.mask.full()) return x;
   const Range queries = x.pairs().rows_of({0, x.n_k});
@@ -44,13 +70,13 @@ inline std::optional<Sizes> core_of(const Sizes& x) {
   return part_of(x, queries, x.pairs().keys_of(queries));
 }
 
-/// The core cut where no query sees keys on both sides of the cut.
-inline std::vector<Core> cores_of(const Sizes& x) {
-  const std::optional<Sizes> core = core_of(x);
-  if (!core) return {};
+/// Appends the core of one document, cut where no query sees keys on both sides of the cut.
+inline void add_cores(const Sizes& document, std::vector<Core>& list) {
+  const std::optional<Sizes> core = core_of(document);
+  if (!core) return;
   const Mask& mask = core->mask;
-  if (mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1) return {{*core}};
-  std::vector<Core> list;  // a query sees one key, and perhaps more of the prefix
+  if (mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1) return list.push_back({*core});
+  // A query sees one key, and perhaps more of the prefix.
   const index_t group = mask.group;
   const index_t together = std::clamp<index_t>(mask.prefix - mask.hi + 1, 0, core->n_q / group);
   if (together > 0) {
@@ -61,6 +87,11 @@ inline std::vector<Core> cores_of(const Sizes& x) {
     const Range position{together * group, (together + 1) * group};
     list.push_back({part_of(*core, position, mask.keys(position, core->n_k)), left});
   }
+}
+/// The cores of all documents of one batch, or of all batches.
+inline std::vector<Core> cores_of(const Sizes& x, std::optional<index_t> batch = {}) {
+  std::vector<Core> list;
+  for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
   return list;
 }
 
@@ -83,24 +114,32 @@ struct Masked : S {
   using Tiling = typename S::Tiling;
 
   /// Gradients with respect to shared factors are sums over all cores: one core then spans them.
-  static std::vector<Core> cores(const Sizes& x) {
+  static std::vector<Core> cores(const Sizes& x, std::optional<index_t> batch = {}) {
     if constexpr (S::one_core) {
       const std::optional<Sizes> core = core_of(x);
       return core ? std::vector<Core>{{*core}} : std::vector<Core>();
     } else {
-      return cores_of(x);
+      return cores_of(x, batch);
     }
   }
-  static Sizes largest_of(const Sizes& x) {
+  /// The sizes of the core with the largest size(core); those of the problem where no query sees a key.
+  template <class Size>
+  static Sizes core_with_most(const Sizes& x, const Size& size) {
     Sizes best = x;
     Words most = -1;
     for (const Core& c : cores(x))
-      if (Words(c.sizes.n_q) * c.sizes.n_k > most) {
-        most = Words(c.sizes.n_q) * c.sizes.n_k;
+      if (const Words s = size(c.sizes); s > most) {
+        most = s;
         best = c.sizes;
       }
-    if (most < 0) best.mask = Mask{.group = x.mask.group};  // no query sees a key: nothing will run
+    if (most < 0) {
+      best.mask = Mask{.group = x.mask.group};
+      best.documents = nullptr;
+    }
     return best;
+  }
+  static Sizes largest_of(const Sizes& x) {
+    return core_with_most(x, [](const Sizes& core) { return Words(core.n_q) * core.n_k; });
   }
   template <class F>
   static bool all_of(const Sizes& x, const F& f) {
@@ -110,6 +149,7 @@ struct Masked : S {
   }
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (S::one_core && x.documents != nullptr) return "knows no packed or padded sequences";
     for (const Core& c : cores(x))
       if (const auto why = S::unsupported(c.sizes)) return why;
     return std::nullopt;
@@ -120,18 +160,32 @@ struct Masked : S {
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return S::smallest(largest_of(x), m); }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    if (x.mask.full()) return S::choose_tiling(x, limits);
+    if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
     // Where no query sees a key nothing runs, and any tiling will do.
-    const std::optional<Tiling> t =
-        cores(x).empty() ? smallest(x, limits.multiple) : S::choose_tiling(largest_of(x), limits);
-    if (!t || !allows(x, *t) || !limits.fit(footprint(x, *t), prefetch(x, *t))) return std::nullopt;
-    return spanning(x, largest_of(x), *t);
+    if (cores(x).empty()) return fitting(x, limits, smallest(x, limits.multiple));
+    if (x.documents == nullptr) return fitting(x, limits, S::choose_tiling(largest_of(x), limits));
+    // Sequences of any lengths have one tiling: the best of some of them, whichever costs least for all.
+    const Sizes candidates[]{largest_of(x), core_with_most(x, [](const Sizes& c) { return Words(c.n_q); }),
+                             core_with_most(x, [](const Sizes& c) { return Words(c.n_k); })};
+    std::optional<Tiling> best;
+    Words least;
+    for (const Sizes& core : candidates)
+      if (const auto t = fitting(x, limits, S::choose_tiling(core, limits)))
+        if (const Words cost = limits.price.of(io(x, *t)); !best || cost < least) {
+          best = t;
+          least = cost;
+        }
+    return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
 
-  /// The same tiling, with tiles that span the core spanning the whole dimension: so they keep to any multiples.
-  static Tiling spanning(const Sizes& x, const Sizes& core, Tiling t) {
-    t.knobs([&](const KnobRange& range, index_t& value, bool = true) {
-      if (range.along != nullptr && value >= core.*range.along) value = std::max(value, x.*range.along);
+  /// The tiling, with tiles that span the cores spanning the whole dimension, so that they keep to any multiples;
+  /// nothing if it does not run in all cores within these limits.
+  static std::optional<Tiling> fitting(const Sizes& x, const Limits& limits, std::optional<Tiling> t) {
+    if (!t || !allows(x, *t) || !limits.fit(footprint(x, *t), prefetch(x, *t))) return std::nullopt;
+    t->knobs([&](const KnobRange& range, index_t& value, bool = true) {
+      const auto along = range.along;
+      if (along != nullptr && all_of(x, [&](const Sizes& core) { return value >= core.*along; }))
+        value = std::max(value, x.*along);
     });
     return t;
   }
@@ -140,8 +194,10 @@ struct Masked : S {
   static Words footprint(const Sizes& x, const Tiling& t) {
     Words most;
     for (const Core& c : cores(x)) most = std::max(most, S::footprint(c.sizes, t));
-    for_hidden(x, [&](const SlowMatrix& m, Range) { most = std::max(most, x.word(m.array)); });
-    return most;
+    for_hidden(x, [&](const SlowMatrix& m, Range) {
+      most = std::max(most, x.word(m.array) + (m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0)));
+    });
+    return std::max(most, gradients_of_modifiers_footprint(x));
   }
   static Words prefetch(const Sizes& x, const Tiling& t) {
     Words most, with;
@@ -151,11 +207,15 @@ struct Masked : S {
     }
     return with - most;
   }
+  /// Of one instance; where batches differ, of one key-value head of all batches.
   static Io io(const Sizes& x, const Tiling& t) {
     Io io;
     for (const Core& c : cores(x)) io = io + Words(c.count) * S::io(c.sizes, t);
-    for_hidden(x, [&](const SlowMatrix& m, Range rows) { io.write(m.array, Words(rows.size()) * m.shape.cols); });
-    return io;
+    for_hidden(x, [&](const SlowMatrix& m, Range rows) {
+      io.write(m.array, Words(rows.size()) * m.shape.cols);
+      if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
+    });
+    return io + Words(batches_of(x)) * gradients_of_modifiers_io(x);
   }
   static Words macs(const Sizes& x, const Tiling& t) {
     Words macs;
@@ -165,32 +225,48 @@ struct Masked : S {
 
   template <Machine M>
   static void run(M& m, const Operands& x, const Tiling& t) {
-    const index_t instance = x.instance();
-    for (const Core& c : cores(x.shape)) {
-      if (c.count == 1) {
-        S::run(m, Operands(c.sizes, x.scale, instance), t);
-      } else {
-        m.each(c.count, [&](auto& w, index_t i) { S::run(w, Operands(c(i), x.scale, instance), t); });
-      }
-    }
-    for_hidden(x.shape, instance, [&](const SlowMatrix& matrix, Range rows) {
+    const index_t instance = x.instance(), batch = batch_of(x.shape, instance);
+    begin_gradients_of_modifiers(m, x, instance);
+    const Numbered list(cores(x.shape, batch));
+    if (list.count() > 1 && cores_are_independent())
+      m.each(list.count(), [&](auto& w, index_t i) { S::run(w, Operands(list(i), x.scale, instance), t); });
+    else
+      for (index_t i = 0; i < list.count(); ++i) S::run(m, Operands(list(i), x.scale, instance), t);
+    for_hidden(x.shape, instance, batch, [&](const SlowMatrix& matrix, Range rows) {
       if (matrix.array == SlowArray::lse)
-        m.update(kernel::NoKeysOver{}, matrix.rows(rows));
+        no_keys(m, x, matrix, rows);
       else
         m.update(kernel::ZeroOver{}, matrix.rows(rows));
     });
+    end_gradients_of_modifiers(m, x, instance);
   }
 
  private:
-  /// f(output, its rows) for what no core writes.
+  /// lse of rows that see no key: that of their sinks.
+  template <Machine M>
+  [[gnu::noinline]] static void no_keys(M& m, const Operands& x, const SlowMatrix& lse, Range rows) {
+    if constexpr (std::derived_from<Operands, ModifierOperands>)
+      if (x.sinks.shape.words() > 0)
+        return m.update(kernel::SinksOver{true, rows.begin}, lse.rows(rows), m.stream(x.sinks.all()));
+    m.update(kernel::NoKeysOver{}, lse.rows(rows));
+  }
+  /// Without a mask, and a single problem?
+  static bool is_plain(const Sizes& x) { return x.mask.full() && x.documents == nullptr; }
+  static index_t batch_of(const Sizes& x, index_t instance) { return instance / x.modifiers.kv_heads; }
+  /// Does each core have rows of its own in all workspace?
+  static constexpr bool cores_are_independent() {
+    return std::ranges::none_of(S::workspace, [](SlowArray a) { return side_of(a) == Side::neither; });
+  }
+  /// f(output, its rows) for what no core writes, of one instance.
   template <class F>
-  static void for_hidden(const Sizes& x, index_t instance, const F& f) {
-    if (x.mask.full()) return;
-    const std::vector<Core> list = cores(x);
+  static void for_hidden(const Sizes& x, index_t instance, index_t batch, const F& f) {
+    if (is_plain(x)) return;
+    const std::vector<Core> list = cores(x, batch);
     const Operands all(x, 1, instance);
     for (const SlowMatrix& m : all.all()) {
       if (std::find(Operands::outputs.begin(), Operands::outputs.end(), m.array) == Operands::outputs.end()) continue;
       if (m.shape.words() == 0 || !S::writes(x, m.array)) continue;
+      if (is_of_modifiers(m.array)) continue;  // parts/modifiers.hpp
       const auto fill = [&](Range rows) { f(m, rows); };
       switch (side_of(m.array)) {
         case Side::queries:
@@ -205,9 +281,10 @@ struct Masked : S {
       }
     }
   }
+  /// The same of all batches.
   template <class F>
   static void for_hidden(const Sizes& x, const F& f) {
-    for_hidden(x, 0, f);
+    for (index_t batch = 0; batch < batches_of(x); ++batch) for_hidden(x, 0, batch, f);
   }
 };
 

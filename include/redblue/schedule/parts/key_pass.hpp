@@ -16,6 +16,11 @@ struct KeyPass {
   }
 };
 
+/// One row of the bias, and of its gradient, for the keys of a block.
+inline Words bias_tiles(const Sizes& x, Words keys) {
+  if (x.modifiers.bias != Modifiers::Bias::of_keys) return 0;
+  return x.tile(SlowArray::bias, 1, keys) + (x.modifiers.bias_gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0));
+}
 /// The tiles of a block of keys, the arriving queries with their statistics, and one streamed word: of dO, or of the
 /// schedule's own work, which takes `also`. Second buffers: the next queries and the next streamed word.
 inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
@@ -23,26 +28,48 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   const auto arriving = [&](index_t rows) {
     return x.tile(SlowArray::Q, rows, x.d) + x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows);
   };
-  const Words word = std::max(x.word(SlowArray::dO), also);
+  const Words bias = x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::bias) : Words(0);
+  const Words word = std::max({x.word(SlowArray::dO), bias, passing_bias_gradient(x), also});
+  const index_t tiles = x.modifiers.two_weights() ? 3 : 2;
   const auto block = [&](index_t keys, index_t rho) {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + x.tile(SlowArray::dK, keys, x.d) +
-           x.tile(SlowArray::dV, keys, x.d_v) + 2 * x.tile(SlowArray::P, std::min(br, rho), keys) +
-           arriving(std::min(br, rho)) + word;
+           x.tile(SlowArray::dV, keys, x.d_v) + tiles * x.tile(SlowArray::P, std::min(br, rho), keys) +
+           bias_tiles(x, keys) + slopes_tile(x) + arriving(std::min(br, rho)) + word;
   };
   return {key_blocks_footprint(x, t.Bc, block), arriving(br) + word};
 }
-/// What all blocks read and write, if they visit these queries: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k
-/// (d + d_v).
-inline Io key_pass_io(const Sizes& x, Words visits) {
-  return Io()
-      .read(SlowArray::K, Words(x.n_k) * x.d)
-      .read(SlowArray::V, Words(x.n_k) * x.d_v)
-      .read(SlowArray::Q, visits * x.d)
-      .read(SlowArray::dO, visits * x.d_v)
-      .read(SlowArray::lse, visits * x.statistics())
-      .read(SlowArray::D, visits * x.statistics())
-      .write(SlowArray::dK, Words(x.n_k) * x.d)
-      .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number.
+struct KeyVisits {
+  Words queries, pairs, blocks;
+  void add(const Sizes& x, index_t Bc) {
+    queries += x.pairs().visited_rows(Bc);
+    pairs += x.pairs().pairs_of_keys(Bc);
+    blocks += ceil_div(x.n_k, Bc);
+  }
+};
+inline KeyVisits key_visits(const Sizes& x, index_t Bc) {
+  KeyVisits v;
+  v.add(x, Bc);
+  return v;
+}
+/// dBias is added to for each pair; where all queries share a row of it, for each key.
+inline Io bias_gradient_io(const Sizes& x, Words pairs) {
+  if (!x.modifiers.bias_gradient) return {};
+  const Words words = x.modifiers.bias == Modifiers::Bias::of_pairs ? pairs : Words(x.n_k);
+  return Io().read(SlowArray::dBias, words).write(SlowArray::dBias, words);
+}
+/// What they read and write together: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k (d + d_v).
+inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
+  const Words visits = v.queries;
+  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs) +
+         Io().read(SlowArray::K, Words(x.n_k) * x.d)
+             .read(SlowArray::V, Words(x.n_k) * x.d_v)
+             .read(SlowArray::Q, visits * x.d)
+             .read(SlowArray::dO, visits * x.d_v)
+             .read(SlowArray::lse, visits * x.statistics())
+             .read(SlowArray::D, visits * x.statistics())
+             .write(SlowArray::dK, Words(x.n_k) * x.d)
+             .write(SlowArray::dV, Words(x.n_k) * x.d_v);
 }
 
 /// The Bc for which blocks visit the fewest queries.
@@ -52,6 +79,17 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
       choose_key_block(x, limits.multiple.key, [&](index_t b) { return limits.fit(key_pass_phase(x, {b, br}, also)); });
   if (Bc == 0) return std::nullopt;
   return KeyPass{Bc, br};
+}
+
+/// dBias += dS / scale: in the tile of the keys J where all queries share a row, else in slow memory.
+template <class W, class Row>
+[[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Row& dBias_j,
+                                         const Arg& dS_ij) {
+  const kernel::AddBiasGradient add{false, 1 / x.scale};
+  if (x.bias_of_keys)
+    w.compute(add, dBias_j, dS_ij);
+  else
+    w.update(add, x.of_scores(x.dBias, I, J), dS_ij);
 }
 
 /// dK and dV of the keys J, written when all queries that see one have passed. also(w, I, dS_ij, K_j) is the schedule's
@@ -66,18 +104,29 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   w.compute(kernel::Zero{}, dK_j);
   w.compute(kernel::Zero{}, dV_j);
   const auto P = w.alloc(SlowArray::P, {std::min(br, seeing.size()), J.size()}, Step::P),
-             dS = w.alloc(SlowArray::P, P.shape(), Step::dS);
+             dS = w.alloc(SlowArray::P, P.shape(), Step::dS),
+             G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0}, Step::dS);
+  const auto row_of_bias = [&](const SlowMatrix& bias) {
+    return x.bias_of_keys ? x.of_scores(bias, {}, J) : Block{bias.array};
+  };
+  const auto bias_j = w.load(row_of_bias(x.bias)), dBias_j = w.load(row_of_bias(x.dBias)),
+             slopes = w.load(x.slopes.all());
   for (index_t i = seeing.begin; i < seeing.end; i += br) {
     const Range I{i, std::min(i + br, seeing.end)};
     const Arg P_ij = P.rows(0, I.size()), dS_ij = dS.rows(0, I.size());
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
     const auto Q_i = w.load(x.Q.rows(I), Step::Q);
-    const Step step{{x.scale, {s.mask, i, J.begin}}, s.score};
-    w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(I)));
+    const Place place{s.mask, i, J.begin};
+    const Step step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
+    w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(I)),
+              G.rows(0, s.modifiers.two_weights() ? I.size() : 0), x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J),
+              slopes);
+    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j, dS_ij);
     also(w, I, dS_ij, K_j);
   }
   w.store(dK_j, x.dK.rows(J));
   w.store(dV_j, x.dV.rows(J));
+  if (dBias_j.shape().words() > 0) w.store(dBias_j, row_of_bias(x.dBias));
 }
 
 /// dQ += dS K in slow memory, `dQ` being the block of the queries I. Those from row `fresh` on have had no key before.

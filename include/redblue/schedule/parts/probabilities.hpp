@@ -7,7 +7,7 @@
 namespace redblue::schedule {
 
 inline ScoreCost probabilities_cost(const Sizes& x, SlowArray Q, SlowArray K) {
-  return {SlowArray::P, Q, K, x.d, x.statistics(), SlowArray::lse};
+  return {SlowArray::P, Q, K, x.d, x.statistics(), SlowArray::lse, false, true};
 }
 inline ScoreCost score_gradients_cost(const Sizes& x, SlowArray V) {
   return {SlowArray::P, SlowArray::dO, V, x.d_v, x.statistics(), SlowArray::D, true};
@@ -35,8 +35,13 @@ void probabilities(M& m, const Operands& x, ScoreTiling t) {
   m.each(blocks.count(), [&](auto& w, index_t i) {
     const Range I = blocks(i);
     const auto lse_i = w.load(x.lse.rows(I));
+    const auto slopes = w.load(slopes_of(x));
     score_phase(w, x.shape, x.P.array, I, x.Q, x.K, t, [&](const Arg& T, const Box& box) {
-      w.compute(kernel::Weights{x.shape.score, x.scale}, T, lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
+      const bool plain = !x.shape.modifiers.any();
+      if (!plain) w.compute(kernel::Scale{x.scale}, T);
+      if (!plain) modify(w, x, T, box, slopes);
+      w.compute(kernel::Weights{x.shape.score, plain ? x.scale : 1}, T,
+                lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
       store_visible(w, x.shape, T, x.P, box);
     });
   });

@@ -19,27 +19,29 @@ struct QueryPass {
 inline Words query_pass_rows(const Sizes& x, index_t rows, index_t bc) {
   return x.tile(SlowArray::dQ, rows, x.d) + x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
          x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows) +
-         2 * x.tile(SlowArray::P, rows, std::min(bc, x.n_k));
+         (x.modifiers.two_weights() ? 3 : 2) * x.tile(SlowArray::P, rows, std::min(bc, x.n_k)) + slopes_tile(x);
 }
 /// The tiles of a block of queries, K_j and one streamed word: of V, or of the schedule's own work, which takes `also`.
 /// Second buffers: the next keys and the next streamed word.
 inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
-  const Words word = std::max(x.word(SlowArray::V), also), O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
+  const Words word = std::max(passing_bias(x, x.word(SlowArray::V)), also),
+              O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
   const auto block = [&](index_t rows, index_t kappa) {
     const Words keys = x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word;
     return query_pass_rows(x, rows, t.bc) + std::max(keys, O);
   };
   return {query_blocks_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
 }
-/// What all blocks read, if they visit these keys: reads n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
-inline Io query_pass_io(const Sizes& x, Words visits) {
-  return Io()
-      .read(SlowArray::Q, Words(x.n_q) * x.d)
-      .read(SlowArray::dO, Words(x.n_q) * x.d_v)
-      .read(SlowArray::O, x.row_statistics() * x.d_v)
-      .read(SlowArray::lse, x.row_statistics())
-      .read(SlowArray::K, visits * x.d)
-      .read(SlowArray::V, visits * x.d_v);
+/// What all blocks of Br queries read: n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
+inline Io query_pass_io(const Sizes& x, index_t Br) {
+  const Words visits = x.pairs().visited_keys(Br);
+  return modifiers_io(x, x.pairs().pairs_of_rows(Br), visits, ceil_div(x.n_q, Br)) +
+         Io().read(SlowArray::Q, Words(x.n_q) * x.d)
+             .read(SlowArray::dO, Words(x.n_q) * x.d_v)
+             .read(SlowArray::O, x.row_statistics() * x.d_v)
+             .read(SlowArray::lse, x.row_statistics())
+             .read(SlowArray::K, visits * x.d)
+             .read(SlowArray::V, visits * x.d_v);
 }
 
 /// The cheapest Br for which phase(pass) fits.
@@ -80,19 +82,24 @@ template <class W, class Operands, class Pass, class Also>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;
   const Range seen = s.pairs().keys_of(i.queries);
-  const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape());
+  const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape()),
+             G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
+  const auto slopes = w.load(slopes_of(x));
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
   for (index_t j = seen.begin; j < seen.end; j += bc) {
     const Range J{j, std::min(j + bc, seen.end)};
-    const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size());
+    const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
+              G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);
     const Place place{s.mask, i.queries.begin, j};
+    const kernel::WeightsOfTile weights = weights_of_tile(s, x.instance(), place);
+    const auto visit = [&](const auto& k, const auto&... a) { w.compute(k, a...); };
     pass(w, J, [&](const auto& K_j, const auto& V_j) {
       w.compute(kernel::Scores{x.scale, place}, P_ij, i.Q, K_j);
-      w.compute(kernel::Weights{s.score}, P_ij, i.lse);  // P = exp(S - lse)
+      weights.parts(visit, P_ij, G_ij, i.lse.arg(), bias_of(x, i.queries, J), slopes.arg());  // P = exp(S - lse)
       w.compute(kernel::Zero{}, dS_ij);
-      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);                       // dP = dO V^T
-      w.compute(kernel::ScoreGradient{s.score, x.scale, place}, dS_ij, P_ij, i.D);  // dS = scale P o (dP - D)
-      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                                  // dQ += dS K
+      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);          // dP = dO V^T
+      weights.gradient(visit, x.scale, dS_ij, P_ij, G_ij, i.D.arg());  // dS = scale P o (dP - D)
+      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                     // dQ += dS K
       also(J, P_ij, dS_ij);
     });
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernel/softmax.hpp"
 #include "redblue/schedule/parts/gemm.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 /// A phase that forms every entry of a matrix A B^T over pairs of queries and keys once and hands it on tile by tile,
 /// with a statistic or two resident for each row of the tile: scores, probabilities and dS of the schedules that keep
@@ -59,25 +60,38 @@ inline Words box_words(const Sizes& x, index_t a, index_t b) {
   return words;
 }
 
+/// What the modifiers of the scores of all tiles of a x b read: a bias for each pair passes with the boxes.
+inline Io box_modifiers_io(const Sizes& x, index_t a, index_t b) {
+  const Words pairs = x.modifiers.bias == Modifiers::Bias::of_pairs ? box_words(x, a, b) : Words(0);
+  return modifiers_io(x, pairs, x.pairs().visited_keys(a), ceil_div(x.n_q, a));
+}
+
 /// What such a phase costs: S is where its entries go, A B^T has w terms in each, and `stats` statistics of every row
-/// are resident. Where it revisits S, a word of S streams past each finished tile.
+/// are resident. Where it revisits S, a word of S streams past each finished tile. Where its entries are scores, the
+/// problem's modifiers act on them.
 struct ScoreCost {
   SlowArray S, A, B;
   index_t w;
   index_t stats;
   SlowArray statistic;
   bool revisits = false;
+  bool scores = false;
 
   Phase phase(const Sizes& x, ScoreTiling t) const {
-    const Words a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k), rows = stats * x.tile(statistic, a, 1);
-    const Words again = revisits ? x.word(S) : Words(0), word = std::max(x.word(B), again);
+    const Words a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k),
+                rows = stats * x.tile(statistic, a, 1) + (scores ? slopes_tile(x) : Words(0));
+    const Words again = scores     ? passing_bias(x, 0)
+                        : revisits ? x.word(S)
+                                   : Words(0),
+                word = std::max(x.word(B), again);
     if (t.panel) return {x.tile(A, a, w) + rows + x.tile(S, a, b) + word, word};
     const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {t.a, t.b});
     return {rows + std::max(tile.footprint, x.tile(S, a, b) + again), tile.prefetch};
   }
   Io io(const Sizes& x, ScoreTiling t) const {
     const Words rows = t.panel ? Words(x.n_q) : x.pairs().visited_rows(t.b);
-    return Io().read(A, rows * w).read(B, x.pairs().visited_keys(t.a) * w);
+    const Io products = Io().read(A, rows * w).read(B, x.pairs().visited_keys(t.a) * w);
+    return scores && x.modifiers.any() ? products + box_modifiers_io(x, t.a, t.b) : products;
   }
   Words macs(const Sizes& x, ScoreTiling t) const { return box_words(x, t.a, t.b) * w; }
   /// The best tile, and the cheaper of that and the best panel.
@@ -179,6 +193,13 @@ template <class W>
 void hide(W& w, const Sizes& s, const Arg& T, const Box& box) {
   const Place place{s.mask, box.rows.begin, box.keys.begin};
   if (!place.sees_all(T.shape())) w.compute(kernel::Hide{place}, T);
+}
+/// The modifiers of scores act on those of the box.
+template <class W, class Operands, class Slopes>
+[[gnu::noinline]] void modify(W& w, const Operands& x, const Arg& T, const Box& box, const Slopes& slopes) {
+  const kernel::ModifyScores modify = modify_scores(x.shape, {x.shape.mask, box.rows.begin, box.keys.begin});
+  const Arg bias = bias_of(x, box.rows, box.keys);
+  if (!modify.idle({0, 0}, bias.shape(), slopes.shape())) w.compute(modify, T, kNoWords, bias, slopes);
 }
 /// Loads the words of pairs that see each other; the others become 0.
 template <class W>

@@ -1,19 +1,23 @@
 #pragma once
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/modifiers.hpp"
 
 /// Sizes of blocks under a mask, and the words of a schedule whose blocks of queries stay while keys pass. Sums over
 /// blocks: core/visible.hpp.
 namespace redblue::schedule {
 
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
-/// over the queries. A value is visited in one pass only.
-inline Io query_outer_io(const Sizes& x, Words visits, Words passes = 1) {
-  return Io()
-      .read(SlowArray::Q, passes * x.n_q * x.d)
-      .read(SlowArray::K, passes * visits * x.d)
-      .read(SlowArray::V, visits * x.d_v)
-      .write(SlowArray::O, Words(x.n_q) * x.d_v)
-      .write(SlowArray::lse, x.row_statistics());
+/// over the queries. A value is visited in one pass only. The bias passes whole, for blocks of Br queries.
+inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
+  const Pairs pairs = x.pairs();
+  const Words blocks = passes * ceil_div(x.n_q, Br);
+  return modifiers_io(x, passes * pairs.pairs_of_rows(Br), passes * pairs.visited_keys(Br), blocks) +
+         sinks_io(x, blocks) +
+         Io().read(SlowArray::Q, passes * x.n_q * x.d)
+             .read(SlowArray::K, passes * visits * x.d)
+             .read(SlowArray::V, visits * x.d_v)
+             .write(SlowArray::O, Words(x.n_q) * x.d_v)
+             .write(SlowArray::lse, x.row_statistics());
 }
 
 /// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys. The ragged block may see more keys.
@@ -44,16 +48,25 @@ struct VisitPrices {
 };
 
 namespace detail {
-/// The size up to `largest` for which cost(size) is least, sizes below the largest being multiples of `step`. No size
-/// costs less than least(size), which falls as sizes grow.
-template <class Cost, class Least>
-index_t cheapest_block(index_t largest, index_t step, const Cost& cost, const Least& least) {
+/// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
+/// mask that is the largest, reduced as far as the number of blocks stays the same. Where all see keys from the first
+/// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: sizes are
+/// tried from the largest down, multiples of `step`, until even blocks without a hidden pair would cost more.
+template <class Visits>
+index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
+                   const Visits& visits) {
+  if (x.mask.full()) return balanced(n, largest, step);
+  if (x.mask.from_first_key()) return largest;
   constexpr int kTries = 4096;
+  const Words nnz = x.nnz();
+  const auto cost = [&](index_t size, Words visited) {
+    return price.visit * visited + price.block * ceil_div(n, size);
+  };
   index_t best = largest;
-  Words cheapest = cost(largest);
+  Words cheapest = cost(largest, visits(largest));
   index_t size = (largest - 1) / step * step;
-  for (int tries = 0; tries < kTries && size > 0 && least(size) < cheapest; ++tries, size -= step)
-    if (const Words c = cost(size); c < cheapest) {
+  for (int tries = 0; tries < kTries && size > 0 && cost(size, nnz / size) < cheapest; ++tries, size -= step)
+    if (const Words c = cost(size, visits(size)); c < cheapest) {
       cheapest = c;
       best = size;
     }
@@ -61,27 +74,13 @@ index_t cheapest_block(index_t largest, index_t step, const Cost& cost, const Le
 }
 }  // namespace detail
 
-/// The cheapest size of blocks of queries up to `largest`. Without a mask that is the largest, reduced as far as the
-/// number of blocks stays the same. Where all see keys from the first on, larger blocks never visit more keys (theory
-/// notes 2j). Between two edges the visited keys are not monotone, and every size is tried.
+/// The cheapest size of blocks of queries up to `largest`, and of blocks of keys, each visited by the queries that see
+/// it.
 inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  if (x.mask.full()) return balanced(x.n_q, largest, step);
-  if (x.mask.from_first_key()) return largest;
-  const Pairs pairs = x.pairs();
-  const Words nnz = pairs.count();
-  return detail::cheapest_block(
-      largest, step, [&](index_t a) { return price.visit * pairs.visited_keys(a) + price.block * ceil_div(x.n_q, a); },
-      [&](index_t a) { return price.visit * (nnz / a) + price.block * ceil_div(x.n_q, a); });
+  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) { return x.pairs().visited_keys(a); });
 }
-/// The same of blocks of keys, each visited by the queries that see it.
 inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  if (x.mask.full()) return balanced(x.n_k, largest, step);
-  if (x.mask.from_first_key()) return largest;
-  const Pairs pairs = x.pairs();
-  const Words nnz = pairs.count();
-  return detail::cheapest_block(
-      largest, step, [&](index_t b) { return price.visit * pairs.visited_rows(b) + price.block * ceil_div(x.n_k, b); },
-      [&](index_t b) { return price.visit * (nnz / b) + price.block * ceil_div(x.n_k, b); });
+  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) { return x.pairs().visited_rows(b); });
 }
 
 /// The cheapest size of blocks of queries for which fits(size), monotone, holds; 0 if there is none.

@@ -31,7 +31,11 @@ struct Projected : Defaults {
   static constexpr std::string_view name = Joined<X::prefix, S::name>::text;
   static constexpr std::string_view idea = S::idea;
   static constexpr std::string_view label = S::label;
-  static constexpr Traits traits = S::traits;
+  static constexpr Traits traits = [] {
+    Traits t = S::traits;
+    t.modifiers = false;
+    return t;
+  }();
   static constexpr bool one_core = true;
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 

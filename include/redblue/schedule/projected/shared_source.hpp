@@ -104,7 +104,7 @@ struct SharedSourceForward : Defaults {
         const Range J{j, std::min(j + t.Bc, seen.end)};
         const auto A_j = w.load(x.A2.rows(J));
         const Step step{{x.scale, {x.shape.mask, I.begin, j}}, x.shape.score};
-        w.compute(step, P.cols(J.size()), U_i, m_i, l_i, S_i, A_j, A_j);
+        w.compute(step, P.cols(J.size()), U_i, m_i, l_i, S_i, A_j, A_j, kNoWords, kNoWords);
       }
       w.compute(kernel::SoftmaxFinish{x.shape.score}, U_i, m_i, l_i);  // U <- U / l, m <- lse
       w.store(U_i, x.U.rows(I));

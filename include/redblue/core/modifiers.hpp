@@ -1,0 +1,38 @@
+#pragma once
+#include <cstdint>
+
+#include "redblue/core/types.hpp"
+
+namespace redblue {
+
+/// What a problem does to its scores beside scaling and masking them, in this order:
+///   S = softcap tanh(scale Q K^T / softcap) + bias - slope |distance|,
+/// the softmax has one more score in each row, that of a sink, whose value is 0, and weights are dropped at random.
+struct Modifiers {
+  /// The bias has no words, a row that all queries share, or a row for each query. It always has a column for each key.
+  enum class Bias : std::uint8_t { none, of_keys, of_pairs };
+
+  double softcap = 0;  ///< 0: none
+  Bias bias = Bias::none;
+  index_t bias_copies = 1;     ///< scores of an instance that share one word of the bias (for bounds)
+  bool bias_gradient = false;  ///< a backward pass forms dBias, too
+  bool slopes = false;         ///< ALiBi: query head h takes slopes[h] |p + slope_offset - j| off the score of key j
+  index_t slope_offset = 0;
+  bool sinks = false;           ///< query head h has a sink with the score sinks[h]
+  bool sinks_gradient = false;  ///< a backward pass forms dSinks, too
+  double dropout = 0;           ///< the share of weights that become 0; the others grow by 1 / (1 - dropout)
+  std::uint64_t seed = 0;       ///< of dropout
+
+  // Who shares a bias or sinks, for their gradients: instance i is batch i / kv_heads, key-value head i % kv_heads.
+  index_t kv_heads = 1;
+  bool bias_over_batches = false;
+  bool bias_over_heads = false;
+
+  /// Does it do anything?
+  constexpr bool any() const { return softcap > 0 || bias != Bias::none || slopes || sinks || dropout > 0; }
+  /// Do gradients of scores need other weights than gradients of values?
+  constexpr bool two_weights() const { return softcap > 0 || dropout > 0; }
+  friend constexpr bool operator==(const Modifiers&, const Modifiers&) = default;
+};
+
+}  // namespace redblue

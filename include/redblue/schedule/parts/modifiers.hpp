@@ -1,0 +1,206 @@
+#pragma once
+#include "redblue/core/cost.hpp"
+#include "redblue/core/documents.hpp"
+#include "redblue/core/machine.hpp"
+#include "redblue/core/sizes.hpp"
+#include "redblue/kernel/backward.hpp"
+#include "redblue/schedule/parts/limits.hpp"
+
+/// What a problem does to its scores beside scaling and masking them (core/modifiers.hpp), as every schedule does it.
+/// The bias passes with the scores it belongs to: a word for each pair in the boxes that are multiplied, or for each
+/// key that a block visits where all queries share a row. The slopes of ALiBi, a word for each query head of the group,
+/// are resident. What a problem does not have takes no words.
+///
+/// Functions that few problems need are not inlined: counting machines flatten whole schedules, which takes compilers
+/// long enough without them.
+namespace redblue::schedule {
+
+/// The arrays of modifiers.
+struct ModifierOperands {
+  bool bias_of_keys = false;  ///< one row of the bias serves all queries
+  SlowMatrix bias, slopes, sinks;
+  ModifierOperands(const Sizes& s, index_t instance)
+      : bias_of_keys(s.modifiers.bias == Modifiers::Bias::of_keys),
+        bias(like_bias(s, SlowArray::bias, s.modifiers.bias != Modifiers::Bias::none, instance)),
+        slopes{SlowArray::slopes, {s.modifiers.slopes ? s.mask.group : 0, 1}, instance},
+        sinks{SlowArray::sinks, {s.modifiers.sinks ? s.mask.group : 0, 1}, instance} {}
+
+  /// A matrix of the shape of the bias.
+  static SlowMatrix like_bias(const Sizes& s, SlowArray a, bool given, index_t instance) {
+    if (!given) return {a, {0, 1}, instance};
+    const bool of_pairs = s.modifiers.bias == Modifiers::Bias::of_pairs;
+    return {a, {of_pairs ? s.n_q : 1, s.n_k}, instance, of_pairs ? s.row0 : 0, s.key0};
+  }
+  /// The block of the bias that belongs to these scores.
+  static Block of_scores(const SlowMatrix& bias, Range rows, Range keys) {
+    if (bias.shape.rows == 0) return bias.all();
+    return bias.block(bias.shape.rows == 1 ? Range{0, 1} : rows, keys);
+  }
+  /// It passes with the scores.
+  Arg bias_of(Range rows, Range keys) const { return Arg::streaming(of_scores(bias, rows, keys)); }
+};
+
+/// The modifiers of any operands: those of the papers' parametrisation have none.
+template <class Operands>
+Arg bias_of(const Operands& x, Range rows, Range keys) {
+  if constexpr (std::derived_from<Operands, ModifierOperands>)
+    return x.bias_of(rows, keys);
+  else
+    return kNoWords;
+}
+template <class Operands>
+Block slopes_of(const Operands& x) {
+  if constexpr (std::derived_from<Operands, ModifierOperands>)
+    return x.slopes.all();
+  else
+    return {SlowArray::slopes, 0, 0, 0, {0, 1}};
+}
+
+inline index_t bias_rows(const Sizes& x) { return x.modifiers.bias == Modifiers::Bias::of_pairs ? x.n_q : 1; }
+
+/// The kernels for the scores at this place.
+inline kernel::ModifyScores modify_scores(const Sizes& x, const Place& place) {
+  return {x.modifiers.softcap, x.modifiers.slope_offset + x.row0 / x.mask.group - x.key0, place};
+}
+inline kernel::Drop drop(const Sizes& x, index_t instance, const Place& place) {
+  const index_t group = x.mask.group;
+  return {
+      x.modifiers.dropout, static_cast<index_t>(x.modifiers.seed), instance * group, group, x.row0 / group, place.row,
+      x.key0 + place.col};
+}
+inline kernel::WeightsOfTile weights_of_tile(const Sizes& x, index_t instance, const Place& place) {
+  return {modify_scores(x, place), drop(x, instance, place), x.score};
+}
+
+/// What the modifiers of scores read where blocks visit these keys, these pairs lie in the boxes that are multiplied,
+/// and the slopes are loaded `times` times.
+inline Io modifiers_io(const Sizes& x, Words pairs, Words visits, Words times) {
+  Io io;
+  if (x.modifiers.bias == Modifiers::Bias::of_pairs) io.read(SlowArray::bias, pairs);
+  if (x.modifiers.bias == Modifiers::Bias::of_keys) io.read(SlowArray::bias, visits);
+  if (x.modifiers.slopes) io.read(SlowArray::slopes, times * x.mask.group);
+  return io;
+}
+/// The slopes in fast memory.
+inline Words slopes_tile(const Sizes& x) {
+  return x.modifiers.slopes ? x.tile(SlowArray::slopes, x.mask.group, 1) : Words(0);
+}
+/// A word of the bias that passes, and of what passes with it.
+inline Words passing_bias(const Sizes& x, Words also) {
+  return x.modifiers.bias == Modifiers::Bias::none ? also : std::max(also, x.word(SlowArray::bias));
+}
+
+/// A word of dBias, which is added to as a tile of dS is finished.
+inline Words passing_bias_gradient(const Sizes& x) {
+  return x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::dBias)
+                                                                                    : Words(0);
+}
+
+/// Rows that begin with their sinks, where there are sinks: reads group words.
+template <class W, class Statistics>
+[[gnu::noinline]] void begin_with_sinks(W& w, const ModifierOperands& x, index_t first_row, const Statistics& m,
+                                        const Statistics& l) {
+  if (x.sinks.shape.words() > 0) w.compute(kernel::BeginWithSinks{first_row}, m, l, w.stream(x.sinks.all()));
+}
+inline Io sinks_io(const Sizes& x, Words times) {
+  return Io().read(SlowArray::sinks, x.modifiers.sinks ? times * x.mask.group : Words(0));
+}
+inline Words passing_sink(const Sizes& x, Words also) {
+  return x.modifiers.sinks ? std::max(also, x.word(SlowArray::sinks)) : also;
+}
+
+/// A word of either.
+inline Words passing_modifiers(const Sizes& x) { return passing_sink(x, passing_bias(x, 0)); }
+
+/// Is this instance the first of those that add to one dBias, and to one dSinks?
+inline bool first_of_bias(const Modifiers& m, index_t instance) {
+  return (!m.bias_over_batches || instance / m.kv_heads == 0) && (!m.bias_over_heads || instance % m.kv_heads == 0);
+}
+inline bool first_of_sinks(const Modifiers& m, index_t instance) { return instance / m.kv_heads == 0; }
+
+/// Instances that add to one dBias or dSinks run one after another, in order; others are independent.
+struct Sharing {
+  index_t items, each;  ///< an item is that number of instances
+  index_t item_stride = 1, step = 1;
+  Sharing(const Modifiers& m, index_t instances) : items(instances), each(1) {
+    const bool over_heads = m.bias_gradient && m.bias_over_heads;
+    const bool over_batches = m.sinks_gradient || (m.bias_gradient && m.bias_over_batches);
+    if (over_heads && over_batches) {
+      items = 1;
+      each = instances;
+    } else if (over_heads) {
+      each = std::min(m.kv_heads, instances);
+      items = instances / each;
+      item_stride = each;
+    } else if (over_batches) {
+      items = std::min(m.kv_heads, instances);
+      each = instances / items;
+      step = items;
+    }
+  }
+  index_t instance(index_t item, index_t k) const { return item * item_stride + k * step; }
+};
+
+/// dBias begins as 0; tiles of dS are added to it (docs/semantics.md). (Formulas are of the first instance.)
+template <class M, class Operands>
+[[gnu::noinline]] void begin_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
+  if constexpr (requires { x.dBias; })
+    if (x.dBias.shape.words() > 0 && first_of_bias(x.shape.modifiers, instance))
+      m.update(kernel::ZeroOver{}, x.dBias.all());
+}
+/// dSinks = -SUM_i exp(sink - lse_i) D_i, row by row: reads n_q (2 d_v + 1) and the sinks, writes group words.
+template <class M, class Operands>
+[[gnu::noinline]] void end_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
+  if constexpr (requires { x.dSinks; }) {
+    if (x.dSinks.shape.words() == 0) return;
+    const auto sinks = m.load(x.sinks.all()), dSinks = m.alloc(x.dSinks.all());
+    if (first_of_sinks(x.shape.modifiers, instance))
+      m.compute(kernel::Zero{}, dSinks);
+    else
+      m.load_into(dSinks, x.dSinks.all());
+    for (index_t i = 0; i < x.shape.n_q; ++i) {
+      const Range row{i, i + 1};
+      const auto D_i = m.alloc(SlowArray::D, {1, 1});
+      m.compute(kernel::RowDots{}, D_i, m.stream(x.dO.rows(row)), m.stream(x.O.rows(row)));
+      m.compute(kernel::AddSinkGradients{i}, dSinks, sinks, m.stream(x.lse.rows(row)), D_i);
+    }
+    m.store(dSinks, x.dSinks.all());
+  }
+}
+/// What instances move of which the first (where batches differ, the first key-value head of all) moves `one`: only the
+/// first of those that share a dBias writes it as 0, and only the first of those that share a dSinks does not read it.
+inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
+  Io io = Words(instances / batches_of(x)) * one;
+  const Modifiers& m = x.modifiers;
+  const index_t heads = std::min(m.kv_heads, instances), batches = instances / heads;
+  if (m.bias_gradient) {
+    const index_t first = (m.bias_over_batches ? 1 : batches) * (m.bias_over_heads ? 1 : heads);
+    io.writes[index_of(SlowArray::dBias)] -= Words(instances - first) * bias_rows(x) * x.n_k;
+  }
+  if (m.sinks_gradient) io.read(SlowArray::dSinks, Words(instances - heads) * x.mask.group);
+  return io;
+}
+/// Of all this for one instance, the first.
+inline Io gradients_of_modifiers_io(const Sizes& x) {
+  const Modifiers& m = x.modifiers;
+  Io io;
+  if (m.bias_gradient) io.write(SlowArray::dBias, Words(bias_rows(x)) * x.n_k);
+  if (m.sinks_gradient)
+    io = io + Io().read(SlowArray::dO, Words(x.n_q) * x.d_v)
+                  .read(SlowArray::O, Words(x.n_q) * x.d_v)
+                  .read(SlowArray::lse, x.n_q)
+                  .read(SlowArray::sinks, x.mask.group)
+                  .write(SlowArray::dSinks, x.mask.group);
+  return io;
+}
+inline Words gradients_of_modifiers_footprint(const Sizes& x) {
+  Words most;
+  if (x.modifiers.bias_gradient) most = x.word(SlowArray::dBias);
+  if (x.modifiers.sinks_gradient)
+    most = std::max(most, x.tile(SlowArray::sinks, x.mask.group, 1) + x.tile(SlowArray::dSinks, x.mask.group, 1) +
+                              x.tile(SlowArray::D, 1, 1) +
+                              std::max(x.word(SlowArray::dO) + x.word(SlowArray::O), x.word(SlowArray::lse)));
+  return most;
+}
+
+}  // namespace redblue::schedule

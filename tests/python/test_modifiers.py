@@ -1,0 +1,151 @@
+"""Bias, ALiBi, softcap, sinks and dropout of `redblue run`, against numpy written from docs/semantics.md alone."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+CLI = os.environ["REDBLUE_CLI"]
+
+
+def philox(counter, key):
+    """Philox4x32-10 (Salmon et al. 2011) on arrays of uint64 that hold 32-bit words."""
+    x = [np.broadcast_to(np.uint64(c), np.broadcast_shapes(*(np.shape(c) for c in counter))) for c in counter]
+    low, key = np.uint64(0xFFFFFFFF), [np.uint64(k) for k in key]
+    for _ in range(10):
+        a, b = np.uint64(0xD2511F53) * x[0], np.uint64(0xCD9E8D57) * x[2]
+        x = [(b >> np.uint64(32)) ^ x[1] ^ key[0], b & low, (a >> np.uint64(32)) ^ x[3] ^ key[1], a & low]
+        key = [(key[0] + np.uint64(0x9E3779B9)) & low, (key[1] + np.uint64(0xBB67AE85)) & low]
+    return x
+
+
+def kept(shape, share, seed):
+    """What dropout multiplies weights [batch, heads, n_q, n_k] with."""
+    batch, heads, n_q, n_k = shape
+    j = np.arange(n_k)
+    head = np.arange(batch * heads).reshape(batch, heads, 1, 1).astype(np.uint64)
+    i = np.arange(n_q).reshape(1, 1, n_q, 1).astype(np.uint64)
+    words = philox([(j // 4).astype(np.uint64), i, head, 0], [seed, 0])
+    word = np.choose(np.broadcast_to(j % 4, shape), [np.broadcast_to(w, shape) for w in words])
+    return np.where(word >= int(share * 2**32), 1 / (1 - share), 0.0)
+
+
+class Attention:
+    """Forward and backward of one problem in fp64."""
+
+    def __init__(self, x, causal, softcap, alibi, dropout, seed):
+        q, k, v = (x[n].astype(np.float64) for n in "qkv")
+        batch, heads, n_q, d = q.shape
+        n_k, group = k.shape[2], heads // k.shape[1]
+        self.q, self.group, self.scale = q, group, 1 / np.sqrt(d)
+        self.k, self.v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+        i, j = np.arange(n_q)[:, None] + n_k - n_q, np.arange(n_k)
+        s = np.einsum("bhid,bhjd->bhij", q, self.k) * self.scale
+        self.slope = 1.0
+        if softcap:
+            t = np.tanh(s / softcap)
+            s, self.slope = softcap * t, 1 - t * t
+        if "bias" in x:
+            s = s + x["bias"].astype(np.float64)
+        if alibi:
+            s = s - (2.0 ** (-8 * np.arange(1, heads + 1) / heads))[:, None, None] * np.abs(i - j)
+        if causal:
+            s = np.where(j <= i, s, -np.inf)
+        self.sinks = x["sinks"].astype(np.float64)[:, None] if "sinks" in x else np.full((heads, 1), -np.inf)
+        top = np.maximum(s.max(-1), self.sinks)
+        safe = np.where(np.isfinite(top), top, 0)
+        total = np.exp(s - safe[..., None]).sum(-1) + np.exp(self.sinks - safe)
+        with np.errstate(divide="ignore"):
+            self.lse = np.where(np.isfinite(top), safe + np.log(total), -np.inf)
+        shift = np.where(np.isfinite(self.lse), self.lse, 0)
+        self.p = np.exp(s - shift[..., None])
+        self.z = kept(s.shape, dropout, seed) if dropout else 1.0
+        self.o = (self.p * self.z) @ self.v
+
+    def gradients(self, do):
+        def of_group(g):
+            batch, heads, n, d = g.shape
+            return g.reshape(batch, heads // self.group, self.group, n, d).sum(2)
+
+        D = (do * self.o).sum(-1)
+        ds = self.p * (self.z * (do @ self.v.swapaxes(-1, -2)) - D[..., None])
+        raw = ds * self.slope * self.scale
+        shift = np.where(np.isfinite(self.lse), self.lse, 0)  # no sink, no key: D = 0
+        return {
+            "dq": raw @ self.k,
+            "dk": of_group(raw.swapaxes(-1, -2) @ self.q),
+            "dv": of_group((self.p * self.z).swapaxes(-1, -2) @ do),
+            "dbias": ds,
+            "dsinks": -(np.exp(np.minimum(0, self.sinks - shift)) * D).sum((0, 2)),
+        }
+
+
+def summed_to(gradient, shape):
+    """The gradient of what was broadcast."""
+    shape = (1,) * (4 - len(shape)) + tuple(shape)
+    return gradient.sum(tuple(a for a in range(4) if shape[a] == 1 < gradient.shape[a]), keepdims=True)
+
+
+def run(tmp_path, x, *options):
+    np.savez(tmp_path / "x.npz", **x)
+    command = [CLI, "run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--json", "--layout", "bhnd"]
+    command += options
+    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["moved"]["per_array"] == report["formula"]["per_array"]
+    return np.load(tmp_path / "y.npz")
+
+
+def close(a, b):
+    a, b = np.asarray(a, np.float64).reshape(np.shape(b)), np.asarray(b, np.float64)
+    finite = np.isfinite(b)
+    assert (a[~finite] == b[~finite]).all()
+    assert np.abs(a[finite] - b[finite]).max(initial=0) <= 2e-5 * max(1, np.abs(b[finite]).max(initial=0))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_equals_numpy(tmp_path, seed):
+    draw = np.random.default_rng(seed)
+    batch, kv, group = draw.integers(1, 3, 3)
+    heads, n_q, n_k, d, d_v = kv * group, *draw.integers([1, 8, 1, 1], [40, 40, 24, 24])
+    normal = lambda *shape: draw.normal(size=shape).astype(np.float32)
+    x = {"q": normal(batch, heads, n_q, d), "k": normal(batch, kv, n_k, d), "v": normal(batch, kv, n_k, d_v)}
+    yes = lambda: draw.random() < 0.5
+    if yes():
+        shape = [size if yes() else 1 for size in (batch, heads, n_q)] + [n_k]
+        x["bias"] = normal(*shape[draw.integers(0, 4) if shape[:3] == [1, 1, 1] else 0 :])
+    if yes():
+        x["sinks"] = normal(heads)
+    causal, alibi, softcap, dropout = yes(), yes(), 2.0 if yes() else 0.0, 0.3 if yes() else 0.0
+    options = ["--M", 3000, *(["--causal"] if causal else []), *(["--alibi"] if alibi else [])]
+    options += ["--softcap", softcap] if softcap else []
+    options += ["--dropout", dropout, "--seed", seed] if dropout else []
+    wanted = Attention(x, causal, softcap, alibi, dropout, seed)
+    y = run(tmp_path, x, *options)
+    close(y["o"], wanted.o)
+    close(y["lse"], wanted.lse)
+
+    x["do"] = normal(batch, heads, n_q, d_v)
+    shape = (1,) * (4 - x["bias"].ndim) + x["bias"].shape if "bias" in x else None
+    of_rows = shape and (group == 1 or shape[1:3] in ((heads, n_q), (1, 1)))
+    gradients = wanted.gradients(x["do"].astype(np.float64))
+    bias_gradient = bool(of_rows) and not softcap
+    options += ["--bias-gradient"] if bias_gradient else []
+    options += ["--sinks-gradient"] if "sinks" in x else []
+    y = run(tmp_path, x, "--op", "backward", *options)
+    for name in ("dq", "dk", "dv", *(["dsinks"] if "sinks" in x else [])):
+        close(y[name], gradients[name])
+    if bias_gradient:
+        close(y["dbias"], summed_to(gradients["dbias"], x["bias"].shape))
+
+
+def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
+    draw = np.random.default_rng(1)
+    x = {n: draw.normal(size=(2, 3, 20, 8)).astype(np.float32) for n in "qkv"}
+    mask = draw.random((2, 1, 20, 20)) < 0.6
+    a = run(tmp_path, {**x, "bias": mask}, "--M", 1000)
+    b = run(tmp_path, {**x, "bias": np.where(mask, 0, -np.inf).astype(np.float32)}, "--M", 1000)
+    assert (a["o"] == b["o"]).all() and (a["lse"] == b["lse"]).all()

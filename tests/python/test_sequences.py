@@ -1,0 +1,122 @@
+"""Packed and padded sequences of `redblue run` against numpy, sequence by sequence. Bad lists are refused."""
+
+import json
+import os
+import subprocess
+
+import numpy as np
+import pytest
+
+CLI = os.environ["REDBLUE_CLI"]
+
+
+def redblue(*command):
+    return subprocess.run([CLI, *(str(c) for c in command)], capture_output=True, text=True)
+
+
+def attention(q, k, v, causal):
+    """O and lse of one sequence; bottom-right."""
+    s = np.einsum("hid,hjd->hij", q, k) / np.sqrt(q.shape[-1])
+    if causal:
+        i, j = np.arange(q.shape[1])[:, None] + k.shape[1] - q.shape[1], np.arange(k.shape[1])
+        s = np.where(j <= i, s, -np.inf)
+    with np.errstate(divide="ignore"):
+        lse = np.logaddexp.reduce(s, -1, initial=-np.inf)
+    p = np.exp(s - np.where(np.isfinite(lse), lse, 0)[..., None])
+    return p @ v, lse
+
+
+def drawn(seed, batch, heads, n_q, n_k, d=8, d_v=6):
+    draw = np.random.default_rng(seed)
+    return {
+        "q": draw.normal(size=(batch, heads, n_q, d)).astype(np.float32),
+        "k": draw.normal(size=(batch, heads, n_k, d)).astype(np.float32),
+        "v": draw.normal(size=(batch, heads, n_k, d_v)).astype(np.float32),
+    }
+
+
+def run(tmp_path, x, *options):
+    np.savez(tmp_path / "x.npz", **x)
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
+    done = redblue("run", *files, "--json", "--verify", *options)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["moved"]["per_array"] == report["formula"]["per_array"]
+    return np.load(tmp_path / "y.npz")
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("schedule", ["flash", "small_cache", "score_tiles"])
+def test_packed(tmp_path, schedule, causal):
+    lengths, keys = [7, 0, 20, 3], [9, 2, 14, 1]
+    x = drawn(1, 2, 3, sum(lengths), sum(keys))
+    (tmp_path / "keys.txt").write_text("9 2\n14, 1\n")
+    options = ["--seqlens", "7,0,20,3", "--seqlens-k", tmp_path / "keys.txt", "--M", 400, "--schedule", schedule]
+    y = run(tmp_path, x, *options, *(["--causal"] if causal else []))
+    ends_q, ends_k = np.cumsum([0, *lengths]), np.cumsum([0, *keys])
+    for b in range(2):
+        for s in range(4):
+            i, j = slice(ends_q[s], ends_q[s + 1]), slice(ends_k[s], ends_k[s + 1])
+            o, lse = attention(x["q"][b, :, i], x["k"][b, :, j], x["v"][b, :, j], causal)
+            np.testing.assert_allclose(y["o"][b, :, i], o, atol=1e-5)
+            np.testing.assert_allclose(y["lse"][b, :, i].reshape(lse.shape), lse, atol=1e-5)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_padded(tmp_path, causal):
+    x = drawn(2, 3, 2, 12, 20)
+    y = run(tmp_path, x, "--seqused-k", "20,0,7", "--seqused-q", "12,12,5", "--M", 500, *["--causal"] * causal)
+    for b, (n_q, n_k) in enumerate([(12, 20), (12, 0), (5, 7)]):
+        o, lse = attention(x["q"][b, :, :n_q], x["k"][b, :, :n_k], x["v"][b, :, :n_k], causal)
+        np.testing.assert_allclose(y["o"][b, :, :n_q], o, atol=1e-5)
+        np.testing.assert_allclose(y["lse"][b, :, :n_q].reshape(lse.shape), lse, atol=1e-5)
+        assert (y["o"][b, :, n_q:] == 0).all() and (y["lse"][b, :, n_q:] == -np.inf).all()
+
+
+def test_gradients_of_packed_and_padded_sequences(tmp_path):
+    x = drawn(3, 2, 2, 30, 30)
+    x["do"] = np.ones((2, 2, 30, 6), np.float32)
+    for options in (["--seqlens", "11,19"], ["--seqused-k", "30,4"], ["--seqused-q", "9,30", "--causal"]):
+        y = run(tmp_path, x, "--op", "backward", "--M", 700, *options)  # --verify compares with the dense oracle
+        assert all(np.isfinite(y[n]).all() for n in ("dq", "dk", "dv"))
+    assert (y["dq"][0, :, 9:] == 0).all()
+
+
+def test_plans_of_sequences():
+    plan = lambda *options: json.loads(redblue("plan", "--d", 64, "--M", 20000, "--causal", "--json", *options).stdout)
+    one = plan("--n", 512, "--batch", 4)
+    packed = plan("--seqlens", "512,512,512,512")  # their sum is n
+    assert packed["chosen"] == one["chosen"]
+    assert packed["bound"]["words"] == one["bound"]["words"]
+    assert packed["problem"]["cu_seqlens_k"] == [0, 512, 1024, 1536, 2048]
+    for command in ("bound", "count", "explain", "trace"):
+        done = redblue(command, "--seqlens", "40,24", "--d", 16, "--M", 2000)
+        assert done.returncode == 0, done.stderr
+
+
+def test_many_sequences_are_planned_fast():
+    lengths = ",".join(str(1 + i * 37 % 701) for i in range(3000))
+    done = redblue("plan", "--seqlens", lengths, "--d", 64, "--M", 20000, "--causal", "--op", "backward")
+    assert done.returncode == 0, done.stderr
+    assert "3000 packed sequences" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        (["--seqlens", "5,-1"], "no such file|No such file"),
+        (["--seqlens", "missing.txt"], "No such file"),
+        (["--seqlens", "5,4", "--n", "10"], "ends with 9, and there are 10 queries"),
+        (["--seqlens-k", "5,4", "--n", "9"], "--seqlens-k is for --seqlens"),
+        (["--seqlens", "5,4", "--seqlens-k", "9"], "2 sequences and cu_seqlens_k 1"),
+        (["--seqused-k", "5,4", "--n", "9"], "2 lengths for 1 batches"),
+        (["--seqused-k", "12", "--n", "9"], "give a length from 0 to 9"),
+        (["--seqlens", "9223372036854775807,9"], "add up to more than"),
+        (["--seqlens", "9", "--op", "gradient-x"], "knows no packed or padded sequences"),
+    ],
+)
+def test_bad_lists_are_refused(options, says):
+    import re
+
+    done = redblue("plan", "--d", 8, "--M", 500, *options)
+    assert done.returncode == 2 and re.search(says, done.stderr), done.stderr
