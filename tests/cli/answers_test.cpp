@@ -178,7 +178,7 @@ TEST(Cli, PlanFormatsHoldTheForwardPassThatComesFirst) {
 
 TEST(Cli, ExplainPrintsTheLoopNest) {
   const Workplace w;
-  const Args scratchpad = {"--n",        "8192",       "--d",       "128",        "--heads", "32",
+  const Args scratchpad = {"--n",        "2048",       "--d",       "128",        "--heads", "32",
                            "--kv-heads", "8",          "--causal",  "--dtype",    "bf16",    "--memory",
                            "64KiB",      "--multiple", "q=16,k=16", "--schedule", "flash"};
   const Finished f = w.run(Args{"explain"} + scratchpad);

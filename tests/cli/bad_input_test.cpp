@@ -390,7 +390,7 @@ TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
   // A report that is longer than a buffer, and notes that standard error does not take.
   EXPECT_EQ(answer(" --json --verify --name o=" + std::string(5000, 'o'), " >/dev/full"), 3);
   EXPECT_EQ(std::system(("REDBLUE_PROGRESS_SECONDS=0.0001 " + quoted(REDBLUE_CLI) +
-                         " count --n 20000 --d 64 --M 1000 --schedule flash >/dev/null 2>/dev/full")
+                         " count --n 5000 --d 64 --M 1000 --schedule flash >/dev/null 2>/dev/full")
                             .c_str()),
             0);
   const int nest =

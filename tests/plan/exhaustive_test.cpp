@@ -2,6 +2,7 @@
 
 #include <map>
 #include <random>
+#include <set>
 #include <string>
 #include <vector>
 
@@ -65,7 +66,7 @@ class Exhaustive {
     for (const auto& c : components_) combinations *= std::min<std::size_t>(c.size(), 1'000'000);
     if (!s_.traits.stable)
       check_that_it_runs_where_the_smallest_does();
-    else if (combinations <= 12'000)
+    else if (combinations <= static_cast<std::size_t>(cases(12'000)))
       check_all_at_every_M();
     else
       check_components_at_some_M();
@@ -166,8 +167,8 @@ class Exhaustive {
     Words least = occupied(smallest);
     if (!works(least)) fail("not even the smallest tiles:" + text_of(smallest));
     while (works(least - 1)) least -= 1;
-    std::vector<Words> sizes{least, least + 1};
-    for (int i = 0; i < 9; ++i) sizes.push_back(least + std::uniform_int_distribution<int>(0, 1 << i)(random_));
+    std::set<Words> sizes{least, least + 1};
+    for (int i = 0; i < 9; ++i) sizes.insert(least + std::uniform_int_distribution<int>(0, 1 << i)(random_));
     for (const Words& M : sizes) {
       limits_.M = M;
       const auto chosen = s_.choose(x_, limits_);
@@ -176,9 +177,10 @@ class Exhaustive {
       const Words price = cost(*chosen);
       const auto compare = [&](const Tiling& t) {
         if (!s_.allows(x_, t)) return;
-        if (occupied(t) <= M && cost(t) < price)
+        const Words size = occupied(t);
+        if (size <= M && cost(t) < price)
           fail("costs " + price.str() + text_of(*chosen) + ", better " + cost(t).str() + text_of(t));
-        if (occupied(t) < least) fail("least M is said to be " + least.str() + ", but" + text_of(t));
+        if (size < least) fail("least M is said to be " + least.str() + ", but" + text_of(t));
       };
       for (const auto& component : components_)
         for (const Tiling& part : component) compare(with(*chosen, part));
@@ -206,7 +208,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
   template <class Change>
   void check(const Change& change) {
     const plan::Schedule& s = *GetParam();
-    const auto count = static_cast<unsigned>(cases(60));
+    const auto count = few_cases() ? 2u : 60u;
     for (unsigned seed = 1; seed <= count; ++seed) {
       std::mt19937 random(seed);
       const claims::Draw draw = [&](index_t least, index_t most) {
