@@ -47,7 +47,7 @@ TEST(RunMemory, EveryScheduleRunsInWhatItSaysAndNotInOneByteLess) {
   int runs = 0;
   for (const Problem& p : problems_of_every_operation())
     for (const plan::Plan& plan : plans_of_every_schedule(p))
-      for (const DType dtype : {DType::f32, DType::bf16, DType::f64})
+      for (const DType dtype : cases<DType>({DType::f32, DType::f64, DType::bf16}))
         for (const Strides strides : first_of<Strides>({Strides::bshd, Strides::bhsd})) {
           SCOPED_TRACE(testing::Message() << name_of(p.op) << ' ' << plan.row().schedule << ' ' << name_of(dtype) << ' '
                                           << name_of(strides) << (p.causal ? " causal" : ""));
