@@ -64,6 +64,12 @@ double times_too_large(const plan::Plan& plan, const plan::Row& r) {
   return r.footprint.to_double() / plan.options.M.to_double();
 }
 
+/// Why a row may stand here for comparison only.
+std::string_view note_on(const plan::Row& r) {
+  if (!r.algorithm->traits.stable) return "  (unstable)";
+  return r.algorithm->traits.own_softmax ? "  (reads no o, lse)" : "";
+}
+
 /// Modelled milliseconds of every row; causes overlap, so they add up to more than the total.
 void print_times(const plan::Plan& plan, std::size_t name) {
   fmt::print("\n  {:<{}} {:>12} {:>12} {:>12} {:>12} {:>12}\n", "modelled, ms", name, "total", "compute", "exp",
@@ -97,7 +103,7 @@ void print_table(const plan::Plan& plan) {
     fmt::print("{} {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6.2f} {:>12} {:>14}  {}{}{}\n", i == plan.chosen ? '*' : ' ',
                r.schedule, name, r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
                r.ratio ? fmt::format("{:.3f}", *r.ratio) : "-", r.work, r.footprint_bytes.value_or(r.footprint).str(),
-               r.workspace.str(), plan::text_of(r.tiling), r.algorithm->traits.stable ? "" : "  (unstable)",
+               r.workspace.str(), plan::text_of(r.tiling), note_on(r),
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);

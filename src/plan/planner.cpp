@@ -185,7 +185,7 @@ std::string reason_without_caveat(const Plan& plan) {
   const Row* rival = nullptr;
   for (const Row& r : plan.rows) {
     const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
-    if (!r.algorithm->traits.stable || !r.fits || same) continue;
+    if (!plan.may_choose(r) || same) continue;
     const auto other_family = [&](const Row& row) {
       return row.algorithm->traits.keeps_scores != best.algorithm->traits.keeps_scores;
     };

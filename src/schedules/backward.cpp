@@ -7,6 +7,7 @@
 #include "redblue/schedule/backward/linear.hpp"
 #include "redblue/schedule/backward/linear_products.hpp"
 #include "redblue/schedule/backward/materialised.hpp"
+#include "redblue/schedule/backward/ring.hpp"
 #include "redblue/schedule/backward/spilled.hpp"
 #include "redblue/schedule/backward/two_pass.hpp"
 
@@ -21,6 +22,7 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<SpilledBackward>());
   registry.add(describe_fast<FusedValuesBackward>());
   registry.add(describe_fast<MaterialisedBackward>());
+  registry.add(describe_fast<RingBackward>());
   registry.add(describe_fast_large<GroupedKeyOuterBackward>());
   registry.add(describe_fast<LinearBackward>());
   registry.add(describe_fast<LinearTwoStateBackward>());

@@ -497,6 +497,11 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
       for (index_t i = 0; i < rows; i += 3) m.view()(i, 0) = -std::numeric_limits<T>::infinity(), l.view()(i, 0) = 0;
     Matrix<T> P = S, lse = m, D = l;
     {
+      Matrix<T> alone = S, fast_alone = S, ln({rows, 1}), fast_ln({rows, 1});
+      run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
+      ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
+      EXPECT_LT(difference(fast_alone, alone), this->allowed);
+      EXPECT_LT(difference(fast_ln, ln), this->allowed);
       Matrix<T> fast_S = S, fast_O = O, fast_m = m, fast_l = l;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
       ASSERT_TRUE((table.template body<OnlineSoftmax>()(
@@ -563,6 +568,11 @@ TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
       this->spoil(S);
       for (index_t i = 0; i < rows; i += 5)  // a mask, and behind it whatever the row holds
         for (index_t j = this->draw(0, keys); j < keys; ++j) S.view()(i, j) = kMinusInfinity;
+      Matrix<T> alone = S, fast_alone = S, ln({rows, 1}), fast_ln({rows, 1});
+      run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
+      ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
+      EXPECT_LT(difference(fast_alone, alone), this->allowed);
+      EXPECT_LT(difference(fast_ln, ln), this->allowed);
       Matrix<T> fast = S;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
       ASSERT_TRUE((table.template body<OnlineSoftmax>()(

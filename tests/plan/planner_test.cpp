@@ -376,6 +376,24 @@ TEST(Planner, NeverChoosesAnUnstableScheduleUnasked) {
   EXPECT_EQ(make_plan(problem(512, 512, 512, 512), with_M(64, "saha_ye")).row().schedule, "saha_ye");
 }
 
+TEST(Planner, TakesOwnSoftmaxByNameOrAfterAForwardPass) {
+  Problem p = problem(512, 512, 16, 16);
+  p.op = Operation::backward;
+  p.causal = true;
+  p.window_left = 32;
+  const auto rank_of = [](const Plan& plan) {
+    return std::ranges::find(plan.rows, "ring", &Row::schedule) - plan.rows.begin();
+  };
+  const Plan given = make_plan(p, with_M(8000));
+  EXPECT_NE(given.row().schedule, "ring") << "gradients are those of the O and lse that are given";
+  EXPECT_LT(rank_of(given), std::ssize(given.rows)) << "listed all the same";
+  EXPECT_THAT(given.reason, testing::Not(HasSubstr("ring")));
+  EXPECT_EQ(make_plan(p, with_M(8000, "ring")).row().schedule, "ring");
+  EXPECT_EQ(make_plan(p, with_M(8000, "ringB1")).row().schedule, "ring");
+  p.forward_given = false;
+  EXPECT_EQ(make_plan(p, with_M(8000)).row().schedule, "ring");
+}
+
 TEST(Planner, AnswersForSizesFarBeyondMemory) {
   const index_t n = index_t{1} << 40;
   for (const index_t d : {1, 64, 256})

@@ -70,6 +70,17 @@ TEST(Mutants, OfRingAreCaught) {
   }
 }
 
+TEST(Mutants, OfRingBackwardAreCaught) {
+  const schedule::RingBackward::Tiling t{2, 1};
+  for (int slip = 0; slip <= static_cast<int>(mutants::RingBackwardSlip::leaves_out_the_second_part); ++slip) {
+    const std::string found = test::verdict<schedule::RingBackward>(
+        Sizes{7, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
+          mutants::RingBackward::run(m, x, t, static_cast<mutants::RingBackwardSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
 /// Closed form against block by block.
 TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
   std::mt19937 random(7);

@@ -28,7 +28,7 @@ struct Slots : Slot<T, K>... {
 template <class T>
 using AllSlots =
     Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, OnlineSoftmax, Weights,
-          WeightsAccumulate, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
+          WeightsAccumulate, BlockSoftmax, ScoreGradient, ScoreGradientOver, ValueGradients, RowDots>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

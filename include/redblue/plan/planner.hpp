@@ -88,15 +88,18 @@ struct Plan {
   std::vector<bound::Bound> bounds;
   bound::Bound bound;  ///< the largest proved one
   /// The chosen one first, then the others, cheapest first; last those that are only for comparison: unstable or
-  /// printed algorithms that were not asked for.
+  /// printed algorithms, and those that do not read the O and lse that are given, that were not asked for.
   std::vector<Row> rows;
   std::vector<Refusal> refused;
   std::size_t chosen = 0;
   std::string reason;  ///< one sentence
 
   const Row& row() const { return rows[chosen]; }
-  /// Only what was asked for by name may be unstable, or too large for M.
-  bool may_choose(const Row& r) const { return (r.algorithm->traits.stable && r.fits) || !options.schedule.empty(); }
+  /// Only what was asked for by name may be unstable, or too large for M, or ignore the O and lse that are given.
+  bool may_choose(const Row& r) const {
+    const schedule::Traits& traits = r.algorithm->traits;
+    return (traits.stable && r.fits && (!traits.own_softmax || problem.forward_first())) || !options.schedule.empty();
+  }
   /// Every head, or group of heads, that the row is for.
   Instances instances() const { return {problem.sizes(), problem.scale_or_default(), problem.instances()}; }
   /// The same where words take what Options::memory says.

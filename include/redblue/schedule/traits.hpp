@@ -12,6 +12,8 @@ struct Traits {
   bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
   bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
   bool windows = false;           ///< for masks with a left edge: of others the planner does not speak
+  bool own_softmax = false;       ///< gradients: forms softmax itself and reads neither O nor lse; chosen only where a
+                                  ///< forward pass of ours made them, or by name
   bool masks = false;             ///< runs where a mask hides keys
   bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax

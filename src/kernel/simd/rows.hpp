@@ -14,34 +14,65 @@ template <class V, class T, class F>
   for (index_t j = 0; j < words; j += V::kLanes) f(row + j, std::min(V::kLanes, words - j));
 }
 
+/// The largest word of a row. A NaN may be left out: the exponentials keep it.
+template <class V>
+typename V::T largest_of_row(const View<typename V::T>& S, index_t r) {
+  using T = typename V::T;
+  const V minus_inf = V::all(kMinusInf<T>);
+  V most = minus_inf;
+  for_vectors<V>(&S(r, 0), S.cols(),
+                 [&](T* p, index_t n) { most = max(most, V::load_first(p, n).first_or(n, minus_inf)); });
+  alignas(64) T lane[V::kLanes];
+  most.store(lane);
+  T largest = kMinusInf<T>;
+  for (const T s : lane) largest = max_or_nan(largest, s);
+  return largest;
+}
+/// S <- exp(S - most) in a row; returns the sum. A row without keys has most = -inf: shifted by 0, its weights are 0.
+template <class V>
+typename V::T exponentials(const View<typename V::T>& S, index_t r, typename V::T most) {
+  using T = typename V::T;
+  const V top = V::all(most == kMinusInf<T> ? T(0) : most), to_log2 = V::all(kLog2E<T>);
+  V sums = V::zero();
+  for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
+    const V e = exp2((V::load_first(p, n) - top) * to_log2);
+    e.store_first(p, n);
+    sums = sums + e.first_or(n, V::zero());
+  });
+  return sum(sums);
+}
+
 template <class V>
 bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
   if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
-  const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2E<T>);
   for (index_t r = 0; r < S.rows(); ++r) {
-    V most = minus_inf, sums = V::zero();
-    for_vectors<V>(&S(r, 0), S.cols(),
-                   [&](T* p, index_t n) { most = max(most, V::load_first(p, n).first_or(n, minus_inf)); });
-    alignas(64) T lane[V::kLanes];
-    most.store(lane);
     const T old = m[r];
-    for (const T s : lane) m[r] = max_or_nan(m[r], s);
+    m[r] = max_or_nan(old, largest_of_row<V>(S, r));
     const T alpha = exp_shifted(old, m[r]);
     if (alpha != T(1)) {
       for_vectors<V>(&O(r, 0), O.cols(),
                      [&](T* p, index_t n) { (V::load_first(p, n) * V::all(alpha)).store_first(p, n); });
       l[r] *= alpha;
     }
-    // A row that has seen no key yet keeps m = -inf: shifted by 0, its weights are 0.
-    const V top = V::all(m[r] == kMinusInf<T> ? T(0) : m[r]);
-    for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) {
-      const V e = exp2((V::load_first(p, n) - top) * to_log2);
-      e.store_first(p, n);
-      sums = sums + e.first_or(n, V::zero());
-    });
-    l[r] += sum(sums);
+    l[r] += exponentials<V>(S, r, m[r]);
+  }
+  return true;
+}
+
+/// S <- softmax of its rows; ln <- their lse
+template <class V>
+bool block_softmax_body(const BlockSoftmax&, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &ln = x[1];
+  if (S.packed() || S.col_stride != 1) return false;
+  for (index_t r = 0; r < S.rows(); ++r) {
+    const T most = largest_of_row<V>(S, r), total = exponentials<V>(S, r, most);
+    ln[r] = total == T(0) ? most : most + std::log(total);
+    if (total == T(0)) continue;
+    for_vectors<V>(&S(r, 0), S.cols(),
+                   [&](T* p, index_t n) { (V::load_first(p, n) / V::all(total)).store_first(p, n); });
   }
   return true;
 }

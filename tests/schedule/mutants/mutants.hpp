@@ -2,6 +2,7 @@
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/materialised.hpp"
+#include "redblue/schedule/backward/ring.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "redblue/schedule/forward/key_outer.hpp"
 #include "redblue/schedule/forward/ring.hpp"
@@ -168,6 +169,53 @@ struct Ring {
       const Range I = blocks(i);
       FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, ring,
                            [](index_t j) { return j + 1; });
+    }
+  }
+};
+
+/// Slips in the ring of gradients.
+enum class RingBackwardSlip {
+  none,
+  has_a_place_too_few,
+  has_a_place_too_many,
+  loads_keys_again,
+  forgets_to_begin_gradients_with_zero,
+  forgets_to_store_the_last_gradients,
+  leaves_out_the_second_part,
+};
+
+struct RingBackward {
+  using S = schedule::RingBackward;
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, S::Tiling t, RingBackwardSlip slip) {
+    using enum RingBackwardSlip;
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    const schedule::Ring ring{S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few)};
+    const Shape K{ring.places, x.shape.d}, V{ring.places, x.shape.d_v};
+    const S::Keys<M> keys{m.alloc(SlowArray::K, K), m.alloc(SlowArray::V, V), m.alloc(SlowArray::dK, K),
+                          m.alloc(SlowArray::dV, V)};
+    const auto of = [](const auto& tile, Range rows) { return tile.rows(rows.begin, rows.size()); };
+    index_t loaded = 0;
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Box box{blocks(i), pairs.keys_of(blocks(i))};
+      const index_t from = slip == loads_keys_again ? box.keys.begin : std::max(loaded, box.keys.begin);
+      ring.for_parts({from, box.keys.end}, [&](Range J, Range rows) {
+        if (slip == leaves_out_the_second_part && J.begin > from) return;
+        m.load_into(of(keys.K, rows), x.K.rows(J));
+        m.load_into(of(keys.V, rows), x.V.rows(J));
+        if (slip == forgets_to_begin_gradients_with_zero) return;
+        m.compute(kernel::Zero{}, of(keys.dK, rows));
+        m.compute(kernel::Zero{}, of(keys.dV, rows));
+      });
+      loaded = box.keys.end;
+      S::gradients(m, x, ring, keys, box, t.bv);
+      const index_t last = slip == forgets_to_store_the_last_gradients ? box.keys.begin : x.shape.n_k;
+      const index_t needed = i + 1 < blocks.count() ? pairs.keys_of(blocks(i + 1)).begin : last;
+      ring.for_parts({box.keys.begin, needed}, [&](Range J, Range rows) {
+        m.store(of(keys.dK, rows), x.dK.rows(J));
+        m.store(of(keys.dV, rows), x.dV.rows(J));
+      });
     }
   }
 };
