@@ -35,20 +35,21 @@ struct RingBackward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.d_v, m.feature)};
   }
-  /// All move the same words: the smallest Br that fits, and all columns of dO where they fit.
+  /// All move the same words: the smallest Br that fits, with all columns of dO where they fit, doubled while there is
+  /// room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     constexpr int kTries = 4096;
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    const auto with_columns = [&] {
-      const Tiling all{t.Br, x.d_v};
-      return fits(all) ? all : t;
+    const auto grown = [&] {
+      const index_t bv = fits({t.Br, x.d_v}) ? x.d_v : t.bv;
+      return Tiling{doubled(t.Br, x.n_q, [&](index_t rows) { return fits({rows, bv}); }), bv};
     };
     const auto rows_fit = [&] { return limits.fit(x.tile(SlowArray::Q, t.Br, x.d), 0); };
     for (int tries = 0; tries < kTries && t.Br < x.n_q && rows_fit(); ++tries, t.Br += limits.multiple.query)
-      if (fits(t)) return with_columns();
+      if (fits(t)) return grown();
     t.Br = std::max(t.Br, x.n_q);
-    return fits(t) ? std::optional(with_columns()) : std::nullopt;
+    return fits(t) ? std::optional(grown()) : std::nullopt;
   }
 
   /// Keys that the rings hold.

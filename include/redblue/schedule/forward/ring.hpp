@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/parts/ring.hpp"
 
 namespace redblue::schedule {
 
@@ -19,17 +20,21 @@ struct RingForward : Defaults {
   using Tiling = FlashForward::Tiling;
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return FlashForward::smallest(x, m); }
-  /// All move the same words: the smallest Br that fits. A larger one takes more room itself, and may leave fewer keys
-  /// that two blocks see.
+  /// All move the same words: the smallest Br that fits, doubled while there is room. A larger one takes more room
+  /// itself, and may leave fewer keys that two blocks see.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     constexpr int kTries = 4096;
     Tiling t = smallest(x, limits.multiple);
-    const auto fits = [&] { return limits.fit(footprint(x, t), prefetch(x, t)); };
+    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
+    const auto grown = [&] {
+      const index_t Br = doubled(t.Br, x.n_q, [&](index_t rows) { return fits({rows, t.Bc}); });
+      return Tiling{Br, doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({Br, keys}); })};
+    };
     const auto rows_fit = [&] { return limits.fit(x.tile(SlowArray::Q, t.Br, x.d), 0); };
     for (int tries = 0; tries < kTries && t.Br < x.n_q && rows_fit(); ++tries, t.Br += limits.multiple.query)
-      if (fits()) return t;
+      if (fits(t)) return grown();
     t.Br = std::max(t.Br, x.n_q);
-    return fits() ? std::optional(t) : std::nullopt;
+    return fits(t) ? std::optional(grown()) : std::nullopt;
   }
 
   /// Keys that the ring holds.

@@ -20,4 +20,13 @@ struct Ring {
   }
 };
 
+/// Blocks of rings move the same words whatever their size, and large ones run faster: this size of n rows or keys,
+/// doubled while fits(size) holds, up to a size beyond which kernels gain little.
+template <class Fits>
+index_t doubled(index_t size, index_t n, const Fits& fits) {
+  constexpr index_t kEnough = 64;
+  while (2 * size <= std::min(n, kEnough) && fits(2 * size)) size *= 2;
+  return size;
+}
+
 }  // namespace redblue::schedule
