@@ -63,8 +63,9 @@ Words words_of_modifiers(const AttentionProblem& x) {
   };
   Words all, most;  // of batches that differ
   for (index_t batch = 0; batch < batches_of(x); ++batch) {
-    all += seen(batch);
-    most = std::max(most, seen(batch));
+    const Words words = seen(batch);
+    all += words;
+    most = std::max(most, words);
   }
   const Words gradient = m.bias_gradient ? Words(of_pairs ? x.n_q : 1) * x.n_k : Words(0);
   const bool add_up = batches_of(x) > 1 && !m.bias_over_batches;

@@ -38,18 +38,14 @@ struct RingBackward : Defaults {
   /// All move the same words: the smallest Br that fits, with all columns of dO where they fit, doubled while there is
   /// room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    constexpr int kTries = 4096;
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    const auto grown = [&] {
-      const index_t bv = fits({t.Br, x.d_v}) ? x.d_v : t.bv;
-      return Tiling{doubled(t.Br, x.n_q, [&](index_t rows) { return fits({rows, bv}); }), bv};
-    };
-    const auto rows_fit = [&] { return limits.fit(x.tile(SlowArray::Q, t.Br, x.d), 0); };
-    for (int tries = 0; tries < kTries && t.Br < x.n_q && rows_fit(); ++tries, t.Br += limits.multiple.query)
-      if (fits(t)) return grown();
-    t.Br = std::max(t.Br, x.n_q);
-    return fits(t) ? std::optional(grown()) : std::nullopt;
+    const auto rows_fit = [&](index_t rows) { return fits({rows, t.bv}); };
+    const std::optional<index_t> Br = smallest_block(x, limits, rows_fit);
+    if (!Br) return std::nullopt;
+    if (fits({*Br, x.d_v})) t.bv = x.d_v;
+    t.Br = doubled(*Br, x.n_q, rows_fit);
+    return t;
   }
 
   /// Keys that the rings hold.

@@ -20,21 +20,16 @@ struct RingForward : Defaults {
   using Tiling = FlashForward::Tiling;
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return FlashForward::smallest(x, m); }
-  /// All move the same words: the smallest Br that fits, doubled while there is room. A larger one takes more room
-  /// itself, and may leave fewer keys that two blocks see.
+  /// All move the same words: the smallest Br that fits, doubled while there is room, and Bc likewise.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    constexpr int kTries = 4096;
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    const auto grown = [&] {
-      const index_t Br = doubled(t.Br, x.n_q, [&](index_t rows) { return fits({rows, t.Bc}); });
-      return Tiling{Br, doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({Br, keys}); })};
-    };
-    const auto rows_fit = [&] { return limits.fit(x.tile(SlowArray::Q, t.Br, x.d), 0); };
-    for (int tries = 0; tries < kTries && t.Br < x.n_q && rows_fit(); ++tries, t.Br += limits.multiple.query)
-      if (fits(t)) return grown();
-    t.Br = std::max(t.Br, x.n_q);
-    return fits(t) ? std::optional(grown()) : std::nullopt;
+    const auto rows_fit = [&](index_t rows) { return fits({rows, t.Bc}); };
+    const std::optional<index_t> Br = smallest_block(x, limits, rows_fit);
+    if (!Br) return std::nullopt;
+    t.Br = doubled(*Br, x.n_q, rows_fit);
+    t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({t.Br, keys}); });
+    return t;
   }
 
   /// Keys that the ring holds.

@@ -1,7 +1,8 @@
 #pragma once
 #include <algorithm>
+#include <optional>
 
-#include "redblue/core/mask.hpp"
+#include "redblue/schedule/parts/limits.hpp"
 
 namespace redblue::schedule {
 
@@ -19,6 +20,20 @@ struct Ring {
     }
   }
 };
+
+/// The fewest queries in a block for which fits(queries) holds; nothing if it holds for none. It need not be monotone:
+/// a larger block takes more room itself, and may leave fewer keys that two blocks see.
+template <class Fits>
+std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, const Fits& fits) {
+  constexpr int kTries = 4096;
+  const index_t step = limits.multiple.query;
+  index_t Br = smallest_tile(x.n_q, step);
+  const auto queries_fit = [&] { return limits.fit(x.tile(SlowArray::Q, Br, x.d), 0); };
+  for (int tries = 0; tries < kTries && Br < x.n_q && queries_fit(); ++tries, Br += step)
+    if (fits(Br)) return Br;
+  Br = std::max(Br, x.n_q);
+  return fits(Br) ? std::optional(Br) : std::nullopt;
+}
 
 /// Blocks of rings move the same words whatever their size, and large ones run faster: this size of n rows or keys,
 /// doubled while fits(size) holds, up to a size beyond which kernels gain little.
