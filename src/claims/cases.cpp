@@ -30,7 +30,7 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   m.slopes = often();
   m.slope_offset = x.mask.hi != Mask::kFar ? x.mask.hi - 1 : x.mask.lo != -Mask::kFar ? x.mask.lo : x.n_k - positions;
   if (x.score != Score::softmax) return m;
-  if (often() && !m.bias_gradient) m.softcap = 1.5;
+  if (often()) m.softcap = 1.5;
   m.sinks = often();
   m.sinks_gradient = m.sinks && often();
   if (often()) m.dropout = 0.25;

@@ -165,8 +165,6 @@ void Problem::require_modifiers() const {
   require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
   if (bias_gradient) {
-    require(softcap == 0,
-            "bias_gradient: no schedule forms the gradient of a bias under softcap yet; form one of them");
     require(scale_or_default() != 0, "bias_gradient: scale = 0 leaves no gradient of scores; give another scale");
     require((*bias)[3] == n_k,
             "bias_gradient: a bias with one column for all keys shifts each row of scores, which "

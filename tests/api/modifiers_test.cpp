@@ -50,7 +50,7 @@ class ModifiersTest : public testing::Test {
     p.lse_required = op == Operation::forward;
     if (op != Operation::backward) return p;
     p.sinks_gradient = p.sinks && coin();
-    p.bias_gradient = p.bias && p.softcap == 0 && (*p.bias)[3] == p.n_k && coin();
+    p.bias_gradient = p.bias && (*p.bias)[3] == p.n_k && coin();
     try {
       p.validate();
     } catch (const InvalidProblem&) {

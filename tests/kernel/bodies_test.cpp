@@ -175,15 +175,17 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
     const Place place{this->mask(row0, col0, rows), row0, col0};
     auto modified = this->modified({rows, keys}, place, true);
     const KeyGradients step{{0.125, place}, {modified.modify, modified.drop}};
-    const bool two_weights = modified.modify.softcap > 0 || modified.drop.share > 0;
-    Matrix<T> G(two_weights ? Shape{rows, keys} : Shape{0, 0});
-    Laid<T> fast_G(table, G, KeyGradients::dS);
+    const bool capped = modified.modify.softcap > 0, drops = modified.drop.share > 0,
+               apart = capped && this->draw(0, 1) == 0;  // for dBias
+    const auto if_any = [&](bool any) { return any ? Shape{rows, keys} : Shape{0, 0}; };
+    Matrix<T> G(if_any(drops || (capped && !apart))), F(if_any(apart));
+    Laid<T> fast_G(table, G, KeyGradients::dS), fast_F(table, F, KeyGradients::dS);
     const View<T> bias = modified.bias.view(), slopes = modified.slopes.view();
     run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
-                            D.view(), dO.view(), G.view(), bias, slopes});
+                            D.view(), dO.view(), G.view(), F.view(), bias, slopes});
     const std::array views{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(),
                            fast_K.view, fast_V.view,  lse.view(),     D.view(),       dO.view(),
-                           fast_G.view, bias,         slopes};
+                           fast_G.view, fast_F.view,  bias,           slopes};
     ASSERT_TRUE((table.template body<KeyGradients>()(step, views)));
     EXPECT_LT(difference(fast_P.plain(table), P), this->allowed);
     EXPECT_LT(difference(fast_dS.plain(table), dS), this->allowed);
@@ -410,10 +412,10 @@ TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
     Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     Matrix<T> fast_dK = dK, fast_dV = dV;
     run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
-                            D.view(), dO.view(), View<T>(), View<T>(), View<T>()});
+                            D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()});
     run<T>(table, step,
            std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
-                      lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>()});
+                      lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()});
     // exp(score - lse) takes in the rounding of lse, unless lse is so large that the difference is formed first.
     double rounding = 1;
     const double far = sizeof(T) == 4 ? 0x1p20 : 0x1p49;

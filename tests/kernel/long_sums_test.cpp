@@ -132,7 +132,7 @@ TEST_F(LongSums, OfGradientsOfKeys) {
       run<float>(table, KeyGradients{{kScale, {.row = i}}},
                  std::array{P.view, dS.view, dK.view(), dV.view(), rows(Q, i, queries), fast_K.view, fast_V.view,
                             rows(lse, i, queries), rows(D, i, queries), rows(dO, i, queries), View<float>(),
-                            View<float>(), View<float>()});
+                            View<float>(), View<float>(), View<float>()});
     }
     expect_as_exact(dV, {f64.at(SlowArray::dV), f32.at(SlowArray::dV)}, "dV");
     expect_as_exact(dK, {f64.at(SlowArray::dK), f32.at(SlowArray::dK)}, "dK");

@@ -132,7 +132,7 @@ def test_equals_numpy(tmp_path, seed):
     shape = (1,) * (4 - x["bias"].ndim) + x["bias"].shape if "bias" in x else None
     of_rows = shape and (group == 1 or shape[1:3] in ((heads, n_q), (1, 1)))
     gradients = wanted.gradients(x["do"].astype(np.float64))
-    bias_gradient = bool(of_rows) and not softcap
+    bias_gradient = bool(of_rows)
     options += ["--bias-gradient"] if bias_gradient else []
     options += ["--sinks-gradient"] if "sinks" in x else []
     y = run(tmp_path, x, "--op", "backward", *options)

@@ -32,6 +32,8 @@ struct Modifiers {
   constexpr bool any() const { return softcap > 0 || bias != Bias::none || slopes || sinks || dropout > 0; }
   /// Do gradients of scores need other weights than gradients of values?
   constexpr bool two_weights() const { return softcap > 0 || dropout > 0; }
+  /// Does dBias need more than dS? Where there is a softcap, dS has its derivative as a factor, and dBias has not.
+  constexpr bool derivative_apart() const { return softcap > 0 && bias_gradient; }
   friend constexpr bool operator==(const Modifiers&, const Modifiers&) = default;
 };
 

@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/core/layout.hpp"
+#include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/weights.hpp"
 
@@ -37,25 +38,51 @@ struct ValueGradients {
 };
 
 /// What a problem does to the scores of one tile, for a backward pass: P are the weights of values, and G those of
-/// scores where they differ, f'(S) P without what was dropped; else G has no words.
+/// scores where they differ, f'(S) P without what was dropped; else G has no words. Where F has words, it takes the
+/// derivative of the softcap out of G, and the gradient of the softcapped scores, times scale, is left in P: dBias is
+/// made of it.
 struct WeightsOfTile {
   ModifyScores modify{};
   Drop drop{};
   Score score = Score::softmax;
 
   template <class Visit, class A>
-  void parts(const Visit& visit, const A& P_ij, const A& G_ij, const A& lse_i, const A& bias_ij,
+  void parts(const Visit& visit, const A& P_ij, const A& G_ij, const A& F_ij, const A& lse_i, const A& bias_ij,
              const A& slopes) const {
-    if (!modify.idle(shape_of(G_ij), shape_of(bias_ij), shape_of(slopes))) visit(modify, P_ij, G_ij, bias_ij, slopes);
+    modified(visit, P_ij, G_ij, F_ij, bias_ij, slopes);
     visit(Weights{score}, P_ij, lse_i);
-    if (shape_of(G_ij).words() > 0) visit(Multiply{}, G_ij, P_ij);
+    weighted(visit, P_ij, G_ij, F_ij);
+  }
+  /// P from products of queries and keys to scores.
+  template <class Visit, class A>
+  void modified(const Visit& visit, const A& P_ij, const A& G_ij, const A& F_ij, const A& bias_ij,
+                const A& slopes) const {
+    const A& derivative = has_words(F_ij) ? F_ij : G_ij;
+    if (!modify.idle(shape_of(derivative), shape_of(bias_ij), shape_of(slopes)))
+      visit(modify, P_ij, derivative, bias_ij, slopes);
+  }
+  /// G from the weights P, and P from all weights to those that are kept.
+  template <class Visit, class A>
+  void weighted(const Visit& visit, const A& P_ij, const A& G_ij, const A& F_ij) const {
+    if (has_words(G_ij) && has_words(F_ij))
+      visit(Copy{}, G_ij, P_ij);
+    else if (has_words(G_ij))
+      visit(Multiply{}, G_ij, P_ij);
     if (drop.share > 0) visit(drop, P_ij);
   }
   /// dS from dP
   template <class Visit, class A>
-  void gradient(const Visit& visit, double scale, const A& dS_ij, const A& P_ij, const A& G_ij, const A& D_i) const {
+  void gradient(const Visit& visit, double scale, const A& dS_ij, const A& P_ij, const A& G_ij, const A& F_ij,
+                const A& D_i) const {
     if (drop.share > 0) visit(drop, dS_ij);
-    visit(ScoreGradient{score, scale, modify.place}, dS_ij, shape_of(G_ij).words() > 0 ? G_ij : P_ij, D_i);
+    visit(ScoreGradient{score, scale, modify.place}, dS_ij, has_words(G_ij) ? G_ij : P_ij, D_i);
+    if (!has_words(F_ij)) return;
+    visit(Copy{}, P_ij, dS_ij);
+    visit(Multiply{}, dS_ij, F_ij);
+  }
+  template <class A>
+  static constexpr bool has_words(const A& a) {
+    return shape_of(a).words() > 0;
   }
 };
 
@@ -66,7 +93,7 @@ struct KeyGradients {
   static constexpr std::string_view name = "key_gradients";
   static constexpr std::array access{Access::write, Access::write, Access::update, Access::update, Access::read,
                                      Access::read,  Access::read,  Access::read,   Access::read,   Access::read,
-                                     Access::write, Access::read,  Access::read};
+                                     Access::write, Access::write, Access::read,   Access::read};
   // The layouts a fused body would like its tiles in.
   static constexpr Layout P = Layout::padded_rows;
   static constexpr Layout dS = Layout::padded_rows;
@@ -78,13 +105,13 @@ struct KeyGradients {
   WeightsOfTile weights{};
   template <class Visit, class A>
   void parts(const Visit& visit, const A& P_ij, const A& dS_ij, const A& dK_j, const A& dV_j, const A& Q_i,
-             const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i, const A& G_ij, const A& bias_ij,
-             const A& slopes) const {
+             const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i, const A& G_ij, const A& F_ij,
+             const A& bias_ij, const A& slopes) const {
     visit(scores, P_ij, Q_i, K_j);
-    weights.parts(visit, P_ij, G_ij, lse_i, bias_ij, slopes);
+    weights.parts(visit, P_ij, G_ij, F_ij, lse_i, bias_ij, slopes);
     visit(Zero{}, dS_ij);
     visit(ValueGradients{}, dS_ij, dV_j, P_ij, V_j, dO_i);  // dP = dO V^T and dV += P^T dO
-    weights.gradient(visit, scores.scale, dS_ij, P_ij, G_ij, D_i);
+    weights.gradient(visit, scores.scale, dS_ij, P_ij, G_ij, F_ij, D_i);
     visit(Gemm{true, false}, dK_j, dS_ij, Q_i);
   }
 };

@@ -15,12 +15,15 @@ struct KeyStep {
 
   const Scores& scores;
   const WeightsOfTile& weights_of;
-  View<T> P, dS, G;
+  View<T> P, dS, G, F;
   View<const T> Q, K, Vv, lse, D, dO, bias, slopes;
 
   bool modified() const {
-    return !weights_of.modify.idle(G.shape, bias.shape, slopes.shape) || weights_of.drop.share > 0;
+    return !weights_of.modify.idle(derivative().shape, bias.shape, slopes.shape) || weights_of.drop.share > 0;
   }
+
+  /// Where the derivative of the softcap goes: into F, or with the weights into G.
+  const View<T>& derivative() const { return F.words() > 0 ? F : G; }
 
   /// Keys of this tile that one of these rows sees.
   Range seen(Range rows) const { return scores.place.cols_of(rows, P.cols()); }
@@ -94,7 +97,8 @@ struct KeyStep {
       }
     }
   }
-  /// The same where the problem modifies scores or drops weights: G are the weights of scores then.
+  /// The same where the problem modifies scores or drops weights: G are the weights of scores then. The derivative of
+  /// the softcap is a factor of them, or goes into F, and into dS later.
   template <int R, int NV>
   [[gnu::noinline]] void modified_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes, L = V::kLanes;
@@ -119,6 +123,10 @@ struct KeyStep {
           s = s - V::all(slope) * V::load(away);
         }
         e[r][v] = exp2((s - shift) * V::all(kLog2E<T>));
+        if (F.words() > 0) {
+          derivative.store(&F(q + r, first) + v * L);
+          derivative = V::all(T(1));
+        }
         c[r][v] = e[r][v] * derivative;
       }
     }
@@ -126,7 +134,7 @@ struct KeyStep {
     for (int r = 0; r < R; ++r)
       for (int v = 0; v < NV; ++v) {
         e[r][v].store(p + r * P.row_stride + v * L);
-        c[r][v].store(g + r * P.row_stride + v * L);  // all three have one stride
+        c[r][v].store(g + r * P.row_stride + v * L);  // all have one stride
       }
     if (!scores.place.mask.full()) {
       hide(q, R, first, NV, p);
@@ -216,18 +224,23 @@ struct KeyStep {
 template <class V>
 bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
   const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &D = x[8],
-             &dO = x[9], &G = x[10], &bias = x[11], &slopes = x[12];
+             &dO = x[9], &G = x[10], &F = x[11], &bias = x[12], &slopes = x[13];
   const bool laid_out = P.layout == Layout::padded_rows && dS.layout == Layout::padded_rows &&
                         K.layout == Layout::key_panels && Vv.layout == Layout::key_panels;
   const bool rows = dK.col_stride == 1 && dV.col_stride == 1 && Q.col_stride == 1 && dO.col_stride == 1;
   if (step.weights.score != Score::softmax || !laid_out || !rows) return false;
   if (bias.words() > 0 && bias.col_stride != 1) return false;
-  if (G.words() > 0 && G.layout != Layout::padded_rows) return false;
+  for (const auto& tile : {G, F})
+    if (tile.words() > 0 && tile.layout != Layout::padded_rows) return false;
   for (index_t r = 0; r < lse.rows(); ++r)  // so large, or NaN: for the parts, which look at each score
     if (!(std::abs(lse[r]) <= kFar<typename V::T>) && lse[r] != kMinusInf<typename V::T>) return false;
-  const KeyStep<V> s{step.scores, step.weights, P, dS, G, Q, K, Vv, lse, D, dO, bias, slopes};
+  const KeyStep<V> s{step.scores, step.weights, P, dS, G, F, Q, K, Vv, lse, D, dO, bias, slopes};
   s.weights();
   s.accumulate(dV, P, dO);
+  if (F.words() > 0) {
+    Copy{}.run<typename V::T>(P, dS);
+    kernel::Multiply{}.run<typename V::T>(dS, F);
+  }
   s.accumulate(dK, dS, Q);
   return true;
 }

@@ -30,7 +30,7 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   };
   const Words bias = x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::bias) : Words(0);
   const Words word = std::max({x.word(SlowArray::dO), bias, passing_bias_gradient(x), also});
-  const index_t tiles = x.modifiers.two_weights() ? 3 : 2;
+  const index_t tiles = TilesOfWeights(x.modifiers).count();
   const auto block = [&](index_t keys, index_t rho) {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + x.tile(SlowArray::dK, keys, x.d) +
            x.tile(SlowArray::dV, keys, x.d_v) + tiles * x.tile(SlowArray::P, std::min(br, rho), keys) +
@@ -81,15 +81,16 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
   return KeyPass{Bc, br};
 }
 
-/// dBias += dS / scale: in the tile of the keys J where all queries share a row, else in slow memory.
+/// dBias += dS / scale, without the derivative of a softcap: in the tile of the keys J where all queries share a row,
+/// else in slow memory.
 template <class W, class Row>
 [[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Row& dBias_j,
-                                         const Arg& dS_ij) {
+                                         const Arg& scaled) {
   const kernel::AddBiasGradient add{false, 1 / x.scale};
   if (x.bias_of_keys)
-    w.compute(add, dBias_j, dS_ij);
+    w.compute(add, dBias_j, scaled);
   else
-    w.update(add, x.of_scores(x.dBias, I, J), dS_ij);
+    w.update(add, x.of_scores(x.dBias, I, J), scaled);
 }
 
 /// dK and dV of the keys J, written when all queries that see one have passed. also(w, I, dS_ij, K_j) is the schedule's
@@ -103,9 +104,11 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   const auto dK_j = w.alloc(x.dK.rows(J)), dV_j = w.alloc(x.dV.rows(J));
   w.compute(kernel::Zero{}, dK_j);
   w.compute(kernel::Zero{}, dV_j);
+  const TilesOfWeights tiles(s.modifiers);
   const auto P = w.alloc(SlowArray::P, {std::min(br, seeing.size()), J.size()}, Step::P),
              dS = w.alloc(SlowArray::P, P.shape(), Step::dS),
-             G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0}, Step::dS);
+             G = w.alloc(SlowArray::P, tiles.G ? P.shape() : Shape{0, 0}, Step::dS),
+             F = w.alloc(SlowArray::P, tiles.F ? P.shape() : Shape{0, 0}, Step::dS);
   const auto row_of_bias = [&](const SlowMatrix& bias) {
     return x.bias_of_keys ? x.of_scores(bias, {}, J) : Block{bias.array};
   };
@@ -119,9 +122,9 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
     const Place place{s.mask, i, J.begin};
     const Step step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
     w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(I)),
-              G.rows(0, s.modifiers.two_weights() ? I.size() : 0), x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J),
-              slopes);
-    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j, dS_ij);
+              G.rows(0, tiles.G ? I.size() : 0), F.rows(0, tiles.F ? I.size() : 0),
+              x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes);
+    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j, tiles.F ? P_ij : dS_ij);
     also(w, I, dS_ij, K_j);
   }
   w.store(dK_j, x.dK.rows(J));

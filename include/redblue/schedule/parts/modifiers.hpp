@@ -96,6 +96,16 @@ inline Words passing_bias_gradient(const Sizes& x) {
                                                                                     : Words(0);
 }
 
+/// The tiles of weights that a backward pass keeps where it forms dBias: P and dS; G, the weights of scores where they
+/// are not those of values; F, the derivative of the softcap where dBias must do without it. F takes over from G what G
+/// holds for a softcap alone.
+struct TilesOfWeights {
+  bool G, F;
+  explicit TilesOfWeights(const Modifiers& m)
+      : G(m.derivative_apart() ? m.dropout > 0 : m.two_weights()), F(m.derivative_apart()) {}
+  index_t count() const { return 2 + (G ? 1 : 0) + (F ? 1 : 0); }
+};
+
 /// Rows that begin with their sinks, where there are sinks: reads group words.
 template <class W, class Statistics>
 [[gnu::noinline]] void begin_with_sinks(W& w, const ModifierOperands& x, index_t first_row, const Statistics& m,

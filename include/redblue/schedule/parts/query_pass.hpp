@@ -95,11 +95,12 @@ void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, con
     const auto visit = [&](const auto& k, const auto&... a) { w.compute(k, a...); };
     pass(w, J, [&](const auto& K_j, const auto& V_j) {
       w.compute(kernel::Scores{x.scale, place}, P_ij, i.Q, K_j);
-      weights.parts(visit, P_ij, G_ij, i.lse.arg(), bias_of(x, i.queries, J), slopes.arg());  // P = exp(S - lse)
+      weights.parts(visit, P_ij, G_ij, kNoWords, i.lse.arg(), bias_of(x, i.queries, J),
+                    slopes.arg());  // P = exp(S - lse)
       w.compute(kernel::Zero{}, dS_ij);
-      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);          // dP = dO V^T
-      weights.gradient(visit, x.scale, dS_ij, P_ij, G_ij, i.D.arg());  // dS = scale P o (dP - D)
-      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                     // dQ += dS K
+      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);                    // dP = dO V^T
+      weights.gradient(visit, x.scale, dS_ij, P_ij, G_ij, kNoWords, i.D.arg());  // dS = scale P o (dP - D)
+      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                               // dQ += dS K
       also(J, P_ij, dS_ij);
     });
   }
