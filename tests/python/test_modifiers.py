@@ -35,7 +35,7 @@ def kept(shape, share, seed):
 class Attention:
     """Forward and backward of one problem in fp64."""
 
-    def __init__(self, x, causal, softcap, alibi, dropout, seed):
+    def __init__(self, x, causal, softcap, alibi, dropout, seed, left=None):
         q, k, v = (x[n].astype(np.float64) for n in "qkv")
         batch, heads, n_q, d = q.shape
         n_k, group = k.shape[2], heads // k.shape[1]
@@ -53,6 +53,8 @@ class Attention:
             s = s - (2.0 ** (-8 * np.arange(1, heads + 1) / heads))[:, None, None] * np.abs(i - j)
         if causal:
             s = np.where(j <= i, s, -np.inf)
+        if left is not None:
+            s = np.where(j >= i - left, s, -np.inf)
         self.sinks = x["sinks"].astype(np.float64)[:, None] if "sinks" in x else np.full((heads, 1), -np.inf)
         top = np.maximum(s.max(-1), self.sinks)
         safe = np.where(np.isfinite(top), top, 0)
@@ -88,7 +90,7 @@ def summed_to(gradient, shape):
     return gradient.sum(tuple(a for a in range(4) if shape[a] == 1 < gradient.shape[a]), keepdims=True)
 
 
-def run(tmp_path, x, *options):
+def run_and_report(tmp_path, x, *options):
     np.savez(tmp_path / "x.npz", **x)
     command = [CLI, "run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--json", "--layout", "bhnd"]
     command += options
@@ -96,7 +98,11 @@ def run(tmp_path, x, *options):
     assert done.returncode == 0, done.stderr
     report = json.loads(done.stdout)
     assert report["moved"]["per_array"] == report["formula"]["per_array"]
-    return np.load(tmp_path / "y.npz")
+    return np.load(tmp_path / "y.npz"), report
+
+
+def run(tmp_path, x, *options):
+    return run_and_report(tmp_path, x, *options)[0]
 
 
 def close(a, b):
@@ -149,3 +155,76 @@ def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
     a = run(tmp_path, {**x, "bias": mask}, "--M", 1000)
     b = run(tmp_path, {**x, "bias": np.where(mask, 0, -np.inf).astype(np.float32)}, "--M", 1000)
     assert (a["o"] == b["o"]).all() and (a["lse"] == b["lse"]).all()
+
+
+class Boxes:
+    """Where rows of a group, stacked position by position, see the keys lo <= j < hi of intervals[row]."""
+
+    def __init__(self, n, group, causal, left):
+        lo = lambda i: 0 if left is None else max(0, i - left)
+        self.intervals = [(lo(r // group), r // group + 1 if causal else n) for r in range(n * group)]
+        self.n_k, self.group = n, group
+
+    def row_blocks(self, size):
+        """Rows and keys of each block of rows; blocks are cut from the last row."""
+        for end in range(len(self.intervals), 0, -size):
+            rows = self.intervals[max(0, end - size) : end]
+            yield len(rows), min(lo for lo, _ in rows), max(hi for _, hi in rows)
+
+    def of_queries(self, size):
+        """Pairs, keys that blocks visit, and blocks."""
+        blocks = list(self.row_blocks(size))
+        return sum(n * (hi - lo) for n, lo, hi in blocks), sum(hi - lo for _, lo, hi in blocks), len(blocks)
+
+
+def words_of_modifiers(schedule, t, x):
+    """Of one group of heads: bias for each pair, bias for each key, slopes, sinks."""
+    pairs, visits, blocks = x.of_queries(t["Br"])
+    return pairs, visits, blocks * x.group, blocks * x.group
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("schedule", ["ring"])
+def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, schedule, seed):
+    draw = np.random.default_rng([seed, len(schedule)])
+    batch, kv, group, n = *draw.integers(1, 3, 3), draw.integers(6, 30)
+    heads, d, d_v = kv * group, *draw.integers(1, 12, 2)
+    normal = lambda *shape: draw.normal(size=shape).astype(np.float32)
+    x = {"q": normal(batch, heads, n, d), "k": normal(batch, kv, n, d), "v": normal(batch, kv, n, d_v)}
+    yes = lambda: draw.random() < 0.5
+    shared_row = yes()
+    x["bias"] = normal(*((1, 1, 1, n) if shared_row else (1, heads, n, n)))
+    if yes():
+        x["sinks"] = normal(heads)
+    alibi, softcap = yes(), 2.0 if yes() else 0.0
+    dropout = 0.3 if yes() else 0.0
+    causal, left = yes() or schedule == "ring", int(draw.integers(1, 9)) if yes() or schedule == "ring" else None
+    options = ["--schedule", schedule, "--M", int(draw.integers(800, 3000)), *(["--causal"] if causal else [])]
+    options += ["--window", f"{left},-1"] if left is not None else []
+    options += ["--alibi"] if alibi else []
+    options += ["--softcap", softcap] if softcap else []
+    options += ["--dropout", dropout, "--seed", seed] if dropout else []
+    wanted = Attention(x, causal, softcap, alibi, dropout, seed, left)
+    boxes = Boxes(n, group, causal, left)
+    if schedule == "ring":
+        x |= {"do": normal(batch, heads, n, d_v), "o": wanted.o.astype(np.float32), "lse": wanted.lse.astype(np.float32)}
+        gradients = wanted.gradients(x["do"].astype(np.float64))
+        options += ["--op", "backward", "--bias-gradient", *(["--sinks-gradient"] if "sinks" in x else [])]
+        y, report = run_and_report(tmp_path, x, *options)
+        for name in ("dq", "dk", "dv", *(["dsinks"] if "sinks" in x else [])):
+            close(y[name], gradients[name])
+        close(y["dbias"], summed_to(gradients["dbias"], x["bias"].shape))
+    else:
+        y, report = run_and_report(tmp_path, x, *options)
+        close(y["o"], wanted.o)
+        close(y["lse"], wanted.lse)
+    assert report["schedule"] == schedule
+    read = lambda array: report["moved"]["per_array"].get(array, {"reads": 0})["reads"]
+    of_pairs, of_keys, slopes, sinks = words_of_modifiers(schedule, report["tiling"], boxes)
+    bias = of_keys if shared_row else of_pairs
+    more = group if schedule == "ring" else 0  # for dsinks, after the ring
+    assert read("bias") == batch * kv * bias
+    assert read("slopes") == (batch * kv * slopes if alibi else 0)
+    assert read("sinks") == (batch * kv * (sinks + more) if "sinks" in x else 0)
+    if schedule == "ring":
+        assert read("dBias") == batch * kv * bias

@@ -121,6 +121,30 @@ struct BeginWithSinks {
   }
 };
 
+/// A softmax over keys alone, with its lse ln, becomes that over keys and the sink of its row:
+/// P <- P exp(ln) / (exp(ln) + exp(sink)), ln <- logaddexp(ln, sink).
+struct AddSinks {
+  static constexpr std::string_view name = "add_sinks";
+  static constexpr std::array access{Access::update, Access::update, Access::read};
+  static constexpr bool fits(Shape P, Shape ln, Shape sinks) {
+    return P.rows == ln.rows && ln.cols == 1 && sinks.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"row"};
+  auto parameters() { return std::tie(row); }
+  index_t row = 0;  ///< of the first row of P
+  template <class T>
+  void run(View<T> P, View<T> ln, View<const T> sinks) const {
+    for (index_t r = 0; r < P.rows(); ++r) {
+      const T sink = sinks[(row + r) % sinks.words()], top = max_or_nan(ln[r], sink);
+      if (top == kMinusInf<T>) continue;
+      const T keys = exp_shifted(ln[r], top), all = keys + exp_shifted(sink, top);
+      for (index_t j = 0; j < P.cols(); ++j) P(r, j) *= keys / all;
+      ln[r] = top + std::log(all);
+    }
+  }
+};
+
 /// z <- z + exp(sink - lse)
 struct AddSinkWeights {
   static constexpr std::string_view name = "add_sink_weights";

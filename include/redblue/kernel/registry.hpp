@@ -14,7 +14,7 @@
 namespace redblue::kernel {
 
 using AnyPlainKernel =
-    std::variant<ModifyScores, Drop, Multiply, BeginWithSinks, AddSinkWeights, SinksOver, AddSinkGradients,
+    std::variant<ModifyScores, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver, AddSinkGradients,
                  AddBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd,
                  OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
                  BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,

@@ -13,13 +13,14 @@ namespace redblue::schedule {
 /// the words that every schedule moves (docs/proofs/trivial.md), whatever M, once fast memory holds a window.
 ///   reads n_q (d + d_v) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint 2 s (d + d_v) + Br kappa + max(Br (d + kappa + max(bv, 1)), Br d)
-/// s: the most keys that a block of queries sees. kappa: those of one block. Theory notes 2g.
+/// s: the most keys that a block of queries sees. kappa: those of one block. Theory notes 2g. Modifiers:
+/// parts/modifiers.hpp.
 struct RingBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "ring";
   static constexpr std::string_view label = "ringB1";
   static constexpr std::string_view idea = "keeping the keys of a window and their gradients resident in rings";
-  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .products = 5};
+  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .modifiers = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -30,7 +31,11 @@ struct RingBackward : Defaults {
       knob({"bv", &Sizes::d_v}, bv);
     }
   };
-  static std::string_view caveat(const Sizes&, Tiling) { return "it forms the softmax itself: o and lse are not read"; }
+  static std::string_view caveat(const Sizes& x, Tiling) {
+    return x.modifiers.sinks_gradient
+               ? "it forms the softmax itself: o and lse are read for the gradient of sinks alone"
+               : "it forms the softmax itself: o and lse are not read";
+  }
 
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.d_v, m.feature)};
@@ -60,24 +65,30 @@ struct RingBackward : Defaults {
     return x.tile(SlowArray::K, s, x.d) + x.tile(SlowArray::V, s, x.d_v) + x.tile(SlowArray::dK, s, x.d) +
            x.tile(SlowArray::dV, s, x.d_v) + query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
              const Words P = x.tile(SlowArray::P, rows, kappa),
-                         passing = std::max({x.tile(SlowArray::dO, rows, std::min(t.bv, x.d_v)),
-                                             x.statistic(SlowArray::lse, rows), x.statistic(SlowArray::D, rows)});
-             return P + std::max(x.tile(SlowArray::Q, rows, x.d) + P + passing, x.tile(SlowArray::dQ, rows, x.d));
+                         lse = x.statistic(SlowArray::lse, rows) + passing_sink(x, 0),
+                         dBias = x.modifiers.bias_gradient ? x.word(SlowArray::dBias) : Words(0),
+                         passing = std::max({x.tile(SlowArray::dO, rows, std::min(t.bv, x.d_v)), lse,
+                                             x.statistic(SlowArray::D, rows), passing_bias(x, 0), dBias});
+             return P + std::max(x.tile(SlowArray::Q, rows, x.d) + slopes_tile(x) +
+                                     (TilesOfWeights(x.modifiers).count() - 1) * P + passing,
+                                 x.tile(SlowArray::dQ, rows, x.d));
            });
   }
   /// The next columns of dO.
   static Words prefetch(const Sizes& x, Tiling t) {
     return x.tile(SlowArray::dO, std::min(t.Br, x.n_q), std::min(t.bv, x.d_v));
   }
-  static Io io(const Sizes& x, Tiling) {
-    return Io()
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::dO, Words(x.n_q) * x.d_v)
-        .write(SlowArray::dQ, Words(x.n_q) * x.d)
-        .write(SlowArray::dK, Words(x.n_k) * x.d)
-        .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  static Io io(const Sizes& x, Tiling t) {
+    const Words pairs = x.pairs().pairs_of_rows(t.Br), visits = x.pairs().visited_keys(t.Br),
+                blocks = ceil_div(x.n_q, t.Br);
+    return modifiers_io(x, pairs, visits, blocks) + sinks_io(x, blocks) + bias_gradient_io(x, pairs, visits) +
+           Io().read(SlowArray::Q, Words(x.n_q) * x.d)
+               .read(SlowArray::K, Words(x.n_k) * x.d)
+               .read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::dO, Words(x.n_q) * x.d_v)
+               .write(SlowArray::dQ, Words(x.n_q) * x.d)
+               .write(SlowArray::dK, Words(x.n_k) * x.d)
+               .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.Br) * (Words(3) * x.d + Words(2) * x.d_v);
@@ -125,19 +136,27 @@ struct RingBackward : Defaults {
     const auto columns_of = [&](const Tile<M>& tile, Range rows, Range columns) {
       return part_of(tile.arg(), {{0, ring.places}, {0, x.shape.d_v}}, rows, columns);
     };
+    const Place place{x.shape.mask, I.begin, seen.begin};
+    const kernel::WeightsOfTile weights = weights_of_tile(x.shape, x.instance(), place);
+    const auto visit = [&](const auto& k, const auto&... a) { m.compute(k, a...); };
+    const TilesOfWeights tiles(x.shape.modifiers);
     const auto dS = m.alloc(SlowArray::P, {I.size(), seen.size()});
     {
-      const auto Q_i = m.load(x.Q.rows(I));
+      const auto Q_i = m.load(x.Q.rows(I)), slopes = m.load(x.slopes.all());
       {
-        const auto P = m.alloc(SlowArray::P, {I.size(), seen.size()});
+        const auto P = m.alloc(SlowArray::P, dS.shape()), G = m.alloc(SlowArray::P, tiles.G ? dS.shape() : Shape{0, 0}),
+                   F = m.alloc(SlowArray::P, tiles.F ? dS.shape() : Shape{0, 0});
         ring.for_parts(seen, [&](Range J, Range rows) {
           m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, J.begin}}, part_of(P.arg(), box, I, J), Q_i,
                     rows_of(keys.K, rows));
         });
+        weights.modified(visit, P.arg(), G.arg(), F.arg(), x.bias_of(I, seen), slopes.arg());
         {
           const auto lse_i = m.alloc(x.lse.rows(I));
           m.compute(kernel::BlockSoftmax{}, P, lse_i);
+          if (x.shape.modifiers.sinks) m.compute(kernel::AddSinks{I.begin}, P, lse_i, m.stream(x.sinks.all()));
         }
+        weights.weighted(visit, P.arg(), G.arg(), F.arg());
         m.compute(kernel::Zero{}, dS);
         for (index_t c = 0; c < x.shape.d_v; c += bv) {
           const Range columns{c, std::min(c + bv, x.shape.d_v)};
@@ -147,9 +166,13 @@ struct RingBackward : Defaults {
                       part_of(P.arg(), box, I, J), columns_of(keys.V, rows, columns), dO_i);
           });
         }
-        const auto D_i = m.alloc(x.D.rows(I));
-        m.compute(kernel::RowDots{}, D_i, P, dS);
-        m.compute(kernel::ScoreGradient{Score::softmax, x.scale, {x.shape.mask, I.begin, seen.begin}}, dS, P, D_i);
+        {
+          const auto D_i = m.alloc(x.D.rows(I));
+          m.compute(kernel::RowDots{}, D_i, P, dS);
+          weights.gradient(visit, x.scale, dS.arg(), P.arg(), G.arg(), F.arg(), D_i.arg());  // dS = scale P o (dP - D)
+        }
+        if (x.shape.modifiers.bias_gradient)
+          m.update(kernel::AddBiasGradient{false, 1 / x.scale}, x.of_scores(x.dBias, I, seen), tiles.F ? P : dS);
       }
       ring.for_parts(seen, [&](Range J, Range rows) {
         m.compute(kernel::Gemm{true, false}, rows_of(keys.dK, rows), part_of(dS.arg(), box, I, J), Q_i);

@@ -52,16 +52,10 @@ inline KeyVisits key_visits(const Sizes& x, index_t Bc) {
   v.add(x, Bc);
   return v;
 }
-/// dBias is added to for each pair; where all queries share a row of it, for each key.
-inline Io bias_gradient_io(const Sizes& x, Words pairs) {
-  if (!x.modifiers.bias_gradient) return {};
-  const Words words = x.modifiers.bias == Modifiers::Bias::of_pairs ? pairs : Words(x.n_k);
-  return Io().read(SlowArray::dBias, words).write(SlowArray::dBias, words);
-}
 /// What they read and write together: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k (d + d_v).
 inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
   const Words visits = v.queries;
-  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs) +
+  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k) +
          Io().read(SlowArray::K, Words(x.n_k) * x.d)
              .read(SlowArray::V, Words(x.n_k) * x.d_v)
              .read(SlowArray::Q, visits * x.d)

@@ -90,6 +90,12 @@ inline Words passing_bias(const Sizes& x, Words also) {
   return x.modifiers.bias == Modifiers::Bias::none ? also : std::max(also, x.word(SlowArray::bias));
 }
 
+/// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits.
+inline Io bias_gradient_io(const Sizes& x, Words pairs, Words visits) {
+  if (!x.modifiers.bias_gradient) return {};
+  const Words words = x.modifiers.bias == Modifiers::Bias::of_pairs ? pairs : visits;
+  return Io().read(SlowArray::dBias, words).write(SlowArray::dBias, words);
+}
 /// A word of dBias, which is added to as a tile of dS is finished.
 inline Words passing_bias_gradient(const Sizes& x) {
   return x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::dBias)
