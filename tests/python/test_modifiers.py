@@ -176,15 +176,22 @@ class Boxes:
         blocks = list(self.row_blocks(size))
         return sum(n * (hi - lo) for n, lo, hi in blocks), sum(hi - lo for _, lo, hi in blocks), len(blocks)
 
+    def of_keys(self, size):
+        """Pairs of blocks of keys and all rows that see one of them."""
+        seeing = lambda j: sum(1 for lo, hi in self.intervals if lo < min(j + size, self.n_k) and hi > j)
+        return sum(seeing(j) * (min(j + size, self.n_k) - j) for j in range(0, self.n_k, size))
+
 
 def words_of_modifiers(schedule, t, x):
     """Of one group of heads: bias for each pair, bias for each key, slopes, sinks."""
+    if schedule == "key_outer":
+        return x.of_keys(t["Bc"]), x.n_k, x.group, x.group
     pairs, visits, blocks = x.of_queries(t["Br"])
     return pairs, visits, blocks * x.group, blocks * x.group
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("schedule", ["ring"])
+@pytest.mark.parametrize("schedule", ["ring", "key_outer"])
 def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, schedule, seed):
     draw = np.random.default_rng([seed, len(schedule)])
     batch, kv, group, n = *draw.integers(1, 3, 3), draw.integers(6, 30)

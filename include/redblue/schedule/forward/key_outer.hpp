@@ -11,12 +11,13 @@ namespace redblue::schedule {
 /// 2205.14135) move m and l. With all keys in one block every word moves once.
 ///   reads n_k (d + d_v) + d B(Bc) + (d_v + 1) (B(Bc) - n_q)   writes (d_v + 1) B(Bc)
 ///   footprint Bc (d + d_v) + Br (Bc + 3) + 1
-/// B(Bc) = SUM_J rho_J: queries that see a block of keys; without a mask ceil(n_k/Bc) n_q.
+/// B(Bc) = SUM_J rho_J: queries that see a block of keys; without a mask ceil(n_k/Bc) n_q. Modifiers: slopes, sinks and
+/// a row of the bias that all queries share stay resident.
 struct KeyOuterForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "key_outer";
   static constexpr std::string_view idea = "keeping keys and values resident";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -45,24 +46,27 @@ struct KeyOuterForward : Defaults {
   }
 
   static Words footprint(const Sizes& x, Tiling t) {
-    return prefetch(x, t) + key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) {
+    const Words sinks = x.modifiers.sinks ? x.tile(SlowArray::sinks, x.mask.group, 1) : Words(0);
+    return prefetch(x, t) + slopes_tile(x) + sinks + key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) {
              const index_t Br = std::min(t.Br, rho);
-             return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) +
+             return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + shared_row_of_bias(x, keys) +
                     x.tile(SlowArray::S, Br, keys) + 3 * x.statistic(SlowArray::lse, Br);
            });
   }
-  /// A word of Q or O; with second buffers, the next one.
-  static Words prefetch(const Sizes& x, Tiling) { return std::max(x.word(SlowArray::Q), x.word(SlowArray::O)); }
+  /// A word of Q, of O, or of a bias for each pair; with second buffers, the next one.
+  static Words prefetch(const Sizes& x, Tiling) {
+    return std::max({x.word(SlowArray::Q), x.word(SlowArray::O), passing_bias_of_pairs(x)});
+  }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_rows(t.Bc);
-    return Io()
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, visits * x.d)
-        .read(SlowArray::O, (visits - x.n_q) * x.d_v)
-        .read(SlowArray::lse, visits - x.n_q)
-        .write(SlowArray::O, visits * x.d_v)
-        .write(SlowArray::lse, visits);
+    return modifiers_io(x, x.pairs().pairs_of_keys(t.Bc), x.n_k, 1) + sinks_io(x, 1) +
+           Io().read(SlowArray::K, Words(x.n_k) * x.d)
+               .read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::Q, visits * x.d)
+               .read(SlowArray::O, (visits - x.n_q) * x.d_v)
+               .read(SlowArray::lse, visits - x.n_q)
+               .write(SlowArray::O, visits * x.d_v)
+               .write(SlowArray::lse, visits);
   }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_keys(t.Bc) * (Words(x.d) + x.d_v); }
 
@@ -70,9 +74,10 @@ struct KeyOuterForward : Defaults {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
+    const auto slopes = m.load(x.slopes.all()), sinks = m.load(x.sinks.all());
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
-      const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
+      const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J)), bias_j = m.load(x.shared_row(x.bias, J));
       m.each(ceil_div(seeing.size(), t.Br), [&](auto& w, index_t i) {
         const index_t begin = seeing.begin + i * t.Br;
         const Range I{begin, std::min(begin + t.Br, seeing.end)};
@@ -81,8 +86,13 @@ struct KeyOuterForward : Defaults {
         const auto s = w.alloc(SlowArray::S, {I.size(), J.size()});
         const auto ln = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I)), beta = w.alloc(x.lse.rows(I));
         const auto of = [&](const auto& tile, Range r) { return tile.rows(r.begin - I.begin, r.size()); };
-        w.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, J.begin}}, s, w.stream(x.Q.rows(I)), K_j);
+        const Place place{x.shape.mask, I.begin, J.begin};
+        w.compute(kernel::Scores{x.scale, place}, s, w.stream(x.Q.rows(I)), K_j);
+        modify(w, modify_scores(x.shape, place), s, x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes);
         w.compute(kernel::BlockSoftmax{}, s, ln);  // s <- softmax(s); ln <- its lse
+        if (x.shape.modifiers.sinks && fresh.size() > 0)
+          w.compute(kernel::AddSinks{fresh.begin}, of(s, fresh), of(ln, fresh), sinks);
+        if (x.shape.modifiers.dropout > 0) w.compute(drop(x.shape, x.instance(), place), s);
         if (fresh.size() > 0) {
           w.compute(kernel::Zero{}, of(alpha, fresh));
           w.update(kernel::MergeOutput{true}, x.O.rows(fresh), of(alpha, fresh), of(s, fresh), V_j);  // O <- s V

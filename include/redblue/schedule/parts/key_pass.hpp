@@ -18,8 +18,8 @@ struct KeyPass {
 
 /// One row of the bias, and of its gradient, for the keys of a block.
 inline Words bias_tiles(const Sizes& x, Words keys) {
-  if (x.modifiers.bias != Modifiers::Bias::of_keys) return 0;
-  return x.tile(SlowArray::bias, 1, keys) + (x.modifiers.bias_gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0));
+  const bool gradient = x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_keys;
+  return shared_row_of_bias(x, keys) + (gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0));
 }
 /// The tiles of a block of keys, the arriving queries with their statistics, and one streamed word: of dO, or of the
 /// schedule's own work, which takes `also`. Second buffers: the next queries and the next streamed word.
@@ -28,8 +28,7 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   const auto arriving = [&](index_t rows) {
     return x.tile(SlowArray::Q, rows, x.d) + x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows);
   };
-  const Words bias = x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::bias) : Words(0);
-  const Words word = std::max({x.word(SlowArray::dO), bias, passing_bias_gradient(x), also});
+  const Words word = std::max({x.word(SlowArray::dO), passing_bias_of_pairs(x), passing_bias_gradient(x), also});
   const index_t tiles = TilesOfWeights(x.modifiers).count();
   const auto block = [&](index_t keys, index_t rho) {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + x.tile(SlowArray::dK, keys, x.d) +
@@ -103,10 +102,7 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
              dS = w.alloc(SlowArray::P, P.shape(), Step::dS),
              G = w.alloc(SlowArray::P, tiles.G ? P.shape() : Shape{0, 0}, Step::dS),
              F = w.alloc(SlowArray::P, tiles.F ? P.shape() : Shape{0, 0}, Step::dS);
-  const auto row_of_bias = [&](const SlowMatrix& bias) {
-    return x.bias_of_keys ? x.of_scores(bias, {}, J) : Block{bias.array};
-  };
-  const auto bias_j = w.load(row_of_bias(x.bias)), dBias_j = w.load(row_of_bias(x.dBias)),
+  const auto bias_j = w.load(x.shared_row(x.bias, J)), dBias_j = w.load(x.shared_row(x.dBias, J)),
              slopes = w.load(x.slopes.all());
   for (index_t i = seeing.begin; i < seeing.end; i += br) {
     const Range I{i, std::min(i + br, seeing.end)};
@@ -123,7 +119,7 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   }
   w.store(dK_j, x.dK.rows(J));
   w.store(dV_j, x.dV.rows(J));
-  if (dBias_j.shape().words() > 0) w.store(dBias_j, row_of_bias(x.dBias));
+  if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));
 }
 
 /// dQ += dS K in slow memory, `dQ` being the block of the queries I. Those from row `fresh` on have had no key before.

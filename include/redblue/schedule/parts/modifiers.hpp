@@ -38,6 +38,11 @@ struct ModifierOperands {
   }
   /// It passes with the scores.
   Arg bias_of(Range rows, Range keys) const { return Arg::streaming(of_scores(bias, rows, keys)); }
+  /// The row of a bias, or of its gradient, that all queries share, for a schedule that keeps it with its keys; no
+  /// words where each has its own.
+  Block shared_row(const SlowMatrix& of, Range keys) const {
+    return bias_of_keys ? of_scores(of, {}, keys) : Block{of.array};
+  }
 };
 
 /// The modifiers of any operands: those of the papers' parametrisation have none.
@@ -72,6 +77,13 @@ inline kernel::WeightsOfTile weights_of_tile(const Sizes& x, index_t instance, c
   return {modify_scores(x, place), drop(x, instance, place), x.score};
 }
 
+/// The modifiers of scores act on a tile of them.
+template <class W, class S, class Slopes>
+[[gnu::noinline]] void modify(W& w, const kernel::ModifyScores& modify, const S& T, const Arg& bias,
+                              const Slopes& slopes) {
+  if (!modify.idle({0, 0}, bias.shape(), slopes.shape())) w.compute(modify, T, kNoWords, bias, slopes);
+}
+
 /// What the modifiers of scores read where blocks visit these keys, these pairs lie in the boxes that are multiplied,
 /// and the slopes are loaded `times` times.
 inline Io modifiers_io(const Sizes& x, Words pairs, Words visits, Words times) {
@@ -88,6 +100,14 @@ inline Words slopes_tile(const Sizes& x) {
 /// A word of the bias that passes, and of what passes with it.
 inline Words passing_bias(const Sizes& x, Words also) {
   return x.modifiers.bias == Modifiers::Bias::none ? also : std::max(also, x.word(SlowArray::bias));
+}
+
+/// The same of a schedule that keeps a row of the bias that all queries share, and that row.
+inline Words passing_bias_of_pairs(const Sizes& x) {
+  return x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::bias) : Words(0);
+}
+inline Words shared_row_of_bias(const Sizes& x, Words keys) {
+  return x.modifiers.bias == Modifiers::Bias::of_keys ? x.tile(SlowArray::bias, 1, keys) : Words(0);
 }
 
 /// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits.

@@ -196,10 +196,9 @@ void hide(W& w, const Sizes& s, const Arg& T, const Box& box) {
 }
 /// The modifiers of scores act on those of the box.
 template <class W, class Operands, class Slopes>
-[[gnu::noinline]] void modify(W& w, const Operands& x, const Arg& T, const Box& box, const Slopes& slopes) {
-  const kernel::ModifyScores modify = modify_scores(x.shape, {x.shape.mask, box.rows.begin, box.keys.begin});
-  const Arg bias = bias_of(x, box.rows, box.keys);
-  if (!modify.idle({0, 0}, bias.shape(), slopes.shape())) w.compute(modify, T, kNoWords, bias, slopes);
+void modify(W& w, const Operands& x, const Arg& T, const Box& box, const Slopes& slopes) {
+  modify(w, modify_scores(x.shape, {x.shape.mask, box.rows.begin, box.keys.begin}), T, bias_of(x, box.rows, box.keys),
+         slopes);
 }
 /// Loads the words of pairs that see each other; the others become 0.
 template <class W>
