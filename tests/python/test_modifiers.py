@@ -191,7 +191,7 @@ def words_of_modifiers(schedule, t, x):
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("schedule", ["ring", "key_outer"])
+@pytest.mark.parametrize("schedule", ["ring", "key_outer", "flash_tiled"])
 def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, schedule, seed):
     draw = np.random.default_rng([seed, len(schedule)])
     batch, kv, group, n = *draw.integers(1, 3, 3), draw.integers(6, 30)

@@ -11,11 +11,12 @@ namespace redblue::schedule {
 /// For the same Br it moves the same words as flash, but resident keys take room, so Br is smaller.
 ///   reads n_q d + (d + d_v) A(Br)   writes n_q (d_v + 1)
 ///   footprint Br (d + d_v + 2) + Br Bc + Bc max(d, d_v)
+/// Modifiers: parts/modifiers.hpp.
 struct FlashTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_tiled";
   static constexpr std::string_view idea = "keeping blocks of queries, keys and values resident";
-  static constexpr Traits traits{.masks = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -42,7 +43,8 @@ struct FlashTiledForward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) {
     return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
       const index_t keys = std::min(t.Bc, kappa);
-      return row_tiles(x, rows) + x.tile(SlowArray::S, rows, keys) + block(x, keys);
+      const Words step = x.tile(SlowArray::S, rows, keys) + std::max(block(x, keys), passing_bias(x, 0));
+      return row_tiles(x, rows) + slopes_tile(x) + passing_sink(x, step);
     });
   }
   /// Q_i, O_i, m_i and l_i.
@@ -66,17 +68,21 @@ struct FlashTiledForward : Defaults {
       const Range I = blocks(i), keys = pairs.keys_of(I);
       const auto Q_i = w.load(x.Q.rows(I));
       const auto O_i = w.alloc(x.O.rows(I));
-      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I)), slopes = w.load(x.slopes.all());
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
+      begin_with_sinks(w, x, I.begin, m_i, l_i);
       for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
         const Range J{j, std::min(j + t.Bc, keys.end)};
+        const Place place{x.shape.mask, I.begin, j};
         const auto S_ij = w.alloc(SlowArray::S, {I.size(), J.size()});
         {
           const auto K_j = w.load(x.K.rows(J));
-          w.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, j}}, S_ij, Q_i, K_j);
+          w.compute(kernel::Scores{x.scale, place}, S_ij, Q_i, K_j);
         }
+        modify(w, modify_scores(x.shape, place), S_ij, x.bias_of(I, J), slopes);
         const auto V_j = w.load(x.V.rows(J));
         w.compute(kernel::OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
+        if (x.shape.modifiers.dropout > 0) w.compute(drop(x.shape, x.instance(), place), S_ij);
         w.compute(kernel::Gemm{}, O_i, S_ij, V_j);  // O += S V
       }
       w.compute(kernel::SoftmaxFinish{}, O_i, m_i, l_i);
