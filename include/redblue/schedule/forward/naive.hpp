@@ -9,11 +9,13 @@ namespace redblue::schedule {
 ///   rho = 1 if a row of scores fits in fast memory, else 2
 ///   reads d (B(b2) + A(b1)) + rho nnz + ceil(d_v/b4) nnz + A(b3) d_v   writes 2 nnz + n_q d_v (+ n_q if lse is
 ///   required) footprint max(F_mm, F_mm, rho = 1 ? n_k + 2 : 3), n_k being the keys that a query sees at most
+/// Bias, ALiBi and softcap act on the tiles of scores before they are stored, sinks in the second pass. Dropout would
+/// take another one.
 struct NaiveForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "naive";
   static constexpr std::string_view idea = "three passes through slow memory";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -33,6 +35,10 @@ struct NaiveForward : Defaults {
     GemmTiling output() const { return {b3, b4}; }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    if (x.modifiers.dropout > 0) return "drops no weights";
+    return std::nullopt;
+  }
   static bool writes(const Sizes& x, SlowArray output) { return output != SlowArray::lse || x.lse_required; }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query);
@@ -47,14 +53,16 @@ struct NaiveForward : Defaults {
     return Tiling{qk->a, qk->b, pv->b1, pv->b2, rho};
   }
 
-  static ScoreCost scores(const Sizes& x) { return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 0, SlowArray::lse}; }
+  static ScoreCost scores(const Sizes& x) {
+    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 0, SlowArray::lse, false, true};
+  }
   static GemmCost output(const Sizes& x) {
     return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
   }
   /// A row of scores, or one streamed word of it, with its two statistics.
   static Phase softmax(const Sizes& x, index_t rho) {
     const Words row = rho == 1 ? x.tile(SlowArray::S, 1, x.pairs().most_keys(1)) : x.word(SlowArray::S);
-    return {row + 2 * x.tile(SlowArray::lse, 1, 1), row};
+    return {passing_sink(x, row) + 2 * x.tile(SlowArray::lse, 1, 1), row};
   }
   static std::array<Phase, 3> phases(const Sizes& x, Tiling t) {
     return {scores(x).phase(x, t.scores()), softmax(x, t.rho), output(x).phase(x, t.output())};
@@ -65,6 +73,7 @@ struct NaiveForward : Defaults {
     return scores(x).io(x, t.scores()) +
            Io().read(SlowArray::S, x.nnz() * t.rho)
                .write(SlowArray::S, x.nnz() * 2)
+               .read(SlowArray::sinks, x.modifiers.sinks ? x.n_q : 0)
                .write(SlowArray::lse, x.lse_required ? x.n_q : 0) +
            output(x).io(t.output());
   }
@@ -75,8 +84,10 @@ struct NaiveForward : Defaults {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.b1);
     m.each(blocks.count(), [&](auto& w, index_t i) {
+      const auto slopes = w.load(x.slopes.all());
       score_phase(w, x.shape, x.S.array, blocks(i), x.Q, x.K, t.scores(), [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
+        modify(w, x, T, box, slopes);
         store_visible(w, x.shape, T, x.S, box);
       });
     });
@@ -85,6 +96,8 @@ struct NaiveForward : Defaults {
       const Block S_i = x.S.block(row, pairs.keys_of(row));
       const auto m_i = w.alloc(SlowArray::lse, {1, 1}), l_i = w.alloc(SlowArray::lse, {1, 1});
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      if (const index_t head = i % x.shape.mask.group; x.shape.modifiers.sinks)
+        w.compute(kernel::BeginWithSinks{}, m_i, l_i, w.stream(x.sinks.rows({head, head + 1})));
       if (t.rho == 1) {
         const auto s = w.load(S_i);
         w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);
