@@ -14,7 +14,7 @@
 namespace redblue::machine {
 
 /// The most arguments of a kernel: each has a staging buffer of its own.
-inline constexpr std::size_t kMaxArgs = 13;
+inline constexpr std::size_t kMaxArgs = 14;
 
 /// What an arena takes: words for tiles, with those left out between them, and for each staging buffer.
 struct ArenaWords {

@@ -56,6 +56,7 @@ View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access acces
 template <class T, class K, class Slow>
 Views<T> operands(const K& k, std::span<const Arg> args, std::size_t from, Arena<T>& arena, const Slow& slow,
                   const kernel::Bodies<T>& bodies) {
+  if constexpr (kernel::Kernel<K>) static_assert(kernel::arity<K> <= kMaxArgs);
   Views<T> views;
   views.size = args.size();
   for_routes(k, args, from, bodies, slow, [&](std::size_t i, Route route) {
