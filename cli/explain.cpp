@@ -11,6 +11,7 @@
 #include "json.hpp"
 #include "options.hpp"
 #include "progress.hpp"
+#include "redblue/core/documents.hpp"
 #include "redblue/machine/outline.hpp"
 
 namespace redblue::cli {
@@ -166,6 +167,10 @@ void print_outline(const plan::Plan& plan) {
     fmt::print(
         "{}: each is attention of its own, below one after another; the mask is that of each\n",
         p.cu_seqlens_q.empty() ? "padded batches" : fmt::format("{} packed sequences", p.cu_seqlens_q.size() - 1));
+  if (!p.patterns.empty() && x.documents != nullptr)
+    fmt::print("a pattern says who sees whom: {} pairs in {} parts, each attention of its own{}\n",
+               visible_pairs(x).str(), x.documents->list.size(),
+               p.order == PatternOrder::natural ? "" : fmt::format(", in {} order", name_of(p.order)));
   if (!x.mask.full()) {
     const auto from = x.mask.lo == -Mask::kFar ? "" : fmt::format("i + {} <= ", x.mask.lo);
     const auto to = x.mask.hi == Mask::kFar ? "" : fmt::format(" < i + {}", x.mask.hi);

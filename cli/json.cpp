@@ -38,6 +38,9 @@ Json to_json(const Problem& p) {
        {std::pair("cu_seqlens_q", &p.cu_seqlens_q), std::pair("cu_seqlens_k", &p.cu_seqlens_k),
         std::pair("seqused_q", &p.seqused_q), std::pair("seqused_k", &p.seqused_k)})
     if (!lengths->empty()) j[name] = *lengths;
+  for (std::size_t k = 0; k < p.patterns.size(); ++k)
+    j["patterns"].push_back({{"pairs", to_json(count_of(p.patterns[k]))}});
+  if (p.may_reorder()) j["order"] = std::string(name_of(p.order));
   return j;
 }
 
@@ -148,6 +151,7 @@ Json to_json(const plan::Plan& plan) {
          {"chosen", plan.chosen},
          {"reason", plan.reason}};
   if (plan.forward) j["forward"] = to_json(*plan.forward);
+  if (plan.dense) j["dense"] = to_json(*plan.dense);
   return j;
 }
 

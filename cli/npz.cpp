@@ -58,14 +58,20 @@ class Npz : public Archive {
   }
 
   file::Tensor tensor(const std::string& name) const override {
-    if (!contains(name)) {
-      std::vector<std::string> names;
-      names.reserve(members_.size());
-      for (const auto& [known, member] : members_) names.push_back(readable(known));
-      throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has: {}", path_, name, fmt::join(names, ", ")));
-    }
-    const Bytes bytes = read(name, SIZE_MAX);
+    const Bytes bytes = read_known(name);
     return {file::parse_npy({bytes.data.get(), bytes.size}, where(name)), bytes.data};
+  }
+  file::WholeNumbers integers(const std::string& name) const {
+    const Bytes bytes = read_known(name);
+    return file::parse_npy_integers({bytes.data.get(), bytes.size}, where(name));
+  }
+  std::string text(const std::string& name) const {
+    const Bytes bytes = read_known(name);
+    return file::parse_npy_text({bytes.data.get(), bytes.size}, where(name));
+  }
+  file::NpyDescription describe(const std::string& name) const {
+    const Bytes bytes = read_known(name);
+    return file::describe_npy({bytes.data.get(), bytes.size}, where(name));
   }
 
  private:
@@ -82,6 +88,15 @@ class Npz : public Archive {
     return {fmt::format("cannot read '{}' as .npz: {}", path_, what), path_};
   }
   std::string where(const std::string& name) const { return path_ + ":" + name; }
+  Bytes read_known(const std::string& name) const {
+    if (!contains(name)) {
+      std::vector<std::string> names;
+      names.reserve(members_.size());
+      for (const auto& [known, member] : members_) names.push_back(readable(known));
+      throw InvalidProblem(fmt::format("'{}' has no tensor '{}'; it has: {}", path_, name, fmt::join(names, ", ")));
+    }
+    return read(name, SIZE_MAX);
+  }
 
   /// The first `most` bytes of a member, unpacked.
   Bytes read(const std::string& name, std::size_t most) const {
@@ -147,6 +162,28 @@ struct MemoryFile {
 }  // namespace
 
 std::unique_ptr<Archive> open_npz(const std::string& path) { return std::make_unique<Npz>(path); }
+
+SparseMatrix read_sparse_npz(const std::string& path) {
+  const Npz file(path);
+  SparseMatrix m{file.text("format"), file.integers("shape").values, file.integers("indptr").values,
+                 file.integers("indices").values};
+  if (m.format != "csr" && m.format != "bsr")
+    throw InvalidProblem(
+        fmt::format("'{}' is a sparse matrix of format '{}': csr and bsr are read; convert it with "
+                    ".tocsr()",
+                    path, readable(m.format)));
+  if (m.shape.size() != 2)
+    throw InvalidProblem(
+        fmt::format("'{}' has shape ({}): a pattern is queries x keys", path, fmt::join(m.shape, ", ")));
+  if (m.format == "bsr") {
+    const std::vector<index_t> data = file.describe("data").shape;
+    if (data.size() != 3 || data[1] < 1 || data[2] < 1)
+      throw InvalidProblem(
+          fmt::format("'{}': data of a bsr matrix is blocks x rows x columns, not ({})", path, fmt::join(data, ", ")));
+    m.block = {data[1], data[2]};
+  }
+  return m;
+}
 
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors) {
   MemoryFile memory;

@@ -5,6 +5,14 @@
 namespace redblue::cli {
 
 std::unique_ptr<Archive> open_npz(const std::string& path);
+/// A sparse matrix as scipy.sparse.save_npz writes it, of format csr or bsr.
+struct SparseMatrix {
+  std::string format;
+  std::vector<index_t> shape, indptr, indices;
+  std::vector<index_t> block{1, 1};  ///< bsr: rows and columns of a block
+};
+/// Throws IoError or InvalidProblem where the file is none, or of another format.
+SparseMatrix read_sparse_npz(const std::string& path);
 /// Of tensors that lie row by row. Not compressed, as numpy.savez writes it; put together in memory first.
 void write_npz(file::AtomicFile& out, const std::vector<file::NamedTensor>& tensors);
 /// Bytes of that file, or a little more.

@@ -72,6 +72,7 @@ void MaskOptions::add_to(const Command& command) {
       .type_name("LIST|FILE");
   command.option("--seqused-q", seqused_q, "padding: the number of queries of each batch; those after them see no key")
       .type_name("LIST|FILE");
+  pattern.add_to(command);
 }
 
 namespace {
@@ -137,9 +138,11 @@ void MaskOptions::apply_to(Problem& p) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked())
+    if (!p.masked() && !pattern.stands_at_positions())
       throw InvalidProblem(
-          fmt::format("--causal-offset {} is for --causal or --window: give one of them, too", *causal_offset));
+          fmt::format("--causal-offset {} is for --causal, --window and patterns that look back from a query: give one "
+                      "of them, too",
+                      *causal_offset));
     if (*causal_offset == "top-left") {
       p.causal_offset = 0;
     } else if (*causal_offset != "bottom-right") {
@@ -202,6 +205,13 @@ std::string mask_text(const Problem& p) {
   if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
   if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
   if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
+  if (p.patterns.size() > 1) text += fmt::format(", {} patterns", p.patterns.size());
+  if (p.patterns.size() == 1) {
+    const double pairs = count_of(p.patterns[0]).to_double();
+    text += fmt::format(", pattern of {:.3g} % of the pairs",
+                        100 * pairs / static_cast<double>(p.n_q) / static_cast<double>(p.n_k));
+  }
+  if (p.order != PatternOrder::natural && p.may_reorder()) text += fmt::format(" in {} order", name_of(p.order));
   if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
   if (p.alibi) text += ", ALiBi";
   if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
@@ -326,6 +336,17 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
               "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
       .type_name("BYTES");
   command.option("--write-cost", write_cost, "cost of a written word in read words").type_name("X");
+  std::vector<std::string> orders{"auto"};
+  orders.insert(orders.end(), kPatternOrderNames.begin(), kPatternOrderNames.end());
+  command
+      .option("--order", order,
+              "under a pattern, in which order queries and keys are taken: the one that moves the fewest words (auto), "
+              "natural, rcm (reverse Cuthill-McKee) or jaccard (the most alike follow each other)")
+      .one_of(orders);
+}
+
+void PlannerOptions::apply_to(Problem& p) const {
+  p.order = pattern_order_from_name(order).value_or(PatternOrder::natural);
 }
 
 void PlannerOptions::add_width(const Command& command) {
@@ -346,6 +367,7 @@ plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& 
     (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
   o.write_cost = write_cost;
   o.schedule = schedule;
+  o.reorder = order == "auto";
   if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
   return o;
 }
@@ -477,6 +499,8 @@ Problem ProblemOptions::problem() const {
   p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
+  mask.apply_patterns(p);
+  planner.apply_to(p);
   modifiers.apply_to(p);
   p.lse_required = lse;
   p.validate();

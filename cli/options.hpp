@@ -45,6 +45,7 @@ struct PlannerOptions {
   std::string width;     ///< "Q=2,K=1,V=1"
   double write_cost = 1;
   std::string schedule;
+  std::string order = "auto";
   std::optional<std::string> max_workspace;
 
   /// The help names the first `operations` operations.
@@ -52,6 +53,8 @@ struct PlannerOptions {
   void add_width(const Command& command);
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
+  /// Sets the order of queries and keys under a pattern.
+  void apply_to(Problem& p) const;
 };
 
 /// The bytes of this machine's private cache, from that file or as the system reports them; said on standard error.
@@ -89,8 +92,22 @@ struct OperationOptions {
   void apply_to(Problem& p) const;
 };
 
+/// Which keys a query sees where no interval says it (cli/patterns.cpp).
+struct PatternOptions {
+  std::optional<index_t> globals, dilation, strided, pattern_seed;
+  std::optional<std::string> fixed, big_bird, mask, blocks, block, csr;
+
+  void add_to(const Command& command);
+  /// Does the pattern depend on where queries stand among the keys?
+  bool stands_at_positions() const { return strided || fixed || big_bird; }
+  /// Of a problem whose sizes are known. What the window becomes a part of is taken out of the problem. Throws
+  /// InvalidProblem or IoError.
+  void apply_to(Problem& p) const;
+};
+
 /// Which keys a query sees.
 struct MaskOptions {
+  PatternOptions pattern;
   bool causal = false;
   std::optional<std::string> causal_offset, window;
   std::optional<index_t> prefix;
@@ -100,6 +117,8 @@ struct MaskOptions {
   /// Sets the mask of a problem. Throws InvalidProblem where the options contradict each other, or name a file that
   /// cannot be read.
   void apply_to(Problem& p) const;
+  /// The same of patterns, once the sizes of the problem are known.
+  void apply_patterns(Problem& p) const { pattern.apply_to(p); }
 
  private:
   void apply_sequences(Problem& p) const;

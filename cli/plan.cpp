@@ -106,6 +106,12 @@ void print_table(const plan::Plan& plan) {
                r.workspace.str(), plan::text_of(r.tiling), note_on(r),
                r.fits ? "" : fmt::format("  (needs {:.2f} M)", times_too_large(plan, r)));
   }
+  if (plan.dense)
+    fmt::print("forming all pairs and masking them:\n  {:<{}} {:>18} {:>18} {:>18} {:>8} {:>6} {:>12} {:>14}  {}\n",
+               plan.dense->schedule, name, plan.dense->io.total_reads().str(), plan.dense->io.total_writes().str(),
+               plan.dense->io.total().str(), "-", "-",
+               plan.dense->footprint_bytes.value_or(plan.dense->footprint).str(), plan.dense->workspace.str(),
+               plan::text_of(plan.dense->tiling));
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
   if (plan.row().time) print_times(plan, name);
   if (widths_differ(plan)) print_bytes(plan);

@@ -206,7 +206,10 @@ int run_command(const RunFlags& flags) {
   kind.scale = flags.scale;
   kind.lse_required = !follows_forward(kind.op) && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
-  const Problem problem = loaded.problem(kind);
+  Problem problem = loaded.problem(kind);
+  flags.mask.apply_patterns(problem);
+  flags.planner.apply_to(problem);
+  problem.validate();
   RunOptions options;
   options.compute = compute_of(flags.compute_dtype, loaded.any_f64());
   if (flags.verify && options.compute == DType::bf16)

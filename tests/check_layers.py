@@ -19,7 +19,8 @@ ALLOWED = {
     "model": ["core/", "kernel/", "isa.hpp", "hardware.hpp"],
     "file": ["core/"],
     "hardware": ["core/", "isa.hpp", "file/"],
-    "plan": ["core/", "bound/", "schedule/", "model/", "problem.hpp"],
+    "patterns": ["core/"],  # patterns.hpp: the kinds of patterns
+    "plan": ["core/", "bound/", "schedule/", "model/", "patterns.hpp", "problem.hpp"],
     "problem": ["core/", "bound/"],  # problem.hpp: what plan/ plans
     "oracle": ["core/", "problem.hpp"],
     "schedules": [""],  # the lists of schedules: where they meet the machines they are compiled for

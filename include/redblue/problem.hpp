@@ -1,14 +1,35 @@
 #pragma once
 #include <array>
+#include <initializer_list>
 #include <memory>
 #include <optional>
 #include <vector>
 
 #include "redblue/bound/bound.hpp"
 #include "redblue/core/operation.hpp"
+#include "redblue/core/order.hpp"
 #include "redblue/core/sizes.hpp"
 
 namespace redblue {
+
+/// The keys that each query may see, for Problem::patterns. What is made of them is kept for the next time.
+class Patterns {
+ public:
+  Patterns() = default;
+  Patterns(
+      std::vector<std::shared_ptr<const RunLists>> list);  // NOLINT(google-explicit-constructor): a list is patterns
+  Patterns(std::initializer_list<std::shared_ptr<const RunLists>> list) : Patterns(std::vector(list)) {}
+
+  bool empty() const { return list_.empty(); }
+  std::size_t size() const { return list_.size(); }
+  const RunLists& operator[](std::size_t k) const { return *list_[k]; }
+
+ private:
+  friend struct Problem;
+  struct Made;
+  std::vector<std::shared_ptr<const RunLists>> list_;
+  std::shared_ptr<Made> made_;
+};
 
 /// Attention over `batch` x `heads`, or its gradients: O = softmax(scale Q K^T) V, lse = log of the row sums of
 /// exp(scale Q K^T). heads / kv_heads query heads (a group) share one head of K and V. A shared word is counted once,
@@ -36,6 +57,13 @@ struct Problem {
   std::vector<index_t> cu_seqlens_q{}, cu_seqlens_k{};
   /// Padding: batch b has seqused_q[b] queries and seqused_k[b] keys. Queries after them see no key. Empty: all.
   std::vector<index_t> seqused_q{}, seqused_k{};
+  /// The keys that each query may see where that is no mask of the kinds above: one list for all, one for each query
+  /// head, or one for each query head of each batch. redblue/patterns.hpp makes them. Causal, window, prefix and
+  /// sequences hide keys of them, too.
+  Patterns patterns{};
+  /// In which order their queries and keys are taken: core/order.hpp. With a bias, ALiBi or dropout they stay where
+  /// they are. A planner may choose it (plan::Options::reorder).
+  PatternOrder order = PatternOrder::natural;
   double softcap = 0;                            ///< > 0: scores become softcap tanh(score / softcap)
   std::optional<std::array<index_t, 4>> bias{};  ///< its shape: [batch, heads, n_q, n_k], or 1 where all share it
   bool bias_gradient = false;                    ///< backward: form dBias, summed over what shares the bias
@@ -59,10 +87,14 @@ struct Problem {
   bool several() const {
     return !(cu_seqlens_q.empty() && cu_seqlens_k.empty() && seqused_q.empty() && seqused_k.empty());
   }
-  Mask mask() const;  ///< without sequences; rows are stacked query heads; one that hides nothing is full()
+  /// Without sequences and patterns; rows are stacked query heads; one that hides nothing is full().
+  Mask mask() const;
   Modifiers modifiers() const;
+  /// Throws Unsupported where the order of a pattern is too much work to find.
   Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
+  /// May the order of queries and keys matter, and be changed?
+  bool may_reorder() const { return !patterns.empty() && !bias && !alibi && dropout == 0; }
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.
@@ -71,8 +103,11 @@ struct Problem {
  private:
   void require_modifiers() const;
   void require_sequences() const;
+  void require_patterns() const;
   Mask mask_of(index_t queries, index_t keys) const;
-  std::shared_ptr<const Documents> documents() const;
+  std::shared_ptr<const Documents> sequences() const;
+  std::shared_ptr<const Documents> documents(Mask& whole) const;
+  std::shared_ptr<const Documents> documents_of_patterns(Mask& whole) const;
 };
 
 }  // namespace redblue

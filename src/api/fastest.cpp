@@ -302,6 +302,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   // Without the cap: tiles that move the fewest words may break it where others keep it.
   plan::Options uncapped = options;
   uncapped.cap.reset();
+  uncapped.reorder = false;  // the time that gathering takes is not modelled
   Problem alone = problem;
   alone.forward_given = true;                          // what runs before does not matter to the tilings
   plan::Plan plan = plan::make_plan(alone, uncapped);  // refuses what cannot be done

@@ -8,6 +8,7 @@
 #include <bit>
 #include <cmath>
 #include <cstdint>
+#include <cstring>
 #include <limits>
 #include <memory>
 #include <mutex>
@@ -84,13 +85,80 @@ class Converted {
   Words words_;
 };
 
+/// Arrays in the order in which a pattern takes their queries or keys: inputs are gathered before the schedule runs,
+/// outputs scattered afterwards.
+class Reordered {
+ public:
+  Reordered(const Problem& p, std::shared_ptr<const Documents> documents)
+      : kv_heads_(p.kv_heads.value_or(p.heads)), documents_(std::move(documents)) {}
+
+  /// Does anything move?
+  bool any() const {
+    return documents_ != nullptr &&
+           std::ranges::any_of(documents_->orders, [](const auto& order) { return order != nullptr; });
+  }
+  void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
+  void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }
+
+  void gather() const {
+    for (const Move& m : inputs_)
+      for_rows(m, [&](index_t instance, index_t place, index_t row) {
+        const std::size_t width = size_of(m.from.dtype);
+        const auto at = [&](const Tensor& t, index_t r) {
+          const index_t B = instance / t.shape[1], H = instance % t.shape[1];
+          return static_cast<std::byte*>(t.data) +
+                 (B * t.strides[0] + H * t.strides[1] + r * t.strides[2]) * static_cast<index_t>(width);
+        };
+        const std::byte* from = at(m.from, row);
+        std::byte* to = at(m.to, place);
+        for (index_t t = 0; t < m.from.shape[3]; ++t)
+          std::memcpy(to + t * static_cast<index_t>(width), from + t * m.from.strides[3] * static_cast<index_t>(width),
+                      width);
+      });
+  }
+  template <class T>
+  void scatter() const {
+    for (const Move& m : outputs_) {
+      const machine::Storage target = storage_of(m.to, m.to.shape[1], 1, true);
+      const index_t rows = m.to.shape[2], cols = m.to.shape[3];
+      for_rows(m, [&](index_t instance, index_t place, index_t row) {
+        machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}},
+                            static_cast<const T*>(m.from.data) + (instance * rows + place) * cols, cols, 1);
+      });
+    }
+  }
+
+ private:
+  struct Move {
+    SlowArray array;
+    Tensor from, to;
+  };
+  /// f(batch and head, place in the order, row of the caller's array)
+  template <class F>
+  void for_rows(const Move& m, const F& f) const {
+    const index_t heads = m.from.shape[1], group = heads / kv_heads_;
+    for (index_t i = 0; i < m.from.shape[0] * heads; ++i) {
+      const Order* order = documents_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
+      for (index_t place = 0; place < m.from.shape[2]; ++place) {
+        const auto at = static_cast<std::size_t>(place);
+        f(i, place, order == nullptr ? place : side_of(m.array) == Side::keys ? order->keys[at] : order->queries[at]);
+      }
+    }
+  }
+
+  index_t kv_heads_;
+  std::shared_ptr<const Documents> documents_;
+  std::vector<Move> inputs_, outputs_;
+};
+
 /// How far to go to find out what a run takes.
 struct Effort {
   Words enough;  ///< no walk where more bytes than this are taken already
   Walk walk;
 };
 
-/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted)
+/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted,
+/// reordered)
 /// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. To
 /// learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
 /// `effort.enough`.
@@ -131,11 +199,27 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
   const auto outputs = outputs_of(p);
+  const Sizes sizes = p.sizes();
+  Reordered reordered(p, sizes.documents);
   for (std::size_t i = 0; i < kSlowArrays; ++i) {
     const auto a = static_cast<SlowArray>(i);
     const Tensor& t = tensors[a];
+    const bool moves = is_given(t) && side_of(a) != Side::neither && reordered.any();
     if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
-      if (is_given(t)) place(a, t, false);
+      if (!is_given(t)) continue;
+      Tensor copy = t;
+      if (moves) {
+        const Words words = Words(t.shape[0]) * t.shape[1] * t.shape[2] * t.shape[3];
+        const Words whole = (words * size_of(t.dtype) + sizeof(T) - 1) / sizeof(T);
+        copy =
+            Tensor(stack.take<T>(whole, "an input in the order of the pattern", redblue::name_of(a)), t.dtype, t.shape);
+        reordered.gather_later(a, t, copy);
+      }
+      place(a, copy, false);
+    } else if (moves) {
+      const Tensor copy = own(t.shape, "an output in the order of the pattern");
+      reordered.scatter_later(a, copy, t);
+      place(a, copy, true);
     } else if (!is_given(t)) {
       place(a, own(shape_of(p, a), "lse"), true);  // the caller does not ask for it
     } else if (t.dtype != kDTypeOf<T> &&
@@ -148,7 +232,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, t, true);
     }
   }
-  const auto workspace = row.algorithm->workspace(p.sizes(), row.tiling);
+  const auto workspace = row.algorithm->workspace(sizes, row.tiling);
   // A workspace for each instance under way.
   const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
   with.slow.assign(static_cast<std::size_t>(sets), slow);
@@ -165,7 +249,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
     for (std::size_t i = 0; i < words.staging.size(); ++i)
       arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
   }
-  execute(plan, with, converted);
+  execute(plan, with, converted, reordered);
   return true;
 }
 
@@ -238,14 +322,16 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   Stack stack(memory);
   const Effort all_of_it{need.bytes, Walk::whole};
   lay_out<T>(plan, tensors, options, all_of_it, stack, memo,
-             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted) {
+             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted, const Reordered& reordered) {
                std::optional<ProgressReport> report;
                if (options.progress) {
                  report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
                                 plan.io().total());
                  with.report = std::ref(*report);
                }
+               reordered.gather();
                const Measured m = run_row<T>(part, std::move(with));
+               reordered.scatter<T>();
                converted.finish<T>();
                all.io = all.io + m.io;
                all.peak = std::max(all.peak, m.peak);

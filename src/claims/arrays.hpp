@@ -13,6 +13,22 @@
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
 
+/// Are the documents packed or padded sequences, all with one mask? Else they come from a pattern.
+inline bool are_sequences(const Documents& documents) {
+  index_t row = 0, key = 0;
+  const Mask& first = documents.list.front().mask;
+  return std::ranges::all_of(documents.list, [&](const Document& one) {
+    const Mask& m = one.mask;
+    const index_t offset = m.hi != Mask::kFar    ? m.hi - 1
+                           : m.lo != -Mask::kFar ? m.lo
+                                                 : one.keys.size() - one.rows.size() / m.group;
+    const bool next = one.rows.begin == row && one.keys.begin == key;
+    row = one.rows.end;
+    key = one.keys.end;
+    return next && one.pattern == nullptr && m.lo == first.lo && m.hi == first.hi && one.slope_offset == offset;
+  });
+}
+
 /// The problem that has these sizes: one group of heads, at a scale where even exp without a shift stays finite.
 inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   Problem p;
@@ -25,7 +41,31 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.d_v = x.d_v;
   p.d_in = x.d_in;
   Mask mask = x.mask;
-  if (x.documents != nullptr) {  // all with one mask, packed without gaps, or one sequence and padding
+  if (x.documents != nullptr && (x.documents->list.empty() || !are_sequences(*x.documents))) {
+    std::vector<RunLists> heads(static_cast<std::size_t>(mask.group));
+    index_t row = 0;
+    const auto up_to = [&](index_t end) {  // see no key
+      for (; row < end; ++row) heads[static_cast<std::size_t>(row % mask.group)].append(1, std::span<const Range>());
+    };
+    for (const Document& one : x.documents->list) {
+      up_to(one.rows.begin);
+      for (; row < one.rows.end; ++row) {
+        std::vector<Range> runs;
+        const index_t r = row - one.rows.begin;
+        if (one.pattern != nullptr)
+          runs.assign(one.pattern->rows().of(r).begin(), one.pattern->rows().of(r).end());
+        else
+          runs.push_back(one.mask.keys(r, one.keys.size()));
+        for (Range& run : runs) run = run.shifted(one.keys.begin);
+        heads[static_cast<std::size_t>(row % mask.group)].append(1, runs);
+      }
+    }
+    up_to(x.n_q);
+    std::vector<std::shared_ptr<const RunLists>> lists;
+    lists.reserve(heads.size());
+    for (RunLists& one : heads) lists.push_back(std::make_shared<const RunLists>(std::move(one)));
+    p.patterns = std::move(lists);
+  } else if (x.documents != nullptr) {  // all with one mask, packed without gaps, or one sequence and padding
     const auto& list = x.documents->list;
     mask = list.front().mask;
     for (const Document& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);

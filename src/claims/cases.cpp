@@ -65,6 +65,28 @@ std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw)
   return std::make_shared<const Documents>(std::move(all));
 }
 
+/// Keys that no interval says: blocks, single pairs, or runs; some queries see none, some keys nobody sees.
+std::shared_ptr<const Documents> any_pattern(const Sizes& x, const Draw& draw) {
+  const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9);
+  const bool alike = draw(0, 1) == 1;  // in a group
+  RunLists rows;
+  std::vector<Range> runs;
+  for (index_t r = 0; r < x.n_q; ++r) {
+    if (r / group % block == 0 && (r % group == 0 || !alike)) {
+      runs.clear();
+      for (index_t j = 0; j < x.n_k; j += block)
+        if (draw(0, 9) < share) runs.push_back({j, std::min(j + block, x.n_k)});
+    }
+    rows.append(1, runs);
+  }
+  Document like;
+  like.mask.group = group;
+  like.slope_offset = x.n_k - x.n_q / group;
+  Documents all;
+  all.list = documents_of(rows, x.n_k, like);
+  return std::make_shared<const Documents>(std::move(all));
+}
+
 }  // namespace
 
 Case any_case(const Draw& draw) {
@@ -88,8 +110,9 @@ Case any_case(const Draw& draw) {
   }
   if (draw(0, 4) > 1) x.score = static_cast<Score>(draw(0, 3));
   x.lse_required = x.statistics() > 0;
-  if (draw(0, 3) == 0) {
-    x.documents = any_documents(x, draw);
+  const index_t kind = draw(0, 7);
+  if (kind < 3) {
+    x.documents = kind == 0 ? any_pattern(x, draw) : any_documents(x, draw);
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);

@@ -252,9 +252,15 @@ std::string text_of(const Sizes& x) {
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.documents != nullptr)
-    for (const Document& one : x.documents->list)
+    for (const Document& one : x.documents->list) {
       text += fmt::format(" sequence {}..{} x {}..{} mask lo {} hi {} prefix {}", one.rows.begin, one.rows.end,
                           one.keys.begin, one.keys.end, one.mask.lo, one.mask.hi, one.mask.prefix);
+      if (one.pattern == nullptr) continue;
+      one.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
+        text += fmt::format(" {}..{}:", rows.begin, rows.end);
+        for (const Range& run : runs) text += fmt::format(" {}..{}", run.begin, run.end);
+      });
+    }
   if (x.mask.group > 1) text += fmt::format(" group {}", x.mask.group);
   if (const Modifiers& m = x.modifiers; m.any())
     text += fmt::format(" bias {} (gradient {}) slopes {} at {} sinks {} (gradient {}) softcap {} dropout {} seed {}",
@@ -297,7 +303,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
-  if (!can_solve(s, c.sizes)) {
+  if (!can_solve(s, c.sizes) && !s.traits.only_patterns) {
     c.sizes.mask = {.group = c.sizes.mask.group};
     c.sizes.documents = nullptr;
   }
@@ -306,7 +312,8 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   // Tilings are chosen for what the problem moves without its modifiers (docs/model.md), and for some of its sequences.
   if (claim == all().size()) {
     c.sizes.modifiers = {};
-    c.sizes.documents = nullptr;
+    if (!has_pattern(c.sizes) || c.sizes.documents->list.size() > 1) c.sizes.documents = nullptr;
+    if (!can_solve(s, c.sizes)) return {};
   }
   std::vector<Tiling> tilings;
   try {
@@ -364,7 +371,8 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
       fail("it chose{}, which does not fit {} words", text_of(*chosen), limits.M.str());
     if (!chosen && occupied(smallest) <= limits.M) fail("it found no tiling, but{} fits", text_of(smallest));
   }
-  if (!s.traits.stable) return;  // printed or not, it is not tuned
+  if (!s.traits.stable) return;        // printed or not, it is not tuned
+  if (s.traits.only_patterns) return;  // tiles grow as far as they can: some sizes of blocks are tried
   limits.multiple = {};
   // Groups are for many workers, not for few words: both have as many.
   const auto with_groups_of = [&](const Tiling& from, Tiling t) {

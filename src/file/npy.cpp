@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include <algorithm>
 #include <bit>
 #include <cstring>
 
@@ -138,6 +139,64 @@ FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) 
                           name_of(element.dtype), *count * width, data.size()));
   auto strides = header.fortran_order ? fortran_order_strides(header.shape) : c_order_strides(header.shape);
   return {element.dtype, std::move(header.shape), std::move(strides), data.data(), element.swap_bytes};
+}
+
+namespace {
+
+/// The elements of `count` x `width` bytes after the header, which must be there and nothing else.
+std::span<const std::byte> elements_after(const Parsed& parsed, std::span<const std::byte> bytes, std::size_t width,
+                                          const std::string& path) {
+  const auto& [header, data_at] = parsed;
+  const auto count = element_count(header.shape, static_cast<index_t>(width));
+  const auto data = bytes.subspan(data_at);
+  if (!count || static_cast<std::size_t>(*count) * width != data.size())
+    throw bad(path, bytes.size(),
+              fmt::format("shape ({}) of {} does not fit its {} bytes of data", text_of(header.shape),
+                          printable(header.descr, true), data.size()));
+  return data;
+}
+
+}  // namespace
+
+WholeNumbers parse_npy_integers(std::span<const std::byte> bytes, const std::string& path) {
+  Parsed parsed = parse_header(bytes, path);
+  const std::string& descr = parsed.header.descr;
+  const std::string_view code = std::string_view(descr).substr(std::min(descr.size(), descr.find_first_not_of("<>=|")));
+  const bool is_signed = code.starts_with('i');
+  constexpr std::string_view kWidths = "1248";
+  if (code.size() != 2 || (!is_signed && code[0] != 'u') || kWidths.find(code[1]) == std::string_view::npos)
+    throw Unsupported(fmt::format("'{}' holds elements of dtype '{}'; whole numbers are i or u of 1, 2, 4 or 8 bytes",
+                                  path, printable(descr, true)));
+  const auto width = static_cast<std::size_t>(code[1] - '0');
+  const auto data = elements_after(parsed, bytes, width, path);
+  if (parsed.header.fortran_order && std::ranges::count_if(parsed.header.shape, [](index_t n) { return n > 1; }) > 1)
+    throw Unsupported(fmt::format("'{}' lies column by column; write it row by row", path));
+  const bool reversed = descr[0] == '>' ? kHostIsLittle : descr[0] == '<' && !kHostIsLittle;
+  WholeNumbers numbers{std::move(parsed.header.shape), {}};
+  numbers.values.reserve(data.size() / width);
+  for (std::size_t at = 0; at < data.size(); at += width) {
+    std::uint64_t bits = 0;
+    for (std::size_t k = 0; k < width; ++k) {  // from the most significant byte on
+      const std::size_t byte = reversed == kHostIsLittle ? k : width - 1 - k;
+      bits = bits << 8 | std::to_integer<std::uint64_t>(data[at + byte]);
+    }
+    const unsigned unused = 64 - 8 * static_cast<unsigned>(width);
+    const auto value = static_cast<index_t>(bits << unused) >> unused;  // as if it were signed
+    if (!is_signed && width == 8 && value < 0)
+      throw InvalidProblem(fmt::format("'{}' holds {}, which is above 2^63", path, bits));
+    numbers.values.push_back(is_signed ? value : static_cast<index_t>(bits));
+  }
+  return numbers;
+}
+
+std::string parse_npy_text(std::span<const std::byte> bytes, const std::string& path) {
+  const Parsed parsed = parse_header(bytes, path);
+  const std::string& descr = parsed.header.descr;
+  const auto data = bytes.subspan(parsed.data_at);
+  if (descr.find('S') > 1 || element_count(parsed.header.shape, 1) != 1)
+    throw Unsupported(fmt::format("'{}' holds elements of dtype '{}', not one text", path, printable(descr, true)));
+  const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
+  return std::string(text.substr(0, text.find('\0')));
 }
 
 Tensor read_npy(const std::string& path) {

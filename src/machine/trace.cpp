@@ -24,14 +24,39 @@ std::string to_text(const Arg& a) {
   return fmt::format("{}[{}:{},{}:{}]", who, b.row, b.row + b.shape.rows, b.col, b.col + b.shape.cols);
 }
 
-std::string to_text(const kernel::AnyPlainKernel& kernel) {
+using Patterns = std::span<const std::shared_ptr<const Pattern>>;
+
+/// Where a kernel's mask is, null if it has none.
+template <class K>
+const Pattern** pattern_of(K& k) {
+  if constexpr (requires { k.place; })
+    return &k.place.mask.pattern;
+  else
+    return nullptr;
+}
+
+/// "pattern 0 4x6 0:2=0:3,5:6 2:4=1:2": of two groups of rows the keys that they see.
+std::string to_text(const Pattern& pattern, std::size_t number) {
+  std::string text = fmt::format("pattern {} {}x{}", number, pattern.n_q(), pattern.n_k());
+  pattern.rows().for_groups([&](Range rows, std::span<const Range> runs) {
+    text += fmt::format(" {}:{}=", rows.begin, rows.end);
+    for (std::size_t k = 0; k < runs.size(); ++k)
+      text += fmt::format("{}{}:{}", k > 0 ? "," : "", runs[k].begin, runs[k].end);
+  });
+  return text;
+}
+
+std::string to_text(const kernel::AnyPlainKernel& kernel, Patterns patterns) {
   return std::visit(
-      [](const auto& k) {
+      [&](auto k) {
         std::string text(k.name);
         if constexpr (requires { k.parameter_names; }) {
           const auto values = kernel::parameters_of(k);
           for (std::size_t i = 0; i < values.size(); ++i)
             text += fmt::format("{}{}={}", i == 0 ? "(" : ",", k.parameter_names[i], values[i]);
+          const Pattern** pattern = pattern_of(k);
+          for (std::size_t i = 0; i < patterns.size(); ++i)
+            if (pattern != nullptr && *pattern == patterns[i].get()) text += fmt::format(",pattern={}", i);
           text += ")";
         }
         return text;
@@ -124,22 +149,59 @@ class Line {
     expect("]");
     return a;
   }
-  kernel::AnyPlainKernel kernel() {
+  /// What to_text(pattern, number) writes, after its first word.
+  std::shared_ptr<const Pattern> pattern(std::size_t next) {
+    constexpr index_t kMost = 1 << 20;
+    if (number<std::size_t>() != next) fail(fmt::format("pattern {}", next));
+    expect(" ");
+    const Shape s = shape();
+    if (s.rows < 0 || s.cols < 0 || s.rows > kMost || s.cols > kMost) refuse("a pattern has 0 to 2^20 rows and keys");
+    RunLists rows;
+    while (skip(" ")) {
+      const auto [first, count] = range();
+      if (first != rows.size() || count == 0 || first + count > s.rows) refuse("its rows are not one after another");
+      expect("=");
+      std::vector<Range> runs;
+      for (index_t end = -1; !empty() && rest_.front() != ' ';) {
+        if (!runs.empty()) expect(",");
+        const auto [key, keys] = range();
+        if (key <= end || keys == 0 || key + keys > s.cols) refuse("its keys are not in order, or not there");
+        runs.push_back({key, end = key + keys});
+      }
+      rows.append(count, runs);
+    }
+    if (rows.size() != s.rows) refuse("its rows are not all there");
+    return std::make_shared<const Pattern>(std::move(rows), s.cols);
+  }
+  kernel::AnyPlainKernel kernel(Patterns patterns) {
     const std::string_view name_token = name();
     std::vector<double> values;
     std::vector<std::string_view> names;
+    const Pattern* pattern = nullptr;
     if (skip("(")) {
       do {
         names.push_back(name());
         expect("=");
+        if (names.back() == "pattern") {
+          names.pop_back();
+          const auto which = number<std::size_t>();
+          if (which >= patterns.size()) refuse(fmt::format("there is no pattern {}", which));
+          pattern = patterns[which].get();
+          break;
+        }
         values.push_back(number<double>());
       } while (skip(","));
       expect(")");
     }
-    const auto k = kernel::make_plain(name_token, values);
+    auto k = kernel::make_plain(name_token, values);
     if (!k) fail(fmt::format("a known kernel with its parameters, each of its type, not '{}',", name_token));
     const auto known = std::visit([](const auto& plain) { return parameter_names_of(plain); }, *k);
     if (names != known) fail(fmt::format("the parameters {} of '{}'", fmt::join(known, ", "), name_token));
+    if (pattern != nullptr) {
+      const Pattern** here = std::visit([](auto& plain) { return pattern_of(plain); }, *k);
+      if (here == nullptr) refuse(fmt::format("'{}' has no place in a pattern", name_token));
+      *here = pattern;
+    }
     return *k;
   }
 
@@ -149,7 +211,7 @@ class Line {
   std::string_view rest_;
 };
 
-Operation parse(Line& line) {
+Operation parse(Line& line, Patterns patterns) {
   Operation op{};
   op.kind = static_cast<Kind>(line.one_of(kWords));
   line.expect(" ");
@@ -167,7 +229,7 @@ Operation parse(Line& line) {
       break;
     case Kind::run:
     case Kind::modify:
-      op.kernel = line.kernel();
+      op.kernel = line.kernel(patterns);
       [[fallthrough]];
     case Kind::read:
     case Kind::write:
@@ -182,14 +244,14 @@ Operation parse(Line& line) {
 
 }  // namespace
 
-std::string detail::to_text(const Operation& op) {
+std::string detail::to_text(const Operation& op, Patterns patterns) {
   std::string text(kWords[static_cast<std::size_t>(op.kind)]);
   if (op.kind == Kind::open || op.kind == Kind::close) {
     text += fmt::format(" t{} {}x{}", op.depth, op.shape.rows, op.shape.cols);
     if (op.layout != Layout::row_major) text += fmt::format(" {}", kLayoutNames[static_cast<std::size_t>(op.layout)]);
   }
   if (op.kind == Kind::step) text += fmt::format(" {}", op.depth);
-  if (op.kind == Kind::run || op.kind == Kind::modify) text += " " + machine::to_text(op.kernel);
+  if (op.kind == Kind::run || op.kind == Kind::modify) text += " " + machine::to_text(op.kernel, patterns);
   for (const Arg& a : op.args) text += " " + machine::to_text(a);
   return text;
 }
@@ -201,7 +263,8 @@ void detail::throw_trace_full(std::size_t most) {
 
 void write_text(std::ostream& out, const Trace& trace) {
   out << "# redblue.trace/2\n";
-  for (const Operation& op : trace.operations) out << detail::to_text(op) << '\n';
+  for (std::size_t k = 0; k < trace.patterns.size(); ++k) out << to_text(*trace.patterns[k], k) << '\n';
+  for (const Operation& op : trace.operations) out << detail::to_text(op, trace.patterns) << '\n';
 }
 
 Trace read_text(std::istream& in) {
@@ -210,7 +273,10 @@ Trace read_text(std::istream& in) {
   for (index_t number = 1; std::getline(in, text); ++number) {
     if (text.empty() || text.front() == '#') continue;
     Line line(text, number);
-    trace.operations.push_back(parse(line));
+    if (line.skip("pattern "))
+      trace.patterns.push_back(line.pattern(trace.patterns.size()));
+    else
+      trace.operations.push_back(parse(line, trace.patterns));
   }
   return trace;
 }

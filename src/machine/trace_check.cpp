@@ -76,6 +76,9 @@ std::string fault_of(const K& k, const Operation& op) {
                 B = op_of(k.transpose_b, args[2].shape());
     fits = fits && A.rows == C.rows && A.cols == B.rows && B.cols == C.cols;
   }
+  if constexpr (requires { &K::fits_pattern; })
+    fits =
+        fits && kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_pattern(a.shape()...); }, args);
   return fits ? std::string() : fmt::format("the shapes given to {} do not go together", K::name);
 }
 

@@ -97,8 +97,8 @@ using Matrices = std::map<SlowArray, Matrix<T>>;
 /// What a query makes of the keys that it sees.
 template <class T>
 struct Row {
-  std::vector<T> p;   ///< weights of the visible keys, before dropout
-  index_t first = 0;  ///< of these keys
+  std::vector<T> p;           ///< weights of the visible keys, before dropout
+  std::vector<index_t> keys;  ///< which these are
   T lse = -std::numeric_limits<T>::infinity();
 };
 
@@ -113,12 +113,20 @@ class Dense {
         block_(block),
         instance_(instance),
         in_(std::move(inputs)),
-        document_(static_cast<std::size_t>(x_.n_q)) {
+        document_(static_cast<std::size_t>(x_.n_q)),
+        place_(static_cast<std::size_t>(x_.n_q)) {
     project();
     if (x_.documents == nullptr) return;
+    order_ = x_.documents->order_of(instance, modifiers().kv_heads);
+    const index_t group = x_.mask.group;
     for (const Document& one : x_.documents->list)
-      if (x_.documents->batches == 1 || one.batch == instance / modifiers().kv_heads)
-        std::fill(document_.begin() + one.rows.begin, document_.begin() + one.rows.end, &one);
+      if (one.batch == x_.documents->batch_of(instance, modifiers().kv_heads))
+        for (index_t r = one.rows.begin; r < one.rows.end; ++r) {
+          const index_t position = order_ == nullptr ? r / group : order_->queries[static_cast<std::size_t>(r / group)];
+          const auto query = static_cast<std::size_t>(position * group + r % group);
+          document_[query] = &one;
+          place_[query] = r - one.rows.begin;
+        }
   }
 
   const Matrix<T>& at(SlowArray a) const { return in_.at(a); }
@@ -131,11 +139,10 @@ class Dense {
   index_t rows() const { return x_.n_q; }
   /// Of query i with the keys that it sees.
   std::vector<T> scores(index_t i) const {
-    const Range keys = seen(i);
+    const std::vector<index_t> keys = seen(i);
     std::vector<T> s;
-    s.reserve(static_cast<std::size_t>(keys.size()));
-    for (index_t j = keys.begin; j < keys.end; ++j)
-      s.push_back(softcapped(product_of(i, j)) + bias(i, j) - slope(i, j));
+    s.reserve(keys.size());
+    for (const index_t j : keys) s.push_back(softcapped(product_of(i, j)) + bias(i, j) - slope(i, j));
     return s;
   }
 
@@ -203,7 +210,7 @@ class Dense {
       };
       const T D = x_.statistics() > 0 ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0);
       for (std::size_t k = 0; k < r.p.size(); ++k) {
-        const index_t j = r.first + static_cast<index_t>(k);
+        const index_t j = r.keys[k];
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
         const T dS = std::abs(scale_ * r.p[k]) * (dP + D);
         dQ = std::max(dQ, dS * largest(K_, j));
@@ -285,12 +292,21 @@ class Dense {
     return modifiers().sinks ? at(SlowArray::sinks)(head(i), 0) : -std::numeric_limits<T>::infinity();
   }
   /// The keys of query i.
-  Range seen(index_t i) const {
-    if (x_.documents == nullptr) return x_.mask.keys(i, x_.n_k);
+  std::vector<index_t> seen(index_t i) const {
+    std::vector<index_t> keys;
+    const auto add = [&](index_t origin, Range run) {
+      for (index_t j = run.begin; j < run.end; ++j)
+        keys.push_back(order_ == nullptr ? origin + j : order_->keys[static_cast<std::size_t>(origin + j)]);
+    };
     const Document* one = document_[static_cast<std::size_t>(i)];
-    if (one == nullptr) return {};
-    const Range keys = one->mask.keys(i - one->rows.begin, one->keys.size());
-    return {one->keys.begin + keys.begin, one->keys.begin + keys.end};
+    const index_t row = place_[static_cast<std::size_t>(i)];
+    if (x_.documents == nullptr)
+      add(0, x_.mask.keys(i, x_.n_k));
+    else if (one != nullptr && one->pattern != nullptr)
+      for (const Range& run : one->pattern->rows().of(row)) add(one->keys.begin, run);
+    else if (one != nullptr)
+      add(one->keys.begin, one->mask.keys(row, one->keys.size()));
+    return keys;
   }
   T dot(const Matrix<T>& m, index_t i, const std::vector<T>& x) const {
     return sum<T>(m.shape.cols, block_, [&](index_t t) { return m(i, t) * x[static_cast<std::size_t>(t)]; });
@@ -300,7 +316,7 @@ class Dense {
   Row<T> row(index_t i) const {
     if (p_.score != Score::softmax) return row(i, T(0));
     Row<T> r;
-    r.first = seen(i).begin;
+    r.keys = seen(i);
     const std::vector<T> s = scores(i);
     T m = sink(i);
     for (const T x : s)
@@ -309,7 +325,8 @@ class Dense {
     if (m == r.lse) return r;
     const auto total_from = [&](T shift) {
       for (std::size_t j = 0; j < s.size(); ++j) r.p[j] = std::exp(s[j] - shift);
-      const T all = sum<T>(seen(i).size(), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+      const T all =
+          sum<T>(static_cast<index_t>(s.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
       return modifiers().sinks ? all + std::exp(sink(i) - shift) : all;
     };
     r.lse = m + std::log(total_from(m));
@@ -319,7 +336,7 @@ class Dense {
   }
   /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
   Row<T> row(index_t i, T lse) const {
-    Row<T> r{scores(i), seen(i).begin, lse};
+    Row<T> r{scores(i), seen(i), lse};
     for (T& p : r.p) switch (p_.score) {
         case Score::softmax:
           p = std::isinf(lse) && lse < 0 ? T(0) : std::exp(p - lse);
@@ -339,7 +356,7 @@ class Dense {
   std::vector<T> output(index_t i, const Row<T>& r) const {
     VectorSum<T> o(x_.d_v, block_);
     for (std::size_t k = 0; k < r.p.size(); ++k, o.end_term()) {
-      const index_t j = r.first + static_cast<index_t>(k);
+      const index_t j = r.keys[k];
       const T p = r.p[k] * kept(i, j);
       for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += p * V_(j, t);
     }
@@ -360,9 +377,9 @@ class Dense {
       const T D = D_of(i, r);
       if (modifiers().sinks_gradient && !std::isinf(sink(i))) dSinks(head(i), 0) -= std::exp(sink(i) - r.lse) * D;
       VectorSum<T> to_Q(x_.d, block_);  // terms: keys
-      const index_t end = r.first + static_cast<index_t>(r.p.size());
-      for (index_t j = r.first; j < end; ++j, to_Q.end_term()) {
-        const T p = r.p[static_cast<std::size_t>(j - r.first)];
+      for (std::size_t k = 0; k < r.keys.size(); ++k, to_Q.end_term()) {
+        const index_t j = r.keys[k];
+        const T p = r.p[k];
         const T keep = kept(i, j);
         const T dP = keep * sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
         for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += keep * p * dO(i, t);
@@ -450,6 +467,8 @@ class Dense {
   index_t instance_;
   Matrices<T> in_;
   std::vector<const Document*> document_;  ///< of each query
+  std::vector<index_t> place_;             ///< of each query in its document
+  const Order* order_ = nullptr;
   Matrix<T> Q_, K_, V_;
 };
 

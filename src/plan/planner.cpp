@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <exception>
 #include <tuple>
 
 #include "redblue/core/documents.hpp"
@@ -143,6 +144,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   const Schedule& s = *schedule;
   if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
   if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
+  if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
@@ -232,7 +234,10 @@ bound::AttentionProblem bound_problem(const Problem& problem, const Options& opt
   return x;
 }
 
-Plan make_plan(const Problem& problem, const Options& options) {
+namespace {
+
+/// With queries and keys in the order of the problem.
+Plan plan_in_order(const Problem& problem, const Options& options) {
   problem.validate();
   validate(options, problem.op);
   require_schedule(options, problem.op);
@@ -257,6 +262,73 @@ Plan make_plan(const Problem& problem, const Options& options) {
   order_rows(plan, chosen);
   compare_rows(plan);
   plan.reason = reason(plan);
+  return plan;
+}
+
+}  // namespace
+
+namespace {
+
+/// The cheapest row of the problem without its patterns.
+std::optional<Row> dense_row(Problem problem, const Options& options) {
+  problem.patterns = {};
+  try {
+    return plan_in_order(problem, options).row();
+  } catch (const CapacityError&) {
+    return std::nullopt;
+  } catch (const MemoryError&) {
+    return std::nullopt;
+  } catch (const Unsupported&) {
+    return std::nullopt;
+  }
+}
+
+/// The plan in natural order, or in one that costs less or fits where natural does not.
+Plan plan_in_best_order(const Problem& problem, const Options& options) {
+  const bool may_choose = options.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
+  if (!may_choose) return plan_in_order(problem, options);
+  const auto cost = [](const Plan& plan) {
+    return plan.row().cost + (plan.forward ? plan.forward->row().cost : Words(0));
+  };
+  std::optional<Plan> best;
+  std::optional<Words> natural;
+  std::exception_ptr why_not;
+  for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) try {
+      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) break;  // nothing to gain
+      Problem ordered = problem;
+      ordered.order = order;
+      Plan plan = plan_in_order(ordered, options);
+      if (order == PatternOrder::natural) natural = cost(plan);
+      if (!best || cost(plan) < cost(*best)) best = std::move(plan);
+    } catch (const InvalidProblem&) {
+      throw;
+    } catch (const Error&) {  // too little memory, or no schedule: in another order there may be
+      if (!why_not) why_not = std::current_exception();
+    }
+  if (!best) std::rethrow_exception(why_not);
+  if (best->problem.order == PatternOrder::natural) return std::move(*best);
+  const std::string_view unit = in_bytes(options) || options.write_cost != 1 ? "much" : "many";
+  best->reason += fmt::format(
+      "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
+      natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
+              : "as they come nothing fits");
+  return std::move(*best);
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem, const Options& options) {
+  Plan plan = plan_in_best_order(problem, options);
+  if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
+  plan.dense = dense_row(problem, options);
+  if (!plan.dense) return plan;
+  const double times = plan.dense->cost.to_double() / plan.row().cost.to_double();
+  plan.reason += times < 1 ? fmt::format(
+                                 "; forming all pairs and masking them ({}) costs less: {:.2f}x, with "
+                                 "the pattern as a boolean bias",
+                                 plan.dense->schedule, times)
+                           : fmt::format("; forming all pairs and masking them ({}) would cost {:.2f}x as much",
+                                         plan.dense->schedule, times);
   return plan;
 }
 

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <mutex>
 #include <utility>
 
 #include "redblue/core/documents.hpp"
@@ -54,6 +55,7 @@ void Problem::validate() const {
     throw InvalidProblem(fmt::format(
         "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
   require_sequences();
+  require_patterns();
   require_modifiers();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
@@ -131,6 +133,31 @@ void Problem::require_sequences() const {
                                      cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
   require_used("seqused_q", seqused_q, batch, n_q);
   require_used("seqused_k", seqused_k, batch, n_k);
+}
+
+void Problem::require_patterns() const {
+  if (patterns.empty()) return;
+  if (is_projected(op))
+    throw InvalidProblem(
+        fmt::format("operation {} knows causal masks, windows and prefixes only: patterns are for forward and backward",
+                    name_of(op)));
+  const auto given = static_cast<index_t>(patterns.size());
+  if (given != 1 && given != heads && given != batch * heads)
+    throw InvalidProblem(
+        fmt::format("{} patterns for batch {} and {} heads: give 1 for all, {} (one for each head) or {} (one for each "
+                    "head of each "
+                    "batch)",
+                    given, batch, heads, heads, batch * heads));
+  for (std::size_t k = 0; k < patterns.size(); ++k) {
+    if (patterns[k].size() != n_q)
+      throw InvalidProblem(
+          fmt::format("pattern {} is of {} queries and the problem has n_q = {}", k, patterns[k].size(), n_q));
+    patterns[k].for_groups([&](Range rows, std::span<const Range> runs) {
+      if (!runs.empty() && (runs.front().begin < 0 || runs.back().end > n_k))
+        throw InvalidProblem(fmt::format("pattern {}: query {} sees keys {} to {}, and there are {} keys", k,
+                                         rows.begin, runs.front().begin, runs.back().end - 1, n_k));
+    });
+  }
 }
 
 void Problem::require_modifiers() const {
@@ -221,7 +248,7 @@ Mask Problem::mask() const {
   return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
 }
 
-std::shared_ptr<const Documents> Problem::documents() const {
+std::shared_ptr<const Documents> Problem::sequences() const {
   if (!several()) return nullptr;
   Documents all;
   const auto add = [&](index_t b, Range queries, Range keys) {
@@ -245,14 +272,132 @@ std::shared_ptr<const Documents> Problem::documents() const {
   return std::make_shared<const Documents>(std::move(all));
 }
 
+namespace {
+
+/// The keys that a position sees by the documents of one batch; all without documents.
+class Allowed {
+ public:
+  Allowed(const Documents* documents, index_t batch, const Mask& mask, index_t positions, index_t n_k)
+      : mask_(mask), n_k_(n_k), of_position_(documents == nullptr ? 0 : static_cast<std::size_t>(positions)) {
+    mask_.group = 1;
+    if (documents == nullptr) return;
+    for (const Document& one : documents->list) {
+      const index_t group = one.mask.group;
+      if (documents->batches == 1 || one.batch == batch)
+        std::fill(of_position_.begin() + one.rows.begin / group, of_position_.begin() + one.rows.end / group, &one);
+    }
+    everything_ = false;
+  }
+  bool everything() const { return everything_ && mask_.full(); }
+  Range operator()(index_t position) const {
+    if (everything_) return mask_.keys(position, n_k_);
+    const Document* one = of_position_[static_cast<std::size_t>(position)];
+    if (one == nullptr) return {};
+    Mask mask = one->mask;
+    mask.group = 1;
+    return mask.keys(position - one->rows.begin / one->mask.group, one->keys.size()).shifted(one->keys.begin);
+  }
+
+ private:
+  Mask mask_;
+  index_t n_k_;
+  bool everything_ = true;
+  std::vector<const Document*> of_position_;
+};
+
+}  // namespace
+
+/// The last documents that were made of patterns, and what of the problem they depend on.
+struct Patterns::Made {
+  std::mutex mutex;
+  std::string from;
+  std::shared_ptr<const Documents> documents;
+  Mask whole;
+};
+
+Patterns::Patterns(std::vector<std::shared_ptr<const RunLists>> list)
+    : list_(std::move(list)), made_(std::make_shared<Made>()) {}
+
+/// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
+std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
+  if (patterns.empty()) {
+    if (several()) whole = Mask{.group = group()};
+    return sequences();
+  }
+  const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
+  std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,
+                                 n_k, causal, text(causal_offset), text(window_left), text(window_right), prefix,
+                                 may_reorder(), name_of(order), fmt::join(cu_seqlens_q, ","),
+                                 fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","), fmt::join(seqused_k, ","));
+  const std::lock_guard lock(patterns.made_->mutex);
+  if (patterns.made_->from != from) {
+    patterns.made_->whole = whole;
+    patterns.made_->documents = documents_of_patterns(patterns.made_->whole);
+    patterns.made_->from = std::move(from);
+  }
+  whole = patterns.made_->whole;
+  return patterns.made_->documents;
+}
+
+std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
+  const std::shared_ptr<const Documents> plain = sequences();
+  whole = Mask{.group = group()};
+  const bool by_head = patterns.size() > 1, alike = !by_head && (plain == nullptr || plain->batches == 1);
+  const index_t lists = alike ? 1 : instances(), kv = kv_heads.value_or(heads);
+  Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}};
+  for (index_t k = 0; k < lists; ++k) {
+    const Allowed allowed(plain.get(), k / kv, mask_of(n_q, n_k), n_q, n_k);
+    const auto of_head = [&](index_t h) -> const RunLists& {
+      return patterns[by_head ? static_cast<std::size_t>(k * group() + h) % patterns.size() : 0];
+    };
+    const index_t together = by_head ? 1 : group();  // heads of a position that see the same
+    RunLists rows;
+    if (together == group() && allowed.everything())
+      of_head(0).for_groups([&](Range part, std::span<const Range> runs) { rows.append(part.size() * group(), runs); });
+    else
+      for (index_t p = 0; p < n_q; ++p)
+        for (index_t h = 0; h < group(); h += together) {
+          std::vector<Range> seen;
+          for (const Range& run : of_head(h).of(p)) seen.push_back(intersection(run, allowed(p)));
+          rows.append(together, seen);
+        }
+    if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike) {
+      whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;
+      return nullptr;
+    }
+    Document like;
+    like.batch = k;
+    like.mask.group = group();
+    like.slope_offset = causal_offset.value_or(n_k - n_q);
+    std::vector<Document> documents = redblue::documents_of(rows, n_k, like);
+    std::shared_ptr<const Order> moved;
+    const bool is_pattern = !documents.empty() && documents.front().pattern != nullptr;
+    if (may_reorder() && (is_pattern || order != PatternOrder::natural)) {
+      auto found = order_of(order, rows, n_k, group());
+      if (!found)
+        throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",
+                                      name_of(order), count_of(rows).str()));
+      if (!found->idle()) {
+        documents = redblue::documents_of(in_order(rows, *found, group()), n_k, like);
+        moved = std::make_shared<const Order>(std::move(*found));
+      }
+    }
+    for (Document& one : documents) all.list.push_back(std::move(one));
+    all.orders.push_back(std::move(moved));
+  }
+  if (std::ranges::any_of(all.list, [](const Document& one) { return one.pattern != nullptr; }))
+    for (Document& one : all.list) make_pattern(one);
+  return std::make_shared<const Documents>(std::move(all));
+}
+
 Sizes Problem::sizes() const {
   Sizes s;
   s.n_q = n_q * group();
   s.n_k = n_k;
   s.d = d;
   s.d_v = d_v;
-  s.documents = documents();
-  s.mask = s.documents == nullptr ? mask() : Mask{.group = group()};
+  s.mask = mask();
+  s.documents = documents(s.mask);
   s.score = score;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;

@@ -8,6 +8,9 @@
 #include "redblue/schedule/backward/linear_products.hpp"
 #include "redblue/schedule/backward/materialised.hpp"
 #include "redblue/schedule/backward/ring.hpp"
+#include "redblue/schedule/backward/sparse.hpp"
+#include "redblue/schedule/backward/sparse_spilled.hpp"
+#include "redblue/schedule/backward/sparse_values.hpp"
 #include "redblue/schedule/backward/spilled.hpp"
 #include "redblue/schedule/backward/two_pass.hpp"
 
@@ -23,6 +26,9 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<FusedValuesBackward>());
   registry.add(describe_fast<MaterialisedBackward>());
   registry.add(describe_fast<RingBackward>());
+  registry.add(describe<SparseBackward>());
+  registry.add(describe<SparseValuesBackward>());
+  registry.add(describe<SparseSpilledBackward>());
   registry.add(describe_fast_large<GroupedKeyOuterBackward>());
   registry.add(describe_fast<LinearBackward>());
   registry.add(describe_fast<LinearTwoStateBackward>());

@@ -11,6 +11,7 @@
 #include "redblue/schedule/forward/saha_ye.hpp"
 #include "redblue/schedule/forward/score_tiles.hpp"
 #include "redblue/schedule/forward/small_cache.hpp"
+#include "redblue/schedule/forward/sparse.hpp"
 #include "redblue/schedule/forward/split_keys.hpp"
 
 namespace redblue::plan {
@@ -29,6 +30,7 @@ void add_forward(Registry& registry) {
   registry.add(describe_fast<SahaYeForward>());
   registry.add(describe_fast<SplitKeysForward>());
   registry.add(describe_fast<RingForward>());
+  registry.add(describe<SparseForward>());
   registry.add(describe_fast<LinearForward>());
   registry.add(describe_fast<LinearProductsForward>());
 }

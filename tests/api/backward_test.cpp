@@ -13,6 +13,7 @@
 #include "redblue/verify.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
+#include "support/oracle.hpp"
 #include "support/tolerance.hpp"
 
 /// Gradients, and attention of A1 X, A2, A3 Y, on the caller's memory: every schedule against the definition.
@@ -39,9 +40,6 @@ enum class What : std::uint8_t {
 /// The dense oracle in T, head by head; heads of a group add up.
 template <class T>
 Values definition(const Problem& p, const Values& in, What what) {
-  Problem head = p;
-  head.batch = head.heads = 1;
-  head.kv_heads.reset();
   Values out;
   for (index_t b = 0; b < p.batch; ++b)
     for (index_t h = 0; h < p.heads; ++h) {
@@ -56,7 +54,7 @@ Values definition(const Problem& p, const Values& in, What what) {
         for (std::size_t i = 0; i < m.words.size(); ++i) m.words[i] = static_cast<T>(words[first_of(shape) + i]);
         inputs[a] = m;
       }
-      const oracle::Dense<T> dense(head, inputs);
+      const oracle::Dense<T> dense(head_of(p, b, h), inputs);
       for (const auto& [a, m] : what == What::outputs ? dense.forward()
                                 : what == What::sizes ? dense.gradient_magnitudes()
                                                       : dense.gradients()) {
@@ -76,6 +74,7 @@ Problem of(Operation op, Problem p) {
     p.kv_heads.reset();
     p.scale = op == Operation::backward_w ? 0.1 : 0.3 / static_cast<double>(p.d);  // scores of a few units
   }
+  if (is_projected(op)) p.patterns = {};
   return p;
 }
 /// Every shape that has gone wrong somewhere.
@@ -99,6 +98,8 @@ std::vector<Problem> problems() {
       windowed(problem(8, 8, 3, 4), 0, 0),  // one key each
       windowed(causal(problem(9, 9, 4, 3)), {}, {}, 4),
       windowed(with_heads(problem(9, 6, 3, 4), 2, 4, 2), 2, 1, 2),
+      patterned(problem(14, 11, 3, 4), 2),
+      patterned(with_heads(problem(9, 9, 3, 4), 2, 4, 2), 1, true),
   };
 }
 

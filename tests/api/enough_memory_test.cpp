@@ -94,7 +94,8 @@ class Draw {
     try {
       return plan::make_plan(p, o);
     } catch (const CapacityError& e) {
-      o.M = one_of<Words>({e.needed * from(4, 16) / 4, e.needed * from(16, 64) / 4, 500'000, 500'000});
+      o.M = one_of<Words>({e.needed * from(4, 16) / 4, e.needed * from(16, 64) / 4, std::max<Words>(e.needed, 500'000),
+                           std::max<Words>(e.needed, 500'000)});
     } catch (const Unsupported&) {
       return std::nullopt;
     }

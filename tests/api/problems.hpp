@@ -1,7 +1,10 @@
 #pragma once
+#include <algorithm>
 #include <limits>
 #include <optional>
+#include <random>
 
+#include "redblue/patterns.hpp"
 #include "redblue/problem.hpp"
 
 /// Variants of a problem.
@@ -30,6 +33,22 @@ inline Problem windowed(Problem p, std::optional<index_t> left, std::optional<in
   p.window_left = left;
   p.window_right = right;
   p.prefix = prefix;
+  return p;
+}
+
+/// Blocks of `block` queries and keys, a third of them seen: some queries see no key, and some keys nobody sees. One
+/// pattern for all heads, or one for each head of each batch.
+inline Problem patterned(Problem p, index_t block, bool by_head = false) {
+  std::mt19937 random(7);
+  std::vector<std::shared_ptr<const RunLists>> lists;
+  for (index_t k = 0; k < (by_head ? p.batch * p.heads : 1); ++k) {
+    std::vector<std::uint8_t> seen;
+    for (index_t b = 0; b < ceil_div(p.n_q, block) * ceil_div(p.n_k, block); ++b) seen.push_back(random() % 3 == 0);
+    const auto across = static_cast<std::size_t>(ceil_div(p.n_k, block));
+    std::fill_n(seen.begin() + static_cast<std::ptrdiff_t>(across), across, 0);
+    lists.push_back(std::make_shared<const RunLists>(patterns::of_blocks({p.n_q, p.n_k}, block, block, seen)));
+  }
+  p.patterns = lists;
   return p;
 }
 

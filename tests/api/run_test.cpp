@@ -43,6 +43,9 @@ std::vector<Problem> awkward_problems() {
       windowed(causal(problem(9, 40, 4, 3)), 12, {}),
       windowed(causal(problem(30, 30, 4, 3)), {}, {}, 11),
       windowed(with_heads(problem(33, 21, 4, 6), 2, 6, 2), 4, 2, 3),
+      patterned(problem(40, 31, 4, 6), 3),
+      patterned(causal(problem(24, 24, 5, 5)), 1),
+      patterned(with_heads(problem(18, 21, 4, 3), 2, 6, 2), 2, true),
   };
   for (Problem& p : list) p = with_lse(p);
   list.push_back(list[3]);

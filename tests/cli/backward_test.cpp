@@ -588,6 +588,7 @@ TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
       const Args heads = {"--batch", "2", "--heads", "2", "--M", "20000", "--schedule", std::string(name), "--json"};
       Args args = Args{"count"} + sizes_of(op, heads);
       if (name.starts_with("shared_source")) args = args + Args{"--sources", "shared"};
+      if (name.starts_with("sparse")) args = args + Args{"--window", "3,3", "--globals", "2"};
       if (name == "algorithm_9") {
         *(std::find(args.begin(), args.end(), "--nk") + 1) = "60";
         *(std::find(args.begin(), args.end(), "--dv") + 1) = "8";

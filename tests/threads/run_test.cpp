@@ -24,6 +24,7 @@ Problem of(Operation op, Problem p) {
   p.op = op;
   if (op == Operation::backward_w) p.d_in = p.d + 1;
   if (!follows_forward(op)) p.lse_required = true;
+  if (is_projected(op)) p.patterns = {};
   return p;
 }
 
@@ -84,8 +85,8 @@ void expect_the_same_for_any_number_of_threads(const Problem& p, DType dtype, DT
 
 TEST(ThreadsRun, GiveTheSameBitsAndCountsOnOneHead) {
   for (const Operation op : kOperations)
-    for (const Problem& shape :
-         {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)), windowed(problem(40, 37, 4, 4), 9, 3, 5)})
+    for (const Problem& shape : {problem(33, 41, 5, 3), causal(problem(37, 37, 4, 4)),
+                                 windowed(problem(40, 37, 4, 4), 9, 3, 5), patterned(problem(40, 37, 4, 4), 3)})
       expect_the_same_for_any_number_of_threads(of(op, shape), DType::f32, DType::f32);
 }
 

@@ -1,8 +1,13 @@
 #pragma once
+#include <algorithm>
+#include <memory>
 #include <optional>
+#include <utility>
 #include <vector>
 
+#include "redblue/core/order.hpp"
 #include "redblue/core/sizes.hpp"
+#include "redblue/core/slow_matrix.hpp"
 
 /// Problems that are several: packed sequences, and batches of which each has its own numbers of queries and keys.
 namespace redblue {
@@ -15,6 +20,9 @@ struct Document {
   Range keys;
   Mask mask{};               ///< counted from its first row and key
   index_t slope_offset = 0;  ///< Modifiers::slope_offset, counted likewise
+  /// Where no interval says who sees whom; counted likewise. Its first and last row see a key, its first and last key
+  /// are seen.
+  std::shared_ptr<const Pattern> pattern{};
 
   friend bool operator==(const Document&, const Document&) = default;
 };
@@ -22,29 +30,42 @@ struct Document {
 /// Of one key-value head.
 struct Documents {
   index_t batches = 1;         ///< 1: all batches are alike; else `list` has those of all
+  bool by_head = false;        ///< `batches` are then those of each key-value head: all instances
   std::vector<Document> list;  ///< by batch; queries and keys go up, and none overlap
+  /// Of each batch the order in which its queries and keys are taken; null where they stay as they are.
+  std::vector<std::shared_ptr<const Order>> orders{};
+
+  /// The batch, as the list counts them, of a key-value head of all batches.
+  index_t batch_of(index_t instance, index_t kv_heads) const {
+    return batches == 1 ? 0 : by_head ? instance : instance / kv_heads;
+  }
+  /// Of a key-value head of all batches; null where nothing is moved.
+  const Order* order_of(index_t instance, index_t kv_heads) const {
+    return orders.empty() ? nullptr : orders[static_cast<std::size_t>(batch_of(instance, kv_heads))].get();
+  }
 };
+
+/// The mask of rows that see these keys of n_k, if it is one: rows are stacked query heads, `group` at each position.
+std::optional<Mask> mask_of(const RunLists& rows, index_t n_k, index_t group);
+
+/// The documents of rows that see these keys of n_k: cut where no row sees keys on both sides of the cut, all with
+/// masks if those say it all, else all with patterns. `all` has the batch, the group, and the slope offset counted from
+/// row 0 and key 0.
+std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Document& all);
 
 /// The parts of a problem that see nothing but themselves, as problems without documents: those of one batch, or of
 /// all. Of a problem that has no documents itself.
-inline std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {}) {
-  if (x.documents == nullptr) return {x};
-  std::vector<Sizes> parts;
-  for (const Document& one : x.documents->list) {
-    if (x.documents->batches > 1 && batch && one.batch != *batch) continue;
-    if (one.rows.size() == 0 || one.keys.size() == 0) continue;
-    Sizes part = x;
-    part.documents = nullptr;
-    part.n_q = one.rows.size();
-    part.n_k = one.keys.size();
-    part.row0 += one.rows.begin;
-    part.key0 += one.keys.begin;
-    part.mask = part_of({one.mask, part.n_q, part.n_k}, {0, part.n_q}, {0, part.n_k}).mask;
-    part.modifiers.slope_offset = one.slope_offset - one.rows.begin / one.mask.group + one.keys.begin;
-    parts.push_back(std::move(part));
-  }
-  return parts;
+std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});
+
+/// Says with a pattern what the document's mask says.
+void make_pattern(Document& one);
+/// Is there a part whose mask is no interval? Then all parts have patterns.
+inline bool has_pattern(const Sizes& x) {
+  return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;
 }
+/// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
+/// as the batch with the most pairs needs.
+SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 
 /// How many batches the formulas of such sizes are for: 1, or all where they differ.
 inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : x.documents->batches; }

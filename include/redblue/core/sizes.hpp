@@ -31,6 +31,9 @@ struct Sizes {
   /// Queries and keys that belong together, where the problem is several: core/documents.hpp. Their masks are with
   /// them, and `mask` has the group only. Null: it is one problem.
   std::shared_ptr<const Documents> documents{};
+  /// What mask.pattern points at.
+  std::shared_ptr<const Pattern> pattern{};
+  index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }

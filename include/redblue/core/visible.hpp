@@ -1,6 +1,7 @@
 #pragma once
 #include <initializer_list>
 #include <utility>
+#include <vector>
 
 #include "redblue/core/mask.hpp"
 #include "redblue/core/words.hpp"
@@ -70,6 +71,32 @@ struct Blocks {
   }
 };
 
+/// Keys or rows that a block meets: neighbours, or the runs of a pattern.
+class Runs {
+ public:
+  Runs(const Runs&) = delete;
+  Runs& operator=(const Runs&) = delete;
+  [[gnu::noinline]] ~Runs() {}    // NOLINT(modernize-use-equals-default): flattened loops are long enough without it
+  Runs(Range one) : one_(one) {}  // NOLINT(google-explicit-constructor): a range is one run
+  explicit Runs(std::vector<Range> many) : many_(std::move(many)) {}
+  const Range* begin() const { return many_.empty() ? &one_ : many_.data(); }
+  const Range* end() const { return begin() + std::max<std::size_t>(1, many_.size()); }
+  index_t count() const {
+    index_t sum = 0;
+    for (const Range& run : *this) sum += run.size();
+    return sum;
+  }
+  index_t longest() const {
+    index_t most = 0;
+    for (const Range& run : *this) most = std::max(most, run.size());
+    return most;
+  }
+
+ private:
+  Range one_;
+  std::vector<Range> many_;
+};
+
 /// The scores that exist between n_q rows and n_k keys. Sums are of a core: every row sees a key, every key is seen
 /// (schedule/parts/cores.hpp).
 struct Pairs {
@@ -80,13 +107,25 @@ struct Pairs {
   /// The keys that one of these rows sees, and the rows that see one of these keys.
   constexpr Range keys_of(Range rows) const { return mask.keys(rows, n_k); }
   constexpr Range rows_of(Range keys) const { return mask.rows(keys, n_q); }
+  /// The same without those between the first and the last that do not.
+  [[gnu::noinline]] Runs runs_of_keys(Range rows) const {
+    if (mask.pattern == nullptr) return keys_of(rows);
+    return Runs(union_of(mask.pattern->rows(), rows));
+  }
+  [[gnu::noinline]] Runs runs_of_rows(Range keys) const {
+    if (mask.pattern == nullptr) return rows_of(keys);
+    return Runs(union_of(mask.pattern->keys(), keys));
+  }
 
   /// Blocks of `a` rows. Under a mask the ragged one is the first: blocks then see fewer keys.
   constexpr Blocks row_blocks(index_t a) const { return {n_q, a, !mask.full()}; }
   constexpr Blocks key_blocks(index_t b) const { return {n_k, b}; }
 
   /// A(a) of docs/model.md: the keys that the blocks of `a` rows see, summed over the blocks.
-  Words visited_keys(index_t a) const { return visited_keys_from(a, 0); }
+  Words visited_keys(index_t a) const {
+    if (mask.pattern != nullptr) return mask.pattern->visited_keys(a);
+    return visited_keys_from(a, 0);
+  }
   /// The same without the first blocks.
   Words visited_keys_from(index_t a, index_t block) const {
     const index_t T = ceil_div(n_q, a), left = T - block,
@@ -99,6 +138,7 @@ struct Pairs {
   }
   /// B(b): the rows that see a key of a block of b keys, summed over the blocks.
   Words visited_rows(index_t b) const {
+    if (mask.pattern != nullptr) return mask.pattern->visited_rows(b);
     const index_t T = ceil_div(n_k, b), positions = n_q / mask.group;
     if (T == 0) return 0;
     const index_t all = std::min(T, ceil_div(std::min(mask.prefix, n_k), b));  // these blocks begin before the prefix
@@ -107,18 +147,18 @@ struct Pairs {
                                        detail::clamped_sum({all * b, b, T - all}, 1, 1 - mask.hi, 0, positions));
   }
   /// All of them.
-  Words count() const { return visited_keys(1); }
+  Words count() const { return mask.pattern != nullptr ? count_of(mask.pattern->rows()) : visited_keys(1); }
 
   /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their hulls.
   Words pairs_of_rows(index_t a) const {
     if (n_q == 0) return 0;
     const Range ragged = row_blocks(a)(mask.full() ? ceil_div(n_q, a) - 1 : 0);
-    return visited_keys(a) * a - Words(a - ragged.size()) * keys_of(ragged).size();
+    return visited_keys(a) * a - Words(a - ragged.size()) * runs_of_keys(ragged).count();
   }
   Words pairs_of_keys(index_t b) const {
     if (n_k == 0) return 0;
     const Range ragged = key_blocks(b)(ceil_div(n_k, b) - 1);
-    return visited_rows(b) * b - Words(b - ragged.size()) * rows_of(ragged).size();
+    return visited_rows(b) * b - Words(b - ragged.size()) * runs_of_rows(ragged).count();
   }
 
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
@@ -177,6 +217,7 @@ struct Pairs {
 
 /// The pairs of these rows and keys alone, counted from there, with a mask as simple as it can be.
 inline Pairs part_of(const Pairs& x, Range rows, Range keys) {
+  if (x.mask.pattern != nullptr) return x;  // of a document: whole, and its own core
   Pairs part{x.mask.from(rows.begin, keys.begin), rows.size(), keys.size()};
   Mask& mask = part.mask;
   if (part.keys_of({part.n_q - 1, part.n_q}).begin == 0) mask.lo = -Mask::kFar;
@@ -188,19 +229,23 @@ inline Pairs part_of(const Pairs& x, Range rows, Range keys) {
 
 /// The pairs of any rows and keys that see each other.
 inline Words visible_pairs(const Pairs& x) {
+  if (x.mask.pattern != nullptr) return x.count();
   const Range rows = x.rows_of({0, x.n_k});
   return rows.size() > 0 ? part_of(x, rows, x.keys_of(rows)).count() : Words(0);
 }
 
 /// What a mask leaves of rows and keys.
 struct Needed {
-  Range rows;         ///< from the first to the last that sees a key: all between see one
+  Range rows;         ///< that see a key; of a pattern their number only, as below
   Range scored_rows;  ///< those that see two keys or more: a row with one key has P = 1 without any score
   Range keys;         ///< that a row sees
   Range scored_keys;  ///< that a scored row sees
   Words scored_pairs;
 };
+/// Under a pattern.
+Needed needed_of(const Pattern& pattern);
 inline Needed needed_of(const Pairs& x) {
+  if (x.mask.pattern != nullptr) return needed_of(*x.mask.pattern);
   Needed need;
   need.rows = x.mask.rows({0, x.n_k}, x.n_q);
   if (need.rows.size() == 0) return need;

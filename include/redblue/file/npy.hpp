@@ -29,6 +29,17 @@ struct NpyDescription {
 /// Looks at the header alone; `bytes` may end after it. Throws IoError where it is malformed.
 NpyDescription describe_npy(std::span<const std::byte> bytes, const std::string& path);
 
+/// Whole numbers, row by row.
+struct WholeNumbers {
+  std::vector<index_t> shape;
+  std::vector<index_t> values;
+};
+/// Reads an .npy of signed or unsigned integers of 1, 2, 4 or 8 bytes, from memory. Throws as parse_npy does, and
+/// InvalidProblem for a number above 2^63.
+WholeNumbers parse_npy_integers(std::span<const std::byte> bytes, const std::string& path);
+/// Reads an .npy of one text of bytes (dtype S), as scipy names the format of a sparse matrix.
+std::string parse_npy_text(std::span<const std::byte> bytes, const std::string& path);
+
 /// Writes `tensor` (any strides, any byte order) as .npy: row-major, little-endian, format 1 (2 when the header is too
 /// long for it), bf16 as '<V2'. The file appears complete or not at all.
 /// Throws IoError when it cannot be written, InvalidProblem when the tensor makes no sense.

@@ -71,6 +71,7 @@ class AnyKernel {
   virtual void run(const Bodies<double>& table, std::span<const View<double>> views) const = 0;
   using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
   virtual std::vector<double> parameters() const = 0;
+  virtual const Place* place() const = 0;
   virtual void parts(const VisitPart& visit, std::span<const Arg> args) const = 0;
 };
 
@@ -120,6 +121,16 @@ std::vector<double> parameters_of(K k) {
     return {};
 }
 inline std::vector<double> parameters_of(const AnyKernel& k) { return k.parameters(); }
+
+/// Where the tile of a plain kernel lies among the scores; null if that is nothing to it.
+template <Kernel K>
+const Place* place_of(const K& k) {
+  if constexpr (requires { k.place; })
+    return &k.place;
+  else
+    return nullptr;
+}
+inline const Place* place_of(const AnyKernel& k) { return k.place(); }
 
 /// Calls visit(part, args) for each plain kernel that k consists of, in order.
 template <Kernel K, class Visit>
@@ -173,8 +184,8 @@ inline bool fits(const AnyKernel& k, std::span<const Arg> args) { return k.fits(
 
 /// Multiply-adds of one call. (Plain kernels.)
 template <Kernel K>
-constexpr index_t macs(const K&, std::span<const Arg> args) {
-  return spread<arity<K>>([](const auto&... a) { return K::macs(a.shape()...); }, args);
+constexpr index_t macs(const K& k, std::span<const Arg> args) {
+  return spread<arity<K>>([&](const auto&... a) { return k.macs(a.shape()...); }, args);
 }
 inline index_t macs(const AnyKernel& k, std::span<const Arg> args) { return k.macs(args); }
 
@@ -230,6 +241,7 @@ class Erased final : public AnyKernel {
   }
   void add_to(Tally& tally, std::span<const Arg> args) const override { kernel::add_to(tally, k_, args); }
   std::vector<double> parameters() const override { return parameters_of(k_); }
+  const Place* place() const override { return place_of(k_); }
   void run(const Bodies<float>& table, std::span<const View<float>> views) const override {
     kernel::run(table, k_, views);
   }

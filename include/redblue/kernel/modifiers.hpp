@@ -39,22 +39,21 @@ struct ModifyScores {
   void run(View<T> S, View<T> F, View<const T> bias, View<const T> slopes) const {
     const T cap = static_cast<T>(softcap);
     for (index_t i = 0; i < S.rows(); ++i) {
-      const Range seen = place.cols_of(i, S.cols());
       const T slope = slopes.words() > 0 ? slopes[(place.row + i) % slopes.words()] : T(0);
-      for (index_t j = 0; j < S.cols(); ++j) {
-        T derivative = 1;
-        if (seen.holds(j)) {
-          T s = S(i, j);
+      place.for_seen(i, S.cols(), [&](Range seen) {
+        for (index_t j = seen.begin; j < seen.end; ++j) {
+          T s = S(i, j), derivative = 1;
           if (softcap > 0) {
             const T t = std::tanh(s / cap);
             s = cap * t;
             derivative = T(1) - t * t;
           }
           S(i, j) = s + bias_of<T>(bias, i, j) - slope * distance<T>(i, j);
+          if (F.words() > 0) F(i, j) = derivative;
         }
-        if (F.words() > 0) F(i, j) = derivative;
-      }
+      });
     }
+    if (F.words() > 0) hide(place, F, T(1));
   }
   template <class T>
   T distance(index_t i, index_t j) const {

@@ -9,6 +9,7 @@
 #include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/kernel/modifiers.hpp"
+#include "redblue/kernel/pairs.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
@@ -19,7 +20,8 @@ using AnyPlainKernel =
                  OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
                  BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,
                  Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver,
-                 AddNormalised, AddRowDots, AddScoreGradient, Copy>;
+                 AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights,
+                 PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.
@@ -70,10 +72,17 @@ inline std::optional<AnyPlainKernel> make_plain(std::string_view name, std::span
 /// Any plain kernel of the list.
 template <class K>
 AnyPlainKernel to_plain(const K& k) {
-  if constexpr (std::constructible_from<AnyPlainKernel, K>)
+  if constexpr (std::constructible_from<AnyPlainKernel, K>) {
     return k;
-  else
-    return make_plain(name_of(k), parameters_of(k)).value();
+  } else {
+    AnyPlainKernel plain = make_plain(name_of(k), parameters_of(k)).value();
+    std::visit(
+        [&](auto& known) {
+          if constexpr (requires { known.place; }) known.place = *place_of(k);  // its pattern is no number
+        },
+        plain);
+    return plain;
+  }
 }
 
 }  // namespace redblue::kernel

@@ -45,6 +45,15 @@ T raise_max(T& m, View<const T> S, index_t r) {
   return exp_shifted(old, m);
 }
 
+/// Sets the words of pairs that the mask hides.
+template <class T>
+[[gnu::always_inline]] inline void hide(const Place& place, View<T> S, T value) {
+  for (index_t i = 0; i < S.rows() && !place.mask.full(); ++i)
+    place.for_hidden(i, S.cols(), [&](Range hidden) {
+      for (index_t j = hidden.begin; j < hidden.end; ++j) S(i, j) = value;
+    });
+}
+
 /// S <- scale Q K^T, -inf where the mask hides the key.
 struct Scores {
   static constexpr std::string_view name = "scores";
@@ -60,12 +69,12 @@ struct Scores {
   Place place{};
   template <class T>
   void run(View<T> S, View<const T> Q, View<const T> K) const {
-    for (index_t i = 0; i < S.rows(); ++i) {
-      const Range seen = place.cols_of(i, S.cols());
-      for (index_t j = 0; j < S.cols(); ++j)
-        S(i, j) = seen.holds(j) ? static_cast<T>(scale) * dot(&Q(i, 0), Q.col_stride, &K(j, 0), K.col_stride, Q.cols())
-                                : kMinusInf<T>;
-    }
+    for (index_t i = 0; i < S.rows(); ++i)
+      place.for_seen(i, S.cols(), [&](Range seen) {
+        for (index_t j = seen.begin; j < seen.end; ++j)
+          S(i, j) = static_cast<T>(scale) * dot(&Q(i, 0), Q.col_stride, &K(j, 0), K.col_stride, Q.cols());
+      });
+    hide(place, S, kMinusInf<T>);
   }
 };
 
@@ -80,11 +89,7 @@ struct Hide {
   Place place{};
   template <class T>
   void run(View<T> S) const {
-    for (index_t i = 0; i < S.rows(); ++i) {
-      const Range seen = place.cols_of(i, S.cols());
-      for (index_t j = 0; j < S.cols(); ++j)
-        if (!seen.holds(j)) S(i, j) = kMinusInf<T>;
-    }
+    hide(place, S, kMinusInf<T>);
   }
 };
 

@@ -92,12 +92,12 @@ struct ScoreGradient {
   Place place{};
   template <class T>
   void run(View<T> dP, View<const T> P, View<const T> D) const {
-    for (index_t i = 0; i < P.rows(); ++i) {
-      const Range seen = place.cols_of(i, P.cols());
-      for (index_t j = 0; j < P.cols(); ++j)
-        dP(i, j) =
-            seen.holds(j) ? static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i)) : T(0);
-    }
+    for (index_t i = 0; i < P.rows(); ++i)
+      place.for_seen(i, P.cols(), [&](Range seen) {
+        for (index_t j = seen.begin; j < seen.end; ++j)
+          dP(i, j) = static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i));
+      });
+    hide(place, dP, T(0));
   }
 };
 

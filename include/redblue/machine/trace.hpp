@@ -1,5 +1,6 @@
 #pragma once
 #include <iosfwd>
+#include <memory>
 #include <span>
 #include <string>
 #include <vector>
@@ -24,6 +25,16 @@ struct Operation {
 struct Trace {
   std::vector<Operation> operations;
   std::size_t most = 1'000'000;  ///< recording more throws InvalidProblem
+  /// Those that kernels point at, in the order of their first use.
+  std::vector<std::shared_ptr<const Pattern>> patterns{};
+
+  /// Keeps the pattern at this place, if there is one, as long as the trace.
+  void keep(const Place* place) {
+    if (place == nullptr || place->mask.pattern == nullptr) return;
+    for (const auto& known : patterns)
+      if (known.get() == place->mask.pattern) return;
+    patterns.push_back(place->mask.pattern->shared_from_this());
+  }
 };
 
 /// One line per operation; docs/machines.md describes the form.
@@ -43,7 +54,8 @@ namespace detail {
 [[noreturn]] void throw_trace_full(std::size_t most);
 /// What is wrong with the operation, whatever came before it; empty if nothing.
 std::string fault_of(const Operation& op);
-std::string to_text(const Operation& op);
+/// A kernel under a pattern names it by its place among these.
+std::string to_text(const Operation& op, std::span<const std::shared_ptr<const Pattern>> patterns = {});
 }  // namespace detail
 
 /// Records what passes through another machine, one round of an `each` after another.
@@ -74,12 +86,14 @@ class Traced : public MachineFace<Traced<Base>> {
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
+      trace_.keep(kernel::place_of(part));
       add({.kind = Operation::Kind::run, .args = {a.begin(), a.end()}, .kernel = kernel::to_plain(part)});
     });
     base_.run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
+    trace_.keep(kernel::place_of(k));
     add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
     base_.modify(k, args);
   }

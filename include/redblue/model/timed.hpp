@@ -39,9 +39,8 @@ class Timed : public MachineFace<Timed> {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = kernel::name_of(part) != kernel::name_of(k);
       if (fused && kernel::name_of(part) == kernel::Scores::name)
-        seen = share_seen(kernel::parameters_of(part), 1, a[0].shape());
-      if (kernel::name_of(part) == kernel::GemmOver::name)
-        seen = share_seen(kernel::parameters_of(part), 3, a[1].shape());
+        seen = share_seen(*kernel::place_of(part), a[0].shape());
+      if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
       add_part(part, a, fused, seen);
     });
     touch(k, args, fused);
@@ -132,14 +131,8 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
-  /// The share of a tile of scores that its mask shows, in whole vectors of queries. The parameters of the kernel from
-  /// `first` on are those of the mask and the place of the tile.
-  double share_seen(const std::vector<double>& parameters, std::size_t first, Shape S) const {
-    const auto parameter = [&](std::size_t i) {
-      const double far = static_cast<double>(Mask::kFar);
-      return static_cast<index_t>(std::clamp(parameters[first + i], -far, far));
-    };
-    const Place place{{parameter(0), parameter(1), parameter(2), parameter(3)}, parameter(4), parameter(5)};
+  /// The share of a tile of scores that its mask shows, in whole vectors of queries.
+  double share_seen(const Place& place, Shape S) const {
     if (place.mask.full()) return 1;
     double seen = 0;
     for (index_t r = 0; r < S.rows; r += rates_.lanes) {

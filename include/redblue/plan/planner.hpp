@@ -40,6 +40,7 @@ Residence residence_of(Operation op, DType operand, DType accumulator);
 struct Options {
   Words M;                             ///< words of fast memory
   std::optional<ByteMemory> memory{};  ///< in place of M, which then is the most words that it can hold
+  bool reorder = true;                 ///< under patterns: may Problem::order be another than natural?
   bool quadratic_workspace = true;     ///< may a schedule keep n_q x n_k scores in slow memory?
   Words reserve = 0;                   ///< words of M to leave free (2: strict Hong-Kung play)
   bool double_buffer = false;          ///< leave room for second buffers of what the innermost loop brings in
@@ -93,6 +94,9 @@ struct Plan {
   std::vector<Refusal> refused;
   std::size_t chosen = 0;
   std::string reason;  ///< one sentence
+  /// Under a pattern: the cheapest schedule if all pairs were formed, and those that the pattern hides then masked;
+  /// none where no such schedule fits, or one was asked for by name.
+  std::optional<Row> dense{};
 
   const Row& row() const { return rows[chosen]; }
   /// Only what was asked for by name may be unstable, or too large for M, or ignore the O and lse that are given.

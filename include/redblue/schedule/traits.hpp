@@ -15,6 +15,8 @@ struct Traits {
   bool own_softmax = false;       ///< gradients: forms softmax itself and reads neither O nor lse; chosen only where a
                                   ///< forward pass of ours made them, or by name
   bool masks = false;             ///< runs where a mask hides keys
+  bool patterns = false;          ///< under masks that are no interval, too
+  bool only_patterns = false;     ///< under those only: of others the planner does not speak
   bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end

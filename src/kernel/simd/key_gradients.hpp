@@ -45,6 +45,13 @@ struct KeyStep {
 
   /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p.
   [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p) const {
+    if (scores.place.mask.pattern != nullptr) {
+      const index_t keys = std::min(vectors * V::kLanes, P.cols() - first);
+      for (index_t r = 0; r < rows; ++r)
+        scores.place.at(q, first).for_hidden(
+            r, keys, [&](Range hidden) { std::fill_n(p + r * P.row_stride + hidden.begin, hidden.size(), T(0)); });
+      return;
+    }
     for (index_t r = 0; r < rows; ++r)
       for (index_t v = 0; v < vectors; ++v) {
         T* const to = p + r * P.row_stride + v * V::kLanes;
@@ -80,7 +87,8 @@ struct KeyStep {
         for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
       }
       if (!scores.place.mask.full() &&
-          (seen({q, q + 1}).end < first + N * V::kLanes || seen({q + R - 1, q + R}).begin > first))
+          (scores.place.mask.pattern != nullptr || seen({q, q + 1}).end < first + N * V::kLanes ||
+           seen({q + R - 1, q + R}).begin > first))
         hide(q, R, first, N, p);
       products(c, dO, q, v_panel, width, first == 0);
       const V scale = V::all(static_cast<T>(scores.scale));

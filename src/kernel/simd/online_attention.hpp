@@ -195,11 +195,24 @@ struct AttentionPanel {
   }
   /// Scores of hidden keys become -inf.
   void hide(index_t first, index_t end, V (&most)[NV]) const {
+    if (place.mask.pattern != nullptr) return hide_runs(first, end, most);
     revise(first, end, most, [&](V x, index_t key, int v) {
       const Range seeing = place.rows_of(key, kWidth);
       const auto lane = [&](index_t row) { return std::clamp<index_t>(row - v * V::kLanes, 0, V::kLanes); };
       return minus_inf().first_or(lane(seeing.begin), x.first_or(lane(seeing.end), minus_inf()));
     });
+  }
+
+  /// The same under a pattern.
+  void hide_runs(index_t first, index_t end, V (&most)[NV]) const {
+    if (first >= end) return;
+    for (index_t r = 0; r < rows; ++r)
+      place.at(0, first).for_hidden(r, end - first, [&](Range hidden) {
+        for (index_t key = hidden.begin; key < hidden.end; ++key)
+          at(S, first + key, 0)[r] = -std::numeric_limits<T>::infinity();
+      });
+    std::fill_n(most, NV, minus_inf());
+    revise(first, end, most, [](V x, index_t, int) { return x; });
   }
 
   /// O^T <- O^T corr + V^T P^T for R features from t on, the last N vectors and these keys, a multiple of kDepth first.
@@ -244,7 +257,7 @@ struct AttentionPanel {
   template <int N = NV, class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
     const index_t last = std::min<index_t>((NV - N + 1) * V::kLanes, rows) - 1;
-    const index_t seen = place.cols_of(last, keys).end;
+    const index_t seen = place.mask.pattern == nullptr ? place.cols_of(last, keys).end : keys;
     const index_t end = N == 1 ? keys : std::clamp(ceil_div(seen, Mul::kDepth) * Mul::kDepth, first, keys);
     f(Height<N>{}, first, end);
     if constexpr (N > 1)
@@ -368,10 +381,13 @@ struct AttentionPanel {
     const Range seen = place.cols_of(Range{0, rows}, K.rows());
     const index_t start = whole(seen.begin), keys = seen.end;
     if (seen.size() == 0) return;
-    // What all rows see lies between the first key of the last row and the last key of the first row.
+    // Under a pattern all rows see all keys from the first to the last, or that is not looked into. Under another mask
+    // what all rows see lies between the first key of the last row and the last key of the first row.
     Range all{std::min(keys, whole(place.cols_of(rows - 1, keys).begin + Mul::kDepth - 1)),
               place.cols_of(index_t{0}, keys).end};
     all.end = std::max(all.begin, all.end < keys ? whole(all.end) : keys);
+    if (place.mask.pattern != nullptr)
+      all = place.at(0, start).sees_all({rows, keys - start}) ? Range{start, keys} : Range{keys, keys};
 
     const bool raw = !modify.active() && step.scores.scale > 0;  // are raw scores products with keys?
     const double scale = raw ? step.scores.scale : 1;            // of raw scores

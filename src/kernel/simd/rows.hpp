@@ -158,12 +158,9 @@ void softmax_gradient(View<typename V::T> dS, View<const typename V::T> P, View<
 }
 /// Sets words of keys that their row does not see.
 template <class T>
-void fill_hidden(const Place& place, View<T> S, T value) {
-  for (index_t r = 0; r < S.rows() && !place.mask.full(); ++r) {
-    const Range seen = place.cols_of(r, S.cols());
-    std::fill_n(&S(r, 0), seen.begin, value);
-    std::fill_n(&S(r, 0) + seen.end, S.cols() - seen.end, value);
-  }
+[[gnu::always_inline]] inline void fill_hidden(const Place& place, View<T> S, T value) {
+  for (index_t r = 0; r < S.rows() && !place.mask.full(); ++r)
+    place.for_hidden(r, S.cols(), [&](Range hidden) { std::fill_n(&S(r, 0) + hidden.begin, hidden.size(), value); });
 }
 template <class V>
 bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {

@@ -23,7 +23,7 @@ struct BackwardOperands : ModifierOperands {
   double scale = 1;
   SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, dBias, dSinks;
 
-  BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
+  [[gnu::noinline]] BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : ModifierOperands(s, instance),
         shape(s),
         scale(scale),
@@ -37,7 +37,7 @@ struct BackwardOperands : ModifierOperands {
         dK{SlowArray::dK, {s.n_k, s.d}, instance, s.key0},
         dV{SlowArray::dV, {s.n_k, s.d_v}, instance, s.key0},
         D{SlowArray::D, {s.n_q, s.statistics()}, instance, s.row0},
-        P{SlowArray::P, {s.n_q, s.n_k}, instance, s.row0, s.key0},
+        P(matrix_of_pairs(s, SlowArray::P, instance)),
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         G{SlowArray::G, {s.d, s.d_v}, instance},
         dQg{SlowArray::dQg, dQ.shape, instance},
@@ -66,7 +66,7 @@ inline Phase output_dots_phase(const Sizes& x) {
 /// The rows at a time: as many as raise the footprint of the schedule neither in words nor in the unit of its sizes, up
 /// to a number for which the time of a call no longer matters and there are still blocks for many workers.
 template <class Footprint>
-index_t output_dots_rows(const Sizes& x, const Footprint& footprint) {
+[[gnu::noinline]] index_t output_dots_rows(const Sizes& x, const Footprint& footprint) {
   constexpr index_t kRows = 64;
   const auto fitting = [&](const Sizes& s, index_t most) {
     const Words room = footprint(s) - 2 * output_dots_phase(s).prefetch;  // beside two streams and their second buffers

@@ -11,7 +11,7 @@ struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "column_split";
   static constexpr std::string_view idea = "keeping queries resident for one group of value columns at a time";
-  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {

@@ -17,7 +17,7 @@ struct FlashForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash";
   static constexpr std::string_view idea = "keeping a block of queries resident";
-  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -33,8 +33,7 @@ struct FlashForward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);
-    const index_t step = limits.multiple.query;
+    const index_t Bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
     const index_t Br = choose_query_block(
         x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); });
     if (Br == 0) return std::nullopt;
@@ -70,7 +69,7 @@ struct FlashForward : Defaults {
     const Blocks blocks = pairs.row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, pass, every(t.Bc));
+      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.runs_of_keys(I), t.Bc, pass, every(t.Bc));
     });
   }
 
@@ -82,7 +81,7 @@ struct FlashForward : Defaults {
   };
   /// The rows attend to these keys alone, if any, at most Bc at a time: a step from key j on ends before key step(j).
   template <class W, class Pass>
-  static void attend(W& w, const ForwardOperands& x, const Rows& i, Range keys, index_t Bc, const Pass& pass,
+  static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass,
                      const auto& step) {
     using Attention = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q_i = w.load(x.Q.rows(i.queries), Attention::Q), O_i = w.alloc(i.O, Attention::O);
@@ -90,12 +89,13 @@ struct FlashForward : Defaults {
     const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
-    for (Range J{keys.begin, keys.begin}; J.end < keys.end;) {
-      J = {J.end, std::min(step(J.end), keys.end)};
-      const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
-      w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
-                x.bias_of(i.queries, J), slopes);
-    }
+    for (const Range& run : keys)
+      for (Range J{run.begin, run.begin}; J.end < run.end;) {
+        J = {J.end, std::min(step(J.end), run.end)};
+        const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
+        w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
+                  x.bias_of(i.queries, J), slopes);
+      }
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
     w.store(O_i, i.O);
     if (x.store_lse) w.store(m_i, i.lse);

@@ -12,7 +12,7 @@ struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
-  static constexpr Traits traits{.masks = true, .modifiers = true};
+  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -27,11 +27,12 @@ struct FlashPinnedForward : Defaults {
   };
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (!x.mask.from_first_key()) return "needs every query to see keys from the first on";
+    if (x.mask.pattern == nullptr && !x.mask.from_first_key()) return "needs every query to see keys from the first on";
     return std::nullopt;
   }
   /// The keys that stream past, summed over the blocks.
   static Words streamed(const Sizes& x, index_t Br, index_t rho) {
+    if (x.mask.pattern != nullptr) return blocks_met(x.pattern->keys(), {rho, x.n_k}, x.n_q, Br, true);
     const Pairs pairs = x.pairs();
     const Blocks blocks = pairs.row_blocks(Br);
     const index_t seeing = x.mask.full() ? 0 : redblue::detail::first_that(blocks.count(), [&](index_t i) {
@@ -40,7 +41,19 @@ struct FlashPinnedForward : Defaults {
     return pairs.visited_keys_from(Br, seeing) - Words(blocks.count() - seeing) * rho;
   }
   static index_t pinned(const Sizes& x, Tiling t) { return std::min(t.rho, x.n_k); }
-  static bool allows(const Sizes& x, Tiling t) { return t.rho >= x.n_k || t.rho % t.Bc == 0; }
+  /// Those of the pinned keys that a query sees.
+  static std::vector<Range> seen_of_pinned(const Sizes& x, index_t rho) {
+    if (x.mask.pattern == nullptr) return {{0, rho}};
+    std::vector<Range> seen;
+    x.pattern->keys().for_groups({0, rho}, [&](Range keys, std::span<const Range> runs) {
+      if (!runs.empty()) seen.push_back(keys);
+    });
+    return seen;
+  }
+  /// Steps begin where runs of a pattern do, and must not end beyond the pinned keys.
+  static bool allows(const Sizes& x, Tiling t) {
+    return t.rho >= x.n_k || (x.mask.pattern == nullptr ? t.rho % t.Bc == 0 : t.rho == 0 || t.Bc == 1);
+  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
@@ -58,10 +71,17 @@ struct FlashPinnedForward : Defaults {
     std::optional<Tiling> best;
     Words fewest;
     if (!x.mask.full()) {  // every Br up to 1024; of larger ones one for each number of blocks
-      const auto next = [&](index_t Br) { return Br > 1024 ? next_smaller(x.n_q, Br, step) : (Br - 1) / step * step; };
+      constexpr index_t kMost = 1024;
+      const Pattern* pattern = x.mask.pattern;  // which takes time: then as many as there is time for
+      const index_t tries = pattern == nullptr ? kMost : std::min(kMost, detail::pattern_tries(*pattern)),
+                    stride = pattern == nullptr ? step : std::max<index_t>(1, ceil_div(largest, tries * step)) * step;
+      const auto next = [&](index_t Br) {
+        return Br > kMost && pattern == nullptr ? next_smaller(x.n_q, Br, step) : (Br - 1) / stride * stride;
+      };
       for (index_t Br = largest; Br > 0; Br = next(Br)) {
-        const index_t rho = Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
-        const Words visits = Words(rho) + streamed(x, Br, rho);
+        index_t rho = Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
+        if (!allows(x, {Br, rho, Bc})) rho = 0;
+        const Words visits = visited(x, Br, rho);
         if (best && visits >= fewest) continue;
         best = {Br, rho, Bc};
         fewest = visits;
@@ -77,7 +97,7 @@ struct FlashPinnedForward : Defaults {
     for (index_t Br = balanced(x.n_q, largest, step);; Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step)) {
       const index_t T = ceil_div(x.n_q, Br);
       const index_t rho = T == 1 ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
-      const Words visits = Words(rho) + streamed(x, Br, rho);
+      const Words visits = visited(x, Br, rho);
       if (!best || visits < fewest) {
         best = {Br, rho, Bc};
         fewest = visits;
@@ -98,15 +118,23 @@ struct FlashPinnedForward : Defaults {
   }
   /// The next one.
   static Words prefetch(const Sizes& x, Tiling t) { return passing(x, t); }
-  static Io io(const Sizes& x, Tiling t) {
-    return query_outer_io(x, t.Br, Words(pinned(x, t)) + streamed(x, t.Br, pinned(x, t)));
+  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, visited(x, t.Br, pinned(x, t))); }
+  /// Keys that are loaded or stream past, summed over the blocks.
+  static Words visited(const Sizes& x, index_t Br, index_t rho) {
+    Words seen;
+    for (const Range& run : seen_of_pinned(x, rho)) seen += run.size();
+    return seen + streamed(x, Br, rho);
   }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, {t.Br, t.Bc}); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const index_t rho = pinned(x.shape, t);
-    const auto K_pin = m.load(x.K.rows(0, rho)), V_pin = m.load(x.V.rows(0, rho));
+    const std::vector<Range> seen = seen_of_pinned(x.shape, rho);
+    const auto K_pin = m.alloc(x.K.rows(0, rho));
+    for (const Range& run : seen) m.load_into(K_pin.rows(run.begin, run.size()), x.K.rows(run));
+    const auto V_pin = m.alloc(x.V.rows(0, rho));
+    for (const Range& run : seen) m.load_into(V_pin.rows(run.begin, run.size()), x.V.rows(run));
     FlashForward::run(m, x, {t.Br, t.Bc}, [&](auto&, const Block& b) {
       const index_t key = b.row - x.K.first_row;
       return key >= rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(key, b.shape.rows);

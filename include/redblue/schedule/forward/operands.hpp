@@ -22,7 +22,7 @@ struct ForwardOperands : ModifierOperands {
   SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g;
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
-  ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
+  [[gnu::noinline]] ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : ModifierOperands(s, instance),
         shape(s),
         scale(scale),
@@ -31,7 +31,7 @@ struct ForwardOperands : ModifierOperands {
         V{SlowArray::V, {s.n_k, s.d_v}, instance, s.key0},
         O{SlowArray::O, {s.n_q, s.d_v}, instance, s.row0},
         lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
-        S{SlowArray::S, {s.n_q, s.n_k}, instance, s.row0, s.key0},
+        S(matrix_of_pairs(s, SlowArray::S, instance)),
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         Og{SlowArray::Og, O.shape, instance},
         lse_g{SlowArray::lse_g, lse.shape, instance} {}

@@ -26,7 +26,7 @@ struct GradientXOperands {
   SlowMatrix dU;          ///< dO Y^T, the gradient of what Y projects to O when A2 = A3
   SlowMatrix Q, K, V;
 
-  GradientXOperands(const Sizes& s, double score_scale, index_t instance = 0)
+  [[gnu::noinline]] GradientXOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
         A1{SlowArray::A1, {s.n_q, s.d}, instance, s.row0},

@@ -12,7 +12,8 @@
 #include "redblue/schedule/parts/modifiers.hpp"
 
 /// The core of a masked problem: the queries that see a key, and the keys that a query sees. A schedule runs on the
-/// core alone and reads nothing else; what the others have of the outputs is written directly.
+/// core alone and reads nothing else; what the others have of the outputs is written directly. What is done once for an
+/// instance or a core is not inlined: counting machines flatten whole schedules.
 namespace redblue::schedule {
 
 /// Cores of the same sizes, one after another: where a query sees one key only, each position is a core of its own.
@@ -40,7 +41,7 @@ class Numbered {
     }
   }
   index_t count() const { return count_; }
-  Sizes operator()(index_t i) const {
+  [[gnu::noinline]] Sizes operator()(index_t i) const {
     const auto at = static_cast<std::size_t>(std::upper_bound(before_.begin(), before_.end(), i) - before_.begin()) - 1;
     return list_[at](i - before_[at]);
   }
@@ -64,7 +65,7 @@ inline Sizes part_of(Sizes x, Range queries, Range keys) {
 /// Of one document: from the first query that sees a key to the last, and from the first key that a query sees to the
 /// last; nothing where no query sees a key.
 inline std::optional<Sizes> core_of(const Sizes& x) {
-  if (x.mask.full()) return x;
+  if (x.mask.full() || x.mask.pattern != nullptr) return x;
   const Range queries = x.pairs().rows_of({0, x.n_k});
   if (queries.size() == 0) return std::nullopt;
   return part_of(x, queries, x.pairs().keys_of(queries));
@@ -89,7 +90,7 @@ inline void add_cores(const Sizes& document, std::vector<Core>& list) {
   }
 }
 /// The cores of all documents of one batch, or of all batches.
-inline std::vector<Core> cores_of(const Sizes& x, std::optional<index_t> batch = {}) {
+[[gnu::noinline]] inline std::vector<Core> cores_of(const Sizes& x, std::optional<index_t> batch = {}) {
   std::vector<Core> list;
   for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
   return list;
@@ -252,14 +253,16 @@ struct Masked : S {
   }
   /// Without a mask, and a single problem?
   static bool is_plain(const Sizes& x) { return x.mask.full() && x.documents == nullptr; }
-  static index_t batch_of(const Sizes& x, index_t instance) { return instance / x.modifiers.kv_heads; }
+  static index_t batch_of(const Sizes& x, index_t instance) {
+    return x.documents == nullptr ? 0 : x.documents->batch_of(instance, x.modifiers.kv_heads);
+  }
   /// Does each core have rows of its own in all workspace?
   static constexpr bool cores_are_independent() {
     return std::ranges::none_of(S::workspace, [](SlowArray a) { return side_of(a) == Side::neither; });
   }
   /// f(output, its rows) for what no core writes, of one instance.
   template <class F>
-  static void for_hidden(const Sizes& x, index_t instance, index_t batch, const F& f) {
+  [[gnu::noinline]] static void for_hidden(const Sizes& x, index_t instance, index_t batch, const F& f) {
     if (is_plain(x)) return;
     const std::vector<Core> list = cores(x, batch);
     const Operands all(x, 1, instance);

@@ -92,31 +92,30 @@ template <class W, class Also>
 void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& also) {
   const Sizes& s = x.shape;
   using Step = kernel::KeyGradients;  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
-  const Range seeing = s.pairs().rows_of(J);
+  const Runs seeing = s.pairs().runs_of_rows(J);
   const auto K_j = w.load(x.K.rows(J), Step::K), V_j = w.load(x.V.rows(J), Step::V);
   const auto dK_j = w.alloc(x.dK.rows(J)), dV_j = w.alloc(x.dV.rows(J));
   w.compute(kernel::Zero{}, dK_j);
   w.compute(kernel::Zero{}, dV_j);
   const TilesOfWeights tiles(s.modifiers);
-  const auto P = w.alloc(SlowArray::P, {std::min(br, seeing.size()), J.size()}, Step::P),
+  const auto P = w.alloc(SlowArray::P, {std::min(br, seeing.longest()), J.size()}, Step::P),
              dS = w.alloc(SlowArray::P, P.shape(), Step::dS),
              G = w.alloc(SlowArray::P, tiles.G ? P.shape() : Shape{0, 0}, Step::dS),
              F = w.alloc(SlowArray::P, tiles.F ? P.shape() : Shape{0, 0}, Step::dS);
   const auto bias_j = w.load(x.shared_row(x.bias, J)), dBias_j = w.load(x.shared_row(x.dBias, J)),
              slopes = w.load(x.slopes.all());
-  for (index_t i = seeing.begin; i < seeing.end; i += br) {
-    const Range I{i, std::min(i + br, seeing.end)};
+  for_steps(seeing, br, [&](Range I) {
     const Arg P_ij = P.rows(0, I.size()), dS_ij = dS.rows(0, I.size());
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
     const auto Q_i = w.load(x.Q.rows(I), Step::Q);
-    const Place place{s.mask, i, J.begin};
+    const Place place{s.mask, I.begin, J.begin};
     const Step step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
     w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(I)),
               G.rows(0, tiles.G ? I.size() : 0), F.rows(0, tiles.F ? I.size() : 0),
               x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes);
     if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j, tiles.F ? P_ij : dS_ij);
     also(w, I, dS_ij, K_j);
-  }
+  });
   w.store(dK_j, x.dK.rows(J));
   w.store(dV_j, x.dV.rows(J));
   if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));

@@ -81,16 +81,14 @@ auto keys_from_slow_memory(const Operands& x) {
 template <class W, class Operands, class Pass, class Also>
 void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;
-  const Range seen = s.pairs().keys_of(i.queries);
   const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape()),
              G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
   const auto slopes = w.load(slopes_of(x));
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
-  for (index_t j = seen.begin; j < seen.end; j += bc) {
-    const Range J{j, std::min(j + bc, seen.end)};
+  for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J) {
     const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
               G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);
-    const Place place{s.mask, i.queries.begin, j};
+    const Place place{s.mask, i.queries.begin, J.begin};
     const kernel::WeightsOfTile weights = weights_of_tile(s, x.instance(), place);
     const auto visit = [&](const auto& k, const auto&... a) { w.compute(k, a...); };
     pass(w, J, [&](const auto& K_j, const auto& V_j) {
@@ -103,7 +101,7 @@ void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, con
       w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                               // dQ += dS K
       also(J, P_ij, dS_ij);
     });
-  }
+  });
 }
 
 template <class W, class Operands, class Pass>

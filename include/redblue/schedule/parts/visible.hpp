@@ -20,10 +20,39 @@ inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes 
              .write(SlowArray::lse, x.row_statistics());
 }
 
-/// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys. The ragged block may see more keys.
+/// f(part) for at most `most` at a time of each run, one after another.
+template <class F>
+void for_steps(const Runs& runs, index_t most, const F& f) {
+  for (const Range& run : runs)
+    for (index_t i = run.begin; i < run.end; i += most) f(Range{i, std::min(i + most, run.end)});
+}
+
+namespace detail {
+/// The largest words(size, longest run) over blocks whose runs are runs_of(block).
+template <class BlockWords, class RunsOf>
+[[gnu::noinline]] Words pattern_footprint(const Blocks& blocks, const BlockWords& words, const RunsOf& runs_of) {
+  Words most;
+  index_t longest = 0;  // of the whole blocks
+  for (index_t i = 0; i < blocks.count(); ++i) {
+    const Range block = blocks(i);
+    const index_t run = runs_of(block).longest();
+    if (block.size() == blocks.size)
+      longest = std::max(longest, run);
+    else
+      most = words(block.size(), run);
+  }
+  return blocks.size <= blocks.n ? std::max(most, words(blocks.size, longest)) : most;
+}
+}  // namespace detail
+
+/// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys; under a pattern kappa is the longest
+/// run of keys. The ragged block may see more keys.
 template <class BlockWords>
 Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   const index_t rows = std::min(a, x.n_q);
+  if (x.mask.pattern != nullptr)
+    return detail::pattern_footprint(x.pairs().row_blocks(rows), words,
+                                     [&](Range I) { return x.pairs().runs_of_keys(I); });
   if (x.mask.from_first_key()) return words(rows, x.n_k);  // the last block sees all
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_q % rows;
@@ -34,6 +63,9 @@ Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words)
 template <class BlockWords>
 Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k);
+  if (x.mask.pattern != nullptr)
+    return detail::pattern_footprint(x.pairs().key_blocks(keys), words,
+                                     [&](Range J) { return x.pairs().runs_of_rows(J); });
   if (x.mask.from_first_key()) return words(keys, x.n_q);  // all see the first block
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_k % keys;
@@ -48,6 +80,14 @@ struct VisitPrices {
 };
 
 namespace detail {
+/// How many sizes of blocks are tried under a pattern: each takes a pass over its runs.
+inline index_t pattern_tries(const Pattern& pattern) {
+  constexpr index_t kSteps = index_t{1} << 25, kFewest = 16, kMost = 4096;
+  const index_t runs = pattern.rows().runs_held() + pattern.keys().runs_held();
+  return std::clamp(kSteps / std::max<index_t>(1, runs), kFewest, kMost);
+}
+inline constexpr index_t kLikely = 16;  ///< where not all sizes are tried, its multiples are
+
 /// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
 /// mask that is the largest, reduced as far as the number of blocks stays the same. Where all see keys from the first
 /// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: sizes are
@@ -57,7 +97,7 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
                    const Visits& visits) {
   if (x.mask.full()) return balanced(n, largest, step);
   if (x.mask.from_first_key()) return largest;
-  constexpr int kTries = 4096;
+  const index_t kTries = x.mask.pattern == nullptr ? 4096 : pattern_tries(*x.mask.pattern);
   const Words nnz = x.nnz();
   const auto cost = [&](index_t size, Words visited) {
     return price.visit * visited + price.block * ceil_div(n, size);
@@ -65,7 +105,11 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
   index_t best = largest;
   Words cheapest = cost(largest, visits(largest));
   index_t size = (largest - 1) / step * step;
-  for (int tries = 0; tries < kTries && size > 0 && cost(size, nnz / size) < cheapest; ++tries, size -= step)
+  if (size / step > kTries && x.mask.pattern != nullptr) {  // sizes that blocks of a pattern are likely to have
+    step *= std::max<index_t>(1, ceil_div(size / step, kTries * kLikely)) * kLikely;
+    size = largest / step * step;
+  }
+  for (index_t tries = 0; tries < kTries && size > 0 && cost(size, nnz / size) < cheapest; ++tries, size -= step)
     if (const Words c = cost(size, visits(size)); c < cheapest) {
       cheapest = c;
       best = size;

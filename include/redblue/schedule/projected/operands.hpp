@@ -28,7 +28,7 @@ struct ForwardXOperands {
   SlowMatrix scores;  ///< n_q x n_k
   SlowMatrix U;       ///< softmax(scale S A2^T) A2, what Y projects to O when A2 = A3
 
-  ForwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
+  [[gnu::noinline]] ForwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
         A1{SlowArray::A1, {s.n_q, s.d}, instance, s.row0},
@@ -88,7 +88,7 @@ struct BackwardXOperands {
   SlowMatrix dX, dY, dA1, dA2, dA3;
   SlowMatrix S, h, U, dh, D, P;
 
-  BackwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
+  [[gnu::noinline]] BackwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
         A1{SlowArray::A1, {s.n_q, s.d}, instance, s.row0},
@@ -161,7 +161,7 @@ struct BackwardWOperands {
   double scale = 1;
   SlowMatrix A1, A2, A3, WQ, WK, WV, dWQ, dWK, dWV, dA1, dA2, dA3;
 
-  BackwardWOperands(const Sizes& s, double score_scale, index_t instance = 0)
+  [[gnu::noinline]] BackwardWOperands(const Sizes& s, double score_scale, index_t instance = 0)
       : shape(s),
         scale(score_scale),
         A1{SlowArray::A1, {s.n_q, s.d_in}, instance, s.row0},

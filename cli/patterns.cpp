@@ -1,0 +1,212 @@
+#include "redblue/patterns.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include "npz.hpp"
+#include "options.hpp"
+#include "redblue/file/npy.hpp"
+
+namespace redblue::cli {
+
+void PatternOptions::add_to(const Command& command) {
+  command
+      .option("--globals", globals,
+              "with --window (Longformer): all queries see the first N keys, and the first N queries see all keys")
+      .type_name("N");
+  command.option("--dilation", dilation, "with --window: every N-th key of it, so it reaches N times as far")
+      .type_name("N");
+  command.option("--strided", strided, "Sparse Transformer: the last N keys, and every N-th before; causal")
+      .type_name("N");
+  command
+      .option("--fixed", fixed,
+              "Sparse Transformer: LENGTH,LAST: keys of the query's own block of LENGTH, and the LAST of every block "
+              "before; causal")
+      .type_name("LENGTH,LAST");
+  command
+      .option(
+          "--big-bird", big_bird,
+          "BLOCK,WINDOW,GLOBALS,RANDOM: blocks of BLOCK tokens; WINDOW blocks on either side, GLOBALS first blocks, "
+          "RANDOM others")
+      .type_name("LIST");
+  command.option("--pattern-seed", pattern_seed, "of --big-bird: its random blocks (default: 0)").type_name("N");
+  command
+      .option("--mask", mask,
+              "boolean .npy, true keeps: [n_q, n_k], [heads, n_q, n_k] or [batch, heads, n_q, n_k]; 1 for a size that "
+              "all share")
+      .type_name("FILE");
+  command.option("--blocks", blocks, "boolean .npy of blocks, true keeps: [blocks of queries, blocks of keys]")
+      .type_name("FILE");
+  command.option("--block", block, "with --blocks: the size of a block, QUERIES,KEYS (default: 64,64)")
+      .type_name("QUERIES,KEYS");
+  command.option("--csr", csr, "sparse matrix of scipy.sparse.save_npz, csr or bsr: its entries are the pairs")
+      .type_name("FILE");
+}
+
+namespace {
+
+using SharedLists = std::shared_ptr<const RunLists>;
+SharedLists shared(RunLists lists) { return std::make_shared<const RunLists>(std::move(lists)); }
+
+/// Numbers of an option, as many as it has.
+std::vector<index_t> numbers(const std::string& option, const std::string& text, std::size_t count) {
+  std::vector<index_t> list = parse_list(option, text);
+  if (list.size() != count)
+    throw InvalidProblem(fmt::format("{} {}: give {} numbers, apart by commas", option, text, count));
+  return list;
+}
+
+/// A boolean array in memory, without its broadcast dimensions expanded.
+class Booleans {
+ public:
+  Booleans(const std::string& option, const std::string& path) : tensor_(file::read_npy(path)) {
+    if (tensor_.dtype() != DType::boolean)
+      throw InvalidProblem(fmt::format("{} {}: it is of {}, not of bool; floats that are added to scores are a bias",
+                                       option, path, name_of(tensor_.dtype())));
+  }
+  const std::vector<index_t>& shape() const { return tensor_.shape(); }
+  /// The entry at these indices along the last dimensions, 0 along those of size 1.
+  std::uint8_t at(std::initializer_list<index_t> indices) const {
+    index_t offset = 0;
+    auto dimension = static_cast<std::size_t>(tensor_.rank());
+    for (auto i = std::rbegin(indices); i != std::rend(indices) && dimension-- > 0; ++i)
+      if (tensor_.shape()[dimension] > 1) offset += *i * tensor_.strides()[dimension];
+    return std::to_integer<std::uint8_t>(tensor_.data()[offset]);
+  }
+
+ private:
+  file::Tensor tensor_;
+};
+
+/// The patterns of a boolean mask: one for all, for each head, or for each head of each batch.
+std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
+  const Booleans mask("--mask", path);
+  const std::array<index_t, 4> full{p.batch, p.heads, p.n_q, p.n_k};
+  std::vector<index_t> shape = mask.shape();
+  bool fits = shape.size() <= 4;
+  if (fits) shape.insert(shape.begin(), 4 - shape.size(), 1);
+  for (std::size_t k = 0; fits && k < 4; ++k) fits = shape[k] == 1 || shape[k] == full[k];
+  if (!fits)
+    throw InvalidProblem(
+        fmt::format("--mask {}: [{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size "
+                    "must be that, or 1",
+                    path, fmt::join(mask.shape(), ", "), fmt::join(full, ", ")));
+  const index_t batches = shape[0], heads = shape[0] > 1 ? p.heads : shape[1];
+  std::vector<SharedLists> patterns;
+  for (index_t b = 0; b < batches; ++b)
+    for (index_t h = 0; h < heads; ++h) {
+      if (shape[1] == 1 && h > 0) {  // all heads of a batch share it
+        patterns.push_back(patterns.back());
+        continue;
+      }
+      RunLists rows;
+      std::vector<Range> runs;
+      for (index_t i = 0; i < p.n_q; ++i) {
+        if (i == 0 || shape[2] > 1) {
+          runs.clear();
+          for (index_t j = 0; j < p.n_k; ++j) {
+            if (mask.at({b, h, i, j}) == 0) continue;
+            if (!runs.empty() && runs.back().end == j)
+              runs.back().end = j + 1;
+            else
+              runs.push_back({j, j + 1});
+          }
+        }
+        rows.append(1, runs);
+      }
+      patterns.push_back(shared(std::move(rows)));
+    }
+  return patterns;
+}
+
+RunLists of_blocks(const patterns::Between& x, const std::string& path, index_t rows, index_t cols) {
+  const Booleans blocks("--blocks", path);
+  const std::vector<index_t> wanted{ceil_div(x.n_q, rows), ceil_div(x.n_k, cols)};
+  if (blocks.shape() != wanted)
+    throw InvalidProblem(fmt::format("--blocks {}: it is [{}], and n_q = {}, n_k = {} have [{}] blocks of {} x {}",
+                                     path, fmt::join(blocks.shape(), ", "), x.n_q, x.n_k, fmt::join(wanted, ", "), rows,
+                                     cols));
+  std::vector<std::uint8_t> seen;
+  seen.reserve(static_cast<std::size_t>(wanted[0] * wanted[1]));
+  for (index_t I = 0; I < wanted[0]; ++I)
+    for (index_t J = 0; J < wanted[1]; ++J) seen.push_back(blocks.at({I, J}));
+  return patterns::of_blocks(x, rows, cols, seen);
+}
+
+RunLists of_sparse(const patterns::Between& x, const std::string& path) {
+  const SparseMatrix m = read_sparse_npz(path);
+  if (m.shape[0] != x.n_q || m.shape[1] != x.n_k)
+    throw InvalidProblem(fmt::format("--csr {}: its shape is ({}), and the problem has n_q = {}, n_k = {}", path,
+                                     fmt::join(m.shape, ", "), x.n_q, x.n_k));
+  const index_t rows = m.block[0], cols = m.block[1];
+  if (x.n_q % rows != 0 || x.n_k % cols != 0)
+    throw InvalidProblem(
+        fmt::format("--csr {}: blocks of {} x {} do not divide n_q = {}, n_k = {}", path, rows, cols, x.n_q, x.n_k));
+  const patterns::Between blocks{x.n_q / rows, x.n_k / cols};
+  RunLists lists = [&] {
+    try {
+      return patterns::of_csr(blocks, m.indptr, m.indices);
+    } catch (const InvalidProblem& e) {
+      throw InvalidProblem(fmt::format("--csr {}: {}", path, e.what()));
+    }
+  }();
+  if (rows == 1 && cols == 1) return lists;
+  RunLists expanded;
+  lists.for_groups([&](Range part, std::span<const Range> runs) {
+    std::vector<Range> keys(runs.begin(), runs.end());
+    for (Range& run : keys) run = {run.begin * cols, run.end * cols};
+    expanded.append(part.size() * rows, keys);
+  });
+  return expanded;
+}
+
+}  // namespace
+
+void PatternOptions::apply_to(Problem& p) const {
+  const bool with_window = globals || dilation;
+  int kinds = with_window ? 1 : 0;
+  for (const bool given : {strided.has_value(), fixed.has_value(), big_bird.has_value(), mask.has_value(),
+                           blocks.has_value(), csr.has_value()})
+    kinds += given ? 1 : 0;
+  if (kinds > 1)
+    throw InvalidProblem(
+        "--globals or --dilation, --strided, --fixed, --big-bird, --mask, --blocks and --csr are patterns: give one");
+  if (pattern_seed && !big_bird)
+    throw InvalidProblem(fmt::format("--pattern-seed {} is for --big-bird: give that, too", *pattern_seed));
+  if (block && !blocks) throw InvalidProblem(fmt::format("--block {} is for --blocks: give that, too", *block));
+  if (kinds == 0) return;
+  constexpr index_t kMost = index_t{1} << 31;
+  if (p.n_q > kMost || p.n_k > kMost)
+    throw InvalidProblem(fmt::format("n_q = {}, n_k = {}: patterns are for at most 2^31 of each", p.n_q, p.n_k));
+  const patterns::Between x{p.n_q, p.n_k, p.causal_offset};
+  if (mask) {
+    p.patterns = of_mask(p, *mask);
+    return;
+  }
+  RunLists lists;
+  if (with_window) {
+    if (!p.window_left && !p.window_right)
+      throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
+    const index_t left = p.window_left.value_or(-1), right = p.window_right.value_or(-1);
+    lists = patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1));
+    p.window_left = p.window_right = std::nullopt;
+  } else if (strided) {
+    lists = patterns::strided(x, *strided);
+  } else if (fixed) {
+    const auto list = numbers("--fixed", *fixed, 2);
+    lists = patterns::fixed(x, list[0], list[1]);
+  } else if (big_bird) {
+    const auto list = numbers("--big-bird", *big_bird, 4);
+    lists = patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
+  } else if (blocks) {
+    const auto list = numbers("--block", block.value_or("64,64"), 2);
+    for (const index_t size : list)
+      if (size < 1) throw InvalidProblem(fmt::format("--block {}: give sizes of 1 or more", *block));
+    lists = of_blocks(x, *blocks, list[0], list[1]);
+  } else {
+    lists = of_sparse(x, *csr);
+  }
+  p.patterns = {shared(std::move(lists))};
+}
+
+}  // namespace redblue::cli

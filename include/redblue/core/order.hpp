@@ -1,0 +1,42 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string_view>
+#include <vector>
+
+#include "redblue/core/pattern.hpp"
+
+/// In which order the queries and keys of a pattern are taken. Queries that see no key and keys that nobody sees come
+/// last, and are dropped. A run gathers its arrays in this order and scatters its outputs back; the words that a
+/// schedule moves depend on it, and the result does not.
+namespace redblue {
+
+/// natural: as they come. rcm: reverse Cuthill-McKee (Cuthill and McKee 1969) on the graph of queries and keys, so that
+/// queries that share keys stand close. jaccard: greedily, each query followed by the one whose keys are most alike.
+enum class PatternOrder : std::uint8_t { natural, rcm, jaccard };
+inline constexpr std::array<std::string_view, 3> kPatternOrderNames{"natural", "rcm", "jaccard"};
+constexpr std::string_view name_of(PatternOrder o) { return kPatternOrderNames[static_cast<std::size_t>(o)]; }
+constexpr std::optional<PatternOrder> pattern_order_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kPatternOrderNames.size(); ++i)
+    if (name == kPatternOrderNames[i]) return static_cast<PatternOrder>(i);
+  return std::nullopt;
+}
+
+/// Of each place the query, or key, that stands there.
+struct Order {
+  std::vector<index_t> queries;
+  std::vector<index_t> keys;
+
+  /// Does everything stay where it is?
+  bool idle() const;
+};
+
+/// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
+/// finding an order other than natural would take too long.
+std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group);
+/// The lists in this order.
+RunLists in_order(const RunLists& rows, const Order& order, index_t group);
+
+}  // namespace redblue

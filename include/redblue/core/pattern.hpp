@@ -1,0 +1,121 @@
+#pragma once
+#include <cstdint>
+#include <initializer_list>
+#include <memory>
+#include <mutex>
+#include <span>
+#include <unordered_map>
+#include <vector>
+
+#include "redblue/core/range.hpp"
+#include "redblue/core/words.hpp"
+
+/// Who sees whom where no interval for each row says it: patterns as runs, ranges of neighbours. Nothing of size
+/// n_q x n_k is touched unless that much is written in runs.
+namespace redblue {
+
+/// Of each of n rows the keys that it sees, or of each key the rows that see it, as sorted runs with gaps between them.
+/// Neighbours with the same runs share them.
+class RunLists {
+ public:
+  /// `count` more, all with these runs: sorted and disjoint; those that touch become one, and empty ones go.
+  void append(index_t count, std::span<const Range> runs);
+  void append(index_t count, std::initializer_list<Range> runs) { append(count, std::span(runs.begin(), runs.size())); }
+
+  index_t size() const { return static_cast<index_t>(group_of_.size()); }
+  /// The runs of i; none beyond the end.
+  std::span<const Range> of(index_t i) const {
+    return i < size() ? of_group(group_of_[static_cast<std::size_t>(i)]) : std::span<const Range>();
+  }
+  /// f(Range, runs) for neighbours with the same runs, as many as there are in a row; none beyond the end.
+  template <class F>
+  void for_groups(Range part, const F& f) const {
+    part.end = std::min(part.end, size());
+    for (index_t i = part.begin; i < part.end;) {
+      const std::uint32_t g = group_of_[static_cast<std::size_t>(i)];
+      const index_t end = std::min(part.end, begin_[g + 1]);
+      f(Range{i, end}, of_group(g));
+      i = end;
+    }
+  }
+  template <class F>
+  void for_groups(const F& f) const {
+    for_groups({0, size()}, f);
+  }
+  /// The runs that are held: a measure of the work that a pass over all takes.
+  index_t runs_held() const { return static_cast<index_t>(runs_.size()); }
+
+  friend bool operator==(const RunLists&, const RunLists&) = default;
+
+ private:
+  std::span<const Range> of_group(std::uint32_t g) const {
+    return std::span(runs_).subspan(first_[g], first_[g + 1] - first_[g]);
+  }
+  std::vector<std::uint32_t> group_of_;
+  std::vector<index_t> begin_{0};      ///< the first of each group, and the end
+  std::vector<std::size_t> first_{0};  ///< its first run, and the end
+  std::vector<Range> runs_;
+};
+
+/// The same the other way round: which of the lists hold each of n.
+RunLists transposed(const RunLists& lists, index_t n);
+
+/// A pattern between n_q rows (stacked query heads that share one key-value head, position-major) and n_k keys.
+class Pattern : public std::enable_shared_from_this<Pattern> {
+ public:
+  /// Of n_q rows the keys that they see, below n_k.
+  Pattern(RunLists rows, index_t n_k);
+
+  index_t n_q() const { return rows_.size(); }
+  index_t n_k() const { return keys_.size(); }
+  const RunLists& rows() const { return rows_; }
+  const RunLists& keys() const { return keys_; }
+
+  /// A(a) and B(b) of docs/model.md: blocks of `a` rows, of which the ragged one is the first, and the keys that they
+  /// see; blocks of b keys and the rows that see one. Kept for the next time.
+  Words visited_keys(index_t a) const { return visited(visited_keys_, keys_, n_q(), a, true); }
+  Words visited_rows(index_t b) const { return visited(visited_rows_, rows_, n_k(), b, false); }
+
+  /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
+  index_t pairs() const { return before_.back(); }
+  index_t pair_at(index_t row, index_t key) const {
+    index_t place = before_[static_cast<std::size_t>(row)];
+    for (const Range& run : rows_.of(row)) {
+      if (run.begin >= key) break;
+      place += std::min(run.end, key) - run.begin;
+    }
+    return place;
+  }
+
+ private:
+  using Visits = std::unordered_map<index_t, Words>;
+  Words visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const;
+
+  RunLists rows_;
+  RunLists keys_;
+  std::vector<index_t> before_;  ///< pairs in the rows before each, and at the end all
+  mutable std::mutex mutex_;     ///< of what is kept
+  mutable Visits visited_keys_, visited_rows_;
+};
+
+/// From the first to the last that one of `part` holds inside `window`; empty where none does.
+Range hull_of(const RunLists& lists, Range part, Range window);
+/// What one of `part` holds at least, as runs.
+std::vector<Range> union_of(const RunLists& lists, Range part);
+/// How many all lists hold together.
+Words count_of(const RunLists& lists);
+/// n things that `lists` speak of are cut into blocks of `size`, the ragged block first or last: how many blocks meet
+/// each list, summed over the lists of `part`. With the rows that see each key: A(size) of docs/model.md.
+Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, bool ragged_first);
+inline Words blocks_met(const RunLists& lists, index_t n, index_t size, bool ragged_first) {
+  return blocks_met(lists, {0, lists.size()}, n, size, ragged_first);
+}
+
+/// The part of these runs inside `window`, counted from its beginning, one after another.
+template <class F>
+void for_inside(std::span<const Range> runs, Range window, const F& f) {
+  auto run = std::partition_point(runs.begin(), runs.end(), [&](const Range& r) { return r.end <= window.begin; });
+  for (; run != runs.end() && run->begin < window.end; ++run) f(intersection(*run, window).shifted(-window.begin));
+}
+
+}  // namespace redblue

@@ -1,0 +1,347 @@
+#pragma once
+#include <algorithm>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "redblue/kernel/weights.hpp"
+
+/// Kernels on tiles that hold one word for each pair of a query and a key that it sees, in order, row by row: the tile
+/// of a box holds the pairs of a pattern inside a rectangle of scores. Vectors of its rows or keys hold a word for each
+/// that has a pair in the box. Theory notes 2g.
+namespace redblue::kernel {
+
+/// A rectangle of scores, and of its rows, or of its keys, those that an argument has words for.
+struct PairBox {
+  Place place{};  ///< its corner
+  index_t rows = 0;
+  index_t cols = 0;
+  index_t first = 0;  ///< of the rows or keys, counted from the corner
+  index_t count = 0;
+
+  Range window() const { return {first, first + count}; }
+  /// Does the box lie inside its pattern, and the window inside `side` of its rows or columns?
+  bool is_inside(index_t side) const {
+    const Pattern* pattern = place.mask.pattern;
+    const auto within = [](index_t at, index_t size, index_t end) {
+      return 0 <= at && 0 <= size && at <= end && size <= end - at;
+    };
+    return pattern != nullptr && within(place.row, rows, pattern->n_q()) && within(place.col, cols, pattern->n_k()) &&
+           within(first, count, side);
+  }
+  index_t pairs() const {
+    index_t sum = 0;
+    for_runs([&](index_t, Range seen, index_t) { sum += seen.size(); });
+    return sum;
+  }
+  index_t rows_with_pairs() const {
+    index_t sum = 0;
+    for_rows([&](index_t, Range) { ++sum; });
+    return sum;
+  }
+  /// f(row, columns, the place of their first pair in the tile) for the runs of columns that each row sees.
+  template <class F>
+  void for_runs(const F& f) const {
+    index_t pair = 0;
+    for (index_t r = 0; r < rows; ++r)
+      place.for_seen(r, cols, [&](Range seen) {
+        f(r, seen, pair);
+        pair += seen.size();
+      });
+  }
+  /// f(row, the places of its pairs) for each row that has some.
+  template <class F>
+  void for_rows(const F& f) const {
+    index_t row = -1;
+    Range pairs;
+    for_runs([&](index_t r, Range seen, index_t pair) {
+      if (r != row && row >= 0) f(row, pairs);
+      if (r != row) pairs.begin = pair;
+      row = r;
+      pairs.end = pair + seen.size();
+    });
+    if (row >= 0) f(row, pairs);
+  }
+};
+inline constexpr std::array<std::string_view, 10> kPairBoxNames{"lo",  "hi",   "prefix", "group", "row",
+                                                                "col", "rows", "cols",   "first", "count"};
+inline auto parameters_of_box(Place& p, PairBox& b) {
+  return std::tuple_cat(parameters_of_place(p), std::tie(b.rows, b.cols, b.first, b.count));
+}
+
+/// What all these kernels have: a box whose corner is `place`.
+struct OnPairs {
+  Place place{};
+  PairBox extent{};
+  PairBox box() const {
+    PairBox b = extent;
+    b.place = place;
+    return b;
+  }
+  /// Has T a word for each pair of the box, and x one for each row of the window?
+  bool has_rows(Shape T, Shape x) const {
+    const PairBox b = box();
+    return b.is_inside(b.rows) && x.rows == b.count && T.rows == b.pairs();
+  }
+  OnPairs() = default;
+  explicit OnPairs(const PairBox& b) : place(b.place), extent(b) {}
+};
+
+/// T_ij <- T_ij + a_i b_j for each pair: a column of A and one of B. Of one of them all rows or keys that have a pair
+/// are there, of the other (A with `rows_pass`, else B) those of the window, which are neighbours.
+struct PairProducts : OnPairs {
+  static constexpr std::string_view name = "pair_products";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape T, Shape a, Shape b) { return T.cols == 1 && a.cols == 1 && b.cols == 1; }
+  constexpr index_t macs(Shape, Shape, Shape) const { return pairs; }
+  static constexpr std::array<std::string_view, 12> parameter_names{
+      "lo", "hi", "prefix", "group", "row", "col", "rows", "cols", "first", "count", "rows_pass", "pairs"};
+  auto parameters() { return std::tuple_cat(parameters_of_box(place, extent), std::tie(rows_pass, pairs)); }
+  bool rows_pass = false;
+  index_t pairs = 0;  ///< of the window
+  PairProducts() = default;
+  PairProducts(const PairBox& b, bool rows_pass, index_t pairs) : OnPairs(b), rows_pass(rows_pass), pairs(pairs) {}
+
+  /// What `fits` cannot see: the words that the pattern asks for.
+  bool fits_pattern(Shape T, Shape a, Shape b) const {
+    const PairBox x = box();
+    if (!x.is_inside(rows_pass ? x.rows : x.cols) || T.rows != x.pairs()) return false;
+    if (!rows_pass) return a.rows == x.rows_with_pairs() && b.rows == x.count;
+    index_t columns = 0;
+    std::vector<bool> seen(static_cast<std::size_t>(x.cols));
+    x.for_runs([&](index_t, Range run, index_t) {
+      for (index_t j = run.begin; j < run.end; ++j) seen[static_cast<std::size_t>(j)] = true;
+    });
+    for (const bool one : seen) columns += one ? 1 : 0;
+    return a.rows == x.count && b.rows == columns;
+  }
+
+  template <class T>
+  void run(View<T> tile, View<const T> a, View<const T> b) const {
+    const PairBox x = box();
+    const Range window = x.window();
+    // The columns that have a pair are numbered in order: of those of a run the first number is enough.
+    std::vector<index_t> number;
+    if (rows_pass) number = numbers(x);
+    index_t row = -1, rank = -1;
+    x.for_runs([&](index_t r, Range seen, index_t pair) {
+      if (r != row) ++rank;
+      row = r;
+      if (rows_pass) {
+        if (!window.holds(r)) return;
+        const T a_i = a[r - window.begin];
+        const index_t first = number[static_cast<std::size_t>(seen.begin)];
+        for (index_t k = 0; k < seen.size(); ++k) tile[pair + k] += a_i * b[first + k];
+      } else {
+        const Range part = intersection(seen, window);
+        const T a_i = a[rank];
+        for (index_t j = part.begin; j < part.end; ++j) tile[pair + j - seen.begin] += a_i * b[j - window.begin];
+      }
+    });
+  }
+  static std::vector<index_t> numbers(const PairBox& x) {
+    std::vector<index_t> number(static_cast<std::size_t>(x.cols), 0);
+    x.for_runs(
+        [&](index_t, Range seen, index_t) { std::fill(number.begin() + seen.begin, number.begin() + seen.end, 1); });
+    index_t before = 0;
+    for (index_t& n : number) before += std::exchange(n, before);
+    return number;
+  }
+};
+
+/// Updates m and l, which have a word for each row of the box, with the scores T.
+struct PairStatistics : OnPairs {
+  static constexpr std::string_view name = "pair_statistics";
+  static constexpr std::array access{Access::update, Access::update, Access::read};
+  static constexpr bool fits(Shape m, Shape l, Shape T) { return m == l && T.cols == 1; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
+  bool fits_pattern(Shape m, Shape, Shape T) const { return has_rows(T, m) && m.rows == extent.rows; }
+  template <class T>
+  void run(View<T> m, View<T> l, View<const T> tile) const {
+    box().for_rows([&](index_t r, Range pairs) {
+      const T old = m[r];
+      for (index_t k = pairs.begin; k < pairs.end; ++k) m[r] = max_or_nan(m[r], tile[k]);
+      l[r] *= exp_shifted(old, m[r]);
+      l[r] += sum_of<T>(pairs.size(), [&](index_t k) { return exp_shifted(tile[pairs.begin + k], m[r]); });
+    });
+  }
+};
+
+/// T_ij <- exp(scale T_ij - lse_i), of the rows of the window, which all have a word of lse.
+struct PairWeights : OnPairs {
+  static constexpr std::string_view name = "pair_weights";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape T, Shape lse) { return T.cols == 1 && lse.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 11> parameter_names{"scale", "lo",   "hi",   "prefix", "group", "row",
+                                                                    "col",   "rows", "cols", "first",  "count"};
+  auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_box(place, extent)); }
+  double scale = 1;
+  PairWeights() = default;
+  PairWeights(double scale, const PairBox& b) : OnPairs(b), scale(scale) {}
+  bool fits_pattern(Shape T, Shape lse) const { return has_rows(T, lse); }
+  template <class T>
+  void run(View<T> tile, View<const T> lse) const {
+    const PairBox x = box();
+    x.for_rows([&](index_t r, Range pairs) {
+      if (!x.window().holds(r)) return;
+      for (index_t k = pairs.begin; k < pairs.end; ++k)
+        tile[k] = weight(Score::softmax, static_cast<T>(scale) * tile[k], lse[r - x.first]);
+    });
+  }
+};
+
+/// T_ij <- T_ij - D_i, likewise.
+struct PairSubtract : OnPairs {
+  static constexpr std::string_view name = "pair_subtract";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape T, Shape D) { return T.cols == 1 && D.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
+  bool fits_pattern(Shape T, Shape D) const { return has_rows(T, D); }
+  template <class T>
+  void run(View<T> tile, View<const T> D) const {
+    const PairBox x = box();
+    x.for_rows([&](index_t r, Range pairs) {
+      if (!x.window().holds(r)) return;
+      for (index_t k = pairs.begin; k < pairs.end; ++k) tile[k] -= D[r - x.first];
+    });
+  }
+};
+
+/// dP <- scale P dP, 0 where P is 0, whatever dP is
+struct ScaleByWeights {
+  static constexpr std::string_view name = "scale_by_weights";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape dP, Shape P) { return dP == P; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"scale"};
+  auto parameters() { return std::tie(scale); }
+  double scale = 1;
+  template <class T>
+  void run(View<T> dP, View<const T> P) const {
+    for (index_t k = 0; k < P.words(); ++k) dP[k] = P[k] == T(0) ? T(0) : static_cast<T>(scale) * P[k] * dP[k];
+  }
+};
+
+/// C_r <- C_r + z_r x for the rows r of C that go with one other row or key of the pattern: those of the window that it
+/// sees, or that see it, in order. The box is the place of C: `by_rows`: C goes along keys, and `place.row` is the
+/// query of z; else C goes along queries, and `place.col` is the key of z.
+struct PairAccumulate {
+  static constexpr std::string_view name = "pair_accumulate";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape C, Shape z, Shape x) { return z.cols == 1 && x.rows == 1 && x.cols == C.cols; }
+  static constexpr index_t macs(Shape, Shape z, Shape x) { return z.rows * x.cols; }
+  static constexpr std::array<std::string_view, 9> parameter_names{"lo",  "hi",    "prefix", "group",  "row",
+                                                                   "col", "first", "count",  "by_rows"};
+  auto parameters() { return std::tuple_cat(parameters_of_place(place), std::tie(first, count, by_rows)); }
+  Place place{};
+  index_t first = 0;
+  index_t count = 0;
+  bool by_rows = false;
+
+  /// f(row of C, number among those of the window)
+  template <class F>
+  void for_terms(const F& f) const {
+    const Pattern& pattern = *place.mask.pattern;
+    const index_t origin = by_rows ? place.col : place.row;
+    index_t k = 0;
+    for_inside(by_rows ? pattern.rows().of(place.row) : pattern.keys().of(place.col),
+               {origin + first, origin + first + count}, [&](Range run) {
+                 for (index_t r = run.begin; r < run.end; ++r) f(first + r, k++);
+               });
+  }
+  bool fits_pattern(Shape C, Shape z, Shape) const {
+    const Pattern* pattern = place.mask.pattern;
+    if (pattern == nullptr || place.row >= pattern->n_q() || place.col >= pattern->n_k()) return false;
+    if (first < 0 || count < 0 || first > C.rows || count > C.rows - first) return false;
+    index_t terms = 0;
+    for_terms([&](index_t, index_t) { ++terms; });
+    return z.rows == terms;
+  }
+  template <class T>
+  void run(View<T> C, View<const T> z, View<const T> x) const {
+    for_terms([&](index_t r, index_t k) {
+      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z[k] * x(0, t);
+    });
+  }
+};
+
+/// s_j <- k_j . q for the keys of a block that one query sees: the block begins at `place.col`, the query is
+/// `place.row`.
+struct PairScores {
+  static constexpr std::string_view name = "pair_scores";
+  static constexpr std::array access{Access::write, Access::read, Access::read};
+  static constexpr bool fits(Shape s, Shape K, Shape q) { return s.cols == 1 && q.rows == 1 && q.cols == K.cols; }
+  static constexpr index_t macs(Shape s, Shape, Shape q) { return s.rows * q.cols; }
+  static constexpr std::array<std::string_view, 6> parameter_names{"lo", "hi", "prefix", "group", "row", "col"};
+  auto parameters() { return parameters_of_place(place); }
+  Place place{};
+  PairAccumulate terms(index_t keys) const { return {place, 0, keys, true}; }
+  bool fits_pattern(Shape s, Shape K, Shape q) const { return terms(K.rows).fits_pattern(K, s, q); }
+  template <class T>
+  void run(View<T> s, View<const T> K, View<const T> q) const {
+    terms(K.rows()).for_terms(
+        [&](index_t r, index_t k) { s[k] = dot(&K(r, 0), K.col_stride, &q(0, 0), q.col_stride, q.cols()); });
+  }
+};
+
+/// dP_j <- dP_j + v_j . dO and dV_j <- dV_j + P_j dO, likewise: each word of dO serves both.
+struct PairValueGradients {
+  static constexpr std::string_view name = "pair_value_gradients";
+  static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape dP, Shape dV, Shape P, Shape V, Shape dO) {
+    return dP == P && dV == V && PairScores::fits(dP, V, dO);
+  }
+  static constexpr index_t macs(Shape dP, Shape, Shape, Shape, Shape dO) { return 2 * dP.rows * dO.cols; }
+  static constexpr auto parameter_names = PairScores::parameter_names;
+  auto parameters() { return parameters_of_place(place); }
+  Place place{};
+  bool fits_pattern(Shape dP, Shape, Shape, Shape V, Shape dO) const {
+    return PairScores{place}.fits_pattern(dP, V, dO);
+  }
+  template <class T>
+  void run(View<T> dP, View<T> dV, View<const T> P, View<const T> V, View<const T> dO) const {
+    PairScores{place}.terms(V.rows()).for_terms([&](index_t r, index_t k) {
+      dP[k] += dot(&V(r, 0), V.col_stride, &dO(0, 0), dO.col_stride, dO.cols());
+      for (index_t t = 0; t < dO.cols(); ++t) dV(r, t) += P[k] * dO(0, t);
+    });
+  }
+};
+
+/// The same with weights made on the way from scores: z_r = exp(s_r - lse_r), and sums_r <- sums_r + z_r.
+struct PairWeightsAccumulate {
+  static constexpr std::string_view name = "pair_weights_accumulate";
+  static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape C, Shape sums, Shape s, Shape lse, Shape x) {
+    return sums == lse && sums.rows == C.rows && PairAccumulate::fits(C, s, x);
+  }
+  static constexpr index_t macs(Shape, Shape, Shape s, Shape, Shape x) { return s.rows * x.cols; }
+  static constexpr auto parameter_names = PairAccumulate::parameter_names;
+  auto parameters() {
+    return std::tuple_cat(parameters_of_place(place), std::tie(terms.first, terms.count, terms.by_rows));
+  }
+  Place place{};
+  PairAccumulate terms{};
+  PairAccumulate placed() const {
+    PairAccumulate all = terms;
+    all.place = place;
+    return all;
+  }
+  bool fits_pattern(Shape C, Shape, Shape s, Shape, Shape x) const { return placed().fits_pattern(C, s, x); }
+  template <class T>
+  void run(View<T> C, View<T> sums, View<const T> s, View<const T> lse, View<const T> x) const {
+    placed().for_terms([&](index_t r, index_t k) {
+      const T z = weight(Score::softmax, s[k], lse[r]);
+      sums[r] += z;
+      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z * x(0, t);
+    });
+  }
+};
+
+}  // namespace redblue::kernel

@@ -1,0 +1,104 @@
+#pragma once
+#include "redblue/schedule/parts/sparse_gradients.hpp"
+
+namespace redblue::schedule {
+
+/// sE4, above M = d^2 / 2 under a pattern: a pass over blocks of keys forms dK and dV with dS, which goes through slow
+/// memory once for dQ = dS K.
+///   reads 2 n_q d_v + n_k (d + d_v) + B(Bc) (d + d_v + 2) + SP(d)    writes n_q + nnz + n_q d + n_k (d + d_v)
+///   footprint the largest of 3, the largest 2 |J| (d + d_v) + 2 g_J + d + 1, and that of SpMM (parts/sparse.hpp)
+/// B(Bc) and g_J as in backward/sparse_values.hpp.
+struct SparseSpilledBackward : Defaults {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "sparse_spilled";
+  static constexpr std::string_view label = "sE4";
+  static constexpr std::string_view idea = "keeping keys resident, spilling dS of the pairs";
+  static constexpr Traits traits{.masks = true, .patterns = true, .only_patterns = true, .products = 5};
+  static constexpr std::array workspace{SlowArray::D, SlowArray::P};
+
+  struct Tiling {
+    index_t Bc = 1;  ///< keys and values resident at a time
+    GemmTiling dQ;
+    void knobs(const auto& knob) {
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      knob({"dQ.b2", &Sizes::d}, dQ.b2);
+    }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_k, m.key), {smallest_tile(x.n_q, m.query), smallest_tile(x.d, m.feature)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const index_t Bc =
+        choose_key_block(x, s.key, [&](index_t b) { return limits.fit(pass_words(x, b, b), arriving(x)); });
+    const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
+    if (Bc == 0 || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    return Tiling{Bc, *dQ};
+  }
+
+  /// Of a block of b keys with a query that has g pairs in it.
+  static Words pass_words(const Sizes& x, index_t b, index_t g) {
+    return x.tile(SlowArray::K, b, x.d) + x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dK, b, x.d) +
+           x.tile(SlowArray::dV, b, x.d_v) + 2 * x.tile(SlowArray::P, g, 1) + arriving(x);
+  }
+  /// A query and a word that passes.
+  static Words arriving(const Sizes& x) {
+    return x.tile(SlowArray::Q, 1, x.d) +
+           std::max({x.word(SlowArray::lse), x.word(SlowArray::dO), x.word(SlowArray::D)});
+  }
+  static std::array<Phase, 3> phases(const Sizes& x, const Tiling& t) {
+    const Words pass = sparse_pass_footprint(x, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
+    return {output_dots_phase(x), Phase{pass, arriving(x)}, sparse_query_gradients_cost(x).phase(x, t.dQ)};
+  }
+  static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, const Tiling& t) {
+    const Words visits = x.pairs().visited_rows(std::min(t.Bc, x.n_k));
+    return output_dots_io(x) + sparse_query_gradients_cost(x).io(t.dQ) +
+           Io().read(SlowArray::K, Words(x.n_k) * x.d)
+               .read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::Q, visits * x.d)
+               .read(SlowArray::lse, visits)
+               .read(SlowArray::dO, visits * x.d_v)
+               .read(SlowArray::D, visits)
+               .write(SlowArray::P, x.nnz())
+               .write(SlowArray::dK, Words(x.n_k) * x.d)
+               .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  }
+  static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, const Tiling& t) {
+    const Sizes& s = x.shape;
+    output_dots(m, x, [&](const Sizes& sizes) { return footprint(sizes, t); });  // D = rowsum(dO o O)
+    const Blocks blocks = s.pairs().key_blocks(std::min(t.Bc, s.n_k));
+    m.each(blocks.count(), [&](auto& w, index_t j) {
+      const Range J = blocks(j);
+      const auto K_j = w.load(x.K.rows(J)), V_j = w.load(x.V.rows(J)), dK_j = w.alloc(x.dK.rows(J)),
+                 dV_j = w.alloc(x.dV.rows(J));
+      w.compute(kernel::Zero{}, dK_j);
+      w.compute(kernel::Zero{}, dV_j);
+      for_rows_of(x, J, [&](index_t i, const Block& P_block) {
+        const Range row{i, i + 1};
+        const Place place{s.mask, i, J.begin};
+        const kernel::PairBox box = box_of_row(s, i, J);
+        const auto Q_i = w.load(x.Q.rows(row)), P_ij = w.alloc(P_block), dP = w.alloc(P_block);
+        w.compute(kernel::PairScores{place}, P_ij, K_j, Q_i);
+        w.compute(kernel::PairWeights(x.scale, box), P_ij, w.stream(x.lse.rows(row)));
+        w.compute(kernel::Zero{}, dP);
+        w.compute(kernel::PairValueGradients{place}, dP, dV_j, P_ij, V_j, w.stream(x.dO.rows(row)));
+        w.compute(kernel::PairSubtract(box), dP, w.stream(x.D.rows(row)));
+        w.compute(kernel::ScaleByWeights{x.scale}, dP, P_ij);  // dS = scale P o (dP - D)
+        w.store(dP, P_block);
+        w.compute(kernel::PairAccumulate{place, 0, J.size(), true}, dK_j, dP, Q_i);  // dK += dS^T Q
+      });
+      w.store(dK_j, x.dK.rows(J));
+      w.store(dV_j, x.dV.rows(J));
+    });
+    spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);  // dQ = dS K
+  }
+};
+
+}  // namespace redblue::schedule

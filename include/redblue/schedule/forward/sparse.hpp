@@ -1,0 +1,118 @@
+#pragma once
+#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/sparse.hpp"
+
+namespace redblue::schedule {
+
+/// sF2, the small cache under a pattern: SDDMM, then SpMM. Raw scores of the pairs are written to slow memory once and
+/// read back by a product that takes their exponentials, as in small_cache; its sums z are formed again
+/// (docs/model.md).
+///   reads SUM over tiles of (r + c) d + ceil(d_v/c2) nnz + A(a2) d_v + n_q   writes nnz + n_q (d_v + 1)
+///   footprint max(2 a + the largest e + min(r, c) + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
+struct SparseForward : Defaults {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "sparse";
+  static constexpr std::string_view label = "sF2";
+  static constexpr std::string_view idea = "materialising the scores of the pairs once";
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true};
+  static constexpr std::array workspace{SlowArray::S};
+
+  struct Tiling {
+    PairTiling scores;
+    GemmTiling output;
+    void knobs(const auto& knob) {
+      knob({"a", &Sizes::n_q}, scores.a);
+      knob({"room", nullptr, 2}, scores.room);
+      knob({"a2", &Sizes::n_q}, output.b1);
+      knob({"c2", &Sizes::d_v}, output.b2);
+    }
+  };
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t q = smallest_tile(x.n_q, m.query);
+    return {{q, 2}, {q, smallest_tile(x.d_v, m.feature)}};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Multiples& s = limits.multiple;
+    const auto scores = scores_cost(x).choose(x, limits, 0);
+    const auto output =
+        output_cost(x).choose(x, limits, s.query, s.feature, [&](GemmTiling t) { return output_phase(x, t); });
+    if (!scores || !output) return std::nullopt;
+    return Tiling{*scores, *output};
+  }
+
+  static PairCost scores_cost(const Sizes& x) { return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2}; }
+  static GemmCost output_cost(const Sizes& x) {
+    return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
+  }
+  /// A product beside lse and z.
+  static Phase output_phase(const Sizes& x, GemmTiling t) {
+    Phase product = output_cost(x).phase(x, t);
+    product.footprint += 2 * x.tile(SlowArray::lse, std::min(t.b1, x.n_q), 1);
+    return product;
+  }
+  static std::array<Phase, 2> phases(const Sizes& x, const Tiling& t) {
+    return {scores_cost(x).phase(scores_cost(x).sums(x, t.scores)), output_phase(x, t.output)};
+  }
+  static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  static Io io(const Sizes& x, const Tiling& t) {
+    return scores_cost(x).io(scores_cost(x).sums(x, t.scores)) + output_cost(x).io(t.output) +
+           Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
+  }
+  static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(x.d) + x.d_v); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, const Tiling& t) {
+    scores(m, x, t.scores);
+    output(m, x, t.output);
+  }
+
+  /// Raw scores and lse.
+  template <Machine M>
+  static void scores(M& m, const ForwardOperands& x, PairTiling t) {
+    const Blocks blocks = x.shape.pairs().row_blocks(std::min(t.a, x.shape.n_q));
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      for_pair_tiles(*x.shape.pattern, I, t.room, [&](const PairTile& tile) {
+        pair_tile(w, x.shape, x.S.array, tile, x.Q, x.K, [&](const auto& T, const auto&, const auto& box) {
+          w.compute(kernel::Scale{x.scale}, T);
+          w.compute(kernel::PairStatistics(box(I)), m_i, l_i, T);
+          for_pair_rows(x.shape, tile, x.S,
+                        [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });
+        });
+      });
+      w.compute(kernel::LogSum{}, m_i, l_i);  // m <- lse
+      w.store(m_i, x.lse.rows(I));
+    });
+  }
+
+  /// O = exp(S - lse) V / z, z the row sums of exp(S - lse).
+  template <Machine M>
+  static void output(M& m, const ForwardOperands& x, GemmTiling t) {
+    const Sizes& s = x.shape;
+    const Blocks blocks = s.pairs().row_blocks(std::min(t.b1, s.n_q)), columns{s.d_v, t.b2};
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto lse_i = w.load(x.lse.rows(I));
+      for (index_t k = 0; k < columns.count(); ++k) {
+        const Range C = columns(k);
+        const auto O_ik = w.alloc(x.O.block(I, C)), z_i = w.alloc(x.lse.rows(I));
+        w.compute(kernel::Zero{}, O_ik);
+        w.compute(kernel::Zero{}, z_i);
+        for_pair_terms(w, s, O_ik.shape(), x.S, false, I, x.V, C,
+                       [&](index_t j, Range window, const auto& scores, const auto& v) {
+                         const Place place{s.mask, I.begin, j};
+                         w.compute(kernel::PairWeightsAccumulate{place, {{}, window.begin, window.size()}}, O_ik, z_i,
+                                   scores, lse_i, v);
+                       });
+        w.compute(kernel::DivideRows{}, O_ik, z_i);
+        w.store(O_ik, x.O.block(I, C));
+      }
+    });
+  }
+};
+
+}  // namespace redblue::schedule

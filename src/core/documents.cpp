@@ -1,0 +1,121 @@
+#include "redblue/core/documents.hpp"
+
+#include <utility>
+
+namespace redblue {
+
+std::optional<Mask> mask_of(const RunLists& rows, index_t n_k, index_t group) {
+  // Edges as some rows show them; then all rows are compared.
+  Mask mask{.group = group};
+  bool one_run = true;
+  rows.for_groups([&](Range part, std::span<const Range> runs) {
+    one_run = one_run && runs.size() <= 1;
+    if (runs.empty()) return;
+    const index_t position = (part.end - 1) / group;
+    if (runs[0].begin > 0) mask.lo = runs[0].begin - position;
+    if (runs[0].end < n_k) mask.hi = runs[0].end - position;
+  });
+  if (!one_run || rows.size() % group != 0) return std::nullopt;
+  const std::span<const Range> top = rows.of(0);
+  if (mask.hi != Mask::kFar && !top.empty() && top[0].end > mask.hi) mask.prefix = top[0].end;
+  bool equal = true;
+  rows.for_groups([&](Range part, std::span<const Range> runs) {
+    for (index_t r = part.begin; r < part.end && equal; ++r) {
+      const Range seen = mask.keys(r, n_k);
+      equal = runs.empty() ? seen.size() == 0 : seen == runs[0];
+    }
+  });
+  return equal ? std::optional(mask) : std::nullopt;
+}
+
+std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Document& all) {
+  const index_t group = all.mask.group;
+  // Positions that see a key, and which keys, from the first to the last.
+  std::vector<std::pair<Range, Range>> hulls;
+  const Range every{0, n_k};
+  for (index_t r = 0; r < rows.size(); r += group) {
+    const Range position{r, r + group}, hull = hull_of(rows, position, every);
+    if (hull.size() > 0) hulls.push_back({position, hull});
+  }
+  std::vector<Document> list;
+  std::vector<RunLists> parts;
+  const auto add = [&](std::size_t first, std::size_t end, Range keys) {
+    Document one = all;
+    one.rows = {hulls[first].first.begin, hulls[end - 1].first.end};
+    one.keys = keys;
+    one.slope_offset += one.rows.begin / group - keys.begin;
+    RunLists part;
+    rows.for_groups(one.rows, [&](Range same, std::span<const Range> runs) {
+      std::vector<Range> shifted(runs.begin(), runs.end());
+      for (Range& run : shifted) run = run.shifted(-keys.begin);
+      part.append(same.size(), shifted);
+    });
+    parts.push_back(std::move(part));
+    list.push_back(std::move(one));
+  };
+  // From the end: the first key that a position from here on sees.
+  std::vector<index_t> first_key(hulls.size() + 1, n_k);
+  for (std::size_t k = hulls.size(); k-- > 0;) first_key[k] = std::min(first_key[k + 1], hulls[k].second.begin);
+  std::size_t begin = 0;
+  index_t end_key = 0;
+  for (std::size_t k = 0; k < hulls.size(); ++k) {
+    end_key = std::max(end_key, hulls[k].second.end);
+    if (k + 1 < hulls.size() && first_key[k + 1] < end_key) continue;
+    add(begin, k + 1, {first_key[begin], end_key});
+    begin = k + 1;
+  }
+  bool masks = true;
+  for (std::size_t k = 0; k < list.size() && masks; ++k) {
+    const auto mask = mask_of(parts[k], list[k].keys.size(), group);
+    masks = mask.has_value();
+    if (masks) list[k].mask = *mask;
+  }
+  for (std::size_t k = 0; k < list.size() && !masks; ++k) {
+    list[k].mask = {.group = group};
+    list[k].pattern = std::make_shared<const Pattern>(std::move(parts[k]), list[k].keys.size());
+  }
+  return list;
+}
+
+void make_pattern(Document& one) {
+  if (one.pattern != nullptr) return;
+  RunLists rows;
+  for (index_t r = 0; r < one.rows.size(); ++r) rows.append(1, {one.mask.keys(r, one.keys.size())});
+  one.mask = {.group = one.mask.group};
+  one.pattern = std::make_shared<const Pattern>(std::move(rows), one.keys.size());
+}
+
+std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
+  if (x.documents == nullptr) return {x};
+  std::vector<Sizes> parts;
+  index_t batch_now = 0, pairs = 0;
+  for (const Document& one : x.documents->list) {
+    if (x.documents->batches > 1 && batch && one.batch != *batch) continue;
+    if (one.rows.size() == 0 || one.keys.size() == 0) continue;
+    if (std::exchange(batch_now, one.batch) != one.batch) pairs = 0;
+    Sizes part = x;
+    part.documents = nullptr;
+    part.n_q = one.rows.size();
+    part.n_k = one.keys.size();
+    part.row0 += one.rows.begin;
+    part.key0 += one.keys.begin;
+    part.mask = part_of({one.mask, part.n_q, part.n_k}, {0, part.n_q}, {0, part.n_k}).mask;
+    part.pattern = one.pattern;
+    part.mask.pattern = one.pattern.get();
+    part.pair0 = pairs;
+    if (one.pattern != nullptr) pairs += one.pattern->pairs();
+    part.modifiers.slope_offset = one.slope_offset - one.rows.begin / one.mask.group + one.keys.begin;
+    parts.push_back(std::move(part));
+  }
+  return parts;
+}
+
+SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
+  if (x.pattern != nullptr) return {a, {x.pattern->pairs(), 1}, instance, x.pair0};
+  if (!has_pattern(x)) return {a, {x.n_q, x.n_k}, instance, x.row0, x.key0};
+  index_t most = 0;
+  for (const Sizes& part : documents_of(x)) most = std::max(most, part.pair0 + part.pattern->pairs());
+  return {a, {most, 1}, instance};
+}
+
+}  // namespace redblue

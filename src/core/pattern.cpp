@@ -1,0 +1,204 @@
+#include "redblue/core/pattern.hpp"
+
+#include <algorithm>
+
+#include "redblue/core/visible.hpp"
+
+namespace redblue {
+
+namespace {
+
+/// The first of sorted runs that ends after i.
+auto first_after(std::span<const Range> runs, index_t i) {
+  return std::partition_point(runs.begin(), runs.end(), [&](const Range& run) { return run.end <= i; });
+}
+
+/// Sorts runs and joins those that touch.
+void tidy(std::vector<Range>& runs) {
+  std::ranges::sort(runs, {}, &Range::begin);
+  std::size_t kept = 0;
+  for (const Range& run : runs) {
+    if (run.size() <= 0) continue;
+    if (kept > 0 && run.begin <= runs[kept - 1].end)
+      runs[kept - 1].end = std::max(runs[kept - 1].end, run.end);
+    else
+      runs[kept++] = run;
+  }
+  runs.resize(kept);
+}
+
+}  // namespace
+
+void RunLists::append(index_t count, std::span<const Range> runs) {
+  if (count == 0) return;
+  const std::size_t first = runs_.size();
+  for (const Range& run : runs) {
+    if (run.size() <= 0) continue;
+    if (runs_.size() > first && runs_.back().end >= run.begin)
+      runs_.back().end = run.end;
+    else
+      runs_.push_back(run);
+  }
+  const auto groups = static_cast<std::uint32_t>(first_.size() - 1);
+  const std::span<const Range> added = std::span(runs_).subspan(first);
+  if (groups > 0 && std::ranges::equal(added, of_group(groups - 1))) {
+    runs_.resize(first);
+    begin_.back() += count;
+  } else {
+    begin_.push_back(begin_.back() + count);
+    first_.push_back(runs_.size());
+  }
+  group_of_.resize(static_cast<std::size_t>(begin_.back()), static_cast<std::uint32_t>(first_.size() - 2));
+}
+
+RunLists transposed(const RunLists& lists, index_t n) {
+  // From one group to the next only what comes in or goes out is touched. What is in began to be at `since`.
+  std::vector<index_t> since(static_cast<std::size_t>(n), -1);
+  std::vector<std::vector<Range>> held(static_cast<std::size_t>(n));
+  std::span<const Range> before;
+  const auto change = [&](Range changed, index_t at, bool comes) {
+    for (index_t k = changed.begin; k < changed.end; ++k) {
+      index_t& from = since[static_cast<std::size_t>(k)];
+      if (!comes) held[static_cast<std::size_t>(k)].push_back({from, at});
+      from = at;
+    }
+  };
+  /// f for the parts of `runs` that `others` do not hold.
+  const auto for_difference = [](std::span<const Range> runs, std::span<const Range> others, const auto& f) {
+    for (const Range& run : runs) {
+      index_t done = run.begin;
+      for (auto other = first_after(others, run.begin); other != others.end() && other->begin < run.end; ++other) {
+        if (other->begin > done) f(Range{done, other->begin});
+        done = std::max(done, other->end);
+      }
+      if (done < run.end) f(Range{done, run.end});
+    }
+  };
+  lists.for_groups([&](Range part, std::span<const Range> runs) {
+    for_difference(before, runs, [&](Range gone) { change(gone, part.begin, false); });
+    for_difference(runs, before, [&](Range come) { change(come, part.begin, true); });
+    before = runs;
+  });
+  for (const Range& run : before) change(run, lists.size(), false);
+  RunLists result;
+  for (std::size_t k = 0; k < held.size();) {  // neighbours together: append compares with one list only
+    std::size_t end = k + 1;
+    while (end < held.size() && held[end] == held[k]) ++end;
+    result.append(static_cast<index_t>(end - k), held[k]);
+    k = end;
+  }
+  return result;
+}
+
+Pattern::Pattern(RunLists rows, index_t n_k) : rows_(std::move(rows)), keys_(transposed(rows_, n_k)), before_{0} {
+  before_.reserve(static_cast<std::size_t>(n_q()) + 1);
+  rows_.for_groups([&](Range part, std::span<const Range> runs) {
+    index_t seen = 0;
+    for (const Range& run : runs) seen += run.size();
+    for (index_t r = part.begin; r < part.end; ++r) before_.push_back(before_.back() + seen);
+  });
+}
+
+Words Pattern::visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const {
+  const std::lock_guard lock(mutex_);
+  const auto found = known.find(size);
+  if (found != known.end()) return found->second;
+  return known[size] = blocks_met(lists, n, size, ragged_first);
+}
+
+Range hull_of(const RunLists& lists, Range part, Range window) {
+  Range hull{window.end, window.end};
+  bool any = false;
+  lists.for_groups(part, [&](Range, std::span<const Range> runs) {
+    const auto first = first_after(runs, window.begin);
+    if (first == runs.end() || first->begin >= window.end) return;
+    const auto after =
+        std::partition_point(first, runs.end(), [&](const Range& run) { return run.begin < window.end; });
+    const Range seen{std::max(first->begin, window.begin), std::min(std::prev(after)->end, window.end)};
+    hull = any ? Range{std::min(hull.begin, seen.begin), std::max(hull.end, seen.end)} : seen;
+    any = true;
+  });
+  return any ? hull : Range{window.begin, window.begin};
+}
+
+std::vector<Range> union_of(const RunLists& lists, Range part) {
+  std::vector<Range> runs;
+  lists.for_groups(
+      part, [&](Range, std::span<const Range> of_group) { runs.insert(runs.end(), of_group.begin(), of_group.end()); });
+  if (runs.empty()) return runs;
+  const auto [first, last] = std::ranges::minmax(runs, {}, &Range::begin);
+  index_t end = last.end;
+  for (const Range& run : runs) end = std::max(end, run.end);
+  const auto span = static_cast<std::size_t>(end - first.begin);
+  if (runs.size() < 64 || runs.size() < span / 16) {
+    tidy(runs);
+    return runs;
+  }
+  // Many runs in few places: how many are open changes from place to place, and nothing is sorted.
+  std::vector<std::int32_t> change(span + 1);
+  for (const Range& run : runs) {
+    ++change[static_cast<std::size_t>(run.begin - first.begin)];
+    --change[static_cast<std::size_t>(run.end - first.begin)];
+  }
+  const index_t origin = first.begin;
+  runs.clear();
+  std::int32_t open = 0;
+  for (std::size_t k = 0; k <= span; ++k) {
+    const std::int32_t before = open;
+    open += change[k];
+    if (before == 0 && open > 0) runs.push_back({origin + static_cast<index_t>(k), end});
+    if (before > 0 && open == 0) runs.back().end = origin + static_cast<index_t>(k);
+  }
+  return runs;
+}
+
+Words count_of(const RunLists& lists) {
+  Words count;
+  lists.for_groups([&](Range part, std::span<const Range> runs) {
+    Words one;
+    for (const Range& run : runs) one += run.size();
+    count += one * part.size();
+  });
+  return count;
+}
+
+Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, bool ragged_first) {
+  const index_t shift = ragged_first ? (size - n % size) % size : 0;
+  Words met;
+  lists.for_groups(part, [&](Range same, std::span<const Range> runs) {
+    index_t last = -1, blocks = 0;
+    for (const Range& run : runs) {
+      const index_t from = std::max((run.begin + shift) / size, last + 1), to = (run.end - 1 + shift) / size;
+      blocks += to - from + 1;
+      last = to;
+    }
+    met += Words(blocks) * same.size();
+  });
+  return met;
+}
+
+Needed needed_of(const Pattern& pattern) {
+  Needed need;
+  std::vector<Range> scored;
+  pattern.rows().for_groups([&](Range part, std::span<const Range> runs) {
+    index_t seen = 0;
+    for (const Range& run : runs) seen += run.size();
+    if (seen > 0) need.rows.end += part.size();
+    if (seen < 2) return;
+    need.scored_rows.end += part.size();
+    need.scored_pairs += Words(seen) * part.size();
+    scored.push_back(part);
+  });
+  pattern.keys().for_groups([&](Range part, std::span<const Range> runs) {
+    if (runs.empty()) return;
+    need.keys.end += part.size();
+    const bool is_scored = std::ranges::any_of(runs, [&](const Range& run) {
+      const auto found = std::ranges::partition_point(scored, [&](const Range& r) { return r.end <= run.begin; });
+      return found != scored.end() && found->begin < run.end;
+    });
+    if (is_scored) need.scored_keys.end += part.size();
+  });
+  return need;
+}
+
+}  // namespace redblue

@@ -1,0 +1,393 @@
+#include <gmock/gmock.h>
+
+#include <random>
+#include <set>
+
+#include "redblue/core/documents.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/core/order.hpp"
+#include "redblue/patterns.hpp"
+#include "redblue/problem.hpp"
+
+/// Patterns against n_q x n_k entries, one by one.
+namespace redblue::test {
+
+namespace {
+
+using Entries = std::vector<std::vector<bool>>;
+
+Entries entries_of(const RunLists& lists, index_t n_k) {
+  Entries e(static_cast<std::size_t>(lists.size()), std::vector<bool>(static_cast<std::size_t>(n_k)));
+  for (index_t i = 0; i < lists.size(); ++i)
+    for (const Range& run : lists.of(i))
+      for (index_t j = run.begin; j < run.end; ++j) e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = true;
+  return e;
+}
+template <class Sees>
+Entries entries_where(const patterns::Between& x, const Sees& sees) {
+  Entries e(static_cast<std::size_t>(x.n_q), std::vector<bool>(static_cast<std::size_t>(x.n_k)));
+  for (index_t i = 0; i < x.n_q; ++i)
+    for (index_t j = 0; j < x.n_k; ++j)
+      e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)] = sees(x.position(i), j);
+  return e;
+}
+
+RunLists random_lists(index_t n_q, index_t n_k, std::mt19937& random) {
+  const auto share = random() % 10;
+  const auto block = static_cast<index_t>(1 + random() % 4);
+  std::vector<std::uint8_t> seen;
+  for (index_t k = 0; k < ceil_div(n_q, block) * ceil_div(n_k, block); ++k) seen.push_back(random() % 10 < share);
+  return patterns::of_blocks({n_q, n_k}, block, block, seen);
+}
+
+/// What 500 random patterns have in common: check(lists, n_k, its entries).
+template <class Check>
+void for_random_lists(const Check& check) {
+  for (unsigned seed = 1; seed <= 500; ++seed) {
+    std::mt19937 random(seed);
+    const auto n_q = static_cast<index_t>(1 + random() % 20), n_k = static_cast<index_t>(1 + random() % 20);
+    const RunLists lists = random_lists(n_q, n_k, random);
+    SCOPED_TRACE(seed);
+    check(lists, n_k, entries_of(lists, n_k));
+    if (testing::Test::HasFailure()) return;
+  }
+}
+
+bool at(const Entries& e, index_t i, index_t j) { return e[static_cast<std::size_t>(i)][static_cast<std::size_t>(j)]; }
+
+}  // namespace
+
+TEST(RunLists, TransposedHoldTheSamePairs) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    const RunLists turned = transposed(lists, n_k);
+    const Entries e = entries_of(turned, lists.size());
+    for (index_t i = 0; i < lists.size(); ++i)
+      for (index_t j = 0; j < n_k; ++j) ASSERT_EQ(at(e, j, i), at(entries, i, j)) << i << " " << j;
+    EXPECT_EQ(transposed(turned, lists.size()), lists);
+  });
+}
+
+TEST(RunLists, BlocksHullsAndUnionsAreThoseOfTheEntries) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    const index_t n_q = lists.size();
+    const RunLists turned = transposed(lists, n_k);
+    for (index_t size = 1; size <= n_q; ++size)
+      for (const bool ragged_first : {false, true}) {
+        const Blocks blocks{n_q, size, ragged_first};
+        index_t met = 0;
+        for (index_t b = 0; b < blocks.count(); ++b) {
+          std::set<index_t> keys;
+          const Range I = blocks(b);
+          for (index_t i = I.begin; i < I.end; ++i)
+            for (index_t j = 0; j < n_k; ++j)
+              if (at(entries, i, j)) keys.insert(j);
+          met += std::ssize(keys);
+          std::set<index_t> in_union;
+          for (const Range& run : union_of(lists, I))
+            for (index_t j = run.begin; j < run.end; ++j) in_union.insert(j);
+          ASSERT_EQ(in_union, keys);
+          const Range window{n_k / 3, n_k}, hull = hull_of(lists, I, window);
+          const auto first = keys.lower_bound(window.begin);
+          ASSERT_EQ(hull.size() > 0, first != keys.end());
+          if (hull.size() > 0) {
+            ASSERT_EQ(hull, (Range{*first, *keys.rbegin() + 1}));
+          }
+        }
+        ASSERT_EQ(blocks_met(turned, n_q, size, ragged_first), met) << size;
+      }
+  });
+}
+
+TEST(RunLists, PairsAreNumberedRowByRow) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    const Pattern pattern(lists, n_k);
+    index_t pairs = 0;
+    for (index_t i = 0; i < lists.size(); ++i)
+      for (index_t j = 0; j < n_k; ++j) {
+        ASSERT_EQ(pattern.pair_at(i, j), pairs);
+        pairs += at(entries, i, j) ? 1 : 0;
+      }
+    EXPECT_EQ(pattern.pairs(), pairs);
+    EXPECT_EQ(count_of(lists), pairs);
+  });
+}
+
+TEST(Patterns, NeededRowsKeysAndPairsAreThoseOfTheEntries) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    const Needed need = needed_of(Pattern(lists, n_k));
+    index_t rows = 0, scored_rows = 0, pairs = 0;
+    std::set<index_t> keys, scored_keys;
+    for (index_t i = 0; i < lists.size(); ++i) {
+      std::set<index_t> seen;
+      for (index_t j = 0; j < n_k; ++j)
+        if (at(entries, i, j)) seen.insert(j);
+      rows += seen.empty() ? 0 : 1;
+      keys.insert(seen.begin(), seen.end());
+      if (seen.size() < 2) continue;
+      ++scored_rows;
+      pairs += std::ssize(seen);
+      scored_keys.insert(seen.begin(), seen.end());
+    }
+    EXPECT_EQ(need.rows.size(), rows);
+    EXPECT_EQ(need.scored_rows.size(), scored_rows);
+    EXPECT_EQ(need.keys.size(), std::ssize(keys));
+    EXPECT_EQ(need.scored_keys.size(), std::ssize(scored_keys));
+    EXPECT_EQ(need.scored_pairs, pairs);
+  });
+}
+
+TEST(Patterns, DocumentsHoldExactlyThePairs) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    Document like;
+    like.mask.group = 1;
+    index_t row = 0, key = 0;
+    Entries found(entries.size(), std::vector<bool>(static_cast<std::size_t>(n_k)));
+    for (const Document& one : documents_of(lists, n_k, like)) {
+      ASSERT_GE(one.rows.begin, row);
+      ASSERT_GE(one.keys.begin, key);
+      row = one.rows.end;
+      key = one.keys.end;
+      for (index_t i = 0; i < one.rows.size(); ++i) {
+        const auto mark = [&](Range run) {
+          for (index_t j = run.begin; j < run.end; ++j)
+            found[static_cast<std::size_t>(one.rows.begin + i)][static_cast<std::size_t>(one.keys.begin + j)] = true;
+        };
+        if (one.pattern == nullptr)
+          mark(one.mask.keys(i, one.keys.size()));
+        else
+          for (const Range& run : one.pattern->rows().of(i)) mark(run);
+      }
+    }
+    EXPECT_EQ(found, entries);
+  });
+}
+
+TEST(Patterns, KindsAreTheirDefinitions) {
+  for (const auto& [n_q, n_k, offset] : {std::array<index_t, 3>{13, 13, 0}, {7, 19, 12}, {19, 7, -12}, {16, 16, 3}}) {
+    const patterns::Between x{n_q, n_k, offset};
+    for (const index_t step : {1, 2, 3, 5})
+      for (const index_t left : {-1, 0, 2})
+        for (const index_t right : {-1, 0, 3}) {
+          const auto in_window = [&](index_t p, index_t j) {
+            const index_t distance = j - p;
+            return distance % step == 0 && (left < 0 || -distance <= left * step) &&
+                   (right < 0 || distance <= right * step);
+          };
+          EXPECT_EQ(entries_of(patterns::window(x, left, right, step), n_k), entries_where(x, in_window));
+          for (const index_t globals : {0, 2, 30})
+            EXPECT_EQ(entries_of(patterns::longformer(x, left, right, globals, step), n_k),
+                      entries_where(x, [&](index_t p, index_t j) {
+                        return in_window(p, j) || j < globals || (0 <= p && p < globals);
+                      }));
+        }
+    for (const index_t stride : {1, 3, 4}) {
+      EXPECT_EQ(entries_of(patterns::strided(x, stride), n_k), entries_where(x, [&](index_t p, index_t j) {
+                  return j <= p && (p - j < stride || (p - j) % stride == 0);
+                }));
+      EXPECT_EQ(entries_of(patterns::fixed(x, stride, 1), n_k), entries_where(x, [&](index_t p, index_t j) {
+                  return j <= p && (j / stride == p / stride || j % stride == stride - 1);
+                }));
+    }
+  }
+}
+
+TEST(Patterns, BigBirdHasItsBlocks) {
+  const patterns::Between x{40, 40};
+  const patterns::BigBird b{.block = 4, .window = 1, .globals = 1, .randoms = 2, .seed = 5};
+  const RunLists lists = patterns::big_bird(x, b);
+  const Entries e = entries_of(lists, x.n_k);
+  for (index_t i = 0; i < x.n_q; ++i) {
+    const index_t I = i / b.block;
+    index_t others = 0;
+    for (index_t J = 0; J < 10; ++J) {
+      for (index_t j = 4 * J; j < 4 * J + 4; ++j) ASSERT_EQ(at(e, i, j), at(e, i, 4 * J));  // whole blocks
+      const bool own = I == 0 || J == 0 || std::abs(I - J) <= 1;
+      EXPECT_TRUE(!own || at(e, i, 4 * J));
+      others += !own && at(e, i, 4 * J) ? 1 : 0;
+    }
+    EXPECT_EQ(others, I > 0 ? b.randoms : 0);
+  }
+  EXPECT_EQ(patterns::big_bird(x, b), lists);
+  patterns::BigBird other = b;
+  other.seed = 6;
+  EXPECT_FALSE(patterns::big_bird(x, other) == lists);
+}
+
+TEST(Patterns, UnionAndIntersectionAreThoseOfTheEntries) {
+  for (unsigned seed = 1; seed <= 200; ++seed) {
+    std::mt19937 random(seed);
+    const auto n_q = static_cast<index_t>(1 + random() % 12), n_k = static_cast<index_t>(1 + random() % 12);
+    const RunLists a = random_lists(n_q, n_k, random), b = random_lists(n_q, n_k, random);
+    const Entries of_a = entries_of(a, n_k), of_b = entries_of(b, n_k);
+    const Entries both = entries_of(patterns::intersected(a, b), n_k), one = entries_of(patterns::united(a, b), n_k);
+    for (index_t i = 0; i < n_q; ++i)
+      for (index_t j = 0; j < n_k; ++j) {
+        ASSERT_EQ(at(both, i, j), at(of_a, i, j) && at(of_b, i, j));
+        ASSERT_EQ(at(one, i, j), at(of_a, i, j) || at(of_b, i, j));
+      }
+  }
+}
+
+/// A pattern that a mask could say is that mask: the same plans, the same words.
+TEST(Patterns, ThatAreMasksBecomeMasks) {
+  for (const bool causal : {false, true})
+    for (const std::optional<index_t> left : {std::optional<index_t>(), std::optional<index_t>(3)})
+      for (const index_t prefix : {0, 4}) {
+        if ((prefix > 0 && !causal) || (!causal && !left)) continue;
+        for (const index_t heads : {1, 3}) {
+          Problem masked{.heads = heads, .kv_heads = 1, .n_q = 9, .n_k = 12, .d = 4, .d_v = 4};
+          masked.causal = causal;
+          masked.window_left = left;
+          masked.prefix = prefix;
+          RunLists rows;
+          const Sizes x = masked.sizes();
+          for (index_t i = 0; i < masked.n_q; ++i) rows.append(1, {x.mask.keys(i * heads, masked.n_k)});
+          Problem given{.heads = heads, .kv_heads = 1, .n_q = 9, .n_k = 12, .d = 4, .d_v = 4};
+          given.patterns = {std::make_shared<const RunLists>(rows)};
+          EXPECT_EQ(given.sizes().mask, x.mask) << causal << left.has_value() << prefix << heads;
+          EXPECT_EQ(given.sizes().documents, nullptr);
+        }
+      }
+}
+
+TEST(Patterns, OfPackedSequencesBecomeDocuments) {
+  Problem packed{.n_q = 12, .n_k = 12, .d = 4, .d_v = 4};
+  packed.causal = true;
+  packed.cu_seqlens_q = {0, 5, 9, 12};
+  RunLists rows;
+  for (index_t i = 0; i < 12; ++i) rows.append(1, {Range{i < 5 ? 0 : i < 9 ? 5 : 9, i + 1}});
+  Problem given{.n_q = 12, .n_k = 12, .d = 4, .d_v = 4};
+  given.patterns = {std::make_shared<const RunLists>(rows)};
+  const Sizes of_given = given.sizes(), of_packed = packed.sizes();
+  ASSERT_NE(of_given.documents, nullptr);
+  const auto &a = of_given.documents->list, &b = of_packed.documents->list;
+  ASSERT_EQ(a.size(), b.size());
+  for (std::size_t k = 0; k < a.size(); ++k) {
+    EXPECT_EQ(a[k].rows, b[k].rows);
+    EXPECT_EQ(a[k].keys, b[k].keys);
+    EXPECT_EQ(a[k].pattern, nullptr);
+  }
+}
+
+TEST(Patterns, CausalWindowAndSequencesHideKeysOfAPattern) {
+  Problem p{.n_q = 10, .n_k = 10, .d = 4, .d_v = 4};
+  p.patterns = {std::make_shared<const RunLists>(patterns::longformer({10, 10}, 1, 1, 2))};
+  const Entries all = entries_of(p.patterns[0], 10);
+  p.causal = true;
+  p.cu_seqlens_q = {0, 6, 10};
+  Words pairs = 0;
+  for (index_t i = 0; i < 10; ++i)
+    for (index_t j = 0; j <= i; ++j) pairs += at(all, i, j) && (i < 6) == (j < 6) ? 1 : 0;
+  EXPECT_EQ(visible_pairs(p.sizes()), pairs);
+}
+
+TEST(Patterns, DifferByHeadAndBatch) {
+  Problem p{.batch = 2, .heads = 4, .kv_heads = 2, .n_q = 6, .n_k = 6, .d = 4, .d_v = 4};
+  Words pairs = 0;
+  std::mt19937 random(3);
+  std::vector<std::shared_ptr<const RunLists>> lists;
+  for (index_t h = 0; h < 8; ++h) {
+    lists.push_back(std::make_shared<const RunLists>(random_lists(6, 6, random)));
+    pairs += count_of(*lists.back());
+  }
+  p.patterns = lists;
+  EXPECT_EQ(visible_pairs(p.sizes()), pairs);
+  EXPECT_EQ(batches_of(p.sizes()), p.instances());
+  lists.resize(4);
+  p.patterns = lists;
+  pairs = 0;
+  for (const auto& one : lists) pairs += 2 * count_of(*one);
+  EXPECT_EQ(visible_pairs(p.sizes()), pairs);
+}
+
+TEST(Patterns, InAnyOrderHoldTheSamePairs) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    for (const index_t group : {1, 2}) {
+      if (lists.size() % group != 0) continue;
+      for (const PatternOrder kind : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) {
+        const Order order = order_of(kind, lists, n_k, group).value();
+        const Entries moved = entries_of(in_order(lists, order, group), n_k);
+        for (index_t i = 0; i < lists.size(); ++i)
+          for (index_t j = 0; j < n_k; ++j)
+            ASSERT_EQ(at(moved, i, j),
+                      at(entries, order.queries[static_cast<std::size_t>(i / group)] * group + i % group,
+                         order.keys[static_cast<std::size_t>(j)]))
+                << name_of(kind) << " " << i << " " << j;
+      }
+    }
+  });
+}
+
+/// Each residue of a dilated window is a window of its own, and an order that brings it together finds that out.
+TEST(Patterns, DilatedWindowsBecomeWindowsInOrder) {
+  Problem p{.n_q = 60, .n_k = 60, .d = 4, .d_v = 4};
+  p.patterns = {std::make_shared<const RunLists>(patterns::window({60, 60}, 4, 0, 3))};
+  EXPECT_NE(p.sizes().documents->list.front().pattern, nullptr);
+  for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard}) {
+    p.order = order;
+    const Sizes x = p.sizes();
+    ASSERT_EQ(x.documents->list.size(), 3U);
+    for (const Document& one : x.documents->list) {
+      EXPECT_EQ(one.rows.size(), 20);
+      EXPECT_EQ(one.pattern, nullptr);
+    }
+  }
+}
+
+TEST(Patterns, QueriesAndKeysWithoutPairsAreDropped) {
+  Problem p{.n_q = 6, .n_k = 8, .d = 4, .d_v = 4};
+  std::vector<std::uint8_t> seen(48);
+  for (const auto& [i, j] : {std::pair(0, 0), {0, 7}, {2, 3}, {2, 7}, {5, 0}, {5, 3}})
+    seen[static_cast<std::size_t>(i * 8 + j)] = 1;
+  p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({6, 8}, seen))};
+  const Document one = p.sizes().documents->list.front();
+  EXPECT_EQ(one.rows, (Range{0, 3}));
+  EXPECT_EQ(one.keys, (Range{0, 3}));
+  p.alibi = true;  // a distance needs its place
+  EXPECT_EQ(p.sizes().documents->list.front().rows, (Range{0, 6}));
+}
+
+TEST(Patterns, BadOnesAreRefusedInOneSentence) {
+  using testing::HasSubstr;
+  const auto refused = [](const auto& make, const char* text) {
+    try {
+      make();
+      ADD_FAILURE() << "accepted; should say " << text;
+    } catch (const InvalidProblem& e) {
+      EXPECT_THAT(e.what(), HasSubstr(text));
+      EXPECT_EQ(std::string(e.what()).find('\n'), std::string::npos);
+    }
+  };
+  const patterns::Between x{2, 5};
+  using Numbers = std::vector<index_t>;
+  const auto csr = [&](const Numbers& indptr, const Numbers& indices) {
+    return [=] { patterns::of_csr(x, indptr, indices); };
+  };
+  refused(csr({0, 1}, {0}), "indptr has 2 entries: 2 queries need 3");
+  refused(csr({1, 1, 1}, {0}), "indptr begins with 1");
+  refused(csr({0, 1, 3}, {0, 1}), "indptr ends with 3 and there are 2 indices");
+  refused(csr({0, 2, 1}, {0}), "indptr goes from 0 to 2 at query 0");
+  refused(csr({0, 1, 2}, {0, 5}), "query 1 sees key 5: keys are 0 to 4");
+  refused(csr({0, 1, 2}, {-1, 0}), "query 0 sees key -1");
+  refused(csr({0, 2, 2}, {3, 1}), "query 0 has key 1 after key 3: give its keys in ascending order");
+  refused(csr({0, 2, 2}, {3, 3}), "query 0 has key 3 after key 3: give each key once");
+  refused([&] { patterns::window(x, -2, 0); }, "window left = -2");
+  refused([&] { patterns::window(x, 1, 1, 0); }, "dilation of a window = 0");
+  refused([&] { patterns::longformer(x, 1, 1, -1); }, "globals = -1");
+  refused([&] { patterns::strided(x, 0); }, "stride = 0");
+  refused([&] { patterns::fixed(x, 4, 5); }, "summary = 5 keys of each block of 4");
+  refused([&] { patterns::big_bird(x, {.block = 0}); }, "block = 0");
+  refused([&] { patterns::of_mask(x, std::vector<std::uint8_t>(9)); }, "9 entries");
+  Problem p{.n_q = 3, .n_k = 5, .d = 4, .d_v = 4};
+  p.patterns = {std::make_shared<const RunLists>(patterns::window(x, 1, 1))};
+  refused([&] { p.validate(); }, "pattern 0 is of 2 queries and the problem has n_q = 3");
+  p.n_q = 2;
+  p.n_k = 4;
+  refused([&] { p.validate(); }, "there are 4 keys");
+  p.n_k = 5;
+  p.heads = 3;
+  p.patterns = {std::make_shared<const RunLists>(p.patterns[0]), std::make_shared<const RunLists>(p.patterns[0])};
+  refused([&] { p.validate(); }, "2 patterns for batch 1 and 3 heads");
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,961 @@
+"""Masks that are no interval: which pairs each option shows, the exact words of every plan, and the numbers of runs,
+against numpy. The counts here walk boolean matrices as the theory notes 2g say (sF1, sF2, sB, sE4, sE5, sE6), and share
+nothing with the program.
+
+REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
+"""
+
+import json
+import os
+import subprocess
+from collections import Counter, defaultdict
+from itertools import product
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+CLI = os.environ.get("REDBLUE_CLI")
+SEED = int(os.environ.get("REDBLUE_SEED", "1"))
+
+pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+
+
+def redblue(*command):
+    return subprocess.run([CLI, *(str(word) for word in command)], capture_output=True, text=True, timeout=120)
+
+
+def answer(*command):
+    done = redblue(*command, "--json")
+    assert done.returncode == 0, (done.args, done.stderr)
+    return json.loads(done.stdout)
+
+
+# Which pairs a pattern has
+
+
+def at(n_q, n_k, offset=None):
+    """Positions of the queries, as a column."""
+    return np.arange(n_q)[:, None] + (n_k - n_q if offset is None else offset)
+
+
+def window(p, n_k, left, right, step=1):
+    distance = np.arange(n_k) - p
+    far = np.full_like(distance, np.iinfo(np.int64).max)
+    low, high = (-far if left < 0 else -left * step), (far if right < 0 else right * step)
+    return (distance % step == 0) & (low <= distance) & (distance <= high)
+
+
+def longformer(p, n_k, left, right, globals_, step=1):
+    return window(p, n_k, left, right, step) | (np.arange(n_k) < globals_) | ((0 <= p) & (p < globals_))
+
+
+def strided(p, n_k, stride):
+    back = p - np.arange(n_k)
+    return (back >= 0) & ((back < stride) | (back % stride == 0))
+
+
+def fixed(p, n_k, stride, summary):
+    j = np.arange(n_k)
+    return (j <= p) & ((j // stride == p // stride) | (j % stride >= stride - summary))
+
+
+def big_bird_certain(p, n_k, block, side, globals_):
+    """Without the random blocks."""
+    J, I = np.arange(n_k) // block, p // block
+    return (abs(J - I) <= side) | (J < globals_) | ((0 <= I) & (I < globals_))
+
+
+def of_blocks(n_q, n_k, blocks, rows, cols):
+    return np.kron(blocks, np.ones((rows, cols), bool))[:n_q, :n_k]
+
+
+def save_sparse(path, pairs, index="<i4", block=None, compressed=True, **instead):
+    """What scipy.sparse.save_npz writes of a csr matrix, or of a bsr matrix with such blocks."""
+    rows, cols = block or (1, 1)
+    met = pairs.reshape(pairs.shape[0] // rows, rows, pairs.shape[1] // cols, cols).any((1, 3))
+    indices = [np.flatnonzero(row) for row in met]
+    parts = {
+        "format": np.array("bsr" if block else "csr").astype("S"),
+        "shape": np.array(pairs.shape),
+        "indptr": np.cumsum([0, *map(len, indices)]).astype(index),
+        "indices": np.concatenate(indices).astype(index),
+    }
+    count = len(parts["indices"])
+    parts["data"] = np.ones((count, rows, cols) if block else count)
+    (np.savez_compressed if compressed else np.savez)(path, **{**parts, **instead})
+    return path
+
+
+def shown(tmp_path, n_q, n_k, *options, batch=1, heads=1):
+    """The pairs that the program shows: where all scores are 0, each output is the mean of the values seen."""
+    x = {
+        "q": np.zeros((batch, heads, n_q, 1)),
+        "k": np.zeros((batch, heads, n_k, 1)),
+        "v": np.broadcast_to(np.eye(n_k), (batch, heads, n_k, n_k)),
+    }
+    np.savez(tmp_path / "shown.npz", **x)
+    files = ["--input", tmp_path / "shown.npz", "--output", tmp_path / "seen.npz", "--layout", "bhnd"]
+    answer("run", *files, "--M", 100000, "--schedule", "flash", *options)
+    o = np.load(tmp_path / "seen.npz")["o"]
+    many = (o > 0).sum(-1, keepdims=True)
+    np.testing.assert_allclose(o[o > 0], np.broadcast_to(1 / np.maximum(many, 1), o.shape)[o > 0], rtol=1e-6)
+    return o > 0
+
+
+def between(rng):
+    """Numbers of queries and keys, an offset, and its option."""
+    n_q, n_k = int(rng.integers(1, 20)), int(rng.integers(1, 20))
+    if rng.random() < 0.5:
+        n_k = n_q
+    offset = None if rng.random() < 0.6 else int(rng.integers(0, 6))
+    return n_q, n_k, offset, [] if offset is None else ["--causal-offset", offset]
+
+
+@pytest.mark.parametrize("index", range(10), ids=lambda i: f"seed={SEED}-{i}")
+@pytest.mark.parametrize("kind", ["window", "longformer", "strided", "fixed", "big-bird", "blocks", "mask", "csr", "bsr"])
+def test_pairs(tmp_path, kind, index):
+    """Exactly those of the definition, and as many as `plan` and `count` say."""
+    rng = np.random.default_rng([SEED, index, len(kind), ord(kind[0])])
+    pick = lambda low, high: int(rng.integers(low, high))
+    n_q, n_k, offset, options = between(rng)
+    p = at(n_q, n_k, offset)
+    if kind in ("window", "longformer"):
+        left, right, step, first = pick(-1, 6), pick(-1, 6), pick(1, 4), 0
+        options += ["--window", f"{left},{right}", "--dilation", step]
+        if kind == "longformer":
+            first = pick(0, 4)
+            options += ["--globals", first]
+        want = longformer(p, n_k, left, right, first, step) if first else window(p, n_k, left, right, step)
+    elif kind == "strided":
+        stride = pick(1, 6)
+        options += ["--strided", stride]
+        want = strided(p, n_k, stride)
+    elif kind == "fixed":
+        stride = pick(1, 6)
+        summary = pick(1, stride + 1)
+        options += ["--fixed", f"{stride},{summary}"]
+        want = fixed(p, n_k, stride, summary)
+    elif kind == "big-bird":
+        block, side, first = pick(1, 5), pick(0, 3), pick(0, 3)
+        options += ["--big-bird", f"{block},{side},{first},0"]
+        want = big_bird_certain(p, n_k, block, side, first)
+    elif kind == "blocks":
+        rows, cols = pick(1, 6), pick(1, 6)
+        blocks = rng.random((-(-n_q // rows), -(-n_k // cols))) < 0.5
+        np.save(tmp_path / "blocks.npy", blocks)
+        options = ["--blocks", tmp_path / "blocks.npy", "--block", f"{rows},{cols}"]
+        want = of_blocks(n_q, n_k, blocks, rows, cols)
+    else:
+        block = (pick(1, 4), pick(1, 4)) if kind == "bsr" else None
+        if block:
+            n_q, n_k = n_q // block[0] * block[0] or block[0], n_k // block[1] * block[1] or block[1]
+            want = of_blocks(n_q, n_k, rng.random((n_q // block[0], n_k // block[1])) < 0.4, *block)
+        else:
+            want = rng.random((n_q, n_k)) < rng.random()
+        if kind == "mask":
+            np.save(tmp_path / "mask.npy", np.asfortranarray(want) if rng.random() < 0.5 else want)
+            options = ["--mask", tmp_path / "mask.npy"]
+        else:
+            index_type = str(rng.choice(["<i4", "<i8"]))
+            save_sparse(tmp_path / "s.npz", want, index_type, block, bool(rng.random() < 0.5))
+            options = ["--csr", tmp_path / "s.npz"]
+    seen = shown(tmp_path, n_q, n_k, *options)[0, 0]
+    np.testing.assert_array_equal(seen, want)
+    sizes = ["--nq", n_q, "--nk", n_k, "--d", 4, "--M", 300]
+    for command, op in (("plan", "forward"), ("count", "backward")):
+        report = answer(command, "--op", op, *sizes, *options)
+        assert report["problem"]["patterns"] == [{"pairs": want.sum()}], (command, options)
+
+
+@pytest.mark.parametrize("index", range(6), ids=lambda i: f"seed={SEED}-{i}")
+def test_random_blocks_of_big_bird(tmp_path, index):
+    """As many as asked for of those that are not there already, whole, the same for a seed."""
+    rng = np.random.default_rng([SEED, index])
+    block, side, first, randoms = (int(x) for x in rng.integers([1, 0, 0, 1], [5, 2, 3, 4]))
+    n_q, n_k, offset, options = between(rng)
+    n_q, n_k = 2 * n_q, 2 * n_k
+    options += ["--big-bird", f"{block},{side},{first},{randoms}"]
+    p = at(n_q, n_k, offset)
+    certain = big_bird_certain(p, n_k, block, side, first)
+    several = [shown(tmp_path, n_q, n_k, *options, "--pattern-seed", seed)[0, 0] for seed in (0, 0, 1, 2, 3)]
+    np.testing.assert_array_equal(several[0], several[1])
+    np.testing.assert_array_equal(several[0], shown(tmp_path, n_q, n_k, *options)[0, 0])
+    number = -(-n_k // block)
+    choices = 0
+    for seen in several:
+        assert seen[certain].all()
+        for I in np.unique(p // block):
+            rows = p[:, 0] // block == I
+            assert (seen[rows] == seen[rows][0]).all()
+            of_block = lambda line: [line[J * block : (J + 1) * block] for J in range(number)]
+            have = [part.any() for part in of_block(certain[rows][0])]
+            got = [part.any() for part in of_block(seen[rows][0])]
+            assert all(part.all() or not part.any() for part in of_block(seen[rows][0]))
+            assert sum(got) == min(number, sum(have) + randoms), (I, options)
+            choices += 0 < number - sum(got)
+    if choices > 20:
+        assert any((several[0] != other).any() for other in several[2:])
+
+
+# What a schedule moves, block by block
+
+
+class Tally:
+    """Words by array, and the most that are resident at a time."""
+
+    def __init__(self):
+        self.reads, self.writes, self.peak = Counter(), Counter(), 0
+
+    def read(self, **words):
+        self.reads.update(words)
+
+    def write(self, **words):
+        self.writes.update(words)
+
+    def hold(self, words):
+        self.peak = max(self.peak, words)
+
+    def words(self):
+        arrays = {a for a, n in (*self.reads.items(), *self.writes.items()) if n}
+        return {a: {"reads": int(self.reads[a]), "writes": int(self.writes[a])} for a in arrays}
+
+
+def row_blocks(E, a):
+    """From the last row."""
+    return [E[max(0, end - a) : end] for end in range(len(E), 0, -a)]
+
+
+def key_blocks(E, b):
+    """From the first key."""
+    return [E[:, j : j + b] for j in range(0, E.shape[1], b)]
+
+
+def columns(width, b):
+    return [min(b, width - c) for c in range(0, width, b)]
+
+
+def met(E, axis):
+    return int(E.any(axis).sum())
+
+
+def flash(t, E, d, v, Br, Bc, w=None):
+    for w in columns(v, w or v):
+        for I in row_blocks(E, Br):
+            n, U = len(I), met(I, 0)
+            t.read(Q=n * d, K=U * d, V=U * w)
+            t.write(O=n * w)
+            t.hold(n * (d + w + 2 + min(Bc, E.shape[1])) + (U > 0))
+    t.write(lse=len(E))
+
+
+def flash_pinned(t, E, d, v, Br, rho, Bc):
+    rho = min(rho, E.shape[1])
+    pinned = met(E[:, :rho], 0)
+    t.read(K=pinned * d, V=pinned * v)
+    for I in row_blocks(E, Br):
+        n, U = len(I), met(I[:, rho:], 0)
+        t.read(Q=n * d, K=U * d, V=U * v)
+        t.write(O=n * v)
+        t.hold(rho * (d + v) + n * (d + v + 2 + min(Bc, E.shape[1])) + (U > 0))
+    t.write(lse=len(E))
+
+
+def tiles(I, room):
+    """Keys, as they come, while the pairs of a tile and its rows fit; (pairs, rows, keys) of each."""
+    found, tile = [], []
+    for j in np.flatnonzero(I.any(0)):
+        wider = I[:, [*tile, j]]
+        if tile and wider.sum() + met(wider, 1) > room:
+            found.append(tile)
+            tile = []
+        tile = [*tile, j]
+    if tile:
+        found.append(tile)
+    return [(int(I[:, keys].sum()), met(I[:, keys], 1), len(keys)) for keys in found]
+
+
+def sddmm(t, E, w, a, room, A, B, each_row=None, statistics=0):
+    for I in row_blocks(E, a):
+        t.hold(statistics * len(I))
+        for e, r, c in tiles(I, room):
+            t.read(**{A: r * w}), t.read(**{B: c * w})
+            if each_row:
+                t.read(**{each_row: r})
+            t.hold(statistics * len(I) + e + min(r, c) + 1)
+
+
+def spmm(t, E, w, b1, b2, Z, X, statistics=0):
+    """E in rows of the product; each of its blocks is formed in groups of columns."""
+    for G in E:
+        for c in columns(w, b2):
+            t.read(**{Z: int(G.sum())}), t.read(**{X: met(G, 0) * c})
+            t.hold(len(G) * (c + statistics) + (min(len(G), c) + 1 if G.any() else 0))
+
+
+def transposed(E, b):
+    return [J.T for J in key_blocks(E, b)]
+
+
+def sparse_forward(t, E, d, v, a, room, a2, c2):
+    sddmm(t, E, d, a, room, "Q", "K", statistics=2)
+    spmm(t, row_blocks(E, a2), v, a2, c2, "S", "V", statistics=0)
+    for G in row_blocks(E, a2):  # the same beside lse and the sums of the exponentials
+        for c in columns(v, c2):
+            t.hold(len(G) * (c + 2) + (min(len(G), c) + 1 if G.any() else 0))
+    t.read(lse=len(E))
+    t.write(S=int(E.sum()), lse=len(E), O=len(E) * v)
+
+
+def two_pass(t, E, d, v, Br, bc, Bc, br):
+    for I in row_blocks(E, Br):
+        n, U = len(I), met(I, 0)
+        t.read(Q=n * d, dO=n * v, O=n * v, lse=n, K=U * d, V=U * v)
+        t.write(D=n, dQ=n * d)
+        step = min(bc, E.shape[1])
+        t.hold(n * (2 * d + v + 2 + 2 * step) + max(1, min(step, U) * d + 1 if U else 0))
+    for J in key_blocks(E, Bc):
+        n, R = J.shape[1], met(J, 1)
+        t.read(K=n * d, V=n * v, Q=R * d, dO=R * v, lse=R, D=R)
+        t.write(dK=n * d, dV=n * v)
+        step = min(br, R)
+        t.hold(n * (2 * d + 2 * v + 2 * step) + (step * (d + 2) + 1 if R else 0))
+
+
+def dots(t, E, v):
+    t.read(dO=len(E) * v, O=len(E) * v)
+    t.write(D=len(E))
+    t.hold(3)
+
+
+def probabilities(t, E, d, a, room):
+    sddmm(t, E, d, a, room, "Q", "K", "lse")
+    t.write(P=int(E.sum()))
+
+
+def sparse_backward(t, E, d, v, Pa, Proom, dSa, dSroom, dVb1, dVb2, dQb1, dQb2, dKb1, dKb2):
+    dots(t, E, v)
+    probabilities(t, E, d, Pa, Proom)
+    spmm(t, transposed(E, dVb1), v, dVb1, dVb2, "P", "dO")
+    sddmm(t, E, v, dSa, dSroom, "dO", "V", "D")
+    t.read(P=int(E.sum()))
+    t.write(P=int(E.sum()))
+    spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
+    spmm(t, transposed(E, dKb1), d, dKb1, dKb2, "P", "Q")
+    t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
+
+
+def sparse_values(t, E, d, v, Pa, Proom, Bc, dQb1, dQb2, dKb1, dKb2):
+    dots(t, E, v)
+    probabilities(t, E, d, Pa, Proom)
+    for J in key_blocks(E, Bc):
+        n, R = J.shape[1], met(J, 1)
+        t.read(V=n * v, P=int(J.sum()), dO=R * v, D=R)
+        t.write(P=int(J.sum()), dV=n * v)
+        t.hold(2 * n * v + 2 * int(J.sum(1).max()) + (R > 0))
+    spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
+    spmm(t, transposed(E, dKb1), d, dKb1, dKb2, "P", "Q")
+    t.write(dQ=len(E) * d, dK=E.shape[1] * d)
+
+
+def sparse_spilled(t, E, d, v, Bc, dQb1, dQb2):
+    dots(t, E, v)
+    for J in key_blocks(E, Bc):
+        n, R = J.shape[1], met(J, 1)
+        t.read(K=n * d, V=n * v, Q=R * d, lse=R, dO=R * v, D=R)
+        t.write(P=int(J.sum()), dK=n * d, dV=n * v)
+        t.hold(2 * n * (d + v) + 2 * int(J.sum(1).max()) + (d + 1 if R else 0))
+    spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
+    t.write(dQ=len(E) * d)
+
+
+WALKS = {
+    "forward": {"flash": flash, "flash_pinned": flash_pinned, "column_split": flash, "sparse": sparse_forward},
+    "backward": {
+        "two_pass": two_pass,
+        "sparse": sparse_backward,
+        "sparse_values": sparse_values,
+        "sparse_spilled": sparse_spilled,
+    },
+}
+SMALLEST = {
+    "flash": {"Br": 1, "Bc": 1},
+    "column_split": {"Br": 1, "Bc": 1, "w": 1},
+    "two_pass": {"Br": 1, "bc": 1, "Bc": 1, "br": 1},
+    "sparse_spilled": {"Bc": 1, "dQ.b1": 1, "dQ.b2": 1},
+}
+
+
+def pieces(E, group, drop):
+    """Of rows (the heads of each position stacked) and keys: those that share no key with rows or keys before them or
+    after. Positions without a key, and keys that nobody sees, are dropped first, or at the ends of a piece."""
+    by_position = E.reshape(-1, group, E.shape[1])
+    if drop:
+        by_position = by_position[by_position.any((1, 2))]
+        by_position = by_position[:, :, by_position.any((0, 1))]
+    live = [(p, np.flatnonzero(rows.any(0))) for p, rows in enumerate(by_position) if rows.any()]
+    found, begin = [], 0
+    for k in range(len(live)):
+        end = max(keys[-1] for _, keys in live[begin : k + 1])
+        if k + 1 < len(live) and min(keys[0] for _, keys in live[k + 1 :]) <= end:
+            continue
+        first = min(keys[0] for _, keys in live[begin : k + 1])
+        part = by_position[live[begin][0] : live[k][0] + 1, :, first : end + 1]
+        found.append(part.reshape(-1, part.shape[2]))
+        begin = k + 1
+    return found
+
+
+def walk(op, schedule, tiling, case):
+    """The tally of all heads and batches."""
+    assert case.seen.shape == (case.batch, case.heads, case.n_q, case.n_k)
+    d, v = case.d, case.v
+    all_ = Tally()
+    for E in case.stacked():
+        for piece in pieces(E, case.group, case.drop):
+            WALKS[op][schedule](all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiling.items()})
+    rows, keys = case.batch * case.heads * case.n_q, case.batch * case.kv * case.n_k
+    outputs = {"O": rows * v, "lse": rows} if op == "forward" else {"dQ": rows * d, "dK": keys * d, "dV": keys * v}
+    rest = {a: n - all_.writes[a] for a, n in outputs.items()}  # those of no piece are 0, written word by word
+    all_.write(**rest)
+    all_.hold(int(any(rest.values())))
+    return all_
+
+
+class Case:
+    """Sizes, options, and the pairs [batch, heads, n_q, n_k] that are seen."""
+
+    def __init__(self, rng, tmp_path, kind):
+        pick = lambda low, high: int(rng.integers(low, high))
+        self.batch, self.kv, self.group = pick(1, 3), pick(1, 3), pick(1, 4)
+        if rng.random() < 0.5:
+            self.batch = self.kv = self.group = 1
+        self.n_q, self.n_k, self.d, self.v = pick(1, 15), pick(1, 15), pick(1, 7), pick(1, 7)
+        if rng.random() < 0.3:
+            self.n_k = self.n_q
+        self.drop = True
+        self.options, self.heads = [], self.kv * self.group
+        self.offset = None
+        pairs = self.draw(rng, tmp_path, kind)
+        self.seen = np.broadcast_to(pairs, (self.batch, self.heads, self.n_q, self.n_k)).copy()
+        self.hide(rng, kind)
+        self.sizes = ["--batch", self.batch, "--heads", self.heads, "--kv-heads", self.kv, "--nq", self.n_q, "--nk",
+                      self.n_k, "--d", self.d, "--dv", self.v]
+
+    def stacked(self):
+        """Rows of each key-value head of each batch: position by position, the heads that share it."""
+        x = self.seen.reshape(self.batch * self.kv, self.group, self.n_q, self.n_k)
+        return x.transpose(0, 2, 1, 3).reshape(len(x), -1, self.n_k)
+
+    def noise(self, rng, shape):
+        """Pairs with some structure: empty rows and columns, parts that share no key, or blocks."""
+        m = rng.random(shape) < rng.choice([0.05, 0.15, 0.4, 0.8])
+        if rng.random() < 0.5:
+            m &= rng.random((*shape[:-1], 1)) < 0.7
+        if rng.random() < 0.5:
+            m &= rng.random((*shape[:-2], 1, shape[-1])) < 0.7
+        if rng.random() < 0.3:  # documents
+            rows, keys = np.sort(rng.integers(0, 3, shape[-2])), np.sort(rng.integers(0, 3, shape[-1]))
+            m &= rows[:, None] == keys
+        return m
+
+    def draw(self, rng, tmp_path, kind):
+        pick = lambda low, high: int(rng.integers(low, high))
+        n_q, n_k = self.n_q, self.n_k
+        if kind in ("longformer", "strided", "fixed", "big-bird") and rng.random() < 0.3:
+            self.offset = pick(0, 5)
+            self.options += ["--causal-offset", self.offset]
+        p = at(n_q, n_k, self.offset)
+        if kind == "mask":
+            shape = [(n_q, n_k), (self.heads, n_q, n_k), (self.batch, self.heads, n_q, n_k), (self.batch, 1, n_q, n_k),
+                     (1, n_k), (n_q, 1), (self.heads, 1, n_k)][pick(0, 7)]
+            m = self.noise(rng, shape)
+            np.save(tmp_path / "mask.npy", m)
+            self.options += ["--mask", tmp_path / "mask.npy"]
+            return m
+        if kind == "csr":
+            m = self.noise(rng, (n_q, n_k))
+            self.options += ["--csr", save_sparse(tmp_path / "m.npz", m)]
+            return m
+        if kind == "blocks":
+            rows, cols = pick(1, 5), pick(1, 5)
+            blocks = self.noise(rng, (-(-n_q // rows), -(-n_k // cols)))
+            np.save(tmp_path / "blocks.npy", blocks)
+            self.options += ["--blocks", tmp_path / "blocks.npy", "--block", f"{rows},{cols}"]
+            return of_blocks(n_q, n_k, blocks, rows, cols)
+        if kind == "longformer":
+            left, right, step, first = pick(0, 5), pick(-1, 3), pick(1, 4), pick(0, 3)
+            self.options += ["--window", f"{left},{right}", "--globals", first, "--dilation", step]
+            return longformer(p, n_k, left, right, first, step)
+        if kind == "strided":
+            stride = pick(1, 5)
+            self.options += ["--strided", stride]
+            return strided(p, n_k, stride)
+        if kind == "fixed":
+            stride = pick(2, 6)
+            self.options += ["--fixed", f"{stride},1"]
+            return fixed(p, n_k, stride, 1)
+        assert kind == "big-bird"
+        self.options += ["--big-bird", f"{pick(1, 4)},{pick(0, 2)},{pick(0, 2)},{pick(0, 3)}", "--pattern-seed", pick(0, 99)]
+        return shown(tmp_path, n_q, n_k, *self.options)[0, 0]
+
+    def hide(self, rng, kind):
+        """A mask of another kind hides pairs of the pattern, too."""
+        pick = lambda low, high: int(rng.integers(low, high))
+        causal, wide = rng.random() < 0.3, kind != "longformer" and rng.random() < 0.2
+        left, right = pick(0, 8), -1 if causal else pick(-1, 6)
+        sequences = [(b, 0, self.n_q, 0, self.n_k) for b in range(self.batch)]
+        if rng.random() < 0.15:
+            cut, cut_k = pick(0, self.n_q + 1), pick(0, self.n_k + 1)
+            self.options += ["--seqlens", f"{cut},{self.n_q - cut}", "--seqlens-k", f"{cut_k},{self.n_k - cut_k}"]
+            sequences = [(b, *s) for b in range(self.batch) for s in ((0, cut, 0, cut_k), (cut, self.n_q, cut_k, self.n_k))]
+        elif rng.random() < 0.15:
+            used_q = rng.integers(0, self.n_q + 1, self.batch)
+            used_k = rng.integers(0, self.n_k + 1, self.batch)
+            self.options += ["--seqused-q", ",".join(map(str, used_q)) + ",", "--seqused-k", ",".join(map(str, used_k)) + ","]
+            sequences = [(b, 0, int(used_q[b]), 0, int(used_k[b])) for b in range(self.batch)]
+        if causal:
+            self.options += ["--causal"]
+        if wide:
+            self.options += ["--window", f"{left},{right}"]
+        allowed = np.zeros((self.batch, self.n_q, self.n_k), bool)
+        for b, i0, i1, j0, j1 in sequences:
+            p = at(i1 - i0, j1 - j0, self.offset)
+            one = np.ones((i1 - i0, j1 - j0), bool)
+            if causal:
+                one &= np.arange(j1 - j0) <= p
+            if wide:
+                one &= window(p, j1 - j0, left, right)
+            allowed[b, i0:i1, j0:j1] = one
+        self.seen &= allowed[:, None]
+
+
+def trivial(op, case, lse=False):
+    """The words that no schedule can save (theory notes 3.1)."""
+    d, v, words = case.d, case.v, 0
+    for E in case.stacked():
+        two = E[E.sum(1) >= 2]
+        if op == "forward":
+            words += len(two) * d + met(two, 0) * d + met(E, 0) * v + len(E) * v
+        else:
+            words += len(two) * d + met(E, 1) * v + met(two, 0) * (d + v) + len(E) * d + case.n_k * (d + v)
+    return words
+
+
+def check_rows(op, case, M, extra=()):
+    """Every row of a plan, word by word, and what `count` says of it. Returns the schedules that were there."""
+    command = ["--op", op, *case.sizes, *case.options, *extra, "--M", M, "--order", "natural"]
+    done = redblue("plan", *command, "--json")
+    known = WALKS[op]
+    plan = json.loads(done.stdout) if done.returncode == 0 else {"plans": []}
+    rows = {row["schedule"]: row for row in plan["plans"]}
+    for name, tiling in SMALLEST.items():  # a row that is missing did not fit
+        if name in known and name not in rows and not (name == "column_split" and case.v == 1):
+            if name == "sparse_spilled" and not any(row == "sparse" for row in rows):
+                continue  # a mask after all
+            assert walk(op, name, tiling, case).peak > M, (name, done.args, done.stderr)
+    if not rows:
+        return set()
+    if not extra:
+        assert {b["theorem"]: b["words"] for b in plan["bounds"]}["trivial"] == trivial(op, case)
+    for name in known.keys() & rows.keys():
+        row, mine = rows[name], walk(op, name, rows[name]["tiling"], case)
+        got = {key: row[key] for key in ("reads", "writes", "footprint")}
+        want = {"reads": mine.reads.total(), "writes": mine.writes.total(), "footprint": mine.peak}
+        assert got == want, (done.args, name, row["tiling"])
+        assert row["footprint"] <= M and row["io"] == row["reads"] + row["writes"]
+        count = answer("count", *command, "--schedule", name)
+        assert count["tiling"] == row["tiling"] and count["equal"] and count["counted"] == count["formula"], name
+        assert count["counted"]["per_array"] == mine.words(), (done.args, name, row["tiling"])
+        assert count["counted"]["peak"] == row["footprint"] and count["counted"]["flops"] == row["flops"]
+    chosen = plan["plans"][plan["chosen"]]
+    if any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"]):
+        assert set(rows) <= set(known), rows.keys()
+    else:  # a mask after all
+        assert not any(name.startswith("sparse") for name in rows)
+    count = answer("count", *command)
+    assert (count["schedule"], count["tiling"]) == (chosen["schedule"], chosen["tiling"])
+    assert {key: count["counted"][key] for key in ("reads", "writes", "io", "peak")} == {
+        key: chosen["footprint" if key == "peak" else key] for key in ("reads", "writes", "io", "peak")
+    }
+    return known.keys() & rows.keys()
+
+
+KINDS = ["mask", "csr", "blocks", "longformer", "strided", "fixed", "big-bird"]
+
+
+@pytest.mark.parametrize("index", range(14), ids=lambda i: f"seed={SEED}-{i}")
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("op", ["forward", "backward"])
+def test_words(tmp_path, op, kind, index):
+    for attempt in range(3):  # twice again where nothing is seen
+        rng = np.random.default_rng([SEED, index, KINDS.index(kind), op == "forward", attempt])
+        case = Case(rng, tmp_path, kind)
+        if case.seen.any():
+            break
+    check_rows(op, case, int(3 * 60 ** rng.random()))
+
+
+def test_words_of_a_row_without_keys_in_a_position(tmp_path):
+    """Heads of a position stay together, so one that sees nothing is part of a block; a bias keeps all where it is."""
+    mask = np.ones((3, 1, 6), bool)
+    mask[1:] = mask[0, 0, 2] = False
+    case = Case.__new__(Case)
+    case.batch, case.kv, case.group, case.heads, case.n_q, case.n_k, case.d, case.v = 1, 1, 3, 3, 2, 6, 2, 3
+    case.drop, case.seen = True, np.repeat(mask, 2, 1)[None]
+    case.sizes = ["--heads", 3, "--kv-heads", 1, "--nq", 2, "--nk", 6, "--d", 2, "--dv", 3]
+    np.save(tmp_path / "mask.npy", mask)
+    case.options = ["--mask", tmp_path / "mask.npy"]
+    for op, M in product(["forward", "backward"], [10, 20, 25, 40, 90]):
+        check_rows(op, case, M)
+
+
+# The same pattern given in two ways
+
+
+def same_plans(op, sizes, one, other):
+    rows = []
+    for options in (one, other):
+        plan = answer("plan", "--op", op, *sizes, *options, "--order", "natural")
+        keys = ("schedule", "tiling", "reads", "writes", "io", "footprint", "flops")
+        rows.append(([[row[key] for key in keys] for row in plan["plans"]], plan["bound"]["words"]))
+    assert rows[0] == rows[1], (sizes, one, other)
+
+
+def arrays(rng, batch, heads, kv, n_q, n_k, d, v, dtype=np.float64):
+    normal = lambda *shape: rng.normal(size=shape).astype(dtype)
+    return {"q": normal(batch, heads, n_q, d), "k": normal(batch, kv, n_k, d), "v": normal(batch, kv, n_k, v),
+            "do": normal(batch, heads, n_q, v)}
+
+
+def run(tmp_path, *options, op="backward", suffix="npz"):
+    """Outputs of a forward and a backward run on x in tmp_path."""
+    out = tmp_path / f"y.{suffix}"
+    extra = ["--with-forward"] if op == "backward" else []
+    report = answer("run", "--op", op, *extra, "--input", tmp_path / f"x.{suffix}", "--output", out, "--layout", "bhnd",
+                    *options)
+    assert report["moved"]["per_array"] == report["formula"]["per_array"], options
+    return dict(np.load(out)) if suffix == "npz" else load_file(out)
+
+
+def same_bits(a, b):
+    assert a.keys() == b.keys()
+    for name in a:
+        np.testing.assert_array_equal(a[name], b[name], name)
+
+
+def two_ways(tmp_path):
+    """Sizes, and a mask by its own options and as a pattern."""
+    n_q, n_k = 13, 17
+    i, j = np.arange(n_q)[:, None], np.arange(n_k)
+    yield "causal", n_q, n_k, 1, ["--causal"], j <= i + 4
+    yield "top-left", n_q, n_k, 1, ["--causal", "--causal-offset", "top-left"], j <= i
+    yield "blind", n_q, n_k, 1, ["--causal", "--causal-offset", -5], j <= i - 5
+    yield "window", n_q, n_k, 1, ["--window", "3,2"], window(i + 4, n_k, 3, 2)
+    yield "narrow", n_q, n_k, 1, ["--window", "0,0", "--causal-offset", 0], i == j
+    yield "left", n_q, n_k, 1, ["--window", "2,-1"], window(i + 4, n_k, 2, -1)
+    yield "prefix", n_q, n_k, 1, ["--causal", "--prefix", 6], (j <= i + 4) | (j < 6)
+    yield "dense", n_q, n_k, 1, [], np.ones((n_q, n_k), bool)
+    yield "nothing", n_q, n_k, 1, ["--causal", "--causal-offset", -40], np.zeros((n_q, n_k), bool)
+    which_i, which_j = np.repeat(np.arange(3), [4, 2, 7]), np.repeat(np.arange(3), [5, 9, 3])
+    packed = which_i[:, None] == which_j
+    lengths = ["--seqlens", "4,2,7", "--seqlens-k", "5,9,3"]
+    yield "packed", n_q, n_k, 1, lengths, packed
+    last = np.cumsum([5, 9, 3])[which_i] - np.cumsum([4, 2, 7])[which_i]
+    yield "packed-causal", n_q, n_k, 1, [*lengths, "--causal"], packed & (j <= i + last[:, None])
+    padded = np.zeros((2, 1, n_q, n_k), bool)
+    padded[0, :, :, :9], padded[1, :, :6] = True, True
+    yield "padded", n_q, n_k, 2, ["--seqused-q", "13,6", "--seqused-k", "9,17"], padded
+
+
+@pytest.mark.parametrize("name", ["causal", "top-left", "blind", "window", "narrow", "left", "prefix", "dense", "nothing",
+                                  "packed", "packed-causal", "padded"])
+def test_one_pattern_two_ways(tmp_path, name):
+    _, n_q, n_k, batch, options, mask = next(way for way in two_ways(tmp_path) if way[0] == name)
+    np.save(tmp_path / "mask.npy", mask)
+    ways = [["--mask", tmp_path / "mask.npy"]]
+    if mask.ndim == 2:
+        ways += [["--csr", save_sparse(tmp_path / "mask.npz", mask)]]
+        np.save(tmp_path / "blocks.npy", mask)
+        ways += [["--blocks", tmp_path / "blocks.npy", "--block", "1,1"]]
+    if name in ("window", "narrow", "left"):
+        ways += [[*options, "--dilation", 1], [*options, "--globals", 0]]
+    np.savez(tmp_path / "x.npz", **arrays(np.random.default_rng(3), batch, 4, 2, n_q, n_k, 5, 4))
+    for way in ways:
+        for op, M in product(["forward", "backward"], [25, 90, 400]):
+            sizes = ["--batch", batch, "--heads", 4, "--kv-heads", 2, "--nq", n_q, "--nk", n_k, "--d", 5, "--dv", 4]
+            same_plans(op, [*sizes, "--M", M], options, way)
+    same_bits(run(tmp_path, "--M", 120, *options), run(tmp_path, "--M", 120, *ways[-1]))
+
+
+# Numbers
+
+
+def dense(x, mask, softcap=0.0, bias=0.0, alibi=False):
+    """O, lse and the gradients in fp64; mask broadcasts to [batch, heads, n_q, n_k]."""
+    q, k, v, do = (x[name].astype(np.float64) for name in ("q", "k", "v", "do"))
+    batch, heads, n_q, d = q.shape
+    group, n_k = heads // k.shape[1], k.shape[2]
+    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
+    s, slope = q @ k.swapaxes(2, 3) / np.sqrt(d), 1.0
+    if softcap:
+        t = np.tanh(s / softcap)
+        s, slope = softcap * t, 1 - t * t
+    s = s + bias
+    if alibi:
+        s = s - (2.0 ** (-8 * np.arange(1, heads + 1) / heads))[:, None, None] * abs(at(n_q, n_k) - np.arange(n_k))
+    s = np.where(mask, s, -np.inf)
+    top = s.max(-1, keepdims=True)
+    e = np.exp(s - np.where(np.isfinite(top), top, 0))
+    total = e.sum(-1, keepdims=True)
+    with np.errstate(divide="ignore"):
+        lse = (np.log(total) + np.where(np.isfinite(top), top, 0))[..., 0]
+    p = e / np.where(total, total, 1)
+    o = p @ v
+    ds = p * (do @ v.swapaxes(2, 3) - (do * o).sum(-1, keepdims=True)) * slope / np.sqrt(d)
+    of_group = lambda g: g.reshape(batch, heads // group, group, *g.shape[2:]).sum(2)
+    return {"o": o, "lse": lse, "dq": ds @ k, "dk": of_group(ds.swapaxes(2, 3) @ q), "dv": of_group(p.swapaxes(2, 3) @ do)}
+
+
+def close(got, want, tolerance):
+    for name in got:
+        a, b = np.asarray(got[name], np.float64).reshape(want[name].shape), want[name]
+        finite = np.isfinite(b)
+        np.testing.assert_array_equal(a[~finite], b[~finite], name)
+        np.testing.assert_allclose(a[finite], b[finite], rtol=0, atol=tolerance * max(1, abs(b[finite]).max(initial=0)),
+                                   err_msg=name)
+        if name != "lse":  # nothing is seen, or nobody sees it
+            np.testing.assert_array_equal(a[b == 0], 0, name)
+
+
+B, H, KV, NQ, NK, D, DV = 2, 4, 2, 19, 23, 5, 6
+
+
+def pattern(tmp_path, kind):
+    """Options, and the mask."""
+    rng = np.random.default_rng([SEED, len(kind)])
+    causal = np.arange(NK) <= at(NQ, NK)
+    ragged = (rng.random((NQ, NK)) < 0.3) & (rng.random((NQ, 1)) < 0.8) & (rng.random(NK) < 0.8)
+    if kind == "csr":
+        return ["--csr", save_sparse(tmp_path / "p.npz", ragged)], ragged
+    if kind == "csr-causal":
+        return ["--csr", save_sparse(tmp_path / "p.npz", ragged), "--causal"], ragged & causal
+    if kind == "blocks":
+        blocks = rng.random((5, 8)) < 0.4
+        blocks[2], blocks[:, 3] = False, False
+        np.save(tmp_path / "p.npy", blocks)
+        return ["--blocks", tmp_path / "p.npy", "--block", "4,3"], of_blocks(NQ, NK, blocks, 4, 3)
+    if kind == "globals-causal":
+        mask = longformer(at(NQ, NK, 2), NK, 2, 3, 3, 2)
+        options = ["--causal-offset", 2, "--causal", "--window", "2,3", "--dilation", 2, "--globals", 3]
+        return options, mask & (np.arange(NK) <= at(NQ, NK, 2))
+    shape = {"mask": (NQ, NK), "mask-heads": (H, NQ, NK), "mask-batches": (B, 1, NQ, NK), "mask-all": (B, H, NQ, NK)}[kind]
+    mask = (rng.random(shape) < 0.3) & (rng.random((*shape[:-1], 1)) < 0.8)
+    np.save(tmp_path / "p.npy", mask)
+    return ["--mask", tmp_path / "p.npy"], mask
+
+
+PATTERNS = ["csr", "csr-causal", "blocks", "globals-causal", "mask", "mask-heads", "mask-batches", "mask-all"]
+FORWARD = ["flash", "flash_pinned", "column_split", "sparse"]
+BACKWARD = ["two_pass", "sparse", "sparse_values", "sparse_spilled"]
+
+
+@pytest.mark.parametrize("kind", PATTERNS)
+def test_numbers(tmp_path, kind):
+    """Every schedule in every order; threads change no bit."""
+    options, mask = pattern(tmp_path, kind)
+    suffix = "safetensors" if kind in ("csr", "mask-heads") else "npz"
+    single = kind in ("blocks", "mask-all")
+    x = arrays(np.random.default_rng(5), B, H, KV, NQ, NK, D, DV, np.float32 if single else np.float64)
+    want = dense(x, mask)
+    x |= {"o": want["o"].astype(x["q"].dtype), "lse": want["lse"].astype(x["q"].dtype)}
+    save_file(x, tmp_path / "x.safetensors") if suffix == "safetensors" else np.savez(tmp_path / "x.npz", **x)
+    rng = np.random.default_rng([SEED, len(kind)])
+    for op, schedules in (("forward", FORWARD), ("backward", BACKWARD)):
+        for schedule, order in product(schedules, ["natural", "rcm", "jaccard"]):
+            M = int(rng.integers(45, 400))
+            command = ["run", "--op", op, "--input", tmp_path / f"x.{suffix}", "--layout", "bhnd", "--schedule", schedule,
+                       "--order", order, "--M", M, *options]
+            results = []
+            for threads in (1, 2):
+                out = tmp_path / f"y{threads}.{suffix}"
+                report = answer(*command, "--output", out, "--threads", threads)
+                assert report["moved"]["per_array"] == report["formula"]["per_array"], (schedule, order, M)
+                assert report["problem"]["order"] == order
+                results.append(load_file(out) if suffix == "safetensors" else dict(np.load(out)))
+            same_bits(*results)
+            assert set(results[0]) == ({"o", "lse"} if op == "forward" else {"dq", "dk", "dv"})
+            close(results[0], want, 2e-5 if single else 1e-11)
+        for order in ("auto", "rcm"):
+            answer(*command[:-len(options) or None], *options, "--output", tmp_path / f"y.{suffix}", "--verify")
+
+
+@pytest.mark.parametrize("kind", ["csr", "csr-causal", "mask-heads", "mask-all"])
+def test_modifiers_of_scores(tmp_path, kind):
+    """Softcap, bias and ALiBi beside a pattern; they keep queries and keys where they are."""
+    options, mask = pattern(tmp_path, kind)
+    x = arrays(np.random.default_rng(6), B, H, KV, NQ, NK, D, DV)
+    bias = np.random.default_rng(7).normal(size=(1, H, NQ, NK))
+    for softcap, alibi, biased in ((1.5, False, False), (0, True, False), (0, False, True), (0.7, True, True)):
+        np.savez(tmp_path / "x.npz", **x, **({"bias": bias} if biased else {}))
+        want = dense(x, mask, softcap, bias if biased else 0.0, alibi)
+        given = [*options, *(["--softcap", softcap] if softcap else []), *(["--alibi"] if alibi else [])]
+        for schedule in ("flash", "flash_pinned", "column_split"):
+            close(run(tmp_path, *given, "--M", 90, "--schedule", schedule, op="forward"), want, 1e-11)
+        close(run(tmp_path, *given, "--M", 130), want, 1e-11)
+        np.savez(tmp_path / "x.npz", **x, o=want["o"], lse=want["lse"], **({"bias": bias} if biased else {}))
+        y = tmp_path / "y.npz"
+        answer("run", "--op", "backward", "--input", tmp_path / "x.npz", "--output", y, "--layout", "bhnd", *given, "--M",
+               130, "--schedule", "two_pass", "--verify")
+        close(dict(np.load(y)), want, 1e-11)
+
+
+def test_sinks_and_dropout(tmp_path):
+    """As with the same mask as a boolean bias."""
+    options, mask = pattern(tmp_path, "mask-all")
+    x = arrays(np.random.default_rng(8), B, H, KV, NQ, NK, D, DV)
+    sinks = np.random.default_rng(9).normal(size=H)
+    for more, arrays_ in ((["--dropout", 0.3, "--seed", 5], {}), ([], {"sinks": sinks}),
+                          (["--dropout", 0.3, "--softcap", 2, "--alibi"], {"sinks": sinks})):
+        np.savez(tmp_path / "x.npz", **x, **arrays_)
+        a = run(tmp_path, *options, *more, "--M", 150)
+        np.savez(tmp_path / "x.npz", **x, **arrays_, bias=mask)
+        b = run(tmp_path, *more, "--M", 150)
+        close(a, {name: np.asarray(y, np.float64) for name, y in b.items()}, 1e-12)
+
+
+def test_words_with_a_bias(tmp_path):
+    """Queries and keys stay, empty ones within a piece, too."""
+    for index in range(8):
+        rng = np.random.default_rng([SEED, index])
+        case = Case(rng, tmp_path, "csr")
+        case.drop = False
+        for op, schedule in (("forward", "flash"), ("forward", "flash_pinned"), ("forward", "column_split"),
+                             ("backward", "two_pass")):
+            done = redblue("count", "--op", op, *case.sizes, *case.options, "--alibi", "--M", 120, "--schedule", schedule,
+                           "--json")
+            if done.returncode:
+                assert schedule == "column_split" and case.v == 1 or "needs" in done.stderr, done.stderr
+                continue
+            count = json.loads(done.stdout)
+            assert count["equal"] and count["counted"] == count["formula"]
+            mine = walk(op, schedule, count["tiling"], case).words()
+            theirs = count["counted"]["per_array"]
+            theirs.pop("slopes", None)
+            assert theirs == mine, (done.args, count["tiling"])
+
+
+# Bad input
+
+
+def refused(directory, *command):
+    """One clear sentence, exit code 2, and no new file."""
+    before = set(os.listdir(directory))
+    done = redblue(*command)
+    assert done.returncode == 2 and done.stdout == "", done
+    assert done.stderr.startswith("redblue: ") and done.stderr.count("\n") == 1, done.stderr
+    assert set(os.listdir(directory)) == before
+    return done.stderr
+
+
+SMALL = ["--nq", 3, "--nk", 4, "--d", 2, "--M", 100]
+
+
+def bad_patterns(directory):
+    """Options, and what the refusal names."""
+    pairs = np.array([[1, 0, 1, 0], [0, 0, 0, 0], [0, 1, 1, 1]], bool)
+
+    def sparse(name, **instead):
+        return ["--csr", save_sparse(directory / f"{name}.npz", pairs, **instead)]
+
+    def saved(name, option, array):
+        np.save(directory / f"{name}.npy", array)
+        return [option, directory / f"{name}.npy"]
+
+    i4 = lambda *x: np.array(x, "i4")
+    yield sparse("beyond", indices=i4(0, 2, 1, 2, 4)), ["4"]
+    yield sparse("negative", indices=i4(-1, 2, 1, 2, 3)), ["-1"]
+    yield sparse("unsorted", indices=i4(2, 0, 1, 2, 3)), ["query 0|row 0"]
+    yield sparse("twice", indices=i4(0, 2, 1, 1, 3)), ["query 2|row 2"]
+    yield sparse("falls", indptr=i4(0, 2, 1, 5)), ["1"]
+    yield sparse("late", indptr=i4(1, 2, 2, 5)), ["1"]
+    yield sparse("short", indptr=i4(0, 2, 2, 4)), ["4"]
+    yield sparse("long", indptr=i4(0, 2, 2, 6)), ["6"]
+    yield sparse("few", indptr=i4(0, 2, 5)), ["3"]
+    yield sparse("far", indptr=np.array([0, 2, 2, 1 << 62])), [str(1 << 62)]
+    yield sparse("floats", indices=np.array([0.0, 2, 1, 2, 3])), ["indices"]
+    yield sparse("shape", shape=np.array([3, 5])), ["n_k = 4", "5"]
+    yield sparse("rows", shape=np.array([2, 4])), ["n_q = 3", "2"]
+    yield sparse("line", shape=np.array([12])), ["12"]
+    yield sparse("csc", format=np.array(b"csc")), ["csc"]
+    yield sparse("coo", format=np.array("coo")), ["coo"]
+    np.savez(directory / "none.npz", indptr=np.arange(4))
+    yield ["--csr", directory / "none.npz"], ["format"]
+    yield ["--csr", directory / "missing.npz"], ["missing.npz"]
+    yield saved("text", "--csr", pairs), ["text.npy"]
+    blocks = of_blocks(3, 4, np.ones((1, 2), bool), 3, 2)
+    yield ["--csr", save_sparse(directory / "bsr.npz", blocks, block=(3, 2), data=np.ones((2, 2, 2)))], ["bsr.npz"]
+    yield ["--csr", save_sparse(directory / "flat.npz", blocks, block=(3, 2), data=np.ones(2))], ["flat.npz"]
+    yield saved("float", "--mask", pairs.astype("f4")), ["f32", "bool"]
+    yield saved("bytes", "--mask", pairs.astype("u1")), ["bytes.npy"]
+    yield saved("wide", "--mask", np.ones((3, 5), bool)), ["3, 5", "3, 4"]
+    yield saved("high", "--mask", np.ones((2, 3, 4), bool)), ["2, 3, 4"]
+    yield saved("five", "--mask", np.ones((1, 1, 1, 3, 4), bool)), ["1, 1, 1, 3, 4"]
+    yield ["--mask", directory / "missing.npy"], ["missing.npy"]
+    yield [*saved("b", "--blocks", np.ones((2, 2), bool)), "--block", "3,2"], ["2, 2", "1, 2"]
+    yield saved("default", "--blocks", np.ones((1, 2), bool)), ["1, 2", "1, 1"]
+    yield [*saved("zero", "--blocks", np.ones((1, 2), bool)), "--block", "0,2"], ["0,2"]
+    yield [*saved("one", "--blocks", np.ones((1, 2), bool)), "--block", "3"], ["--block 3"]
+    yield saved("ints", "--blocks", np.ones((1, 1), "f8")), ["f64", "bool"]
+    yield ["--block", "3,2"], ["3,2", "--blocks"]
+    yield ["--dilation", 2], ["--window"]
+    yield ["--globals", 2], ["--window"]
+    yield ["--window", "1,1", "--dilation", 0], ["0"]
+    yield ["--window", "1,1", "--dilation", -2], ["-2"]
+    yield ["--window", "1,1", "--globals", -3], ["-3"]
+    yield ["--strided", 0], ["0"]
+    yield ["--strided", -4], ["-4"]
+    yield ["--fixed", "0,1"], ["0"]
+    yield ["--fixed", "3,4"], ["4"]
+    yield ["--fixed", "3,-1"], ["-1"]
+    yield ["--fixed", "3"], ["--fixed 3"]
+    yield ["--big-bird", "2,1,1"], ["2,1,1"]
+    yield ["--big-bird", "0,1,1,1"], ["0"]
+    yield ["--big-bird", "2,-1,1,1"], ["-1"]
+    yield ["--big-bird", "2,1,1,-7"], ["-7"]
+    yield ["--big-bird", "2,1,x,1"], ["2,1,x,1"]
+    yield ["--pattern-seed", 3], ["3", "--big-bird"]
+    yield ["--strided", 2, "--fixed", "2,1"], ["give one"]
+    yield ["--strided", 2, "--window", "1,1", "--dilation", 2], ["give one"]
+    yield [*saved("m", "--mask", pairs), *sparse("s")], ["give one"]
+    yield ["--big-bird", "1,1,1,1", "--mask", directory / "m.npy"], ["give one"]
+
+
+def test_bad_patterns_are_refused(tmp_path):
+    import re
+
+    x = arrays(np.random.default_rng(1), 1, 1, 1, 3, 4, 2, 2)
+    np.savez(tmp_path / "x.npz", **x)
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd", "--M", 100]
+    wrong = []
+    for options, named in bad_patterns(tmp_path):
+        for command in (["plan", *SMALL], ["run", *files]):
+            try:
+                said = refused(tmp_path, *command, *options)
+                assert all(re.search(text, said) for text in named), (named, said)
+            except AssertionError as e:
+                wrong.append(f"{command[0]} {' '.join(str(o) for o in options)}: {str(e).splitlines()[0]}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_patterns_are_for_attention_alone(tmp_path):
+    for op in ("forward-x", "gradient-x", "backward-x", "backward-w"):
+        extra = ["--d-in", 4] if op == "backward-w" else []
+        said = refused(tmp_path, "plan", "--op", op, "--n", 6, "--d", 2, "--M", 200, *extra, "--strided", 2)
+        assert op in said and "patterns are for forward and backward" in said
+    for op, schedule in (("forward", "small_cache"), ("forward", "naive"), ("backward", "spilled")):
+        assert schedule in refused(tmp_path, "plan", "--op", op, "--n", 8, "--d", 2, "--M", 200, "--strided", 3, "--schedule",
+                                   schedule)
+    for modifier in (["--alibi"], ["--softcap", 2], ["--dropout", 0.1], ["--sinks"], ["--bias", "1,1,8,8"]):
+        assert "sparse" in refused(tmp_path, "plan", "--n", 8, "--d", 2, "--M", 200, "--strided", 3, "--schedule", "sparse",
+                                   *modifier)

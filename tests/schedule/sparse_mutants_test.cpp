@@ -1,0 +1,77 @@
+#include <gtest/gtest.h>
+
+#include "mutants/mutants.hpp"
+#include "mutants/sparse.hpp"
+#include "redblue/patterns.hpp"
+#include "redblue/schedule/backward/two_pass.hpp"
+#include "verdict.hpp"
+
+namespace redblue::test {
+
+namespace {
+
+/// Every query sees a key and every key is seen, so that the problem is its own core. Blocks of neighbours have gaps
+/// between their keys, and between their queries.
+Sizes sparse_sizes() {
+  const std::vector<std::uint8_t> seen{
+      1, 0, 1, 1, 0, 0, 0, 0, 1,  //
+      1, 0, 0, 1, 0, 0, 0, 0, 0,  //
+      0, 1, 0, 0, 0, 0, 1, 1, 0,  //
+      1, 1, 1, 0, 0, 1, 0, 1, 1,  //
+      0, 0, 0, 0, 1, 0, 0, 0, 0,  //
+      1, 0, 1, 0, 0, 1, 1, 0, 1,  //
+      0, 1, 0, 0, 1, 0, 0, 1, 1,
+  };
+  Sizes x{.n_q = 7, .n_k = 9, .d = 3, .d_v = 2};
+  x.pattern = std::make_shared<const Pattern>(patterns::of_mask({x.n_q, x.n_k}, seen), x.n_k);
+  x.mask.pattern = x.pattern.get();
+  return x;
+}
+
+/// `none` passes, every other slip up to `last` does not.
+template <class S, class Mutant, class Slip>
+void expect_caught_up_to(Slip last, const typename S::Tiling& t) {
+  for (int slip = 0; slip <= static_cast<int>(last); ++slip) {
+    const std::string found = test::verdict<S>(sparse_sizes(), t, [&](auto& m, const typename S::Operands& x) {
+      Mutant::run(m, x, t, static_cast<Slip>(slip));
+    });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+}  // namespace
+
+TEST(SparseMutants, OfSparseAreCaught) {
+  expect_caught_up_to<schedule::SparseForward, mutants::Sparse>(mutants::SparseSlip::forgets_to_store_lse,
+                                                                {{3, 9}, {3, 1}});
+}
+
+TEST(SparseMutants, OfSparseBackwardAreCaught) {
+  expect_caught_up_to<schedule::SparseBackward, mutants::SparsePhases>(mutants::SparsePhaseSlip::stores_dK_into_dV,
+                                                                       {{3, 9}, {2, 7}, {2, 2}, {3, 2}, {4, 1}});
+}
+
+TEST(SparseMutants, OfSparseValuesAreCaught) {
+  expect_caught_up_to<schedule::SparseValuesBackward, mutants::SparseValues>(
+      mutants::ValuesSlip::stores_dV_for_every_query, {{3, 9}, 4, {3, 2}, {4, 1}});
+}
+
+TEST(SparseMutants, OfSparseSpilledAreCaught) {
+  expect_caught_up_to<schedule::SparseSpilledBackward, mutants::SparseSpilled>(
+      mutants::SparseSpillSlip::stores_dV_into_V, {4, {3, 2}});
+}
+
+/// The copy of flash in mutants.hpp goes from the first key to the last, as it may under a mask.
+TEST(SparseMutants, FlashThatVisitsTheKeysBetweenRunsIsCaught) {
+  using S = schedule::FlashForward;
+  const S::Tiling t{3, 1};
+  EXPECT_EQ(test::verdict<S>(sparse_sizes(), t, [&](auto& m, const schedule::ForwardOperands& x) { S::run(m, x, t); }),
+            "");
+  EXPECT_EQ(test::verdict<S>(sparse_sizes(), t,
+                             [&](auto& m, const schedule::ForwardOperands& x) {
+                               mutants::Flash::run(m, x, t, mutants::FlashSlip::none);
+                             }),
+            "words differ from the formula");
+}
+
+}  // namespace redblue::test
