@@ -52,6 +52,21 @@ enum {
   REDBLUE_MINIMISE_DEFAULT = 2 /* words where fast memory is given, else time */
 };
 
+/* Which keys each query sees, where causal, a window and a prefix do not say it. A pattern never changes: any number of
+ * problems and threads may use it at once. */
+typedef struct redblue_pattern redblue_pattern;
+
+/* In which order a run takes the queries and keys of patterns: the words moved depend on it, and of results the
+ * rounding. A run gathers its inputs in this order, into the workspace, and scatters its outputs. With a bias, ALiBi or
+ * dropout they stay as they come. */
+typedef int32_t redblue_pattern_order;
+enum {
+  REDBLUE_ORDER_AUTOMATIC = 0, /* of those below the one that moves the fewest words; by time: NATURAL */
+  REDBLUE_ORDER_NATURAL = 1,   /* as they come */
+  REDBLUE_ORDER_RCM = 2,       /* reverse Cuthill-McKee: queries that share keys stand close */
+  REDBLUE_ORDER_JACCARD = 3    /* each query is followed by the one whose keys are most alike */
+};
+
 /* O = softmax(scale Q K^T) V for `batch` x `heads`, and lse, the log of the row sums of exp(scale Q K^T); or the
  * gradients of O in Q, K and V. */
 typedef struct redblue_problem {
@@ -92,6 +107,11 @@ typedef struct redblue_problem {
   const int64_t* cu_seqlens_k;
   const int64_t* seqused_q;
   const int64_t* seqused_k;
+  /* n_patterns: 0, 1 for all, `heads` (one for each query head) or batch heads (head h of batch b: [b heads + h]). A
+   * pattern may stand there several times. Causal, window, prefix and sequences hide keys of them, too. */
+  const redblue_pattern* const* patterns;
+  int64_t n_patterns;
+  redblue_pattern_order order; /* of patterns */
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \
   {sizeof(redblue_problem),  \
@@ -125,10 +145,13 @@ typedef struct redblue_problem {
    0,                        \
    0,                        \
    0,                        \
+   NULL,                     \
+   NULL,                     \
+   NULL,                     \
+   NULL,                     \
+   NULL,                     \
    0,                        \
-   0,                        \
-   0,                        \
-   0}
+   REDBLUE_ORDER_AUTOMATIC}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
  * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
@@ -279,6 +302,46 @@ REDBLUE_API const char* redblue_status_string(int status);
 /* The message of the last call of this thread that failed; "" if none has. Valid until the next call fails. */
 REDBLUE_API const char* redblue_last_error(void);
 
+/* Makers of patterns between n_q queries and n_k keys, 1 to 2^31 of each; a problem that takes one has as many. The
+ * caller destroys *pattern, any time after the plans under it are made. If a maker fails, *pattern is NULL:
+ * REDBLUE_INVALID_ARGUMENT names the number that makes no pattern. Arrays are only read, and only in the call.
+ *
+ * Compressed sparse rows: query i sees the keys indices[indptr[i]] to indices[indptr[i + 1] - 1], in ascending order,
+ * each once. indptr has n_q + 1 numbers, from 0, and indices indptr[n_q]; NULL if that is 0. */
+REDBLUE_API redblue_status redblue_pattern_csr(int64_t n_q, int64_t n_k, const int64_t* indptr, const int64_t* indices,
+                                               redblue_pattern** pattern);
+/* seen[i n_k + j] is not 0 where query i sees key j. */
+REDBLUE_API redblue_status redblue_pattern_mask(int64_t n_q, int64_t n_k, const uint8_t* seen,
+                                                redblue_pattern** pattern);
+/* Blocks of `rows` queries and `cols` keys, the last of them smaller where they do not divide n_q and n_k:
+ * seen[I ceil(n_k / cols) + J] is not 0 where the queries of block I see the keys of block J. */
+REDBLUE_API redblue_status redblue_pattern_blocks(int64_t n_q, int64_t n_k, int64_t rows, int64_t cols,
+                                                  const uint8_t* seen, redblue_pattern** pattern);
+/* In the patterns below query i stands at the position i + offset among the keys. With offset n_k - n_q the last query
+ * stands at the last key, as by default in a problem; its causal_offset does not count here.
+ *
+ * Longformer (Beltagy et al. 2020, arXiv 2004.05150): keys at the distances k step, -left <= k <= right, of the query's
+ * position (-1: no edge), where step is 1 or more; all queries see the first `globals` keys, and queries at the first
+ * `globals` positions see all keys. With 0 globals a window, dilated where step > 1. */
+REDBLUE_API redblue_status redblue_pattern_longformer(int64_t n_q, int64_t n_k, int64_t offset, int64_t left,
+                                                      int64_t right, int64_t globals, int64_t step,
+                                                      redblue_pattern** pattern);
+/* BigBird (Zaheer et al. 2020, arXiv 2007.14062) in blocks of `block` queries and keys: `window` blocks on either side
+ * of the query's own, the first `globals` blocks as in Longformer, and `randoms` other blocks for each block of
+ * queries, drawn from the seed (fewer where there are not as many). */
+REDBLUE_API redblue_status redblue_pattern_big_bird(int64_t n_q, int64_t n_k, int64_t offset, int64_t block,
+                                                    int64_t window, int64_t globals, int64_t randoms, int64_t seed,
+                                                    redblue_pattern** pattern);
+/* Sparse Transformer (Child et al. 2019, arXiv 1904.10509), both causal. Strided: the last `stride` keys up to the
+ * query's own, and every stride-th before them. Fixed: keys of the query's own block of `stride`, and the last
+ * `summary` of every block before. */
+REDBLUE_API redblue_status redblue_pattern_strided(int64_t n_q, int64_t n_k, int64_t offset, int64_t stride,
+                                                   redblue_pattern** pattern);
+REDBLUE_API redblue_status redblue_pattern_fixed(int64_t n_q, int64_t n_k, int64_t offset, int64_t stride,
+                                                 int64_t summary, redblue_pattern** pattern);
+/* Does nothing if pattern is NULL. Plans keep what they need of it. */
+REDBLUE_API void redblue_pattern_destroy(redblue_pattern* pattern);
+
 /* The caller destroys *plan. If this fails, *plan is NULL. */
 REDBLUE_API redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                                redblue_plan** plan);
@@ -291,11 +354,12 @@ REDBLUE_API redblue_status redblue_plan_tile(const redblue_plan* plan, const cha
 /* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
  * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 8 KiB and 8 KiB more
  * for each thread and, while the run checks that tensors do not overlap, 16 bytes for each row of two tensors that
- * interleave in memory. Reads no data; of the data pointers only that of lse matters (is it NULL?), and
- * options->workspace is ignored. tensors NULL: contiguous ones of the plan's dtype, with lse if it is required. The
- * first call, or the first run, for tensors of one kind walks through the operations without computing. That takes at
- * most the time of a run, and little time unless tiles are very small. Where a run takes more than the machine has,
- * there is no walk: *bytes is then less than the run takes, and more than the machine has. */
+ * interleave in memory, and under patterns lists of their runs of keys, a few times what a pattern takes for each
+ * thread. Reads no data; of the data pointers only that of lse matters (is it NULL?), and options->workspace is
+ * ignored. tensors NULL: contiguous ones of the plan's dtype, with lse if it is required. The first call, or the first
+ * run, for tensors of one kind walks through the operations without computing. That takes at most the time of a run,
+ * and little time unless tiles are very small. Where a run takes more than the machine has, there is no walk: *bytes is
+ * then less than the run takes, and more than the machine has. */
 REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                                      const redblue_run_options* options, size_t* bytes);
 REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,

@@ -16,6 +16,7 @@
 #include "redblue/attention.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
+#include "redblue/patterns.hpp"
 #include "redblue/version.hpp"
 #include "storage_of.hpp"
 
@@ -30,6 +31,11 @@ struct redblue_plan {
   mutable ArenaMemo memo;
   // Strings that end in a null byte, as C wants them.
   std::string schedule, forward_schedule, theorem, tiling;
+};
+
+struct redblue_pattern {
+  std::shared_ptr<const RunLists> rows;
+  index_t n_k = 0;
 };
 
 namespace {
@@ -140,6 +146,39 @@ DType dtype_of_numbers(redblue_dtype t, const char* what) {
   return dtype;
 }
 
+Patterns patterns_of(const redblue_problem& p) {
+  if (p.patterns == nullptr ? p.n_patterns != 0 : p.n_patterns < 1)
+    throw InvalidArgument(
+        fmt::format("n_patterns = {}: {}", p.n_patterns,
+                    p.patterns == nullptr ? "patterns is NULL: give them, or 0" : "give their number, with patterns"));
+  std::vector<std::shared_ptr<const RunLists>> list;
+  for (int64_t k = 0; k < p.n_patterns; ++k) {
+    const redblue_pattern* pattern = p.patterns[k];
+    if (pattern == nullptr) throw InvalidArgument(fmt::format("patterns[{}] is NULL", k));
+    if (pattern->n_k != p.n_k)
+      throw InvalidArgument(
+          fmt::format("pattern {} is of {} keys and the problem has n_k = {}", k, pattern->n_k, p.n_k));
+    list.push_back(pattern->rows);
+  }
+  return list;
+}
+
+PatternOrder order_of(const redblue_problem& p) {
+  if (p.order != REDBLUE_ORDER_AUTOMATIC && p.n_patterns == 0)
+    throw InvalidArgument(fmt::format("order = {} is of patterns, and n_patterns = 0", p.order));
+  switch (p.order) {
+    case REDBLUE_ORDER_AUTOMATIC:
+    case REDBLUE_ORDER_NATURAL:
+      return PatternOrder::natural;
+    case REDBLUE_ORDER_RCM:
+      return PatternOrder::rcm;
+    case REDBLUE_ORDER_JACCARD:
+      return PatternOrder::jaccard;
+    default:
+      throw InvalidArgument(fmt::format("order = {} is no redblue_pattern_order", p.order));
+  }
+}
+
 Problem problem_of(const redblue_problem& p) {
   Problem result;
   if (p.operation != REDBLUE_FORWARD && p.operation != REDBLUE_BACKWARD)
@@ -182,6 +221,8 @@ Problem problem_of(const redblue_problem& p) {
   result.cu_seqlens_k = list(p.cu_seqlens_k, p.sequences + 1);
   result.seqused_q = list(p.seqused_q, std::max<int64_t>(0, p.batch));
   result.seqused_k = list(p.seqused_k, std::max<int64_t>(0, p.batch));
+  result.patterns = patterns_of(p);
+  result.order = order_of(p);
   result.lse_required = p.lse_required != 0;
   result.forward_given = p.forward_missing == 0;
   return result;
@@ -397,6 +438,32 @@ plan::Plan fastest(const Problem& p, const plan::Options& o, const redblue_plan&
   return plan;
 }
 
+/// A number of a pattern and what it is called.
+struct PatternNumber {
+  const char* name;
+  int64_t value;
+};
+
+/// Makes *pattern of the lists that make() returns, once no number is so large that sums of them overflow.
+template <class Make>
+redblue_status create_pattern(int64_t n_q, int64_t n_k, std::initializer_list<PatternNumber> numbers,
+                              redblue_pattern** pattern, const Make& make) noexcept {
+  return guarded([&] {
+    require_pointer(pattern, "pattern");
+    *pattern = nullptr;
+    for (const auto& [name, value] : {PatternNumber{"n_q", n_q}, PatternNumber{"n_k", n_k}})
+      if (value < 1 || value > int64_t{1} << 31)
+        throw InvalidArgument(fmt::format("{} = {}: patterns are for 1 to 2^31 queries and keys", name, value));
+    for (const auto& [name, value] : numbers)
+      if (constexpr auto kMost = int64_t{1} << 48; value < -kMost || value > kMost)
+        throw InvalidArgument(fmt::format("{} = {} is out of range: at most 2^48 either way", name, value));
+    auto result = std::make_unique<redblue_pattern>();
+    result->rows = std::make_shared<const RunLists>(make());
+    result->n_k = n_k;
+    *pattern = result.release();
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -424,14 +491,71 @@ const char* redblue_status_string(int status) {
 
 const char* redblue_last_error() { return message_was_lost ? "out of memory" : last_error.c_str(); }
 
+redblue_status redblue_pattern_csr(int64_t n_q, int64_t n_k, const int64_t* indptr, const int64_t* indices,
+                                   redblue_pattern** pattern) {
+  return create_pattern(n_q, n_k, {}, pattern, [&] {
+    require_pointer(indptr, "indptr");
+    const int64_t count = indptr[n_q];
+    if (count < 0) throw InvalidArgument(fmt::format("indptr ends with {}: it ends with the number of indices", count));
+    if (count > 0) require_pointer(indices, "indices");
+    return patterns::of_csr({n_q, n_k}, {indptr, static_cast<std::size_t>(n_q) + 1},
+                            {indices, static_cast<std::size_t>(count)});
+  });
+}
+
+redblue_status redblue_pattern_mask(int64_t n_q, int64_t n_k, const uint8_t* seen, redblue_pattern** pattern) {
+  return redblue_pattern_blocks(n_q, n_k, 1, 1, seen, pattern);
+}
+
+redblue_status redblue_pattern_blocks(int64_t n_q, int64_t n_k, int64_t rows, int64_t cols, const uint8_t* seen,
+                                      redblue_pattern** pattern) {
+  return create_pattern(n_q, n_k, {{"rows", rows}, {"cols", cols}}, pattern, [&] {
+    require_pointer(seen, "seen");
+    for (const auto& [name, size] : {PatternNumber{"rows", rows}, PatternNumber{"cols", cols}})
+      if (size < 1) throw InvalidArgument(fmt::format("{} = {}: give 1 or more", name, size));
+    const auto blocks = static_cast<std::size_t>(ceil_div(n_q, rows) * ceil_div(n_k, cols));
+    return patterns::of_blocks({n_q, n_k}, rows, cols, {seen, blocks});
+  });
+}
+
+redblue_status redblue_pattern_longformer(int64_t n_q, int64_t n_k, int64_t offset, int64_t left, int64_t right,
+                                          int64_t globals, int64_t step, redblue_pattern** pattern) {
+  return create_pattern(n_q, n_k,
+                        {{"offset", offset}, {"left", left}, {"right", right}, {"globals", globals}, {"step", step}},
+                        pattern, [&] { return patterns::longformer({n_q, n_k, offset}, left, right, globals, step); });
+}
+
+redblue_status redblue_pattern_big_bird(int64_t n_q, int64_t n_k, int64_t offset, int64_t block, int64_t window,
+                                        int64_t globals, int64_t randoms, int64_t seed, redblue_pattern** pattern) {
+  return create_pattern(
+      n_q, n_k, {{"offset", offset}, {"block", block}, {"window", window}, {"globals", globals}, {"randoms", randoms}},
+      pattern, [&] { return patterns::big_bird({n_q, n_k, offset}, {block, window, globals, randoms, seed}); });
+}
+
+redblue_status redblue_pattern_strided(int64_t n_q, int64_t n_k, int64_t offset, int64_t stride,
+                                       redblue_pattern** pattern) {
+  return create_pattern(n_q, n_k, {{"offset", offset}, {"stride", stride}}, pattern,
+                        [&] { return patterns::strided({n_q, n_k, offset}, stride); });
+}
+
+redblue_status redblue_pattern_fixed(int64_t n_q, int64_t n_k, int64_t offset, int64_t stride, int64_t summary,
+                                     redblue_pattern** pattern) {
+  return create_pattern(n_q, n_k, {{"offset", offset}, {"stride", stride}, {"summary", summary}}, pattern,
+                        [&] { return patterns::fixed({n_q, n_k, offset}, stride, summary); });
+}
+
+void redblue_pattern_destroy(redblue_pattern* pattern) { delete pattern; }
+
 redblue_status redblue_plan_create(const redblue_problem* problem, const redblue_plan_options* options,
                                    redblue_plan** plan) {
   return guarded([&] {
     require_pointer(plan, "plan");
     *plan = nullptr;
-    const Problem p = problem_of(given(
-        problem, redblue_problem REDBLUE_PROBLEM_INIT,
-        {kFirstProblem, offsetof(redblue_problem, softcap), offsetof(redblue_problem, sequences)}, "redblue_problem"));
+    const redblue_problem asked = given(problem, redblue_problem REDBLUE_PROBLEM_INIT,
+                                        {kFirstProblem, offsetof(redblue_problem, softcap),
+                                         offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns)},
+                                        "redblue_problem");
+    const Problem p = problem_of(asked);
     const redblue_plan_options given = options_given(options);
     const bool memory_given = given.fast_memory_words != 0 || given.fast_memory_bytes != 0;
     const bool time =
@@ -449,6 +573,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     p.validate();
     require_arithmetic(result->compute, p, contiguous_tensors(p, result->dtype));
     plan::Options o = options_of(given, p.op, result->compute, result->dtype);
+    o.reorder = asked.order == REDBLUE_ORDER_AUTOMATIC;
     if (given.max_workspace > 0) {
       RunOptions run_options;
       run_options.compute = result->compute;
@@ -456,6 +581,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
     result->plan = time ? fastest(p, o, *result, given) : plan::make_plan(p, o);
+    if (!p.patterns.empty()) result->plan.sizes();  // made now, in the order chosen, and kept: no run makes it
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;

@@ -30,27 +30,35 @@ enum { kQ = kHeads * kQueries * kD, kK = kHeads * kKeys * kD, kV = kHeads * kKey
 static float q[kQ], k[kK], v[kV], o[kO], lse[kHeads * kQueries], d_o[kO], dq[kQ], dk[kK], dv[kV];
 static double o_is[kO], lse_is[kHeads * kQueries], dq_is[kQ], dk_is[kK], dv_is[kV];
 
-/* Attention and its gradients, causal with the last query seeing all keys. */
-static void plain(void) {
+/* Does query i of head h see key j? */
+typedef int (*Sees)(int h, int i, int j);
+/* Where query i stands among the keys: the last at the last. */
+static int place(int i) { return i + kKeys - kQueries; }
+static int sees_causal(int h, int i, int j) { return (void)h, j <= place(i); }
+
+/* Attention and its gradients. A query that sees no key has o = 0, lse = -inf and no part in the gradients. */
+static void plain(Sees sees) {
   const double scale = 1 / sqrt((double)kD);
   memset(o_is, 0, sizeof o_is), memset(dq_is, 0, sizeof dq_is);
   memset(dk_is, 0, sizeof dk_is), memset(dv_is, 0, sizeof dv_is);
   for (int h = 0; h < kHeads; ++h)
     for (int i = 0; i < kQueries; ++i) {
-      const int row = h * kQueries + i, visible = i + kKeys - kQueries + 1;
+      const int row = h * kQueries + i;
       double weight[kKeys], sum = 0, dots = 0;
-      for (int j = 0; j < visible; ++j) {
+      for (int j = 0; j < kKeys; ++j) {
         double s = 0;
+        weight[j] = 0;
+        if (!sees(h, i, j)) continue;
         for (int t = 0; t < kD; ++t) s += (double)q[row * kD + t] * (double)k[(h * kKeys + j) * kD + t];
         weight[j] = exp(scale * s), sum += weight[j];
       }
-      lse_is[row] = log(sum);
-      for (int j = 0; j < visible; ++j) {
+      lse_is[row] = sum > 0 ? log(sum) : -INFINITY;
+      for (int j = 0; sum > 0 && j < kKeys; ++j) {
         weight[j] /= sum;
         for (int t = 0; t < kDv; ++t) o_is[row * kDv + t] += weight[j] * (double)v[(h * kKeys + j) * kDv + t];
       }
       for (int t = 0; t < kDv; ++t) dots += (double)d_o[row * kDv + t] * o_is[row * kDv + t];
-      for (int j = 0; j < visible; ++j) {
+      for (int j = 0; j < kKeys; ++j) {
         double dp = 0;
         for (int t = 0; t < kDv; ++t) {
           dp += (double)d_o[row * kDv + t] * (double)v[(h * kKeys + j) * kDv + t];
@@ -67,7 +75,7 @@ static void plain(void) {
 
 static int is_close(const float* x, const double* expected, int n) {
   for (int i = 0; i < n; ++i)
-    if (!(fabs((double)x[i] - expected[i]) < 2e-6)) return 0;
+    if (!(fabs((double)x[i] - expected[i]) < 2e-6) && !(isinf(x[i]) && isinf(expected[i]))) return 0;
   return 1;
 }
 
@@ -138,7 +146,6 @@ static void test_results(void) {
   redblue_plan_destroy(forward), redblue_plan_destroy(backward);
 }
 
-/* Fast memory in bytes: bf16 operands beside f32 accumulators. */
 /* Packed sequences of 2 and 3 queries, 3 and 4 keys: the first one is as it is alone. */
 static void test_sequences(void) {
   const int64_t ends_q[] = {0, 2, 5}, ends_k[] = {0, 3, 7}, used[] = {3};
@@ -165,6 +172,231 @@ static void test_sequences(void) {
   redblue_plan_destroy(plan);
 }
 
+static redblue_plan* plan_under(redblue_operation operation, const redblue_pattern* const* patterns, int64_t n,
+                                redblue_pattern_order order) {
+  redblue_problem p = problem_of(operation);
+  p.causal = 0;
+  p.patterns = patterns, p.n_patterns = n, p.order = order;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 60;
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  return plan;
+}
+
+/* Forward and backward under these patterns, in every order, are as the dense loops have it. The patterns are gone
+ * before anything runs. */
+static void check_patterns(redblue_pattern** patterns, int64_t n, Sees sees) {
+  enum { kOrders = 4 };
+  const redblue_pattern* given[kHeads];
+  redblue_plan *forward[kOrders], *backward[kOrders];
+  for (int64_t i = 0; i < n; ++i) given[i] = patterns[i];
+  for (int order = 0; order < kOrders; ++order) {
+    forward[order] = plan_under(REDBLUE_FORWARD, given, n, order);
+    backward[order] = plan_under(REDBLUE_BACKWARD, given, n, order);
+  }
+  for (int64_t i = 0; i < n; ++i) redblue_pattern_destroy(patterns[i]);
+  plain(sees);
+  const redblue_forward_tensors f = forward_tensors();
+  const redblue_backward_tensors b = backward_tensors();
+  for (int order = 0; order < kOrders; ++order) {
+    memset(o, 1, sizeof o), memset(lse, 1, sizeof lse);
+    memset(dq, 1, sizeof dq), memset(dk, 1, sizeof dk), memset(dv, 1, sizeof dv);
+    CHECK(redblue_forward(forward[order], &f, NULL) == REDBLUE_OK);
+    CHECK(is_close(o, o_is, kO) && is_close(lse, lse_is, kHeads * kQueries));
+    CHECK(redblue_backward(backward[order], &b, NULL) == REDBLUE_OK);
+    CHECK(is_close(dq, dq_is, kQ) && is_close(dk, dk_is, kK) && is_close(dv, dv_is, kV));
+    redblue_plan_destroy(forward[order]), redblue_plan_destroy(backward[order]);
+  }
+  plain(sees_causal); /* as the other tests have it */
+}
+
+/* Compressed sparse rows of 5 queries and 7 keys; query 2 sees nothing. */
+static const int64_t kIndptr[] = {0, 3, 5, 5, 9, 11}, kIndices[] = {0, 3, 6, 1, 2, 0, 1, 4, 6, 2, 5};
+static int sees_csr(int h, int i, int j) {
+  (void)h;
+  for (int64_t at = kIndptr[i]; at < kIndptr[i + 1]; ++at)
+    if (kIndices[at] == j) return 1;
+  return 0;
+}
+static int sees_mask(int h, int i, int j) { return (void)h, (3 * i + j) % 4 == 0 || j == 5; }
+static int sees_either(int h, int i, int j) { return h == 0 ? sees_csr(h, i, j) : sees_mask(h, i, j); }
+/* Blocks of 2 queries and 3 keys: the last ones are of 1. */
+static const uint8_t kBlocks[] = {1, 0, 1, 0, 1, 0, 1, 1, 0};
+static int sees_blocks(int h, int i, int j) { return (void)h, kBlocks[i / 2 * 3 + j / 3]; }
+static int sees_longformer(int h, int i, int j) {
+  const int distance = j - place(i);
+  return (void)h, j < 1 || (distance % 2 == 0 && -4 <= distance && distance <= 2);
+}
+static int sees_first_queries(int h, int i, int j) { return (void)h, i < 2 || j < 2 || j == i; }
+static int sees_big_bird(int h, int i, int j) { return (void)h, j < 2 || j / 2 == place(i) / 2; }
+static int sees_strided(int h, int i, int j) {
+  const int back = place(i) - j;
+  return (void)h, back >= 0 && (back < 3 || back % 3 == 0);
+}
+static int sees_fixed(int h, int i, int j) { return (void)h, j <= place(i) && (j / 3 == place(i) / 3 || j % 3 == 2); }
+
+static void test_patterns(void) {
+  redblue_pattern* pattern[kHeads];
+  uint8_t seen[kQueries * kKeys];
+  for (int i = 0; i < kQueries; ++i)
+    for (int j = 0; j < kKeys; ++j) seen[i * kKeys + j] = (uint8_t)(2 * sees_mask(0, i, j));
+#define UNDER(maker, sees)      \
+  CHECK((maker) == REDBLUE_OK); \
+  check_patterns(pattern, 1, (sees))
+  UNDER(redblue_pattern_csr(kQueries, kKeys, kIndptr, kIndices, pattern), sees_csr);
+  UNDER(redblue_pattern_mask(kQueries, kKeys, seen, pattern), sees_mask);
+  UNDER(redblue_pattern_blocks(kQueries, kKeys, 2, 3, kBlocks, pattern), sees_blocks);
+  UNDER(redblue_pattern_longformer(kQueries, kKeys, kKeys - kQueries, 2, 1, 1, 2, pattern), sees_longformer);
+  UNDER(redblue_pattern_longformer(kQueries, kKeys, 0, 0, 0, 2, 1, pattern), sees_first_queries);
+  UNDER(redblue_pattern_big_bird(kQueries, kKeys, kKeys - kQueries, 2, 0, 1, 0, 0, pattern), sees_big_bird);
+  UNDER(redblue_pattern_strided(kQueries, kKeys, kKeys - kQueries, 3, pattern), sees_strided);
+  UNDER(redblue_pattern_fixed(kQueries, kKeys, kKeys - kQueries, 3, 1, pattern), sees_fixed);
+  /* One for each head. */
+  CHECK(redblue_pattern_csr(kQueries, kKeys, kIndptr, kIndices, &pattern[0]) == REDBLUE_OK);
+  CHECK(redblue_pattern_mask(kQueries, kKeys, seen, &pattern[1]) == REDBLUE_OK);
+  check_patterns(pattern, kHeads, sees_either);
+}
+
+/* Random blocks depend on the seed, and their number is as given. */
+static void test_big_bird_seed(void) {
+  static float first[kO];
+  const redblue_forward_tensors f = forward_tensors();
+  for (int64_t seed = 0; seed < 3; ++seed) {
+    redblue_pattern* pattern = NULL;
+    CHECK(redblue_pattern_big_bird(kQueries, kKeys, kKeys - kQueries, 1, 0, 0, 2, seed % 2, &pattern) == REDBLUE_OK);
+    redblue_plan* plan =
+        plan_under(REDBLUE_FORWARD, (const redblue_pattern* const*)&pattern, 1, REDBLUE_ORDER_AUTOMATIC);
+    CHECK(redblue_forward(plan, &f, NULL) == REDBLUE_OK);
+    if (seed == 0) memcpy(first, o, sizeof o);
+    CHECK((memcmp(first, o, sizeof o) == 0) == (seed % 2 == 0));
+    redblue_plan_destroy(plan);
+    redblue_pattern_destroy(pattern);
+  }
+}
+
+/* A window in rows of keys is a window: the same plan, the same bits. */
+static void test_window_as_csr(void) {
+  enum { kLeft = 2, kRight = 1 };
+  int64_t indptr[kQueries + 1] = {0}, indices[kQueries * kKeys];
+  for (int i = 0; i < kQueries; ++i) {
+    indptr[i + 1] = indptr[i];
+    for (int j = 0; j < kKeys; ++j)
+      if (place(i) - kLeft <= j && j <= place(i) + kRight) indices[indptr[i + 1]++] = j;
+  }
+  redblue_pattern* pattern = NULL;
+  CHECK(redblue_pattern_csr(kQueries, kKeys, indptr, indices, &pattern) == REDBLUE_OK);
+  for (redblue_operation operation = REDBLUE_FORWARD; operation <= REDBLUE_BACKWARD; ++operation) {
+    redblue_plan* csr = plan_under(operation, (const redblue_pattern* const*)&pattern, 1, REDBLUE_ORDER_AUTOMATIC);
+    redblue_problem p = problem_of(operation);
+    p.causal = 0;
+    p.has_window_left = p.has_window_right = 1, p.window_left = kLeft, p.window_right = kRight;
+    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    options.fast_memory_words = 60;
+    redblue_plan* window = NULL;
+    CHECK(redblue_plan_create(&p, &options, &window) == REDBLUE_OK);
+    redblue_plan_info a = REDBLUE_PLAN_INFO_INIT, b = REDBLUE_PLAN_INFO_INIT;
+    CHECK(redblue_plan_describe(csr, &a) == REDBLUE_OK && redblue_plan_describe(window, &b) == REDBLUE_OK);
+    CHECK(strcmp(a.schedule, b.schedule) == 0 && strcmp(a.tiling, b.tiling) == 0 && strcmp(a.reason, b.reason) == 0);
+    CHECK(a.words_read == b.words_read && a.words_written == b.words_written && a.bound_words == b.bound_words);
+    CHECK(a.footprint_words == b.footprint_words && a.flops == b.flops);
+    static float of_csr[kO + kHeads * kQueries], of_window[kO + kHeads * kQueries];
+    if (operation == REDBLUE_FORWARD) {
+      redblue_forward_tensors f = forward_tensors();
+      f.o.data = of_csr, f.lse.data = of_csr + kO;
+      CHECK(redblue_forward(csr, &f, NULL) == REDBLUE_OK);
+      f.o.data = of_window, f.lse.data = of_window + kO;
+      CHECK(redblue_forward(window, &f, NULL) == REDBLUE_OK);
+      CHECK(memcmp(of_csr, of_window, sizeof of_csr) == 0);
+    }
+    redblue_plan_destroy(csr), redblue_plan_destroy(window);
+  }
+  redblue_pattern_destroy(pattern);
+}
+
+static void test_wrong_patterns(void) {
+  redblue_pattern* pattern = (redblue_pattern*)&failures;
+#define WRONG_PATTERN(text, call)                \
+  REFUSED(call, REDBLUE_INVALID_ARGUMENT, text); \
+  CHECK(pattern == NULL)
+#define WRONG_CSR(text, n_keys, indptr, indices) \
+  WRONG_PATTERN(text, redblue_pattern_csr(2, n_keys, indptr, indices, &pattern))
+  const int64_t ends[] = {0, 2, 3}, begins_late[] = {1, 2, 3}, falls[] = {0, 2, 1}, leaps[] = {0, 9, 3},
+                negative[] = {0, 2, -1}, nothing[] = {0, 0, 0};
+  const int64_t keys[] = {1, 4, 0}, twice[] = {1, 1, 0}, back[] = {4, 1, 0}, below[] = {-1, 4, 0};
+  WRONG_CSR("indptr is NULL", 5, NULL, keys);
+  WRONG_CSR("indices is NULL", 5, ends, NULL);
+  WRONG_CSR("indptr begins with 1", 5, begins_late, keys);
+  WRONG_CSR("indptr goes from 0 to 2 at query 0", 5, falls, keys);
+  WRONG_CSR("indptr goes from 0 to 9 at query 0: it never falls, and stays within the 3 indices", 5, leaps, keys);
+  WRONG_CSR("indptr ends with -1", 5, negative, keys);
+  WRONG_CSR("query 0 sees key 4: keys are 0 to 3", 4, ends, keys);
+  WRONG_CSR("query 0 sees key -1", 5, ends, below);
+  WRONG_CSR("query 0 has key 1 after key 1: give each key once", 5, ends, twice);
+  WRONG_CSR("query 0 has key 1 after key 4: give its keys in ascending order", 5, ends, back);
+  WRONG_CSR("n_k = 0", 0, ends, keys);
+  REFUSED(redblue_pattern_csr(2, 5, ends, keys, NULL), REDBLUE_INVALID_ARGUMENT, "pattern is NULL");
+  WRONG_PATTERN("n_q = 9223372036854775807", redblue_pattern_mask(INT64_MAX, 5, kBlocks, &pattern));
+  WRONG_PATTERN("seen is NULL", redblue_pattern_mask(2, 5, NULL, &pattern));
+  WRONG_PATTERN("rows = 0", redblue_pattern_blocks(2, 5, 0, 1, kBlocks, &pattern));
+  WRONG_PATTERN("cols = -3", redblue_pattern_blocks(2, 5, 1, -3, kBlocks, &pattern));
+  WRONG_PATTERN("rows = 9223372036854775807", redblue_pattern_blocks(2, 5, INT64_MAX, 1, kBlocks, &pattern));
+  WRONG_PATTERN("offset = -9223372036854775808", redblue_pattern_longformer(2, 5, INT64_MIN, 1, 1, 0, 1, &pattern));
+  WRONG_PATTERN("left = -2", redblue_pattern_longformer(2, 5, 3, -2, 1, 0, 1, &pattern));
+  WRONG_PATTERN("globals = -1", redblue_pattern_longformer(2, 5, 3, 1, 1, -1, 1, &pattern));
+  WRONG_PATTERN("dilation of a window = 0", redblue_pattern_longformer(2, 5, 3, 1, 1, 0, 0, &pattern));
+  WRONG_PATTERN("block = 0", redblue_pattern_big_bird(2, 5, 3, 0, 1, 1, 1, 0, &pattern));
+  WRONG_PATTERN("random blocks = -1", redblue_pattern_big_bird(2, 5, 3, 1, 1, 1, -1, 0, &pattern));
+  WRONG_PATTERN("stride = 0", redblue_pattern_strided(2, 5, 3, 0, &pattern));
+  WRONG_PATTERN("summary = 4 keys of each block of 3", redblue_pattern_fixed(2, 5, 3, 3, 4, &pattern));
+  redblue_pattern_destroy(NULL);
+
+  /* A pattern that shows nothing needs no indices, and another problem than its own refuses it. */
+  CHECK(redblue_pattern_csr(2, 5, nothing, NULL, &pattern) == REDBLUE_OK);
+  const redblue_pattern *three[] = {pattern, pattern, pattern}, *none[] = {NULL};
+  redblue_problem p = problem_of(REDBLUE_FORWARD);
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan* plan = NULL;
+  options.fast_memory_words = 100;
+#define WRONG_USE(change, text)                                                      \
+  p = problem_of(REDBLUE_FORWARD);                                                   \
+  p.n_q = 2, p.n_k = 5, p.patterns = three, p.n_patterns = 1;                        \
+  change;                                                                            \
+  REFUSED(redblue_plan_create(&p, &options, &plan), REDBLUE_INVALID_ARGUMENT, text); \
+  CHECK(plan == NULL)
+  WRONG_USE(p.n_patterns = 0, "n_patterns = 0: give their number, with patterns");
+  WRONG_USE(p.n_patterns = -1, "n_patterns = -1");
+  WRONG_USE(p.n_patterns = 3, "3 patterns for batch 1 and 2 heads");
+  WRONG_USE(p.patterns = NULL, "n_patterns = 1: patterns is NULL");
+  WRONG_USE(p.patterns = none, "patterns[0] is NULL");
+  WRONG_USE(p.n_k = 6, "pattern 0 is of 5 keys and the problem has n_k = 6");
+  WRONG_USE(p.n_q = 3, "pattern 0 is of 2 queries and the problem has n_q = 3");
+  WRONG_USE(p.order = 4, "order = 4 is no redblue_pattern_order");
+  WRONG_USE(p.order = -1, "order = -1 is no redblue_pattern_order");
+  WRONG_USE((p.patterns = NULL, p.n_patterns = 0, p.order = REDBLUE_ORDER_RCM), "order = 2 is of patterns");
+  redblue_pattern_destroy(pattern);
+}
+
+/* A program from before a field of redblue_problem: its struct ends there, and what follows in memory is not read. */
+static void test_earlier_problems(void) {
+  const size_t sizes[] = {offsetof(redblue_problem, window_left), offsetof(redblue_problem, softcap),
+                          offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns)};
+  const redblue_forward_tensors f = forward_tensors();
+  for (int i = 0; i < 4; ++i) {
+    redblue_problem p = problem_of(REDBLUE_FORWARD);
+    memset((char*)&p + sizes[i], 0x55, sizeof p - sizes[i]);
+    p.struct_size = sizes[i];
+    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    options.fast_memory_words = 100;
+    redblue_plan* plan = NULL;
+    CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+    memset(o, 0, sizeof o);
+    CHECK(redblue_forward(plan, &f, NULL) == REDBLUE_OK && is_close(o, o_is, kO));
+    redblue_plan_destroy(plan);
+  }
+}
+
+/* Fast memory in bytes: bf16 operands beside f32 accumulators. */
 static void test_bytes(void) {
   redblue_problem p = REDBLUE_PROBLEM_INIT;
   p.n_q = p.n_k = 8192;
@@ -405,13 +637,18 @@ int main(void) {
       x = x * 1664525u + 1013904223u;
       inputs[a][i] = (float)(x >> 8) / (float)(1u << 23) - 1;
     }
-  plain();
+  plain(sees_causal);
   CHECK(strcmp(redblue_last_error(), "") == 0);
   CHECK(strcmp(redblue_version(), REDBLUE_TEST_VERSION) == 0);
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
   test_sequences();
+  test_patterns();
+  test_big_bird_seed();
+  test_window_as_csr();
+  test_wrong_patterns();
+  test_earlier_problems();
   test_bytes();
   test_huge_problem();
   test_workspace_without_end();
