@@ -346,6 +346,13 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
 }
 
 void PlannerOptions::apply_to(Problem& p) const {
+  const bool moves = order != "auto" && order != name_of(PatternOrder::natural);
+  if (moves && p.patterns.empty())
+    throw InvalidProblem(
+        fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
+  if (moves && !p.may_reorder())
+    throw InvalidProblem(
+        fmt::format("--order {}: with a bias, ALiBi or dropout queries and keys stay in natural order", order));
   p.order = pattern_order_from_name(order).value_or(PatternOrder::natural);
 }
 
@@ -500,8 +507,8 @@ Problem ProblemOptions::problem() const {
   p.d = d;
   p.d_v = d_v.value_or(d);
   mask.apply_patterns(p);
-  planner.apply_to(p);
   modifiers.apply_to(p);
+  planner.apply_to(p);
   p.lse_required = lse;
   p.validate();
   return p;

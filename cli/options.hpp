@@ -53,7 +53,7 @@ struct PlannerOptions {
   void add_width(const Command& command);
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
-  /// Sets the order of queries and keys under a pattern.
+  /// Sets the order of queries and keys under a pattern. Throws InvalidProblem where one is asked for that cannot be.
   void apply_to(Problem& p) const;
 };
 
@@ -101,8 +101,8 @@ struct PatternOptions {
   /// Does the pattern depend on where queries stand among the keys?
   bool stands_at_positions() const { return strided || fixed || big_bird; }
   /// Of a problem whose sizes are known. What the window becomes a part of is taken out of the problem. Throws
-  /// InvalidProblem or IoError.
-  void apply_to(Problem& p) const;
+  /// InvalidProblem or IoError. `window`: was one given, with edges or without?
+  void apply_to(Problem& p, bool window) const;
 };
 
 /// Which keys a query sees.
@@ -118,7 +118,7 @@ struct MaskOptions {
   /// cannot be read.
   void apply_to(Problem& p) const;
   /// The same of patterns, once the sizes of the problem are known.
-  void apply_patterns(Problem& p) const { pattern.apply_to(p); }
+  void apply_patterns(Problem& p) const { pattern.apply_to(p, window.has_value()); }
 
  private:
   void apply_sequences(Problem& p) const;

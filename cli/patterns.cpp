@@ -11,8 +11,10 @@ namespace redblue::cli {
 
 void PatternOptions::add_to(const Command& command) {
   command
-      .option("--globals", globals,
-              "with --window (Longformer): all queries see the first N keys, and the first N queries see all keys")
+      .option(
+          "--globals", globals,
+          "with --window (Longformer): all queries see the first N keys, and queries at the first N positions among "
+          "the keys see all keys")
       .type_name("N");
   command.option("--dilation", dilation, "with --window: every N-th key of it, so it reaches N times as far")
       .type_name("N");
@@ -162,7 +164,7 @@ RunLists of_sparse(const patterns::Between& x, const std::string& path) {
 
 }  // namespace
 
-void PatternOptions::apply_to(Problem& p) const {
+void PatternOptions::apply_to(Problem& p, bool window) const {
   const bool with_window = globals || dilation;
   int kinds = with_window ? 1 : 0;
   for (const bool given : {strided.has_value(), fixed.has_value(), big_bird.has_value(), mask.has_value(),
@@ -185,8 +187,7 @@ void PatternOptions::apply_to(Problem& p) const {
   }
   RunLists lists;
   if (with_window) {
-    if (!p.window_left && !p.window_right)
-      throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
+    if (!window) throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
     const index_t left = p.window_left.value_or(-1), right = p.window_right.value_or(-1);
     lists = patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1));
     p.window_left = p.window_right = std::nullopt;
