@@ -52,11 +52,12 @@ class ArenaMemo {
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
     machine::ArenaWords words;
-    std::set<std::array<index_t, 5>> seen;
+    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     plan::Instances x = plan.instances();
     x.count = 1;
     for (Sizes& part : documents_of(plan.problem.sizes())) {
-      if (!seen.insert({part.n_q, part.n_k, part.mask.lo, part.mask.hi, part.mask.prefix}).second) continue;
+      const Mask& mask = part.mask;
+      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern}).second) continue;
       x.sizes = std::move(part);
       words.grow(walk_some(plan, x, memory, bodies));
     }

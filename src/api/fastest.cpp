@@ -76,7 +76,7 @@ class Modeller {
     return sequences * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
   }
   static Problem longest_sequence(Problem p) {
-    if (!p.several()) return p;
+    if (!p.several() || !p.patterns.empty()) return p;
     Sizes longest;
     for (const Sizes& part : documents_of(p.sizes()))
       if (Words(part.n_q) * part.n_k > Words(longest.n_q) * longest.n_k) longest = part;
@@ -94,6 +94,7 @@ class Modeller {
     part.problem.batch = 1;
     part.problem.heads = problem.group();
     part.problem.kv_heads = 1;
+    part.problem.patterns = leading(problem.patterns, problem.group(), problem.n_q, problem.n_k);
     part.rows = {row};
     const double instances = independent(problem), macs = row.flops.to_double() / 2;
     std::size_t most = most_operations(problem);
@@ -105,13 +106,34 @@ class Modeller {
         return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
       } catch (const model::Timed::TooMany&) {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
-        const double shrunk = shrink(part.problem, std::clamp(reached, 1e-9, 0.5));
+        Problem smaller = part.problem;
+        double shrunk = shrink(smaller, std::clamp(reached, 1e-9, 0.5));
+        smaller.patterns = leading(smaller.patterns, smaller.group(), smaller.n_q, smaller.n_k);
+        if (row.algorithm->traits.only_patterns && !has_pattern(smaller.sizes()))
+          shrunk = 1;  // a corner that is a mask
+        else
+          part.problem = smaller;
         if (shrunk == 1) most *= 2;  // there is no smaller problem
         left *= shrunk;
         part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem.n_k))};
       }
     }
   }
+  /// The patterns of the first heads, for the first queries and keys.
+  static Patterns leading(const Patterns& all, index_t heads, index_t n_q, index_t n_k) {
+    std::vector<std::shared_ptr<const RunLists>> list;
+    for (std::size_t k = 0; k < std::min(all.size(), static_cast<std::size_t>(heads)); ++k) {
+      RunLists rows;
+      all[k].for_groups({0, n_q}, [&](Range part, std::span<const Range> runs) {
+        std::vector<Range> kept;
+        for_inside(runs, {0, n_k}, [&](Range run) { kept.push_back(run); });
+        rows.append(part.size(), kept);
+      });
+      list.push_back(std::make_shared<const RunLists>(std::move(rows)));
+    }
+    return list.empty() ? Patterns() : Patterns(std::move(list));
+  }
+
   /// Makes a problem of about this share of the work, or less; returns the share it has become. Sizes are halved: tiles
   /// that divide them go on doing so. Where few queries meet many keys, or the other way round, the few stay: they may
   /// be one tile, and a smaller one would be another kind of work.

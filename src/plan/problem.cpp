@@ -340,6 +340,7 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
 }
 
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
+  require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
   whole = Mask{.group = group()};
   const bool by_head = patterns.size() > 1, alike = !by_head && (plain == nullptr || plain->batches == 1);

@@ -6,6 +6,7 @@
 #include "redblue/attention.hpp"
 #include "redblue/machine/trace.hpp"
 #include "redblue/model/timed.hpp"
+#include "redblue/patterns.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "support/generators.hpp"
 
@@ -45,6 +46,23 @@ model::Timed timed(const plan::Plan& plan, const model::Rates& rates) {
   model::Timed walk(rates, plan.problem.score, 1'000'000);
   redblue::machine::replay(trace(plan), walk);
   return walk;
+}
+
+/// The walk is over a smaller problem where that takes long, and so is the pattern: a corner, which may be a mask.
+TEST(Fastest, PlansUnderPatternsOfAnySize) {
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const index_t n : {40, 1024, 4096})
+      for (const bool blocks : {false, true}) {
+        Problem p = of(op, n, 64, 2);
+        std::vector<std::uint8_t> seen(static_cast<std::size_t>(n / 8 * (n / 8)));
+        for (std::size_t k = 0; k < seen.size(); ++k) seen[k] = k % 7 == 0 || k < 20 ? 1 : 0;
+        const RunLists lists =
+            blocks ? patterns::of_blocks({n, n}, 8, 8, seen) : patterns::longformer({n, n}, 16, 0, 4);
+        p.patterns = {std::make_shared<const RunLists>(lists), std::make_shared<const RunLists>(lists)};
+        const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {.hardware = invented()});
+        EXPECT_GT(plan.row().time->total_s, 0) << name_of(op) << ' ' << n << ' ' << blocks;
+        EXPECT_EQ(plan.problem.order, PatternOrder::natural);
+      }
 }
 
 TEST(Timed, SeesEveryMultiplyAdd) {
