@@ -106,13 +106,8 @@ std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
       for (index_t i = 0; i < p.n_q; ++i) {
         if (i == 0 || shape[2] > 1) {
           runs.clear();
-          for (index_t j = 0; j < p.n_k; ++j) {
-            if (mask.at({b, h, i, j}) == 0) continue;
-            if (!runs.empty() && runs.back().end == j)
-              runs.back().end = j + 1;
-            else
-              runs.push_back({j, j + 1});
-          }
+          for (index_t j = 0; j < p.n_k; ++j)
+            if (mask.at({b, h, i, j}) != 0) runs.push_back({j, j + 1});
         }
         rows.append(1, runs);
       }

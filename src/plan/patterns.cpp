@@ -172,16 +172,14 @@ RunLists of_csr(const Between& x, std::span<const index_t> indptr, std::span<con
             fmt::format("indptr goes from {} to {} at query {}: it never falls, and stays within the {} indices", begin,
                         end, i, indices.size()));
     std::vector<Range> runs;
+    runs.reserve(static_cast<std::size_t>(end - begin));
     for (index_t k = begin; k < end; ++k) {
       const index_t j = indices[static_cast<std::size_t>(k)];
       require(0 <= j && j < x.n_k, fmt::format("query {} sees key {}: keys are 0 to {}", i, j, x.n_k - 1));
       const index_t before = runs.empty() ? -1 : runs.back().end - 1;
       require(j > before, fmt::format("query {} has key {} after key {}: {}", i, j, before,
                                       j == before ? "give each key once" : "give its keys in ascending order"));
-      if (!runs.empty() && runs.back().end == j)
-        runs.back().end = j + 1;
-      else
-        runs.push_back({j, j + 1});
+      runs.push_back({j, j + 1});
     }
     return runs;
   });

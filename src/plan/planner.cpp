@@ -265,10 +265,6 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   return plan;
 }
 
-}  // namespace
-
-namespace {
-
 /// The cheapest row of the problem without its patterns.
 std::optional<Row> dense_row(Problem problem, const Options& options) {
   problem.patterns = {};

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <map>
 #include <mutex>
 #include <utility>
 
@@ -307,12 +308,15 @@ class Allowed {
 
 }  // namespace
 
-/// The last documents that were made of patterns, and what of the problem they depend on.
+/// The last documents that were made of patterns, by what of the problem they depend on: a planner goes back and forth
+/// between orders.
 struct Patterns::Made {
+  struct Entry {
+    Mask whole;
+    std::shared_ptr<const Documents> documents;
+  };
   std::mutex mutex;
-  std::string from;
-  std::shared_ptr<const Documents> documents;
-  Mask whole;
+  std::map<std::string, Entry> known;
 };
 
 Patterns::Patterns(std::vector<std::shared_ptr<const RunLists>> list)
@@ -330,13 +334,16 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
                                  may_reorder(), name_of(order), fmt::join(cu_seqlens_q, ","),
                                  fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","), fmt::join(seqused_k, ","));
   const std::lock_guard lock(patterns.made_->mutex);
-  if (patterns.made_->from != from) {
-    patterns.made_->whole = whole;
-    patterns.made_->documents = documents_of_patterns(patterns.made_->whole);
-    patterns.made_->from = std::move(from);
+  auto& known = patterns.made_->known;
+  auto found = known.find(from);
+  if (found == known.end()) {
+    if (known.size() >= kPatternOrderNames.size()) known.clear();
+    Patterns::Made::Entry made;
+    made.documents = documents_of_patterns(made.whole);
+    found = known.emplace(std::move(from), std::move(made)).first;
   }
-  whole = patterns.made_->whole;
-  return patterns.made_->documents;
+  whole = found->second.whole;
+  return found->second.documents;
 }
 
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
