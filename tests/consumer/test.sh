@@ -11,7 +11,8 @@ trap 'rm -rf "$work"' EXIT
 if [ "$way" = debian ]; then
   cpack -G DEB --config "$build/CPackConfig.cmake" -B "$work/package" >"$work/log"
   package=$(echo "$work"/package/redblue_*.deb)
-  dpkg-deb --info "$package" | grep -q 'Depends: .*libminizip1'
+  dpkg-deb --field "$package" Depends >"$work/depends"
+  grep -q libminizip1 "$work/depends"
   dpkg-deb --extract "$package" "$work/unpacked"
   mv "$work/unpacked/usr" "$work/prefix"
 else
