@@ -202,6 +202,17 @@ class Modeller {
 /// Heads for each thread that do not leave one idle for long.
 constexpr index_t kFewHeads = 4;
 
+/// Rows that see the same keys lie in groups: the length of those groups that hold the most
+/// rows. 1 without a pattern.
+index_t alike_rows(const Problem& problem) {
+  std::map<index_t, index_t> rows_in;  // by length
+  for (std::size_t k = 0; k < problem.patterns.size(); ++k)
+    problem.patterns[k].for_groups([&](Range rows, std::span<const Range>) { rows_in[rows.size()] += rows.size(); });
+  const auto most = std::max_element(rows_in.begin(), rows_in.end(),
+                                     [](const auto& a, const auto& b) { return a.second < b.second; });
+  return most == rows_in.end() ? 1 : most->first * problem.group();
+}
+
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
 /// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values
 /// stream past each panel of a tile anew: room is left for those of one step.
@@ -232,15 +243,20 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
         list.push_back(o);
       }
   }
+  // Blocks of this many queries, and no more.
+  const auto block_of = [&](index_t queries) {
+    plan::Options o = options;
+    o.multiple.query = queries;
+    o.multiple.key = 128;
+    o.M = std::min(options.M, Words(queries) * (problem.d + problem.d_v + o.multiple.key + 4));
+    list.push_back(o);
+  };
+  // Under a pattern of blocks: blocks of queries of which all see all keys that one of them sees.
+  if (const index_t alike = alike_rows(problem); free && alike >= rates.lanes) block_of(alike);
   // Heads too few for all threads: as many blocks of queries, of one size, as keep them all at work.
   if (free && threads > 1 && problem.instances() < kFewHeads * threads)
-    for (const index_t blocks : {1, 2, 4}) {
-      plan::Options o = options;
-      o.multiple.query = ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes;
-      o.multiple.key = 128;
-      o.M = std::min(options.M, Words(o.multiple.query) * (problem.d + problem.d_v + o.multiple.key + 4));
-      list.push_back(o);
-    }
+    for (const index_t blocks : {1, 2, 4})
+      block_of(ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes);
   return list;
 }
 

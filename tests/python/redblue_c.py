@@ -28,6 +28,13 @@ class Problem(Struct):
         ("heads", c.c_int64), ("kv_heads", c.c_int64), ("n_q", c.c_int64), ("n_k", c.c_int64), ("d", c.c_int64),
         ("d_v", c.c_int64), ("causal_offset", c.c_int64), ("scale", c.c_double), ("has_causal_offset", c.c_int32),
         ("has_scale", c.c_int32), ("lse_required", c.c_int32), ("forward_missing", c.c_int32),
+        ("window_left", c.c_int64), ("window_right", c.c_int64), ("prefix", c.c_int64), ("has_window_left", c.c_int32),
+        ("has_window_right", c.c_int32), ("softcap", c.c_double), ("bias_shape", c.c_int64 * 4),
+        ("dropout", c.c_double), ("seed", c.c_int64), ("has_bias", c.c_int32), ("alibi", c.c_int32),
+        ("sinks", c.c_int32), ("bias_gradient", c.c_int32), ("sinks_gradient", c.c_int32), ("sequences", c.c_int64),
+        ("cu_seqlens_q", c.POINTER(c.c_int64)), ("cu_seqlens_k", c.POINTER(c.c_int64)),
+        ("seqused_q", c.POINTER(c.c_int64)), ("seqused_k", c.POINTER(c.c_int64)),
+        ("patterns", c.POINTER(c.c_void_p)), ("n_patterns", c.c_int64), ("order", c.c_int32),
     ]  # fmt: skip
 
     def __init__(self, **fields):
@@ -54,8 +61,9 @@ def tensors_struct(names):
     return type("Tensors", (Struct,), {"_fields_": [("struct_size", c.c_size_t), *((n, Tensor) for n in names)]})
 
 
-ForwardTensors = tensors_struct(["q", "k", "v", "o", "lse"])
-BackwardTensors = tensors_struct(["q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv"])
+MODIFIERS = ["bias", "slopes", "sinks"]
+ForwardTensors = tensors_struct(["q", "k", "v", "o", "lse", *MODIFIERS])
+BackwardTensors = tensors_struct(["q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", *MODIFIERS, "dbias", "dsinks"])
 
 TASK = c.CFUNCTYPE(None, c.c_void_p, c.c_int)
 POOL_SIZE = c.CFUNCTYPE(c.c_int, c.c_void_p)
@@ -89,6 +97,9 @@ def load(path):
     lib.redblue_plan_destroy.argtypes = [c.c_void_p]
     lib.redblue_plan_destroy.restype = None
     lib.redblue_plan_describe.argtypes = [c.c_void_p, c.POINTER(PlanInfo)]
+    lib.redblue_pattern_blocks.argtypes = [*[c.c_int64] * 4, c.c_void_p, c.POINTER(c.c_void_p)]
+    lib.redblue_pattern_destroy.argtypes = [c.c_void_p]
+    lib.redblue_pattern_destroy.restype = None
     for name, tensors in [("forward", ForwardTensors), ("backward", BackwardTensors)]:
         getattr(lib, f"redblue_{name}").argtypes = [c.c_void_p, c.POINTER(tensors), c.POINTER(RunOptions)]
         getattr(lib, f"redblue_{name}_workspace").argtypes = [

@@ -131,12 +131,14 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
-  /// The share of a tile of scores that its mask shows, in whole vectors of queries.
+  /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
+  /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern.
   double share_seen(const Place& place, Shape S) const {
     if (place.mask.full()) return 1;
+    const index_t step = place.mask.pattern == nullptr ? rates_.lanes : panel();
     double seen = 0;
-    for (index_t r = 0; r < S.rows; r += rates_.lanes) {
-      const Range rows{r, std::min<index_t>(S.rows, r + rates_.lanes)};
+    for (index_t r = 0; r < S.rows; r += step) {
+      const Range rows{r, std::min<index_t>(S.rows, r + step)};
       seen += static_cast<double>(rows.size() * place.cols_of(rows, S.cols).size());
     }
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));

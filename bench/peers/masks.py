@@ -1,0 +1,222 @@
+#!/usr/bin/env python3
+"""Races redblue against PyTorch under masks and on modified scores, interleaved.
+
+    build/peers/venv/bin/python bench/peers/masks.py [--n 2048,4096] [--d 64,128] [--cells window,alibi] [--output F.json]
+
+Each line has redblue's GFLOP/s on the pairs that the mask leaves, their share of redblue's own rate without a mask,
+and the time of each peer over redblue's. Peers: scaled_dot_product_attention with a mask (forward and backward), and
+flex_attention, compiled (forward; it has no backward on CPUs). bench/README.md says what is fair about it.
+"""
+
+import argparse
+import ctypes as C
+import json
+import os
+import statistics
+import sys
+
+THREADS = sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else "1"
+for name in [x for x in os.environ if x.startswith("OPENBLAS_")]:
+    del os.environ[name]
+os.environ |= {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "OMP_WAIT_POLICY": "passive", "REDBLUE_THREADS": THREADS}
+
+import numpy as np  # noqa: E402
+import torch  # noqa: E402
+from race import pairs  # noqa: E402
+from runners import ROOT, rb  # noqa: E402
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
+
+HEADS = 4
+BLOCK = 64
+
+
+class Cell:
+    """What is hidden and what is added, in the terms of each library."""
+
+    def __init__(self, n, problem=None, seen=None, seen_mod=None, score_mod=None, added=None, slopes=None, blocks=None):
+        """problem: fields of redblue_problem. seen: [n, n] booleans, or None. added: [heads, n, n], or None."""
+        self.problem, self.seen, self.added = problem or {}, seen, added
+        self.seen_mod, self.score_mod, self.slopes, self.blocks = seen_mod, score_mod, slopes, blocks
+        self.pairs = n * n if seen is None else int(seen.sum())
+
+
+def cut(n):
+    """Lengths of packed documents: from n / 64 to n / 4, mixed."""
+    random, lengths = np.random.default_rng(7), []
+    while sum(lengths) < n:
+        lengths.append(min(int(random.integers(n // 64, n // 4)), n - sum(lengths)))
+    return np.cumsum([0, *lengths])
+
+
+def cells(n):
+    i, j = np.arange(n)[:, None], np.arange(n)[None, :]
+    w = n // 8
+    ends = cut(n)
+    document = np.searchsorted(ends, np.arange(n), side="right")
+    documents = torch.from_numpy(document)
+    lengths = (C.c_int64 * len(ends))(*ends)
+    slopes = np.float32(2.0 ** -np.arange(2, 2 * HEADS + 1, 2))
+    slope_list = torch.from_numpy(slopes)
+    found = {
+        "full": Cell(n),
+        "window": Cell(n, {"has_window_left": 1, "window_left": w, "has_window_right": 1, "window_right": w}, abs(i - j) <= w,
+                       lambda b, h, q, k: (q - k).abs() <= w),
+        "causal_window": Cell(n, {"causal": 1, "has_window_left": 1, "window_left": w}, (j <= i) & (i - j <= w),
+                              lambda b, h, q, k: (k <= q) & (q - k <= w)),
+        "prefix": Cell(n, {"causal": 1, "prefix": n // 4}, (j <= i) | (j < n // 4), lambda b, h, q, k: (k <= q) | (k < n // 4)),
+        "documents": Cell(n, {"sequences": len(ends) - 1, "cu_seqlens_q": lengths}, document[:, None] == document[None, :],
+                          lambda b, h, q, k: documents[q] == documents[k]),
+        "alibi": Cell(n, {"alibi": 1}, score_mod=lambda s, b, h, q, k: s - slope_list[h] * (q - k).abs(),
+                      added=-slopes[:, None, None] * np.float32(abs(i - j)), slopes=slopes),
+        "softcap": Cell(n, {"softcap": 20.0}, score_mod=lambda s, b, h, q, k: 20 * torch.tanh(s / 20)),
+    }  # fmt: skip
+    for percent in (5, 20, 50):
+        random = np.random.default_rng(percent)
+        blocks = random.random((n // BLOCK, n // BLOCK)) < percent / 100
+        np.fill_diagonal(blocks, True)
+        table = torch.from_numpy(blocks)
+        found[f"blocks_{percent}"] = Cell(n, {}, np.kron(blocks, np.ones((BLOCK, BLOCK), bool)),
+                                          lambda b, h, q, k, table=table: table[q // BLOCK, k // BLOCK], blocks=blocks)  # fmt: skip
+    return found
+
+
+def pattern_of(n, blocks):
+    handle, seen = C.c_void_p(), np.ascontiguousarray(blocks, np.uint8)
+    rb.checked(rb.LIB.redblue_pattern_blocks(n, n, BLOCK, BLOCK, seen.ctypes.data, handle))
+    return handle
+
+
+class Redblue:
+    def __init__(self, n, d, op, cell, arrays, outputs, objective):
+        fields = dict(cell.problem)
+        if cell.blocks is not None:
+            self.pattern = (C.c_void_p * 1)(pattern_of(n, cell.blocks))
+            fields |= {"patterns": self.pattern, "n_patterns": 1}
+        problem = rb.Problem(operation=op, heads=HEADS, n_q=n, n_k=n, d=d, **fields)
+        words = objective or 0
+        self.plan = rb.Plan(problem, rb.PlanOptions(threads=int(THREADS), fast_memory_words=words,
+                                                    objective=rb.MINIMISE_WORDS if words else rb.MINIMISE_TIME))  # fmt: skip
+        named = {k: rb.tensor(x[None]) for k, x in {**arrays, **outputs}.items()}
+        if cell.slopes is not None:
+            named["slopes"] = rb.tensor(cell.slopes[None, :, None, None])
+        self.tensors = (rb.BackwardTensors if op == rb.BACKWARD else rb.ForwardTensors)(**named)
+        self.options = rb.RunOptions(threads=int(THREADS))
+        self.options.workspace_size = self.plan.workspace(self.tensors, self.options)
+        self.workspace = C.create_string_buffer(self.options.workspace_size)
+        self.options.workspace = C.addressof(self.workspace)
+        self.keep = (arrays, outputs, cell)
+
+    def __call__(self):
+        self.plan.run(self.tensors, self.options)
+
+
+def sdpa(cell, arrays, backward):
+    tensors = [torch.from_numpy(arrays[x])[None] for x in "qkv"]
+    mask = cell.seen if cell.added is None else cell.added
+    mask = None if mask is None else torch.from_numpy(mask if mask.ndim == 3 else mask[None])[None]
+    attention = torch.nn.functional.scaled_dot_product_attention
+    if not backward:
+
+        def call():
+            with torch.inference_mode():
+                return [attention(*tensors, attn_mask=mask)]
+
+        return call
+    for x in tensors:
+        x.requires_grad_()
+    o, dO = attention(*tensors, attn_mask=mask), torch.from_numpy(arrays["d_o"])[None]
+    return lambda: torch.autograd.grad(o, tensors, dO, retain_graph=True)
+
+
+def flex(cell, arrays, n):
+    tensors = [torch.from_numpy(arrays[x])[None] for x in "qkv"]
+    mask = cell.seen_mod and create_block_mask(cell.seen_mod, None, None, n, n, device="cpu")
+    compiled = torch.compile(flex_attention, fullgraph=True)
+
+    def call():
+        with torch.no_grad():
+            return [compiled(*tensors, score_mod=cell.score_mod, block_mask=mask)]
+
+    return call
+
+
+def race(name, cell, n, d, op, options, dense):
+    random = np.random.default_rng([n, d])
+    draw = lambda: random.standard_normal((HEADS, n, d), np.float32)
+    arrays = {x: draw() for x in "qkv"}
+    o, lse = np.zeros((HEADS, n, d), np.float32), np.zeros((HEADS, n, 1), np.float32)
+    ours = Redblue(n, d, rb.FORWARD, cell, arrays, {"o": o, "lse": lse}, options.words)
+    outputs = [o]
+    if op == "backward":
+        ours()
+        arrays |= {"o": o, "lse": lse, "d_o": draw()}
+        outputs = [np.zeros((HEADS, n, d), np.float32) for _ in range(3)]
+        ours = Redblue(n, d, rb.BACKWARD, cell, arrays, dict(zip(("dq", "dk", "dv"), outputs)), options.words)
+    peers = {}
+    if cell.score_mod is None or cell.added is not None:
+        peers["sdpa"] = sdpa(cell, arrays, op == "backward")
+    if op == "forward" and "flex" in options.peers:
+        peers["flex"] = flex(cell, arrays, n)
+    flops = 4 * cell.pairs * d * HEADS * (2.5 if op == "backward" else 1)
+    entry = {"cell": name, "op": op, "n": n, "d": d, "heads": HEADS, "threads": int(THREADS), "pairs_seen": cell.pairs,
+             "schedule": ours.plan.info().schedule.decode(), "peers": {}}  # fmt: skip
+    if not peers or options.peers == [""]:
+        peers = {"self": ours}
+    for peer, theirs in peers.items():
+        try:
+            times = pairs(ours, theirs, options.seconds, 3)
+        except torch._inductor.exc.InductorError as failure:  # PyTorch cannot compile all that flex_attention takes
+            entry["peers"][peer] = {"failed": str(failure).splitlines()[0]}
+            continue
+        error = 0.0
+        if peer != "self":
+            error = max(np.abs(x - y.detach().numpy()[0]).max() / np.abs(x).max() for x, y in zip(outputs, theirs()))
+        entry["seconds"] = statistics.median(x[0] for x in times)
+        entry["peers"][peer] = {"ratio": statistics.median(y / x for x, y in times), "error": float(error), "pairs": len(times)}
+    entry["gflops"] = 1e-9 * flops / entry["seconds"]
+    entry["share_of_dense"] = entry["gflops"] / dense if dense else 1.0
+    return entry
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbers = lambda text: [int(x) for x in text.split(",")]
+    parser.add_argument("--n", type=numbers, default=[2048])
+    parser.add_argument("--d", type=numbers, default=[64, 128])
+    parser.add_argument("--threads", type=int, default=1)
+    parser.add_argument("--ops", default="forward,backward")
+    parser.add_argument("--cells", help="default: all")
+    parser.add_argument("--peers", default="sdpa,flex", type=lambda x: x.split(","))
+    parser.add_argument("--words", type=int, help="plan for fewest words in such a fast memory; default: for least time")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each race")
+    parser.add_argument("--library", default=str(ROOT / "build/release/libredblue_c.so"))
+    parser.add_argument("--output", help="a JSON file for the results")
+    options = parser.parse_args()
+    torch.set_num_threads(options.threads)
+    rb.LIB = rb.load(options.library)
+    results, lost = [], 0
+    for op in options.ops.split(","):
+        for n in options.n:
+            for d in options.d:
+                dense = None
+                for name, cell in cells(n).items():
+                    if options.cells and name not in ["full", *options.cells.split(",")]:
+                        continue
+                    entry = race(name, cell, n, d, op, options, dense)
+                    dense = dense or entry["gflops"]
+                    results.append(entry)
+                    ratios = "  ".join(
+                        f"{k} {v['ratio']:.2f} (error {v['error']:.0e})" if "ratio" in v else f"{k} cannot"
+                        for k, v in entry["peers"].items()
+                    )
+                    lost += any(v.get("ratio", 2) < 1 for v in entry["peers"].values())
+                    print(f"{op:<9}n {n:<6}d {d:<4}{name:<14}{entry['schedule']:<18}{entry['gflops']:6.1f} GFLOP/s"
+                          f"{100 * entry['share_of_dense']:5.0f} %  {ratios}", flush=True)  # fmt: skip
+    print(f"{len(results)} cells, {lost} lost")
+    if options.output:
+        with open(options.output, "w") as file:
+            json.dump(results, file, indent=1)
+
+
+if __name__ == "__main__":
+    main()
