@@ -202,15 +202,26 @@ class Modeller {
 /// Heads for each thread that do not leave one idle for long.
 constexpr index_t kFewHeads = 4;
 
-/// Rows that see the same keys lie in groups: the length of those groups that hold the most
-/// rows. 1 without a pattern.
-index_t alike_rows(const Problem& problem) {
-  std::map<index_t, index_t> rows_in;  // by length
-  for (std::size_t k = 0; k < problem.patterns.size(); ++k)
-    problem.patterns[k].for_groups([&](Range rows, std::span<const Range>) { rows_in[rows.size()] += rows.size(); });
-  const auto most = std::max_element(rows_in.begin(), rows_in.end(),
-                                     [](const auto& a, const auto& b) { return a.second < b.second; });
-  return most == rows_in.end() ? 1 : most->first * problem.group();
+/// Queries that see the same keys lie in groups, and so do keys that the same queries see: the lengths of those groups
+/// that hold the most queries, and the most keys. 1 without a pattern.
+struct Alike {
+  index_t queries = 1, keys = 1;
+};
+Alike alike(const Problem& problem) {
+  std::map<index_t, index_t> queries, keys;  // by the length of their groups
+  const auto add = [](const RunLists& lists, std::map<index_t, index_t>& to) {
+    lists.for_groups([&](Range group, std::span<const Range>) { to[group.size()] += group.size(); });
+  };
+  for (std::size_t k = 0; k < problem.patterns.size(); ++k) {
+    add(problem.patterns[k], queries);
+    add(transposed(problem.patterns[k], problem.n_k), keys);
+  }
+  const auto usual = [](const std::map<index_t, index_t>& of) {
+    const auto most =
+        std::max_element(of.begin(), of.end(), [](const auto& a, const auto& b) { return a.second < b.second; });
+    return most == of.end() ? 1 : most->first;
+  };
+  return {usual(queries) * problem.group(), usual(keys)};
 }
 
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
@@ -243,20 +254,24 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
         list.push_back(o);
       }
   }
-  // Blocks of this many queries, and no more.
-  const auto block_of = [&](index_t queries) {
+  // Blocks of these many queries, and steps of these many keys, where `also` is for a step.
+  const auto block_of = [&](index_t queries, index_t keys, Words also) {
     plan::Options o = options;
     o.multiple.query = queries;
-    o.multiple.key = 128;
-    o.M = std::min(options.M, Words(queries) * (problem.d + problem.d_v + o.multiple.key + 4));
+    o.multiple.key = keys;
+    o.M = std::min(options.M, Words(queries) * (problem.d + problem.d_v + keys + 4) + also);
     list.push_back(o);
   };
-  // Under a pattern of blocks: blocks of queries of which all see all keys that one of them sees.
-  if (const index_t alike = alike_rows(problem); free && alike >= rates.lanes) block_of(alike);
+  // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
+  // keys.
+  if (const Alike a = alike(problem); free && std::min(a.queries, a.keys) >= rates.lanes)
+    block_of(a.queries, a.keys,
+             problem.op == Operation::forward ? Words(0)
+                                              : Words(a.keys) * (Words(2) * (problem.d + problem.d_v) + a.queries));
   // Heads too few for all threads: as many blocks of queries, of one size, as keep them all at work.
   if (free && threads > 1 && problem.instances() < kFewHeads * threads)
     for (const index_t blocks : {1, 2, 4})
-      block_of(ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes);
+      block_of(ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes, 128, 0);
   return list;
 }
 

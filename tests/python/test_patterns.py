@@ -323,6 +323,10 @@ def two_pass(t, E, d, v, Br, bc, Bc, br):
         t.write(D=n, dQ=n * d)
         step = min(bc, E.shape[1])
         t.hold(n * (2 * d + v + 2 + 2 * step) + max(1, min(step, U) * d + 1 if U else 0))
+    key_pass(t, E, d, v, Bc, br)
+
+
+def key_pass(t, E, d, v, Bc, br):
     for J in key_blocks(E, Bc):
         n, R = J.shape[1], met(J, 1)
         t.read(K=n * d, V=n * v, Q=R * d, dO=R * v, lse=R, D=R)
@@ -335,6 +339,18 @@ def dots(t, E, v):
     t.read(dO=len(E) * v, O=len(E) * v)
     t.write(D=len(E))
     t.hold(3)
+
+
+def fused_key_outer(t, E, d, v, Bc, br):
+    dots(t, E, v)
+    key_pass(t, E, d, v, Bc, br)
+    has_dQ = ~E.any(1)  # rows without keys are written first
+    t.write(dQ=int(has_dQ.sum()) * d)
+    for J in key_blocks(E, Bc):
+        seeing = J.any(1)
+        t.read(dQ=int((seeing & has_dQ).sum()) * d)
+        t.write(dQ=int(seeing.sum()) * d)
+        has_dQ = has_dQ | seeing
 
 
 def probabilities(t, E, d, a, room):
@@ -382,6 +398,7 @@ WALKS = {
     "forward": {"flash": flash, "flash_pinned": flash_pinned, "column_split": flash, "sparse": sparse_forward},
     "backward": {
         "two_pass": two_pass,
+        "fused_key_outer": fused_key_outer,
         "sparse": sparse_backward,
         "sparse_values": sparse_values,
         "sparse_spilled": sparse_spilled,
@@ -391,6 +408,7 @@ SMALLEST = {
     "flash": {"Br": 1, "Bc": 1},
     "column_split": {"Br": 1, "Bc": 1, "w": 1},
     "two_pass": {"Br": 1, "bc": 1, "Bc": 1, "br": 1},
+    "fused_key_outer": {"Bc": 1, "br": 1},
     "sparse_spilled": {"Bc": 1, "dQ.b1": 1, "dQ.b2": 1},
 }
 
@@ -420,14 +438,15 @@ def walk(op, schedule, tiling, case):
     assert case.seen.shape == (case.batch, case.heads, case.n_q, case.n_k)
     d, v = case.d, case.v
     all_ = Tally()
+    rows, keys = case.batch * case.heads * case.n_q, case.batch * case.kv * case.n_k
     for E in case.stacked():
         for piece in pieces(E, case.group, case.drop):
             WALKS[op][schedule](all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiling.items()})
-    rows, keys = case.batch * case.heads * case.n_q, case.batch * case.kv * case.n_k
-    outputs = {"O": rows * v, "lse": rows} if op == "forward" else {"dQ": rows * d, "dK": keys * d, "dV": keys * v}
-    rest = {a: n - all_.writes[a] for a, n in outputs.items()}  # those of no piece are 0, written word by word
-    all_.write(**rest)
-    all_.hold(int(any(rest.values())))
+            rows -= len(piece)
+            keys -= piece.shape[1]
+    # Outputs of no piece are 0, written word by word.
+    all_.write(**({"O": rows * v, "lse": rows} if op == "forward" else {"dQ": rows * d, "dK": keys * d, "dV": keys * v}))
+    all_.hold(int(rows > 0 or (op == "backward" and keys > 0)))
     return all_
 
 
@@ -783,7 +802,7 @@ def pattern(tmp_path, kind):
 
 PATTERNS = ["csr", "csr-causal", "blocks", "globals-causal", "mask", "mask-heads", "mask-batches", "mask-all"]
 FORWARD = ["flash", "flash_pinned", "column_split", "sparse"]
-BACKWARD = ["two_pass", "sparse", "sparse_values", "sparse_spilled"]
+BACKWARD = ["two_pass", "fused_key_outer", "sparse", "sparse_values", "sparse_spilled"]
 
 
 @pytest.mark.parametrize("kind", PATTERNS)

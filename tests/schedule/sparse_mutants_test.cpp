@@ -74,4 +74,14 @@ TEST(SparseMutants, FlashThatVisitsTheKeysBetweenRunsIsCaught) {
             "words differ from the formula");
 }
 
+TEST(SparseMutants, KeyOuterThatTakesFirstVisitsForAnIntervalIsCaught) {
+  using S = schedule::FusedKeyOuterBackward;
+  const S::Tiling t{4, 2};
+  const auto verdict = [&](const auto& run) {
+    return test::verdict<S>(sparse_sizes(), t, [&](auto& m, const schedule::BackwardOperands& x) { run(m, x); });
+  };
+  EXPECT_EQ(verdict([&](auto& m, const auto& x) { S::run(m, x, t); }), "");
+  EXPECT_NE(verdict([&](auto& m, const auto& x) { mutants::KeyOuterOfMasks::run(m, x, t); }), "");
+}
+
 }  // namespace redblue::test

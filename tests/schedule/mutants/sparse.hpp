@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/backward/fused_key_outer.hpp"
 #include "redblue/schedule/backward/sparse.hpp"
 #include "redblue/schedule/backward/sparse_spilled.hpp"
 #include "redblue/schedule/backward/sparse_values.hpp"
@@ -283,6 +284,26 @@ struct SparseSpilled {
       m.store(dV_j, (slip == stores_dV_into_V ? x.V : x.dV).rows(J));
     }
     if (slip != multiplies_before_the_pass) spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);
+  }
+};
+
+/// fused_key_outer that takes the queries of a step which visit their first keys for the last ones, as under a mask.
+struct KeyOuterOfMasks {
+  using S = FusedKeyOuterBackward;
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, const S::Tiling& t) {
+    output_dots(m, x, [&](const Sizes& s) { return S::footprint(s, t); });
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
+    for (index_t j = 0; j < blocks.count(); ++j) {
+      const Range J = blocks(j);
+      key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
+        const Range again{I.begin, first_visit(pairs, I, J)}, fresh{again.end, I.end};
+        for (const Range part : {again, fresh})
+          if (part.size() > 0)
+            add_query_gradients(w, x, {I, J}, part, part.begin == fresh.begin, x.dQ.rows(part), dS_ij, K_j);
+      });
+    }
   }
 };
 

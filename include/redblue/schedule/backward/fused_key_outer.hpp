@@ -14,7 +14,7 @@ struct FusedKeyOuterBackward : Defaults {
   static constexpr std::string_view label = "e1";
   static constexpr std::string_view idea = "keeping keys and values resident and revisiting dQ";
   static constexpr Traits traits{
-      .masks = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D};
 
   using Tiling = KeyPass;
@@ -35,8 +35,10 @@ struct FusedKeyOuterBackward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_rows(t.Bc);
+    Words hidden;
+    for_rows_without_keys(x.pairs(), [&](Range rows) { hidden += rows.size(); });
     return output_dots_io(x) + key_pass_io(x, key_visits(x, t.Bc)) +
-           Io().read(SlowArray::dQ, (visits - x.n_q) * x.d).write(SlowArray::dQ, visits * x.d);
+           Io().read(SlowArray::dQ, (visits + hidden - x.n_q) * x.d).write(SlowArray::dQ, (visits + hidden) * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_keys(t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
@@ -47,10 +49,13 @@ struct FusedKeyOuterBackward : Defaults {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
+    for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j);
       key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
-        add_query_gradients(w, x, I, J, first_visit(pairs, I, J), x.dQ.rows(I), dS_ij, K_j);
+        for_first_visits(pairs, I, J, [&](Range part, bool first) {
+          add_query_gradients(w, x, {I, J}, part, first, x.dQ.rows(part), dS_ij, K_j);
+        });
       });
     }
   }

@@ -146,14 +146,12 @@ struct GroupedKeyOuterBackward : Defaults {
         const Range J{j, std::min(j + t.Bc, keys.end)};
         key_pass(w, x, J, t.br, [&](auto& v, Range I, const Arg& dS_ij, const auto& K_j) {
           const index_t own = std::clamp(others.end, I.begin, I.end);
-          const auto add = [&](Range r, index_t fresh, const Block& dQ) {
-            Arg dS = dS_ij;
-            dS.block.row += r.begin - I.begin;
-            dS.block.shape.rows = r.size();
-            add_query_gradients(v, x, r, J, fresh, dQ, dS, K_j);
-          };
-          if (const Range r{I.begin, own}; r.size() > 0) add(r, j == keys.begin ? r.begin : r.end, copy(g, r));
-          if (const Range r{own, I.end}; r.size() > 0) add(r, first_visit(s.pairs(), r, J), x.dQ.rows(r));
+          if (const Range r{I.begin, own}; r.size() > 0)
+            add_query_gradients(v, x, {I, J}, r, j == keys.begin, copy(g, r), dS_ij, K_j);
+          if (const Range r{own, I.end}; r.size() > 0)
+            for_first_visits(s.pairs(), r, J, [&](Range part, bool first) {
+              add_query_gradients(v, x, {I, J}, part, first, x.dQ.rows(part), dS_ij, K_j);
+            });
         });
       }
     });

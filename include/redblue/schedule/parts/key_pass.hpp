@@ -121,20 +121,12 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));
 }
 
-/// dQ += dS K in slow memory, `dQ` being the block of the queries I. Those from row `fresh` on have had no key before.
+/// dQ += dS K in slow memory for a part of the queries I. `dQ` is the block of this part; first: it has had no key yet.
 template <class W, class KeyTile>
-void add_query_gradients(W& w, const BackwardOperands& x, Range I, Range J, index_t fresh, const Block& dQ,
+void add_query_gradients(W& w, const BackwardOperands& x, const Box& box, Range part, bool first, const Block& dQ,
                          const Arg& dS_ij, const KeyTile& K_j) {
-  for (const Range r : {Range{I.begin, fresh}, Range{fresh, I.end}}) {
-    if (r.size() == 0) continue;
-    Block rows = dQ;
-    Arg dS = dS_ij;
-    rows.row += r.begin - I.begin;
-    dS.block.row += r.begin - I.begin;
-    rows.shape.rows = dS.block.shape.rows = r.size();
-    const bool first = r.begin == fresh;
-    w.update(kernel::GemmOver{false, false, first, {x.shape.mask, r.begin, J.begin}}, rows, dS, K_j);
-  }
+  w.update(kernel::GemmOver{false, false, first, {x.shape.mask, part.begin, box.keys.begin}}, dQ,
+           part_of(dS_ij, box, part, box.keys), K_j);
 }
 
 }  // namespace redblue::schedule

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernel/softmax.hpp"
 #include "redblue/schedule/parts/gemm.hpp"
-#include "redblue/schedule/parts/modifiers.hpp"
+#include "redblue/schedule/parts/visible.hpp"
 
 /// A phase that forms every entry of a matrix A B^T over pairs of queries and keys once and hands it on tile by tile,
 /// with a statistic or two resident for each row of the tile: scores, probabilities and dS of the schedules that keep
@@ -19,20 +19,6 @@ struct ScoreTiling {
   index_t b = 1;      ///< keys
 };
 
-/// The part of a tile of these rows and keys that holds pairs, empty if there is none.
-struct Box {
-  Range rows, keys;
-};
-inline Box box_of(const Pairs& pairs, Range I, Range J) {
-  return {intersection(I, pairs.rows_of(J)), intersection(J, pairs.keys_of(I))};
-}
-/// The part of the tile of a box that holds these rows and keys.
-inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
-  T.block.row += rows.begin - box.rows.begin;
-  T.block.col += keys.begin - box.keys.begin;
-  T.block.shape = {rows.size(), keys.size()};
-  return T;
-}
 /// The first of the blocks of b keys that these keys meet, and the one after the last.
 inline Range blocks_of(Range keys, index_t b) {
   return {keys.begin / b, keys.size() > 0 ? ceil_div(keys.end, b) : keys.begin / b};

@@ -6,6 +6,21 @@
 /// blocks: core/visible.hpp.
 namespace redblue::schedule {
 
+/// The part of a tile of these rows and keys that holds pairs, empty if there is none.
+struct Box {
+  Range rows, keys;
+};
+inline Box box_of(const Pairs& pairs, Range I, Range J) {
+  return {intersection(I, pairs.rows_of(J)), intersection(J, pairs.keys_of(I))};
+}
+/// The part of the tile of a box that holds these rows and keys.
+inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
+  T.block.row += rows.begin - box.rows.begin;
+  T.block.col += keys.begin - box.keys.begin;
+  T.block.shape = {rows.size(), keys.size()};
+  return T;
+}
+
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
 /// over the queries. A value is visited in one pass only. The bias passes whole, for blocks of Br queries.
 inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
@@ -147,6 +162,37 @@ inline index_t first_visit(const Pairs& pairs, Range rows, Range J) {
 }
 inline index_t last_visit(const Pairs& pairs, Range rows, Range J) {
   return J.end == pairs.n_k ? rows.end : std::clamp(pairs.rows_of({J.end, J.end + 1}).begin, rows.begin, rows.end);
+}
+
+/// f(part, first) for parts of these rows, which all see keys of the block J: is J the first block that they visit?
+template <class F>
+void for_first_visits(const Pairs& pairs, Range rows, Range J, const F& f) {
+  Range part{rows.begin, rows.begin};
+  bool first = false;
+  const auto append = [&](Range more, bool is_first) {
+    if (is_first != first && part.size() > 0) f(part, first);
+    if (is_first != first) part.begin = more.begin;
+    part.end = more.end;
+    first = is_first;
+  };
+  if (pairs.mask.pattern == nullptr) {
+    const index_t fresh = first_visit(pairs, rows, J);
+    append({rows.begin, fresh}, false);
+    if (fresh < rows.end) append({fresh, rows.end}, true);
+  } else {
+    pairs.mask.pattern->rows().for_groups(
+        rows, [&](Range group, std::span<const Range> runs) { append(group, runs.front().begin >= J.begin); });
+  }
+  if (part.size() > 0) f(part, first);
+}
+
+/// f(rows) for rows that see no key: under a pattern they may stand between others.
+template <class F>
+void for_rows_without_keys(const Pairs& pairs, const F& f) {
+  if (pairs.mask.pattern == nullptr) return;
+  pairs.mask.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
+    if (runs.empty()) f(rows);
+  });
 }
 
 /// Calls f(rows, keys) for rectangles that hold exactly the pairs of these rows and keys that exist: all in one where
