@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "kernel/simd/words32.hpp"
 #include "redblue/core/types.hpp"
 
 /// Vectors of AVX2 and FMA, with the interface of avx512.hpp. 16 registers: 12 accumulators.
@@ -15,6 +16,7 @@ inline __m256i first64(index_t n) { return _mm256_cmpgt_epi64(_mm256_set1_epi64x
 
 struct F32x8 {
   using T = float;
+  using Words = Words32x8;
   static constexpr index_t kLanes = 8;
   static constexpr int kAccumulators = 12;
   __m256 v;
@@ -89,6 +91,7 @@ struct F32x8 {
 
 struct F64x4 {
   using T = double;
+  using Words = Words32x4;
   static constexpr index_t kLanes = 4;
   static constexpr int kAccumulators = 12;
   __m256d v;

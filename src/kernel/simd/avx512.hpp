@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "kernel/simd/words32.hpp"
 #include "redblue/core/types.hpp"
 
 /// Vectors of AVX-512 (F, BW, DQ, VL). Their linkage is internal, and so is that of every template over them: nothing
@@ -10,6 +11,7 @@ namespace {
 
 struct F32x16 {
   using T = float;
+  using Words = Words32x16;
   static constexpr index_t kLanes = 16;
   static constexpr int kAccumulators = 24;  // of 32 registers; the rest hold a row of B and a broadcast
   __m512 v;
@@ -71,6 +73,7 @@ struct F32x16 {
 
 struct F64x8 {
   using T = double;
+  using Words = Words32x8;
   static constexpr index_t kLanes = 8;
   static constexpr int kAccumulators = 24;
   __m512d v;

@@ -68,67 +68,62 @@ struct KeyStep {
     constexpr index_t width = NV * V::kLanes;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
-#pragma GCC unroll 4
-    for (int v = N; v < NV; ++v)
-      for (int r = 0; r < R; ++r) {
-        V::zero().store(p + r * P.row_stride + v * V::kLanes);
-        V::zero().store(ds + r * dS.row_stride + v * V::kLanes);
-      }
-    if constexpr (N > 0) {
-      V c[R][N];
-      products(c, Q, q, k_panel, width, first == 0);
-      const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
+    V c[R][N];
+    products(c, Q, q, k_panel, width, first == 0);
+    const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
 #pragma GCC unroll 24
-      for (int r = 0; r < R; ++r) {
-        // A row whose scores are all -inf has weights 0.
-        const T l = lse(q + r, 0);
-        const V shift = V::all(l == kMinusInf<T> ? kMinusInf<T> : -l * kLog2E<T>);
+    for (int r = 0; r < R; ++r) {
+      // A row whose scores are all -inf has weights 0.
+      const T l = lse(q + r, 0);
+      const V shift = V::all(l == kMinusInf<T> ? kMinusInf<T> : -l * kLog2E<T>);
 #pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
-      }
-      if (!scores.place.mask.full() &&
-          (scores.place.mask.pattern != nullptr || seen({q, q + 1}).end < first + N * V::kLanes ||
-           seen({q + R - 1, q + R}).begin > first))
-        hide(q, R, first, N, p);
-      products(c, dO, q, v_panel, width, first == 0);
-      const V scale = V::all(static_cast<T>(scores.scale));
+      for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
+    }
+    if (!scores.place.mask.full() &&
+        (scores.place.mask.pattern != nullptr || seen({q, q + 1}).end < first + N * V::kLanes ||
+         seen({q + R - 1, q + R}).begin > first))
+      hide(q, R, first, N, p);
+    products(c, dO, q, v_panel, width, first == 0);
+    const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
-      for (int r = 0; r < R; ++r) {
-        const V d = V::all(D(q + r, 0));
+    for (int r = 0; r < R; ++r) {
+      const V d = V::all(D(q + r, 0));
 #pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) {
-          const V e = V::load(p + r * P.row_stride + v * V::kLanes);
-          // 0 where P is 0, whatever dP is.
-          (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d)))
-              .store(ds + r * dS.row_stride + v * V::kLanes);
-        }
+      for (int v = 0; v < N; ++v) {
+        const V e = V::load(p + r * P.row_stride + v * V::kLanes);
+        // 0 where P is 0, whatever dP is.
+        (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d))).store(ds + r * dS.row_stride + v * V::kLanes);
       }
     }
   }
   /// The same where the problem modifies scores or drops weights: G are the weights of scores then. The derivative of
   /// the softcap is a factor of them, or goes into F, and into dS later.
-  template <int R, int NV>
+  template <int R, int NV, int N>
   [[gnu::noinline]] void modified_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes, L = V::kLanes;
     const ModifyScores& modify = weights_of.modify;
     const Drop& drop = weights_of.drop;
-    const T factor = static_cast<T>(1 / (1 - drop.share));
-    V c[R][NV], e[R][NV];
+    constexpr auto kLane = [] {
+      std::array<T, L> lane{};
+      for (index_t i = 0; i < L; ++i) lane[static_cast<std::size_t>(i)] = static_cast<T>(i);
+      return lane;
+    }();
+    V c[R][N], e[R][N];
     products(c, Q, q, k_panel, width, first == 0);
     for (int r = 0; r < R; ++r) {
       const index_t row = modify.place.row + q + r;
       const T slope = slopes.words() > 0 ? slopes[row % slopes.words()] : T(0);
+      const index_t position = row / modify.place.mask.group + modify.slope_offset - modify.place.col;
       const T l = lse(q + r, 0);
       const V shift = V::all(l == kMinusInf<T> ? -l : l);
-      for (int v = 0; v < NV; ++v) {
+      for (int v = 0; v < N; ++v) {
         const index_t key = first + v * L, keys = std::clamp<index_t>(P.cols() - key, 0, L);
         V s = c[r][v] * V::all(static_cast<T>(scores.scale)), derivative = V::all(T(1));
         if (modify.softcap > 0) s = Softcap<V>(modify.softcap)(s, derivative);
         if (bias.words() > 0) s = s + V::load_first(&bias(bias.rows() == 1 ? 0 : q + r, key), keys);
         if (slope != T(0)) {
-          alignas(64) T away[L];
-          for (index_t i = 0; i < L; ++i) away[i] = modify.template distance<T>(q + r, key + i);
-          s = s - V::all(slope) * V::load(away);
+          const V away = V::all(static_cast<T>(position - key)) - V::load(kLane.data());
+          s = s - V::all(slope) * max(away, V::zero() - away);
         }
         e[r][v] = exp2((s - shift) * V::all(kLog2E<T>));
         if (F.words() > 0) {
@@ -140,25 +135,27 @@ struct KeyStep {
     }
     T *const p = &P(q, first), *const g = G.words() > 0 ? &G(q, first) : &dS(q, first), *const ds = &dS(q, first);
     for (int r = 0; r < R; ++r)
-      for (int v = 0; v < NV; ++v) {
+      for (int v = 0; v < N; ++v) {
         e[r][v].store(p + r * P.row_stride + v * L);
         c[r][v].store(g + r * P.row_stride + v * L);  // all have one stride
       }
     if (!scores.place.mask.full()) {
-      hide(q, R, first, NV, p);
-      hide(q, R, first, NV, g);
+      hide(q, R, first, N, p);
+      hide(q, R, first, N, g);
     }
     products(c, dO, q, v_panel, width, first == 0);
     for (int r = 0; r < R; ++r) {
       const V d = V::all(D(q + r, 0)), scale = V::all(static_cast<T>(scores.scale));
-      for (int v = 0; v < NV; ++v) {
+      const index_t row = drop.row + q + r;
+      alignas(64) T keep[N * L];
+      if (drop.share > 0)
+        drop_factors<V, N>(drop, drop.head + row % drop.group, drop.first_row + row / drop.group, drop.col + first,
+                           keep);
+      for (int v = 0; v < N; ++v) {
         const V weight = V::load(g + r * P.row_stride + v * L);
         V dP = c[r][v];
         if (drop.share > 0) {
-          const index_t row = drop.row + q + r, key = drop.col + first + v * L;
-          alignas(64) T keep[L];
-          drop_factors(drop.head + row % drop.group, drop.first_row + row / drop.group, key, factor, keep);
-          const V kept = V::load(keep);
+          const V kept = V::load(keep + v * L);
           dP = dP * kept;
           (V::load(p + r * P.row_stride + v * L) * kept).store(p + r * P.row_stride + v * L);
         }
@@ -166,21 +163,8 @@ struct KeyStep {
       }
     }
   }
-  /// keep[i] <- what dropout multiplies the weight of key + i with.
-  [[gnu::noinline]] void drop_factors(index_t head, index_t position, index_t key, T factor, T* keep) const {
-    const Drop& drop = weights_of.drop;
-    constexpr index_t L = V::kLanes, kQuads = L / 4 + 1;  // the first key may be in the middle of one
-    const std::uint32_t threshold = dropout_threshold(drop.share);
-    for (index_t k = 0; k < kQuads; ++k) {
-      const index_t quad = key / 4 + k;
-      const PhiloxWords<std::uint32_t> words =
-          philox(dropout_counter(head, position, quad), static_cast<std::uint64_t>(drop.seed));
-      for (index_t i = 0; i < 4; ++i)
-        if (const index_t at = quad * 4 + i - key; at >= 0 && at < L)
-          keep[at] = words[static_cast<std::size_t>(i)] >= threshold ? factor : T(0);
-    }
-  }
-  /// The same, for as many vectors as hold keys that some of the queries see.
+  /// P and dS of R queries and NV vectors of keys: those vectors are left out, from the last one on, whose keys are
+  /// hidden from all of the queries.
   template <int R, int NV, int N = NV>
   void seen_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
     if constexpr (N > 0) {
@@ -188,14 +172,17 @@ struct KeyStep {
       if (keys.end <= first + (N - 1) * V::kLanes || keys.begin >= first + N * V::kLanes)
         return seen_tile<R, NV, N - 1>(q, first, k_panel, v_panel);
     }
-    tile<R, NV, N>(q, first, k_panel, v_panel);
+    for (const View<T>& hidden : {P, dS, G, F})
+      for (index_t r = 0; N < NV && hidden.words() > 0 && r < R; ++r)
+        for (int v = N; v < NV; ++v) V::zero().store(&hidden(q + r, first) + v * V::kLanes);
+    if constexpr (N > 0) {
+      if (modified()) return modified_tile<R, NV, N>(q, first, k_panel, v_panel);
+      tile<R, NV, N>(q, first, k_panel, v_panel);
+    }
   }
 
   template <int NV>
   void panel(index_t first, const T* k_panel, const T* v_panel) const {
-    if (modified())
-      return for_row_blocks<kRows<V, NV>>(
-          P.rows(), [&]<int R>(index_t q, Height<R>) { modified_tile<R, NV>(q, first, k_panel, v_panel); });
     for_row_blocks<kRows<V, NV>>(P.rows(),
                                  [&]<int R>(index_t q, Height<R>) { seen_tile<R, NV>(q, first, k_panel, v_panel); });
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include "kernel/simd/exp.hpp"
 #include "kernel/simd/panels.hpp"
@@ -25,30 +26,44 @@ struct Softcap {
   V cap_, inverse_;
 };
 
-/// A 32-bit word in each lane, for philox().
+/// Random words of dropout: of four keys in four vectors, where each lane has a counter of its own.
 template <class V>
-struct Words32 {
-  alignas(64) std::uint32_t lane[V::kLanes];
-  friend Words32 operator^(Words32 a, const Words32& b) {
-    for (index_t i = 0; i < V::kLanes; ++i) a.lane[i] ^= b.lane[i];
-    return a;
+class DropWords {
+ public:
+  using T = typename V::T;
+  static constexpr index_t L = V::kLanes;
+  using Words = typename V::Words;
+  explicit DropWords(const Drop& drop)
+      : seed_(static_cast<std::uint64_t>(drop.seed)),
+        threshold_(dropout_threshold(drop.share)),
+        kept_(static_cast<T>(1 / (1 - drop.share))) {}
+
+  void set(index_t lane, const PhiloxWords<std::uint32_t>& counter) {
+    for (std::size_t k = 0; k < 4; ++k) counter_[k][lane] = counter[k];
   }
-  friend Words32 operator^(Words32 a, std::uint32_t b) {
-    for (index_t i = 0; i < V::kLanes; ++i) a.lane[i] ^= b;
-    return a;
-  }
-  friend Product<Words32> product(std::uint32_t a, const Words32& b) {
-    Product<Words32> p;
-    for (index_t i = 0; i < V::kLanes; ++i) {
-      const auto [high, low] = product(a, b.lane[i]);
-      p.high.lane[i] = high;
-      p.low.lane[i] = low;
+  /// factors[k][lane]: what the weight of key k of the lane's four is multiplied with, 0 or 1 / (1 - share).
+  void factors(T (&to)[4][L]) const { factors(Words::load(counter_[0]), to); }
+  /// The same where all lanes have these four keys.
+  void factors_of(index_t quad, T (&to)[4][L]) const { factors(Words::all(static_cast<std::uint32_t>(quad)), to); }
+
+ private:
+  void factors(Words keys, T (&to)[4][L]) const {
+    const PhiloxWords<Words> words = philox(
+        PhiloxWords<Words>{keys, Words::load(counter_[1]), Words::load(counter_[2]), Words::load(counter_[3])}, seed_);
+    alignas(64) std::uint32_t word[L];
+    for (std::size_t k = 0; k < 4; ++k) {
+      words[k].store(word);
+      for (index_t lane = 0; lane < L; ++lane) to[k][lane] = word[lane] >= threshold_ ? kept_ : T(0);
     }
-    return p;
   }
+
+  alignas(64) std::uint32_t counter_[4][L];
+  std::uint64_t seed_;
+  std::uint32_t threshold_;
+  T kept_;
 };
 
-/// What dropout multiplies weights with: 0 or 1 / (1 - share).
+/// What dropout multiplies weights with, in panels of queries.
 template <class V, int NV>
 class DropPanel {
  public:
@@ -65,26 +80,43 @@ class DropPanel {
   }
 
  private:
-  void fill(index_t quad, int v) {
-    quad_[static_cast<std::size_t>(v)] = quad;
-    PhiloxWords<Words32<V>> words;
-    for (index_t lane = 0; lane < L; ++lane) {
-      const index_t row = first_row_ + v * L + lane;
-      const auto counter = dropout_counter(drop_.head + row % drop_.group, drop_.first_row + row / drop_.group, quad);
-      for (std::size_t k = 0; k < 4; ++k) words[k].lane[lane] = counter[k];
+  [[gnu::noinline]] void fill(index_t quad, int v) {
+    index_t& now = quad_[static_cast<std::size_t>(v)];
+    std::optional<DropWords<V>>& words = words_[static_cast<std::size_t>(v)];
+    if (!words) {
+      words.emplace(drop_);
+      now = -1;
     }
-    words = philox(words, static_cast<std::uint64_t>(drop_.seed));
-    const std::uint32_t threshold = dropout_threshold(drop_.share);
-    const T kept = static_cast<T>(1 / (1 - drop_.share));
-    for (std::size_t k = 0; k < 4; ++k)
-      for (index_t lane = 0; lane < L; ++lane) factors_[v][k][lane] = words[k].lane[lane] >= threshold ? kept : T(0);
+    if (now < 0 || now >> 32 != quad >> 32)  // the counters hold the upper bits, too
+      for (index_t lane = 0; lane < L; ++lane) {
+        const index_t row = first_row_ + v * L + lane;
+        words->set(lane, dropout_counter(drop_.head + row % drop_.group, drop_.first_row + row / drop_.group, quad));
+      }
+    now = quad;
+    words->factors_of(quad, factors_[v]);
   }
 
   const Drop& drop_;
   index_t first_row_;
   std::array<index_t, NV> quad_;  ///< the quad of keys whose factors are here, of each vector
+  std::array<std::optional<DropWords<V>>, NV> words_;
   alignas(64) T factors_[NV][4][L];
 };
+
+/// The same of NV vectors of keys of one query, from the key `key` of all on; head and position say which query.
+template <class V, int NV>
+[[gnu::noinline]] void drop_factors(const Drop& drop, index_t head, index_t position, index_t key,
+                                    typename V::T (&keep)[NV * V::kLanes]) {
+  constexpr index_t L = V::kLanes;
+  static_assert(NV * L / 4 + 1 <= L, "four keys to a lane");
+  DropWords<V> words(drop);
+  for (index_t lane = 0; lane < L; ++lane) words.set(lane, dropout_counter(head, position, key / 4 + lane));
+  typename V::T factors[4][L], keys[4 * L];
+  words.factors(factors);
+  for (index_t lane = 0; lane < L; ++lane)
+    for (index_t k = 0; k < 4; ++k) keys[4 * lane + k] = factors[k][lane];
+  std::copy_n(keys + key % 4, NV * L, keep);
+}
 
 /// Scores of a panel of queries: NV vectors of them, from row `first` of the tile on.
 template <class V, int NV>
