@@ -1,6 +1,8 @@
 #pragma once
+#include <array>
 #include <cstdint>
 #include <initializer_list>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <span>
@@ -76,6 +78,20 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   Words visited_keys(index_t a) const { return visited(visited_keys_, keys_, n_q(), a, true); }
   Words visited_rows(index_t b) const { return visited(visited_rows_, rows_, n_k(), b, false); }
 
+  /// Sums over tiles of the pattern, kept for the next time: those of a key, which holds all that they depend on.
+  using Key = std::array<Words, 9>;
+  using Sums = std::array<Words, 4>;
+  template <class Make>
+  Sums sums(const Key& key, const Make& make) const {
+    {
+      const std::lock_guard lock(mutex_);
+      if (const auto found = sums_.find(key); found != sums_.end()) return found->second;
+    }
+    const Sums made = make();
+    const std::lock_guard lock(mutex_);
+    return sums_.emplace(key, made).first->second;
+  }
+
   /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
   index_t pairs() const { return before_.back(); }
   index_t pair_at(index_t row, index_t key) const {
@@ -96,6 +112,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   std::vector<index_t> before_;  ///< pairs in the rows before each, and at the end all
   mutable std::mutex mutex_;     ///< of what is kept
   mutable Visits visited_keys_, visited_rows_;
+  mutable std::map<Key, Sums> sums_;
 };
 
 /// From the first to the last that one of `part` holds inside `window`; empty where none does.

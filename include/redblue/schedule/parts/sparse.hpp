@@ -108,6 +108,22 @@ struct PairCost {
     Words rows, keys, footprint, prefetch;
   };
   Sums sums(const Sizes& x, PairTiling t) const {
+    const Pattern::Key key{t.a,
+                           t.room,
+                           x.tile(T, 1, 1),
+                           x.tile(A, 1, 1),
+                           x.tile(B, 1, 1),
+                           x.word(A),
+                           x.word(B),
+                           finish,
+                           stats * x.tile(SlowArray::lse, 1, 1)};
+    const auto [rows, keys, footprint, prefetch] = x.pattern->sums(key, [&] {
+      const Sums s = walked(x, t);
+      return Pattern::Sums{s.rows, s.keys, s.footprint, s.prefetch};
+    });
+    return {rows, keys, footprint, prefetch};
+  }
+  Sums walked(const Sizes& x, PairTiling t) const {
     Sums s;
     const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
     for (index_t i = 0; i < blocks.count(); ++i) {
