@@ -191,10 +191,7 @@ void ModifierShapes::apply_to(Problem& p) const {
   ModifierOptions::apply_to(p);
   p.sinks = sinks;
   if (!bias) return;
-  const std::vector<index_t> shape = parse_list("--bias", *bias);
-  if (shape.size() != 4)
-    throw InvalidProblem(
-        fmt::format("--bias {}: give four sizes: batch,heads,n_q,n_k, or 1 for what all share", *bias));
+  const std::vector<index_t> shape = parse_list("--bias", *bias, "batch,heads,n_q,n_k (1 for what all share)");
   p.bias = {shape[0], shape[1], shape[2], shape[3]};
 }
 
@@ -264,6 +261,14 @@ std::vector<index_t> parse_list(const std::string& option, const std::string& te
     list.push_back(std::stoll(item));
     from = comma + 1;
   }
+  return list;
+}
+
+std::vector<index_t> parse_list(const std::string& option, const std::string& text, std::string_view names) {
+  std::vector<index_t> list = parse_list(option, text);
+  const auto count = static_cast<std::size_t>(std::ranges::count(names.substr(0, names.find(' ')), ',')) + 1;
+  if (list.size() != count)
+    throw InvalidProblem(fmt::format("{} {}: give {} numbers, apart by commas: {}", option, text, count, names));
   return list;
 }
 

@@ -2,6 +2,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "command_line.hpp"
 #include "redblue/attention.hpp"
@@ -206,6 +207,8 @@ Words parse_bytes(const std::string& option, const std::string& text);
 std::string not_decimal(const std::string& text);
 /// "512,2048", at least one. Throws InvalidProblem.
 std::vector<index_t> parse_list(const std::string& option, const std::string& text);
+/// The same of as many numbers as these names, which the message gives.
+std::vector<index_t> parse_list(const std::string& option, const std::string& text, std::string_view names);
 /// "a=1,b=2" with these names allowed. Throws InvalidProblem.
 std::map<std::string, index_t> parse_assignments(const std::string& option, const std::string& text,
                                                  const std::vector<std::string>& names);

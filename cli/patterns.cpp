@@ -50,14 +50,6 @@ namespace {
 using SharedLists = std::shared_ptr<const RunLists>;
 SharedLists shared(RunLists lists) { return std::make_shared<const RunLists>(std::move(lists)); }
 
-/// Numbers of an option, as many as it has.
-std::vector<index_t> numbers(const std::string& option, const std::string& text, std::size_t count) {
-  std::vector<index_t> list = parse_list(option, text);
-  if (list.size() != count)
-    throw InvalidProblem(fmt::format("{} {}: give {} numbers, apart by commas", option, text, count));
-  return list;
-}
-
 /// A boolean array in memory, without its broadcast dimensions expanded.
 class Booleans {
  public:
@@ -189,13 +181,13 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
   } else if (strided) {
     lists = patterns::strided(x, *strided);
   } else if (fixed) {
-    const auto list = numbers("--fixed", *fixed, 2);
+    const auto list = parse_list("--fixed", *fixed, "LENGTH,LAST");
     lists = patterns::fixed(x, list[0], list[1]);
   } else if (big_bird) {
-    const auto list = numbers("--big-bird", *big_bird, 4);
+    const auto list = parse_list("--big-bird", *big_bird, "BLOCK,WINDOW,GLOBALS,RANDOM");
     lists = patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
   } else if (blocks) {
-    const auto list = numbers("--block", block.value_or("64,64"), 2);
+    const auto list = parse_list("--block", block.value_or("64,64"), "QUERIES,KEYS");
     for (const index_t size : list)
       if (size < 1) throw InvalidProblem(fmt::format("--block {}: give sizes of 1 or more", *block));
     lists = of_blocks(x, *blocks, list[0], list[1]);
