@@ -13,8 +13,9 @@ auto first_after(std::span<const Range> runs, index_t i) {
   return std::partition_point(runs.begin(), runs.end(), [&](const Range& run) { return run.end <= i; });
 }
 
-/// Sorts runs and joins those that touch.
-void tidy(std::vector<Range>& runs) {
+}  // namespace
+
+void sort_and_join(std::vector<Range>& runs) {
   std::ranges::sort(runs, {}, &Range::begin);
   std::size_t kept = 0;
   for (const Range& run : runs) {
@@ -26,8 +27,6 @@ void tidy(std::vector<Range>& runs) {
   }
   runs.resize(kept);
 }
-
-}  // namespace
 
 void RunLists::append(index_t count, std::span<const Range> runs) {
   if (count == 0) return;
@@ -131,7 +130,7 @@ std::vector<Range> union_of(const RunLists& lists, Range part) {
   for (const Range& run : runs) end = std::max(end, run.end);
   const auto span = static_cast<std::size_t>(end - first.begin);
   if (runs.size() < 64 || runs.size() < span / 16) {
-    tidy(runs);
+    sort_and_join(runs);
     return runs;
   }
   // Many runs in few places: how many are open changes from place to place, and nothing is sorted.

@@ -32,13 +32,8 @@ RunLists of_queries(const Between& x, const RunsOf& runs_of) {
 /// Sorted, below n_k, without overlaps.
 std::vector<Range> tidy(std::vector<Range> runs, index_t n_k) {
   for (Range& run : runs) run = intersection(run, {0, n_k});
-  std::ranges::sort(runs, {}, &Range::begin);
-  std::vector<Range> apart;
-  for (const Range& run : runs) {
-    const index_t begin = apart.empty() ? run.begin : std::max(run.begin, apart.back().end);
-    if (run.end > begin) apart.push_back({begin, run.end});
-  }
-  return apart;
+  sort_and_join(runs);
+  return runs;
 }
 
 /// A window around a position.

@@ -59,7 +59,10 @@ class RunLists {
   std::vector<Range> runs_;
 };
 
-/// The same the other way round: which of the lists hold each of n.
+/// Sorts runs and joins those that touch; empty ones go.
+void sort_and_join(std::vector<Range>& runs);
+
+/// Lists the other way round: which of them hold each of n.
 RunLists transposed(const RunLists& lists, index_t n);
 
 /// A pattern between n_q rows (stacked query heads that share one key-value head, position-major) and n_k keys.
