@@ -193,6 +193,18 @@ struct Pairs {
     return most(pairs, kept, {n_k - mask.hi, mask.prefix - mask.hi, -mask.lo}, n_q / mask.group,
                 [&](index_t p) { return (p * mask.group - ragged) / a; });
   }
+  /// The most rows that see a block of b keys and the next one.
+  index_t most_kept_rows(index_t b) const {
+    const Blocks blocks = key_blocks(b);
+    const index_t pairs = blocks.count() - 1, positions = n_q / mask.group;
+    if (pairs <= 0) return 0;
+    const auto kept = [&](index_t j) {
+      return std::max<index_t>(0, rows_of(blocks(j)).end - rows_of(blocks(j + 1)).begin);
+    };
+    if (mask.from_first_key()) return kept(0);
+    return most(pairs, kept, {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k,
+                [&](index_t j) { return j / b; });
+  }
 
   friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
 

@@ -46,7 +46,7 @@ struct RingBackward : Defaults {
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
     const auto rows_fit = [&](index_t rows) { return fits({rows, t.bv}); };
-    const std::optional<index_t> Br = smallest_block(x, limits, rows_fit);
+    const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
     if (!Br) return std::nullopt;
     if (fits({*Br, x.d_v})) t.bv = x.d_v;
     t.Br = doubled(*Br, x.n_q, rows_fit);

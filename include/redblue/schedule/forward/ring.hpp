@@ -25,7 +25,7 @@ struct RingForward : Defaults {
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
     const auto rows_fit = [&](index_t rows) { return fits({rows, t.Bc}); };
-    const std::optional<index_t> Br = smallest_block(x, limits, rows_fit);
+    const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
     if (!Br) return std::nullopt;
     t.Br = doubled(*Br, x.n_q, rows_fit);
     t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({t.Br, keys}); });

@@ -86,39 +86,75 @@ template <class W, class Row>
     w.update(add, x.of_scores(x.dBias, I, J), scaled);
 }
 
+/// A block of keys that stays while queries pass, with its values, their gradients, and what modifies its scores.
+template <class W>
+struct KeyTiles {
+  Range keys;
+  Tile<W> K, V, dK, dV, bias, dBias, slopes;
+  KeyTiles(W& w, const BackwardOperands& x, Range J)
+      : keys(J),
+        K(w.load(x.K.rows(J), kernel::KeyGradients::K)),
+        V(w.load(x.V.rows(J), kernel::KeyGradients::V)),
+        dK(w.alloc(x.dK.rows(J))),
+        dV(w.alloc(x.dV.rows(J))),
+        bias(w.load(x.shared_row(x.bias, J))),
+        dBias(w.load(x.shared_row(x.dBias, J))),
+        slopes(w.load(x.slopes.all())) {
+    w.compute(kernel::Zero{}, dK);
+    w.compute(kernel::Zero{}, dV);
+  }
+  void store(W& w, const BackwardOperands& x) const {
+    w.store(dK, x.dK.rows(keys));
+    w.store(dV, x.dV.rows(keys));
+    if (dBias.shape().words() > 0) w.store(dBias, x.shared_row(x.dBias, keys));
+  }
+};
+/// The weights of queries and keys, and their gradients.
+template <class W>
+struct PairTiles {
+  Tile<W> P, dS, G, F;
+  PairTiles(W& w, const Modifiers& m, Shape s)
+      : P(w.alloc(SlowArray::P, s, kernel::KeyGradients::P)),
+        dS(w.alloc(SlowArray::P, s, kernel::KeyGradients::dS)),
+        G(w.alloc(SlowArray::P, TilesOfWeights(m).G ? s : Shape{0, 0}, kernel::KeyGradients::dS)),
+        F(w.alloc(SlowArray::P, TilesOfWeights(m).F ? s : Shape{0, 0}, kernel::KeyGradients::dS)) {}
+};
+/// Some queries, with their statistics.
+struct QueryArgs {
+  Arg Q, lse, D, dO;
+};
+
+/// What the queries I add to the gradients of a block of keys. Returns dS.
+template <class W>
+Arg key_step(W& w, const BackwardOperands& x, Range I, const QueryArgs& i, const KeyTiles<W>& j,
+             const PairTiles<W>& ij) {
+  const Sizes& s = x.shape;
+  const TilesOfWeights tiles(s.modifiers);
+  const Arg P_ij = ij.P.rows(0, I.size()), dS_ij = ij.dS.rows(0, I.size());
+  const Place place{s.mask, I.begin, j.keys.begin};
+  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
+  const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
+  w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.rows(0, tiles.G ? I.size() : 0),
+            ij.F.rows(0, tiles.F ? I.size() : 0), x.bias_of_keys ? j.bias.arg() : x.bias_of(I, j.keys), j.slopes);
+  if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, j.keys, j.dBias, tiles.F ? P_ij : dS_ij);
+  return dS_ij;
+}
+
 /// dK and dV of the keys J, written when all queries that see one have passed. also(w, I, dS_ij, K_j) is the schedule's
 /// own work on the queries I.
 template <class W, class Also>
 void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& also) {
-  const Sizes& s = x.shape;
-  using Step = kernel::KeyGradients;  // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
-  const Runs seeing = s.pairs().runs_of_rows(J);
-  const auto K_j = w.load(x.K.rows(J), Step::K), V_j = w.load(x.V.rows(J), Step::V);
-  const auto dK_j = w.alloc(x.dK.rows(J)), dV_j = w.alloc(x.dV.rows(J));
-  w.compute(kernel::Zero{}, dK_j);
-  w.compute(kernel::Zero{}, dV_j);
-  const TilesOfWeights tiles(s.modifiers);
-  const auto P = w.alloc(SlowArray::P, {std::min(br, seeing.longest()), J.size()}, Step::P),
-             dS = w.alloc(SlowArray::P, P.shape(), Step::dS),
-             G = w.alloc(SlowArray::P, tiles.G ? P.shape() : Shape{0, 0}, Step::dS),
-             F = w.alloc(SlowArray::P, tiles.F ? P.shape() : Shape{0, 0}, Step::dS);
-  const auto bias_j = w.load(x.shared_row(x.bias, J)), dBias_j = w.load(x.shared_row(x.dBias, J)),
-             slopes = w.load(x.slopes.all());
+  const Runs seeing = x.shape.pairs().runs_of_rows(J);
+  const KeyTiles<W> j(w, x, J);
+  const PairTiles<W> ij(w, x.shape.modifiers, {std::min(br, seeing.longest()), J.size()});
   for_steps(seeing, br, [&](Range I) {
-    const Arg P_ij = P.rows(0, I.size()), dS_ij = dS.rows(0, I.size());
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
-    const auto Q_i = w.load(x.Q.rows(I), Step::Q);
-    const Place place{s.mask, I.begin, J.begin};
-    const Step step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
-    w.compute(step, P_ij, dS_ij, dK_j, dV_j, Q_i, K_j, V_j, lse_i, D_i, w.stream(x.dO.rows(I)),
-              G.rows(0, tiles.G ? I.size() : 0), F.rows(0, tiles.F ? I.size() : 0),
-              x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes);
-    if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j, tiles.F ? P_ij : dS_ij);
-    also(w, I, dS_ij, K_j);
+    const auto Q_i = w.load(x.Q.rows(I), kernel::KeyGradients::Q);
+    const QueryArgs i{Q_i.arg(), lse_i.arg(), D_i.arg(), Arg::streaming(x.dO.rows(I))};
+    const Arg dS_ij = key_step(w, x, I, i, j, ij);
+    also(w, I, dS_ij, j.K);
   });
-  w.store(dK_j, x.dK.rows(J));
-  w.store(dV_j, x.dV.rows(J));
-  if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));
+  j.store(w, x);
 }
 
 /// dQ += dS K in slow memory for a part of the queries I. `dQ` is the block of this part; first: it has had no key yet.

@@ -6,7 +6,7 @@
 
 namespace redblue::schedule {
 
-/// A tile whose rows hold the keys that are in use: key j lies in row j mod `places`.
+/// A tile whose rows hold the keys, or the queries, that are in use: key j lies in row j mod `places`.
 struct Ring {
   index_t places = 1;
 
@@ -21,18 +21,19 @@ struct Ring {
   }
 };
 
-/// The fewest queries in a block for which fits(queries) holds; nothing if it holds for none. It need not be monotone:
-/// a larger block takes more room itself, and may leave fewer keys that two blocks see.
+/// The fewest queries (of Q), or keys (of K), in a block for which fits(size) holds; nothing if it holds for none. It
+/// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see.
 template <class Fits>
-std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, const Fits& fits) {
+std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
   constexpr int kTries = 4096;
-  const index_t step = limits.multiple.query;
-  index_t Br = smallest_tile(x.n_q, step);
-  const auto queries_fit = [&] { return limits.fit(x.tile(SlowArray::Q, Br, x.d), 0); };
-  for (int tries = 0; tries < kTries && Br < x.n_q && queries_fit(); ++tries, Br += step)
-    if (fits(Br)) return Br;
-  Br = std::max(Br, x.n_q);
-  return fits(Br) ? std::optional(Br) : std::nullopt;
+  const bool keys = of == SlowArray::K;
+  const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
+  index_t size = smallest_tile(n, step);
+  const auto block_fits = [&] { return limits.fit(x.tile(of, size, x.d), 0); };
+  for (int tries = 0; tries < kTries && size < n && block_fits(); ++tries, size += step)
+    if (fits(size)) return size;
+  size = std::max(size, n);
+  return fits(size) ? std::optional(size) : std::nullopt;
 }
 
 /// Blocks of rings move the same words whatever their size, and large ones run faster: this size of n rows or keys,

@@ -1,0 +1,145 @@
+#pragma once
+#include "redblue/schedule/parts/key_pass.hpp"
+#include "redblue/schedule/parts/ring.hpp"
+
+namespace redblue::schedule {
+
+/// ringB2, queries, their gradients and statistics in rings: each is loaded when the first key comes that it sees, and
+/// its gradient is stored when it sees no later key. Keys pass in blocks, each with its gradients. O and lse are those
+/// that are given. For windows: there it moves the words that every schedule moves (docs/proofs/trivial.md) and those
+/// of O and lse, in less fast memory than ringB1 (backward/ring.hpp).
+///   reads n_q (d + 2 d_v + 1) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
+///   footprint s (2 d + d_v + 2) + Bc (2 d + 2 d_v) + max(2 br Bc, 1)
+/// s: the most queries that see one block of keys and the next, or br if that is more. Theory notes 2g. Modifiers:
+/// parts/modifiers.hpp.
+struct RingQueriesBackward : Defaults {
+  using Operands = BackwardOperands;
+  static constexpr std::string_view name = "ring_queries";
+  static constexpr std::string_view label = "ringB2";
+  static constexpr std::string_view idea = "keeping the queries of a window and their gradients resident in rings";
+  static constexpr Traits traits{.windows = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  using Tiling = KeyPass;
+
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
+  }
+  /// All move the same words: the smallest Bc that fits, doubled while there is room, and br likewise.
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    Tiling t = smallest(x, limits.multiple);
+    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
+    const auto keys_fit = [&](index_t keys) { return fits({keys, t.br}); };
+    const std::optional<index_t> Bc = smallest_block(x, limits, SlowArray::K, keys_fit);
+    if (!Bc) return std::nullopt;
+    t.Bc = doubled(*Bc, x.n_k, keys_fit);
+    t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({t.Bc, rows}); });
+    return t;
+  }
+
+  /// Queries that the rings hold.
+  static index_t places(const Sizes& x, Tiling t) {
+    return std::max(x.pairs().most_kept_rows(std::min(t.Bc, x.n_k)), std::min(t.br, x.n_q));
+  }
+  /// What is loaded of queries.
+  static Words arriving(const Sizes& x, index_t rows) {
+    return x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) + x.statistic(SlowArray::lse, rows);
+  }
+  static Words passing_output(const Sizes& x) { return x.statistics() > 0 ? x.word(SlowArray::O) : Words(0); }
+  static Words footprint(const Sizes& x, Tiling t) {
+    const index_t s = places(x, t), keys = std::min(t.Bc, x.n_k);
+    const Words queries = arriving(x, s) + x.statistic(SlowArray::D, s) + x.tile(SlowArray::dQ, s, x.d),
+                block = x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) +
+                        x.tile(SlowArray::dK, keys, x.d) + x.tile(SlowArray::dV, keys, x.d_v) + bias_tiles(x, keys) +
+                        slopes_tile(x),
+                pairs = TilesOfWeights(x.modifiers).count() * x.tile(SlowArray::P, std::min(t.br, x.n_q), keys) +
+                        std::max(passing_bias_of_pairs(x), passing_bias_gradient(x));
+    return queries + block + std::max(pairs, passing_output(x));
+  }
+  /// The next queries, and the next word of O.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    return arriving(x, std::min(t.br, x.n_q)) +
+           std::max({passing_output(x), passing_bias_of_pairs(x), passing_bias_gradient(x)});
+  }
+  static Io io(const Sizes& x, Tiling t) {
+    const KeyVisits v = key_visits(x, t.Bc);
+    return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k) +
+           Io().read(SlowArray::Q, Words(x.n_q) * x.d)
+               .read(SlowArray::K, Words(x.n_k) * x.d)
+               .read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::O, x.row_statistics() * x.d_v)
+               .read(SlowArray::lse, x.row_statistics())
+               .read(SlowArray::dO, Words(x.n_q) * x.d_v)
+               .write(SlowArray::dQ, Words(x.n_q) * x.d)
+               .write(SlowArray::dK, Words(x.n_k) * x.d)
+               .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling t) {
+    return x.pairs().pairs_of_keys(t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
+  }
+
+  /// The rings.
+  template <class M>
+  struct Queries {
+    Tile<M> Q, dO, lse, D, dQ;
+    Queries(M& m, const BackwardOperands& x, index_t s)
+        : Q(m.alloc(SlowArray::Q, {s, x.Q.shape.cols})),
+          dO(m.alloc(SlowArray::dO, {s, x.dO.shape.cols})),
+          lse(m.alloc(SlowArray::lse, {s, x.lse.shape.cols})),
+          D(m.alloc(SlowArray::D, {s, x.D.shape.cols})),
+          dQ(m.alloc(SlowArray::dQ, {s, x.dQ.shape.cols})) {}
+  };
+
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, Tiling t) {
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
+    const Ring ring{places(x.shape, t)};
+    const Queries<M> queries(m, x, ring.places);
+    index_t entered = 0;  // queries before it are in the rings, or were
+    for (index_t j = 0; j < blocks.count(); ++j) {
+      const Range seeing = pairs.rows_of(blocks(j));
+      const index_t staying = j + 1 < blocks.count() ? pairs.rows_of(blocks(j + 1)).begin : x.shape.n_q;
+      const KeyTiles<M> keys(m, x, blocks(j));
+      // Those that leave come first: they make room for those that enter.
+      const auto step = [&](Range I, Range rows) {
+        if (I.begin >= entered) enter(m, x, queries, I, rows);
+        attend(m, x, queries, I, rows, keys, t.br);
+        if (I.end <= staying) m.store(queries.dQ.rows(rows.begin, rows.size()), x.dQ.rows(I));
+      };
+      for (index_t i = seeing.begin; i < seeing.end;) {
+        index_t end = std::min(i + t.br, seeing.end);
+        for (const index_t cut : {entered, staying})
+          if (i < cut) end = std::min(end, cut);
+        ring.for_parts({i, end}, step);
+        i = end;
+      }
+      entered = seeing.end;
+      keys.store(m, x);
+    }
+  }
+
+  /// Queries take their places in the rings.
+  template <class M>
+  static void enter(M& m, const BackwardOperands& x, const Queries<M>& queries, Range I, Range rows) {
+    const Arg dO_i = queries.dO.rows(rows.begin, rows.size());
+    m.load_into(dO_i, x.dO.rows(I));
+    if (x.shape.statistics() > 0)  // D = rowsum(dO o O)
+      m.compute(kernel::RowDots{}, queries.D.rows(rows.begin, rows.size()), dO_i, m.stream(x.O.rows(I)));
+    m.load_into(queries.Q.rows(rows.begin, rows.size()), x.Q.rows(I));
+    m.load_into(queries.lse.rows(rows.begin, rows.size()), x.lse.rows(I));
+    m.compute(kernel::Zero{}, queries.dQ.rows(rows.begin, rows.size()));
+  }
+  /// What queries in the rings and a block of keys add to each other's gradients.
+  template <class M>
+  static void attend(M& m, const BackwardOperands& x, const Queries<M>& queries, Range I, Range rows,
+                     const KeyTiles<M>& keys, index_t br) {
+    const auto of = [&](const Tile<M>& tile) { return tile.rows(rows.begin, rows.size()); };
+    const PairTiles<M> pairs(m, x.shape.modifiers, {std::min(br, x.shape.n_q), keys.keys.size()});
+    const QueryArgs args{of(queries.Q), of(queries.lse), of(queries.D), of(queries.dO)};
+    const Arg dS = key_step(m, x, I, args, keys, pairs);
+    m.compute(kernel::Gemm{}, of(queries.dQ), dS, keys.K);  // dQ += dS K
+  }
+};
+
+}  // namespace redblue::schedule
