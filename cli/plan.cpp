@@ -67,7 +67,8 @@ double times_too_large(const plan::Plan& plan, const plan::Row& r) {
 /// Why a row may stand here for comparison only.
 std::string_view note_on(const plan::Row& r) {
   if (!r.algorithm->traits.stable) return "  (unstable)";
-  return r.algorithm->traits.own_softmax ? "  (reads no o, lse)" : "";
+  if (!r.algorithm->traits.own_softmax) return "";
+  return r.io.reads[index_of(SlowArray::lse)] > 0 ? "  (reads no o)" : "  (reads no o, lse)";
 }
 
 /// Modelled milliseconds of every row; causes overlap, so they add up to more than the total.

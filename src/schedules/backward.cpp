@@ -9,6 +9,7 @@
 #include "redblue/schedule/backward/materialised.hpp"
 #include "redblue/schedule/backward/ring.hpp"
 #include "redblue/schedule/backward/ring_queries.hpp"
+#include "redblue/schedule/backward/ring_two_pass.hpp"
 #include "redblue/schedule/backward/sparse.hpp"
 #include "redblue/schedule/backward/sparse_spilled.hpp"
 #include "redblue/schedule/backward/sparse_values.hpp"
@@ -28,6 +29,7 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<MaterialisedBackward>());
   registry.add(describe_fast<RingBackward>());
   registry.add(describe_fast<RingQueriesBackward>());
+  registry.add(describe_fast<RingTwoPassBackward>());
   registry.add(describe<SparseBackward>());
   registry.add(describe<SparseValuesBackward>());
   registry.add(describe<SparseSpilledBackward>());

@@ -54,12 +54,7 @@ struct RingBackward : Defaults {
   }
 
   /// Keys that the rings hold.
-  static index_t places(const Sizes& x, Tiling t) {
-    if (x.mask.from_first_key()) return x.n_k;
-    const Pairs pairs = x.pairs();
-    const index_t rows = std::min(t.Br, x.n_q);
-    return std::max(pairs.most_keys(rows), pairs.keys_of({0, x.n_q % rows}).size());
-  }
+  static index_t places(const Sizes& x, Tiling t) { return most_seen_keys(x, t.Br); }
   static Words footprint(const Sizes& x, Tiling t) {
     const index_t s = places(x, t);
     return x.tile(SlowArray::K, s, x.d) + x.tile(SlowArray::V, s, x.d_v) + x.tile(SlowArray::dK, s, x.d) +

@@ -19,7 +19,23 @@ struct Ring {
       j = end;
     }
   }
+  /// The keys that lie there when all before `end` came in order: they fill the first rows of the tile.
+  constexpr Range held(index_t end) const { return {std::max<index_t>(0, end - places), end}; }
 };
+
+/// The most keys that a block of `a` queries sees, and the most queries that see a block of b keys.
+inline index_t most_seen_keys(const Sizes& x, index_t a) {
+  if (x.mask.from_first_key()) return x.n_k;
+  const Pairs pairs = x.pairs();
+  const index_t rows = std::min(a, x.n_q);
+  return std::max(pairs.most_keys(rows), pairs.keys_of({0, x.n_q % rows}).size());
+}
+inline index_t most_seeing_rows(const Sizes& x, index_t b) {
+  if (x.mask.from_first_key()) return x.n_q;
+  const Pairs pairs = x.pairs();
+  const index_t keys = std::min(b, x.n_k), ragged = x.n_k % keys;
+  return std::max(pairs.most_rows(keys), ragged > 0 ? pairs.rows_of({x.n_k - ragged, x.n_k}).size() : 0);
+}
 
 /// The fewest queries (of Q), or keys (of K), in a block for which fits(size) holds; nothing if it holds for none. It
 /// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see.
