@@ -388,11 +388,30 @@ TEST(Planner, TakesOwnSoftmaxByNameOrAfterAForwardPass) {
   const Plan given = make_plan(p, with_M(8000));
   EXPECT_NE(given.row().schedule, "ring") << "gradients are those of the O and lse that are given";
   EXPECT_LT(rank_of(given), std::ssize(given.rows)) << "listed all the same";
-  EXPECT_THAT(given.reason, testing::Not(HasSubstr("ring")));
+  EXPECT_EQ(given.row().schedule, "ring_queries") << "the ring that takes them as they are";
+  EXPECT_THAT(given.reason, testing::Not(HasSubstr("ring moves")));
   EXPECT_EQ(make_plan(p, with_M(8000, "ring")).row().schedule, "ring");
   EXPECT_EQ(make_plan(p, with_M(8000, "ringB1")).row().schedule, "ring");
   p.forward_given = false;
   EXPECT_EQ(make_plan(p, with_M(8000)).row().schedule, "ring");
+}
+
+/// The table of theory notes 2g: n = 4096, d = 64, 128 keys on either side.
+TEST(Planner, RingsOfGradientsHaveTheFiguresOfTheNotes) {
+  Problem p = problem(4096, 4096, 64, 64);
+  p.op = Operation::backward;
+  p.window_left = p.window_right = 128;
+  const auto check = [&](index_t M, std::string_view name, index_t words) {
+    const Plan plan = make_plan(p, with_M(M, std::string(name)));
+    EXPECT_EQ(plan.row().footprint, M) << name;
+    EXPECT_EQ(plan.row().io.total(), words) << name;
+    EXPECT_THROW(make_plan(p, with_M(M - 1, std::string(name))), std::exception) << name;
+  };
+  check(66371, "ringB1", 1835008);
+  check(49922, "ringB2", 2101248);
+  check(33925, "ringB3", 2895872);
+  EXPECT_EQ(make_plan(p, with_M(49922)).row().schedule, "ring_queries") << "it needs no forward pass of its own";
+  EXPECT_NE(make_plan(p, with_M(49921)).row().schedule, "ring_queries");
 }
 
 TEST(Planner, AnswersForSizesFarBeyondMemory) {

@@ -47,6 +47,17 @@ class Piece:
         ends = range(self.n - a, 0, -a)
         return max((self.rows[end - 1][1] - self.rows[end][0] for end in ends), default=0)
 
+    def seeing(self, b):
+        """The rows that see each block of b keys, from the first to the one after the last."""
+        for j in range(0, self.k, b):
+            rows = [i for i, (lo, hi) in enumerate(self.rows) if hi > j and lo < min(j + b, self.k)]
+            yield rows[0], rows[-1] + 1
+
+    def kept_rows(self, b):
+        """The most rows that see a block of b keys and the next one."""
+        blocks = list(self.seeing(b))
+        return max((one[1] - after[0] for one, after in zip(blocks, blocks[1:])), default=0)
+
     def B(self, b):
         """Rows that see a key of a block of b keys."""
         return sum(
@@ -134,6 +145,7 @@ def backward(d, v):
     grid = lambda x: [(a, b) for a in range(1, x.n + 1) for b in [None, *range(1, x.k + 1)]]
     rows, keys = lambda x: range(1, x.n + 1), lambda x: range(1, x.k + 1)
     by = lambda sizes, w: lambda x: list(product(sizes(x), range(1, w + 1)))
+    grid_of_blocks = lambda x: list(product(rows(x), keys(x)))
     dots = (lambda x: [1], lambda x, _: (2 * x.n * v, x.n, 3))
     P = (grid, lambda x, t: (x.n + scores(x, d, t, 1)[0], x.nnz, scores(x, d, t, 1)[1]))
     dS = (grid, lambda x, t: (x.n + x.nnz + scores(x, v, t, 1)[0], x.nnz, scores(x, v, t, 1)[1]))
@@ -156,9 +168,20 @@ def backward(d, v):
         most = max(kappa for _, kappa in x.blocks(rows))
         return (x.n + x.k) * (d + v), x.n * d + x.k * (d + v), 2 * most * (d + v) + max(of_block(*b) for b in x.blocks(rows))
 
+    def ring_two_pass(x, t):
+        a, b = t
+        s = max(kappa for _, kappa in x.blocks(a))
+        r = max(end - begin for begin, end in x.seeing(b))
+        a, b = min(a, x.n), min(b, x.k)
+        return (2 * (x.n + x.k) * (d + v) + 2 * x.n, x.n * (d + 1) + x.k * (d + v),
+                max(s * (d + v) + 2 * a * s + a, r * (d + v + 2) + 2 * b * r + 1))
+
     zero = lambda x, t: 0
     return {
         "ringB1": [(by(rows, v), ring)],
+        "ringB2": [(keys, lambda x, b: (x.n * (d + 2 * v + 1) + x.k * (d + v), x.n * d + x.k * (d + v),
+                                        max(1, x.kept_rows(b)) * (2 * d + v + 2) + min(b, x.k) * (2 * d + 2 * v + 2)))],
+        "ringB3": [(grid_of_blocks, ring_two_pass)],
         "e1": [dots, (keys, more(pass_keys, lambda x, b: d * (x.B(b) - x.n), lambda x, b: d * x.B(b)))],
         "e2": [(rows, more(pass_rows, lambda x, a: (x.A(a) - x.k) * (d + v), lambda x, a: x.A(a) * (d + v)))],
         "e3": [(rows, more(pass_rows, zero, lambda x, a: x.n)), (keys, pass_keys)],
@@ -221,7 +244,8 @@ def test_plan(operation, index):
         return
     wanted = {name: least(phases, pieces, M) for name, phases in schedules.items()}
     if lo is None or n_q - 1 + lo <= 0:
-        wanted.pop("ring" if operation == "forward" else "ringB1")  # they are for windows
+        for name in ["ring"] if operation == "forward" else ["ringB1", "ringB2", "ringB3"]:  # they are for windows
+            wanted.pop(name)
     if done.returncode != 0:
         assert not any(wanted.values()), (done.stderr, wanted)
         return

@@ -2,6 +2,7 @@
 
 #include "claims/arrays.hpp"
 #include "mutants/backward.hpp"
+#include "mutants/rings.hpp"
 #include "redblue/describe.hpp"
 #include "redblue/machine/ram.hpp"
 #include "verdict.hpp"
@@ -100,6 +101,30 @@ TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
       EXPECT_LT(gap, 1e-13);
     else
       EXPECT_GT(gap, 1e-2) << static_cast<int>(slip);
+  }
+}
+
+/// Windows in which queries leave before others enter, and rings that wrap.
+TEST(BackwardMutants, OfRingQueriesAreCaught) {
+  const schedule::RingQueriesBackward::Tiling t{1, 1};
+  for (int slip = 0; slip <= static_cast<int>(mutants::RingQueriesSlip::lets_queries_enter_with_the_next_keys);
+       ++slip) {
+    const std::string found = test::verdict<schedule::RingQueriesBackward>(
+        Sizes{9, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
+          mutants::RingQueries::run(m, x, t, static_cast<mutants::RingQueriesSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+TEST(BackwardMutants, OfRingTwoPassAreCaught) {
+  const schedule::RingTwoPassBackward::Tiling t{2, 1};
+  for (int slip = 0; slip <= static_cast<int>(mutants::RingTwoPassSlip::forgets_to_store_D); ++slip) {
+    const std::string found = test::verdict<schedule::RingTwoPassBackward>(
+        Sizes{9, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
+          mutants::RingTwoPass::run(m, x, t, static_cast<mutants::RingTwoPassSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
   }
 }
 

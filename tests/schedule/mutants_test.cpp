@@ -1,5 +1,6 @@
 #include "mutants/mutants.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <random>
@@ -81,7 +82,7 @@ TEST(Mutants, OfRingBackwardAreCaught) {
   }
 }
 
-/// Closed form against block by block.
+/// Closed forms against block by block, on random cores.
 TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
   std::mt19937 random(7);
   const auto draw = [&](index_t least, index_t most) {
@@ -96,15 +97,33 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
     const std::optional<Sizes> core = schedule::core_of(x);
     if (!core) continue;
-    const index_t a = draw(1, core->n_q);
+    const index_t a = draw(1, core->n_q), b = draw(1, core->n_k);
     const Pairs pairs = core->pairs();
-    const Blocks blocks = pairs.row_blocks(a);
-    index_t most = 0;
-    for (index_t i = 0; i + 1 < blocks.count(); ++i)
-      most = std::max(most, pairs.keys_of(blocks(i)).end - pairs.keys_of(blocks(i + 1)).begin);
-    ASSERT_EQ(pairs.most_kept(a), most) << "n_q " << core->n_q << " n_k " << core->n_k << " lo " << core->mask.lo
-                                        << " hi " << core->mask.hi << " prefix " << core->mask.prefix << " group "
-                                        << core->mask.group << " a " << a;
+    const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
+    const std::string what = fmt::format("n_q {} n_k {} lo {} hi {} prefix {} group {} a {} b {}", core->n_q, core->n_k,
+                                         core->mask.lo, core->mask.hi, core->mask.prefix, core->mask.group, a, b);
+    // The place of a ring of queries is a whole number of positions.
+    const index_t s = draw(1, core->n_k), r = draw(1, core->n_q / x.mask.group) * x.mask.group;
+    index_t kept_keys = 0, kept_rows = 0, seen = 0, seeing = 0;
+    Words with_keys, with_rows;
+    for (index_t i = 0; i < rows.count(); ++i) {
+      const Range I = rows(i), J = pairs.keys_of(I);
+      if (i + 1 < rows.count()) kept_keys = std::max(kept_keys, J.end - pairs.keys_of(rows(i + 1)).begin);
+      seen = std::max(seen, J.size());
+      with_keys += Words(I.size()) * std::min(s, J.end);
+    }
+    for (index_t j = 0; j < keys.count(); ++j) {
+      const Range J = keys(j), I = pairs.rows_of(J);
+      if (j + 1 < keys.count()) kept_rows = std::max(kept_rows, I.end - pairs.rows_of(keys(j + 1)).begin);
+      seeing = std::max(seeing, I.size());
+      with_rows += Words(J.size()) * std::min(r, I.end);
+    }
+    ASSERT_EQ(pairs.most_kept(a), kept_keys) << what;
+    ASSERT_EQ(pairs.most_kept_rows(b), kept_rows) << what;
+    ASSERT_EQ(schedule::most_seen_keys(*core, a), seen) << what;
+    ASSERT_EQ(schedule::most_seeing_rows(*core, b), seeing) << what;
+    ASSERT_EQ(pairs.pairs_with_last_keys(a, s).str(), with_keys.str()) << what;
+    ASSERT_EQ(pairs.pairs_with_last_rows(b, r).str(), with_rows.str()) << what;
   }
 }
 
