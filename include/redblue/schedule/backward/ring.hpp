@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/backward/operands.hpp"
-#include "redblue/schedule/parts/ring.hpp"
+#include "redblue/schedule/parts/ring_steps.hpp"
 #include "redblue/schedule/parts/score_phase.hpp"
 #include "redblue/schedule/parts/visible.hpp"
 
@@ -20,7 +20,8 @@ struct RingBackward : Defaults {
   static constexpr std::string_view name = "ring";
   static constexpr std::string_view label = "ringB1";
   static constexpr std::string_view idea = "keeping the keys of a window and their gradients resident in rings";
-  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .modifiers = true, .products = 5};
+  static constexpr Traits traits{
+      .windows = true, .own_softmax = true, .masks = true, .patterns = true, .modifiers = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -54,11 +55,13 @@ struct RingBackward : Defaults {
   }
 
   /// Keys that the rings hold.
-  static index_t places(const Sizes& x, Tiling t) { return most_seen_keys(x, t.Br); }
+  static index_t places(const Sizes& x, Tiling t) {
+    return RingSide::of_keys(x.pairs(), std::min(t.Br, x.n_q)).places_together(x);
+  }
   static Words footprint(const Sizes& x, Tiling t) {
     const index_t s = places(x, t);
     return x.tile(SlowArray::K, s, x.d) + x.tile(SlowArray::V, s, x.d_v) + x.tile(SlowArray::dK, s, x.d) +
-           x.tile(SlowArray::dV, s, x.d_v) + query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+           x.tile(SlowArray::dV, s, x.d_v) + seen_keys_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
              const Words P = x.tile(SlowArray::P, rows, kappa),
                          lse = x.statistic(SlowArray::lse, rows) + passing_sink(x, 0),
                          dBias = x.modifiers.bias_gradient ? x.word(SlowArray::dBias) : Words(0),
@@ -76,10 +79,11 @@ struct RingBackward : Defaults {
   static Io io(const Sizes& x, Tiling t) {
     const Words pairs = x.pairs().pairs_of_rows(t.Br), visits = x.pairs().visited_keys(t.Br),
                 blocks = ceil_div(x.n_q, t.Br);
+    const Words keys = RingSide::of_keys(x.pairs(), t.Br).items_met();
     return modifiers_io(x, pairs, visits, blocks) + sinks_io(x, blocks) + bias_gradient_io(x, pairs, visits) +
            Io().read(SlowArray::Q, Words(x.n_q) * x.d)
-               .read(SlowArray::K, Words(x.n_k) * x.d)
-               .read(SlowArray::V, Words(x.n_k) * x.d_v)
+               .read(SlowArray::K, keys * x.d)
+               .read(SlowArray::V, keys * x.d_v)
                .read(SlowArray::dO, Words(x.n_q) * x.d_v)
                .write(SlowArray::dQ, Words(x.n_q) * x.d)
                .write(SlowArray::dK, Words(x.n_k) * x.d)
@@ -97,87 +101,91 @@ struct RingBackward : Defaults {
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.row_blocks(t.Br);
-    const Ring ring{places(x.shape, t)};
-    const Shape K{ring.places, x.shape.d}, V{ring.places, x.shape.d_v};
+    const RingSide side = RingSide::of_keys(x.shape.pairs(), t.Br);
+    RingSteps steps(side, places(x.shape, t), x.shape.n_k, RingOrder::together);
+    const Shape K{steps.places(), x.shape.d}, V{steps.places(), x.shape.d_v};
     const Keys<M> keys{m.alloc(SlowArray::K, K), m.alloc(SlowArray::V, V), m.alloc(SlowArray::dK, K),
                        m.alloc(SlowArray::dV, V)};
-    index_t loaded = 0;  // keys before it are in the rings, or were
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Box box{blocks(i), pairs.keys_of(blocks(i))};
-      ring.for_parts({std::max(loaded, box.keys.begin), box.keys.end}, [&](Range J, Range rows) {
-        m.load_into(keys.K.rows(rows.begin, rows.size()), x.K.rows(J));
-        m.load_into(keys.V.rows(rows.begin, rows.size()), x.V.rows(J));
-        m.compute(kernel::Zero{}, keys.dK.rows(rows.begin, rows.size()));
-        m.compute(kernel::Zero{}, keys.dV.rows(rows.begin, rows.size()));
-      });
-      loaded = box.keys.end;
-      gradients(m, x, ring, keys, box, t.bv);
-      const index_t needed = i + 1 < blocks.count() ? pairs.keys_of(blocks(i + 1)).begin : x.shape.n_k;
-      ring.for_parts({box.keys.begin, needed}, [&](Range J, Range rows) {
-        m.store(keys.dK.rows(rows.begin, rows.size()), x.dK.rows(J));
-        m.store(keys.dV.rows(rows.begin, rows.size()), x.dV.rows(J));
-      });
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const std::vector<RingStep>& of_block = steps.next();
+      for (const RingStep& j : of_block) {
+        if (!j.enters) continue;
+        m.load_into(keys.K.rows(j.rows.begin, j.rows.size()), x.K.rows(j.items));
+        m.load_into(keys.V.rows(j.rows.begin, j.rows.size()), x.V.rows(j.items));
+        m.compute(kernel::Zero{}, keys.dK.rows(j.rows.begin, j.rows.size()));
+        m.compute(kernel::Zero{}, keys.dV.rows(j.rows.begin, j.rows.size()));
+      }
+      gradients(m, x, keys, side.blocks(i), joined(of_block), t.bv);
+      for (const RingStep& j : of_block) {
+        if (!j.leaves) continue;
+        m.store(keys.dK.rows(j.rows.begin, j.rows.size()), x.dK.rows(j.items));
+        m.store(keys.dV.rows(j.rows.begin, j.rows.size()), x.dV.rows(j.items));
+      }
     }
+    for_unmet(side, [&](Range J) {
+      m.update(kernel::ZeroOver{}, x.dK.rows(J));
+      m.update(kernel::ZeroOver{}, x.dV.rows(J));
+    });
   }
 
-  /// dQ of the queries of a box, and what they add to dK and dV.
+  /// dQ of the queries I, and what they add to dK and dV of the keys that they see.
   template <class M>
-  static void gradients(M& m, const BackwardOperands& x, const Ring& ring, const Keys<M>& keys, const Box& box,
-                        index_t bv) {
-    const auto [I, seen] = box;
-    const auto rows_of = [&](const Tile<M>& tile, Range rows) { return tile.rows(rows.begin, rows.size()); };
-    const auto columns_of = [&](const Tile<M>& tile, Range rows, Range columns) {
-      return part_of(tile.arg(), {{0, ring.places}, {0, x.shape.d_v}}, rows, columns);
+  static void gradients(M& m, const BackwardOperands& x, const Keys<M>& keys, Range I,
+                        const std::vector<RingPart>& seen, index_t bv) {
+    const Shape pairs{I.size(), seen.empty() ? 0 : seen.back().columns.end};
+    const auto of = [](const Tile<M>& tile, const RingPart& j, Range columns) {
+      return part_of(tile.arg(), {}, j.rows, columns);
     };
-    const Place place{x.shape.mask, I.begin, seen.begin};
-    const kernel::WeightsOfTile weights = weights_of_tile(x.shape, x.instance(), place);
+    const auto at = [&](const Tile<M>& tile, const RingPart& j) {  // those of a tile of pairs
+      return tile.shape().words() == 0 ? tile.arg() : part_of(tile.arg(), {}, {0, I.size()}, j.columns);
+    };
+    const auto weights_at = [&](const RingPart& j) {
+      return weights_of_tile(x.shape, x.instance(), {x.shape.mask, I.begin, j.items.begin});
+    };
     const auto visit = [&](const auto& k, const auto&... a) { m.compute(k, a...); };
     const TilesOfWeights tiles(x.shape.modifiers);
-    const auto dS = m.alloc(SlowArray::P, {I.size(), seen.size()});
+    const Range features{0, x.shape.d};
+    const auto dS = m.alloc(SlowArray::P, pairs);
     {
       const auto Q_i = m.load(x.Q.rows(I)), slopes = m.load(x.slopes.all());
       {
-        const auto P = m.alloc(SlowArray::P, dS.shape()), G = m.alloc(SlowArray::P, tiles.G ? dS.shape() : Shape{0, 0}),
-                   F = m.alloc(SlowArray::P, tiles.F ? dS.shape() : Shape{0, 0});
-        ring.for_parts(seen, [&](Range J, Range rows) {
-          m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, J.begin}}, part_of(P.arg(), box, I, J), Q_i,
-                    rows_of(keys.K, rows));
-        });
-        weights.modified(visit, P.arg(), G.arg(), F.arg(), x.bias_of(I, seen), slopes.arg());
+        const auto P = m.alloc(SlowArray::P, pairs), G = m.alloc(SlowArray::P, tiles.G ? pairs : Shape{0, 0}),
+                   F = m.alloc(SlowArray::P, tiles.F ? pairs : Shape{0, 0});
+        for (const RingPart& j : seen) {
+          m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, j.items.begin}}, at(P, j), Q_i,
+                    of(keys.K, j, features));
+          weights_at(j).modified(visit, at(P, j), at(G, j), at(F, j), x.bias_of(I, j.items), slopes.arg());
+        }
         {
           const auto lse_i = m.alloc(x.lse.rows(I));
           m.compute(kernel::BlockSoftmax{}, P, lse_i);
           if (x.shape.modifiers.sinks) m.compute(kernel::AddSinks{I.begin}, P, lse_i, m.stream(x.sinks.all()));
         }
-        weights.weighted(visit, P.arg(), G.arg(), F.arg());
+        for (const RingPart& j : seen) weights_at(j).weighted(visit, at(P, j), at(G, j), at(F, j));
         m.compute(kernel::Zero{}, dS);
         for (index_t c = 0; c < x.shape.d_v; c += bv) {
           const Range columns{c, std::min(c + bv, x.shape.d_v)};
           const auto dO_i = m.load(x.dO.block(I, columns));
-          ring.for_parts(seen, [&](Range J, Range rows) {  // dP += dO V^T; dV += P^T dO
-            m.compute(kernel::ValueGradients{}, part_of(dS.arg(), box, I, J), columns_of(keys.dV, rows, columns),
-                      part_of(P.arg(), box, I, J), columns_of(keys.V, rows, columns), dO_i);
-          });
+          for (const RingPart& j : seen)  // dP += dO V^T; dV += P^T dO
+            m.compute(kernel::ValueGradients{}, at(dS, j), of(keys.dV, j, columns), at(P, j), of(keys.V, j, columns),
+                      dO_i);
         }
         {
           const auto D_i = m.alloc(x.D.rows(I));
           m.compute(kernel::RowDots{}, D_i, P, dS);
-          weights.gradient(visit, x.scale, dS.arg(), P.arg(), G.arg(), F.arg(), D_i.arg());  // dS = scale P o (dP - D)
+          for (const RingPart& j : seen)  // dS = scale P o (dP - D)
+            weights_at(j).gradient(visit, x.scale, at(dS, j), at(P, j), at(G, j), at(F, j), D_i.arg());
         }
-        if (x.shape.modifiers.bias_gradient)
-          m.update(kernel::AddBiasGradient{false, 1 / x.scale}, x.of_scores(x.dBias, I, seen), tiles.F ? P : dS);
+        for (const RingPart& j : seen)
+          if (x.shape.modifiers.bias_gradient)
+            m.update(kernel::AddBiasGradient{false, 1 / x.scale}, x.of_scores(x.dBias, I, j.items),
+                     at(tiles.F ? P : dS, j));
       }
-      ring.for_parts(seen, [&](Range J, Range rows) {
-        m.compute(kernel::Gemm{true, false}, rows_of(keys.dK, rows), part_of(dS.arg(), box, I, J), Q_i);
-      });
+      for (const RingPart& j : seen) m.compute(kernel::Gemm{true, false}, of(keys.dK, j, features), at(dS, j), Q_i);
     }
     const auto dQ_i = m.alloc(x.dQ.rows(I));
     m.compute(kernel::Zero{}, dQ_i);
-    ring.for_parts(seen, [&](Range J, Range rows) {
-      m.compute(kernel::Gemm{}, dQ_i, part_of(dS.arg(), box, I, J), rows_of(keys.K, rows));
-    });
+    for (const RingPart& j : seen) m.compute(kernel::Gemm{}, dQ_i, at(dS, j), of(keys.K, j, features));
     m.store(dQ_i, x.dQ.rows(I));
   }
 };

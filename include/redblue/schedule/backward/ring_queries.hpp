@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/schedule/parts/key_pass.hpp"
-#include "redblue/schedule/parts/ring.hpp"
+#include "redblue/schedule/parts/ring_steps.hpp"
 
 namespace redblue::schedule {
 
@@ -17,7 +17,8 @@ struct RingQueriesBackward : Defaults {
   static constexpr std::string_view name = "ring_queries";
   static constexpr std::string_view label = "ringB2";
   static constexpr std::string_view idea = "keeping the queries of a window and their gradients resident in rings";
-  static constexpr Traits traits{.windows = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
+  static constexpr Traits traits{
+      .windows = true, .masks = true, .patterns = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = KeyPass;
@@ -39,7 +40,7 @@ struct RingQueriesBackward : Defaults {
 
   /// Queries that the rings hold.
   static index_t places(const Sizes& x, Tiling t) {
-    return std::max(x.pairs().most_kept_rows(std::min(t.Bc, x.n_k)), std::min(t.br, x.n_q));
+    return RingSide::of_queries(x.pairs(), std::min(t.Bc, x.n_k)).places(t.br);
   }
   /// What is loaded of queries.
   static Words arriving(const Sizes& x, index_t rows) {
@@ -63,13 +64,14 @@ struct RingQueriesBackward : Defaults {
   }
   static Io io(const Sizes& x, Tiling t) {
     const KeyVisits v = key_visits(x, t.Bc);
+    const Words rows = RingSide::of_queries(x.pairs(), t.Bc).items_met();
     return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k) +
-           Io().read(SlowArray::Q, Words(x.n_q) * x.d)
+           Io().read(SlowArray::Q, rows * x.d)
                .read(SlowArray::K, Words(x.n_k) * x.d)
                .read(SlowArray::V, Words(x.n_k) * x.d_v)
-               .read(SlowArray::O, x.row_statistics() * x.d_v)
-               .read(SlowArray::lse, x.row_statistics())
-               .read(SlowArray::dO, Words(x.n_q) * x.d_v)
+               .read(SlowArray::O, rows * x.statistics() * x.d_v)
+               .read(SlowArray::lse, rows * x.statistics())
+               .read(SlowArray::dO, rows * x.d_v)
                .write(SlowArray::dQ, Words(x.n_q) * x.d)
                .write(SlowArray::dK, Words(x.n_k) * x.d)
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
@@ -92,52 +94,40 @@ struct RingQueriesBackward : Defaults {
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.key_blocks(t.Bc);
-    const Ring ring{places(x.shape, t)};
-    const Queries<M> queries(m, x, ring.places);
-    index_t entered = 0;  // queries before it are in the rings, or were
-    for (index_t j = 0; j < blocks.count(); ++j) {
-      const Range seeing = pairs.rows_of(blocks(j));
-      const index_t staying = j + 1 < blocks.count() ? pairs.rows_of(blocks(j + 1)).begin : x.shape.n_q;
-      const KeyTiles<M> keys(m, x, blocks(j));
-      // Those that leave come first: they make room for those that enter.
-      const auto step = [&](Range I, Range rows) {
-        if (I.begin >= entered) enter(m, x, queries, I, rows);
-        attend(m, x, queries, I, rows, keys, t.br);
-        if (I.end <= staying) m.store(queries.dQ.rows(rows.begin, rows.size()), x.dQ.rows(I));
-      };
-      for (index_t i = seeing.begin; i < seeing.end;) {
-        index_t end = std::min(i + t.br, seeing.end);
-        for (const index_t cut : {entered, staying})
-          if (i < cut) end = std::min(end, cut);
-        ring.for_parts({i, end}, step);
-        i = end;
+    const RingSide side = RingSide::of_queries(x.shape.pairs(), t.Bc);
+    RingSteps steps(side, places(x.shape, t), t.br, RingOrder::leaving_first);
+    const Queries<M> queries(m, x, steps.places());
+    for (index_t j = 0; j < side.blocks.count(); ++j) {
+      const KeyTiles<M> keys(m, x, side.blocks(j));
+      for (const RingStep& i : steps.next()) {
+        if (i.enters) enter(m, x, queries, i);
+        attend(m, x, queries, i, keys, t.br);
+        if (i.leaves) m.store(queries.dQ.rows(i.rows.begin, i.rows.size()), x.dQ.rows(i.items));
       }
-      entered = seeing.end;
       keys.store(m, x);
     }
+    for_unmet(side, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
   }
 
   /// Queries take their places in the rings.
   template <class M>
-  static void enter(M& m, const BackwardOperands& x, const Queries<M>& queries, Range I, Range rows) {
-    const Arg dO_i = queries.dO.rows(rows.begin, rows.size());
-    m.load_into(dO_i, x.dO.rows(I));
+  static void enter(M& m, const BackwardOperands& x, const Queries<M>& queries, const RingStep& i) {
+    const auto of = [&](const Tile<M>& tile) { return tile.rows(i.rows.begin, i.rows.size()); };
+    m.load_into(of(queries.dO), x.dO.rows(i.items));
     if (x.shape.statistics() > 0)  // D = rowsum(dO o O)
-      m.compute(kernel::RowDots{}, queries.D.rows(rows.begin, rows.size()), dO_i, m.stream(x.O.rows(I)));
-    m.load_into(queries.Q.rows(rows.begin, rows.size()), x.Q.rows(I));
-    m.load_into(queries.lse.rows(rows.begin, rows.size()), x.lse.rows(I));
-    m.compute(kernel::Zero{}, queries.dQ.rows(rows.begin, rows.size()));
+      m.compute(kernel::RowDots{}, of(queries.D), of(queries.dO), m.stream(x.O.rows(i.items)));
+    m.load_into(of(queries.Q), x.Q.rows(i.items));
+    m.load_into(of(queries.lse), x.lse.rows(i.items));
+    m.compute(kernel::Zero{}, of(queries.dQ));
   }
   /// What queries in the rings and a block of keys add to each other's gradients.
   template <class M>
-  static void attend(M& m, const BackwardOperands& x, const Queries<M>& queries, Range I, Range rows,
+  static void attend(M& m, const BackwardOperands& x, const Queries<M>& queries, const RingStep& i,
                      const KeyTiles<M>& keys, index_t br) {
-    const auto of = [&](const Tile<M>& tile) { return tile.rows(rows.begin, rows.size()); };
+    const auto of = [&](const Tile<M>& tile) { return tile.rows(i.rows.begin, i.rows.size()); };
     const PairTiles<M> pairs(m, x.shape.modifiers, {std::min(br, x.shape.n_q), keys.keys.size()});
     const QueryArgs args{of(queries.Q), of(queries.lse), of(queries.D), of(queries.dO)};
-    const Arg dS = key_step(m, x, I, args, keys, pairs);
+    const Arg dS = key_step(m, x, i.items, args, keys, pairs);
     m.compute(kernel::Gemm{}, of(queries.dQ), dS, keys.K);  // dQ += dS K
   }
 };

@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/schedule/forward/flash.hpp"
-#include "redblue/schedule/parts/ring.hpp"
+#include "redblue/schedule/parts/ring_steps.hpp"
 
 namespace redblue::schedule {
 
@@ -14,7 +14,8 @@ struct RingForward : Defaults {
   static constexpr std::string_view name = "ring";
   static constexpr std::string_view label = "forward ring";
   static constexpr std::string_view idea = "keeping the keys of a window resident in a ring";
-  static constexpr Traits traits{.windows = true, .masks = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{
+      .windows = true, .masks = true, .patterns = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FlashForward::Tiling;
@@ -34,7 +35,7 @@ struct RingForward : Defaults {
 
   /// Keys that the ring holds.
   static index_t places(const Sizes& x, Tiling t) {
-    return std::max(x.pairs().most_kept(std::min(t.Br, x.n_q)), std::min(t.Bc, x.n_k));
+    return RingSide::of_keys(x.pairs(), std::min(t.Br, x.n_q)).places(t.Bc);
   }
   static Words footprint(const Sizes& x, Tiling t) {
     return x.tile(SlowArray::K, places(x, t), x.d) + x.tile(SlowArray::V, places(x, t), x.d_v) +
@@ -45,31 +46,29 @@ struct RingForward : Defaults {
     const index_t keys = std::min(t.Bc, x.n_k);
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + passing_modifiers(x);
   }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, x.n_k); }
+  static Io io(const Sizes& x, Tiling t) {
+    return query_outer_io(x, t.Br, RingSide::of_keys(x.pairs(), t.Br).items_met());
+  }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, t); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.row_blocks(t.Br);
-    const index_t s = places(x.shape, t);
-    const auto K_ring = m.alloc(SlowArray::K, {s, x.shape.d}), V_ring = m.alloc(SlowArray::V, {s, x.shape.d_v});
-    index_t loaded = 0;  // keys before it are in the ring, or were
-    const auto ring = [&](auto& w, const Block& b) {
-      const index_t key = b.row - x.K.first_row;
-      const Arg place = (b.array == x.K.array ? K_ring : V_ring).rows(key % s, b.shape.rows);
-      if (key >= loaded) w.load_into(place, b);
-      if (b.array == x.V.array) loaded = std::max(loaded, key + b.shape.rows);  // V_j comes after K_j
-      return place;
-    };
-    // Keys of one step are all in the ring, or all new; and they lie side by side there.
-    const auto step = [&](index_t j) {
-      const index_t wrap = j + s - j % s;
-      return std::min({j + t.Bc, wrap, j < loaded ? loaded : wrap});
-    };
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Range I = blocks(i);
-      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, ring, step);
+    const RingSide side = RingSide::of_keys(x.shape.pairs(), t.Br);
+    RingSteps steps(side, places(x.shape, t), t.Bc, RingOrder::reading);
+    const auto K_ring = m.alloc(SlowArray::K, {steps.places(), x.shape.d}),
+               V_ring = m.alloc(SlowArray::V, {steps.places(), x.shape.d_v});
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const Range I = side.blocks(i);
+      const std::vector<RingStep>& of_block = steps.next();
+      const RingStep* j = of_block.data();
+      const auto ring = [&](auto& w, const Block& b) {
+        const Arg place = (b.array == x.K.array ? K_ring : V_ring).rows(j->rows.begin, j->rows.size());
+        if (j->enters) w.load_into(place, b);
+        if (b.array == x.V.array) ++j;  // V_j comes after K_j
+        return place;
+      };
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, items_of(of_block), t.Bc, ring,
+                           FlashForward::every(t.Bc));
     }
   }
 };

@@ -2,7 +2,7 @@
 #include <algorithm>
 #include <optional>
 
-#include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/visible.hpp"
 
 namespace redblue::schedule {
 
@@ -41,12 +41,12 @@ inline index_t most_seeing_rows(const Sizes& x, index_t b) {
 /// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see.
 template <class Fits>
 std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
-  constexpr int kTries = 4096;
+  const index_t kTries = x.mask.pattern == nullptr ? 4096 : detail::pattern_tries(*x.mask.pattern);
   const bool keys = of == SlowArray::K;
   const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
   index_t size = smallest_tile(n, step);
   const auto block_fits = [&] { return limits.fit(x.tile(of, size, x.d), 0); };
-  for (int tries = 0; tries < kTries && size < n && block_fits(); ++tries, size += step)
+  for (index_t tries = 0; tries < kTries && size < n && block_fits(); ++tries, size += step)
     if (fits(size)) return size;
   size = std::max(size, n);
   return fits(size) ? std::optional(size) : std::nullopt;

@@ -43,18 +43,18 @@ void for_steps(const Runs& runs, index_t most, const F& f) {
 }
 
 namespace detail {
-/// The largest words(size, longest run) over blocks whose runs are runs_of(block).
-template <class BlockWords, class RunsOf>
-[[gnu::noinline]] Words pattern_footprint(const Blocks& blocks, const BlockWords& words, const RunsOf& runs_of) {
+/// The largest words(size, met) over blocks that meet met(block).
+template <class BlockWords, class Met>
+[[gnu::noinline]] Words pattern_footprint(const Blocks& blocks, const BlockWords& words, const Met& met) {
   Words most;
   index_t longest = 0;  // of the whole blocks
   for (index_t i = 0; i < blocks.count(); ++i) {
     const Range block = blocks(i);
-    const index_t run = runs_of(block).longest();
+    const index_t size = met(block);
     if (block.size() == blocks.size)
-      longest = std::max(longest, run);
+      longest = std::max(longest, size);
     else
-      most = words(block.size(), run);
+      most = words(block.size(), size);
   }
   return blocks.size <= blocks.n ? std::max(most, words(blocks.size, longest)) : most;
 }
@@ -67,7 +67,7 @@ Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words)
   const index_t rows = std::min(a, x.n_q);
   if (x.mask.pattern != nullptr)
     return detail::pattern_footprint(x.pairs().row_blocks(rows), words,
-                                     [&](Range I) { return x.pairs().runs_of_keys(I); });
+                                     [&](Range I) { return x.pairs().runs_of_keys(I).longest(); });
   if (x.mask.from_first_key()) return words(rows, x.n_k);  // the last block sees all
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_q % rows;
@@ -80,7 +80,7 @@ Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k);
   if (x.mask.pattern != nullptr)
     return detail::pattern_footprint(x.pairs().key_blocks(keys), words,
-                                     [&](Range J) { return x.pairs().runs_of_rows(J); });
+                                     [&](Range J) { return x.pairs().runs_of_rows(J).longest(); });
   if (x.mask.from_first_key()) return words(keys, x.n_q);  // all see the first block
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_k % keys;
