@@ -394,11 +394,76 @@ def sparse_spilled(t, E, d, v, Bc, dQb1, dQb2):
     t.write(dQ=len(E) * d)
 
 
+def stays(blocks, side):
+    """The blocks that meet each row (side 0) or key (side 1), from the first to the last; those that meet none are left
+    out."""
+    met_by = np.array([block.any(1 - side) for block in blocks]).reshape(len(blocks), -1)
+    return [(int(b.argmax()), len(b) - 1 - int(b[::-1].argmax())) for b in met_by.T if b.any()]
+
+
+def most_held(blocks, stays, most):
+    """Places where those that leave make room for those that enter, and `most` at a time come and go with one block."""
+    held = [sum(f < b <= l for f, l in stays) for b in range(len(blocks) + 1)]
+    kept = [sum(f < b < l for f, l in stays) for b in range(len(blocks))]
+    only = [min(most, sum(f == b == l for f, l in stays)) for b in range(len(blocks))]
+    return max([*held, *(k + o for k, o in zip(kept, only)), 0])
+
+
+def most_at_once(blocks, stays):
+    return max([sum(f <= b <= l for f, l in stays) for b in range(len(blocks))])
+
+
+def ring(t, E, d, v, Br, Bc):
+    blocks = list(row_blocks(E, Br))
+    keys = stays(blocks, 1)
+    s = most_held(blocks, keys, Bc)
+    t.read(K=len(keys) * d, V=len(keys) * v, Q=len(E) * d)
+    t.write(O=len(E) * v, lse=len(E))
+    t.hold(s * (d + v) + min(Br, len(E)) * (d + v + 2 + min(Bc, E.shape[1])))
+
+
+def ring_backward(t, E, d, v, Br, bv):
+    blocks = list(row_blocks(E, Br))
+    keys = stays(blocks, 1)
+    s = most_at_once(blocks, keys)
+    t.read(K=len(keys) * d, V=len(keys) * v, Q=len(E) * d, dO=len(E) * v)
+    t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
+    for I in blocks:
+        n, U = len(I), met(I, 0)
+        t.hold(2 * s * (d + v) + n * U + max(n * (d + U + max(1, min(bv, v))), n * d))
+
+
+def ring_queries(t, E, d, v, Bc, br):
+    blocks = list(key_blocks(E, Bc))
+    rows = stays(blocks, 0)
+    s, n = most_held(blocks, rows, br), min(Bc, E.shape[1])
+    t.read(Q=len(rows) * d, O=len(rows) * v, lse=len(rows), dO=len(rows) * v, K=E.shape[1] * d, V=E.shape[1] * v)
+    t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
+    t.hold(s * (2 * d + v + 2) + n * (2 * d + 2 * v) + max(1, 2 * n * min(br, len(E))))
+
+
+def ring_two_pass(t, E, d, v, Br, Bc):
+    by_rows, by_keys = list(row_blocks(E, Br)), list(key_blocks(E, Bc))
+    keys, rows = stays(by_rows, 1), stays(by_keys, 0)
+    s, r = most_at_once(by_rows, keys), most_at_once(by_keys, rows)
+    a, b = min(Br, len(E)), min(Bc, E.shape[1])
+    t.read(Q=len(E) * d, dO=len(E) * v, K=len(keys) * d, V=len(keys) * v)
+    t.write(dQ=len(E) * d, D=len(E))
+    t.hold(s * (d + v) + 2 * a * s + max(a, 1))
+    t.read(Q=len(rows) * d, dO=len(rows) * v, lse=len(rows), D=len(rows), K=E.shape[1] * d, V=E.shape[1] * v)
+    t.write(dK=E.shape[1] * d, dV=E.shape[1] * v)
+    t.hold(r * (d + v + 2) + 2 * b * r + 1)
+
+
 WALKS = {
-    "forward": {"flash": flash, "flash_pinned": flash_pinned, "column_split": flash, "sparse": sparse_forward},
+    "forward": {"flash": flash, "flash_pinned": flash_pinned, "column_split": flash, "sparse": sparse_forward,
+                "ring": ring},
     "backward": {
         "two_pass": two_pass,
         "fused_key_outer": fused_key_outer,
+        "ring": ring_backward,
+        "ring_queries": ring_queries,
+        "ring_two_pass": ring_two_pass,
         "sparse": sparse_backward,
         "sparse_values": sparse_values,
         "sparse_spilled": sparse_spilled,
@@ -409,6 +474,8 @@ SMALLEST = {
     "column_split": {"Br": 1, "Bc": 1, "w": 1},
     "two_pass": {"Br": 1, "bc": 1, "Bc": 1, "br": 1},
     "fused_key_outer": {"Bc": 1, "br": 1},
+    "ring_queries": {"Bc": 1, "br": 1},
+    "ring_two_pass": {"Br": 1, "Bc": 1},
     "sparse_spilled": {"Bc": 1, "dQ.b1": 1, "dQ.b2": 1},
 }
 
@@ -584,13 +651,15 @@ def check_rows(op, case, M, extra=()):
     rows = {row["schedule"]: row for row in plan["plans"]}
     for name, tiling in SMALLEST.items():  # a row that is missing did not fit
         if name in known and name not in rows and not (name == "column_split" and case.v == 1):
-            if name == "sparse_spilled" and not any(row == "sparse" for row in rows):
+            if name in ("sparse_spilled", "ring_queries", "ring_two_pass") and not any(row == "sparse" for row in rows):
                 continue  # a mask after all
             assert walk(op, name, tiling, case).peak > M, (name, done.args, done.stderr)
     if not rows:
         return set()
     if not extra:
         assert {b["theorem"]: b["words"] for b in plan["bounds"]}["trivial"] == trivial(op, case)
+    if not any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"]):
+        known = {name: text for name, text in known.items() if not name.startswith("ring")}  # test_masks.py has them
     for name in known.keys() & rows.keys():
         row, mine = rows[name], walk(op, name, rows[name]["tiling"], case)
         got = {key: row[key] for key in ("reads", "writes", "footprint")}
@@ -604,7 +673,7 @@ def check_rows(op, case, M, extra=()):
     chosen = plan["plans"][plan["chosen"]]
     if any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"]):
         assert set(rows) <= set(known), rows.keys()
-    else:  # a mask after all
+    else:
         assert not any(name.startswith("sparse") for name in rows)
     count = answer("count", *command)
     assert (count["schedule"], count["tiling"]) == (chosen["schedule"], chosen["tiling"])
@@ -801,8 +870,8 @@ def pattern(tmp_path, kind):
 
 
 PATTERNS = ["csr", "csr-causal", "blocks", "globals-causal", "mask", "mask-heads", "mask-batches", "mask-all"]
-FORWARD = ["flash", "flash_pinned", "column_split", "sparse"]
-BACKWARD = ["two_pass", "fused_key_outer", "sparse", "sparse_values", "sparse_spilled"]
+FORWARD = ["flash", "flash_pinned", "column_split", "sparse", "ring"]
+BACKWARD = ["two_pass", "fused_key_outer", "sparse", "sparse_values", "sparse_spilled", "ring", "ring_queries", "ring_two_pass"]
 
 
 @pytest.mark.parametrize("kind", PATTERNS)
@@ -818,7 +887,7 @@ def test_numbers(tmp_path, kind):
     rng = np.random.default_rng([SEED, len(kind)])
     for op, schedules in (("forward", FORWARD), ("backward", BACKWARD)):
         for schedule, order in product(schedules, ["natural", "rcm", "jaccard"]):
-            M = int(rng.integers(45, 400))
+            M = int(rng.integers(45, 400)) + (2000 if schedule.startswith("ring") else 0)
             command = ["run", "--op", op, "--input", tmp_path / f"x.{suffix}", "--layout", "bhnd", *options]
             command += ["--schedule", schedule, "--order", order, "--M", M]
             results = []

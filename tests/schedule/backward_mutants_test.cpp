@@ -119,7 +119,7 @@ TEST(BackwardMutants, OfRingQueriesAreCaught) {
 
 TEST(BackwardMutants, OfRingTwoPassAreCaught) {
   const schedule::RingTwoPassBackward::Tiling t{2, 1};
-  for (int slip = 0; slip <= static_cast<int>(mutants::RingTwoPassSlip::forgets_to_store_D); ++slip) {
+  for (int slip = 0; slip <= static_cast<int>(mutants::RingTwoPassSlip::keeps_dQ_resident); ++slip) {
     const std::string found = test::verdict<schedule::RingTwoPassBackward>(
         Sizes{9, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
           mutants::RingTwoPass::run(m, x, t, static_cast<mutants::RingTwoPassSlip>(slip));

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "mutants/mutants.hpp"
+#include "mutants/rings.hpp"
 #include "mutants/sparse.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/schedule/backward/two_pass.hpp"
@@ -10,31 +11,45 @@ namespace redblue::test {
 
 namespace {
 
-/// Every query sees a key and every key is seen, so that the problem is its own core. Blocks of neighbours have gaps
-/// between their keys, and between their queries.
-Sizes sparse_sizes() {
-  const std::vector<std::uint8_t> seen{
-      1, 0, 1, 1, 0, 0, 0, 0, 1,  //
-      1, 0, 0, 1, 0, 0, 0, 0, 0,  //
-      0, 1, 0, 0, 0, 0, 1, 1, 0,  //
-      1, 1, 1, 0, 0, 1, 0, 1, 1,  //
-      0, 0, 0, 0, 1, 0, 0, 0, 0,  //
-      1, 0, 1, 0, 0, 1, 1, 0, 1,  //
-      0, 1, 0, 0, 1, 0, 0, 1, 1,
-  };
-  Sizes x{.n_q = 7, .n_k = 9, .d = 3, .d_v = 2};
+Sizes sizes_of(index_t n_q, index_t n_k, const std::vector<std::uint8_t>& seen) {
+  Sizes x{.n_q = n_q, .n_k = n_k, .d = 3, .d_v = 2};
   x.pattern = std::make_shared<const Pattern>(patterns::of_mask({x.n_q, x.n_k}, seen), x.n_k);
   x.mask.pattern = x.pattern.get();
   return x;
 }
+/// Every query sees a key and every key is seen, so that the problem is its own core. Blocks of neighbours have gaps
+/// between their keys, and between their queries.
+Sizes sparse_sizes() {
+  return sizes_of(7, 9,
+                  {
+                      1, 0, 1, 1, 0, 0, 0, 0, 1,  //
+                      1, 0, 0, 1, 0, 0, 0, 0, 0,  //
+                      0, 1, 0, 0, 0, 0, 1, 1, 0,  //
+                      1, 1, 1, 0, 0, 1, 0, 1, 1,  //
+                      0, 0, 0, 0, 1, 0, 0, 0, 0,  //
+                      1, 0, 1, 0, 0, 1, 1, 0, 1,  //
+                      0, 1, 0, 0, 1, 0, 0, 1, 1,
+                  });
+}
+/// Two windows that take turns, a query that sees nothing and a key that nobody sees.
+Sizes turns() {
+  return sizes_of(6, 7,
+                  {
+                      1, 0, 1, 0, 0, 0, 0,  //
+                      0, 1, 0, 0, 1, 0, 0,  //
+                      1, 0, 0, 0, 0, 1, 0,  //
+                      0, 0, 0, 0, 0, 0, 0,  //
+                      0, 1, 0, 0, 0, 0, 1,  //
+                      0, 0, 0, 0, 0, 1, 0,
+                  });
+}
 
 /// `none` passes, every other slip up to `last` does not.
 template <class S, class Mutant, class Slip>
-void expect_caught_up_to(Slip last, const typename S::Tiling& t) {
+void expect_caught_up_to(Slip last, const typename S::Tiling& t, const Sizes& sizes = sparse_sizes()) {
   for (int slip = 0; slip <= static_cast<int>(last); ++slip) {
-    const std::string found = test::verdict<S>(sparse_sizes(), t, [&](auto& m, const typename S::Operands& x) {
-      Mutant::run(m, x, t, static_cast<Slip>(slip));
-    });
+    const std::string found = test::verdict<S>(
+        sizes, t, [&](auto& m, const typename S::Operands& x) { Mutant::run(m, x, t, static_cast<Slip>(slip)); });
     EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
   }
 }
@@ -82,6 +97,15 @@ TEST(SparseMutants, KeyOuterThatTakesFirstVisitsForAnIntervalIsCaught) {
   };
   EXPECT_EQ(verdict([&](auto& m, const auto& x) { S::run(m, x, t); }), "");
   EXPECT_NE(verdict([&](auto& m, const auto& x) { mutants::KeyOuterOfMasks::run(m, x, t); }), "");
+}
+
+TEST(SparseMutants, OfRingsAreCaught) {
+  expect_caught_up_to<schedule::RingBackward, mutants::RingBackward>(
+      mutants::RingBackwardSlip::forgets_keys_that_nobody_sees, {1, 1}, turns());
+  expect_caught_up_to<schedule::RingQueriesBackward, mutants::RingQueries>(
+      mutants::RingQueriesSlip::forgets_queries_that_see_nothing, {1, 1}, turns());
+  expect_caught_up_to<schedule::RingTwoPassBackward, mutants::RingTwoPass>(mutants::RingTwoPassSlip::forgets_to_store_D,
+                                                                           {1, 1}, turns());
 }
 
 }  // namespace redblue::test

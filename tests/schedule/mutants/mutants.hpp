@@ -182,6 +182,7 @@ enum class RingBackwardSlip {
   forgets_to_begin_gradients_with_zero,
   forgets_to_store_the_last_gradients,
   leaves_out_the_second_part,
+  forgets_keys_that_nobody_sees,  ///< under a pattern
 };
 
 struct RingBackward {
@@ -189,34 +190,37 @@ struct RingBackward {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, S::Tiling t, RingBackwardSlip slip) {
     using enum RingBackwardSlip;
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.row_blocks(t.Br);
-    const schedule::Ring ring{S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few)};
-    const Shape K{ring.places, x.shape.d}, V{ring.places, x.shape.d_v};
+    const RingSide side = RingSide::of_keys(x.shape.pairs(), t.Br);
+    RingSteps steps(side, S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few),
+                    x.shape.n_k, RingOrder::together);
+    const Shape K{steps.places(), x.shape.d}, V{steps.places(), x.shape.d_v};
     const S::Keys<M> keys{m.alloc(SlowArray::K, K), m.alloc(SlowArray::V, V), m.alloc(SlowArray::dK, K),
                           m.alloc(SlowArray::dV, V)};
     const auto of = [](const auto& tile, Range rows) { return tile.rows(rows.begin, rows.size()); };
-    index_t loaded = 0;
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Box box{blocks(i), pairs.keys_of(blocks(i))};
-      const index_t from = slip == loads_keys_again ? box.keys.begin : std::max(loaded, box.keys.begin);
-      ring.for_parts({from, box.keys.end}, [&](Range J, Range rows) {
-        if (slip == leaves_out_the_second_part && J.begin > from) return;
-        m.load_into(of(keys.K, rows), x.K.rows(J));
-        m.load_into(of(keys.V, rows), x.V.rows(J));
-        if (slip == forgets_to_begin_gradients_with_zero) return;
-        m.compute(kernel::Zero{}, of(keys.dK, rows));
-        m.compute(kernel::Zero{}, of(keys.dV, rows));
-      });
-      loaded = box.keys.end;
-      S::gradients(m, x, ring, keys, box, t.bv);
-      const index_t last = slip == forgets_to_store_the_last_gradients ? box.keys.begin : x.shape.n_k;
-      const index_t needed = i + 1 < blocks.count() ? pairs.keys_of(blocks(i + 1)).begin : last;
-      ring.for_parts({box.keys.begin, needed}, [&](Range J, Range rows) {
-        m.store(of(keys.dK, rows), x.dK.rows(J));
-        m.store(of(keys.dV, rows), x.dV.rows(J));
-      });
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const std::vector<RingStep>& of_block = steps.next();
+      bool second = false;
+      for (const RingStep& j : of_block) {
+        if (!j.enters && slip != loads_keys_again) continue;
+        if (slip == leaves_out_the_second_part && std::exchange(second, true)) continue;
+        m.load_into(of(keys.K, j.rows), x.K.rows(j.items));
+        m.load_into(of(keys.V, j.rows), x.V.rows(j.items));
+        if (slip == forgets_to_begin_gradients_with_zero) continue;
+        m.compute(kernel::Zero{}, of(keys.dK, j.rows));
+        m.compute(kernel::Zero{}, of(keys.dV, j.rows));
+      }
+      S::gradients(m, x, keys, side.blocks(i), joined(of_block), t.bv);
+      for (const RingStep& j : of_block) {
+        if (!j.leaves || (slip == forgets_to_store_the_last_gradients && i + 1 == side.blocks.count())) continue;
+        m.store(of(keys.dK, j.rows), x.dK.rows(j.items));
+        m.store(of(keys.dV, j.rows), x.dV.rows(j.items));
+      }
     }
+    if (slip == forgets_keys_that_nobody_sees) return;
+    for_unmet(side, [&](Range J) {
+      m.update(kernel::ZeroOver{}, x.dK.rows(J));
+      m.update(kernel::ZeroOver{}, x.dV.rows(J));
+    });
   }
 };
 

@@ -19,6 +19,7 @@ enum class RingQueriesSlip {
   forgets_to_store_the_last_dQ,
   leaves_out_the_second_part,
   lets_queries_enter_with_the_next_keys,
+  forgets_queries_that_see_nothing,  ///< under a pattern
 };
 
 struct RingQueries {
@@ -26,38 +27,30 @@ struct RingQueries {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, S::Tiling t, RingQueriesSlip slip) {
     using enum RingQueriesSlip;
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.key_blocks(t.Bc);
-    const schedule::Ring ring{S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few)};
-    const S::Queries<M> queries(m, x, ring.places);
-    index_t entered = 0;
-    for (index_t j = 0; j < blocks.count(); ++j) {
-      const Range seeing = pairs.rows_of(blocks(j));
-      const index_t last = slip == forgets_to_store_the_last_dQ ? seeing.begin : x.shape.n_q;
-      const index_t staying = j + 1 < blocks.count() ? pairs.rows_of(blocks(j + 1)).begin : last;
-      const KeyTiles<M> keys(m, x, blocks(j));
-      const auto step = [&](Range I, Range rows) {
-        if (slip == leaves_out_the_second_part && rows.begin == 0 && I.begin > 0) return;
-        if (slip == lets_queries_enter_with_the_next_keys && I.begin >= entered && j + 1 < blocks.count()) return;
+    const RingSide side = RingSide::of_queries(x.shape.pairs(), t.Bc);
+    RingSteps steps(side, S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few), t.br,
+                    RingOrder::leaving_first);
+    const S::Queries<M> queries(m, x, steps.places());
+    for (index_t j = 0; j < side.blocks.count(); ++j) {
+      const bool last = j + 1 == side.blocks.count();
+      const KeyTiles<M> keys(m, x, side.blocks(j));
+      for (const RingStep& i : steps.next()) {
+        if (slip == leaves_out_the_second_part && i.rows.begin == 0 && i.items.begin > 0) continue;
+        if (slip == lets_queries_enter_with_the_next_keys && i.enters && !last) continue;
         const auto early = m.alloc(SlowArray::P, {slip == holds_weights_while_O_passes ? 2 * t.br : 0, t.Bc});
-        if (I.begin >= entered || slip == loads_queries_again) S::enter(m, x, queries, I, rows);
+        if (i.enters || slip == loads_queries_again) S::enter(m, x, queries, i);
+        const Arg D_i = queries.D.rows(i.rows.begin, i.rows.size()),
+                  dQ_i = queries.dQ.rows(i.rows.begin, i.rows.size());
         if (slip == forms_D_for_every_key)
-          m.compute(kernel::RowDots{}, queries.D.rows(rows.begin, rows.size()),
-                    queries.dO.rows(rows.begin, rows.size()), m.stream(x.O.rows(I)));
-        S::attend(m, x, queries, I, rows, keys, t.br);
-        if (I.end <= staying || slip == stores_dQ_for_every_key)
-          m.store(queries.dQ.rows(rows.begin, rows.size()), x.dQ.rows(I));
-      };
-      for (index_t i = seeing.begin; i < seeing.end;) {
-        index_t end = std::min(i + t.br, seeing.end);
-        for (const index_t cut : {entered, staying})
-          if (i < cut) end = std::min(end, cut);
-        ring.for_parts({i, end}, step);
-        i = end;
+          m.compute(kernel::RowDots{}, D_i, queries.dO.rows(i.rows.begin, i.rows.size()), m.stream(x.O.rows(i.items)));
+        S::attend(m, x, queries, i, keys, t.br);
+        const bool stores = i.leaves && !(slip == forgets_to_store_the_last_dQ && last);
+        if (stores || slip == stores_dQ_for_every_key) m.store(dQ_i, x.dQ.rows(i.items));
       }
-      entered = seeing.end;
       keys.store(m, x);
     }
+    if (slip != forgets_queries_that_see_nothing)
+      for_unmet(side, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
   }
 };
 
@@ -70,9 +63,10 @@ enum class RingTwoPassSlip {
   loads_keys_again,
   streams_queries_for_each_part_of_the_ring,
   multiplies_keys_that_did_not_come,
+  forgets_to_store_D,
+  // Caught where the first pass has the larger footprint:
   loads_queries_instead_of_streaming,
   keeps_dQ_resident,
-  forgets_to_store_D,
 };
 
 struct RingTwoPass {
@@ -90,41 +84,37 @@ struct RingTwoPass {
   template <class M>
   static void queries(M& m, const BackwardOperands& x, index_t Br, RingTwoPassSlip slip) {
     using enum RingTwoPassSlip;
-    const Blocks blocks = x.shape.pairs().row_blocks(Br);
-    const schedule::Ring ring{most_seen_keys(x.shape, Br)};
-    const auto K = m.alloc(SlowArray::K, {ring.places, x.shape.d}),
-               V = m.alloc(SlowArray::V, {ring.places, x.shape.d_v});
-    index_t loaded = 0;
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Range I = blocks(i), seen = x.shape.pairs().keys_of(I);
-      const index_t from = slip == loads_keys_again ? seen.begin : std::max(loaded, seen.begin);
-      ring.for_parts({from, seen.end}, [&](Range J, Range rows) {
-        m.load_into(K.rows(rows.begin, rows.size()), x.K.rows(J));
-        m.load_into(V.rows(rows.begin, rows.size()), x.V.rows(J));
-      });
-      loaded = seen.end;
-      const Range held = ring.held(loaded);
-      const index_t used = slip == multiplies_keys_that_did_not_come ? ring.places : held.size();
+    const RingSide side = S::keys_of(x.shape, Br);
+    RingSteps steps(side, side.places_together(x.shape), x.shape.n_k, RingOrder::together);
+    const auto K = m.alloc(SlowArray::K, {steps.places(), x.shape.d}),
+               V = m.alloc(SlowArray::V, {steps.places(), x.shape.d_v});
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const Range I = side.blocks(i);
+      for (const RingStep& j : steps.next()) {
+        if (!j.enters && slip != loads_keys_again) continue;
+        m.load_into(K.rows(j.rows.begin, j.rows.size()), x.K.rows(j.items));
+        m.load_into(V.rows(j.rows.begin, j.rows.size()), x.V.rows(j.items));
+      }
+      const std::vector<RingPart> held = steps.held();
+      const index_t used = slip == multiplies_keys_that_did_not_come ? steps.places() : held_rows(held);
       const Arg K_j = K.rows(0, used), V_j = V.rows(0, used);
-      const auto dP = m.alloc(SlowArray::P, {I.size(), ring.places});
+      const auto dP = m.alloc(SlowArray::P, {I.size(), steps.places()});
       const Arg dS = dP.cols(used);
       {
         const auto S = m.alloc(SlowArray::P, dP.shape());
         const Arg P = S.cols(used);
+        const auto columns = [&](const RingPart& j) { return part_of(P, {}, {0, I.size()}, j.columns); };
         if (slip == loads_queries_instead_of_streaming) {
-          const auto lse_i = m.alloc(x.lse.rows(I));
           const auto Q_i = m.load(x.Q.rows(I));
           m.compute(kernel::Scores{x.scale}, P, Q_i, K_j);
         } else if (slip == streams_queries_for_each_part_of_the_ring) {
-          const Box tile{{0, I.size()}, {0, used}};
-          ring.for_parts(seen, [&](Range J, Range rows) {
-            m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, J.begin}}, part_of(P, tile, tile.rows, rows),
-                      m.stream(x.Q.rows(I)), K.rows(rows.begin, rows.size()));
-          });
+          for (const RingPart& j : held)
+            m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, j.items.begin}}, columns(j),
+                      m.stream(x.Q.rows(I)), K.rows(j.rows.begin, j.rows.size()));
         } else {
           m.compute(kernel::Scores{x.scale}, P, m.stream(x.Q.rows(I)), K_j);
         }
-        RingTwoPassBackward::hide_in_ring(m, x, P, {I, held}, ring, false);
+        for (const RingPart& j : held) hide(m, x.shape, columns(j), {I, j.items});
         {
           const auto lse_i = m.alloc(x.lse.rows(I));
           m.compute(kernel::BlockSoftmax{}, P, lse_i);

@@ -1,7 +1,7 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/backward/operands.hpp"
-#include "redblue/schedule/parts/ring.hpp"
+#include "redblue/schedule/parts/ring_steps.hpp"
 #include "redblue/schedule/parts/score_phase.hpp"
 
 namespace redblue::schedule {
@@ -18,7 +18,7 @@ struct RingTwoPassBackward : Defaults {
   static constexpr std::string_view name = "ring_two_pass";
   static constexpr std::string_view label = "ringB3";
   static constexpr std::string_view idea = "two passes, the keys and then the queries of a window resident in rings";
-  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .products = 7};
+  static constexpr Traits traits{.windows = true, .own_softmax = true, .masks = true, .patterns = true, .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
@@ -46,8 +46,13 @@ struct RingTwoPassBackward : Defaults {
     return Tiling{doubled(*Br, x.n_q, rows_fit), doubled(*Bc, x.n_k, keys_fit)};
   }
 
+  /// What each pass holds, and how much of it.
+  static RingSide keys_of(const Sizes& x, index_t Br) { return RingSide::of_keys(x.pairs(), std::min(Br, x.n_q)); }
+  static RingSide queries_of(const Sizes& x, index_t Bc) {
+    return RingSide::of_queries(x.pairs(), std::min(Bc, x.n_k));
+  }
   static Phase query_phase(const Sizes& x, index_t Br) {
-    const index_t s = most_seen_keys(x, Br), rows = std::min(Br, x.n_q);
+    const index_t s = keys_of(x, Br).places_together(x), rows = std::min(Br, x.n_q);
     const Words word = std::max({x.word(SlowArray::Q), x.word(SlowArray::dO), x.word(SlowArray::dQ)}),
                 statistic = std::max(x.tile(SlowArray::lse, rows, 1), x.tile(SlowArray::D, rows, 1)),
                 pairs = x.tile(SlowArray::P, rows, s);
@@ -57,7 +62,7 @@ struct RingTwoPassBackward : Defaults {
         word};
   }
   static Phase key_phase(const Sizes& x, index_t Bc) {
-    const index_t r = most_seeing_rows(x, Bc), keys = std::min(Bc, x.n_k);
+    const index_t r = queries_of(x, Bc).places_together(x), keys = std::min(Bc, x.n_k);
     const Words pairs = x.tile(SlowArray::P, r, keys),
                 values = std::max({x.word(SlowArray::K), x.word(SlowArray::V), x.word(SlowArray::dV)}),
                 word = std::max(values, x.word(SlowArray::dK));
@@ -68,22 +73,24 @@ struct RingTwoPassBackward : Defaults {
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) { return {query_phase(x, t.Br), key_phase(x, t.Bc)}; }
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
-  static Io io(const Sizes& x, Tiling) {
+  static Io io(const Sizes& x, Tiling t) {
+    const Words keys = keys_of(x, t.Br).items_met(), rows = queries_of(x, t.Bc).items_met();
     return Io()
-        .read(SlowArray::Q, Words(2) * x.n_q * x.d)
-        .read(SlowArray::K, Words(2) * x.n_k * x.d)
-        .read(SlowArray::V, Words(2) * x.n_k * x.d_v)
-        .read(SlowArray::dO, Words(2) * x.n_q * x.d_v)
-        .read(SlowArray::lse, x.n_q)
-        .read(SlowArray::D, x.n_q)
+        .read(SlowArray::Q, (rows + x.n_q) * x.d)
+        .read(SlowArray::K, (keys + x.n_k) * x.d)
+        .read(SlowArray::V, (keys + x.n_k) * x.d_v)
+        .read(SlowArray::dO, (rows + x.n_q) * x.d_v)
+        .read(SlowArray::lse, rows)
+        .read(SlowArray::D, rows)
         .write(SlowArray::D, x.n_q)
         .write(SlowArray::dQ, Words(x.n_q) * x.d)
         .write(SlowArray::dK, Words(x.n_k) * x.d)
         .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
   static Words macs(const Sizes& x, Tiling t) {
-    return x.pairs().pairs_with_last_keys(t.Br, most_seen_keys(x, t.Br)) * (Words(2) * x.d + x.d_v) +
-           x.pairs().pairs_with_last_rows(t.Bc, most_seeing_rows(x, t.Bc)) * (Words(2) * x.d + Words(2) * x.d_v);
+    const RingSide keys = keys_of(x, t.Br), queries = queries_of(x, t.Bc);
+    return keys.pairs_with_held(keys.places_together(x)) * (Words(2) * x.d + x.d_v) +
+           queries.pairs_with_held(queries.places_together(x)) * (Words(2) * x.d + Words(2) * x.d_v);
   }
 
   template <Machine M>
@@ -92,44 +99,30 @@ struct RingTwoPassBackward : Defaults {
     key_gradients(m, x, t.Bc);
   }
 
-  /// The scores of pairs that do not see each other become -inf: `box` holds queries and keys that came last, of which
-  /// those in a ring lie in its order.
-  template <class M>
-  static void hide_in_ring(M& m, const BackwardOperands& x, const Arg& S, const Box& box, const Ring& ring,
-                           bool rows_lie_there) {
-    const Box tile{{0, S.shape().rows}, {0, S.shape().cols}};
-    ring.for_parts(rows_lie_there ? box.rows : box.keys, [&](Range part, Range places) {
-      if (rows_lie_there)
-        hide(m, x.shape, part_of(S, tile, places, tile.keys), {part, box.keys});
-      else
-        hide(m, x.shape, part_of(S, tile, tile.rows, places), {box.rows, part});
-    });
-  }
-
   /// dQ and D, block by block of queries.
   template <class M>
   static void query_gradients(M& m, const BackwardOperands& x, index_t Br) {
-    const Blocks blocks = x.shape.pairs().row_blocks(Br);
-    const Ring ring{most_seen_keys(x.shape, Br)};
-    const auto K = m.alloc(SlowArray::K, {ring.places, x.shape.d}),
-               V = m.alloc(SlowArray::V, {ring.places, x.shape.d_v});
-    index_t loaded = 0;
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Range I = blocks(i), seen = x.shape.pairs().keys_of(I);
-      ring.for_parts({std::max(loaded, seen.begin), seen.end}, [&](Range J, Range rows) {
-        m.load_into(K.rows(rows.begin, rows.size()), x.K.rows(J));
-        m.load_into(V.rows(rows.begin, rows.size()), x.V.rows(J));
-      });
-      loaded = seen.end;
-      const Range held = ring.held(loaded);
-      const Arg K_j = K.rows(0, held.size()), V_j = V.rows(0, held.size());
-      const auto dP = m.alloc(SlowArray::P, {I.size(), ring.places});
-      const Arg dS = dP.cols(held.size());
+    const RingSide side = keys_of(x.shape, Br);
+    RingSteps steps(side, side.places_together(x.shape), x.shape.n_k, RingOrder::together);
+    const auto K = m.alloc(SlowArray::K, {steps.places(), x.shape.d}),
+               V = m.alloc(SlowArray::V, {steps.places(), x.shape.d_v});
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const Range I = side.blocks(i);
+      for (const RingStep& j : steps.next()) {
+        if (!j.enters) continue;
+        m.load_into(K.rows(j.rows.begin, j.rows.size()), x.K.rows(j.items));
+        m.load_into(V.rows(j.rows.begin, j.rows.size()), x.V.rows(j.items));
+      }
+      const std::vector<RingPart> held = steps.held();
+      const index_t keys = held_rows(held);
+      const Arg K_j = K.rows(0, keys), V_j = V.rows(0, keys);
+      const auto dP = m.alloc(SlowArray::P, {I.size(), steps.places()});
+      const Arg dS = dP.cols(keys);
       {
         const auto S = m.alloc(SlowArray::P, dP.shape());
-        const Arg P = S.cols(held.size());
+        const Arg P = S.cols(keys);
         m.compute(kernel::Scores{x.scale}, P, m.stream(x.Q.rows(I)), K_j);
-        hide_in_ring(m, x, P, {I, held}, ring, false);
+        for (const RingPart& j : held) hide(m, x.shape, part_of(P, {}, {0, I.size()}, j.columns), {I, j.items});
         {
           const auto lse_i = m.alloc(x.lse.rows(I));
           m.compute(kernel::BlockSoftmax{}, P, lse_i);
@@ -148,34 +141,34 @@ struct RingTwoPassBackward : Defaults {
   /// dK and dV, block by block of keys.
   template <class M>
   static void key_gradients(M& m, const BackwardOperands& x, index_t Bc) {
-    const Blocks blocks = x.shape.pairs().key_blocks(Bc);
-    const Ring ring{most_seeing_rows(x.shape, Bc)};
-    const auto tile_of = [&](const SlowMatrix& a) { return m.alloc(a.array, {ring.places, a.shape.cols}); };
+    const RingSide side = queries_of(x.shape, Bc);
+    RingSteps steps(side, side.places_together(x.shape), x.shape.n_q, RingOrder::together);
+    const auto tile_of = [&](const SlowMatrix& a) { return m.alloc(a.array, {steps.places(), a.shape.cols}); };
     const auto Q = tile_of(x.Q), dO = tile_of(x.dO), lse = tile_of(x.lse), D = tile_of(x.D);
-    index_t loaded = 0;
-    for (index_t j = 0; j < blocks.count(); ++j) {
-      const Range J = blocks(j), seeing = x.shape.pairs().rows_of(J);
-      ring.for_parts({std::max(loaded, seeing.begin), seeing.end}, [&](Range I, Range rows) {
-        m.load_into(Q.rows(rows.begin, rows.size()), x.Q.rows(I));
-        m.load_into(dO.rows(rows.begin, rows.size()), x.dO.rows(I));
-        m.load_into(lse.rows(rows.begin, rows.size()), x.lse.rows(I));
-        m.load_into(D.rows(rows.begin, rows.size()), x.D.rows(I));
-      });
-      loaded = seeing.end;
-      const Range held = ring.held(loaded);
-      const Arg Q_i = Q.rows(0, held.size()), dO_i = dO.rows(0, held.size());
-      const auto dP = m.alloc(SlowArray::P, {ring.places, J.size()});
-      const Arg dS = dP.rows(0, held.size());
+    for (index_t j = 0; j < side.blocks.count(); ++j) {
+      const Range J = side.blocks(j);
+      for (const RingStep& i : steps.next()) {
+        if (!i.enters) continue;
+        m.load_into(Q.rows(i.rows.begin, i.rows.size()), x.Q.rows(i.items));
+        m.load_into(dO.rows(i.rows.begin, i.rows.size()), x.dO.rows(i.items));
+        m.load_into(lse.rows(i.rows.begin, i.rows.size()), x.lse.rows(i.items));
+        m.load_into(D.rows(i.rows.begin, i.rows.size()), x.D.rows(i.items));
+      }
+      const std::vector<RingPart> held = steps.held();
+      const index_t queries = held_rows(held);
+      const Arg Q_i = Q.rows(0, queries), dO_i = dO.rows(0, queries);
+      const auto dP = m.alloc(SlowArray::P, {steps.places(), J.size()});
+      const Arg dS = dP.rows(0, queries);
       {
         const auto S = m.alloc(SlowArray::P, dP.shape());
-        const Arg P = S.rows(0, held.size());
+        const Arg P = S.rows(0, queries);
         m.compute(kernel::Scores{x.scale}, P, Q_i, m.stream(x.K.rows(J)));
-        hide_in_ring(m, x, P, {held, J}, ring, true);
-        m.compute(kernel::Weights{x.shape.score}, P, lse.rows(0, held.size()));  // P = exp(S - lse)
-        m.update(kernel::GemmOver{true, false, true}, x.dV.rows(J), P, dO_i);    // dV = P^T dO
+        for (const RingPart& i : held) hide(m, x.shape, part_of(P, {}, i.rows, {0, J.size()}), {i.items, J});
+        m.compute(kernel::Weights{x.shape.score}, P, lse.rows(0, queries));    // P = exp(S - lse)
+        m.update(kernel::GemmOver{true, false, true}, x.dV.rows(J), P, dO_i);  // dV = P^T dO
         m.compute(kernel::Zero{}, dS);
         m.compute(kernel::Gemm{false, true}, dS, dO_i, m.stream(x.V.rows(J)));  // dP = dO V^T
-        m.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS, P, D.rows(0, held.size()));
+        m.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS, P, D.rows(0, queries));
       }
       m.update(kernel::GemmOver{true, false, true}, x.dK.rows(J), dS, Q_i);  // dK = dS^T Q
     }

@@ -19,8 +19,6 @@ struct Ring {
       j = end;
     }
   }
-  /// The keys that lie there when all before `end` came in order: they fill the first rows of the tile.
-  constexpr Range held(index_t end) const { return {std::max<index_t>(0, end - places), end}; }
 };
 
 /// The most keys that a block of `a` queries sees, and the most queries that see a block of b keys.

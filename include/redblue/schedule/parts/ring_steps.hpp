@@ -3,11 +3,10 @@
 #include <set>
 #include <vector>
 
-#include "redblue/schedule/parts/ring.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/schedule/parts/ring_side.hpp"
 
-/// Rings past which blocks of the other side go: queries that enter with the first block of keys that they see and
-/// leave after the last one, or keys with blocks of queries. Under an interval all come and go in order; under a
-/// pattern each takes any free place (theory notes 2g).
+/// What a ring does, block by block: for its text, where ring_side.hpp is for its costs.
 namespace redblue::schedule {
 
 /// Items of a ring, queries or keys, that lie side by side there and meet a block together.
@@ -16,106 +15,22 @@ struct RingStep {
   bool enters = false;  ///< all for the first time
   bool leaves = false;  ///< all for the last time
 };
+/// Items that lie side by side, whatever they do; and their columns in a tile that holds all items of a block.
+struct RingPart {
+  Range items, rows, columns;
+};
+/// Of parts that fill the first rows of a ring, how many rows.
+inline index_t held_rows(const std::vector<RingPart>& parts) {
+  index_t rows = 0;
+  for (const RingPart& part : parts) rows += part.rows.size();
+  return rows;
+}
 /// When places are free again, and what is said of items.
 enum class RingOrder : std::uint8_t {
   leaving_first,  ///< those that leave make room for those that enter
   reading,        ///< the same for items that need no farewell: under an interval `leaves` is not said
   together,       ///< all that meet a block are there at once
 };
-
-/// What a ring holds, and what passes by.
-struct RingSide {
-  Pairs pairs;
-  Blocks blocks;  ///< that pass
-  bool holds_queries = false;
-
-  static RingSide of_queries(const Pairs& pairs, index_t Bc) { return {pairs, pairs.key_blocks(Bc), true}; }
-  static RingSide of_keys(const Pairs& pairs, index_t Br) { return {pairs, pairs.row_blocks(Br), false}; }
-
-  index_t items() const { return holds_queries ? pairs.n_q : pairs.n_k; }
-  Range hull(index_t b) const { return holds_queries ? pairs.rows_of(blocks(b)) : pairs.keys_of(blocks(b)); }
-  Runs met(index_t b) const { return holds_queries ? pairs.runs_of_rows(blocks(b)) : pairs.runs_of_keys(blocks(b)); }
-  /// Under a pattern: what each item meets.
-  const RunLists& lists() const { return holds_queries ? pairs.mask.pattern->rows() : pairs.mask.pattern->keys(); }
-  /// Under a pattern: f(items, first block that meets them, last one); items that meet none are left out.
-  template <class F>
-  void for_items(const F& f) const {
-    const auto block_of = [&](index_t i) {
-      return blocks.ragged_first ? blocks.count() - 1 - (blocks.n - 1 - i) / blocks.size : i / blocks.size;
-    };
-    lists().for_groups([&](Range items, std::span<const Range> runs) {
-      if (!runs.empty()) f(items, block_of(runs.front().begin), block_of(runs.back().end - 1));
-    });
-  }
-  /// How many items meet a block.
-  [[gnu::noinline]] index_t items_met() const {
-    if (pairs.mask.pattern == nullptr) return items();
-    index_t met = 0;
-    for_items([&](Range some, index_t, index_t) { met += some.size(); });
-    return met;
-  }
-  /// The places that items need where those that leave go before others enter: as many as two blocks in a row both
-  /// hold, and `most` for items that one block alone meets.
-  [[gnu::noinline]] index_t places(index_t most) const {
-    most = std::min(most, items());
-    if (pairs.mask.pattern == nullptr)
-      return std::max(holds_queries ? pairs.most_kept_rows(blocks.size) : pairs.most_kept(blocks.size), most);
-    index_t largest = 0;
-    for_blocks([&](index_t before, index_t go, index_t only, index_t come) {
-      largest = std::max({largest, before - go + std::min(most, only), before - go + come});
-    });
-    return largest;
-  }
-  /// Those that they need where all that a block meets are there at once.
-  [[gnu::noinline]] index_t places_together(const Sizes& x) const {
-    if (pairs.mask.pattern == nullptr)
-      return holds_queries ? most_seeing_rows(x, blocks.size) : most_seen_keys(x, blocks.size);
-    index_t largest = 0;
-    for_blocks([&](index_t before, index_t, index_t only, index_t come) {
-      largest = std::max(largest, before + only + come);
-    });
-    return largest;
-  }
-
- private:
-  /// Under a pattern: f(items that it holds, those of them that leave, those that this block alone meets, those that
-  /// enter and stay) for each block.
-  template <class F>
-  void for_blocks(const F& f) const {
-    struct Counts {
-      index_t go = 0, only = 0, come = 0;
-    };
-    std::vector<Counts> counts(static_cast<std::size_t>(blocks.count()));
-    const auto at = [&](index_t b) -> Counts& { return counts[static_cast<std::size_t>(b)]; };
-    for_items([&](Range some, index_t first, index_t last) {
-      (first == last ? at(first).only : at(first).come) += some.size();
-      if (first != last) at(last).go += some.size();
-    });
-    index_t held = 0;
-    for (const Counts& c : counts) {
-      f(held, c.go, c.only, c.come);
-      held += c.come - c.go;
-    }
-  }
-};
-
-/// f(items) for those that meet no block: under a pattern there may be some.
-template <class F>
-[[gnu::noinline]] void for_unmet(const RingSide& side, const F& f) {
-  if (side.pairs.mask.pattern == nullptr) return;
-  side.lists().for_groups([&](Range items, std::span<const Range> runs) {
-    if (runs.empty()) f(items);
-  });
-}
-
-/// The largest words(queries, keys that they see) over blocks of `a` queries, where all those keys are resident at
-/// once.
-template <class BlockWords>
-Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
-  if (x.mask.pattern == nullptr) return query_blocks_footprint(x, a, words);
-  const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
-  return detail::pattern_footprint(blocks, words, [&](Range I) { return x.pairs().runs_of_keys(I).count(); });
-}
 
 /// The steps of all blocks, one block after another, with `most` items in each at most.
 class RingSteps {
@@ -140,6 +55,23 @@ class RingSteps {
       next_of_pattern();
     ++block_;
     return steps_;
+  }
+  /// The rows of the ring that have held an item so far, from the first on: what each held last. Their columns are
+  /// these rows.
+  [[gnu::noinline]] std::vector<RingPart> held() const {
+    std::vector<RingPart> parts;
+    if (side_.pairs.mask.pattern == nullptr) {
+      ring_.for_parts({std::max<index_t>(0, entered_ - ring_.places), entered_},
+                      [&](Range items, Range rows) { parts.push_back({items, rows, rows}); });
+      return parts;
+    }
+    for (std::size_t p = 0; p < holders_.size(); ++p) {
+      const index_t i = holders_[p], row = static_cast<index_t>(p);
+      if (parts.empty() || parts.back().items.end != i) parts.push_back({{i, i}, {row, row}, {row, row}});
+      ++parts.back().items.end;
+      parts.back().rows.end = parts.back().columns.end = row + 1;
+    }
+    return parts;
   }
 
  private:
@@ -192,8 +124,11 @@ class RingSteps {
       if (!goes_on) finish();
     }
     if (enters) {
+      if (free_.empty()) throw RuleError("a ring has too few places");
       item.place = open_ ? steps_.back().rows.end : *free_.begin();
       free_.erase(item.place);
+      holders_.resize(std::max(holders_.size(), static_cast<std::size_t>(item.place) + 1));
+      holders_[static_cast<std::size_t>(item.place)] = i;
     }
     if (!open_) steps_.push_back({{i, i}, {item.place, item.place}, enters, leaves});
     open_ = true;
@@ -217,6 +152,7 @@ class RingSteps {
   index_t entered_ = 0;      ///< under an interval: items before it are in the ring, or were
   std::vector<Item> items_;  ///< under a pattern
   std::set<index_t> free_;
+  std::vector<index_t> holders_;  ///< of each place so far
   std::vector<RingStep> steps_;
   bool open_ = false;  ///< may the last step have more items?
 };
@@ -228,11 +164,7 @@ class RingSteps {
   for (const RingStep& step : steps) items.push_back(step.items);
   return Runs(std::move(items));
 }
-/// Steps without what they enter and leave, those that go on together joined; of each also its columns in a tile that
-/// holds all items of the block.
-struct RingPart {
-  Range items, rows, columns;
-};
+/// Steps without what they enter and leave, those that go on together joined.
 [[gnu::noinline]] inline std::vector<RingPart> joined(const std::vector<RingStep>& steps) {
   std::vector<RingPart> parts;
   index_t columns = 0;
