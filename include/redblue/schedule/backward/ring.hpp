@@ -13,8 +13,8 @@ namespace redblue::schedule {
 /// the words that every schedule moves (docs/proofs/trivial.md), whatever M, once fast memory holds a window.
 ///   reads n_q (d + d_v) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint 2 s (d + d_v) + Br kappa + max(Br (d + kappa + max(bv, 1)), Br d)
-/// s: the most keys that a block of queries sees. kappa: those of one block. Theory notes 2g. Modifiers:
-/// parts/modifiers.hpp.
+/// s: the most keys that a block of queries sees, under a pattern the most held at once. kappa: those of one block.
+/// Theory notes 2g. Modifiers: parts/modifiers.hpp.
 struct RingBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "ring";

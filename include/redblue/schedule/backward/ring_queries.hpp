@@ -10,8 +10,9 @@ namespace redblue::schedule {
 /// of O and lse, in less fast memory than ringB1 (backward/ring.hpp).
 ///   reads n_q (d + 2 d_v + 1) + n_k (d + d_v)   writes n_q d + n_k (d + d_v)
 ///   footprint s (2 d + d_v + 2) + Bc (2 d + 2 d_v) + max(2 br Bc, 1)
-/// s: the most queries that see one block of keys and the next, or br if that is more. Theory notes 2g. Modifiers:
-/// parts/modifiers.hpp.
+/// s: the most queries that see one block of keys and the next, or br if that is more; under a pattern those that stay
+/// from one block to the next (parts/ring_side.hpp), and n_q in reads is of those that see a key. Theory notes 2g.
+/// Modifiers: parts/modifiers.hpp.
 struct RingQueriesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "ring_queries";
@@ -26,15 +27,18 @@ struct RingQueriesBackward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
-  /// All move the same words: the smallest Bc that fits, doubled while there is room, and br likewise.
+  /// All move the same words: the smallest Bc that fits; it and br doubled in turn while there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     Tiling t = smallest(x, limits.multiple);
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
     const auto keys_fit = [&](index_t keys) { return fits({keys, t.br}); };
     const std::optional<index_t> Bc = smallest_block(x, limits, SlowArray::K, keys_fit);
     if (!Bc) return std::nullopt;
-    t.Bc = doubled(*Bc, x.n_k, keys_fit);
-    t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({t.Bc, rows}); });
+    t.Bc = *Bc;
+    for (index_t enough = 2; enough <= kEnough; enough *= 2) {
+      t.Bc = doubled(t.Bc, x.n_k, keys_fit, enough);
+      t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({t.Bc, rows}); }, enough);
+    }
     return t;
   }
 

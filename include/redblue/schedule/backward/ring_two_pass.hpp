@@ -12,7 +12,8 @@ namespace redblue::schedule {
 /// gradients the one that takes the least fast memory.
 ///   pass 1  reads n_q (d + d_v) + n_k (d + d_v)   writes n_q (d + 1)    footprint s (d + d_v) + 2 Br s + Br
 ///   pass 2  reads n_q (d + d_v + 2) + n_k (d + d_v)   writes n_k (d + d_v)   footprint r (d + d_v + 2) + 2 Bc r + 1
-/// s: the most keys that a block of Br queries sees. r: the most queries that see a block of Bc keys. Theory notes 2g.
+/// s: the most keys that a block of Br queries sees. r: the most queries that see a block of Bc keys. Under a pattern
+/// those that are held at once: theory notes 2g have fewer weights there, for P here has a word for all of them.
 struct RingTwoPassBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "ring_two_pass";

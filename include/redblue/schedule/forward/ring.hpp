@@ -8,7 +8,8 @@ namespace redblue::schedule {
 /// it. For windows: there the words are those that every schedule moves (docs/proofs/trivial.md) and those of lse,
 /// whatever M, once fast memory holds a window.
 ///   reads n_q d + n_k (d + d_v)   writes n_q (d_v + 1)   footprint s (d + d_v) + Br (d + d_v + 2 + Bc)
-/// s: the most keys that one block of queries and the next both see, or Bc if that is more. Theory notes 2g.
+/// s: the most keys that one block of queries and the next both see, or Bc if that is more; under a pattern those that
+/// stay from one block to the next (parts/ring_side.hpp). Theory notes 2g.
 struct RingForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "ring";

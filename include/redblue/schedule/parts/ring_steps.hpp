@@ -25,10 +25,10 @@ inline index_t held_rows(const std::vector<RingPart>& parts) {
   for (const RingPart& part : parts) rows += part.rows.size();
   return rows;
 }
-/// When places are free again, and what is said of items.
+/// When places are free again.
 enum class RingOrder : std::uint8_t {
   leaving_first,  ///< those that leave make room for those that enter
-  reading,        ///< the same for items that need no farewell: under an interval `leaves` is not said
+  reading,        ///< the same for items that are only read: under an interval steps are not cut where some leave
   together,       ///< all that meet a block are there at once
 };
 
