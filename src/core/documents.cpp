@@ -118,4 +118,11 @@ SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
   return {a, {most, 1}, instance};
 }
 
+SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
+  index_t most = 0;
+  if (x.pattern == nullptr && !has_pattern(x))
+    for (const Sizes& part : documents_of(x)) most = std::max(most, part.pairs().most_keys(1));
+  return {a, {most, x.n_q}, instance, 0, x.row0};
+}
+
 }  // namespace redblue

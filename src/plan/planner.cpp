@@ -144,6 +144,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   const Schedule& s = *schedule;
   if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
   if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
+  if (s.traits.narrow && !has_left_edge(x) && x.documents == nullptr && o.schedule.empty()) return;
   if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (const auto why = obstacle(s, plan, x)) {

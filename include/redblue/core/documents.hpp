@@ -66,6 +66,9 @@ inline bool has_pattern(const Sizes& x) {
 /// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
 /// as the batch with the most pairs needs.
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);
+/// A matrix with a column for each query, as long as the query that sees the most keys needs: the words of its first
+/// key and of those after it. No words under a pattern.
+SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 
 /// How many batches the formulas of such sizes are for: 1, or all where they differ.
 inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : x.documents->batches; }

@@ -26,7 +26,7 @@ struct Residence {
     const auto all = [&](SlowArray of, std::initializer_list<SlowArray> list) {
       for (const SlowArray a : list) width[index_of(a)] = width[index_of(of)];
     };
-    all(S, {P, A, f, q, p});
+    all(S, {P, A, f, q, p, P_b, dS_b});
     all(lse, {D, lse_g, slopes, sinks, dSinks});
     all(O, {Og});
     all(dQ, {dQg});

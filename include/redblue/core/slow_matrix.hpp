@@ -19,6 +19,7 @@ enum class SlowArray : std::uint8_t {
   WQ, WK, WV, dWQ, dWK, dWV,  // projections to one head
   Z, G,                       // states of linear attention
   Og, lse_g, dQg,             // of one group of keys
+  P_b, dS_b,                  // of the keys that each query sees, one below the other
   bias, slopes, sinks,        // modifiers of scores (core/modifiers.hpp)
   dBias, dSinks,              // their gradients
 };
@@ -31,6 +32,7 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "WQ", "WK", "WV", "dWQ", "dWK", "dWV",
     "Z", "G",
     "Og", "lse_g", "dQg",
+    "P_b", "dS_b",
     "bias", "slopes", "sinks",
     "dBias", "dSinks",
 });

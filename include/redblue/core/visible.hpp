@@ -1,5 +1,6 @@
 #pragma once
 #include <initializer_list>
+#include <type_traits>
 #include <utility>
 #include <vector>
 
@@ -149,6 +150,14 @@ struct Pairs {
   /// All of them.
   Words count() const { return mask.pattern != nullptr ? count_of(mask.pattern->rows()) : visited_keys(1); }
 
+  /// Those of these rows, and those of these keys. No pattern.
+  Words count_of_rows(Range rows) const {
+    return Pairs{mask, rows.end, n_k}.count() - Pairs{mask, rows.begin, n_k}.count();
+  }
+  Words count_of_keys(Range keys) const {
+    return Pairs{mask, n_q, keys.end}.count() - Pairs{mask, n_q, keys.begin}.count();
+  }
+
   /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their hulls.
   Words pairs_of_rows(index_t a) const {
     if (n_q == 0) return 0;
@@ -180,20 +189,18 @@ struct Pairs {
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
   index_t most_keys(index_t a) const {
     if (mask.from_first_key()) return n_k;
-    const Blocks blocks{n_q / a * a, a};
-    const index_t ragged = n_q % a;
-    return most(
-        blocks.count(), [&](index_t i) { return keys_of({ragged + i * a, ragged + (i + 1) * a}).size(); },
-        {n_k - mask.hi, mask.prefix - mask.hi, -mask.lo}, n_q / mask.group,
-        [&](index_t p) { return (p * mask.group - ragged) / a; });
+    return most_of_rows(a, [&](Range rows) { return keys_of(rows).size(); });
   }
   index_t most_rows(index_t b) const {
     if (mask.from_first_key()) return n_q;
-    const Blocks blocks{n_k / b * b, b};
-    const index_t positions = n_q / mask.group;
-    return most(
-        blocks.count(), [&](index_t j) { return rows_of(blocks(j)).size(); },
-        {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
+    return most_of_keys(b, [&](Range keys) { return rows_of(keys).size(); });
+  }
+  /// The most pairs of a whole block of `a` rows, and of a whole block of b keys. No pattern.
+  Words most_pairs_of_rows(index_t a) const {
+    return most_of_rows(a, [&](Range rows) { return count_of_rows(rows); });
+  }
+  Words most_pairs_of_keys(index_t b) const {
+    return most_of_keys(b, [&](Range keys) { return count_of_keys(keys); });
   }
 
   /// The most keys that a block of `a` rows and the next one both see.
@@ -225,12 +232,29 @@ struct Pairs {
   friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
 
  private:
+  /// The largest size(block) over whole blocks of `a` rows, and of b keys.
+  template <class Size>
+  std::invoke_result_t<Size, Range> most_of_rows(index_t a, const Size& size) const {
+    const index_t ragged = n_q % a;
+    return most(
+        n_q / a, [&](index_t i) { return size(Range{ragged + i * a, ragged + (i + 1) * a}); },
+        {n_k - mask.hi, mask.prefix - mask.hi, -mask.lo}, n_q / mask.group,
+        [&](index_t p) { return (p * mask.group - ragged) / a; });
+  }
+  template <class Size>
+  std::invoke_result_t<Size, Range> most_of_keys(index_t b, const Size& size) const {
+    const index_t positions = n_q / mask.group;
+    return most(
+        n_k / b, [&](index_t j) { return size(Range{j * b, (j + 1) * b}); },
+        {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
+  }
+
   /// The largest size(block). It grows, falls or repeats after `group` blocks at most between the blocks where an end
   /// of the interval begins or ceases to move.
   template <class Size, class BlockOf>
-  index_t most(index_t count, const Size& size, std::initializer_list<index_t> ends, index_t n,
-               const BlockOf& block_of) const {
-    index_t largest = 0;
+  std::invoke_result_t<Size, index_t> most(index_t count, const Size& size, std::initializer_list<index_t> ends,
+                                           index_t n, const BlockOf& block_of) const {
+    std::invoke_result_t<Size, index_t> largest = 0;
     const auto look_around = [&](index_t block) {
       const index_t from = std::clamp<index_t>(block - mask.group - 1, 0, count),
                     to = std::clamp<index_t>(block + mask.group + 2, 0, count);

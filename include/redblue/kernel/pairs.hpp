@@ -7,8 +7,8 @@
 #include "redblue/kernel/weights.hpp"
 
 /// Kernels on tiles that hold one word for each pair of a query and a key that it sees, in order, row by row: the tile
-/// of a box holds the pairs of a pattern inside a rectangle of scores. Vectors of its rows or keys hold a word for each
-/// that has a pair in the box. Theory notes 2g.
+/// of a box holds the pairs of a pattern, or of a mask, inside a rectangle of scores. Vectors of its rows or keys hold
+/// a word for each that has a pair in the box. Theory notes 2g.
 namespace redblue::kernel {
 
 /// A rectangle of scores, and of its rows, or of its keys, those that an argument has words for.
@@ -20,14 +20,17 @@ struct PairBox {
   index_t count = 0;
 
   Range window() const { return {first, first + count}; }
-  /// Does the box lie inside its pattern, and the window inside `side` of its rows or columns?
-  bool is_inside(index_t side) const {
+  /// Does the window lie inside `side` of its rows or columns, and the box inside its pattern? Where a mask says it
+  /// all, every row and column of a box has one of its `words` pairs.
+  bool is_inside(index_t side, index_t words) const {
     const Pattern* pattern = place.mask.pattern;
     const auto within = [](index_t at, index_t size, index_t end) {
       return 0 <= at && 0 <= size && at <= end && size <= end - at;
     };
-    return pattern != nullptr && within(place.row, rows, pattern->n_q()) && within(place.col, cols, pattern->n_k()) &&
-           within(first, count, side);
+    const bool box = pattern != nullptr
+                         ? within(place.row, rows, pattern->n_q()) && within(place.col, cols, pattern->n_k())
+                         : within(0, rows, words) && within(0, cols, words);
+    return box && within(first, count, side);
   }
   index_t pairs() const {
     index_t sum = 0;
@@ -81,7 +84,7 @@ struct OnPairs {
   /// Has T a word for each pair of the box, and x one for each row of the window?
   bool has_rows(Shape T, Shape x) const {
     const PairBox b = box();
-    return b.is_inside(b.rows) && x.rows == b.count && T.rows == b.pairs();
+    return b.is_inside(b.rows, T.rows) && x.rows == b.count && T.rows == b.pairs();
   }
   OnPairs() = default;
   explicit OnPairs(const PairBox& b) : place(b.place), extent(b) {}
@@ -105,7 +108,7 @@ struct PairProducts : OnPairs {
   /// What `fits` cannot see: the words that the pattern asks for.
   bool fits_pattern(Shape T, Shape a, Shape b) const {
     const PairBox x = box();
-    if (!x.is_inside(rows_pass ? x.rows : x.cols) || T.rows != x.pairs()) return false;
+    if (!x.is_inside(rows_pass ? x.rows : x.cols, T.rows) || T.rows != x.pairs()) return false;
     if (!rows_pass) return a.rows == x.rows_with_pairs() && b.rows == x.count;
     index_t columns = 0;
     std::vector<bool> seen(static_cast<std::size_t>(x.cols));
@@ -226,6 +229,84 @@ struct ScaleByWeights {
   template <class T>
   void run(View<T> dP, View<const T> P) const {
     for (index_t k = 0; k < P.words(); ++k) dP[k] = P[k] == T(0) ? T(0) : static_cast<T>(scale) * P[k] * dP[k];
+  }
+};
+
+/// T <- softmax of scale T, row by row; lse <- that of each row.
+struct PairSoftmax : OnPairs {
+  static constexpr std::string_view name = "pair_softmax";
+  static constexpr std::array access{Access::update, Access::write};
+  static constexpr bool fits(Shape T, Shape lse) { return T.cols == 1 && lse.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr auto parameter_names = PairWeights::parameter_names;
+  auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_box(place, extent)); }
+  double scale = 1;
+  PairSoftmax() = default;
+  PairSoftmax(double scale, const PairBox& b) : OnPairs(b), scale(scale) {}
+  bool fits_pattern(Shape T, Shape lse) const { return has_rows(T, lse) && lse.rows == extent.rows; }
+  template <class T>
+  void run(View<T> tile, View<T> lse) const {
+    for (index_t r = 0; r < lse.rows(); ++r) lse[r] = kMinusInf<T>;  // of rows without pairs
+    box().for_rows([&](index_t r, Range pairs) {
+      T most = kMinusInf<T>;
+      for (index_t k = pairs.begin; k < pairs.end; ++k) {
+        tile[k] *= static_cast<T>(scale);
+        most = max_or_nan(most, tile[k]);
+      }
+      const T sum = sum_of<T>(pairs.size(), [&](index_t k) {
+        T& word = tile[pairs.begin + k];
+        return word = exp_shifted(word, most);
+      });
+      for (index_t k = pairs.begin; k < pairs.end && sum != T(0); ++k) tile[k] /= sum;
+      lse[r] = most == kMinusInf<T> ? most : most + std::log(sum);
+    });
+  }
+};
+
+/// D_i <- the sum of A_ij B_ij over the pairs of row i.
+struct PairRowDots : OnPairs {
+  static constexpr std::string_view name = "pair_row_dots";
+  static constexpr std::array access{Access::write, Access::read, Access::read};
+  static constexpr bool fits(Shape D, Shape A, Shape B) { return D.cols == 1 && A.cols == 1 && A == B; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
+  bool fits_pattern(Shape D, Shape A, Shape) const { return has_rows(A, D) && D.rows == extent.rows; }
+  template <class T>
+  void run(View<T> D, View<const T> A, View<const T> B) const {
+    Zero{}.run<T>(D);
+    box().for_rows([&](index_t r, Range pairs) {
+      D[r] = sum_of<T>(pairs.size(), [&](index_t k) { return A[pairs.begin + k] * B[pairs.begin + k]; });
+    });
+  }
+};
+
+/// y <- y + Z x for a word of x for each column of the box and of y for each row; `transposed`: y <- y + Z^T x, the
+/// other way round.
+struct PairTimesColumn : OnPairs {
+  static constexpr std::string_view name = "pair_times_column";
+  static constexpr std::array access{Access::update, Access::read, Access::read};
+  static constexpr bool fits(Shape y, Shape Z, Shape x) { return y.cols == 1 && Z.cols == 1 && x.cols == 1; }
+  static constexpr index_t macs(Shape, Shape Z, Shape) { return Z.rows; }
+  static constexpr std::array<std::string_view, 11> parameter_names{
+      "lo", "hi", "prefix", "group", "row", "col", "rows", "cols", "first", "count", "transposed"};
+  auto parameters() { return std::tuple_cat(parameters_of_box(place, extent), std::tie(transposed)); }
+  bool transposed = false;
+  PairTimesColumn() = default;
+  PairTimesColumn(const PairBox& b, bool transposed) : OnPairs(b), transposed(transposed) {}
+  bool fits_pattern(Shape y, Shape Z, Shape x) const {
+    const Shape &of_rows = transposed ? x : y, &of_keys = transposed ? y : x;
+    return has_rows(Z, of_rows) && of_rows.rows == extent.rows && of_keys.rows == extent.cols;
+  }
+  template <class T>
+  void run(View<T> y, View<const T> Z, View<const T> x) const {
+    box().for_runs([&](index_t r, Range seen, index_t pair) {
+      if (transposed)
+        for (index_t j = seen.begin; j < seen.end; ++j) y[j] += Z[pair + j - seen.begin] * x[r];
+      else
+        y[r] += sum_of<T>(seen.size(), [&](index_t k) { return Z[pair + k] * x[seen.begin + k]; });
+    });
   }
 };
 

@@ -21,7 +21,8 @@ using AnyPlainKernel =
                  BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,
                  Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver,
                  AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights,
-                 PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate>;
+                 PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate,
+                 PairSoftmax, PairRowDots, PairTimesColumn>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.
