@@ -14,6 +14,7 @@
 #include "redblue/schedule/backward/sparse_spilled.hpp"
 #include "redblue/schedule/backward/sparse_values.hpp"
 #include "redblue/schedule/backward/spilled.hpp"
+#include "redblue/schedule/backward/strips.hpp"
 #include "redblue/schedule/backward/two_pass.hpp"
 
 namespace redblue::plan {
@@ -30,6 +31,7 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<RingBackward>());
   registry.add(describe_fast<RingQueriesBackward>());
   registry.add(describe_fast<RingTwoPassBackward>());
+  registry.add(describe_fast<StripsBackward>());
   registry.add(describe<SparseBackward>());
   registry.add(describe<SparseValuesBackward>());
   registry.add(describe<SparseSpilledBackward>());

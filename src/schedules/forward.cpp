@@ -13,6 +13,7 @@
 #include "redblue/schedule/forward/small_cache.hpp"
 #include "redblue/schedule/forward/sparse.hpp"
 #include "redblue/schedule/forward/split_keys.hpp"
+#include "redblue/schedule/forward/strips.hpp"
 
 namespace redblue::plan {
 
@@ -30,6 +31,7 @@ void add_forward(Registry& registry) {
   registry.add(describe_fast<SahaYeForward>());
   registry.add(describe_fast<SplitKeysForward>());
   registry.add(describe_fast<RingForward>());
+  registry.add(describe_fast<StripsForward>());
   registry.add(describe<SparseForward>());
   registry.add(describe_fast<LinearForward>());
   registry.add(describe_fast<LinearProductsForward>());

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "mutants/strips.hpp"
 #include "redblue/schedule/parts/cores.hpp"
 #include "verdict.hpp"
 
@@ -82,6 +83,27 @@ TEST(Mutants, OfRingBackwardAreCaught) {
   }
 }
 
+TEST(Mutants, OfStripsAreCaught) {
+  const schedule::StripsForward::Tiling t{3};
+  for (int slip = 0; slip <= static_cast<int>(mutants::StripsSlip::stores_outputs_for_every_key); ++slip) {
+    const std::string found = test::verdict<schedule::StripsForward>(
+        {10, 11, 3, 2, {.lo = -1, .hi = 3}, true}, t,
+        [&](auto& m, const auto& x) { mutants::Strips::run(m, x, t, static_cast<mutants::StripsSlip>(slip)); });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+TEST(Mutants, OfStripsBackwardAreCaught) {
+  const schedule::StripsBackward::Tiling t{3, 4};
+  for (int slip = 0; slip <= static_cast<int>(mutants::StripsBackwardSlip::takes_dO_for_Q); ++slip) {
+    const std::string found =
+        test::verdict<schedule::StripsBackward>({10, 11, 3, 2, {.lo = -1, .hi = 3}}, t, [&](auto& m, const auto& x) {
+          mutants::StripsBackwards::run(m, x, t, static_cast<mutants::StripsBackwardSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
 /// Closed forms against block by block, on random cores.
 TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
   std::mt19937 random(7);
@@ -124,6 +146,40 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     ASSERT_EQ(schedule::most_seeing_rows(*core, b), seeing) << what;
     ASSERT_EQ(pairs.pairs_with_last_keys(a, s).str(), with_keys.str()) << what;
     ASSERT_EQ(pairs.pairs_with_last_rows(b, r).str(), with_rows.str()) << what;
+  }
+}
+
+/// Closed form against row by row.
+TEST(Strips, KnowTheirPairs) {
+  std::mt19937 random(8);
+  const auto draw = [&](index_t least, index_t most) {
+    return std::uniform_int_distribution<index_t>(least, most)(random);
+  };
+  for (int round = 0; round < 20000; ++round) {
+    Sizes x{.n_q = draw(1, 30), .n_k = draw(1, 30)};
+    x.mask.group = draw(1, 3);
+    x.n_q *= x.mask.group;
+    if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
+    if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
+    if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
+    const std::optional<Sizes> core = schedule::core_of(x);
+    if (!core) continue;
+    const Pairs pairs = core->pairs();
+    const auto pairs_in = [&](Range rows, Range keys) {
+      Words sum;
+      for (index_t i = rows.begin; i < rows.end; ++i) sum += intersection(pairs.keys_of({i, i + 1}), keys).size();
+      return sum;
+    };
+    const index_t a = draw(1, core->n_q), b = draw(1, core->n_k);
+    Words of_rows, of_keys;
+    for (index_t i = core->n_q % a; i < core->n_q; i += a)
+      of_rows = std::max(of_rows, pairs_in({i, i + a}, {0, core->n_k}));
+    for (index_t j = 0; j + b <= core->n_k; j += b) of_keys = std::max(of_keys, pairs_in({0, core->n_q}, {j, j + b}));
+    const std::string which =
+        fmt::format("n_q {} n_k {} lo {} hi {} prefix {} group {} a {} b {}", core->n_q, core->n_k, core->mask.lo,
+                    core->mask.hi, core->mask.prefix, core->mask.group, a, b);
+    ASSERT_EQ(pairs.most_pairs_of_rows(a), of_rows) << which;
+    ASSERT_EQ(pairs.most_pairs_of_keys(b), of_keys) << which;
   }
 }
 
