@@ -58,6 +58,22 @@ class Piece:
         blocks = list(self.seeing(b))
         return max((one[1] - after[0] for one, after in zip(blocks, blocks[1:])), default=0)
 
+    def strip(self, rows, keys):
+        """Pairs of these rows and keys."""
+        return sum(max(0, min(self.rows[i][1], keys[-1] + 1) - max(self.rows[i][0], keys[0])) for i in rows)
+
+    def row_strips(self, a):
+        """The rows of each block of a rows, and its pairs."""
+        for end in range(self.n, 0, -a):
+            rows = range(max(0, end - a), end)
+            yield len(rows), self.strip(rows, range(self.k))
+
+    def key_strips(self, b):
+        """The keys of each block of b keys, and its pairs."""
+        for begin in range(0, self.k, b):
+            keys = range(begin, min(self.k, begin + b))
+            yield len(keys), self.strip(range(self.n), keys)
+
     def B(self, b):
         """Rows that see a key of a block of b keys."""
         return sum(
@@ -119,6 +135,8 @@ def forward(d, v):
         "flash": [(rows, lambda x, a: (x.n * d + (d + v) * x.A(a), x.n * (v + 1), min(a, x.n) * (d + v + 3) + 1))],
         "ring": [(rows, lambda x, a: (x.n * d + x.k * (d + v), x.n * (v + 1),
                                       max(1, x.kept(a)) * (d + v) + min(a, x.n) * (d + v + 3)))],
+        "strips": [(rows, lambda x, a: (x.n * d + x.A(a) * (d + v), x.n * (v + 1),
+                                        max(pairs + n for n, pairs in x.row_strips(a)) + 1))],
         "column_split": [(
             lambda x: [(a, h) for a in rows(x) for h in range(2, v + 1)],
             lambda x, t: (t[1] * x.n * d + (t[1] * d + v) * x.A(t[0]), x.n * (v + 1),
@@ -182,6 +200,12 @@ def backward(d, v):
         "ringB2": [(keys, lambda x, b: (x.n * (d + 2 * v + 1) + x.k * (d + v), x.n * d + x.k * (d + v),
                                         max(1, x.kept_rows(b)) * (2 * d + v + 2) + min(b, x.k) * (2 * d + 2 * v + 2)))],
         "ringB3": [(grid_of_blocks, ring_two_pass)],
+        "strips": [
+            (rows, lambda x, a: (x.n * (d + v) + x.A(a) * (2 * d + v), 2 * x.nnz + x.n * d,
+                                 max(2 * pairs + n for n, pairs in x.row_strips(a)) + 1)),
+            (keys, lambda x, b: (2 * x.nnz + x.B(b) * (d + v), x.k * (d + v),
+                                 max(pairs + n for n, pairs in x.key_strips(b)) + 1)),
+        ],
         "e1": [dots, (keys, more(pass_keys, lambda x, b: d * (x.B(b) - x.n), lambda x, b: d * x.B(b)))],
         "e2": [(rows, more(pass_rows, lambda x, a: (x.A(a) - x.k) * (d + v), lambda x, a: x.A(a) * (d + v)))],
         "e3": [(rows, more(pass_rows, zero, lambda x, a: x.n)), (keys, pass_keys)],
@@ -244,7 +268,8 @@ def test_plan(operation, index):
         return
     wanted = {name: least(phases, pieces, M) for name, phases in schedules.items()}
     if lo is None or n_q - 1 + lo <= 0:
-        for name in ["ring"] if operation == "forward" else ["ringB1", "ringB2", "ringB3"]:  # they are for windows
+        rings = ["ring"] if operation == "forward" else ["ringB1", "ringB2", "ringB3"]
+        for name in [*rings, "strips"]:  # they are for windows
             wanted.pop(name)
     if done.returncode != 0:
         assert not any(wanted.values()), (done.stderr, wanted)
