@@ -414,6 +414,39 @@ TEST(Planner, RingsOfGradientsHaveTheFiguresOfTheNotes) {
   EXPECT_NE(make_plan(p, with_M(49921)).row().schedule, "ring_queries");
 }
 
+/// The words of the theory notes 2j, for windows of w keys.
+TEST(Planner, ReproducesTheTableOfStrips) {
+  struct Of {
+    index_t keys, forward, backward;
+  };
+  for (const Of& w : {Of{16, 8'653'824, 22'237'728}, Of{32, 9'412'608, 25'562'688}, Of{64, 12'522'496, 38'781'568},
+                      Of{128, 25'245'696, 92'231'424}}) {
+    Problem p = problem(4096, 4096, 512, 512);
+    p.causal = true;
+    p.window_left = w.keys - 1;
+    const Plan plan = make_plan(p, with_M(4096));
+    EXPECT_EQ(plan.row().schedule, "strips");
+    EXPECT_EQ(plan.row().io.total(), w.forward);
+    p.op = Operation::backward;
+    EXPECT_EQ(make_plan(p, with_M(4096, "strips")).row().io.total(), w.backward);
+    EXPECT_NE(make_plan(p, with_M(4096)).row().schedule, "strips");
+    p.forward_given = false;
+    EXPECT_EQ(make_plan(p, with_M(4096)).row().schedule, w.keys < 128 ? "strips" : "materialised");
+  }
+}
+
+TEST(Planner, SpeaksOfStripsWhereRowsAreNarrow) {
+  Problem p = problem(4096, 4096, 512, 512);
+  p.causal = true;
+  const auto rank_of_strips = [&] {
+    const Plan plan = make_plan(p, with_M(8192));
+    return std::ranges::find(plan.rows, "strips", &Row::schedule) - plan.rows.begin();
+  };
+  EXPECT_EQ(rank_of_strips(), std::ssize(make_plan(p, with_M(8192)).rows));
+  for (index_t first = 0; first <= 4096; first += 64) p.cu_seqlens_q.push_back(first);
+  EXPECT_EQ(rank_of_strips(), 0);
+}
+
 TEST(Planner, AnswersForSizesFarBeyondMemory) {
   const index_t n = index_t{1} << 40;
   for (const index_t d : {1, 64, 256})
