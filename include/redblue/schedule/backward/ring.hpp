@@ -45,7 +45,9 @@ struct RingBackward : Defaults {
   /// room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     Tiling t = smallest(x, limits.multiple);
-    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
+    const auto fits = [&](Tiling u) {  // the rings alone are asked first: that takes little time
+      return limits.fit(rings(x, u), 0) && limits.fit(footprint(x, u), prefetch(x, u));
+    };
     const auto rows_fit = [&](index_t rows) { return fits({rows, t.bv}); };
     const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
     if (!Br) return std::nullopt;
@@ -58,10 +60,13 @@ struct RingBackward : Defaults {
   static index_t places(const Sizes& x, Tiling t) {
     return RingSide::of_keys(x.pairs(), std::min(t.Br, x.n_q)).places_together(x);
   }
-  static Words footprint(const Sizes& x, Tiling t) {
+  static Words rings(const Sizes& x, Tiling t) {
     const index_t s = places(x, t);
     return x.tile(SlowArray::K, s, x.d) + x.tile(SlowArray::V, s, x.d_v) + x.tile(SlowArray::dK, s, x.d) +
-           x.tile(SlowArray::dV, s, x.d_v) + seen_keys_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
+           x.tile(SlowArray::dV, s, x.d_v);
+  }
+  static Words footprint(const Sizes& x, Tiling t) {
+    return rings(x, t) + seen_keys_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
              const Words P = x.tile(SlowArray::P, rows, kappa),
                          lse = x.statistic(SlowArray::lse, rows) + passing_sink(x, 0),
                          dBias = x.modifiers.bias_gradient ? x.word(SlowArray::dBias) : Words(0),

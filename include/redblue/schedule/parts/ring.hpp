@@ -39,7 +39,9 @@ inline index_t most_seeing_rows(const Sizes& x, index_t b) {
 /// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see.
 template <class Fits>
 std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
-  const index_t kTries = x.mask.pattern == nullptr ? 4096 : detail::pattern_tries(*x.mask.pattern);
+  constexpr index_t kOfPattern = 48;  // each takes a pass over its runs
+  const index_t kTries =
+      x.mask.pattern == nullptr ? 4096 : std::min(kOfPattern, detail::pattern_tries(*x.mask.pattern));
   const bool keys = of == SlowArray::K;
   const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
   index_t size = smallest_tile(n, step);
