@@ -147,7 +147,8 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
       std::vector<index_t> counters;
       std::vector<Touch> touches;
       if (!play(outline(plan), counters, touches)) {
-        EXPECT_TRUE(p.causal || !p.patterns.empty()) << "only a mask makes rounds irregular";
+        EXPECT_TRUE(p.causal || !p.patterns.empty() || plan.row().schedule == "strips")
+            << "a mask makes rounds irregular, and the last strip, whose rows are shorter";
         continue;
       }
       ++played;
