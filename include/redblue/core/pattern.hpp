@@ -6,7 +6,9 @@
 #include <memory>
 #include <mutex>
 #include <span>
+#include <string_view>
 #include <unordered_map>
+#include <utility>
 #include <vector>
 
 #include "redblue/core/range.hpp"
@@ -81,18 +83,19 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   Words visited_keys(index_t a) const { return visited(visited_keys_, keys_, n_q(), a, true); }
   Words visited_rows(index_t b) const { return visited(visited_rows_, rows_, n_k(), b, false); }
 
-  /// Sums over tiles of the pattern, kept for the next time: those of a key, which holds all that they depend on.
+  /// What a walk over the pattern finds, kept for the next time: `walk` is its name, `key` all that it depends on
+  /// beside the pattern, make() walks.
   using Key = std::array<Words, 9>;
-  using Sums = std::array<Words, 4>;
+  using Found = std::array<Words, 4>;
   template <class Make>
-  Sums sums(const Key& key, const Make& make) const {
+  Found found(std::string_view walk, const Key& key, const Make& make) const {
     {
       const std::lock_guard lock(mutex_);
-      if (const auto found = sums_.find(key); found != sums_.end()) return found->second;
+      if (const auto known = found_.find({walk, key}); known != found_.end()) return known->second;
     }
-    const Sums made = make();
+    const Found made = make();
     const std::lock_guard lock(mutex_);
-    return sums_.emplace(key, made).first->second;
+    return found_.emplace(std::pair(walk, key), made).first->second;
   }
 
   /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
@@ -115,7 +118,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   std::vector<index_t> before_;  ///< pairs in the rows before each, and at the end all
   mutable std::mutex mutex_;     ///< of what is kept
   mutable Visits visited_keys_, visited_rows_;
-  mutable std::map<Key, Sums> sums_;
+  mutable std::map<std::pair<std::string_view, Key>, Found> found_;
 };
 
 /// From the first to the last that one of `part` holds inside `window`; empty where none does.

@@ -45,21 +45,25 @@ struct RingSide {
     most = std::min(most, items());
     if (pairs.mask.pattern == nullptr)
       return std::max(holds_queries ? pairs.most_kept_rows(blocks.size) : pairs.most_kept(blocks.size), most);
-    index_t largest = 0;
-    for_blocks([&](index_t before, index_t go, index_t only, index_t come) {
-      largest = std::max({largest, before - go + std::min(most, only), before - go + come});
+    return found("ring places", most, [&] {
+      index_t largest = 0;
+      for_blocks([&](index_t before, index_t go, index_t only, index_t come) {
+        largest = std::max({largest, before - go + std::min(most, only), before - go + come});
+      });
+      return largest;
     });
-    return largest;
   }
   /// Those that they need where all that a block meets are there at once.
   [[gnu::noinline]] index_t places_together(const Sizes& x) const {
     if (pairs.mask.pattern == nullptr)
       return holds_queries ? most_seeing_rows(x, blocks.size) : most_seen_keys(x, blocks.size);
-    index_t largest = 0;
-    for_blocks([&](index_t before, index_t, index_t only, index_t come) {
-      largest = std::max(largest, before + only + come);
+    return found("ring places together", 0, [&] {
+      index_t largest = 0;
+      for_blocks([&](index_t before, index_t, index_t only, index_t come) {
+        largest = std::max(largest, before + only + come);
+      });
+      return largest;
     });
-    return largest;
   }
   /// SUM (size of a block) x (rows of the tile that have held an item so far) over all blocks, with these places. Under
   /// a pattern the first free row is taken, so that those are as many as were there at once.
@@ -77,6 +81,12 @@ struct RingSide {
   }
 
  private:
+  /// Under a pattern: walk(), kept for the next time.
+  template <class Walk>
+  index_t found(std::string_view name, index_t most, const Walk& walk) const {
+    const Pattern::Key key{blocks.size, holds_queries ? 1 : 0, most};
+    return pairs.mask.pattern->found(name, key, [&] { return Pattern::Found{walk()}; })[0].to_index();
+  }
   /// Under a pattern: f(items that it holds, those of them that leave, those that this block alone meets, those that
   /// enter and stay) for each block.
   template <class F>
@@ -113,7 +123,7 @@ template <class BlockWords>
 Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   if (x.mask.pattern == nullptr) return query_blocks_footprint(x, a, words);
   const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
-  return detail::pattern_footprint(blocks, words, [&](Range I) { return x.pairs().runs_of_keys(I).count(); });
+  return detail::pattern_footprint(x.pairs(), blocks, true, &Runs::count, "keys seen", words);
 }
 
 }  // namespace redblue::schedule

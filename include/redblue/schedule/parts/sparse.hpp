@@ -117,9 +117,9 @@ struct PairCost {
                            x.word(B),
                            finish,
                            stats * x.tile(SlowArray::lse, 1, 1)};
-    const auto [rows, keys, footprint, prefetch] = x.pattern->sums(key, [&] {
+    const auto [rows, keys, footprint, prefetch] = x.pattern->found("pair tiles", key, [&] {
       const Sums s = walked(x, t);
-      return Pattern::Sums{s.rows, s.keys, s.footprint, s.prefetch};
+      return Pattern::Found{s.rows, s.keys, s.footprint, s.prefetch};
     });
     return {rows, keys, footprint, prefetch};
   }

@@ -43,20 +43,26 @@ void for_steps(const Runs& runs, index_t most, const F& f) {
 }
 
 namespace detail {
-/// The largest words(size, met) over blocks that meet met(block).
-template <class BlockWords, class Met>
-[[gnu::noinline]] Words pattern_footprint(const Blocks& blocks, const BlockWords& words, const Met& met) {
-  Words most;
-  index_t longest = 0;  // of the whole blocks
-  for (index_t i = 0; i < blocks.count(); ++i) {
-    const Range block = blocks(i);
-    const index_t size = met(block);
-    if (block.size() == blocks.size)
-      longest = std::max(longest, size);
-    else
-      most = words(block.size(), size);
-  }
-  return blocks.size <= blocks.n ? std::max(most, words(blocks.size, longest)) : most;
+/// Under a pattern: the largest words(size, met) over these blocks, where the block meets met(its runs).
+template <class BlockWords>
+[[gnu::noinline]] Words pattern_footprint(const Pairs& pairs, const Blocks& blocks, bool of_queries,
+                                          index_t (Runs::*met)() const, std::string_view walk,
+                                          const BlockWords& words) {
+  const auto [whole, ragged, ragged_size, none] =
+      pairs.mask.pattern->found(walk, {blocks.size, of_queries ? 1 : 0}, [&] {
+        Pattern::Found most;
+        for (index_t i = 0; i < blocks.count(); ++i) {
+          const Range block = blocks(i);
+          const Words size = ((of_queries ? pairs.runs_of_keys(block) : pairs.runs_of_rows(block)).*met)();
+          if (block.size() == blocks.size)
+            most[0] = std::max(most[0], size);
+          else
+            most[1] = size, most[2] = block.size();
+        }
+        return most;
+      });
+  const Words of_ragged = ragged_size > 0 ? words(ragged_size.to_index(), ragged.to_index()) : Words(0);
+  return blocks.size <= blocks.n ? std::max(of_ragged, words(blocks.size, whole.to_index())) : of_ragged;
 }
 }  // namespace detail
 
@@ -66,8 +72,7 @@ template <class BlockWords>
 Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   const index_t rows = std::min(a, x.n_q);
   if (x.mask.pattern != nullptr)
-    return detail::pattern_footprint(x.pairs().row_blocks(rows), words,
-                                     [&](Range I) { return x.pairs().runs_of_keys(I).longest(); });
+    return detail::pattern_footprint(x.pairs(), x.pairs().row_blocks(rows), true, &Runs::longest, "longest run", words);
   if (x.mask.from_first_key()) return words(rows, x.n_k);  // the last block sees all
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_q % rows;
@@ -79,8 +84,8 @@ template <class BlockWords>
 Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k);
   if (x.mask.pattern != nullptr)
-    return detail::pattern_footprint(x.pairs().key_blocks(keys), words,
-                                     [&](Range J) { return x.pairs().runs_of_rows(J).longest(); });
+    return detail::pattern_footprint(x.pairs(), x.pairs().key_blocks(keys), false, &Runs::longest, "longest run",
+                                     words);
   if (x.mask.from_first_key()) return words(keys, x.n_q);  // all see the first block
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_k % keys;
