@@ -91,6 +91,8 @@ Json to_json(const plan::Row& row) {
          {"io", to_json(row.io.total())},
          {"footprint", to_json(row.footprint)},
          {"prefetch", to_json(row.prefetch)},
+         {"index_words", to_json(row.index.reads)},
+         {"index_footprint", to_json(row.index.resident)},
          {"workspace", to_json(row.workspace)},
          {"flops", to_json(row.flops)},
          {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},

@@ -94,6 +94,7 @@ std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
         continue;
       }
       RunLists rows;
+      rows.set_index({PatternIndex::Kind::pairs});
       std::vector<Range> runs;
       for (index_t i = 0; i < p.n_q; ++i) {
         if (i == 0 || shape[2] > 1) {
@@ -141,6 +142,7 @@ RunLists of_sparse(const patterns::Between& x, const std::string& path) {
   }();
   if (rows == 1 && cols == 1) return lists;
   RunLists expanded;
+  expanded.set_index(lists.index());
   lists.for_groups([&](Range part, std::span<const Range> runs) {
     std::vector<Range> keys(runs.begin(), runs.end());
     for (Range& run : keys) run = {run.begin * cols, run.end * cols};

@@ -83,6 +83,16 @@ void print_times(const plan::Plan& plan, std::size_t name) {
   }
 }
 
+/// What every row would read and hold to know the pattern.
+void print_index_words(const plan::Plan& plan, std::size_t name) {
+  fmt::print("\n  {:<{}} {:>18} {:>18}\n", "index words", name, "read", "resident");
+  for (std::size_t i = 0; i < plan.rows.size(); ++i) {
+    const plan::Row& r = plan.rows[i];
+    fmt::print("{} {:<{}} {:>18} {:>18}\n", i == plan.chosen ? '*' : ' ', r.schedule, name, r.index.reads.str(),
+               r.index.resident.str());
+  }
+}
+
 void print_table(const plan::Plan& plan) {
   const Problem& p = plan.problem;
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
@@ -90,8 +100,11 @@ void print_table(const plan::Plan& plan) {
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();
-    fmt::print("first {} for O and lse: {} words, footprint {}; ratios below include it\n\n", f.schedule,
-               f.io.total().str(), f.footprint.str());
+    const std::string index = has_index_words(plan) ? fmt::format(", index words {} (resident {})", f.index.reads.str(),
+                                                                  f.index.resident.str())
+                                                    : "";
+    fmt::print("first {} for O and lse: {} words, footprint {}{}; ratios below include it\n\n", f.schedule,
+               f.io.total().str(), f.footprint.str(), index);
   }
   std::size_t name = std::string_view("schedule").size();
   for (const plan::Row& r : plan.rows) name = std::max(name, r.schedule.size());
@@ -114,6 +127,7 @@ void print_table(const plan::Plan& plan) {
                plan.dense->footprint_bytes.value_or(plan.dense->footprint).str(), plan.dense->workspace.str(),
                plan::text_of(plan.dense->tiling));
   for (const plan::Refusal& r : plan.refused) fmt::print("- {:<{}} {}\n", r.schedule, name, r.why);
+  if (has_index_words(plan)) print_index_words(plan, name);
   if (plan.row().time) print_times(plan, name);
   if (widths_differ(plan)) print_bytes(plan);
   fmt::print("\n{}\n", plan.reason);

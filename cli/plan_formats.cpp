@@ -2,6 +2,7 @@
 
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <cctype>
 
 namespace redblue::cli {
@@ -18,9 +19,17 @@ std::string macro_name(std::string_view knob) {
   return name;
 }
 
+std::string index_text(const plan::Row& r, std::string_view between) {
+  return fmt::format("{}{}{}", r.index.reads.str(), between, r.index.resident.str());
+}
+
 std::string ratio_text(const plan::Row& r) { return r.ratio ? fmt::format("{:.4f}", *r.ratio) : ""; }
 
 }  // namespace
+
+bool has_index_words(const plan::Plan& plan) {
+  return std::ranges::any_of(plan.rows, [](const plan::Row& r) { return r.index.reads > 0; });
+}
 
 void print_c_header(const plan::Plan& plan) {
   if (plan.forward) {  // runs first, for o and lse
@@ -63,17 +72,24 @@ void print_c_header(const plan::Plan& plan) {
   fmt::print("/* of all {} instances */\n", p.instances());
   count("WORDS_READ", r.io.total_reads());
   count("WORDS_WRITTEN", r.io.total_writes());
+  if (r.index.reads > 0) {
+    fmt::print("/* to know the pattern; not among the words above */\n");
+    count("INDEX_WORDS_READ", r.index.reads);
+    count("INDEX_WORDS_RESIDENT", r.index.resident);
+  }
   fmt::print("#endif\n");
 }
 
 void print_csv(const plan::Plan& plan) {
+  const bool index = has_index_words(plan);
   fmt::print(
-      "operation,schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen\n");
-  const auto line = [](const plan::Plan& of, const plan::Row& r) {
-    fmt::print("{},{},{},{},{},{},{},{:.4f},{},{},{},{}\n", name_of(of.problem.op), r.schedule, plan::text_of(r.tiling),
-               r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(), ratio_text(r), r.work,
-               r.footprint.str(), r.footprint_bytes ? r.footprint_bytes->str() : "", r.workspace.str(),
-               of.may_choose(r) ? 1 : 0);
+      "operation,schedule,tiling,reads,writes,io,ratio,work,footprint,footprint_bytes,workspace,may_be_chosen{}\n",
+      index ? ",index_words,index_footprint" : "");
+  const auto line = [index](const plan::Plan& of, const plan::Row& r) {
+    fmt::print("{},{},{},{},{},{},{},{:.4f},{},{},{},{}{}\n", name_of(of.problem.op), r.schedule,
+               plan::text_of(r.tiling), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
+               ratio_text(r), r.work, r.footprint.str(), r.footprint_bytes ? r.footprint_bytes->str() : "",
+               r.workspace.str(), of.may_choose(r) ? 1 : 0, index ? "," + index_text(r, ",") : "");
   };
   if (plan.forward) line(*plan.forward, plan.forward->row());  // runs first; the ratios below include it
   for (const plan::Row& r : plan.rows) line(plan, r);
@@ -85,15 +101,17 @@ void print_markdown(const plan::Plan& plan) {
                plan.forward->row().schedule, plan::text_of(plan.forward->row().tiling),
                plan.forward->row().io.total().str());
   const bool bytes = plan.options.memory.has_value();
-  fmt::print("| schedule | tiling | reads | writes | I/O words | ratio | work | footprint, {} | workspace |\n",
-             bytes ? "bytes" : "words");
-  fmt::print("|---|---|---|---|---|---|---|---|---|\n");
+  const bool index = has_index_words(plan);
+  fmt::print("| schedule | tiling | reads | writes | I/O words | ratio | work | footprint, {} | workspace |{}\n",
+             bytes ? "bytes" : "words", index ? " index words | resident |" : "");
+  fmt::print("|---|---|---|---|---|---|---|---|---|{}\n", index ? "---|---|" : "");
   for (std::size_t i = 0; i < plan.rows.size(); ++i) {
     const plan::Row& r = plan.rows[i];
     const std::string_view bold = i == plan.chosen ? "**" : "";
-    fmt::print("| {0}{1}{0} | {2} | {3} | {4} | {5} | {6} | {7:.2f} | {8} | {9} |\n", bold, r.schedule,
+    fmt::print("| {0}{1}{0} | {2} | {3} | {4} | {5} | {6} | {7:.2f} | {8} | {9} |{10}\n", bold, r.schedule,
                plan::text_of(r.tiling), r.io.total_reads().str(), r.io.total_writes().str(), r.io.total().str(),
-               ratio_text(r), r.work, r.footprint_bytes.value_or(r.footprint).str(), r.workspace.str());
+               ratio_text(r), r.work, r.footprint_bytes.value_or(r.footprint).str(), r.workspace.str(),
+               index ? " " + index_text(r, " | ") + " |" : "");
   }
 }
 

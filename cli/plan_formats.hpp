@@ -6,6 +6,8 @@ namespace redblue::cli {
 
 /// The chosen row as macros of C: REDBLUE_SCHEDULE, the sizes, each tile size by its name, words and bytes.
 void print_c_header(const plan::Plan& plan);
+/// Does a row read an index to know its pattern?
+bool has_index_words(const plan::Plan& plan);
 /// A line for every row, the chosen one first.
 void print_csv(const plan::Plan& plan);
 /// The same as a table, the chosen one in bold.

@@ -291,9 +291,12 @@ typedef struct redblue_plan_info {
   /* as given for the plan */
   int64_t multiple_of_queries, multiple_of_keys, multiple_of_features, reserve_words;
   int32_t double_buffer;
+  /* Under a pattern of redblue_pattern_csr, _mask or _blocks: the words of its index that are read over all batches and
+   * heads, and the most that are resident at a time. They are not among the words and the footprint above. */
+  int64_t index_words_read, index_words_resident;
 } redblue_plan_info;
 #define REDBLUE_PLAN_INFO_INIT \
-  {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, 0, 0, 0, 0, 0, 0}
+  {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* "0.1.0" */
 REDBLUE_API const char* redblue_version(void);

@@ -59,6 +59,7 @@ plan::Schedule describe() {
       .prefetch = [](const Sizes& x, const Tiling& t) -> Words { return S::prefetch(x, detail::tiling_of<S>(t)); },
       .io = [](const Sizes& x, const Tiling& t) -> Io { return S::io(x, detail::tiling_of<S>(t)); },
       .macs = [](const Sizes& x, const Tiling& t) -> Words { return S::macs(x, detail::tiling_of<S>(t)); },
+      .index = [](const Sizes& x, const Tiling& t) -> IndexWords { return S::index(x, detail::tiling_of<S>(t)); },
       .workspace =
           [](const Sizes& x, const Tiling& t) {
             const auto list = schedule::workspace_of<Text>(typename S::Operands(x, 1), detail::tiling_of<S>(t));

@@ -5,8 +5,10 @@
 
 #include "redblue/core/pattern.hpp"
 
-/// Patterns for Problem::patterns: which of n_k keys each of n_q queries sees. Every function throws InvalidProblem,
-/// naming the value, where an argument makes no pattern. docs/masks.md has the names that other projects give them.
+/// Patterns for Problem::patterns: which of n_k keys each of n_q queries sees, and what must be read to know it
+/// (RunLists::index): nothing of a rule, numbers of blocks of of_blocks, pairs of of_mask and of_csr. Every function
+/// throws InvalidProblem, naming the value, where an argument makes no pattern. docs/masks.md has the names that other
+/// projects give them.
 namespace redblue::patterns {
 
 /// Queries and keys, and where query 0 stands among the keys: query i at position i + offset.
@@ -46,7 +48,7 @@ RunLists of_mask(const Between& x, std::span<const std::uint8_t> seen);
 /// Compressed sparse rows: query i sees the keys indices[indptr[i]] to indices[indptr[i + 1] - 1], in ascending order.
 RunLists of_csr(const Between& x, std::span<const index_t> indptr, std::span<const index_t> indices);
 
-/// What one of two patterns shows, and what both show.
+/// What one of two patterns shows, and what both show. The index is the more explicit one.
 RunLists united(const RunLists& a, const RunLists& b);
 RunLists intersected(const RunLists& a, const RunLists& b);
 

@@ -401,6 +401,7 @@ namespace {
 /// Programs that were compiled before a struct grew give its old size: what they do not know has its default.
 constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory_bytes),
                       kFirstInfo = offsetof(redblue_plan_info, tiling),
+                      kInfoWithoutIndex = offsetof(redblue_plan_info, index_words_read),
                       kFirstProblem = offsetof(redblue_problem, window_left);
 
 redblue_plan_options options_given(const redblue_plan_options* options) {
@@ -595,7 +596,8 @@ void redblue_plan_destroy(redblue_plan* plan) { delete plan; }
 redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info) {
   return guarded([&] {
     require_pointer(plan, "plan");
-    if (info == nullptr || info->struct_size != kFirstInfo) checked(info, "redblue_plan_info");
+    if (info == nullptr || (info->struct_size != kFirstInfo && info->struct_size != kInfoWithoutIndex))
+      checked(info, "redblue_plan_info");
     const plan::Plan& p = plan->plan;
     const Io io = p.io();
     redblue_plan_info result = REDBLUE_PLAN_INFO_INIT;
@@ -616,6 +618,9 @@ redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info
     result.multiple_of_features = p.options.multiple.feature;
     result.reserve_words = saturated(p.options.reserve);
     result.double_buffer = p.options.double_buffer ? 1 : 0;
+    const IndexWords index = p.index();
+    result.index_words_read = saturated(index.reads);
+    result.index_words_resident = saturated(index.resident);
     result.struct_size = info->struct_size;
     std::memcpy(info, &result, info->struct_size);
   });

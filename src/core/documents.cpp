@@ -45,6 +45,7 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
     one.keys = keys;
     one.slope_offset += one.rows.begin / group - keys.begin;
     RunLists part;
+    part.set_index(rows.index());
     rows.for_groups(one.rows, [&](Range same, std::span<const Range> runs) {
       std::vector<Range> shifted(runs.begin(), runs.end());
       for (Range& run : shifted) run = run.shifted(-keys.begin);
@@ -77,9 +78,10 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
   return list;
 }
 
-void make_pattern(Document& one) {
+void make_pattern(Document& one, const PatternIndex& index) {
   if (one.pattern != nullptr) return;
   RunLists rows;
+  rows.set_index(index);
   for (index_t r = 0; r < one.rows.size(); ++r) rows.append(1, {one.mask.keys(r, one.keys.size())});
   one.mask = {.group = one.mask.group};
   one.pattern = std::make_shared<const Pattern>(std::move(rows), one.keys.size());

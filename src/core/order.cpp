@@ -183,6 +183,7 @@ RunLists in_order(const RunLists& rows, const Order& order, index_t group) {
   for (std::size_t j = place.size(); j-- > 0;)
     end[j] = j + 1 < place.size() && place[j + 1] == place[j] + 1 ? end[j + 1] : static_cast<index_t>(j) + 1;
   RunLists list;
+  list.set_index(rows.index());
   std::vector<Range> runs;
   for (const index_t position : order.queries)
     for (index_t r = position * group; r < (position + 1) * group; ++r) {

@@ -1,6 +1,7 @@
 #include "redblue/core/pattern.hpp"
 
 #include <algorithm>
+#include <numeric>
 
 #include "redblue/core/visible.hpp"
 
@@ -26,6 +27,14 @@ void sort_and_join(std::vector<Range>& runs) {
       runs[kept++] = run;
   }
   runs.resize(kept);
+}
+
+PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b) {
+  using enum PatternIndex::Kind;
+  if (a.kind != b.kind) return a.kind > b.kind ? a : b;
+  if (a.kind != blocks) return a;
+  const index_t rows = std::gcd(a.rows, b.rows), cols = std::gcd(a.cols, b.cols);
+  return {rows == 1 && cols == 1 ? pairs : blocks, rows, cols};
 }
 
 void RunLists::append(index_t count, std::span<const Range> runs) {
@@ -174,6 +183,40 @@ Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, boo
     met += Words(blocks) * same.size();
   });
   return met;
+}
+
+MostInBlock most_in_block(const RunLists& lists, index_t n, index_t size, bool ragged_first) {
+  const Blocks blocks{n, size, ragged_first};
+  const index_t shift = ragged_first ? blocks.count() * size - n : 0;
+  MostInBlock most;
+  lists.for_groups([&](Range, std::span<const Range> runs) {
+    index_t block = -1, in_block = 0;
+    for (const Range& run : runs)
+      for (index_t j = run.begin; j < run.end;) {
+        const index_t here = (j + shift) / size, end = std::min(run.end, blocks(here).end);
+        in_block = (here == block ? in_block : 0) + end - j;
+        block = here;
+        j = end;
+        index_t& so_far = blocks(here).size() == size ? most.whole : most.ragged;
+        so_far = std::max(so_far, in_block);
+      }
+  });
+  return most;
+}
+
+Words block_index_words(const RunLists& lists) {
+  const auto [kind, rows, cols] = lists.index();
+  const Blocks blocks{lists.size(), rows};
+  Words words = blocks.count() + 1;
+  for (index_t i = 0; i < blocks.count(); ++i) {
+    index_t done = 0;  // blocks of keys up to the last one that is met
+    for (const Range& run : union_of(lists, blocks(i))) {
+      const index_t first = std::max(done, run.begin / cols);
+      done = ceil_div(run.end, cols);
+      words += done - first;
+    }
+  }
+  return words;
 }
 
 Needed needed_of(const Pattern& pattern) {

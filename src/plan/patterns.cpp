@@ -141,7 +141,9 @@ RunLists of_blocks(const Between& x, index_t rows, index_t cols, std::span<const
   require(std::ssize(seen) == down * across,
           fmt::format("{} entries for blocks of {} x {}: n_q = {} and n_k = {} have {} x {} blocks", seen.size(), rows,
                       cols, x.n_q, x.n_k, down, across));
+  using enum PatternIndex::Kind;
   RunLists lists;
+  lists.set_index({rows == 1 && cols == 1 ? pairs : blocks, rows, cols});
   for (index_t I = 0; I < down; ++I) {
     std::vector<Range> runs;
     for (index_t J = 0; J < across; ++J)
@@ -161,7 +163,7 @@ RunLists of_csr(const Between& x, std::span<const index_t> indptr, std::span<con
   require(indptr.back() == std::ssize(indices),
           fmt::format("indptr ends with {} and there are {} indices: it ends with their number", indptr.back(),
                       indices.size()));
-  return of_queries(x, [&](index_t i) {
+  RunLists lists = of_queries(x, [&](index_t i) {
     const index_t begin = indptr[static_cast<std::size_t>(i)], end = indptr[static_cast<std::size_t>(i + 1)];
     require(begin <= end && end <= std::ssize(indices),
             fmt::format("indptr goes from {} to {} at query {}: it never falls, and stays within the {} indices", begin,
@@ -178,6 +180,8 @@ RunLists of_csr(const Between& x, std::span<const index_t> indptr, std::span<con
     }
     return runs;
   });
+  lists.set_index({PatternIndex::Kind::pairs});
+  return lists;
 }
 
 namespace {
@@ -187,6 +191,7 @@ template <class Join>
 RunLists joined(const RunLists& a, const RunLists& b, const Join& join) {
   require(a.size() == b.size(), fmt::format("patterns of {} and of {} queries do not go together", a.size(), b.size()));
   RunLists rows;
+  rows.set_index(more_explicit(a.index(), b.index()));
   a.for_groups([&](Range part, std::span<const Range> of_a) {
     b.for_groups(part, [&](Range same, std::span<const Range> of_b) { rows.append(same.size(), join(of_a, of_b)); });
   });

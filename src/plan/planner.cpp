@@ -120,6 +120,8 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   const auto [footprint, prefetch] = held(x);
   row.fits = limits.fit(footprint, prefetch);
   if (plan.options.memory) row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
+  row.index = s.index(x, tiling);
+  row.index.reads = Words(plan.problem.instances() / batches_of(x)) * row.index.reads;
   row.workspace = s.workspace_words(x, tiling);
   row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);

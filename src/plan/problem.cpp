@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <set>
 #include <utility>
 
 #include "redblue/core/documents.hpp"
@@ -346,20 +347,45 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   return found->second.documents;
 }
 
+namespace {
+
+/// The index of the patterns of these heads, and its words if they are given by blocks. A pattern that heads share has
+/// one index.
+template <class OfHead>
+std::pair<PatternIndex::Kind, Words> index_of(const OfHead& of_head, index_t heads) {
+  std::set<const RunLists*> given;
+  for (index_t h = 0; h < heads; ++h) given.insert(&of_head(h));
+  auto kind = PatternIndex::Kind::none;
+  Words words;
+  for (const RunLists* lists : given) {
+    kind = std::max(kind, lists->index().kind);
+    if (lists->index().kind == PatternIndex::Kind::blocks) words += block_index_words(*lists);
+  }
+  return {kind, kind == PatternIndex::Kind::blocks ? words : Words(0)};
+}
+
+}  // namespace
+
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
   require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
   whole = Mask{.group = group()};
   const bool by_head = patterns.size() > 1, alike = !by_head && (plain == nullptr || plain->batches == 1);
   const index_t lists = alike ? 1 : instances(), kv = kv_heads.value_or(heads);
-  Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}};
+  Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}, .block_index = {}};
+  std::vector<PatternIndex> index;
+  index.reserve(static_cast<std::size_t>(lists));
   for (index_t k = 0; k < lists; ++k) {
     const Allowed allowed(plain.get(), k / kv, mask_of(n_q, n_k), n_q, n_k);
     const auto of_head = [&](index_t h) -> const RunLists& {
       return patterns[by_head ? static_cast<std::size_t>(k * group() + h) % patterns.size() : 0];
     };
     const index_t together = by_head ? 1 : group();  // heads of a position that see the same
+    const auto [kind, block_words] = index_of(of_head, by_head ? group() : 1);
+    index.push_back({.kind = kind});
+    all.block_index.push_back(block_words);
     RunLists rows;
+    rows.set_index(index.back());
     if (together == group() && allowed.everything())
       of_head(0).for_groups([&](Range part, std::span<const Range> runs) { rows.append(part.size() * group(), runs); });
     else
@@ -394,7 +420,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     all.orders.push_back(std::move(moved));
   }
   if (std::ranges::any_of(all.list, [](const Document& one) { return one.pattern != nullptr; }))
-    for (Document& one : all.list) make_pattern(one);
+    for (Document& one : all.list) make_pattern(one, index[static_cast<std::size_t>(one.batch)]);
   return std::make_shared<const Documents>(std::move(all));
 }
 

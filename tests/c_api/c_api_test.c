@@ -300,6 +300,7 @@ static void test_window_as_csr(void) {
     CHECK(strcmp(a.schedule, b.schedule) == 0 && strcmp(a.tiling, b.tiling) == 0 && strcmp(a.reason, b.reason) == 0);
     CHECK(a.words_read == b.words_read && a.words_written == b.words_written && a.bound_words == b.bound_words);
     CHECK(a.footprint_words == b.footprint_words && a.flops == b.flops);
+    CHECK(a.index_words_read == 0 && a.index_words_resident == 0);
     static float of_csr[kO + kHeads * kQueries], of_window[kO + kHeads * kQueries];
     if (operation == REDBLUE_FORWARD) {
       redblue_forward_tensors f = forward_tensors();
@@ -312,6 +313,63 @@ static void test_window_as_csr(void) {
     redblue_plan_destroy(csr), redblue_plan_destroy(window);
   }
   redblue_pattern_destroy(pattern);
+}
+
+/* What a flash plan of 2 batches and 3 heads says of the index of a pattern of 5 queries and 7 keys. */
+static redblue_plan_info index_of(redblue_pattern* pattern) {
+  const redblue_pattern* given[] = {pattern};
+  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  p.batch = 2, p.heads = p.kv_heads = 3;
+  p.n_q = kQueries, p.n_k = kKeys, p.d = p.d_v = 2;
+  p.patterns = given, p.n_patterns = 1, p.order = REDBLUE_ORDER_NATURAL;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 100;
+  options.schedule = "flash";
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT, old = REDBLUE_PLAN_INFO_INIT;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
+  /* A program from before these fields. */
+  old.struct_size = offsetof(redblue_plan_info, index_words_read);
+  old.index_words_read = old.index_words_resident = 77;
+  CHECK(redblue_plan_describe(plan, &old) == REDBLUE_OK);
+  CHECK(old.words_read == info.words_read && old.footprint_words == info.footprint_words);
+  CHECK(old.index_words_read == 77 && old.index_words_resident == 77);
+  redblue_plan_destroy(plan);
+  redblue_pattern_destroy(pattern);
+  return info;
+}
+
+/* Rows, bytes for each pair, blocks, and a rule: the same words but those of the index. */
+static void test_index_words(void) {
+  redblue_pattern* pattern = NULL;
+  uint8_t seen[kQueries * kKeys], of_blocks[kQueries * kKeys];
+  for (int i = 0; i < kQueries; ++i)
+    for (int j = 0; j < kKeys; ++j) {
+      seen[i * kKeys + j] = (uint8_t)sees_csr(0, i, j);
+      of_blocks[i * kKeys + j] = (uint8_t)sees_blocks(0, i, j);
+    }
+  CHECK(redblue_pattern_csr(kQueries, kKeys, kIndptr, kIndices, &pattern) == REDBLUE_OK);
+  const redblue_plan_info csr = index_of(pattern);
+  /* One block of 4 queries that see a key: 1, 2 for each of the 7 keys, and 11 pairs; two queries see key 0. */
+  CHECK(csr.index_words_read == 6 * (1 + 2 * 7 + 11) && csr.index_words_resident == 2);
+  CHECK(redblue_pattern_mask(kQueries, kKeys, seen, &pattern) == REDBLUE_OK);
+  const redblue_plan_info mask = index_of(pattern);
+  CHECK(mask.index_words_read == csr.index_words_read && mask.index_words_resident == csr.index_words_resident);
+  CHECK(mask.words_read == csr.words_read && mask.footprint_words == csr.footprint_words);
+
+  /* 3 rows of blocks, and one more, and 5 blocks. */
+  CHECK(redblue_pattern_blocks(kQueries, kKeys, 2, 3, kBlocks, &pattern) == REDBLUE_OK);
+  const redblue_plan_info blocks = index_of(pattern);
+  CHECK(blocks.index_words_read == 6 * 9 && blocks.index_words_resident == 9);
+  CHECK(redblue_pattern_mask(kQueries, kKeys, of_blocks, &pattern) == REDBLUE_OK);
+  const redblue_plan_info pairs = index_of(pattern);
+  CHECK(pairs.words_read == blocks.words_read && pairs.words_written == blocks.words_written);
+  CHECK(pairs.footprint_words == blocks.footprint_words && pairs.index_words_read > 6 * 23);
+
+  CHECK(redblue_pattern_strided(kQueries, kKeys, kKeys - kQueries, 3, &pattern) == REDBLUE_OK);
+  const redblue_plan_info rule = index_of(pattern);
+  CHECK(rule.words_read > 0 && rule.index_words_read == 0 && rule.index_words_resident == 0);
 }
 
 static void test_wrong_patterns(void) {
@@ -647,6 +705,7 @@ int main(void) {
   test_patterns();
   test_big_bird_seed();
   test_window_as_csr();
+  test_index_words();
   test_wrong_patterns();
   test_earlier_problems();
   test_bytes();

@@ -296,6 +296,39 @@ TEST(Cli, PlansInFormatsToPaste) {
   EXPECT_EQ(in("xml").exit_code, 2);
 }
 
+/// A pattern from a file has index words, apart from all other words; one that a rule describes has none.
+TEST(Cli, PlansStateIndexWords) {
+  const Workplace w;
+  // Queries 0 to 3 see keys 0 and 5, 1 and 4, 0 and 4, all: bits of a row, from key 0.
+  const std::array<unsigned, 4> rows{0b100001, 0b010010, 0b010001, 0b111111};
+  std::vector<std::uint8_t> seen;
+  for (const unsigned row : rows)
+    for (unsigned j = 0; j < 6; ++j) seen.push_back(row >> j & 1);
+  file::write_npy(w / "mask.npy", file::c_order_tensor(DType::boolean, {4, 6}, seen.data()));
+  const Args sizes{"--nq", "4", "--nk", "6", "--d", "3", "--M", "200", "--order", "natural"};
+  const Args of_mask = Args{"plan", "--mask", "mask.npy"} + sizes, of_rule = Args{"plan", "--strided", "2"} + sizes;
+  for (const Json& row : w.run(of_mask + Args{"--json"}).json()["plans"])
+    EXPECT_GT(row["index_words"], row["index_footprint"]) << row;
+  const Json flash = w.run(of_mask + Args{"--schedule", "flash", "--json"}).json()["plans"][0];
+  EXPECT_EQ(flash["index_words"], 1 + 2 * 6 + 12);  // one block: keys, and pairs
+  EXPECT_EQ(flash["index_footprint"], 3);           // queries 0, 2 and 3 see key 0
+  const auto in = [&](const Args& problem, const std::string& format) {
+    return w.run(problem + Args{"--schedule", "flash", "--format", format}).out;
+  };
+  EXPECT_THAT(in(of_mask, "table"), testing::ContainsRegex("index words +read +resident\n\\* flash +25 +3\n"));
+  EXPECT_THAT(in(of_mask, "csv"),
+              AllOf(HasSubstr("may_be_chosen,index_words,index_footprint\n"), HasSubstr(",25,3\n")));
+  EXPECT_THAT(in(of_mask, "markdown"), AllOf(HasSubstr("| index words | resident |\n"), HasSubstr(" | 25 | 3 |\n")));
+  EXPECT_THAT(in(of_mask, "c-header"),
+              AllOf(HasSubstr("_INDEX_WORDS_READ 25LL\n"), HasSubstr("_INDEX_WORDS_RESIDENT 3LL\n")));
+  for (const Json& row : w.run(of_rule + Args{"--json"}).json()["plans"])
+    EXPECT_TRUE(row["index_words"] == 0 && row["index_footprint"] == 0) << row;
+  for (const char* format : {"table", "csv", "markdown", "c-header"}) {
+    EXPECT_THAT(in(of_rule, format), testing::Not(testing::HasSubstr("index")));
+    EXPECT_THAT(in(of_rule, format), testing::Not(testing::HasSubstr("INDEX")));
+  }
+}
+
 TEST(Cli, CountsFastMemoryInBytes) {
   const Workplace w;
   const Args scratchpad = {"--n",   "700",     "--d",      "40",    "--dtype",         "bf16",  "--memory",

@@ -228,6 +228,73 @@ TEST(Patterns, UnionAndIntersectionAreThoseOfTheEntries) {
   }
 }
 
+TEST(RunLists, MostInABlockIsThatOfTheEntries) {
+  for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
+    for (index_t size = 1; size <= n_k + 2; ++size)
+      for (const bool ragged_first : {false, true}) {
+        const Blocks blocks{n_k, size, ragged_first};
+        MostInBlock most;
+        for (index_t b = 0; b < blocks.count(); ++b)
+          for (index_t i = 0; i < lists.size(); ++i) {
+            index_t here = 0;
+            for (index_t j = blocks(b).begin; j < blocks(b).end; ++j) here += at(entries, i, j) ? 1 : 0;
+            index_t& so_far = blocks(b).size() == size ? most.whole : most.ragged;
+            so_far = std::max(so_far, here);
+          }
+        const MostInBlock found = most_in_block(lists, n_k, size, ragged_first);
+        ASSERT_EQ(found.whole, most.whole) << size << ragged_first;
+        ASSERT_EQ(found.ragged, most.ragged) << size << ragged_first;
+      }
+  });
+}
+
+/// Rules have no index; united or intersected, patterns have that of the more explicit one.
+TEST(Patterns, KnowTheirIndex) {
+  using enum PatternIndex::Kind;
+  const patterns::Between x{8, 12};
+  const auto blocks_of = [&](index_t rows, index_t cols) {
+    return patterns::of_blocks(
+        x, rows, cols, std::vector<std::uint8_t>(static_cast<std::size_t>(ceil_div(8, rows) * ceil_div(12, cols)), 1));
+  };
+  const RunLists rule = patterns::strided(x, 3), of_blocks = blocks_of(4, 6),
+                 of_mask = patterns::of_mask(x, std::vector<std::uint8_t>(96, 1)),
+                 of_csr = patterns::of_csr(x, std::vector<index_t>(9, 0), {});
+  const auto is = [](const RunLists& lists, PatternIndex::Kind kind, index_t rows, index_t cols) {
+    const PatternIndex& index = lists.index();
+    return index.kind == kind && (kind != blocks || (index.rows == rows && index.cols == cols));
+  };
+  for (const RunLists& lists : {rule, patterns::window(x, 2, 1, 2), patterns::longformer(x, 1, 1, 2),
+                                patterns::fixed(x, 3, 1), patterns::big_bird(x, {.block = 2}), RunLists()})
+    EXPECT_TRUE(is(lists, none, 1, 1));
+  EXPECT_TRUE(is(of_blocks, blocks, 4, 6));
+  EXPECT_TRUE(is(of_mask, pairs, 1, 1));
+  EXPECT_TRUE(is(of_csr, pairs, 1, 1));
+  EXPECT_TRUE(is(blocks_of(1, 2), blocks, 1, 2));
+  for (const auto& joined : {patterns::united, patterns::intersected}) {
+    EXPECT_TRUE(is(joined(rule, rule), none, 1, 1));
+    EXPECT_TRUE(is(joined(rule, of_blocks), blocks, 4, 6));
+    EXPECT_TRUE(is(joined(of_blocks, blocks_of(2, 4)), blocks, 2, 2));
+    EXPECT_TRUE(is(joined(blocks_of(2, 3), blocks_of(1, 2)), pairs, 1, 1));
+    EXPECT_TRUE(is(joined(of_csr, of_blocks), pairs, 1, 1));
+    EXPECT_TRUE(is(joined(rule, of_mask), pairs, 1, 1));
+  }
+}
+
+/// Blocks of 2 x 3 with the last ones ragged: 3 rows of blocks, and one more, and one word for each block.
+TEST(Patterns, BlocksHaveAnIndexOfBlocks) {
+  const std::vector<std::uint8_t> seen{1, 0, 1, 1, 1, 0, 0, 0, 1};
+  const RunLists lists = patterns::of_blocks({5, 7}, 2, 3, seen);
+  EXPECT_EQ(block_index_words(lists), 3 + 1 + 5);
+  Problem p{.batch = 2, .heads = 4, .kv_heads = 2, .n_q = 5, .n_k = 7, .d = 3, .d_v = 3};
+  const auto one = std::make_shared<const RunLists>(lists),
+             rule = std::make_shared<const RunLists>(patterns::strided({5, 7}, 3));
+  p.patterns = {one};
+  EXPECT_EQ(p.sizes().documents->block_index, std::vector<Words>{9});
+  // One for each head, of which two share keys and values; the second head has a rule.
+  p.patterns = {one, rule, one, one};
+  EXPECT_EQ(p.sizes().documents->block_index, (std::vector<Words>{9, 9, 9, 9}));
+}
+
 /// A pattern that a mask could say is that mask: the same plans, the same words.
 TEST(Patterns, ThatAreMasksBecomeMasks) {
   for (const bool causal : {false, true})

@@ -211,10 +211,11 @@ def test_random_blocks_of_big_bird(tmp_path, index):
 
 
 class Tally:
-    """Words by array, and the most that are resident at a time."""
+    """Words by array, and the most that are resident at a time; the same of a list of the pairs, apart."""
 
     def __init__(self):
         self.reads, self.writes, self.peak = Counter(), Counter(), 0
+        self.index_reads = self.index_peak = 0
 
     def read(self, **words):
         self.reads.update(words)
@@ -224,6 +225,10 @@ class Tally:
 
     def hold(self, words):
         self.peak = max(self.peak, words)
+
+    def look(self, words, resident=0):
+        self.index_reads += int(words)
+        self.index_peak = max(self.index_peak, int(resident))
 
     def words(self):
         arrays = {a for a, n in (*self.reads.items(), *self.writes.items()) if n}
@@ -240,6 +245,15 @@ def key_blocks(E, b):
     return [E[:, j : j + b] for j in range(0, E.shape[1], b)]
 
 
+def listing(t, I, one=False):
+    """The list of a block passes: how many keys it has, and of each key its number, how many rows see it, and which. The
+    rows stay while the key does; or one of them at a time."""
+    t.look(1)
+    for j in np.flatnonzero(I.any(0)):
+        rows = np.flatnonzero(I[:, j])
+        t.look(2 + len(rows), 1 if one else len(rows))
+
+
 def columns(width, b):
     return [min(b, width - c) for c in range(0, width, b)]
 
@@ -254,6 +268,7 @@ def flash(t, E, d, v, Br, Bc, w=None):
             n, U = len(I), met(I, 0)
             t.read(Q=n * d, K=U * d, V=U * w)
             t.write(O=n * w)
+            listing(t, I)
             t.hold(n * (d + w + 2 + min(Bc, E.shape[1])) + (U > 0))
     t.write(lse=len(E))
 
@@ -266,6 +281,7 @@ def flash_pinned(t, E, d, v, Br, rho, Bc):
         n, U = len(I), met(I[:, rho:], 0)
         t.read(Q=n * d, K=U * d, V=U * v)
         t.write(O=n * v)
+        listing(t, I)
         t.hold(rho * (d + v) + n * (d + v + 2 + min(Bc, E.shape[1])) + (U > 0))
     t.write(lse=len(E))
 
@@ -292,6 +308,8 @@ def sddmm(t, E, w, a, room, A, B, each_row=None, statistics=0):
             if each_row:
                 t.read(**{each_row: r})
             t.hold(statistics * len(I) + e + min(r, c) + 1)
+            lists = [2, r, 2 * c, e]  # r and c, rows, (key, count), a row for each pair: all of it, for every term
+            t.look(sum(lists), sum(lists))
 
 
 def spmm(t, E, w, b1, b2, Z, X, statistics=0):
@@ -300,6 +318,7 @@ def spmm(t, E, w, b1, b2, Z, X, statistics=0):
         for c in columns(w, b2):
             t.read(**{Z: int(G.sum())}), t.read(**{X: met(G, 0) * c})
             t.hold(len(G) * (c + statistics) + (min(len(G), c) + 1 if G.any() else 0))
+            listing(t, G, one=len(G) > c)  # then pairs stream, and the row of X stays
 
 
 def transposed(E, b):
@@ -321,6 +340,7 @@ def two_pass(t, E, d, v, Br, bc, Bc, br):
         n, U = len(I), met(I, 0)
         t.read(Q=n * d, dO=n * v, O=n * v, lse=n, K=U * d, V=U * v)
         t.write(D=n, dQ=n * d)
+        listing(t, I)
         step = min(bc, E.shape[1])
         t.hold(n * (2 * d + v + 2 + 2 * step) + max(1, min(step, U) * d + 1 if U else 0))
     key_pass(t, E, d, v, Bc, br)
@@ -331,6 +351,7 @@ def key_pass(t, E, d, v, Bc, br):
         n, R = J.shape[1], met(J, 1)
         t.read(K=n * d, V=n * v, Q=R * d, dO=R * v, lse=R, D=R)
         t.write(dK=n * d, dV=n * v)
+        listing(t, J.T)
         step = min(br, R)
         t.hold(n * (2 * d + 2 * v + 2 * step) + (step * (d + 2) + 1 if R else 0))
 
@@ -378,6 +399,7 @@ def sparse_values(t, E, d, v, Pa, Proom, Bc, dQb1, dQb2, dKb1, dKb2):
         t.read(V=n * v, P=int(J.sum()), dO=R * v, D=R)
         t.write(P=int(J.sum()), dV=n * v)
         t.hold(2 * n * v + 2 * int(J.sum(1).max()) + (R > 0))
+        listing(t, J.T)
     spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
     spmm(t, transposed(E, dKb1), d, dKb1, dKb2, "P", "Q")
     t.write(dQ=len(E) * d, dK=E.shape[1] * d)
@@ -390,6 +412,7 @@ def sparse_spilled(t, E, d, v, Bc, dQb1, dQb2):
         t.read(K=n * d, V=n * v, Q=R * d, lse=R, dO=R * v, D=R)
         t.write(P=int(J.sum()), dK=n * d, dV=n * v)
         t.hold(2 * n * (d + v) + 2 * int(J.sum(1).max()) + (d + 1 if R else 0))
+        listing(t, J.T)
     spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
     t.write(dQ=len(E) * d)
 
@@ -420,6 +443,8 @@ def ring(t, E, d, v, Br, Bc):
     t.read(K=len(keys) * d, V=len(keys) * v, Q=len(E) * d)
     t.write(O=len(E) * v, lse=len(E))
     t.hold(s * (d + v) + min(Br, len(E)) * (d + v + 2 + min(Bc, E.shape[1])))
+    for I in blocks:
+        listing(t, I)
 
 
 def ring_backward(t, E, d, v, Br, bv):
@@ -431,6 +456,7 @@ def ring_backward(t, E, d, v, Br, bv):
     for I in blocks:
         n, U = len(I), met(I, 0)
         t.hold(2 * s * (d + v) + n * U + max(n * (d + U + max(1, min(bv, v))), n * d))
+        listing(t, I)
 
 
 def ring_queries(t, E, d, v, Bc, br):
@@ -440,6 +466,8 @@ def ring_queries(t, E, d, v, Bc, br):
     t.read(Q=len(rows) * d, O=len(rows) * v, lse=len(rows), dO=len(rows) * v, K=E.shape[1] * d, V=E.shape[1] * v)
     t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
     t.hold(s * (2 * d + v + 2) + n * (2 * d + 2 * v) + max(1, 2 * n * min(br, len(E))))
+    for J in blocks:
+        listing(t, J.T)
 
 
 def ring_two_pass(t, E, d, v, Br, Bc):
@@ -453,6 +481,8 @@ def ring_two_pass(t, E, d, v, Br, Bc):
     t.read(Q=len(rows) * d, dO=len(rows) * v, lse=len(rows), D=len(rows), K=E.shape[1] * d, V=E.shape[1] * v)
     t.write(dK=E.shape[1] * d, dV=E.shape[1] * v)
     t.hold(r * (d + v + 2) + 2 * b * r + 1)
+    for block in [*by_rows, *(J.T for J in by_keys)]:
+        listing(t, block)
 
 
 WALKS = {
@@ -517,6 +547,13 @@ def walk(op, schedule, tiling, case):
     return all_
 
 
+def index_words(case, mine):
+    """Of a pattern that is no mask: read, and resident at a time."""
+    if case.block_words is not None:  # once for each key-value head, and held
+        return case.block_words * case.batch * case.kv, case.block_words
+    return (mine.index_reads, mine.index_peak) if case.kind in ("mask", "csr", "blocks") else (0, 0)
+
+
 class Case:
     """Sizes, options, and the pairs [batch, heads, n_q, n_k] that are seen."""
 
@@ -530,7 +567,7 @@ class Case:
             self.n_q, self.n_k = pick(20, 60), pick(20, 60)
         elif rng.random() < 0.3:
             self.n_k = self.n_q
-        self.drop = True
+        self.drop, self.kind, self.block_words = True, kind, None
         self.options, self.heads = [], self.kv * self.group
         self.offset = None
         pairs = self.draw(rng, tmp_path, kind)
@@ -579,6 +616,8 @@ class Case:
             blocks = self.noise(rng, (-(-n_q // rows), -(-n_k // cols)))
             np.save(tmp_path / "blocks.npy", blocks)
             self.options += ["--blocks", tmp_path / "blocks.npy", "--block", f"{rows},{cols}"]
+            if rows * cols > 1:  # blocks of 1 x 1 are pairs
+                self.block_words = len(blocks) + 1 + int(blocks.sum())
             return of_blocks(n_q, n_k, blocks, rows, cols)
         if kind == "longformer":
             left, right, step, first = pick(0, 5), pick(-1, 3), pick(1, 4), pick(0, 3)
@@ -658,8 +697,13 @@ def check_rows(op, case, M, extra=()):
         return set()
     if not extra:
         assert {b["theorem"]: b["words"] for b in plan["bounds"]}["trivial"] == trivial(op, case)
-    if not any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"]):
+    is_pattern = any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"])
+    if not is_pattern:
         known = {name: text for name, text in known.items() if not name.startswith("ring")}  # test_masks.py has them
+    for name, row in rows.items():
+        got = (row["index_words"], row["index_footprint"])
+        want = index_words(case, walk(op, name, row["tiling"], case)) if is_pattern else (0, 0)
+        assert got == want, (done.args, name, row["tiling"])
     for name in known.keys() & rows.keys():
         row, mine = rows[name], walk(op, name, rows[name]["tiling"], case)
         got = {key: row[key] for key in ("reads", "writes", "footprint")}
@@ -671,7 +715,7 @@ def check_rows(op, case, M, extra=()):
         assert count["counted"]["per_array"] == mine.words(), (done.args, name, row["tiling"])
         assert count["counted"]["peak"] == row["footprint"] and count["counted"]["flops"] == row["flops"]
     chosen = plan["plans"][plan["chosen"]]
-    if any(refused["why"] == "knows only masks that are intervals" for refused in plan["refused"]):
+    if is_pattern:
         assert set(rows) <= set(known), rows.keys()
     else:
         assert not any(name.startswith("sparse") for name in rows)
@@ -705,6 +749,7 @@ def test_words_of_a_row_without_keys_in_a_position(tmp_path):
     case = Case.__new__(Case)
     case.batch, case.kv, case.group, case.heads, case.n_q, case.n_k, case.d, case.v = 1, 1, 3, 3, 2, 6, 2, 3
     case.drop, case.seen = True, np.repeat(mask, 2, 1)[None]
+    case.kind, case.block_words = "mask", None
     case.sizes = ["--heads", 3, "--kv-heads", 1, "--nq", 2, "--nk", 6, "--d", 2, "--dv", 3]
     np.save(tmp_path / "mask.npy", mask)
     case.options = ["--mask", tmp_path / "mask.npy"]
@@ -716,12 +761,15 @@ def test_words_of_a_row_without_keys_in_a_position(tmp_path):
 
 
 def same_plans(op, sizes, one, other):
-    rows = []
+    """Index words apart; returns those of both."""
+    rows, index = [], []
     for options in (one, other):
         plan = answer("plan", "--op", op, *sizes, *options, "--order", "natural")
         keys = ("schedule", "tiling", "reads", "writes", "io", "footprint", "flops")
+        index.append([(row["index_words"], row["index_footprint"]) for row in plan["plans"]])
         rows.append(([[row[key] for key in keys] for row in plan["plans"]], plan["bound"]["words"]))
     assert rows[0] == rows[1], (sizes, one, other)
+    return index
 
 
 def arrays(rng, batch, heads, kv, n_q, n_k, d, v, dtype=np.float64):
@@ -789,8 +837,30 @@ def test_one_pattern_two_ways(tmp_path, name):
     for way in ways:
         for op, M in product(["forward", "backward"], [25, 90, 400]):
             sizes = ["--batch", batch, "--heads", 4, "--kv-heads", 2, "--nq", n_q, "--nk", n_k, "--d", 5, "--dv", 4]
-            same_plans(op, [*sizes, "--M", M], options, way)
+            for index in same_plans(op, [*sizes, "--M", M], options, way):
+                assert set(index) == {(0, 0)}, "a mask has no index"
     same_bits(run(tmp_path, "--M", 120, *options), run(tmp_path, "--M", 120, *ways[-1]))
+
+
+def test_only_index_words_differ(tmp_path):
+    """Between a rule, an index of blocks, and lists of pairs."""
+    n_q, n_k = 22, 26
+    blocks = np.array([[1, 0, 1, 0, 0], [0, 1, 0, 0, 1], [1, 1, 0, 1, 0]], bool)  # of 8 x 6
+    np.save(tmp_path / "blocks.npy", blocks)
+    of_block = of_blocks(n_q, n_k, blocks, 8, 6)
+    by_rule = strided(at(n_q, n_k), n_k, 5)
+    cases = [(["--strided", 5], by_rule, (0, 0)),
+             (["--blocks", tmp_path / "blocks.npy", "--block", "8,6"], of_block, (3 + 1 + 7, 3 + 1 + 7))]
+    for number, (options, pairs, of_options) in enumerate(cases):
+        np.save(tmp_path / f"mask{number}.npy", pairs)
+        mask = ["--mask", tmp_path / f"mask{number}.npy"]
+        csr = ["--csr", save_sparse(tmp_path / f"pairs{number}.npz", pairs)]
+        for op, M in product(["forward", "backward"], [60, 200]):
+            sizes = ["--nq", n_q, "--nk", n_k, "--d", 5, "--dv", 4, "--M", M]
+            index, of_mask = same_plans(op, sizes, options, mask)
+            assert set(index) == {of_options}
+            assert all(words > pairs.sum() and held > 0 for words, held in of_mask)
+            assert same_plans(op, sizes, mask, csr) == [of_mask, of_mask]
 
 
 # Numbers
@@ -959,6 +1029,11 @@ def test_words_with_a_bias(tmp_path):
             theirs = count["counted"]["per_array"]
             theirs.pop("slopes", None)
             assert theirs == mine, (done.args, count["tiling"])
+            plan = answer("plan", "--op", op, *case.sizes, *case.options, "--alibi", "--M", 120)
+            is_pattern = any("masks that are intervals" in refused["why"] for refused in plan["refused"])
+            row = next(row for row in plan["plans"] if row["schedule"] == schedule)
+            want = index_words(case, walk(op, schedule, row["tiling"], case)) if is_pattern else (0, 0)
+            assert (row["index_words"], row["index_footprint"]) == want, done.args
 
 
 # Bad input

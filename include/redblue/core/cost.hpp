@@ -1,4 +1,5 @@
 #pragma once
+#include <algorithm>
 #include <array>
 
 #include "redblue/core/slow_matrix.hpp"
@@ -45,6 +46,18 @@ struct Io {
     Words total;
     for (Words w : words) total += w;
     return total;
+  }
+};
+
+/// Words of the index of a pattern (docs/model.md): read, and the most that are resident at a time. They are not among
+/// those of Io and of footprints.
+struct IndexWords {
+  Words reads, resident;
+
+  friend constexpr bool operator==(const IndexWords&, const IndexWords&) = default;
+  /// One after the other.
+  constexpr IndexWords then(const IndexWords& next) const {
+    return {reads + next.reads, std::max(resident, next.resident)};
   }
 };
 

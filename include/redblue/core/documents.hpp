@@ -34,6 +34,8 @@ struct Documents {
   std::vector<Document> list;  ///< by batch; queries and keys go up, and none overlap
   /// Of each batch the order in which its queries and keys are taken; null where they stay as they are.
   std::vector<std::shared_ptr<const Order>> orders{};
+  /// Of each batch the words of the index of its patterns, where those are given by blocks; else 0.
+  std::vector<Words> block_index{};
 
   /// The batch, as the list counts them, of a key-value head of all batches.
   index_t batch_of(index_t instance, index_t kv_heads) const {
@@ -58,7 +60,7 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
 std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});
 
 /// Says with a pattern what the document's mask says.
-void make_pattern(Document& one);
+void make_pattern(Document& one, const PatternIndex& index = {});
 /// Is there a part whose mask is no interval? Then all parts have patterns.
 inline bool has_pattern(const Sizes& x) {
   return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <span>
 #include <string_view>
+#include <tuple>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -17,6 +18,16 @@
 /// Who sees whom where no interval for each row says it: patterns as runs, ranges of neighbours. Nothing of size
 /// n_q x n_k is touched unless that much is written in runs.
 namespace redblue {
+
+/// What a machine must read to know a pattern: nothing where a rule says it, the numbers of its blocks of rows x cols,
+/// or a list of its pairs (docs/model.md). From the fewest words to the most.
+struct PatternIndex {
+  enum class Kind : std::uint8_t { none, blocks, pairs };
+  Kind kind = Kind::none;
+  index_t rows = 1, cols = 1;  ///< of a block
+};
+/// What is needed of two patterns together: the more explicit of the two; blocks that both are made of.
+PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b);
 
 /// Of each of n rows the keys that it sees, or of each key the rows that see it, as sorted runs with gaps between them.
 /// Neighbours with the same runs share them.
@@ -49,7 +60,14 @@ class RunLists {
   /// The runs that are held: a measure of the work that a pass over all takes.
   index_t runs_held() const { return static_cast<index_t>(runs_.size()); }
 
-  friend bool operator==(const RunLists&, const RunLists&) = default;
+  /// How the pattern is given, if these are the lists of one; by a rule unless said.
+  const PatternIndex& index() const { return index_; }
+  void set_index(const PatternIndex& index) { index_ = index; }
+
+  /// The same lists, whatever the index.
+  friend bool operator==(const RunLists& a, const RunLists& b) {
+    return std::tie(a.group_of_, a.runs_, a.first_) == std::tie(b.group_of_, b.runs_, b.first_);
+  }
 
  private:
   std::span<const Range> of_group(std::uint32_t g) const {
@@ -59,6 +77,7 @@ class RunLists {
   std::vector<index_t> begin_{0};      ///< the first of each group, and the end
   std::vector<std::size_t> first_{0};  ///< its first run, and the end
   std::vector<Range> runs_;
+  PatternIndex index_;
 };
 
 /// Sorts runs and joins those that touch; empty ones go.
@@ -133,6 +152,16 @@ Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, boo
 inline Words blocks_met(const RunLists& lists, index_t n, index_t size, bool ragged_first) {
   return blocks_met(lists, {0, lists.size()}, n, size, ragged_first);
 }
+
+/// The most that one of the lists holds of one block of `size` of those n things: of whole blocks, and of the ragged
+/// one.
+struct MostInBlock {
+  index_t whole = 0, ragged = 0;
+};
+MostInBlock most_in_block(const RunLists& lists, index_t n, index_t size, bool ragged_first);
+/// The words of the index of a pattern that is given by blocks: one for each block that holds a pair, one for each row
+/// of blocks, and one more.
+Words block_index_words(const RunLists& lists);
 
 /// The part of these runs inside `window`, counted from its beginning, one after another.
 template <class F>

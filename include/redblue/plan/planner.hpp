@@ -65,9 +65,10 @@ struct Row {
   Words footprint;  ///< peak resident words, where words are all of one width
   Words prefetch;   ///< words of second buffers, if double buffering was asked for
   std::optional<Words> footprint_bytes{}, prefetch_bytes{};  ///< the same in bytes, where Options::memory was given
-  Words workspace;                                           ///< extra words of slow memory, per instance in flight
-  Words flops;                                               ///< 2 x multiply-adds of all products
-  Words cost;  ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
+  IndexWords index{};  ///< of a pattern that is given as an index; not in io, footprint or cost
+  Words workspace;     ///< extra words of slow memory, per instance in flight
+  Words flops;         ///< 2 x multiply-adds of all products
+  Words cost;          ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;       ///< moved, when widths were given
   std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
   double work = 1;                  ///< flops over those of the ranked row with the fewest
@@ -117,6 +118,7 @@ struct Plan {
   std::optional<Words> footprint_bytes() const {
     return forward ? std::max(forward->footprint_bytes(), row().footprint_bytes) : row().footprint_bytes;
   }
+  IndexWords index() const { return forward ? forward->index().then(row().index) : row().index; }
   Words flops() const { return forward ? forward->flops() + row().flops : row().flops; }
 };
 

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/key_pass.hpp"
 
 namespace redblue::schedule {
@@ -43,6 +44,7 @@ struct FusedKeyOuterBackward : Defaults {
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_keys(t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
   }
+  static IndexWords index(const Sizes& x, Tiling t) { return key_pass_index(x, t.Bc).words(); }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {

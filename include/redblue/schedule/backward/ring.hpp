@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
 #include "redblue/schedule/parts/score_phase.hpp"
 #include "redblue/schedule/parts/visible.hpp"
@@ -94,6 +95,7 @@ struct RingBackward : Defaults {
                .write(SlowArray::dK, Words(x.n_k) * x.d)
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
+  static IndexWords index(const Sizes& x, Tiling t) { return row_pass_index(x, t.Br).words(); }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.Br) * (Words(3) * x.d + Words(2) * x.d_v);
   }

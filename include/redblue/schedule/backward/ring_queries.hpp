@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/key_pass.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
 
@@ -80,6 +81,7 @@ struct RingQueriesBackward : Defaults {
                .write(SlowArray::dK, Words(x.n_k) * x.d)
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
+  static IndexWords index(const Sizes& x, Tiling t) { return key_pass_index(x, t.Bc).words(); }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_keys(t.Bc) * (Words(3) * x.d + Words(2) * x.d_v);
   }

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
 #include "redblue/schedule/parts/score_phase.hpp"
 
@@ -87,6 +88,9 @@ struct RingTwoPassBackward : Defaults {
         .write(SlowArray::dQ, Words(x.n_q) * x.d)
         .write(SlowArray::dK, Words(x.n_k) * x.d)
         .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+  }
+  static IndexWords index(const Sizes& x, Tiling t) {
+    return index_of_phases({row_pass_index(x, t.Br).words(), key_pass_index(x, t.Bc).words()});
   }
   static Words macs(const Sizes& x, Tiling t) {
     const RingSide keys = keys_of(x, t.Br), queries = queries_of(x, t.Bc);

@@ -66,6 +66,11 @@ struct SparseBackward : Defaults {
            pair_gradients_io(x, t.dS) + sparse_query_gradients_cost(x).io(t.dQ) + sparse_key_gradients_cost(x).io(t.dK);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+  static IndexWords index(const Sizes& x, const Tiling& t) {
+    return index_of_phases({sddmm_index(x, t.P), spmm_index(x, sparse_value_gradients_cost(x), t.dV, true),
+                            sddmm_index(x, t.dS), spmm_index(x, sparse_query_gradients_cost(x), t.dQ, false),
+                            spmm_index(x, sparse_key_gradients_cost(x), t.dK, true)});
+  }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {

@@ -72,6 +72,11 @@ struct SparseValuesBackward : Defaults {
                .write(SlowArray::dV, Words(x.n_k) * x.d_v);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(3) * x.d + Words(2) * x.d_v); }
+  static IndexWords index(const Sizes& x, const Tiling& t) {
+    return index_of_phases({sddmm_index(x, t.P), key_pass_index(x, t.Bc).words(),
+                            spmm_index(x, sparse_query_gradients_cost(x), t.dQ, false),
+                            spmm_index(x, sparse_key_gradients_cost(x), t.dK, true)});
+  }
 
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, const Tiling& t) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/key_pass.hpp"
 #include "redblue/schedule/parts/query_pass.hpp"
 
@@ -52,6 +53,9 @@ struct TwoPassBackward : Defaults {
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.queries.Br) * (Words(2) * x.d + x.d_v) +
            x.pairs().pairs_of_keys(t.keys.Bc) * (Words(2) * x.d + Words(2) * x.d_v);
+  }
+  static IndexWords index(const Sizes& x, Tiling t) {
+    return index_of_phases({row_pass_index(x, t.queries.Br).words(), key_pass_index(x, t.keys.Bc).words()});
   }
 
   template <Machine M>

@@ -61,6 +61,10 @@ struct ColumnSplitForward : Defaults {
     return query_outer_io(x, t.Br, x.pairs().visited_keys(t.Br), c(x.d_v, t.w));
   }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (c(x.d_v, t.w) * x.d + x.d_v); }
+  static IndexWords index(const Sizes& x, Tiling t) {
+    const IndexWords pass = FlashForward::index(x, {t.Br, t.Bc});
+    return {c(x.d_v, t.w) * pass.reads, pass.resident};
+  }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

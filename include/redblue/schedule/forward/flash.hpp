@@ -2,7 +2,7 @@
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/schedule/forward/operands.hpp"
-#include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/visible.hpp"
 
 namespace redblue::schedule {
@@ -53,6 +53,7 @@ struct FlashForward : Defaults {
   static Words prefetch(const Sizes& x, Tiling) { return passing(x); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, x.pairs().visited_keys(t.Br)); }
   static Words macs(const Sizes& x, Tiling t) { return x.pairs().pairs_of_rows(t.Br) * (Words(x.d) + x.d_v); }
+  static IndexWords index(const Sizes& x, Tiling t) { return row_pass_index(x, t.Br).words(); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

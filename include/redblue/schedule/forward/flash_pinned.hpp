@@ -126,6 +126,7 @@ struct FlashPinnedForward : Defaults {
     return seen + streamed(x, Br, rho);
   }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, {t.Br, t.Bc}); }
+  static IndexWords index(const Sizes& x, Tiling t) { return FlashForward::index(x, {t.Br, t.Bc}); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {

@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
 
 namespace redblue::schedule {
@@ -50,6 +51,7 @@ struct RingForward : Defaults {
   static Io io(const Sizes& x, Tiling t) {
     return query_outer_io(x, t.Br, RingSide::of_keys(x.pairs(), t.Br).items_met());
   }
+  static IndexWords index(const Sizes& x, Tiling t) { return row_pass_index(x, t.Br).words(); }
   static Words macs(const Sizes& x, Tiling t) { return FlashForward::macs(x, t); }
 
   template <Machine M>

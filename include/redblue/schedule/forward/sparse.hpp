@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/sparse.hpp"
 
 namespace redblue::schedule {
@@ -61,6 +62,9 @@ struct SparseForward : Defaults {
            Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(x.d) + x.d_v); }
+  static IndexWords index(const Sizes& x, const Tiling& t) {
+    return index_of_phases({sddmm_index(x, t.scores), spmm_index(x, output_cost(x), t.output, false)});
+  }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, const Tiling& t) {

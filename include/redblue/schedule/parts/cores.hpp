@@ -224,6 +224,16 @@ struct Masked : S {
     return macs;
   }
 
+  /// Index words: a list of pairs is that of each core; an index of blocks is read once, and stays.
+  static IndexWords index(const Sizes& x, const Tiling& t) {
+    IndexWords words;
+    if (!has_pattern(x)) return words;
+    for (const Core& c : cores(x))
+      if (c.sizes.pattern->rows().index().kind == PatternIndex::Kind::pairs) words = words.then(S::index(c.sizes, t));
+    for (const Words& blocks : x.documents->block_index) words = words.then({blocks, blocks});
+    return words;
+  }
+
   template <Machine M>
   static void run(M& m, const Operands& x, const Tiling& t) {
     const index_t instance = x.instance(), batch = batch_of(x.shape, instance);

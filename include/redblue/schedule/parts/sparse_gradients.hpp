@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/schedule/backward/operands.hpp"
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/sparse.hpp"
 
 /// What the backward schedules under a pattern share: probabilities of the pairs, products with them, and a pass over
@@ -74,32 +75,11 @@ void pair_gradients(M& m, const BackwardOperands& x, PairTiling t) {
       [&](auto& w, const Arg& part, const Block& P) { w.compute(kernel::ScaleByWeights{x.scale}, part, w.stream(P)); });
 }
 
-/// Of a pass over blocks of b keys: the most pairs that a query has in one, of whole blocks and of the ragged one.
-struct MostInBlock {
-  index_t whole = 0, ragged = 0;
-};
-inline MostInBlock most_in_block(const Pattern& pattern, index_t b) {
-  const Blocks blocks{pattern.n_k(), b};
-  MostInBlock most;
-  pattern.rows().for_groups([&](Range, std::span<const Range> runs) {
-    index_t block = -1, in_block = 0;
-    for (const Range& run : runs)
-      for (index_t j = run.begin; j < run.end;) {
-        const index_t here = j / b, end = std::min(run.end, (here + 1) * b);
-        in_block = (here == block ? in_block : 0) + end - j;
-        block = here;
-        j = end;
-        index_t& so_far = blocks(here).size() == b ? most.whole : most.ragged;
-        so_far = std::max(so_far, in_block);
-      }
-  });
-  return most;
-}
 /// The largest words(keys, pairs of a query) over blocks of b keys.
 template <class BlockWords>
 Words sparse_pass_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k), ragged = x.n_k % keys;
-  const MostInBlock most = most_in_block(*x.pattern, keys);
+  const MostInBlock most = most_in_block(x.pattern->rows(), x.n_k, keys, false);
   return std::max(words(keys, most.whole), ragged > 0 ? words(ragged, most.ragged) : Words(0));
 }
 
