@@ -500,7 +500,7 @@ Problem ProblemOptions::problem() const {
   };
   only_for(d_in != 0, fmt::format("--d-in {}", d_in), p.op == Operation::backward_w, "--op backward-w");
   only_for(with_forward, "--with-forward", follows_forward(p.op), "gradients");
-  only_for(lse, "--lse", !follows_forward(p.op), "--op forward and forward-x");
+  only_for(lse, "--lse", is_forward(p.op), "--op forward and forward-x");
   p.forward_given = !with_forward;
   p.d_in = d_in;
   p.batch = batch;

@@ -204,7 +204,7 @@ int run_command(const RunFlags& flags) {
   flags.files.add_modifiers_to(kind);
   flags.files.validate(kind);
   kind.scale = flags.scale;
-  kind.lse_required = !follows_forward(kind.op) && flags.files.wants("lse");
+  kind.lse_required = is_forward(kind.op) && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
   Problem problem = loaded.problem(kind);
   flags.mask.apply_patterns(problem);
@@ -271,6 +271,7 @@ void add_run(Program& program) {
       "Examples:\n"
       "  redblue run --M 4096 --input X.safetensors --output Y.safetensors --verify\n"
       "  redblue run --op backward --M 16384 --input X.safetensors --output G.safetensors --verify\n"
+      "  redblue run --op scores --M 4096 --input X.safetensors --output S.safetensors --causal\n"
       "  redblue run --op gradient-x --M 65536 --input A.safetensors --output G.safetensors\n"
       "  redblue run --memory 64KiB --q Q.npy --k K.npy --v V.npy --o O.npy --lse L.npy --causal --compute-dtype f64");
   auto flags = std::make_shared<RunFlags>();

@@ -84,7 +84,7 @@ void set_sizes(Problem& p, const Tensors& t) {
     p.kv_heads = shape(SlowArray::K)[1];
     p.n_k = shape(SlowArray::K)[2];
     p.d = shape(SlowArray::Q)[3];
-    p.d_v = shape(SlowArray::V)[3];
+    p.d_v = is_of_pairs(p.op) ? p.d : shape(SlowArray::V)[3];
     return;
   }
   p.n_k = shape(p.sources == Sources::self ? SlowArray::A1 : SlowArray::A2)[2];
@@ -148,11 +148,12 @@ void require_names(const std::vector<std::string>& names, const std::vector<std:
 void FileOptions::add_to(const Command& command) {
   command
       .option("--input", input,
-              "safetensors or .npz file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too)")
+              "safetensors or .npz file with q [batch, heads, n_q, d], k, v (gradients: do, o and lse, too; scores: q "
+              "and k)")
       .type_name("FILE");
   command
       .option("--output", output,
-              "file to write o and lse (dq, dk, dv; g; ...) to: .npz by its name, all others safetensors")
+              "file to write o and lse (dq, dk, dv; g; s; ...) to: .npz by its name, all others safetensors")
       .type_name("FILE");
   add_names_and_layout(command, names, layout);
   command.flag("--with-forward", with_forward,
@@ -189,7 +190,8 @@ void FileOptions::add_modifiers_to(Problem& kind) const {
 std::vector<std::string> FileOptions::needed(const Problem& kind) const {
   std::vector<std::string> list = tensor_names(may_be_read(*this, kind));
   // A forward pass computes them first, but not where Q, K and V are not in the file.
-  if (kind.op != Operation::backward_w) std::erase_if(list, [](const auto& n) { return n == "o" || n == "lse"; });
+  if (follows_forward(kind.op) && kind.op != Operation::backward_w)
+    std::erase_if(list, [](const auto& n) { return n == "o" || n == "lse"; });
   return list;
 }
 

@@ -100,6 +100,7 @@ struct Outputs {
 
 struct BackwardOutputs;
 struct GradientXOutputs;
+struct ScoresOutputs;
 
 /// Operation::backward: q, k, v as in Inputs, dO with the shape of o, and o and lse of the forward pass, which are not
 /// needed if Problem::forward_given is false.
@@ -128,6 +129,19 @@ struct GradientXOutputs {
   Tensor g;
 };
 
+/// Operation::scores and Operation::weights: q and k as in Inputs; weights also lse [batch, heads, n_q, 1] of the
+/// forward pass.
+struct ScoresInputs {
+  using Outputs = ScoresOutputs;
+  Tensor q, k, lse{};
+  Tensor bias{}, slopes{};
+};
+
+/// s [batch, heads, n_q, n_k]: S, or the weights P.
+struct ScoresOutputs {
+  Tensor s;
+};
+
 /// The tensors of any operation, by the array that they hold. docs/notation.md lists the arrays.
 class Tensors {
  public:
@@ -142,6 +156,7 @@ class Tensors {
 Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
+Tensors tensors_of(const ScoresInputs& inputs, const ScoresOutputs& outputs);
 
 /// The name of an array's tensor in files and messages: q, lse, dq, a1.
 std::string tensor_name(SlowArray array);
@@ -211,7 +226,7 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
 /// only the thread that called it.
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options = {});
 Measured run(const plan::Plan& plan, const Inputs& inputs, const Outputs& outputs, const RunOptions& options = {});
-/// BackwardInputs or GradientXInputs, by name: lists in braces are Inputs and Outputs.
+/// BackwardInputs, GradientXInputs or ScoresInputs, by name: lists in braces are Inputs and Outputs.
 template <class In>
 Measured run(const plan::Plan& plan, const In& inputs, const typename In::Outputs& outputs,
              const RunOptions& options = {}) {

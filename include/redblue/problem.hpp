@@ -94,7 +94,7 @@ struct Problem {
   Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
   /// May the order of queries and keys matter, and be changed?
-  bool may_reorder() const { return !patterns.empty() && !bias && !alibi && dropout == 0; }
+  bool may_reorder() const { return !patterns.empty() && !bias && !alibi && dropout == 0 && !is_of_pairs(op); }
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.

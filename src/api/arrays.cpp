@@ -20,7 +20,8 @@ bool has_words(Shape s) { return s.rows > 0 && s.cols > 0; }
 
 /// Rows of these belong to queries: grouped heads have their own.
 bool belongs_to_queries(SlowArray a) {
-  return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ;
+  return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ ||
+         is_of_pairs(a);
 }
 
 }  // namespace

@@ -404,7 +404,7 @@ Tensors used(const Problem& p, const Tensors& tensors, const RunOptions& options
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
-    if (a == SlowArray::lse && !follows_forward(p.op) && t.data == nullptr) continue;  // not wanted
+    if (a == SlowArray::lse && is_forward(p.op) && t.data == nullptr) continue;  // not wanted
     auto wanted = shape_of(p, a);
     if ((a == SlowArray::slopes || a == SlowArray::sinks) && t.shape[0] == p.batch) wanted[0] = p.batch;
     if (t.dtype == DType::boolean && a != SlowArray::bias)
@@ -463,6 +463,13 @@ Tensors tensors_of(const GradientXInputs& in, const GradientXOutputs& out) {
   return t;
 }
 
+Tensors tensors_of(const ScoresInputs& in, const ScoresOutputs& out) {
+  Tensors t = tensors_of(Inputs{in.q, in.k, {}, in.bias, in.slopes}, Outputs{});
+  t[SlowArray::lse] = in.lse;
+  t[SlowArray::S] = t[SlowArray::P] = out.s;  // a run takes the one that its operation writes
+  return t;
+}
+
 Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   const Tensors all = with_forward(plan.problem, tensors, options);
   return with_compute(options.compute, plan.problem, all,
@@ -475,7 +482,7 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
         tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
-      else if (follows_forward(p.op) || p.lse_required)
+      else if (!is_forward(p.op) || p.lse_required)
         tensors[a] = Tensor(nullptr, word_of(dtype), shape_of(p, a));
   return tensors;
 }
@@ -500,7 +507,7 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
           fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
   require_no_overlap(all, inputs, outputs, options.memory);
   const Tensors mine = used(plan.problem, all, options);
-  if (!follows_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
+  if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",

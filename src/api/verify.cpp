@@ -279,8 +279,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     }
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
     const Dense<T> naive(p, narrow, block, h);
-    const Matrices<Wide> forward = truth.forward();
-    for (const Wide& x : forward.at(SlowArray::lse).words)
+    Matrices<Wide> forward = truth.forward();
+    for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
     score_error = std::max(score_error, error_of_scores(truth, naive));
     const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
@@ -319,7 +319,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps. Gradients are
   // made of such weights; outputs only where the plan keeps lse in one word, each time with another rounding.
   const double times = std::sqrt(static_cast<double>(backward ? std::max<index_t>(lse_roundings, 1) : lse_roundings));
-  const double lse_rounding = times * 2 * largest_lse * eps_of(compute) + (backward ? 0 : 2 * score_error);
+  // Scores themselves are off by what plain attention's are.
+  const double of_weights = times * 2 * largest_lse * eps_of(compute) + (backward ? 0 : 2 * score_error);
+  const double lse_rounding = p.op == Operation::scores ? 0 : of_weights;
   Verification v;
   for (const SlowArray a : outputs) {
     const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));

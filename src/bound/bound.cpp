@@ -5,6 +5,7 @@
 #include "redblue/bound/backward.hpp"
 #include "redblue/bound/forward.hpp"
 #include "redblue/bound/projected.hpp"
+#include "redblue/bound/scores.hpp"
 #include "redblue/core/documents.hpp"
 
 namespace redblue::bound {
@@ -43,6 +44,7 @@ namespace {
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
+  if (is_of_pairs(op)) return scores_bounds(op, x);
   return projected_bounds(op, x);
 }
 

@@ -122,11 +122,14 @@ struct Arrays {
     for (const SlowMatrix& m : workspace_) fresh(m);
     change(*this);
     if (problem.sources != Sources::distinct) words[SlowArray::A3] = words[SlowArray::A2];
+    const auto set = [&](SlowArray a, const oracle::Matrix<long double>& m) {
+      std::transform(words[a].begin(), words[a].end(), m.words.begin(), words[a].begin(),
+                     [](T, long double v) { return static_cast<T>(v); });
+    };
+    if (problem.op == Operation::weights) set(SlowArray::lse, dense<long double>(false).lse());
     if (!follows_forward(problem.op)) return;
     const auto forward = dense<long double>(false).forward();
-    for (const SlowArray a : {SlowArray::O, SlowArray::lse})
-      std::transform(words[a].begin(), words[a].end(), forward.at(a).words.begin(), words[a].begin(),
-                     [](T, long double v) { return static_cast<T>(v); });
+    for (const SlowArray a : {SlowArray::O, SlowArray::lse}) set(a, forward.at(a));
   }
   Arrays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t) : Arrays(s, x, t, [](Arrays&) {}) {}
 

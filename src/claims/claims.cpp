@@ -299,6 +299,10 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
+  if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
+    c.sizes.modifiers.sinks = false;
+    c.sizes.modifiers.dropout = 0;
+  }
   if (s.operation != Operation::backward) c.sizes.modifiers.bias_gradient = c.sizes.modifiers.sinks_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;

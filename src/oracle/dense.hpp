@@ -146,8 +146,9 @@ class Dense {
     return s;
   }
 
-  /// O and lse.
+  /// O and lse; S or P where that is what the problem asks for.
   Matrices<T> forward() const {
+    if (is_of_pairs(p_.op)) return pairs();
     Matrix<T> O({x_.n_q, x_.d_v}), lse({x_.n_q, x_.statistics()});
     for (index_t i = 0; i < x_.n_q; ++i) {
       const Row<T> r = row(i);
@@ -156,6 +157,13 @@ class Dense {
       if (x_.statistics() > 0) lse(i, 0) = r.lse;
     }
     return {{SlowArray::O, O}, {SlowArray::lse, lse}};
+  }
+
+  /// lse alone, which needs no values.
+  Matrix<T> lse() const {
+    Matrix<T> lse({x_.n_q, x_.statistics()});
+    for (std::size_t i = 0; i < lse.words.size(); ++i) lse.words[i] = row(static_cast<index_t>(i)).lse;
+    return lse;
   }
 
   /// SUM dO o O
@@ -251,6 +259,18 @@ class Dense {
 
  private:
   const Modifiers& modifiers() const { return x_.modifiers; }
+  /// A word for each pair, hidden ones too. Weights are those of the lse that is given, or of their own.
+  Matrices<T> pairs() const {
+    const bool weights = p_.op == Operation::weights, given = in_.count(SlowArray::lse) > 0 && x_.statistics() > 0;
+    Matrix<T> all({x_.n_q, x_.n_k});
+    if (!weights) std::fill(all.words.begin(), all.words.end(), -std::numeric_limits<T>::infinity());
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const std::vector<index_t> keys = seen(i);
+      const std::vector<T> words = !weights ? scores(i) : given ? row(i, at(SlowArray::lse)(i, 0)).p : row(i).p;
+      for (std::size_t k = 0; k < keys.size(); ++k) all(i, keys[k]) = words[k];
+    }
+    return {{weights ? SlowArray::P : SlowArray::S, std::move(all)}};
+  }
   T product_of(index_t i, index_t j) const {
     return scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * K_(j, t); });
   }
@@ -429,7 +449,7 @@ class Dense {
     if (!is_projected(p_.op)) {
       Q_ = at(SlowArray::Q);
       K_ = at(SlowArray::K);
-      V_ = at(SlowArray::V);
+      if (!is_of_pairs(p_.op)) V_ = at(SlowArray::V);
     } else if (p_.op == Operation::backward_w) {
       Q_ = times(source(SlowArray::A1), at(SlowArray::WQ));
       K_ = times(source(SlowArray::A2), at(SlowArray::WK));

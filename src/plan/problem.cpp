@@ -222,9 +222,11 @@ Modifiers Problem::modifiers() const {
   }
   m.slopes = alibi;
   m.slope_offset = causal_offset.value_or(n_k - n_q);
-  m.sinks = sinks;
   m.sinks_gradient = sinks_gradient;
-  m.dropout = dropout;
+  if (!is_of_pairs(op)) {  // a sink acts through lse, and dropout on what becomes of the weights
+    m.sinks = sinks;
+    m.dropout = dropout;
+  }
   m.seed = static_cast<std::uint64_t>(seed);
   return m;
 }

@@ -11,6 +11,7 @@
 #include "redblue/schedule/gradient/operands.hpp"
 #include "redblue/schedule/parts/workspace.hpp"
 #include "redblue/schedule/projected/operands.hpp"
+#include "redblue/schedule/scores/operands.hpp"
 
 namespace redblue::plan {
 
@@ -69,6 +70,10 @@ decltype(auto) with_operands(Operation op, const F& f) {
       return f(static_cast<schedule::BackwardXOperands*>(nullptr));
     case Operation::backward_w:
       return f(static_cast<schedule::BackwardWOperands*>(nullptr));
+    case Operation::scores:
+      return f(static_cast<schedule::ScoresOperands*>(nullptr));
+    case Operation::weights:
+      return f(static_cast<schedule::WeightsOperands*>(nullptr));
   }
   throw std::logic_error("an operation without operands");
 }

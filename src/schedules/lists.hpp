@@ -8,5 +8,6 @@ void add_forward(Registry& registry);
 void add_backward(Registry& registry);
 void add_gradient(Registry& registry);
 void add_projected(Registry& registry);
+void add_scores(Registry& registry);
 
 }  // namespace redblue::plan

@@ -41,7 +41,7 @@ Walked walked(const plan::Row& row, const plan::Instances& x, DType dtype) {
 std::vector<Problem> long_problems() {
   std::vector<Problem> list;
   for (const Operation op : {Operation::forward, Operation::backward, Operation::forward_x, Operation::gradient_x,
-                             Operation::backward_x, Operation::backward_w})
+                             Operation::backward_x, Operation::backward_w, Operation::scores, Operation::weights})
     for (Problem p : {problem(411, 507, 3, 2), problem(5, 997, 3, 2), problem(640, 512, 3, 2)}) {
       p.op = op;
       p.d_in = op == Operation::backward_w ? p.d + 1 : 0;

@@ -19,7 +19,7 @@ using testing::HasSubstr;
 std::vector<Problem> problems_of_every_operation() {
   std::vector<Problem> list;
   for (const Operation op : {Operation::forward, Operation::backward, Operation::forward_x, Operation::gradient_x,
-                             Operation::backward_x, Operation::backward_w}) {
+                             Operation::backward_x, Operation::backward_w, Operation::scores, Operation::weights}) {
     Problem p = problem(13, 11, 6, 5);
     p.op = op;
     p.batch = 2;
@@ -28,7 +28,7 @@ std::vector<Problem> problems_of_every_operation() {
     p.lse_required = op == Operation::forward;
     list.push_back(p);
     if (!is_projected(op)) list.back().kv_heads = 2;
-    if (op == Operation::forward || op == Operation::backward) {
+    if (!is_projected(op)) {
       list.push_back(list.back());
       list.back().causal = true;
     }

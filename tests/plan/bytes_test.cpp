@@ -88,7 +88,7 @@ RC_GTEST_PROP(Bytes, PlansFitAndMoveNoLessThanTheBounds, ()) {
   const auto size = [](int most) { return *rc::gen::inRange<index_t>(1, most); };
   Problem p = problem(size(3000), size(3000), size(130), size(130));
   p.op = *rc::gen::element(Operation::forward, Operation::backward, Operation::forward_x, Operation::gradient_x,
-                           Operation::backward_x, Operation::backward_w);
+                           Operation::backward_x, Operation::backward_w, Operation::scores, Operation::weights);
   if (p.op == Operation::backward_w) p.d_in = size(100);
   p.causal = *rc::gen::arbitrary<bool>();
   Options o;

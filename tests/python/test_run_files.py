@@ -206,7 +206,7 @@ def test_info_offers_commands_that_run(tmp_path):
     np.savez(tmp_path / "a b.npz", **{"the query": x["q"], "k": x["k"], "v": x["v"], "grad": x["do"]})
     said = did(tmp_path, "info", "a b.npz", "--name", "q=the query", "--name", "do=grad").stdout
     commands = [shlex.split(line) for line in said.splitlines() if "redblue run" in line]
-    assert len(commands) == 2
+    assert len(commands) == 3  # forward, backward, scores
     for i, command in enumerate(commands):
         did(tmp_path, *[word.replace("OUT", f"y{i}") for word in command[1:]], "--M", "400", "--verify")
 

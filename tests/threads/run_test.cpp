@@ -18,7 +18,8 @@ namespace redblue::test {
 namespace {
 
 constexpr Operation kOperations[] = {Operation::forward,    Operation::backward,   Operation::forward_x,
-                                     Operation::gradient_x, Operation::backward_x, Operation::backward_w};
+                                     Operation::gradient_x, Operation::backward_x, Operation::backward_w,
+                                     Operation::scores,     Operation::weights};
 
 Problem of(Operation op, Problem p) {
   p.op = op;

@@ -14,9 +14,20 @@ namespace redblue {
 ///   backward_x  the same inputs -> dX, dY, dA1, dA2, dA3
 ///   backward_w  A1, A2, A3, WQ, WK, WV, O, lse, dO -> dWQ, dWK, dWV, dA1, dA2, dA3, with Q = A1 WQ, K = A2 WK, V = A3
 ///   WV
-enum class Operation : std::uint8_t { forward, backward, forward_x, gradient_x, backward_x, backward_w };
-inline constexpr std::array<std::string_view, 6> kOperationNames = {"forward",    "backward",   "forward-x",
-                                                                    "gradient-x", "backward-x", "backward-w"};
+///   scores      Q, K -> S, the scores with all that the problem does to them before the softmax; -inf where hidden
+///   weights     Q, K, lse -> P = exp(S - lse); 0 where hidden
+enum class Operation : std::uint8_t {
+  forward,
+  backward,
+  forward_x,
+  gradient_x,
+  backward_x,
+  backward_w,
+  scores,
+  weights
+};
+inline constexpr std::array<std::string_view, 8> kOperationNames = {
+    "forward", "backward", "forward-x", "gradient-x", "backward-x", "backward-w", "scores", "weights"};
 
 constexpr std::string_view name_of(Operation o) { return kOperationNames[static_cast<std::size_t>(o)]; }
 constexpr std::optional<Operation> operation_from_name(std::string_view name) {
@@ -24,10 +35,16 @@ constexpr std::optional<Operation> operation_from_name(std::string_view name) {
     if (kOperationNames[i] == name) return static_cast<Operation>(i);
   return std::nullopt;
 }
+/// Are O and lse what it computes?
+constexpr bool is_forward(Operation o) { return o == Operation::forward || o == Operation::forward_x; }
+/// Is what it computes a matrix with a word for each query and key?
+constexpr bool is_of_pairs(Operation o) { return o == Operation::scores || o == Operation::weights; }
 /// Does it need O and lse of a forward pass?
-constexpr bool follows_forward(Operation o) { return o != Operation::forward && o != Operation::forward_x; }
+constexpr bool follows_forward(Operation o) { return !is_forward(o) && !is_of_pairs(o); }
 /// Are Q, K, V products of A1, A2, A3 and weights?
-constexpr bool is_projected(Operation o) { return o != Operation::forward && o != Operation::backward; }
+constexpr bool is_projected(Operation o) {
+  return o != Operation::forward && o != Operation::backward && !is_of_pairs(o);
+}
 
 /// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.
 enum class Sources : std::uint8_t {

@@ -61,6 +61,9 @@ constexpr bool is_of_modifiers(SlowArray a) {
   return a == bias || a == slopes || a == sinks || a == dBias || a == dSinks;
 }
 
+/// Is it a matrix over pairs of queries and keys that an operation may be asked for?
+constexpr bool is_of_pairs(SlowArray a) { return a == SlowArray::S || a == SlowArray::P; }
+
 /// A rectangle of one array in slow memory, without data: counting needs none.
 struct Block {
   SlowArray array{};

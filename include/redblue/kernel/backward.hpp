@@ -153,18 +153,19 @@ struct ZeroOver {
   }
 };
 
-/// lse <- -inf in slow memory, of rows that see no key
+/// x <- -inf in slow memory: lse of rows that see no key, scores of pairs that do not see each other
 struct NoKeysOver {
   static constexpr std::string_view name = "no_keys_over";
   static constexpr std::array access{Access::update};
-  static constexpr bool fits(Shape lse) { return lse.cols == 1; }
+  static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};
   auto parameters() { return std::tie(first); }
   bool first = true;
   template <class T>
-  void run(View<T> lse) const {
-    for (index_t r = 0; r < lse.rows(); ++r) lse[r] = kMinusInf<T>;
+  void run(View<T> x) const {
+    for (index_t r = 0; r < x.rows(); ++r)
+      for (index_t c = 0; c < x.cols(); ++c) x(r, c) = kMinusInf<T>;
   }
 };
 

@@ -108,6 +108,42 @@ void for_gaps(index_t n, index_t origin, const std::vector<Core>& cores, index_t
   if (done < n) f(Range{done, n});
 }
 
+/// f(row, keys that it does not see) for every row of a matrix over all pairs, `cores` of which see each other; not
+/// many keys at a time, for a machine may hold them.
+template <class F>
+void for_hidden_pairs(const Sizes& x, const std::vector<Core>& cores, const F& f) {
+  constexpr index_t kMost = 64;
+  const auto some = [&](index_t row, Range keys) {
+    for (index_t j = keys.begin; j < keys.end; j += kMost) f(row, Range{j, std::min(j + kMost, keys.end)});
+  };
+  const Numbered list(cores);
+  for (index_t i = 0; i < list.count(); ++i) {
+    const Sizes core = list(i);
+    const index_t key0 = core.key0 - x.key0;
+    for (index_t r = 0, row = core.row0 - x.row0; r < core.n_q; ++r, ++row) {
+      index_t done = 0;
+      for (const Range& run : core.pairs().runs_of_keys({r, r + 1})) {
+        if (run.size() == 0) continue;
+        some(row, {done, key0 + run.begin});
+        done = key0 + run.end;
+      }
+      some(row, {done, x.n_k});
+    }
+  }
+  for_gaps(x.n_q, x.row0, cores, &Sizes::row0, &Sizes::n_q, [&](Range rows) {
+    for (index_t row = rows.begin; row < rows.end; ++row) some(row, {0, x.n_k});
+  });
+}
+/// Of one instance, or of one key-value head of all batches where these differ.
+inline Words hidden_pairs(const Sizes& x, const std::vector<Core>& cores) {
+  Words pairs = Words(batches_of(x)) * x.n_q * x.n_k;
+  for (const Core& c : cores) pairs -= c.count * c.sizes.nnz();
+  return pairs;
+}
+/// Do the operands have an output with a word for each pair?
+template <class Operands>
+concept WritesPairs = requires { typename Operands::Hidden; };
+
 /// A schedule S under any mask, from its text for cores.
 template <class S>
 struct Masked : S {
@@ -198,6 +234,8 @@ struct Masked : S {
     for_hidden(x, [&](const SlowMatrix& m, Range) {
       most = std::max(most, x.word(m.array) + (m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0)));
     });
+    if constexpr (WritesPairs<Operands>)
+      if (hidden_pairs(x, cores(x)) > 0) most = std::max(most, x.word(Operands::outputs[0]));
     return std::max(most, gradients_of_modifiers_footprint(x));
   }
   static Words prefetch(const Sizes& x, const Tiling& t) {
@@ -216,6 +254,7 @@ struct Masked : S {
       io.write(m.array, Words(rows.size()) * m.shape.cols);
       if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
     });
+    if constexpr (WritesPairs<Operands>) io.write(Operands::outputs[0], hidden_pairs(x, cores(x)));
     return io + Words(batches_of(x)) * gradients_of_modifiers_io(x);
   }
   static Words macs(const Sizes& x, const Tiling& t) {
@@ -249,6 +288,11 @@ struct Masked : S {
       else
         m.update(kernel::ZeroOver{}, matrix.rows(rows));
     });
+    if constexpr (WritesPairs<Operands>)
+      if (!is_plain(x.shape))
+        for_hidden_pairs(x.shape, cores(x.shape, batch), [&](index_t row, Range keys) {
+          m.update(typename Operands::Hidden{}, x.pairs().block({row, row + 1}, keys));
+        });
     end_gradients_of_modifiers(m, x, instance);
   }
 
@@ -280,6 +324,7 @@ struct Masked : S {
       if (std::find(Operands::outputs.begin(), Operands::outputs.end(), m.array) == Operands::outputs.end()) continue;
       if (m.shape.words() == 0 || !S::writes(x, m.array)) continue;
       if (is_of_modifiers(m.array)) continue;  // parts/modifiers.hpp
+      if (is_of_pairs(m.array)) continue;      // for_hidden_pairs
       const auto fill = [&](Range rows) { f(m, rows); };
       switch (side_of(m.array)) {
         case Side::queries:

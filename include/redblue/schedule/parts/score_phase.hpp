@@ -10,7 +10,8 @@
 /// ceil(n_q/a) n_k and ceil(n_k/b) n_q.
 ///   reads  tile w (B(b) + A(a))   panel w (n_q + A(a))
 ///   footprint  tile a b + min(a, b) + 1 + stats a   panel a (w + stats + b) + 1
-/// Of a tile that holds hidden pairs only the bounding box of the others is multiplied.
+/// Of a tile that holds hidden pairs only the bounding box of the others is multiplied. Under a pattern there are
+/// panels only: steps of b keys pass for each run of keys, and all rows of the block are multiplied with them.
 namespace redblue::schedule {
 
 struct ScoreTiling {
@@ -27,6 +28,7 @@ inline Range blocks_of(Range keys, index_t b) {
 /// blocks of rows would have to be added up.
 inline Words box_words(const Sizes& x, index_t a, index_t b) {
   constexpr index_t kMany = 1 << 16;
+  if (x.mask.pattern != nullptr) return x.pairs().pairs_of_rows(a);
   if (x.mask.full() || ceil_div(x.n_q, a) > kMany) return x.nnz();
   const Pairs pairs = x.pairs();
   const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
@@ -70,9 +72,17 @@ struct ScoreCost {
                         : revisits ? x.word(S)
                                    : Words(0),
                 word = std::max(x.word(B), again);
+    if (t.panel && x.mask.pattern != nullptr) return {pattern_panel(x, t) + word, word};
     if (t.panel) return {x.tile(A, a, w) + rows + x.tile(S, a, b) + word, word};
     const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {t.a, t.b});
     return {rows + std::max(tile.footprint, x.tile(S, a, b) + again), tile.prefetch};
+  }
+  /// The largest of the panels that have as many rows, beside their longest step.
+  Words pattern_panel(const Sizes& x, ScoreTiling t) const {
+    return query_blocks_footprint(x, t.a, [&](index_t rows, index_t kappa) {
+      return x.tile(A, rows, w) + stats * x.tile(statistic, rows, 1) + (scores ? slopes_tile(x) : Words(0)) +
+             x.tile(S, rows, std::min(t.b, kappa));
+    });
   }
   Io io(const Sizes& x, ScoreTiling t) const {
     const Words rows = t.panel ? Words(x.n_q) : x.pairs().visited_rows(t.b);
@@ -132,7 +142,7 @@ inline std::optional<ScoreTiling> ScoreCost::choose_tile(const Sizes& x, const L
 /// Where they tie, the tile.
 inline std::optional<ScoreTiling> ScoreCost::choose(const Sizes& x, const Limits& limits) const {
   const Multiples& s = limits.multiple;
-  const auto tile = choose_tile(x, limits);
+  const auto tile = x.mask.pattern != nullptr ? std::nullopt : choose_tile(x, limits);
   const index_t b = smallest_tile(x.n_k, s.key);  // of a panel: the words do not depend on it
   const index_t panel = choose_query_block(x, s.query, [&](index_t a) { return limits.fit(phase(x, {true, a, b})); });
   const Prices& price = limits.price;
@@ -146,18 +156,20 @@ template <class W, class Finish>
 void score_phase(W& w, const Sizes& s, SlowArray S, Range I, const SlowMatrix& A, const SlowMatrix& B, ScoreTiling t,
                  const Finish& finish) {
   const Pairs pairs = s.pairs();
-  const Blocks blocks = pairs.key_blocks(t.b);
-  const Range met = blocks_of(pairs.keys_of(I), t.b);
+  const auto for_boxes = [&](const auto& f) {
+    if (s.mask.pattern != nullptr) return for_steps(pairs.runs_of_keys(I), t.b, [&](Range J) { f(J, Box{I, J}); });
+    const Blocks blocks = pairs.key_blocks(t.b);
+    const Range met = blocks_of(pairs.keys_of(I), t.b);
+    for (index_t j = met.begin; j < met.end; ++j) f(blocks(j), box_of(pairs, I, blocks(j)));
+  };
   const auto for_tiles = [&](const auto& form) {
-    for (index_t j = met.begin; j < met.end; ++j) {
-      const Range J = blocks(j);
-      const Box box = box_of(pairs, I, J);
+    for_boxes([&](Range J, const Box& box) {
       const auto room = w.alloc(S, {I.size(), J.size()});
       const Arg T = room.part({box.rows.size(), box.keys.size()});
       w.compute(kernel::Zero{}, T);
       form(T, room.shape(), box);
       finish(T, box);
-    }
+    });
   };
   if (t.panel) {
     const auto A_i = w.load(A.rows(I));

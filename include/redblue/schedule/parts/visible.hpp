@@ -201,11 +201,18 @@ void for_rows_without_keys(const Pairs& pairs, const F& f) {
 }
 
 /// Calls f(rows, keys) for rectangles that hold exactly the pairs of these rows and keys that exist: all in one where
-/// every row sees every key, else one for each row.
+/// every row sees every key, else one for each row, under a pattern one for each run of a row.
 template <class F>
 void for_visible(const Pairs& pairs, Range rows, Range keys, const F& f) {
   const auto of_row = [&](index_t r) { return intersection(pairs.keys_of({r, r + 1}), keys); };
   if (rows.size() == 0 || keys.size() == 0) return;
+  if (pairs.mask.pattern != nullptr) {
+    const Place place{pairs.mask, rows.begin, keys.begin};
+    for (index_t r = 0; r < rows.size(); ++r)
+      place.for_seen(r, keys.size(),
+                     [&](Range seen) { f(Range{rows.begin + r, rows.begin + r + 1}, seen.shifted(keys.begin)); });
+    return;
+  }
   if (of_row(rows.begin) == keys && of_row(rows.end - 1) == keys) return f(rows, keys);
   for (index_t r = rows.begin; r < rows.end; ++r)
     if (const Range seen = of_row(r); seen.size() > 0) f(Range{r, r + 1}, seen);
