@@ -34,7 +34,12 @@ typedef enum redblue_status {
 } redblue_status;
 
 typedef int32_t redblue_operation;
-enum { REDBLUE_FORWARD = 0, REDBLUE_BACKWARD = 1 };
+enum {
+  REDBLUE_FORWARD = 0,
+  REDBLUE_BACKWARD = 1,
+  REDBLUE_SCORES = 2, /* the matrix of scores before the softmax */
+  REDBLUE_WEIGHTS = 3 /* the matrix of weights, from the lse of a forward pass */
+};
 
 typedef int32_t redblue_dtype;
 enum {
@@ -58,7 +63,7 @@ typedef struct redblue_pattern redblue_pattern;
 
 /* In which order a run takes the queries and keys of patterns: the words moved depend on it, and of results the
  * rounding. A run gathers its inputs in this order, into the workspace, and scatters its outputs. With a bias, ALiBi or
- * dropout they stay as they come. */
+ * dropout, and for REDBLUE_SCORES and REDBLUE_WEIGHTS, they stay as they come. */
 typedef int32_t redblue_pattern_order;
 enum {
   REDBLUE_ORDER_AUTOMATIC = 0, /* of those below the one that moves the fewest words; by time: NATURAL */
@@ -252,6 +257,24 @@ typedef struct redblue_backward_tensors {
    REDBLUE_TENSOR_INIT,               \
    REDBLUE_TENSOR_INIT}
 
+/* Of REDBLUE_SCORES and REDBLUE_WEIGHTS: s [batch, heads, n_q, n_k] gets the scores with all that the problem does to
+ * them, -inf where a query does not see a key, or the weights exp(score - lse), 0 there. lse [batch, heads, n_q, 1] is
+ * that of the forward pass, for weights only. */
+typedef struct redblue_scores_tensors {
+  size_t struct_size;
+  redblue_const_tensor q, k, lse;
+  redblue_tensor s;
+  redblue_const_tensor bias, slopes;
+} redblue_scores_tensors;
+#define REDBLUE_SCORES_TENSORS_INIT \
+  {sizeof(redblue_scores_tensors),  \
+   REDBLUE_TENSOR_INIT,             \
+   REDBLUE_TENSOR_INIT,             \
+   REDBLUE_TENSOR_INIT,             \
+   REDBLUE_TENSOR_INIT,             \
+   REDBLUE_TENSOR_INIT,             \
+   REDBLUE_TENSOR_INIT}
+
 /* Your threads. `run` calls task(arg, i) once for each i < n and returns when all calls have returned. As many calls as
  * possible should run at the same time, but no call waits for another to start. `size` returns that number. */
 typedef struct redblue_thread_pool {
@@ -367,6 +390,8 @@ REDBLUE_API redblue_status redblue_forward_workspace(const redblue_plan* plan, c
                                                      const redblue_run_options* options, size_t* bytes);
 REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                                       const redblue_run_options* options, size_t* bytes);
+REDBLUE_API redblue_status redblue_scores_workspace(const redblue_plan* plan, const redblue_scores_tensors* tensors,
+                                                    const redblue_run_options* options, size_t* bytes);
 
 /* Runs the plan. options NULL: REDBLUE_RUN_OPTIONS_INIT. Outputs are undefined if this fails. The same bits for any
  * number of threads. */
@@ -374,6 +399,9 @@ REDBLUE_API redblue_status redblue_forward(const redblue_plan* plan, const redbl
                                            const redblue_run_options* options);
 REDBLUE_API redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                             const redblue_run_options* options);
+/* Of a plan for REDBLUE_SCORES or for REDBLUE_WEIGHTS. */
+REDBLUE_API redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
+                                          const redblue_run_options* options);
 
 #ifdef __cplusplus
 }

@@ -121,6 +121,10 @@ redblue_backward_tensors given_tensors(const redblue_backward_tensors* t) {
                "redblue_backward_tensors");
 }
 
+const redblue_scores_tensors& given_tensors(const redblue_scores_tensors* t) {
+  return checked(t, "redblue_scores_tensors");
+}
+
 DType dtype_of(redblue_dtype t, const char* what) {
   switch (t) {
     case REDBLUE_F64:
@@ -179,11 +183,25 @@ PatternOrder order_of(const redblue_problem& p) {
   }
 }
 
+Operation operation_of(redblue_operation operation) {
+  switch (operation) {
+    case REDBLUE_FORWARD:
+      return Operation::forward;
+    case REDBLUE_BACKWARD:
+      return Operation::backward;
+    case REDBLUE_SCORES:
+      return Operation::scores;
+    case REDBLUE_WEIGHTS:
+      return Operation::weights;
+    default:
+      throw InvalidArgument(fmt::format(
+          "operation = {}: give REDBLUE_FORWARD, REDBLUE_BACKWARD, REDBLUE_SCORES or REDBLUE_WEIGHTS", operation));
+  }
+}
+
 Problem problem_of(const redblue_problem& p) {
   Problem result;
-  if (p.operation != REDBLUE_FORWARD && p.operation != REDBLUE_BACKWARD)
-    throw InvalidArgument(fmt::format("operation = {}: give REDBLUE_FORWARD or REDBLUE_BACKWARD", p.operation));
-  result.op = p.operation == REDBLUE_FORWARD ? Operation::forward : Operation::backward;
+  result.op = operation_of(p.operation);
   result.batch = p.batch;
   result.heads = p.heads;
   if (p.kv_heads != 0) result.kv_heads = p.kv_heads;
@@ -297,11 +315,25 @@ Tensors tensors_of(const Problem& p, const redblue_backward_tensors& t) {
                                              {SlowArray::dSinks, nullptr, &t.dsinks}}));
 }
 
+Tensors tensors_of(const Problem& p, const redblue_scores_tensors& t) {
+  const bool weights = p.op == Operation::weights;
+  Tensors result = tensors_of(p, std::to_array<Named>({{SlowArray::Q, &t.q, nullptr},
+                                                       {SlowArray::K, &t.k, nullptr},
+                                                       {weights ? SlowArray::P : SlowArray::S, nullptr, &t.s},
+                                                       {SlowArray::bias, &t.bias, nullptr},
+                                                       {SlowArray::slopes, &t.slopes, nullptr}}));
+  if (weights) result[SlowArray::lse] = tensor_of(t.lse, shape_of(p, SlowArray::lse), SlowArray::lse);
+  return result;
+}
+
+/// `op` is the operation that a function is named after.
 void require_operation(const redblue_plan* plan, Operation op) {
   require_pointer(plan, "plan");
-  if (plan->plan.problem.op != op)
-    throw InvalidArgument(
-        fmt::format("this plan is for {0}: call redblue_{0} with it", redblue::name_of(plan->plan.problem.op)));
+  const Operation made_for = plan->plan.problem.op,
+                  called = made_for == Operation::weights ? Operation::scores : made_for;
+  if (called != op)
+    throw InvalidArgument(fmt::format("this plan is for {}: call redblue_{} with it", redblue::name_of(made_for),
+                                      redblue::name_of(called)));
 }
 
 /// The count, or INT64_MAX where it is larger.
@@ -646,6 +678,11 @@ redblue_status redblue_backward_workspace(const redblue_plan* plan, const redblu
   return workspace(plan, tensors, Operation::backward, options, bytes);
 }
 
+redblue_status redblue_scores_workspace(const redblue_plan* plan, const redblue_scores_tensors* tensors,
+                                        const redblue_run_options* options, size_t* bytes) {
+  return workspace(plan, tensors, Operation::scores, options, bytes);
+}
+
 redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                const redblue_run_options* options) {
   return execute(plan, tensors, Operation::forward, options);
@@ -653,6 +690,10 @@ redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_t
 redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                 const redblue_run_options* options) {
   return execute(plan, tensors, Operation::backward, options);
+}
+redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
+                              const redblue_run_options* options) {
+  return execute(plan, tensors, Operation::scores, options);
 }
 
 }  // extern "C"

@@ -9,7 +9,7 @@ import os
 import numpy as np
 
 LIBRARY = os.environ.get("REDBLUE_C_LIBRARY")
-FORWARD, BACKWARD = 0, 1
+FORWARD, BACKWARD, SCORES, WEIGHTS = range(4)
 INVALID_ARGUMENT, UNSUPPORTED, FAST_MEMORY_TOO_SMALL, NOT_ENOUGH_MEMORY, INTERNAL_ERROR = range(1, 6)
 F64, F32, F16, BF16 = range(4)
 MINIMISE_WORDS, MINIMISE_TIME = range(2)
@@ -64,6 +64,7 @@ def tensors_struct(names):
 MODIFIERS = ["bias", "slopes", "sinks"]
 ForwardTensors = tensors_struct(["q", "k", "v", "o", "lse", *MODIFIERS])
 BackwardTensors = tensors_struct(["q", "k", "v", "o", "lse", "d_o", "dq", "dk", "dv", *MODIFIERS, "dbias", "dsinks"])
+ScoresTensors = tensors_struct(["q", "k", "lse", "s", "bias", "slopes"])
 
 TASK = c.CFUNCTYPE(None, c.c_void_p, c.c_int)
 POOL_SIZE = c.CFUNCTYPE(c.c_int, c.c_void_p)
@@ -100,7 +101,7 @@ def load(path):
     lib.redblue_pattern_blocks.argtypes = [*[c.c_int64] * 4, c.c_void_p, c.POINTER(c.c_void_p)]
     lib.redblue_pattern_destroy.argtypes = [c.c_void_p]
     lib.redblue_pattern_destroy.restype = None
-    for name, tensors in [("forward", ForwardTensors), ("backward", BackwardTensors)]:
+    for name, tensors in [("forward", ForwardTensors), ("backward", BackwardTensors), ("scores", ScoresTensors)]:
         getattr(lib, f"redblue_{name}").argtypes = [c.c_void_p, c.POINTER(tensors), c.POINTER(RunOptions)]
         getattr(lib, f"redblue_{name}_workspace").argtypes = [
             c.c_void_p, c.POINTER(tensors), c.POINTER(RunOptions), c.POINTER(c.c_size_t),
@@ -126,7 +127,7 @@ class Plan:
     def __init__(self, problem, options):
         self.handle = c.c_void_p()
         checked(LIB.redblue_plan_create(problem, options, self.handle))
-        self.call = "backward" if problem.operation == BACKWARD else "forward"
+        self.call = ["forward", "backward", "scores", "scores"][problem.operation]
 
     def __del__(self):
         LIB.redblue_plan_destroy(self.handle)

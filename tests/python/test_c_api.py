@@ -174,6 +174,58 @@ class Backward:
             assert_close(ours, exact, self.case, 200)
 
 
+class Scores:
+    """The matrix of scores, or of weights with the lse of the definition."""
+
+    def __init__(self, case, operation=rb.SCORES):
+        forward = Forward(case)
+        self.case, self.operation, self.q, self.k, self.v = case, operation, forward.q, forward.k, forward.v
+        _, self.lse, self.p = attention(case, self.q, self.k, self.v)
+        self.lse = self.lse.astype(forward.lse.dtype)
+        self.s = case.empty(case.heads, case.n_q, case.n_k)
+        self.plan = rb.Plan(case.problem(operation), case.options())
+        names = ["q", "k", "s"] + (["lse"] if operation == rb.WEIGHTS else [])
+        self.tensors = rb.ScoresTensors(**{n: rb.tensor(getattr(self, n)) for n in names})
+
+    def run(self, options=None):
+        self.plan.run(self.tensors, options)
+        return (self.s.copy(),)
+
+    def check(self):
+        truth = self.p
+        if self.operation == rb.SCORES:
+            k = np.repeat(rb.numbers(self.k), self.case.heads // self.case.kv_heads, 1)
+            scale = self.case.scale if self.case.scale is not None else self.case.d**-0.5
+            truth = np.where(self.p > 0, scale * rb.numbers(self.q) @ k.swapaxes(-1, -2), -np.inf)
+        assert_close(self.s, truth, self.case, 40)
+
+
+def Weights(case):
+    return Scores(case, rb.WEIGHTS)
+
+
+@pytest.mark.parametrize("kind", [Scores, Weights])
+@every_case
+def test_scores(case, kind):
+    x = kind(case)
+    x.run()
+    x.check()
+    info = x.plan.info()
+    assert info.schedule == b"sddmm" and info.words_written == case.batch * case.heads * case.n_q * case.n_k
+
+
+def test_scores_refuse_what_does_not_belong_to_them():
+    scores, weights = Scores(CASES["plain"]), Weights(CASES["plain"])
+    weights.tensors.lse.data = None
+    with pytest.raises(rb.RedblueError, match="tensor lse has no data"):
+        weights.run()
+    with pytest.raises(rb.RedblueError, match="this plan is for weights: call redblue_scores with it"):
+        rb.checked(rb.LIB.redblue_forward(weights.plan.handle, Forward(CASES["plain"]).tensors, None))
+    with pytest.raises(rb.RedblueError, match="operation = 9: give REDBLUE_FORWARD, "):
+        rb.Plan(CASES["plain"].problem(9), CASES["plain"].options())
+    scores.run()
+
+
 @every_case
 def test_forward(case):
     x = Forward(case)
@@ -196,7 +248,7 @@ def test_backward_with_the_forward_pass_first(case):
     assert x.plan.info().forward_schedule
 
 
-@pytest.mark.parametrize("kind", [Forward, Backward])
+@pytest.mark.parametrize("kind", [Forward, Backward, Scores, Weights])
 @every_case
 def test_exact_workspace(case, kind):
     """The same bits in exactly the memory that was asked for, and not a byte of it missing."""
@@ -217,7 +269,7 @@ def test_exact_workspace(case, kind):
 def test_workspace_without_tensors_is_that_of_contiguous_ones():
     for case in CASES.values():
         if case.layout == "bhsd":
-            for x in [Forward(case), Backward(case)]:
+            for x in [Forward(case), Backward(case), Scores(case), Weights(case)]:
                 assert x.plan.workspace() == x.plan.workspace(x.tensors)
 
 
