@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/index_words.hpp"
 #include "redblue/schedule/parts/score_phase.hpp"
 #include "redblue/schedule/scores/operands.hpp"
 
@@ -50,6 +51,7 @@ struct Sddmm : Defaults {
   static Io io(const Sizes& x, Tiling t) {
     return cost(x).io(x, t.scores) + Io().read(SlowArray::lse, Words(x.n_q) * statistics(x)).write(entries, x.nnz());
   }
+  static IndexWords index(const Sizes& x, const Tiling& t) { return row_pass_index(x, t.scores.a).words(); }
   static Words macs(const Sizes& x, Tiling t) { return cost(x).macs(x, t.scores); }
 
   template <Machine M>
