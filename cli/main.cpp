@@ -3,6 +3,7 @@
 #include <csignal>
 #include <cstdio>
 #include <exception>
+#include <new>
 #include <string>
 
 #include "commands.hpp"
@@ -32,6 +33,11 @@ int run_program(int argc, char** argv) {
   int exit_code = 0;
   try {
     exit_code = program.run(argc, argv);
+  } catch (const std::bad_alloc&) {
+    redblue::cli::note(
+        "this machine has not enough memory for the problem; fewer queries, or a pattern with fewer runs "
+        "of keys, take less");
+    return 2;
   } catch (const std::exception& e) {
     redblue::cli::note(fmt::format("{}", e.what()));
     return 2;

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <filesystem>
 #include <map>
 #include <new>
 
@@ -22,6 +23,7 @@ constexpr std::size_t kMostAtOnce = 1 << 30;  // minizip counts in 32 bits
 class Npz : public Archive {
  public:
   explicit Npz(const std::string& path) : path_(path), zip_(unzOpen64(path.c_str()), unzClose) {
+    if (!zip_ && !std::filesystem::exists(path)) throw bad("there is no such file");
     if (!zip_) throw bad("it has no list of members, or an empty one: is the file whole?");
     int at = unzGoToFirstFile(zip_.get());
     for (; at == UNZ_OK; at = unzGoToNextFile(zip_.get())) {

@@ -80,7 +80,7 @@ namespace {
 /// Lengths of sequences: "512,300,212", or the name of a file with such numbers, apart by commas or blanks.
 std::vector<index_t> parse_lengths(std::string_view option, const std::string& given) {
   std::string text = given;
-  const bool in_file = given.find_first_not_of("0123456789, ") != std::string::npos;
+  const bool in_file = given.find_first_not_of("0123456789, -") != std::string::npos;
   if (in_file) {
     std::ifstream file(given);
     if (!file)
@@ -138,7 +138,7 @@ void MaskOptions::apply_to(Problem& p) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked() && !pattern.stands_at_positions())
+    if (!p.masked() && !window && !pattern.stands_at_positions())
       throw InvalidProblem(
           fmt::format("--causal-offset {} is for --causal, --window and patterns that look back from a query: give one "
                       "of them, too",
@@ -357,7 +357,10 @@ void PlannerOptions::apply_to(Problem& p) const {
         fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
   if (moves && !p.may_reorder())
     throw InvalidProblem(
-        fmt::format("--order {}: with a bias, ALiBi or dropout queries and keys stay in natural order", order));
+        is_of_pairs(p.op)
+            ? fmt::format("--order {}: the matrix of operation {} keeps queries and keys in natural order", order,
+                          name_of(p.op))
+            : fmt::format("--order {}: with a bias, ALiBi or dropout queries and keys stay in natural order", order));
   p.order = pattern_order_from_name(order).value_or(PatternOrder::natural);
 }
 

@@ -224,6 +224,12 @@ int run_command(const RunFlags& flags) {
     slopes = alibi_slopes(problem.heads);
     tensors[SlowArray::slopes] = Tensor(slopes, shape_of(problem, SlowArray::slopes));
   }
+  for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
+    if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt)
+      throw InvalidProblem(
+          fmt::format("{} has a NaN at {}, and all scores that take it would be NaN; to hide a key give "
+                      "-inf, or a mask",
+                      tensor_name(a), *where));
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
       if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {

@@ -23,6 +23,8 @@ class Patterns {
   bool empty() const { return list_.empty(); }
   std::size_t size() const { return list_.size(); }
   const RunLists& operator[](std::size_t k) const { return *list_[k]; }
+  /// Do all heads and batches have the same?
+  bool alike() const;
 
  private:
   friend struct Problem;

@@ -297,7 +297,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     if (given)
       given_check.add(forward, gathered(p, tensors, SlowArray::O, h), gathered(p, tensors, SlowArray::lse, h),
                       p.op == Operation::backward ? largest_of(wide.at(SlowArray::V).words) : 0,
-                      eps_of(tensors[SlowArray::O].dtype), eps_of(tensors[SlowArray::lse].dtype));
+                      std::max(eps_of(tensors[SlowArray::O].dtype), eps_of(compute)),
+                      std::max(eps_of(tensors[SlowArray::lse].dtype), eps_of(compute)));
     if (backward && h == 0) {  // the first head of the first batch stands for all
       // The differences know nothing of the rounding of the given O and lse: what it does to each gradient is allowed.
       wide.erase(SlowArray::O);

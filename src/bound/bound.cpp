@@ -1,6 +1,8 @@
 #include "redblue/bound/bound.hpp"
 
 #include <algorithm>
+#include <map>
+#include <utility>
 
 #include "redblue/bound/backward.hpp"
 #include "redblue/bound/forward.hpp"
@@ -63,15 +65,19 @@ Words words_of_modifiers(const AttentionProblem& x) {
       words += of_pairs ? visible_pairs(part.pairs()) : Words(needed_of(part.pairs()).keys.size());
     return words / m.bias_copies;
   };
-  Words all, most;  // of batches that differ
-  for (index_t batch = 0; batch < batches_of(x); ++batch) {
-    const Words words = seen(batch);
-    all += words;
-    most = std::max(most, words);
+  // Instances that share a plane of the bias need the words of one of them at least.
+  const bool by_head = x.documents != nullptr && x.documents->by_head;
+  std::map<std::pair<index_t, index_t>, Words> planes;
+  for (index_t k = 0; k < batches_of(x); ++k) {
+    const auto [batch, head] = by_head ? std::pair(k / heads, k % heads) : std::pair(k, index_t{0});
+    Words& most = planes[{m.bias_over_batches ? 0 : batch, m.bias_over_heads ? 0 : head}];
+    most = std::max(most, seen(k));
   }
+  Words words;
+  for (const auto& [plane, most] : planes) words += most;
+  if (!by_head) words = words * (batches_of(x) > 1 ? Words(distinct_heads) : distinct);
   const Words gradient = m.bias_gradient ? Words(of_pairs ? x.n_q : 1) * x.n_k : Words(0);
-  const bool add_up = batches_of(x) > 1 && !m.bias_over_batches;
-  return (add_up ? Words(distinct_heads) * all : distinct * most) + distinct * gradient;
+  return words + distinct * gradient;
 }
 
 }  // namespace

@@ -9,6 +9,8 @@ namespace redblue {
 namespace {
 
 constexpr index_t kMostSteps = index_t{1} << 27;  ///< of a search for an order: seconds
+constexpr index_t kMostRuns =
+    index_t{1} << 22;  ///< of queries and of keys: planning in another order takes as long again
 
 index_t size_of(std::span<const Range> runs) {
   index_t sum = 0;
@@ -149,6 +151,7 @@ std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n
       if (!keys.of(j).empty()) order.keys.push_back(j);
   } else {
     if (count_of(positions) > Words(kMostSteps)) return std::nullopt;
+    if (positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
     const Search search(positions, keys);
     const auto found = kind == PatternOrder::rcm ? std::optional(search.rcm()) : search.jaccard();
     if (!found) return std::nullopt;

@@ -201,8 +201,11 @@ std::string reason_without_caveat(const Plan& plan) {
     if (rival == nullptr || (other && !had_other)) rival = &r;
   }
   if (best.work > 1.05) text += fmt::format(", for {:.2f} times the least arithmetic", best.work);
-  if (rival == nullptr)
+  if (rival == nullptr) {
+    const auto may_choose = [&](const Row& r) { return plan.may_choose(r); };
+    if (std::ranges::count_if(plan.rows, may_choose) > 1) return text + "; all others do the same";
     return text + (plan.options.registry->of(plan.problem.op).size() > 1 ? "; nothing else fits" : "");
+  }
   if (rival->cost == best.cost)
     return text + fmt::format("; {} ({}) does as well", rival->algorithm->idea, rival->schedule);
   return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule,

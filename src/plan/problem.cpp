@@ -185,7 +185,7 @@ void Problem::require_modifiers() const {
     return;
   }
   require(!is_projected(op), fmt::format("operation {} knows no bias, softcap, ALiBi, sinks or dropout: they are for "
-                                         "forward and backward",
+                                         "operations on Q, K and V",
                                          name_of(op)));
   require(score == Score::softmax || (softcap == 0 && !sinks && dropout == 0),
           fmt::format("score {}: softcap, sinks and dropout are for the softmax; a bias and ALiBi go with any score",
@@ -194,10 +194,16 @@ void Problem::require_modifiers() const {
   require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
   if (bias_gradient) {
-    require(scale_or_default() != 0, "bias_gradient: scale = 0 leaves no gradient of scores; give another scale");
+    require(
+        scale_or_default() != 0,
+        "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give another "
+        "scale");
     require((*bias)[3] == n_k,
-            "bias_gradient: a bias with one column for all keys shifts each row of scores, which "
-            "changes no output; give a column for each key");
+            score == Score::softmax && !sinks
+                ? "bias_gradient: a bias with one column for all keys shifts each row of scores, which "
+                  "changes no output; give a column for each key"
+                : "bias_gradient: it is not summed over keys; give a bias with a column for each key, "
+                  "and add up the columns of its gradient");
     const bool of_rows = (*bias)[1] == heads && (*bias)[2] == n_q;
     require(group() == 1 || of_rows || m.bias == Modifiers::Bias::of_keys,
             fmt::format("bias_gradient: with {} query heads for each key-value head the bias must be one for each head "
@@ -325,6 +331,10 @@ struct Patterns::Made {
 Patterns::Patterns(std::vector<std::shared_ptr<const RunLists>> list)
     : list_(std::move(list)), made_(std::make_shared<Made>()) {}
 
+bool Patterns::alike() const {
+  return std::ranges::all_of(list_, [&](const auto& lists) { return lists == list_[0] || *lists == *list_[0]; });
+}
+
 /// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
 std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {
@@ -372,7 +382,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
   require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
   whole = Mask{.group = group()};
-  const bool by_head = patterns.size() > 1, alike = !by_head && (plain == nullptr || plain->batches == 1);
+  const bool by_head = !patterns.alike(), alike = !by_head && (plain == nullptr || plain->batches == 1);
   const index_t lists = alike ? 1 : instances(), kv = kv_heads.value_or(heads);
   Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}, .block_index = {}};
   std::vector<PatternIndex> index;

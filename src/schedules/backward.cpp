@@ -30,8 +30,8 @@ void add_backward(Registry& registry) {
   registry.add(describe_fast<MaterialisedBackward>());
   registry.add(describe_fast<RingBackward>());
   registry.add(describe_fast<RingQueriesBackward>());
-  registry.add(describe_fast<RingTwoPassBackward>());
-  registry.add(describe_fast<StripsBackward>());
+  registry.add(describe<RingTwoPassBackward>());
+  registry.add(describe<StripsBackward>());
   registry.add(describe<SparseBackward>());
   registry.add(describe<SparseValuesBackward>());
   registry.add(describe<SparseSpilledBackward>());

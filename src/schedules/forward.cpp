@@ -31,7 +31,7 @@ void add_forward(Registry& registry) {
   registry.add(describe_fast<SahaYeForward>());
   registry.add(describe_fast<SplitKeysForward>());
   registry.add(describe_fast<RingForward>());
-  registry.add(describe_fast<StripsForward>());
+  registry.add(describe<StripsForward>());
   registry.add(describe<SparseForward>());
   registry.add(describe_fast<LinearForward>());
   registry.add(describe_fast<LinearProductsForward>());

@@ -1,5 +1,5 @@
-#include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/describe.hpp"
 #include "redblue/schedule/scores/sddmm.hpp"
 
 namespace redblue::plan {
@@ -7,8 +7,8 @@ namespace redblue::plan {
 using namespace schedule;
 
 void add_scores(Registry& registry) {
-  registry.add(describe_fast<ScoreMatrix>());
-  registry.add(describe_fast<WeightMatrix>());
+  registry.add(describe<ScoreMatrix>());
+  registry.add(describe<WeightMatrix>());
 }
 
 }  // namespace redblue::plan

@@ -1151,3 +1151,45 @@ def test_patterns_are_for_attention_alone(tmp_path):
     for modifier in (["--alibi"], ["--softcap", 2], ["--dropout", 0.1], ["--sinks"], ["--bias", "1,1,8,8"]):
         sparse = ["--n", 8, "--d", 2, "--M", 200, "--strided", 3, "--schedule", "sparse"]
         assert "sparse" in refused(tmp_path, "plan", *sparse, *modifier)
+
+
+@pytest.mark.parametrize("shared", [False, True])
+def test_the_bound_counts_each_word_of_a_bias_once(tmp_path, shared):
+    """Heads with masks of their own, and a bias for each head, or one for all."""
+    seen = np.zeros((2, 6, 6), bool)
+    seen[0, :, [0, 3]] = seen[1, :, [1, 5]] = True
+    np.save(tmp_path / "m.npy", seen)
+    sizes = ["--n", 6, "--d", 2, "--heads", 2, "--M", 300, "--mask", tmp_path / "m.npy"]
+    alone = answer("plan", *sizes)["bound"]["words"]
+    plan = answer("plan", *sizes, "--bias", f"1,{1 if shared else 2},6,6")
+    needed = 12 if shared else 24  # of one head at least; of both
+    assert plan["bound"]["words"] == alone + needed
+    assert min(row["io"] for row in plan["plans"]) >= plan["bound"]["words"]
+
+
+def test_equal_masks_of_all_heads_are_one(tmp_path):
+    one = np.arange(16)[None, :] <= np.arange(16)[:, None] + 4
+    np.save(tmp_path / "one.npy", one)
+    np.save(tmp_path / "all.npy", np.broadcast_to(one, (2, 2, 16, 16)))
+    sizes = ["--op", "backward", "--n", 16, "--d", 8, "--heads", 2, "--batch", 2, "--M", 80]
+    plans = [answer("plan", *sizes, "--mask", tmp_path / f"{name}.npy")["plans"] for name in ("one", "all")]
+    assert plans[0] == plans[1]
+
+
+def test_an_offset_moves_a_dilated_window_without_edges(tmp_path):
+    got = shown(tmp_path, 12, 12, "--window", "-1,-1", "--dilation", 2, "--causal-offset", 1)[0, 0]
+    i, j = np.arange(12)[:, None], np.arange(12)[None, :]
+    assert (got == ((i + 1 - j) % 2 == 0)).all()
+
+
+def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
+    rng = np.random.default_rng(1)
+    for name in "qkv":
+        np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, 1, 8, 4), np.float32))
+    bias = np.zeros((1, 1, 8, 8))
+    bias[0, 0, 3, 3] = np.nan
+    np.save(tmp_path / "bias.npy", bias)
+    files = [x for name in ("q", "k", "v", "bias", "o", "lse") for x in (f"--{name}", tmp_path / f"{name}.npy")]
+    done = redblue("run", *files, "--M", 500)
+    assert done.returncode == 2 and "bias has a NaN at [0, 0, 3, 3]" in done.stderr, done
+    assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()

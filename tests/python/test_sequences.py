@@ -104,7 +104,7 @@ def test_many_sequences_are_planned_fast():
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (["--seqlens", "5,-1"], "no such file|No such file"),
+        (["--seqlens", "5,-1"], "'-1' is no length"),
         (["--seqlens", "missing.txt"], "No such file"),
         (["--seqlens", "5,4", "--n", "10"], "ends with 9, and there are 10 queries"),
         (["--seqlens-k", "5,4", "--n", "9"], "--seqlens-k is for --seqlens"),

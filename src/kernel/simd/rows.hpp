@@ -66,7 +66,7 @@ template <class V>
 bool block_softmax_body(const BlockSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &ln = x[1];
-  if (S.packed() || S.col_stride != 1) return false;
+  if (S.packed() || S.col_stride != 1 || S.cols() == 0) return false;  // no keys: nothing to point at
   for (index_t r = 0; r < S.rows(); ++r) {
     const T most = largest_of_row<V>(S, r), total = exponentials<V>(S, r, most);
     ln[r] = total == T(0) ? most : most + std::log(total);

@@ -123,7 +123,8 @@ template <class BlockWords>
 Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   if (x.mask.pattern == nullptr) return query_blocks_footprint(x, a, words);
   const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
-  return detail::pattern_footprint(x.pairs(), blocks, true, &Runs::count, "keys seen", words);
+  return detail::pattern_footprint(
+      x.pairs(), blocks, true, "keys seen", [](const Runs& runs) { return runs.count(); }, words);
 }
 
 }  // namespace redblue::schedule

@@ -43,27 +43,30 @@ void for_steps(const Runs& runs, index_t most, const F& f) {
 }
 
 namespace detail {
-/// Under a pattern: the largest words(size, met) over these blocks, where the block meets met(its runs).
-template <class BlockWords>
+/// Under a pattern: the largest words(size, met) over these blocks, of queries or of keys, where a block meets
+/// met(its runs); `walk` is the name of that.
+template <class Met, class BlockWords>
 [[gnu::noinline]] Words pattern_footprint(const Pairs& pairs, const Blocks& blocks, bool of_queries,
-                                          index_t (Runs::*met)() const, std::string_view walk,
-                                          const BlockWords& words) {
-  const auto [whole, ragged, ragged_size, none] =
-      pairs.mask.pattern->found(walk, {blocks.size, of_queries ? 1 : 0}, [&] {
-        Pattern::Found most;
-        for (index_t i = 0; i < blocks.count(); ++i) {
-          const Range block = blocks(i);
-          const Words size = ((of_queries ? pairs.runs_of_keys(block) : pairs.runs_of_rows(block)).*met)();
-          if (block.size() == blocks.size)
-            most[0] = std::max(most[0], size);
-          else
-            most[1] = size, most[2] = block.size();
-        }
-        return most;
-      });
+                                          std::string_view walk, const Met& met, const BlockWords& words) {
+  const Pattern::Found found = pairs.mask.pattern->found(walk, {blocks.size, of_queries ? 1 : 0}, [&] {
+    Words whole, ragged, ragged_size;
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range block = blocks(i);
+      const index_t size = of_queries ? met(pairs.runs_of_keys(block)) : met(pairs.runs_of_rows(block));
+      if (block.size() == blocks.size) {
+        whole = std::max(whole, Words(size));
+      } else {
+        ragged = size;
+        ragged_size = block.size();
+      }
+    }
+    return Pattern::Found{whole, ragged, ragged_size};
+  });
+  const auto [whole, ragged, ragged_size, unused] = found;
   const Words of_ragged = ragged_size > 0 ? words(ragged_size.to_index(), ragged.to_index()) : Words(0);
   return blocks.size <= blocks.n ? std::max(of_ragged, words(blocks.size, whole.to_index())) : of_ragged;
 }
+inline index_t longest_run(const Runs& runs) { return runs.longest(); }
 }  // namespace detail
 
 /// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys; under a pattern kappa is the longest
@@ -72,7 +75,8 @@ template <class BlockWords>
 Words query_blocks_footprint(const Sizes& x, index_t a, const BlockWords& words) {
   const index_t rows = std::min(a, x.n_q);
   if (x.mask.pattern != nullptr)
-    return detail::pattern_footprint(x.pairs(), x.pairs().row_blocks(rows), true, &Runs::longest, "longest run", words);
+    return detail::pattern_footprint(x.pairs(), x.pairs().row_blocks(rows), true, "longest run", detail::longest_run,
+                                     words);
   if (x.mask.from_first_key()) return words(rows, x.n_k);  // the last block sees all
   const Pairs pairs = x.pairs();
   const index_t ragged = x.n_q % rows;
@@ -84,7 +88,7 @@ template <class BlockWords>
 Words key_blocks_footprint(const Sizes& x, index_t b, const BlockWords& words) {
   const index_t keys = std::min(b, x.n_k);
   if (x.mask.pattern != nullptr)
-    return detail::pattern_footprint(x.pairs(), x.pairs().key_blocks(keys), false, &Runs::longest, "longest run",
+    return detail::pattern_footprint(x.pairs(), x.pairs().key_blocks(keys), false, "longest run", detail::longest_run,
                                      words);
   if (x.mask.from_first_key()) return words(keys, x.n_q);  // all see the first block
   const Pairs pairs = x.pairs();
