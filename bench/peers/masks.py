@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Races redblue against PyTorch under masks and on modified scores, interleaved.
 
-    build/peers/venv/bin/python bench/peers/masks.py [--n 2048,4096] [--d 64,128] [--cells window,alibi] [--output F.json]
+    build/peers/venv/bin/python bench/peers/masks.py    (bench/peers/race.sh --quick makes the environment and builds)
+    scripts/masks_table.py bench/results/FILE.json      # the table of docs/speed.md
 
 Each line has redblue's GFLOP/s on the pairs that the mask leaves, their share of redblue's own rate without a mask,
 and the time of each peer over redblue's. Peers: scaled_dot_product_attention with a mask (forward and backward), and
@@ -10,21 +11,20 @@ flex_attention, compiled (forward; it has no backward on CPUs). bench/README.md 
 
 import argparse
 import ctypes as C
+import datetime
 import json
 import os
+import pathlib
 import statistics
+import subprocess
 import sys
 
-THREADS = sys.argv[sys.argv.index("--threads") + 1] if "--threads" in sys.argv else "1"
-for name in [x for x in os.environ if x.startswith("OPENBLAS_")]:
-    del os.environ[name]
-os.environ |= {"OMP_NUM_THREADS": THREADS, "MKL_NUM_THREADS": THREADS, "OMP_WAIT_POLICY": "passive", "REDBLUE_THREADS": THREADS}
-
-import numpy as np  # noqa: E402
-import torch  # noqa: E402
-from race import pairs  # noqa: E402
-from runners import ROOT, rb  # noqa: E402
-from torch.nn.attention.flex_attention import create_block_mask, flex_attention  # noqa: E402
+import numpy as np
+import race
+import runners
+import torch
+from runners import rb
+from torch.nn.attention.flex_attention import create_block_mask, flex_attention
 
 HEADS = 4
 BLOCK = 64
@@ -87,20 +87,18 @@ def pattern_of(n, blocks):
 
 
 class Redblue:
-    def __init__(self, n, d, op, cell, arrays, outputs, objective):
+    def __init__(self, n, d, op, cell, arrays, outputs, options):
         fields = dict(cell.problem)
         if cell.blocks is not None:
             self.pattern = (C.c_void_p * 1)(pattern_of(n, cell.blocks))
             fields |= {"patterns": self.pattern, "n_patterns": 1}
         problem = rb.Problem(operation=op, heads=HEADS, n_q=n, n_k=n, d=d, **fields)
-        words = objective or 0
-        self.plan = rb.Plan(problem, rb.PlanOptions(threads=int(THREADS), fast_memory_words=words,
-                                                    objective=rb.MINIMISE_WORDS if words else rb.MINIMISE_TIME))  # fmt: skip
+        self.plan = rb.Plan(problem, rb.PlanOptions(threads=options.worker, objective=rb.MINIMISE_TIME))
         named = {k: rb.tensor(x[None]) for k, x in {**arrays, **outputs}.items()}
         if cell.slopes is not None:
             named["slopes"] = rb.tensor(cell.slopes[None, :, None, None])
         self.tensors = (rb.BackwardTensors if op == rb.BACKWARD else rb.ForwardTensors)(**named)
-        self.options = rb.RunOptions(threads=int(THREADS))
+        self.options = rb.RunOptions(threads=options.worker)
         self.options.workspace_size = self.plan.workspace(self.tensors, self.options)
         self.workspace = C.create_string_buffer(self.options.workspace_size)
         self.options.workspace = C.addressof(self.workspace)
@@ -131,6 +129,7 @@ def sdpa(cell, arrays, backward):
 def flex(cell, arrays, n):
     tensors = [torch.from_numpy(arrays[x])[None] for x in "qkv"]
     mask = cell.seen_mod and create_block_mask(cell.seen_mod, None, None, n, n, device="cpu")
+    torch._dynamo.reset()  # what was compiled for other cells counts against a limit
     compiled = torch.compile(flex_attention, fullgraph=True)
 
     def call():
@@ -140,61 +139,55 @@ def flex(cell, arrays, n):
     return call
 
 
-def race(name, cell, n, d, op, options, dense):
+def result_of(name, cell, n, d, op, options, dense):
     random = np.random.default_rng([n, d])
     draw = lambda: random.standard_normal((HEADS, n, d), np.float32)
     arrays = {x: draw() for x in "qkv"}
     o, lse = np.zeros((HEADS, n, d), np.float32), np.zeros((HEADS, n, 1), np.float32)
-    ours = Redblue(n, d, rb.FORWARD, cell, arrays, {"o": o, "lse": lse}, options.words)
+    ours = Redblue(n, d, rb.FORWARD, cell, arrays, {"o": o, "lse": lse}, options)
     outputs = [o]
     if op == "backward":
         ours()
         arrays |= {"o": o, "lse": lse, "d_o": draw()}
         outputs = [np.zeros((HEADS, n, d), np.float32) for _ in range(3)]
-        ours = Redblue(n, d, rb.BACKWARD, cell, arrays, dict(zip(("dq", "dk", "dv"), outputs)), options.words)
+        ours = Redblue(n, d, rb.BACKWARD, cell, arrays, dict(zip(("dq", "dk", "dv"), outputs)), options)
     peers = {}
     if cell.score_mod is None or cell.added is not None:
         peers["sdpa"] = sdpa(cell, arrays, op == "backward")
-    if op == "forward" and "flex" in options.peers:
+    if op == "forward":
         peers["flex"] = flex(cell, arrays, n)
     flops = 4 * cell.pairs * d * HEADS * (2.5 if op == "backward" else 1)
-    entry = {"cell": name, "op": op, "n": n, "d": d, "heads": HEADS, "threads": int(THREADS), "pairs_seen": cell.pairs,
+    entry = {"cell": name, "op": op, "n": n, "d": d, "threads": options.worker, "pairs_seen": cell.pairs,
              "schedule": ours.plan.info().schedule.decode(), "peers": {}}  # fmt: skip
-    if not peers or options.peers == [""]:
-        peers = {"self": ours}
+    seconds = []
     for peer, theirs in peers.items():
         try:
-            times = pairs(ours, theirs, options.seconds, 3)
+            times = race.pairs(ours, theirs, options.seconds, 3)
         except torch._inductor.exc.InductorError as failure:  # PyTorch cannot compile all that flex_attention takes
             entry["peers"][peer] = {"failed": str(failure).splitlines()[0]}
             continue
-        error = 0.0
-        if peer != "self":
-            error = max(np.abs(x - y.detach().numpy()[0]).max() / np.abs(x).max() for x, y in zip(outputs, theirs()))
-        entry["seconds"] = statistics.median(x[0] for x in times)
-        entry["peers"][peer] = {"ratio": statistics.median(y / x for x, y in times), "error": float(error), "pairs": len(times)}
-    entry["gflops"] = 1e-9 * flops / entry["seconds"]
-    entry["share_of_dense"] = entry["gflops"] / dense if dense else 1.0
+        error = max(float(np.abs(x - y.detach().numpy()[0]).max() / np.abs(x).max()) for x, y in zip(outputs, theirs()))
+        entry["peers"][peer] = {"ratio": statistics.median(y / x for x, y in times), "error": error,
+                                "agrees": error <= race.TOLERANCE["f32"], "pairs": len(times)}  # fmt: skip
+        seconds += [x for x, _ in times]
+    if not seconds:  # nobody to race against
+        ours()
+        seconds = [race.timed(ours) for _ in range(5)]
+    entry["gflops"] = 1e-9 * flops / statistics.median(seconds)
+    entry["share"] = entry["gflops"] / dense if dense else 1.0
     return entry
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    numbers = lambda text: [int(x) for x in text.split(",")]
-    parser.add_argument("--n", type=numbers, default=[2048])
-    parser.add_argument("--d", type=numbers, default=[64, 128])
-    parser.add_argument("--threads", type=int, default=1)
-    parser.add_argument("--ops", default="forward,backward")
-    parser.add_argument("--cells", help="default: all")
-    parser.add_argument("--peers", default="sdpa,flex", type=lambda x: x.split(","))
-    parser.add_argument("--words", type=int, help="plan for fewest words in such a fast memory; default: for least time")
-    parser.add_argument("--seconds", type=float, default=0.5, help="of each race")
-    parser.add_argument("--library", default=str(ROOT / "build/release/libredblue_c.so"))
-    parser.add_argument("--output", help="a JSON file for the results")
-    options = parser.parse_args()
-    torch.set_num_threads(options.threads)
+def report(e):
+    ratios = "  ".join(f"{k} {v['ratio']:.2f} (error {v['error']:.0e})" if "ratio" in v else f"{k} failed" for k, v in e["peers"].items())
+    return (f"{e['threads']} {e['op']:<9}n {e['n']:<6}d {e['d']:<4}{e['cell']:<14}{e['schedule']:<18}"
+            f"{e['gflops']:6.1f} GFLOP/s {100 * e['share']:4.0f} %  {ratios}")  # fmt: skip
+
+
+def work(options):
+    """All cells with one number of threads; a line of JSON for each."""
+    torch.set_num_threads(options.worker)
     rb.LIB = rb.load(options.library)
-    results, lost = [], 0
     for op in options.ops.split(","):
         for n in options.n:
             for d in options.d:
@@ -202,20 +195,43 @@ def main():
                 for name, cell in cells(n).items():
                     if options.cells and name not in ["full", *options.cells.split(",")]:
                         continue
-                    entry = race(name, cell, n, d, op, options, dense)
+                    entry = result_of(name, cell, n, d, op, options, dense)
                     dense = dense or entry["gflops"]
-                    results.append(entry)
-                    ratios = "  ".join(
-                        f"{k} {v['ratio']:.2f} (error {v['error']:.0e})" if "ratio" in v else f"{k} cannot"
-                        for k, v in entry["peers"].items()
-                    )
-                    lost += any(v.get("ratio", 2) < 1 for v in entry["peers"].values())
-                    print(f"{op:<9}n {n:<6}d {d:<4}{name:<14}{entry['schedule']:<18}{entry['gflops']:6.1f} GFLOP/s"
-                          f"{100 * entry['share_of_dense']:5.0f} %  {ratios}", flush=True)  # fmt: skip
-    print(f"{len(results)} cells, {lost} lost")
-    if options.output:
-        with open(options.output, "w") as file:
-            json.dump(results, file, indent=1)
+                    print(json.dumps(entry), flush=True)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    numbers = lambda text: [int(x) for x in text.split(",")]
+    parser.add_argument("--n", type=numbers, default=[2048])
+    parser.add_argument("--d", type=numbers, default=[64, 128])
+    parser.add_argument("--threads", type=numbers, default=[1, 2])
+    parser.add_argument("--ops", default="forward,backward")
+    parser.add_argument("--cells", help="default: all")
+    parser.add_argument("--seconds", type=float, default=0.5, help="of each race")
+    parser.add_argument("--library", default=str(runners.ROOT / "build/release/libredblue_c.so"))
+    parser.add_argument("--output", type=pathlib.Path, help="default bench/results/masks-MACHINE-DATE-COMMIT.json")
+    parser.add_argument("--worker", type=int, help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.worker:
+        return work(options)
+    cpu = race.re.search(r"^model name\s*: (.*)$", pathlib.Path("/proc/cpuinfo").read_text(), race.re.MULTILINE)[1]
+    date = datetime.datetime.now(datetime.timezone.utc).strftime("%Y-%m-%d")
+    results = {"schema": "redblue.masks/1", "command": " ".join(["bench/peers/masks.py", *sys.argv[1:]]), "commit": race.commit(),
+               "date": date, "cpu": cpu, "cpus": os.cpu_count(), "peer": f"PyTorch {torch.__version__}", "heads": HEADS,
+               **race.compiled_with(pathlib.Path(options.library).parent), "results": []}  # fmt: skip
+    for threads in options.threads:
+        command = [sys.executable, __file__, *sys.argv[1:], "--worker", str(threads)]
+        with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=race.environment(threads)) as process:
+            for line in process.stdout:
+                results["results"].append(json.loads(line))
+                print(report(results["results"][-1]), flush=True)
+        if process.returncode != 0:
+            sys.exit(f"threads {threads}: ended with {process.returncode}")
+    name = f"masks-{race.slug(cpu)}-{os.cpu_count()}-cpus-{date}-{results['commit']}.json"
+    output = options.output or runners.ROOT / "bench/results" / name
+    output.write_text(json.dumps(results, indent=1) + "\n")
+    print(f"written to {output}")
 
 
 if __name__ == "__main__":

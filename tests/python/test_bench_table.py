@@ -12,6 +12,7 @@ ROOT = pathlib.Path(__file__).resolve().parents[2]
 sys.path.insert(0, str(ROOT / "scripts"))
 import bench_table  # noqa: E402
 import blocks  # noqa: E402
+import masks_table  # noqa: E402
 
 
 def test_documents_show_what_the_results_make():
@@ -19,6 +20,19 @@ def test_documents_show_what_the_results_make():
     file = re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1]
     assert shown == bench_table.table(file)
     assert blocks.read("README.md", "speed") == bench_table.three_rows(file)
+
+
+def test_the_table_of_masks_is_what_its_results_make():
+    shown = blocks.read("docs/speed.md", "masks")
+    assert shown == masks_table.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
+
+
+def test_a_cell_under_a_mask_shows_its_nearest_peer_and_losses():
+    e = {"cell": "window", "gflops": 80.4, "share": 0.9, "peers": {"a": {"ratio": 0.5, "agrees": True}, "b": {"failed": "x"}}}
+    assert masks_table.text_of(e) == "80 (90 %), **0.50 a**"
+    e["peers"]["a"] = {"ratio": 2.0, "agrees": False}
+    assert masks_table.text_of(e) == "80 (90 %), 2.00 a, outputs differ"
+    assert masks_table.text_of({**e, "cell": "full", "peers": {}}) == "80"
 
 
 def entry(peer, d, redblue_ms, peer_ms, **more):
