@@ -117,6 +117,18 @@ TEST(Mutants, OfStripsBackwardAreCaught) {
   }
 }
 
+/// The core of a problem of any sizes under any interval mask; nothing where no query sees a key. draw(least, most).
+template <class Draw>
+std::optional<Sizes> any_core(const Draw& draw) {
+  Sizes x{.n_q = draw(1, 30), .n_k = draw(1, 30)};
+  x.mask.group = draw(1, 3);
+  x.n_q *= x.mask.group;
+  if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
+  if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
+  if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
+  return schedule::core_of(x);
+}
+
 /// Closed forms against block by block, on random cores.
 TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
   std::mt19937 random(7);
@@ -124,13 +136,7 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     return std::uniform_int_distribution<index_t>(least, most)(random);
   };
   for (int round = 0; round < 20000; ++round) {
-    Sizes x{.n_q = draw(1, 30), .n_k = draw(1, 30)};
-    x.mask.group = draw(1, 3);
-    x.n_q *= x.mask.group;
-    if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
-    if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
-    if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
-    const std::optional<Sizes> core = schedule::core_of(x);
+    const std::optional<Sizes> core = any_core(draw);
     if (!core) continue;
     const index_t a = draw(1, core->n_q), b = draw(1, core->n_k);
     const Pairs pairs = core->pairs();
@@ -138,7 +144,7 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     const std::string what = fmt::format("n_q {} n_k {} lo {} hi {} prefix {} group {} a {} b {}", core->n_q, core->n_k,
                                          core->mask.lo, core->mask.hi, core->mask.prefix, core->mask.group, a, b);
     // The place of a ring of queries is a whole number of positions.
-    const index_t s = draw(1, core->n_k), r = draw(1, core->n_q / x.mask.group) * x.mask.group;
+    const index_t s = draw(1, core->n_k), r = draw(1, core->n_q / core->mask.group) * core->mask.group;
     index_t kept_keys = 0, kept_rows = 0, seen = 0, seeing = 0;
     Words with_keys, with_rows;
     for (index_t i = 0; i < rows.count(); ++i) {
@@ -169,13 +175,7 @@ TEST(Strips, KnowTheirPairs) {
     return std::uniform_int_distribution<index_t>(least, most)(random);
   };
   for (int round = 0; round < 20000; ++round) {
-    Sizes x{.n_q = draw(1, 30), .n_k = draw(1, 30)};
-    x.mask.group = draw(1, 3);
-    x.n_q *= x.mask.group;
-    if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
-    if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
-    if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
-    const std::optional<Sizes> core = schedule::core_of(x);
+    const std::optional<Sizes> core = any_core(draw);
     if (!core) continue;
     const Pairs pairs = core->pairs();
     const auto pairs_in = [&](Range rows, Range keys) {

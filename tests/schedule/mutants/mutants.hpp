@@ -130,10 +130,9 @@ struct SplitKeys {
         const Range I = blocks(i);
         ForwardOperands y = x;
         y.store_lse = slip != forgets_lse_of_the_groups;
-        FlashForward::attend(
-            m, y, {I, of_group(g, x.Og, I), of_group(g, x.lse_g, I)},
-            intersection({g * keys, (g + 1) * keys}, x.shape.pairs().keys_of(I)), t.Bc,
-            [](auto& w, const Block& b) { return w.stream(b); }, FlashForward::every(t.Bc));
+        FlashForward::attend(m, y, {I, of_group(g, x.Og, I), of_group(g, x.lse_g, I)},
+                             intersection({g * keys, (g + 1) * keys}, x.shape.pairs().keys_of(I)), t.Bc,
+                             [](auto& w, const Block& b) { return w.stream(b); });
       }
     if (slip != merges_before_the_groups) merge();
   }
@@ -167,8 +166,9 @@ struct Ring {
     };
     for (index_t i = 0; i < blocks.count(); ++i) {
       const Range I = blocks(i);
-      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.keys_of(I), t.Bc, ring,
-                           [](index_t j) { return j + 1; });
+      std::vector<Range> keys;  // one by one
+      for (index_t j = pairs.keys_of(I).begin; j < pairs.keys_of(I).end; ++j) keys.push_back({j, j + 1});
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, Runs(std::move(keys)), t.Bc, ring);
     }
   }
 };

@@ -60,9 +60,6 @@ struct FlashForward : Defaults {
     run(m, x, t, [](auto& w, const Block& b) { return w.stream(b); });
   }
 
-  static auto every(index_t Bc) {
-    return [Bc](index_t j) { return j + Bc; };
-  }
   /// `pass(w, block)` brings keys or values to the queries: flash streams them, flash_pinned may hold them resident.
   template <Machine M, class Pass>
   static void run(M& m, const ForwardOperands& x, Tiling t, const Pass& pass) {
@@ -70,7 +67,7 @@ struct FlashForward : Defaults {
     const Blocks blocks = pairs.row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.runs_of_keys(I), t.Bc, pass, every(t.Bc));
+      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.runs_of_keys(I), t.Bc, pass);
     });
   }
 
@@ -80,23 +77,20 @@ struct FlashForward : Defaults {
     Block O, lse;
     bool sinks = true;  ///< does the softmax of these rows begin with their sinks?
   };
-  /// The rows attend to these keys alone, if any, at most Bc at a time: a step from key j on ends before key step(j).
+  /// The rows attend to these keys alone, if any, at most Bc at a time.
   template <class W, class Pass>
-  static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass,
-                     const auto& step) {
+  static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass) {
     using Attention = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q_i = w.load(x.Q.rows(i.queries), Attention::Q), O_i = w.alloc(i.O, Attention::O);
     const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse), slopes = w.load(x.slopes.all());
     const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
-    for (const Range& run : keys)
-      for (Range J{run.begin, run.begin}; J.end < run.end;) {
-        J = {J.end, std::min(step(J.end), run.end)};
-        const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
-        w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
-                  x.bias_of(i.queries, J), slopes);
-      }
+    for_steps(keys, Bc, [&](Range J) {
+      const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
+      w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
+                x.bias_of(i.queries, J), slopes);
+    });
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
     w.store(O_i, i.O);
     if (x.store_lse) w.store(m_i, i.lse);

@@ -70,8 +70,7 @@ struct RingForward : Defaults {
         if (b.array == x.V.array) ++j;  // V_j comes after K_j
         return place;
       };
-      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, items_of(of_block), t.Bc, ring,
-                           FlashForward::every(t.Bc));
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, items_of(of_block), t.Bc, ring);
     }
   }
 };

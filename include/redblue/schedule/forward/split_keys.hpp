@@ -90,9 +90,8 @@ struct SplitKeysForward : Defaults {
       const Range I = blocks(item % blocks.count()), group = intersection({g * keys, (g + 1) * keys}, pairs.keys_of(I));
       const Block O_g = t.G == 1 ? x.O.rows(I) : of_group(g, x.Og, I);
       const Block lse_g = t.G == 1 ? x.lse.rows(I) : of_group(g, x.lse_g, I);
-      FlashForward::attend(
-          w, x, {I, O_g, lse_g, g == 0}, group, t.Bc, [](auto& v, const Block& b) { return v.stream(b); },
-          FlashForward::every(t.Bc));
+      FlashForward::attend(w, x, {I, O_g, lse_g, g == 0}, group, t.Bc,
+                           [](auto& v, const Block& b) { return v.stream(b); });
     });
     if (t.G == 1) return;
     m.each(blocks.count(), [&](auto& w, index_t i) {

@@ -38,14 +38,17 @@ inline PassIndex key_pass_index(const Sizes& x, index_t b) {
 /// SDDMM: a tile of e pairs, r rows and c keys needs its whole list for each of the terms: its numbers of rows and
 /// keys, the rows, of each key its number and its number of pairs, and the row of each pair. 2 + r + 2 c + e words.
 inline IndexWords sddmm_index(const Sizes& x, PairTiling t) {
-  IndexWords words;
-  const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
-  for (index_t i = 0; i < blocks.count(); ++i)
-    for_pair_tiles(*x.pattern, blocks(i), t.room, [&](const PairTile& tile) {
-      const Words list = Words(2) + tile.r + 2 * tile.c + tile.pairs;
-      words = words.then({list, list});
-    });
-  return words;
+  const Pattern::Found words = x.pattern->found("index of pair tiles", {t.a, t.room}, [&] {
+    IndexWords all;
+    const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
+    for (index_t i = 0; i < blocks.count(); ++i)
+      for_pair_tiles(*x.pattern, blocks(i), t.room, [&](const PairTile& tile) {
+        const Words list = Words(2) + tile.r + 2 * tile.c + tile.pairs;
+        all = all.then({list, list});
+      });
+    return Pattern::Found{all.reads, all.resident};
+  });
+  return {words[0], words[1]};
 }
 
 /// SpMM: the list passes once for each block of columns. Where the words of a term's pairs stay, their rows stay with
