@@ -39,12 +39,12 @@ struct AttentionPanel {
 
   // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
 
-  /// c <- K Q^T for R keys and the last N vectors.
+  /// c <- K Q^T for R keys and N vectors from v0 on.
   template <int R, int N>
-  [[gnu::always_inline]] void products(index_t key, V (&c)[R][N]) const {
+  [[gnu::always_inline]] void products(index_t key, int v0, V (&c)[R][N]) const {
     const index_t steps = K.cols() / Mul::kDepth;
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
-    const T* const q = Q + (NV - N) * V::kLanes;
+    const T* const q = Q + v0 * V::kLanes;
     clear(c);
     for (index_t t = 0; t < steps; t += kLine) {
       multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
@@ -75,7 +75,7 @@ struct AttentionPanel {
   template <int R>
   [[gnu::noinline]] bool weight_tile(index_t key, Running& w) const {
     V c[R][NV];
-    products(key, c);
+    products(key, 0, c);
     bool above = false;
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
@@ -160,12 +160,11 @@ struct AttentionPanel {
     }
   }
 
-  /// S^T <- K Q^T for R keys and the last N vectors; `most` takes in each query's largest raw score.
+  /// S^T <- K Q^T for R keys and N vectors from v0 on; `most` takes in each query's largest raw score.
   template <int R, int N>
-  [[gnu::noinline]] void score_tile(index_t key, V (&most)[NV]) const {
-    constexpr int v0 = NV - N;
+  [[gnu::noinline]] void score_tile(index_t key, int v0, V (&most)[NV]) const {
     V c[R][N];
-    products(key, c);
+    products(key, v0, c);
 #pragma GCC unroll 4
     for (int v = 0; v < N; ++v) {
       V top = most[v0 + v];
@@ -178,25 +177,31 @@ struct AttentionPanel {
     }
   }
   template <int N = NV>
-  void scores(index_t first, index_t end, V (&most)[NV]) const {
+  void scores(index_t first, index_t end, int v0, V (&most)[NV]) const {
     for_row_blocks<kRows<V, N>>(end - first,
-                                [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, most); });
+                                [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
+
+  /// Keys, and the vectors that hold queries that see some of them.
+  struct Piece {
+    index_t first, end;
+    int v0, v1;
+  };
 
   /// S <- f(S, key, v) word by word, and `most` takes in the results.
   template <class F>
-  void revise(index_t first, index_t end, V (&most)[NV], const F& f) const {
-    for (index_t key = first; key < end; ++key)
-      for (int v = 0; v < NV; ++v) {
+  void revise(const Piece& piece, V (&most)[NV], const F& f) const {
+    for (index_t key = piece.first; key < piece.end; ++key)
+      for (int v = piece.v0; v < piece.v1; ++v) {
         const V s = f(V::load(at(S, key, v)), key, v);
         s.store(at(S, key, v));
         most[v] = max(most[v], s);
       }
   }
   /// Scores of hidden keys become -inf.
-  void hide(index_t first, index_t end, V (&most)[NV]) const {
-    if (place.mask.pattern != nullptr) return hide_runs(first, end, most);
-    revise(first, end, most, [&](V x, index_t key, int v) {
+  void hide(const Piece& piece, V (&most)[NV]) const {
+    if (place.mask.pattern != nullptr) return hide_runs(piece, most);
+    revise(piece, most, [&](V x, index_t key, int v) {
       const Range seeing = place.rows_of(key, kWidth);
       const auto lane = [&](index_t row) { return std::clamp<index_t>(row - v * V::kLanes, 0, V::kLanes); };
       return minus_inf().first_or(lane(seeing.begin), x.first_or(lane(seeing.end), minus_inf()));
@@ -204,26 +209,24 @@ struct AttentionPanel {
   }
 
   /// The same under a pattern.
-  void hide_runs(index_t first, index_t end, V (&most)[NV]) const {
-    if (first >= end) return;
+  void hide_runs(const Piece& piece, V (&most)[NV]) const {
+    if (piece.first >= piece.end) return;
     for (index_t r = 0; r < rows; ++r)
-      place.at(0, first).for_hidden(r, end - first, [&](Range hidden) {
+      place.at(0, piece.first).for_hidden(r, piece.end - piece.first, [&](Range hidden) {
         for (index_t key = hidden.begin; key < hidden.end; ++key)
-          at(S, first + key, 0)[r] = -std::numeric_limits<T>::infinity();
+          at(S, piece.first + key, 0)[r] = -std::numeric_limits<T>::infinity();
       });
-    std::fill_n(most, NV, minus_inf());
-    revise(first, end, most, [](V x, index_t, int) { return x; });
+    revise(piece, most, [](V x, index_t, int) { return x; });
   }
 
-  /// O^T <- O^T corr + V^T P^T for R features from t on, the last N vectors and these keys, a multiple of kDepth first.
-  /// Without corr O^T keeps its size.
+  /// O^T <- O^T corr + V^T P^T for R features from t on, N vectors from v0 on and these keys, a multiple of kDepth
+  /// first. Without corr O^T keeps its size.
   template <int R, int N>
-  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, const V* corr) const {
-    constexpr int v0 = NV - N;
+  [[gnu::noinline]] void value_tile(index_t t, index_t first, index_t end, int v0, const V* corr) const {
     const index_t from = first / Mul::kDepth;
     // What this is added to is on its way while it is multiplied.
     for (int r = 0; r < R; ++r)
-      for (int v = v0; v < NV; ++v) __builtin_prefetch(at(O, t + r, v), 1);
+      for (int v = v0; v < v0 + N; ++v) __builtin_prefetch(at(O, t + r, v), 1);
     V c[R][N];
     clear(c);
     multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
@@ -242,35 +245,55 @@ struct AttentionPanel {
     }
   }
   template <int N>
-  void values(index_t first, index_t end, const V* corr) const {
+  void values(index_t first, index_t end, int v0, const V* corr) const {
     do {
-      const index_t piece = std::min(end - first, kPiece);
+      const index_t keys = std::min(end - first, kPiece);
       for_row_blocks<kRows<V, N>>(
-          Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, first + piece, corr); });
-      first += piece;
+          Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, first + keys, v0, corr); });
+      first += keys;
       corr = nullptr;
     } while (first < end);
   }
 
-  /// f(Height<N>, first, end): queries that see keys first .. end are in the last N vectors. No interval of keys ends
-  /// before that of an earlier row, so on the diagonal of a causal mask fewer and fewer vectors are left.
-  template <int N = NV, class F>
+  /// f(piece) for the pieces of these keys, each with the vectors that hold queries that see it: from one row to the
+  /// next no interval of keys begins or ends earlier, so vectors come and go in order.
+  template <class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
-    const index_t last = std::min<index_t>((NV - N + 1) * V::kLanes, rows) - 1;
-    const index_t seen = place.mask.pattern == nullptr ? place.cols_of(last, keys).end : keys;
-    const index_t end = N == 1 ? keys : std::clamp(ceil_div(seen, Mul::kDepth) * Mul::kDepth, first, keys);
-    f(Height<N>{}, first, end);
-    if constexpr (N > 1)
-      if (end < keys) for_seen<N - 1>(end, keys, f);
+    if (place.mask.pattern != nullptr || NV == 1) return f(Piece{first, keys, 0, NV});
+    const auto whole = [](index_t key) { return key / Mul::kDepth * Mul::kDepth; };
+    while (first < keys) {
+      const Range seeing = place.rows_of({first, std::min(first + Mul::kDepth, keys)}, rows);
+      const index_t v0 = seeing.begin / V::kLanes, v1 = ceil_div(seeing.end, V::kLanes);
+      if (seeing.size() == 0) return f(Piece{first, keys, 0, NV});
+      index_t end = place.cols_of(std::min((v0 + 1) * V::kLanes, rows) - 1, keys).end;
+      end = end < keys ? whole(end + Mul::kDepth - 1) : keys;
+      const index_t next = v1 * V::kLanes < rows ? place.cols_of(v1 * V::kLanes, keys).begin : keys;
+      if (next < keys) end = std::min(end, whole(next));
+      f(Piece{first, end, static_cast<int>(v0), static_cast<int>(v1)});
+      first = end;
+    }
+  }
+  /// f(Height<N>) with as many vectors as a piece has.
+  template <class F>
+  static void with_height(const Piece& piece, const F& f) {
+    switch (piece.v1 - piece.v0) {
+      case 1:
+        return f(Height<1>{});
+      case 2:
+        if constexpr (NV >= 2) return f(Height<2>{});
+        [[fallthrough]];
+      default:
+        return f(Height<NV>{});
+    }
   }
 
   /// S <- weights of these raw scores.
-  [[gnu::noinline]] void softmax(index_t first, index_t end, double scale, Running w, V (&sums)[NV]) const {
+  [[gnu::noinline]] void softmax(const Piece& piece, double scale, Running w, V (&sums)[NV]) const {
     if (w.far) {  // the exponents come first, row by row in its own way
       const V by = V::all(static_cast<T>(scale)), to_log2 = V::all(kLog2E<T>);
       V ignored[NV];
       std::fill_n(ignored, NV, V::zero());
-      revise(first, end, ignored, [&](V x, index_t, int v) {
+      revise(piece, ignored, [&](V x, index_t, int v) {
         return where_far(w.top[v], (x * by - w.top[v]) * to_log2, fma(x, w.factor, w.shift[v]));
       });
       w.factor = V::all(T(1));
@@ -283,27 +306,27 @@ struct AttentionPanel {
         return e * drop(key, v);
       return e;
     };
-    for (index_t key = first; key < end; key += Mul::kDepth)
+    for (index_t key = piece.first; key < piece.end; key += Mul::kDepth)
 #pragma GCC unroll 4
-      for (int v = 0; v < NV; ++v) {
+      for (int v = piece.v0; v < piece.v1; ++v) {
         const V e = weight(key, v);
         if constexpr (Mul::kDepth == 1)
           e.store(at(S, key, v));
         else
-          Mul::store_pair(e, key + 1 < end ? weight(key + 1, v) : V::zero(), at(S, key / 2, v));
+          Mul::store_pair(e, key + 1 < piece.end ? weight(key + 1, v) : V::zero(), at(S, key / 2, v));
       }
   }
 
   /// S <- f(scale S) for score functions without statistics, which have no dropout.
-  void other_weights(index_t first, index_t keys, double scale) const {
+  void other_weights(const Piece& piece, double scale) const {
     const V s = V::all(static_cast<T>(scale)), zero = V::zero();
     V most[NV];
     std::fill_n(most, NV, zero);
-    revise(first, keys, most, [&](V raw, index_t, int) { return weight_of(step.score, raw * s); });
+    revise(piece, most, [&](V raw, index_t, int) { return weight_of(step.score, raw * s); });
     if constexpr (Mul::kDepth > 1)
-      for (index_t key = first; key < keys; key += 2)
-        for (int v = 0; v < NV; ++v)
-          Mul::store_pair(V::load(at(S, key, v)), key + 1 < keys ? V::load(at(S, key + 1, v)) : zero,
+      for (index_t key = piece.first; key < piece.end; key += 2)
+        for (int v = piece.v0; v < piece.v1; ++v)
+          Mul::store_pair(V::load(at(S, key, v)), key + 1 < piece.end ? V::load(at(S, key + 1, v)) : zero,
                           at(S, key / 2, v));
   }
 
@@ -312,11 +335,23 @@ struct AttentionPanel {
     index_t first = 0;
     bool scaled = false;
     V corr[NV];
-    const V* scaled_by() const { return scaled ? corr : nullptr; }
   };
+  /// O takes in the weights that are pending up to here.
+  void add_values(index_t key, const Pending& p) const {
+    const V* corr = p.scaled ? p.corr : nullptr;
+    for_seen(p.first, key, [&](const Piece& piece) {
+      const bool all = piece.v1 - piece.v0 == NV;
+      if (corr != nullptr && !all) {  // queries that see nothing here are scaled, too
+        values<NV>(piece.first, piece.first, 0, corr);
+        corr = nullptr;
+      }
+      with_height(piece, [&]<int N>(Height<N>) { values<N>(piece.first, piece.end, piece.v0, corr); });
+      corr = nullptr;
+    });
+  }
   /// O takes in what is pending up to here, and m and what follows from it the largest raw scores.
   void raise_at(index_t key, const V (&most)[NV], double scale, Running& w, Pending& p) const {
-    if (key > p.first) values<NV>(p.first, key, p.scaled_by());
+    if (key > p.first) add_values(key, p);
     if (key > p.first || !p.scaled) std::fill_n(p.corr, NV, V::all(T(1)));
     p.first = key;
     p.scaled = true;
@@ -338,42 +373,35 @@ struct AttentionPanel {
     return done;
   }
 
-  /// S <- scores of keys first .. end, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of them
-  /// all rows see the keys `all`.
-  void raw_scores(index_t first, index_t end, Range all, V (&most)[NV]) const {
-    V ignored[NV];
+  /// S <- scores of a piece, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of its keys all
+  /// rows see those in `all`.
+  void raw_scores(const Piece& piece, Range all, V (&most)[NV]) const {
     std::fill_n(most, NV, minus_inf());
-    std::fill_n(ignored, NV, minus_inf());
-    const index_t from = std::clamp(all.begin, first, end), to = std::clamp(all.end, from, end);
-    scores(first, from, ignored);
-    scores(from, to, most);
-    for_seen(to, end, [&]<int N>(Height<N>, index_t key, index_t last) { scores<N>(key, last, ignored); });
-    if (modify.active()) {
-      std::fill_n(most, NV, minus_inf());
-      modify(S, first, end);
-      const auto as_it_is = [](V x, index_t, int) { return x; };
-      revise(from, to, most, as_it_is);
-    } else if (const double scale = step.scores.scale;
-               !(scale > 0)) {  // the largest score is not of the largest product
-      std::fill_n(most, NV, minus_inf());
-      const auto scaled = [&](V x, index_t, int) { return x * V::all(static_cast<T>(scale)); };
-      revise(first, from, ignored, scaled);
-      revise(from, to, most, scaled);
-      revise(to, end, ignored, scaled);
-    }
-    hide(first, from, most);
-    hide(to, end, most);
+    with_height(piece, [&]<int N>(Height<N>) { scores<N>(piece.first, piece.end, piece.v0, most); });
+    const bool products = !modify.active() && step.scores.scale > 0;  // is the largest score of the largest product?
+    all = {std::clamp(all.begin, piece.first, piece.end), std::clamp(all.end, piece.first, piece.end)};
+    if (products && all.begin == piece.first && all.end == piece.end) return;
+    if (modify.active())
+      modify(S, piece.first, piece.end);
+    else if (!products)
+      revise(piece, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(step.scores.scale)); });
+    std::fill_n(most, NV, minus_inf());
+    hide({piece.first, all.begin, piece.v0, piece.v1}, most);
+    revise({all.begin, all.end, piece.v0, piece.v1}, most, [](V x, index_t, int) { return x; });
+    hide({all.end, piece.end, piece.v0, piece.v1}, most);
   }
   /// S <- weights of keys first .. end by way of raw scores.
   void weigh_raw(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
     if (first >= end) return;
-    V most[NV];
-    raw_scores(first, end, all, most);
-    if (step.score != Score::softmax) return other_weights(first, end, scale);
-    bool above = w.far;
-    for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
-    if (above) raise_at(first, most, scale, w, p);
-    softmax(first, end, scale, w, w.sums);
+    for_seen(first, end, [&](const Piece& piece) {
+      V most[NV];
+      raw_scores(piece, all, most);
+      if (step.score != Score::softmax) return other_weights(piece, scale);
+      bool above = w.far;
+      for (int v = 0; v < NV; ++v) above |= any_above(most[v], w.limit[v]);
+      if (above) raise_at(piece.first, most, scale, w, p);
+      softmax(piece, scale, w, w.sums);
+    });
   }
 
   void run() const {
@@ -402,11 +430,7 @@ struct AttentionPanel {
       first = weigh(all.begin, all.end, scale, w, p);
     }
     weigh_raw(first, keys, all, scale, w, p);
-    const V* scaled_by = p.scaled_by();
-    for_seen(p.first, keys, [&]<int N>(Height<N>, index_t from, index_t to) {
-      values<N>(from, to, scaled_by);
-      scaled_by = nullptr;
-    });
+    add_values(keys, p);
     for (int v = 0; statistics && v < NV; ++v) add_sums(v, V::all(T(1)), w.sums[v]);
   }
 };
