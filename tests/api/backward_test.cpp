@@ -267,7 +267,7 @@ TEST(RunGradient, EveryStableScheduleSurvivesEveryKindOfInput) {
         const Problem p = of(op, shape);
         const Values values = values_of(p, kind, 4);
         for (const GradientTypes& types : {kGradientTypes[0], kGradientTypes[1]})
-          for (const plan::Plan& plan : plans_of_every_schedule(p))
+          for (const plan::Plan& plan : cases(plans_of_every_schedule(p)))
             if (plan.row().algorithm->traits.stable) check(plan, values, types);
       }
 }
@@ -412,7 +412,7 @@ TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
 /// Enough keys for groups, each with a dQ of its own.
 TEST(RunGradient, GroupsOfKeysAddUp) {
   for (const std::optional<index_t> offset : {std::optional<index_t>(), std::optional<index_t>(500)})
-    for (const GradientTypes& types : cases<GradientTypes>({std::begin(kGradientTypes), std::end(kGradientTypes)})) {
+    for (const GradientTypes& types : first_of<GradientTypes>({std::begin(kGradientTypes), std::end(kGradientTypes)})) {
       Problem p = of(Operation::backward, with_heads(problem(40, 530, 4, 3), 2, 4, 2));
       if (offset) p = causal(p, *offset);  // the last keys are seen by few queries
       const Values values = values_of(p);
@@ -461,7 +461,7 @@ TEST(RunGradient, ForwardXGivesOutputAndStatistics) {
 
 TEST(RunGradient, TheForwardPassIsRunAndCountedWhereItIsNotGiven) {
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x})
-    for (const Problem& shape : problems()) {
+    for (const Problem& shape : cases(problems())) {
       const Problem given = of(op, shape);
       Problem p = given;
       p.forward_given = false;
@@ -547,7 +547,7 @@ TEST(RunGradient, GivesTheSameBitsEveryTime) {
   for (const Operation op : kGradients) {
     const Problem p = of(op, with_heads(problem(40, 50, 6, 5), 2, 2, 2));
     const Values values = values_of(p);
-    for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+    for (const plan::Plan& plan : cases(plans_of_every_schedule(p))) {
       Memory x(p, values, {DType::f32, DType::f32}), y = x;
       run(plan, x.tensors());
       run(plan, y.tensors());

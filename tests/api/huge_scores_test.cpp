@@ -229,7 +229,7 @@ TEST(HugeScores, RowsOfMinusInfinityGiveZero) {
         const Data x = overflowing(p, compute, all);
         RunOptions options;
         options.compute = compute;
-        for (const plan::Plan& plan : plans_of_every_schedule(p)) {
+        for (const plan::Plan& plan : cases(plans_of_every_schedule(p))) {
           if (!plan.row().algorithm->traits.stable) continue;
           SCOPED_TRACE(text_of(plan) + " in " + std::string(name_of(compute)) +
                        (all ? ", all rows" : ", the last row"));
