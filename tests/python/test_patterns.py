@@ -436,15 +436,57 @@ def most_at_once(blocks, stays):
     return max([sum(f <= b <= l for f, l in stays) for b in range(len(blocks))])
 
 
-def ring(t, E, d, v, Br, Bc):
-    blocks = list(row_blocks(E, Br))
-    keys = stays(blocks, 1)
-    s = most_held(blocks, keys, Bc)
-    t.read(K=len(keys) * d, V=len(keys) * v, Q=len(E) * d)
+class Passing:
+    """Rows of E pass in blocks of `size`; the `count` of them that see the most, the first ones of those that see as
+    many, do not, but are pinned: they meet each column when it enters. Columns that they alone see come with the last
+    block."""
+
+    def __init__(self, E, size, count, from_last):
+        pins = sorted(range(len(E)), key=lambda i: -E[i].sum())[: max(0, min(count, len(E) - 1))]
+        self.pins = self.neighbours(sorted(pins))
+        self.blocks = []
+        for run in self.neighbours(sorted(set(range(len(E))) - set(pins))):
+            extra = len(run) % size if from_last else 0
+            cuts = ([0] if extra else []) + list(range(extra, len(run), size))
+            self.blocks += [run[i:j] for i, j in zip(cuts, [*cuts[1:], len(run)])]
+        self.seen = [[bool(E[block][:, j].any()) for block in self.blocks] for j in range(E.shape[1])]
+        for j, seen in enumerate(self.seen):
+            seen[-1] |= bool(E[:, j].any()) and not any(seen)
+        self.stays = [(s.index(True), len(s) - 1 - s[::-1].index(True)) for s in self.seen if any(s)]
+        self.E, self.count, self.longest = E, len(pins), max([0, *map(len, self.pins)])
+
+    @staticmethod
+    def neighbours(numbers):
+        runs = []
+        for i in numbers:
+            if runs and runs[-1][-1] == i - 1:
+                runs[-1].append(i)
+            else:
+                runs.append([i])
+        return runs
+
+    def each(self):
+        """The rows of each block; does it meet a column, and does one enter with it?"""
+        for b, block in enumerate(self.blocks):
+            yield len(block), any(s[b] for s in self.seen), any(first == b for first, _ in self.stays)
+
+    def listing(self, t):
+        for b, block in enumerate([*self.blocks, *([sum(self.pins, [])] if self.pins else [])]):
+            t.look(1)
+            for j, seen in enumerate(self.seen):
+                if any(seen) if b == len(self.blocks) else seen[b]:
+                    n = int(self.E[block][:, j].sum())
+                    t.look(2 + n, n)
+
+
+def ring(t, E, d, v, Br, Bc, pinned=0):
+    x, Bc = Passing(E, Br, pinned, True), min(Bc, E.shape[1])
+    s = most_held(x.blocks, x.stays, Bc)
+    t.read(K=len(x.stays) * d, V=len(x.stays) * v, Q=len(E) * d)
     t.write(O=len(E) * v, lse=len(E))
-    t.hold(s * (d + v) + min(Br, len(E)) * (d + v + 2 + min(Bc, E.shape[1])))
-    for I in blocks:
-        listing(t, I)
+    for n, _, enters in x.each():
+        t.hold(s * (d + v) + x.count * (d + v + 2) + n * (d + v + 2 + Bc) + enters * min(Br, x.longest) * Bc)
+    x.listing(t)
 
 
 def ring_backward(t, E, d, v, Br, bv):
@@ -459,15 +501,15 @@ def ring_backward(t, E, d, v, Br, bv):
         listing(t, I)
 
 
-def ring_queries(t, E, d, v, Bc, br):
-    blocks = list(key_blocks(E, Bc))
-    rows = stays(blocks, 0)
-    s, n = most_held(blocks, rows, br), min(Bc, E.shape[1])
-    t.read(Q=len(rows) * d, O=len(rows) * v, lse=len(rows), dO=len(rows) * v, K=E.shape[1] * d, V=E.shape[1] * v)
-    t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
-    t.hold(s * (2 * d + v + 2) + n * (2 * d + 2 * v) + max(1, 2 * n * min(br, len(E))))
-    for J in blocks:
-        listing(t, J.T)
+def ring_queries(t, E, d, v, Bc, br, pinned=0):
+    x, rows, keys = Passing(E.T, Bc, pinned, False), *E.shape
+    s, br = most_held(x.blocks, x.stays, br), min(br, rows)
+    t.read(Q=len(x.stays) * d, O=len(x.stays) * v, lse=len(x.stays), dO=len(x.stays) * v, K=keys * d, V=keys * v)
+    t.write(dQ=rows * d, dK=keys * d, dV=keys * v)
+    for n, meets, enters in x.each():
+        pairs = max(2 * br * n * meets, enters * max(1, 2 * br * min(Bc, x.longest)))
+        t.hold(s * (2 * d + v + 2) + (x.count + n) * (2 * d + 2 * v) + pairs)
+    x.listing(t)
 
 
 def ring_two_pass(t, E, d, v, Br, Bc):

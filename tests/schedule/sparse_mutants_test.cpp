@@ -44,10 +44,24 @@ Sizes turns() {
                   });
 }
 
+/// A window with a global token in its middle, and a query and a key that only it sees.
+Sizes globals() {
+  return sizes_of(6, 6,
+                  {
+                      1, 1, 0, 1, 0, 0,  //
+                      1, 1, 0, 1, 0, 0,  //
+                      0, 0, 0, 1, 0, 0,  //
+                      1, 1, 1, 1, 1, 1,  //
+                      0, 0, 0, 1, 1, 1,  //
+                      0, 0, 0, 1, 0, 1,
+                  });
+}
+
 /// `none` passes, every other slip up to `last` does not.
 template <class S, class Mutant, class Slip>
-void expect_caught_up_to(Slip last, const typename S::Tiling& t, const Sizes& sizes = sparse_sizes()) {
-  for (int slip = 0; slip <= static_cast<int>(last); ++slip) {
+void expect_caught_up_to(Slip last, const typename S::Tiling& t, const Sizes& sizes = sparse_sizes(),
+                         Slip first = static_cast<Slip>(0)) {
+  for (int slip = 0; slip <= static_cast<int>(last); slip = std::max(slip + 1, static_cast<int>(first))) {
     const std::string found = test::verdict<S>(
         sizes, t, [&](auto& m, const typename S::Operands& x) { Mutant::run(m, x, t, static_cast<Slip>(slip)); });
     EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
@@ -97,6 +111,14 @@ TEST(SparseMutants, KeyOuterThatTakesFirstVisitsForAnIntervalIsCaught) {
   };
   EXPECT_EQ(verdict([&](auto& m, const auto& x) { S::run(m, x, t); }), "");
   EXPECT_NE(verdict([&](auto& m, const auto& x) { mutants::KeyOuterOfMasks::run(m, x, t); }), "");
+}
+
+TEST(SparseMutants, OfRingsThatPinGlobalTokensAreCaught) {
+  expect_caught_up_to<schedule::RingForward, mutants::PinnedRing>(mutants::PinnedRingSlip::lets_pinned_queries_pass_too,
+                                                                  {1, 1, 1}, globals());
+  using enum mutants::RingQueriesSlip;
+  expect_caught_up_to<schedule::RingQueriesBackward, mutants::RingQueries>(
+      forgets_to_store_pinned_gradients, {1, 1, 1}, globals(), meets_pinned_keys_with_every_block);
 }
 
 TEST(SparseMutants, OfRingsAreCaught) {

@@ -29,6 +29,7 @@ std::string verdict(const Sizes& sizes, const typename S::Tiling& t, const Run& 
   }
   if (!(counted.io() == S::io(sizes, t))) return "words differ from the formula";
   if (counted.peak() != S::footprint(sizes, t)) return "peak differs from the footprint";
+  if (counted.macs() != S::macs(sizes, t)) return "multiply-adds differ from the formula";
   return "";
 }
 

@@ -1,8 +1,9 @@
 #pragma once
 #include "redblue/schedule/backward/ring_queries.hpp"
 #include "redblue/schedule/backward/ring_two_pass.hpp"
+#include "redblue/schedule/forward/ring.hpp"
 
-/// Wrong rings of gradients, each with one slip that a person might make. The data-free checks must catch every one.
+/// Wrong rings, each with one slip that a person might make. The data-free checks must catch every one.
 namespace redblue::test::mutants {
 
 using namespace redblue::schedule;
@@ -20,6 +21,11 @@ enum class RingQueriesSlip {
   leaves_out_the_second_part,
   lets_queries_enter_with_the_next_keys,
   forgets_queries_that_see_nothing,  ///< under a pattern
+  // With pinned keys:
+  meets_pinned_keys_with_every_block,
+  never_meets_pinned_keys,
+  misses_queries_that_only_pinned_keys_see,
+  forgets_to_store_pinned_gradients,
 };
 
 struct RingQueries {
@@ -27,30 +33,82 @@ struct RingQueries {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, S::Tiling t, RingQueriesSlip slip) {
     using enum RingQueriesSlip;
-    const RingSide side = RingSide::of_queries(x.shape.pairs(), t.Bc);
+    const RingSide side = S::side(x.shape, t);
     RingSteps steps(side, S::places(x.shape, t) + (slip == has_a_place_too_many) - (slip == has_a_place_too_few), t.br,
                     RingOrder::leaving_first);
     const S::Queries<M> queries(m, x, steps.places());
+    const PinnedKeys<M> pinned(m, x, side.blocks.pins(), std::min(t.Bc, x.shape.n_k));
     for (index_t j = 0; j < side.blocks.count(); ++j) {
       const bool last = j + 1 == side.blocks.count();
       const KeyTiles<M> keys(m, x, side.blocks(j));
       for (const RingStep& i : steps.next()) {
         if (slip == leaves_out_the_second_part && i.rows.begin == 0 && i.items.begin > 0) continue;
         if (slip == lets_queries_enter_with_the_next_keys && i.enters && !last) continue;
+        if (slip == misses_queries_that_only_pinned_keys_see && last && i.enters && i.leaves) continue;
         const auto early = m.alloc(SlowArray::P, {slip == holds_weights_while_O_passes ? 2 * t.br : 0, t.Bc});
         if (i.enters || slip == loads_queries_again) S::enter(m, x, queries, i);
         const Arg D_i = queries.D.rows(i.rows.begin, i.rows.size()),
                   dQ_i = queries.dQ.rows(i.rows.begin, i.rows.size());
         if (slip == forms_D_for_every_key)
           m.compute(kernel::RowDots{}, D_i, queries.dO.rows(i.rows.begin, i.rows.size()), m.stream(x.O.rows(i.items)));
-        S::attend(m, x, queries, i, keys, t.br);
+        if ((i.enters || slip == meets_pinned_keys_with_every_block) && slip != never_meets_pinned_keys)
+          pinned.for_parts(keys.slopes.arg(),
+                           [&](const KeyArgs& some) { S::attend(m, x, queries, i, some, pinned.most(), t.br); });
+        S::attend(m, x, queries, i, keys.args(), keys.keys.size(), t.br);
         const bool stores = i.leaves && !(slip == forgets_to_store_the_last_dQ && last);
         if (stores || slip == stores_dQ_for_every_key) m.store(dQ_i, x.dQ.rows(i.items));
       }
       keys.store(m, x);
     }
+    if (slip != forgets_to_store_pinned_gradients) pinned.store(m, x);
     if (slip != forgets_queries_that_see_nothing)
       for_unmet(side, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
+  }
+};
+
+/// Slips in the forward ring with pinned queries.
+enum class PinnedRingSlip {
+  none,
+  attends_to_keys_with_every_block,
+  never_attends_to_keys,
+  misses_keys_that_only_pinned_queries_see,
+  forgets_to_store_pinned_outputs,
+  lets_pinned_queries_pass_too,
+};
+
+struct PinnedRing {
+  using S = RingForward;
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, S::Tiling t, PinnedRingSlip slip) {
+    using enum PinnedRingSlip;
+    const RingSide side = S::side(x.shape, t);
+    RingSteps steps(side, S::places(x.shape, t), t.Bc, RingOrder::reading);
+    const auto K_ring = m.alloc(SlowArray::K, {steps.places(), x.shape.d}),
+               V_ring = m.alloc(SlowArray::V, {steps.places(), x.shape.d_v});
+    const PinnedQueries<M> pinned(m, x, side.blocks.pins(), std::min(t.Br, x.shape.n_q), std::min(t.Bc, x.shape.n_k));
+    for (index_t i = 0; i < side.blocks.count(); ++i) {
+      const Range I = side.blocks(i);
+      std::vector<RingStep> of_block = steps.next();
+      if (slip == misses_keys_that_only_pinned_queries_see && i + 1 == side.blocks.count())
+        std::erase_if(of_block, [](const RingStep& j) { return j.enters && j.leaves; });
+      const RingStep* j = of_block.data();
+      const auto ring = [&](auto& w, const Block& b) {
+        const Arg place = (b.array == x.K.array ? K_ring : V_ring).rows(j->rows.begin, j->rows.size());
+        if (j->enters) w.load_into(place, b);
+        return place;
+      };
+      const auto meet = [&](auto& w, Range J, const Arg& K_j, const Arg& V_j, const Arg& slopes) {
+        if ((j->enters || slip == attends_to_keys_with_every_block) && slip != never_attends_to_keys)
+          pinned.attend(w, x, J, K_j, V_j, slopes);
+        ++j;
+      };
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, items_of(of_block), t.Bc, ring, meet);
+    }
+    if (slip == lets_pinned_queries_pass_too)
+      for (const Range& I : side.blocks.pins())
+        FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, x.shape.pairs().runs_of_keys(I), t.Bc,
+                             [](auto& w, const Block& b) { return w.stream(b); });
+    if (slip != forgets_to_store_pinned_outputs) pinned.store(m, x);
   }
 };
 

@@ -77,9 +77,15 @@ struct FlashForward : Defaults {
     Block O, lse;
     bool sinks = true;  ///< does the softmax of these rows begin with their sinks?
   };
-  /// The rows attend to these keys alone, if any, at most Bc at a time.
-  template <class W, class Pass>
-  static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass) {
+  /// What else a step does with its keys: nothing.
+  struct NothingElse {
+    void operator()(auto&&...) const {}
+  };
+  /// The rows attend to these keys alone, if any, at most Bc at a time. `also(w, keys, K_j, V_j, slopes)` comes before
+  /// each step.
+  template <class W, class Pass, class Also = NothingElse>
+  static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass,
+                     const Also& also = {}) {
     using Attention = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q_i = w.load(x.Q.rows(i.queries), Attention::Q), O_i = w.alloc(i.O, Attention::O);
     const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse), slopes = w.load(x.slopes.all());
@@ -88,6 +94,7 @@ struct FlashForward : Defaults {
     if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
     for_steps(keys, Bc, [&](Range J) {
       const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
+      also(w, J, K_j, V_j, slopes.arg());
       w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
                 x.bias_of(i.queries, J), slopes);
     });

@@ -76,8 +76,8 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
 
 /// dBias += dS / scale, without the derivative of a softcap: in the tile of the keys J where all queries share a row,
 /// else in slow memory.
-template <class W, class Row>
-[[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Row& dBias_j,
+template <class W>
+[[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Arg& dBias_j,
                                          const Arg& scaled) {
   const kernel::AddBiasGradient add{false, 1 / x.scale};
   if (x.bias_of_keys)
@@ -86,6 +86,11 @@ template <class W, class Row>
     w.update(add, x.of_scores(x.dBias, I, J), scaled);
 }
 
+/// Some keys, with their values, gradients and what modifies their scores.
+struct KeyArgs {
+  Range keys;
+  Arg K, V, dK, dV, bias, dBias, slopes;
+};
 /// A block of keys that stays while queries pass, with its values, their gradients, and what modifies its scores.
 template <class W>
 struct KeyTiles {
@@ -103,6 +108,7 @@ struct KeyTiles {
     w.compute(kernel::Zero{}, dK);
     w.compute(kernel::Zero{}, dV);
   }
+  KeyArgs args() const { return {keys, K.arg(), V.arg(), dK.arg(), dV.arg(), bias.arg(), dBias.arg(), slopes.arg()}; }
   void store(W& w, const BackwardOperands& x) const {
     w.store(dK, x.dK.rows(keys));
     w.store(dV, x.dV.rows(keys));
@@ -124,18 +130,18 @@ struct QueryArgs {
   Arg Q, lse, D, dO;
 };
 
-/// What the queries I add to the gradients of a block of keys. Returns dS.
+/// What the queries I add to the gradients of these keys. Returns dS.
 template <class W>
-Arg key_step(W& w, const BackwardOperands& x, Range I, const QueryArgs& i, const KeyTiles<W>& j,
-             const PairTiles<W>& ij) {
+Arg key_step(W& w, const BackwardOperands& x, Range I, const QueryArgs& i, const KeyArgs& j, const PairTiles<W>& ij) {
   const Sizes& s = x.shape;
   const TilesOfWeights tiles(s.modifiers);
-  const Arg P_ij = ij.P.rows(0, I.size()), dS_ij = ij.dS.rows(0, I.size());
+  const Shape pairs{I.size(), j.keys.size()};
+  const Arg P_ij = ij.P.part(pairs), dS_ij = ij.dS.part(pairs);
   const Place place{s.mask, I.begin, j.keys.begin};
   // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
   const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
-  w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.rows(0, tiles.G ? I.size() : 0),
-            ij.F.rows(0, tiles.F ? I.size() : 0), x.bias_of_keys ? j.bias.arg() : x.bias_of(I, j.keys), j.slopes);
+  w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.part(tiles.G ? pairs : Shape{0, 0}),
+            ij.F.part(tiles.F ? pairs : Shape{0, 0}), x.bias_of_keys ? j.bias : x.bias_of(I, j.keys), j.slopes);
   if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, j.keys, j.dBias, tiles.F ? P_ij : dS_ij);
   return dS_ij;
 }
@@ -151,7 +157,7 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
     const auto Q_i = w.load(x.Q.rows(I), kernel::KeyGradients::Q);
     const QueryArgs i{Q_i.arg(), lse_i.arg(), D_i.arg(), Arg::streaming(x.dO.rows(I))};
-    const Arg dS_ij = key_step(w, x, I, i, j, ij);
+    const Arg dS_ij = key_step(w, x, I, i, j.args(), ij);
     also(w, I, dS_ij, j.K);
   });
   j.store(w, x);

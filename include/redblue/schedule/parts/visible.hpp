@@ -23,16 +23,23 @@ inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
 
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
 /// over the queries. A value is visited in one pass only. The bias passes whole, for blocks of Br queries.
-inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
-  const Pairs pairs = x.pairs();
-  const Words blocks = passes * ceil_div(x.n_q, Br);
-  return modifiers_io(x, passes * pairs.pairs_of_rows(Br), passes * pairs.visited_keys(Br), blocks) +
-         sinks_io(x, blocks) +
+struct QueryPasses {
+  Words pairs, keys;    ///< in the hulls of all blocks; keys that blocks meet, added up
+  Words blocks, sinks;  ///< how often slopes are loaded, and sinks pass
+};
+inline Io query_outer_io(const Sizes& x, const QueryPasses& v, Words visits, Words passes = 1) {
+  return modifiers_io(x, v.pairs, v.keys, v.blocks) + sinks_io(x, v.sinks) +
          Io().read(SlowArray::Q, passes * x.n_q * x.d)
              .read(SlowArray::K, passes * visits * x.d)
              .read(SlowArray::V, visits * x.d_v)
              .write(SlowArray::O, Words(x.n_q) * x.d_v)
              .write(SlowArray::lse, x.row_statistics());
+}
+inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes = 1) {
+  const Pairs pairs = x.pairs();
+  const Words blocks = passes * ceil_div(x.n_q, Br);
+  return query_outer_io(x, {passes * pairs.pairs_of_rows(Br), passes * pairs.visited_keys(Br), blocks, blocks}, visits,
+                        passes);
 }
 
 /// f(part) for at most `most` at a time of each run, one after another.

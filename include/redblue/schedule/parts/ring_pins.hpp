@@ -1,0 +1,149 @@
+#pragma once
+#include <array>
+#include <functional>
+#include <map>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "redblue/schedule/parts/limits.hpp"
+
+/// Under a pattern: what passes a ring in blocks, and the few that do not pass but are pinned, because they see much
+/// more than others: global tokens (theory notes 2g). Pinned ones are resident for the whole run, and meet each item of
+/// the ring when it enters.
+namespace redblue::schedule {
+
+namespace detail {
+inline index_t length_of(std::span<const Range> runs) {
+  index_t sum = 0;
+  for (const Range& run : runs) sum += run.size();
+  return sum;
+}
+/// How many see so many, from the most down.
+inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lists) {
+  std::map<index_t, index_t, std::greater<>> degrees;
+  lists.for_groups([&](Range some, std::span<const Range> runs) { degrees[length_of(runs)] += some.size(); });
+  return degrees;
+}
+}  // namespace detail
+
+/// The `count` that see the most, of several that see as many the first ones.
+[[gnu::noinline]] inline std::vector<Range> pins_of(const Pattern& pattern, bool keys, index_t count) {
+  std::vector<Range> pins;
+  if (count == 0) return pins;
+  const RunLists& lists = keys ? pattern.keys() : pattern.rows();
+  const Pattern::Found found = pattern.found("least of the pinned", {keys ? 1 : 0, count}, [&] {
+    index_t left = count;
+    for (const auto& [degree, some] : detail::degrees_of(lists)) {
+      if (some >= left) return Pattern::Found{degree, left};
+      left -= some;
+    }
+    return Pattern::Found{};
+  });
+  const index_t least = found[0].to_index();
+  index_t ties = found[1].to_index();
+  lists.for_groups([&](Range some, std::span<const Range> runs) {
+    const index_t degree = detail::length_of(runs);
+    if (degree == least)
+      some.end = some.begin + std::min(some.size(), std::exchange(ties, std::max<index_t>(0, ties - some.size())));
+    if (degree >= least) pins.push_back(some);
+  });
+  sort_and_join(pins);
+  return pins;
+}
+
+/// Numbers of rows, or of keys, that may be worth pinning: all where there are few. Else none, and those that see 5/4
+/// times as many as the next one or more; of these the three with the widest gaps.
+[[gnu::noinline]] inline std::vector<index_t> pin_counts(const Pairs& pairs, bool keys, index_t step) {
+  std::vector<index_t> counts{0};
+  if (pairs.mask.pattern == nullptr) return counts;
+  constexpr double kGap = 1.25;
+  constexpr index_t kFew = 48;
+  constexpr std::size_t kMost = 3;
+  const index_t n = keys ? pairs.n_k : pairs.n_q;
+  if (n <= kFew) {
+    counts.reserve(kFew);
+    for (index_t count = step; count < n; count += step) counts.push_back(count);
+    return counts;
+  }
+  std::vector<std::pair<double, index_t>> gaps;
+  index_t above = 0, last = 0;
+  for (const auto& [degree, some] :
+       detail::degrees_of(keys ? pairs.mask.pattern->keys() : pairs.mask.pattern->rows())) {
+    const double gap = static_cast<double>(last) / static_cast<double>(std::max<index_t>(1, degree));
+    const index_t rounded = ceil_div(above, step) * step;
+    if (above > 0 && gap >= kGap && rounded < n) gaps.emplace_back(gap, rounded);
+    above += some;
+    last = degree;
+  }
+  std::ranges::sort(gaps, std::greater<>());
+  gaps.resize(std::min(kMost, gaps.size()));
+  for (const auto& gap : gaps) counts.push_back(gap.second);
+  return counts;
+}
+
+/// The same, first that with which this tiling takes the least room.
+template <class Tiling, class Footprint>
+std::vector<index_t> pin_counts_by_room(const Sizes& x, std::vector<index_t> counts, Tiling t,
+                                        const Footprint& footprint) {
+  const auto room = [&](index_t pinned) {
+    t.pinned = pinned;
+    return footprint(x, t);
+  };
+  if (counts.size() > 1) std::ranges::stable_sort(counts, [&](index_t a, index_t b) { return room(a) < room(b); });
+  return counts;
+}
+/// How many are pinned: none with a bias that all queries share, which would have to pass once more.
+inline index_t pinned_rows(const Sizes& x, index_t pinned) {
+  return x.modifiers.bias == Modifiers::Bias::of_keys ? 0 : pinned;
+}
+
+/// Blocks that pass; those between pinned ones are cut as a whole side is.
+class RingBlocks {
+ public:
+  RingBlocks(const Blocks& even, std::vector<Range> pins) : even_(even), pins_(std::move(pins)) {
+    index_t done = 0;
+    const auto cut = [&](Range between) {
+      const Blocks blocks{between.size(), even_.size, even_.ragged_first};
+      for (index_t b = 0; b < blocks.count(); ++b) list_.push_back(blocks(b).shifted(between.begin));
+    };
+    if (pins_.empty()) return;
+    for (const Range& pin : pins_) {
+      cut({done, pin.begin});
+      done = pin.end;
+    }
+    cut({done, even_.n});
+  }
+
+  index_t size() const { return even_.size; }
+  const std::vector<Range>& pins() const { return pins_; }
+  index_t count() const { return pins_.empty() ? even_.count() : static_cast<index_t>(list_.size()); }
+  Range operator()(index_t b) const { return pins_.empty() ? even_(b) : list_[static_cast<std::size_t>(b)]; }
+  /// The block that holds i, which is not pinned.
+  index_t block_of(index_t i) const {
+    if (pins_.empty()) return even_.ragged_first ? even_.count() - 1 - (even_.n - 1 - i) / even_.size : i / even_.size;
+    return std::ranges::partition_point(list_, [&](const Range& block) { return block.end <= i; }) - list_.begin();
+  }
+  /// The first of these that is not pinned, and the last one; nothing where all are.
+  std::optional<std::array<index_t, 2>> ends_of(std::span<const Range> runs) const {
+    const auto pin_at = [&](index_t i) {
+      const auto pin = std::ranges::partition_point(pins_, [&](const Range& p) { return p.end <= i; });
+      return pin != pins_.end() && pin->begin <= i ? *pin : Range{i, i};
+    };
+    for (const Range& run : runs)
+      if (const index_t first = pin_at(run.begin).end; first < run.end)
+        for (std::size_t r = runs.size(); r > 0; --r) {
+          const Range& back = runs[r - 1];
+          const Range pin = pin_at(back.end - 1);
+          const index_t last = pin.size() > 0 ? pin.begin - 1 : back.end - 1;
+          if (last >= back.begin) return {{first, last}};
+        }
+    return std::nullopt;
+  }
+
+ private:
+  Blocks even_;
+  std::vector<Range> pins_, list_;
+};
+
+}  // namespace redblue::schedule
