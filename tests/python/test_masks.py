@@ -188,11 +188,11 @@ def backward(d, v):
 
     def ring_two_pass(x, t):
         a, b = t
-        s = max(kappa for _, kappa in x.blocks(a))
-        r = max(end - begin for begin, end in x.seeing(b))
-        a, b = min(a, x.n), min(b, x.k)
+        by_rows = list(x.blocks(a))
+        by_keys = [(min(b, x.k - j * b), end - begin) for j, (begin, end) in enumerate(x.seeing(b))]
+        held = lambda blocks, w: max(met for _, met in blocks) * w + max(n * (2 * met + 1) for n, met in blocks)
         return (2 * (x.n + x.k) * (d + v) + 2 * x.n, x.n * (d + 1) + x.k * (d + v),
-                max(s * (d + v) + 2 * a * s + a, r * (d + v + 2) + 2 * b * r + 1))
+                max(held(by_rows, d + v), held(by_keys, d + v + 2)))
 
     zero = lambda x, t: 0
     return {

@@ -512,17 +512,19 @@ def ring_queries(t, E, d, v, Bc, br, pinned=0):
     x.listing(t)
 
 
-def ring_two_pass(t, E, d, v, Br, Bc):
+def ring_two_pass(t, E, d, v, Br, Bc, bd, bv):
     by_rows, by_keys = list(row_blocks(E, Br)), list(key_blocks(E, Bc))
     keys, rows = stays(by_rows, 1), stays(by_keys, 0)
     s, r = most_at_once(by_rows, keys), most_at_once(by_keys, rows)
-    a, b = min(Br, len(E)), min(Bc, E.shape[1])
+    columns = max(min(bd, d), min(bv, v))
     t.read(Q=len(E) * d, dO=len(E) * v, K=len(keys) * d, V=len(keys) * v)
     t.write(dQ=len(E) * d, D=len(E))
-    t.hold(s * (d + v) + 2 * a * s + max(a, 1))
+    for I in by_rows:
+        t.hold(s * (d + v) + len(I) * (2 * met(I, 0) + columns))
     t.read(Q=len(rows) * d, dO=len(rows) * v, lse=len(rows), D=len(rows), K=E.shape[1] * d, V=E.shape[1] * v)
     t.write(dK=E.shape[1] * d, dV=E.shape[1] * v)
-    t.hold(r * (d + v + 2) + 2 * b * r + 1)
+    for J in by_keys:
+        t.hold(r * (d + v + 2) + J.shape[1] * (2 * met(J, 1) + columns))
     for block in [*by_rows, *(J.T for J in by_keys)]:
         listing(t, block)
 
@@ -547,7 +549,7 @@ SMALLEST = {
     "two_pass": {"Br": 1, "bc": 1, "Bc": 1, "br": 1},
     "fused_key_outer": {"Bc": 1, "br": 1},
     "ring_queries": {"Bc": 1, "br": 1},
-    "ring_two_pass": {"Br": 1, "Bc": 1},
+    "ring_two_pass": {"Br": 1, "Bc": 1, "bd": 1, "bv": 1},
     "sparse_spilled": {"Bc": 1, "dQ.b1": 1, "dQ.b2": 1},
 }
 

@@ -143,28 +143,21 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
     const std::string what = fmt::format("n_q {} n_k {} lo {} hi {} prefix {} group {} a {} b {}", core->n_q, core->n_k,
                                          core->mask.lo, core->mask.hi, core->mask.prefix, core->mask.group, a, b);
-    // The place of a ring of queries is a whole number of positions.
-    const index_t s = draw(1, core->n_k), r = draw(1, core->n_q / core->mask.group) * core->mask.group;
     index_t kept_keys = 0, kept_rows = 0, seen = 0, seeing = 0;
-    Words with_keys, with_rows;
     for (index_t i = 0; i < rows.count(); ++i) {
       const Range I = rows(i), J = pairs.keys_of(I);
       if (i + 1 < rows.count()) kept_keys = std::max(kept_keys, J.end - pairs.keys_of(rows(i + 1)).begin);
       seen = std::max(seen, J.size());
-      with_keys += Words(I.size()) * std::min(s, J.end);
     }
     for (index_t j = 0; j < keys.count(); ++j) {
       const Range J = keys(j), I = pairs.rows_of(J);
       if (j + 1 < keys.count()) kept_rows = std::max(kept_rows, I.end - pairs.rows_of(keys(j + 1)).begin);
       seeing = std::max(seeing, I.size());
-      with_rows += Words(J.size()) * std::min(r, I.end);
     }
     ASSERT_EQ(pairs.most_kept(a), kept_keys) << what;
     ASSERT_EQ(pairs.most_kept_rows(b), kept_rows) << what;
     ASSERT_EQ(schedule::most_seen_keys(*core, a), seen) << what;
     ASSERT_EQ(schedule::most_seeing_rows(*core, b), seeing) << what;
-    ASSERT_EQ(pairs.pairs_with_last_keys(a, s).str(), with_keys.str()) << what;
-    ASSERT_EQ(pairs.pairs_with_last_rows(b, r).str(), with_rows.str()) << what;
   }
 }
 

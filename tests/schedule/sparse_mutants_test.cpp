@@ -44,6 +44,16 @@ Sizes turns() {
                   });
 }
 
+/// Queries that take turns: each sees half of the keys that the ring holds.
+Sizes halves() {
+  return sizes_of(4, 6,
+                  {
+                      1, 1, 1, 0, 0, 0,  //
+                      0, 0, 0, 1, 1, 1,  //
+                      1, 1, 1, 0, 0, 0,  //
+                      0, 0, 0, 1, 1, 1,
+                  });
+}
 /// A window with a global token in its middle, and a query and a key that only it sees.
 Sizes globals() {
   return sizes_of(6, 6,
@@ -126,8 +136,10 @@ TEST(SparseMutants, OfRingsAreCaught) {
       mutants::RingBackwardSlip::forgets_keys_that_nobody_sees, {1, 1}, turns());
   expect_caught_up_to<schedule::RingQueriesBackward, mutants::RingQueries>(
       mutants::RingQueriesSlip::forgets_queries_that_see_nothing, {1, 1}, turns());
-  expect_caught_up_to<schedule::RingTwoPassBackward, mutants::RingTwoPass>(mutants::RingTwoPassSlip::forgets_to_store_D,
-                                                                           {1, 1}, turns());
+  using enum mutants::RingTwoPassSlip;
+  expect_caught_up_to<schedule::RingTwoPassBackward, mutants::RingTwoPass>(forgets_to_store_D, {1, 1}, turns());
+  expect_caught_up_to<schedule::RingTwoPassBackward, mutants::RingTwoPass>(
+      leaves_room_for_all_that_the_ring_holds, {1, 1}, halves(), leaves_room_for_all_that_the_ring_holds);
 }
 
 }  // namespace redblue::test

@@ -170,22 +170,6 @@ struct Pairs {
     return visited_rows(b) * b - Words(b - ragged.size()) * runs_of_rows(ragged).count();
   }
 
-  /// SUM |I| min(end of the keys that I sees, most) over blocks of `a` rows, and the same over blocks of b keys and the
-  /// rows that see them: the pairs of a block with the last `most` keys, or rows, so far.
-  Words pairs_with_last_keys(index_t a, index_t most) const {
-    if (n_q == 0) return 0;
-    const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a,
-                  least = std::min(most, std::clamp<index_t>(mask.prefix, 0, n_k));
-    const Words ends = detail::clamped_sum({end - 1, a, T}, mask.group, mask.hi, least, std::min(n_k, most));
-    return ends * a - Words(a - end) * std::min(most, keys_of({0, end}).end);
-  }
-  Words pairs_with_last_rows(index_t b, index_t most) const {
-    if (n_k == 0) return 0;
-    const index_t T = ceil_div(n_k, b), positions = std::min(n_q, most) / mask.group;
-    const Words ends = detail::clamped_sum({b, b, T - 1}, 1, -mask.lo, 0, positions) * mask.group;
-    return ends * b + Words(n_k - (T - 1) * b) * std::min(most, rows_of({n_k - 1, n_k}).end);
-  }
-
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
   index_t most_keys(index_t a) const {
     if (mask.from_first_key()) return n_k;

@@ -120,11 +120,11 @@ enum class RingTwoPassSlip {
   keeps_the_first_ring,
   loads_keys_again,
   streams_queries_for_each_part_of_the_ring,
-  multiplies_keys_that_did_not_come,
   forgets_to_store_D,
   // Caught where the first pass has the larger footprint:
-  loads_queries_instead_of_streaming,
+  loads_queries_whole,
   keeps_dQ_resident,
+  leaves_room_for_all_that_the_ring_holds,  ///< under a pattern
 };
 
 struct RingTwoPass {
@@ -134,66 +134,69 @@ struct RingTwoPass {
     using enum RingTwoPassSlip;
     const index_t s = slip == keeps_the_first_ring ? most_seen_keys(x.shape, t.Br) : 0;
     const auto first = m.alloc(SlowArray::K, {s, x.shape.d});
-    if (slip == forms_D_too_late) S::key_gradients(m, x, t.Bc);
-    queries(m, x, t.Br, slip);
-    if (slip != forms_D_too_late && slip != forgets_dK_and_dV) S::key_gradients(m, x, t.Bc);
+    if (slip == forms_D_too_late) S::key_gradients(m, x, t);
+    queries(m, x, t, slip);
+    if (slip != forms_D_too_late && slip != forgets_dK_and_dV) S::key_gradients(m, x, t);
   }
 
   template <class M>
-  static void queries(M& m, const BackwardOperands& x, index_t Br, RingTwoPassSlip slip) {
+  static void queries(M& m, const BackwardOperands& x, S::Tiling t, RingTwoPassSlip slip) {
     using enum RingTwoPassSlip;
-    const RingSide side = S::keys_of(x.shape, Br);
+    const RingSide side = S::keys_of(x.shape, t);
     RingSteps steps(side, side.places_together(x.shape), x.shape.n_k, RingOrder::together);
     const auto K = m.alloc(SlowArray::K, {steps.places(), x.shape.d}),
                V = m.alloc(SlowArray::V, {steps.places(), x.shape.d_v});
     for (index_t i = 0; i < side.blocks.count(); ++i) {
-      const Range I = side.blocks(i);
-      for (const RingStep& j : steps.next()) {
+      const std::vector<RingStep>& of_block = steps.next();
+      for (const RingStep& j : of_block) {
         if (!j.enters && slip != loads_keys_again) continue;
         m.load_into(K.rows(j.rows.begin, j.rows.size()), x.K.rows(j.items));
         m.load_into(V.rows(j.rows.begin, j.rows.size()), x.V.rows(j.items));
       }
-      const std::vector<RingPart> held = steps.held();
-      const index_t used = slip == multiplies_keys_that_did_not_come ? steps.places() : held_rows(held);
-      const Arg K_j = K.rows(0, used), V_j = V.rows(0, used);
-      const auto dP = m.alloc(SlowArray::P, {I.size(), steps.places()});
-      const Arg dS = dP.cols(used);
-      {
-        const auto S = m.alloc(SlowArray::P, dP.shape());
-        const Arg P = S.cols(used);
-        const auto columns = [&](const RingPart& j) { return part_of(P, {}, {0, I.size()}, j.columns); };
-        if (slip == loads_queries_instead_of_streaming) {
-          const auto Q_i = m.load(x.Q.rows(I));
-          m.compute(kernel::Scores{x.scale}, P, Q_i, K_j);
-        } else if (slip == streams_queries_for_each_part_of_the_ring) {
-          for (const RingPart& j : held)
-            m.compute(kernel::Scores{x.scale, {x.shape.mask, I.begin, j.items.begin}}, columns(j),
-                      m.stream(x.Q.rows(I)), K.rows(j.rows.begin, j.rows.size()));
-        } else {
-          m.compute(kernel::Scores{x.scale}, P, m.stream(x.Q.rows(I)), K_j);
-        }
-        for (const RingPart& j : held) hide(m, x.shape, columns(j), {I, j.items});
-        {
-          const auto lse_i = m.alloc(x.lse.rows(I));
-          m.compute(kernel::BlockSoftmax{}, P, lse_i);
-        }
-        m.compute(kernel::Zero{}, dS);
-        m.compute(kernel::Gemm{false, true}, dS, m.stream(x.dO.rows(I)), V_j);
-        const auto D_i = m.alloc(x.D.rows(I));
-        m.compute(kernel::RowDots{}, D_i, P, dS);
-        m.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS, P, D_i);
-        if (slip != forgets_to_store_D) m.store(D_i, x.D.rows(I));
-      }
-      if (slip == keeps_dQ_resident) {
-        const auto dQ_i = m.alloc(SlowArray::dQ, {x.shape.n_q, x.shape.d});
-        const Arg part = dQ_i.rows(0, I.size());
-        m.compute(kernel::Zero{}, part);
-        m.compute(kernel::Gemm{}, part, dS, K_j);
-        m.store(part, x.dQ.rows(I));
-      } else {
-        m.update(kernel::GemmOver{false, false, true}, x.dQ.rows(I), dS, K_j);
-      }
+      block(m, x, K.arg(), V.arg(), side.blocks(i), joined(of_block), t, slip);
     }
+  }
+  template <class M>
+  static void block(M& m, const BackwardOperands& x, const Arg& K, const Arg& V, Range I,
+                    const std::vector<RingPart>& seen, S::Tiling t, RingTwoPassSlip slip) {
+    using enum RingTwoPassSlip;
+    const auto at = [&](const Arg& tile, const RingPart& j) { return part_of(tile, {}, {0, I.size()}, j.columns); };
+    const index_t more = slip == leaves_room_for_all_that_the_ring_holds ? K.shape().rows - columns_of(seen) : 0;
+    const auto dS = m.alloc(SlowArray::P, {I.size(), columns_of(seen) + more});
+    {
+      const auto P = m.alloc(SlowArray::P, dS.shape());
+      m.compute(kernel::Zero{}, P);
+      for_columns(x.shape.d, slip == loads_queries_whole ? x.shape.d : t.bd, [&](Range columns) {
+        const auto Q_i = m.load(x.Q.block(I, columns));
+        for (const RingPart& j : seen) {
+          m.compute(kernel::Gemm{false, true}, at(P.arg(), j), Q_i, part_of(K, {}, j.rows, columns));
+          if (slip == streams_queries_for_each_part_of_the_ring) m.load_into(Q_i, x.Q.block(I, columns));
+        }
+      });
+      m.compute(kernel::Scale{x.scale}, P);
+      for (const RingPart& j : seen) hide(m, x.shape, at(P.arg(), j), {I, j.items});
+      {
+        const auto lse_i = m.alloc(x.lse.rows(I));
+        m.compute(kernel::BlockSoftmax{}, P, lse_i);
+      }
+      m.compute(kernel::Zero{}, dS);
+      for_columns(x.shape.d_v, t.bv, [&](Range columns) {
+        const auto dO_i = m.load(x.dO.block(I, columns));
+        for (const RingPart& j : seen)
+          m.compute(kernel::Gemm{false, true}, at(dS.arg(), j), dO_i, part_of(V, {}, j.rows, columns));
+      });
+      const auto D_i = m.alloc(x.D.rows(I));
+      m.compute(kernel::RowDots{}, D_i, P, dS);
+      m.compute(kernel::ScoreGradient{x.shape.score, x.scale}, dS, P, D_i);
+      if (slip != forgets_to_store_D) m.store(D_i, x.D.rows(I));
+    }
+    const auto kept = m.alloc(SlowArray::dQ, {slip == keeps_dQ_resident ? x.shape.n_q : 0, x.shape.d});
+    for_columns(x.shape.d, t.bd, [&](Range columns) {
+      const auto dQ_i = m.alloc(x.dQ.block(I, columns));
+      m.compute(kernel::Zero{}, dQ_i);
+      for (const RingPart& j : seen) m.compute(kernel::Gemm{}, dQ_i, at(dS.arg(), j), part_of(K, {}, j.rows, columns));
+      m.store(dQ_i, x.dQ.block(I, columns));
+    });
   }
 };
 

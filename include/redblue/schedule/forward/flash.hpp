@@ -77,10 +77,6 @@ struct FlashForward : Defaults {
     Block O, lse;
     bool sinks = true;  ///< does the softmax of these rows begin with their sinks?
   };
-  /// What else a step does with its keys: nothing.
-  struct NothingElse {
-    void operator()(auto&&...) const {}
-  };
   /// The rows attend to these keys alone, if any, at most Bc at a time. `also(w, keys, K_j, V_j, slopes)` comes before
   /// each step.
   template <class W, class Pass, class Also = NothingElse>

@@ -61,4 +61,20 @@ index_t doubled(index_t size, index_t n, const Fits& fits, index_t enough = kEno
   return size;
 }
 
+/// The largest words(queries, keys that they see) over blocks of `a` queries, where all those keys are resident at
+/// once.
+template <class BlockWords>
+Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
+  if (x.mask.pattern == nullptr) return query_blocks_footprint(x, a, words);
+  const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
+  return detail::pattern_footprint(x.pairs(), blocks, true, "keys seen", detail::count_runs, words);
+}
+/// The same of blocks of b keys and the queries that see them.
+template <class BlockWords>
+Words seeing_queries_footprint(const Sizes& x, index_t b, const BlockWords& words) {
+  if (x.mask.pattern == nullptr) return key_blocks_footprint(x, b, words);
+  const Blocks blocks = x.pairs().key_blocks(std::min(b, x.n_k));
+  return detail::pattern_footprint(x.pairs(), blocks, false, "keys seen", detail::count_runs, words);
+}
+
 }  // namespace redblue::schedule

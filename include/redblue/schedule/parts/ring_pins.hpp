@@ -19,7 +19,7 @@ inline index_t length_of(std::span<const Range> runs) {
   for (const Range& run : runs) sum += run.size();
   return sum;
 }
-/// How many see so many, from the most down.
+/// Degrees, from the largest down, and of each how many have it.
 inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lists) {
   std::map<index_t, index_t, std::greater<>> degrees;
   lists.for_groups([&](Range some, std::span<const Range> runs) { degrees[length_of(runs)] += some.size(); });

@@ -90,21 +90,6 @@ struct RingSide {
                  })[0]
         .to_index();
   }
-  /// SUM (size of a block) x (rows of the tile that have held an item so far) over all blocks, with these places. Under
-  /// a pattern the first free row is taken, so that those are as many as were there at once.
-  [[gnu::noinline]] Words pairs_with_held(index_t places) const {
-    if (pairs.mask.pattern == nullptr)
-      return holds_queries ? pairs.pairs_with_last_rows(blocks.size(), places)
-                           : pairs.pairs_with_last_keys(blocks.size(), places);
-    Words sum;
-    index_t largest = 0, b = 0;
-    for_blocks([&](index_t before, index_t, index_t only, index_t come) {
-      largest = std::max(largest, before + only + come);
-      sum += Words(blocks(b++).size()) * largest;
-    });
-    return sum;
-  }
-
   /// The largest of the blocks, of those that meet an item, and of those with which one enters.
   struct Largest {
     index_t all, meeting, entered;
@@ -221,16 +206,6 @@ template <class F>
   side.lists().for_groups([&](Range items, std::span<const Range> runs) {
     if (runs.empty()) f(items);
   });
-}
-
-/// The largest words(queries, keys that they see) over blocks of `a` queries, where all those keys are resident at
-/// once.
-template <class BlockWords>
-Words seen_keys_footprint(const Sizes& x, index_t a, const BlockWords& words) {
-  if (x.mask.pattern == nullptr) return query_blocks_footprint(x, a, words);
-  const Blocks blocks = x.pairs().row_blocks(std::min(a, x.n_q));
-  return detail::pattern_footprint(
-      x.pairs(), blocks, true, "keys seen", [](const Runs& runs) { return runs.count(); }, words);
 }
 
 }  // namespace redblue::schedule

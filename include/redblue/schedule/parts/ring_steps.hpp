@@ -19,12 +19,6 @@ struct RingStep {
 struct RingPart {
   Range items, rows, columns;
 };
-/// Of parts that fill the first rows of a ring, how many rows.
-inline index_t held_rows(const std::vector<RingPart>& parts) {
-  index_t rows = 0;
-  for (const RingPart& part : parts) rows += part.rows.size();
-  return rows;
-}
 /// When places are free again.
 enum class RingOrder : std::uint8_t {
   leaving_first,  ///< those that leave make room for those that enter
@@ -55,23 +49,6 @@ class RingSteps {
       next_of_pattern();
     ++block_;
     return steps_;
-  }
-  /// The rows of the ring that have held an item so far, from the first on: what each held last. Their columns are
-  /// these rows.
-  [[gnu::noinline]] std::vector<RingPart> held() const {
-    std::vector<RingPart> parts;
-    if (side_.pairs.mask.pattern == nullptr) {
-      ring_.for_parts({std::max<index_t>(0, entered_ - ring_.places), entered_},
-                      [&](Range items, Range rows) { parts.push_back({items, rows, rows}); });
-      return parts;
-    }
-    for (std::size_t p = 0; p < holders_.size(); ++p) {
-      const index_t i = holders_[p], row = static_cast<index_t>(p);
-      if (parts.empty() || parts.back().items.end != i) parts.push_back({{i, i}, {row, row}, {row, row}});
-      ++parts.back().items.end;
-      parts.back().rows.end = parts.back().columns.end = row + 1;
-    }
-    return parts;
   }
 
  private:
@@ -127,8 +104,6 @@ class RingSteps {
       if (free_.empty()) throw RuleError("a ring has too few places");
       item.place = open_ ? steps_.back().rows.end : *free_.begin();
       free_.erase(item.place);
-      holders_.resize(std::max(holders_.size(), static_cast<std::size_t>(item.place) + 1));
-      holders_[static_cast<std::size_t>(item.place)] = i;
     }
     if (!open_) steps_.push_back({{i, i}, {item.place, item.place}, enters, leaves});
     open_ = true;
@@ -152,7 +127,6 @@ class RingSteps {
   index_t entered_ = 0;      ///< under an interval: items before it are in the ring, or were
   std::vector<Item> items_;  ///< under a pattern
   std::set<index_t> free_;
-  std::vector<index_t> holders_;  ///< of each place so far
   std::vector<RingStep> steps_;
   bool open_ = false;  ///< may the last step have more items?
 };
@@ -180,6 +154,15 @@ class RingSteps {
     columns = end;
   }
   return parts;
+}
+
+/// The columns of a tile that holds these parts.
+inline index_t columns_of(const std::vector<RingPart>& parts) { return parts.empty() ? 0 : parts.back().columns.end; }
+
+/// f(columns) for `most` of n columns at a time.
+template <class F>
+void for_columns(index_t n, index_t most, const F& f) {
+  for (index_t c = 0; c < n; c += most) f(Range{c, std::min(c + most, n)});
 }
 
 }  // namespace redblue::schedule

@@ -42,6 +42,11 @@ inline Io query_outer_io(const Sizes& x, index_t Br, Words visits, Words passes 
                         passes);
 }
 
+/// Where a text has a place for what another schedule does beside it.
+struct NothingElse {
+  void operator()(auto&&...) const {}
+};
+
 /// f(part) for at most `most` at a time of each run, one after another.
 template <class F>
 void for_steps(const Runs& runs, index_t most, const F& f) {
@@ -74,6 +79,7 @@ template <class Met, class BlockWords>
   return blocks.size <= blocks.n ? std::max(of_ragged, words(blocks.size, whole.to_index())) : of_ragged;
 }
 inline index_t longest_run(const Runs& runs) { return runs.longest(); }
+inline index_t count_runs(const Runs& runs) { return runs.count(); }
 }  // namespace detail
 
 /// The largest words(rows, kappa) over blocks of `a` queries that see kappa keys; under a pattern kappa is the longest
