@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/weights.hpp"
 
 /// Kernels of schedules that keep scores or partial outputs in slow memory.
@@ -26,19 +27,22 @@ struct WeightsAccumulate {
   }
 };
 
-/// P <- exp(S - m) / l over S
+/// P <- exp(S - m) / l over S; weights that are dropped become 0.
 struct NormaliseRows {
   static constexpr std::string_view name = "normalise_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
-  auto parameters() { return std::tie(first); }
+  static constexpr std::array<std::string_view, 8> parameter_names{"first", "share",     "seed", "head",
+                                                                   "group", "first_row", "row",  "col"};
+  auto parameters() { return std::tuple_cat(std::tie(first), drop.parameters()); }
   bool first = false;
+  Drop drop{};
   template <class T>
   void run(View<T> S, View<const T> m, View<const T> l) const {
     for (index_t i = 0; i < S.rows(); ++i)
       for (index_t j = 0; j < S.cols(); ++j) S(i, j) = l[i] == T(0) ? T(0) : exp_shifted(S(i, j), m[i]) / l[i];
+    if (drop.share > 0) drop.run<T>(S);
   }
 };
 

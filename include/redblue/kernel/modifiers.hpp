@@ -16,6 +16,18 @@ T bias_of(View<const T> bias, index_t i, index_t j) {
   return bias.words() == 0 ? T(0) : bias(bias.rows() == 1 ? 0 : i, j);
 }
 
+/// softcap tanh(s / softcap), and its derivative. A softcap of 0 is none.
+template <class T>
+struct Softcapped {
+  T score, derivative;
+};
+template <class T>
+Softcapped<T> softcapped(T s, T softcap) {
+  if (!(softcap > 0)) return {s, T(1)};
+  const T t = std::tanh(s / softcap);
+  return {softcap * t, T(1) - t * t};
+}
+
 /// S <- softcap tanh(S / softcap) + bias - slope |distance|, and F <- the derivative of the softcap, where F has words.
 /// Scores that the mask hides stay -inf.
 struct ModifyScores {
@@ -42,12 +54,7 @@ struct ModifyScores {
       const T slope = slopes.words() > 0 ? slopes[(place.row + i) % slopes.words()] : T(0);
       place.for_seen(i, S.cols(), [&](Range seen) {
         for (index_t j = seen.begin; j < seen.end; ++j) {
-          T s = S(i, j), derivative = 1;
-          if (softcap > 0) {
-            const T t = std::tanh(s / cap);
-            s = cap * t;
-            derivative = T(1) - t * t;
-          }
+          const auto [s, derivative] = softcapped(S(i, j), cap);
           S(i, j) = s + bias_of<T>(bias, i, j) - slope * distance<T>(i, j);
           if (F.words() > 0) F(i, j) = derivative;
         }
@@ -82,11 +89,31 @@ struct Drop {
                          first_row + (row + i) / group, col + j);
   }
   template <class T>
-  void run(View<T> X) const {
-    const T factor = static_cast<T>(1 / (1 - share));
-    for (index_t i = 0; i < X.rows(); ++i)
-      for (index_t j = 0; j < X.cols(); ++j) X(i, j) = keeps(i, j) ? factor * X(i, j) : T(0);
+  T kept(index_t i, index_t j, T x, T factor) const {
+    return keeps(i, j) ? factor * x : T(0);
   }
+  double factor() const { return 1 / (1 - share); }
+  template <class T>
+  void run(View<T> X) const {
+    const T grown = static_cast<T>(factor());
+    for (index_t i = 0; i < X.rows(); ++i)
+      for (index_t j = 0; j < X.cols(); ++j) X(i, j) = kept(i, j, X(i, j), grown);
+  }
+};
+
+/// Drop without its place, for tiles that hold one word for each pair.
+struct DropOfPairs {
+  double share = 0;
+  index_t seed = 0;
+  index_t head = 0;
+  index_t first_row = 0;  ///< the position of row 0
+  index_t first_col = 0;  ///< the number of key 0
+  DropOfPairs() = default;
+  /// What `drop` does, whatever its place; keys are counted from `first_col` on.
+  DropOfPairs(const Drop& drop, index_t first_col)
+      : share(drop.share), seed(drop.seed), head(drop.head), first_row(drop.first_row), first_col(first_col) {}
+  Drop at(const Place& p) const { return {share, seed, head, p.mask.group, first_row, p.row, first_col + p.col}; }
+  auto parameters() { return std::tie(share, seed, head, first_row, first_col); }
 };
 
 /// A <- A o B, entry by entry

@@ -4,6 +4,7 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/weights.hpp"
 
 /// Kernels on tiles that hold one word for each pair of a query and a key that it sees, in order, row by row: the tile
@@ -173,26 +174,22 @@ struct PairStatistics : OnPairs {
   }
 };
 
-/// T_ij <- exp(scale T_ij - lse_i), of the rows of the window, which all have a word of lse.
+/// T_ij <- exp(T_ij - lse_i), of the rows of the window, which all have a word of lse.
 struct PairWeights : OnPairs {
   static constexpr std::string_view name = "pair_weights";
   static constexpr std::array access{Access::update, Access::read};
   static constexpr bool fits(Shape T, Shape lse) { return T.cols == 1 && lse.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 11> parameter_names{"scale", "lo",   "hi",   "prefix", "group", "row",
-                                                                    "col",   "rows", "cols", "first",  "count"};
-  auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_box(place, extent)); }
-  double scale = 1;
-  PairWeights() = default;
-  PairWeights(double scale, const PairBox& b) : OnPairs(b), scale(scale) {}
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
   bool fits_pattern(Shape T, Shape lse) const { return has_rows(T, lse); }
   template <class T>
   void run(View<T> tile, View<const T> lse) const {
     const PairBox x = box();
     x.for_rows([&](index_t r, Range pairs) {
       if (!x.window().holds(r)) return;
-      for (index_t k = pairs.begin; k < pairs.end; ++k)
-        tile[k] = weight(Score::softmax, static_cast<T>(scale) * tile[k], lse[r - x.first]);
+      for (index_t k = pairs.begin; k < pairs.end; ++k) tile[k] = weight(Score::softmax, tile[k], lse[r - x.first]);
     });
   }
 };
@@ -232,31 +229,33 @@ struct ScaleByWeights {
   }
 };
 
-/// T <- softmax of scale T, row by row; lse <- that of each row.
+/// T <- softmax, row by row; lse <- that of each row. Each row has the score of its head's sink beside its own, where
+/// there are sinks.
 struct PairSoftmax : OnPairs {
   static constexpr std::string_view name = "pair_softmax";
-  static constexpr std::array access{Access::update, Access::write};
-  static constexpr bool fits(Shape T, Shape lse) { return T.cols == 1 && lse.cols == 1; }
-  static constexpr index_t macs(Shape, Shape) { return 0; }
-  static constexpr auto parameter_names = PairWeights::parameter_names;
-  auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_box(place, extent)); }
-  double scale = 1;
-  PairSoftmax() = default;
-  PairSoftmax(double scale, const PairBox& b) : OnPairs(b), scale(scale) {}
-  bool fits_pattern(Shape T, Shape lse) const { return has_rows(T, lse) && lse.rows == extent.rows; }
+  static constexpr std::array access{Access::update, Access::write, Access::read};
+  static constexpr bool fits(Shape T, Shape lse, Shape sinks) {
+    return T.cols == 1 && lse.cols == 1 && sinks.cols <= 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
+  bool fits_pattern(Shape T, Shape lse, Shape) const { return has_rows(T, lse) && lse.rows == extent.rows; }
   template <class T>
-  void run(View<T> tile, View<T> lse) const {
-    for (index_t r = 0; r < lse.rows(); ++r) lse[r] = kMinusInf<T>;  // of rows without pairs
+  void run(View<T> tile, View<T> lse, View<const T> sinks) const {
+    const auto sink = [&](index_t r) {
+      return sinks.words() > 0 ? sinks[(place.row + r) % sinks.words()] : kMinusInf<T>;
+    };
+    for (index_t r = 0; r < lse.rows(); ++r) lse[r] = sink(r);  // of rows without pairs
     box().for_rows([&](index_t r, Range pairs) {
-      T most = kMinusInf<T>;
-      for (index_t k = pairs.begin; k < pairs.end; ++k) {
-        tile[k] *= static_cast<T>(scale);
-        most = max_or_nan(most, tile[k]);
-      }
-      const T sum = sum_of<T>(pairs.size(), [&](index_t k) {
-        T& word = tile[pairs.begin + k];
-        return word = exp_shifted(word, most);
-      });
+      T most = sink(r);
+      for (index_t k = pairs.begin; k < pairs.end; ++k) most = max_or_nan(most, tile[k]);
+      const T others = exp_shifted(sink(r), most);
+      const T sum = others + sum_of<T>(pairs.size(), [&](index_t k) {
+                      T& word = tile[pairs.begin + k];
+                      return word = exp_shifted(word, most);
+                    });
       for (index_t k = pairs.begin; k < pairs.end && sum != T(0); ++k) tile[k] /= sum;
       lse[r] = most == kMinusInf<T> ? most : most + std::log(sum);
     });
@@ -312,19 +311,23 @@ struct PairTimesColumn : OnPairs {
 
 /// C_r <- C_r + z_r x for the rows r of C that go with one other row or key of the pattern: those of the window that it
 /// sees, or that see it, in order. The box is the place of C: `by_rows`: C goes along keys, and `place.row` is the
-/// query of z; else C goes along queries, and `place.col` is the key of z.
+/// query of z; else C goes along queries, and `place.col` is the key of z. Weights z that are dropped count as 0.
 struct PairAccumulate {
   static constexpr std::string_view name = "pair_accumulate";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape C, Shape z, Shape x) { return z.cols == 1 && x.rows == 1 && x.cols == C.cols; }
   static constexpr index_t macs(Shape, Shape z, Shape x) { return z.rows * x.cols; }
-  static constexpr std::array<std::string_view, 9> parameter_names{"lo",  "hi",    "prefix", "group",  "row",
-                                                                   "col", "first", "count",  "by_rows"};
-  auto parameters() { return std::tuple_cat(parameters_of_place(place), std::tie(first, count, by_rows)); }
+  static constexpr std::array<std::string_view, 14> parameter_names{"lo",   "hi",    "prefix",    "group",    "row",
+                                                                    "col",  "first", "count",     "by_rows",  "share",
+                                                                    "seed", "head",  "first_row", "first_col"};
+  auto parameters() {
+    return std::tuple_cat(parameters_of_place(place), std::tie(first, count, by_rows), drop.parameters());
+  }
   Place place{};
   index_t first = 0;
   index_t count = 0;
   bool by_rows = false;
+  DropOfPairs drop{};
 
   /// f(row of C, number among those of the window)
   template <class F>
@@ -348,8 +351,16 @@ struct PairAccumulate {
   template <class T>
   void run(View<T> C, View<const T> z, View<const T> x) const {
     for_terms([&](index_t r, index_t k) {
-      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z[k] * x(0, t);
+      const T z_r = kept(r, z[k]);
+      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z_r * x(0, t);
     });
+  }
+  /// The weight of row r of C, if it is kept.
+  template <class T>
+  T kept(index_t r, T z) const {
+    if (drop.share == 0) return z;
+    const Drop at = drop.at(place);
+    return at.kept(by_rows ? 0 : r, by_rows ? r : 0, z, static_cast<T>(at.factor()));
   }
 };
 
@@ -372,7 +383,8 @@ struct PairScores {
   }
 };
 
-/// dP_j <- dP_j + v_j . dO and dV_j <- dV_j + P_j dO, likewise: each word of dO serves both.
+/// dP_j <- dP_j + v_j . dO and dV_j <- dV_j + P_j dO, likewise: each word of dO serves both. To dV weights that are
+/// dropped count as 0.
 struct PairValueGradients {
   static constexpr std::string_view name = "pair_value_gradients";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
@@ -380,22 +392,27 @@ struct PairValueGradients {
     return dP == P && dV == V && PairScores::fits(dP, V, dO);
   }
   static constexpr index_t macs(Shape dP, Shape, Shape, Shape, Shape dO) { return 2 * dP.rows * dO.cols; }
-  static constexpr auto parameter_names = PairScores::parameter_names;
-  auto parameters() { return parameters_of_place(place); }
+  static constexpr std::array<std::string_view, 11> parameter_names{
+      "lo", "hi", "prefix", "group", "row", "col", "share", "seed", "head", "first_row", "first_col"};
+  auto parameters() { return std::tuple_cat(parameters_of_place(place), drop.parameters()); }
   Place place{};
+  DropOfPairs drop{};
   bool fits_pattern(Shape dP, Shape, Shape, Shape V, Shape dO) const {
     return PairScores{place}.fits_pattern(dP, V, dO);
   }
   template <class T>
   void run(View<T> dP, View<T> dV, View<const T> P, View<const T> V, View<const T> dO) const {
-    PairScores{place}.terms(V.rows()).for_terms([&](index_t r, index_t k) {
+    const PairAccumulate terms{place, 0, V.rows(), true, drop};
+    terms.for_terms([&](index_t r, index_t k) {
+      const T p = terms.kept(r, P[k]);
       dP[k] += dot(&V(r, 0), V.col_stride, &dO(0, 0), dO.col_stride, dO.cols());
-      for (index_t t = 0; t < dO.cols(); ++t) dV(r, t) += P[k] * dO(0, t);
+      for (index_t t = 0; t < dO.cols(); ++t) dV(r, t) += p * dO(0, t);
     });
   }
 };
 
-/// The same with weights made on the way from scores: z_r = exp(s_r - lse_r), and sums_r <- sums_r + z_r.
+/// The same with weights made on the way from scores: z_r = exp(s_r - lse_r), and sums_r <- sums_r + z_r. Weights that
+/// are dropped are in the sums.
 struct PairWeightsAccumulate {
   static constexpr std::string_view name = "pair_weights_accumulate";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
@@ -405,7 +422,8 @@ struct PairWeightsAccumulate {
   static constexpr index_t macs(Shape, Shape, Shape s, Shape, Shape x) { return s.rows * x.cols; }
   static constexpr auto parameter_names = PairAccumulate::parameter_names;
   auto parameters() {
-    return std::tuple_cat(parameters_of_place(place), std::tie(terms.first, terms.count, terms.by_rows));
+    return std::tuple_cat(parameters_of_place(place), std::tie(terms.first, terms.count, terms.by_rows),
+                          terms.drop.parameters());
   }
   Place place{};
   PairAccumulate terms{};
@@ -417,10 +435,11 @@ struct PairWeightsAccumulate {
   bool fits_pattern(Shape C, Shape, Shape s, Shape, Shape x) const { return placed().fits_pattern(C, s, x); }
   template <class T>
   void run(View<T> C, View<T> sums, View<const T> s, View<const T> lse, View<const T> x) const {
-    placed().for_terms([&](index_t r, index_t k) {
-      const T z = weight(Score::softmax, s[k], lse[r]);
+    const PairAccumulate all = placed();
+    all.for_terms([&](index_t r, index_t k) {
+      const T z = weight(Score::softmax, s[k], lse[r]), z_r = all.kept(r, z);
       sums[r] += z;
-      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z * x(0, t);
+      for (index_t t = 0; t < x.cols(); ++t) C(r, t) += z_r * x(0, t);
     });
   }
 };

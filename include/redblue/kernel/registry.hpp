@@ -9,6 +9,7 @@
 #include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/kernel/modifiers.hpp"
+#include "redblue/kernel/pair_modifiers.hpp"
 #include "redblue/kernel/pairs.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
@@ -22,7 +23,7 @@ using AnyPlainKernel =
                  Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver,
                  AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights,
                  PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate,
-                 PairSoftmax, PairRowDots, PairTimesColumn>;
+                 PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias, PairBiasGradient>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

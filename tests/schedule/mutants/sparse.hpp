@@ -258,12 +258,14 @@ struct SparseSpilled {
         m.compute(kernel::PairScores{place}, P_ij, K_j, Q_i);
         if (slip == loads_lse_and_D) {
           const auto lse_i = m.load(x.lse.rows(row)), D_i = m.load(x.D.rows(row));
-          m.compute(kernel::PairWeights(x.scale, box), P_ij, lse_i);
+          m.compute(kernel::Scale{x.scale}, P_ij);
+          m.compute(kernel::PairWeights(box), P_ij, lse_i);
           m.compute(kernel::Zero{}, dP);
           m.compute(kernel::PairValueGradients{place}, dP, dV_j, P_ij, V_j, m.stream(x.dO.rows(row)));
           m.compute(kernel::PairSubtract(box), dP, D_i);
         } else {
-          m.compute(kernel::PairWeights(x.scale, box), P_ij, m.stream(x.lse.rows(row)));
+          m.compute(kernel::Scale{x.scale}, P_ij);
+          m.compute(kernel::PairWeights(box), P_ij, m.stream(x.lse.rows(row)));
           m.compute(kernel::Zero{}, dP);
           if (slip == loads_dO_instead_of_streaming) {
             const auto dO_i = m.load(x.dO.rows(row));

@@ -43,7 +43,8 @@ struct Strips {
       const auto lse_i = m.alloc(SlowArray::lse, {slip == keeps_lse_beside_the_values ? strip.rows.size() : 0, 1});
       {
         const auto statistics = m.alloc(x.lse.rows(strip.rows));
-        m.compute(kernel::PairSoftmax(x.scale, strip.box(s)), S_i, statistics);
+        m.compute(kernel::Scale{x.scale}, S_i);
+        m.compute(kernel::PairSoftmax(strip.box(s)), S_i, statistics, kNoWords);
         if (slip != forgets_to_store_lse || i > 0) m.store(statistics, x.lse.rows(strip.rows));
       }
       outputs(m, x, S_i, {strip.rows, keys, strip.pairs}, slip, i + 1 == blocks.count());
@@ -131,11 +132,12 @@ struct StripsBackwards {
                  third = m.alloc(x.P_b.array, {slip == keeps_a_third_strip ? strip.pairs : 0, 1}),
                  kept = m.alloc(SlowArray::lse, {slip == keeps_lse_to_the_end ? strip.rows.size() : 0, 1});
       form_strip(m, s, P, strip, x.Q, x.K);
+      m.compute(kernel::Scale{x.scale}, P);
       if (slip == reads_lse) {
-        m.compute(kernel::PairWeights(x.scale, box), P, m.stream(x.lse.rows(strip.rows)));
+        m.compute(kernel::PairWeights(box), P, m.stream(x.lse.rows(strip.rows)));
       } else {
         const auto lse_i = m.alloc(SlowArray::lse, {strip.rows.size(), 1});
-        m.compute(kernel::PairSoftmax(x.scale, box), P, lse_i);
+        m.compute(kernel::PairSoftmax(box), P, lse_i, kNoWords);
       }
       store(P, x.P_b);
       form_strip(m, s, dS, strip, x.dO, x.V);

@@ -14,7 +14,7 @@ struct SparseBackward : Defaults {
   static constexpr std::string_view label = "sE5";
   static constexpr std::string_view idea = "materialising probabilities of the pairs, then dS";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .products = 5};
+      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .modifiers = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -34,6 +34,7 @@ struct SparseBackward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return one_matrix_of_weights(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature),
                   fv = smallest_tile(x.d_v, m.feature);
@@ -53,9 +54,9 @@ struct SparseBackward : Defaults {
   static std::array<Phase, 6> phases(const Sizes& x, const Tiling& t) {
     const PairCost P = pair_weights_cost(x), dS = pair_gradients_cost(x);
     return {output_dots_phase(x),
-            P.phase(P.sums(x, t.P)),
+            P.phase(x, P.sums(x, t.P)),
             sparse_value_gradients_cost(x).phase(x, t.dV),
-            dS.phase(dS.sums(x, t.dS)),
+            dS.phase(x, dS.sums(x, t.dS)),
             sparse_query_gradients_cost(x).phase(x, t.dQ),
             sparse_key_gradients_cost(x).phase(x, t.dK)};
   }
@@ -77,7 +78,7 @@ struct SparseBackward : Defaults {
     const Sizes& s = x.shape;
     output_dots(m, x, [&](const Sizes& sizes) { return footprint(sizes, t); });  // D = rowsum(dO o O)
     pair_weights(m, x, t.P);                                                     // P = exp(scale Q K^T - lse)
-    spmm(m, s, x.dV, x.P, true, x.dO, t.dV);                                     // dV = P^T dO
+    spmm(m, s, x.dV, x.P, true, x.dO, t.dV, drop_of_pairs(s, x.instance()));     // dV = P^T dO
     pair_gradients(m, x, t.dS);                                                  // P <- dS = scale P o (dO V^T - D)
     spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);                                     // dQ = dS K
     spmm(m, s, x.dK, x.P, true, x.Q, t.dK);                                      // dK = dS^T Q

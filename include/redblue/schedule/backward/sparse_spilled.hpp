@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/key_pass.hpp"
 #include "redblue/schedule/parts/sparse_gradients.hpp"
 
 namespace redblue::schedule {
@@ -7,13 +8,14 @@ namespace redblue::schedule {
 /// memory once for dQ = dS K.
 ///   reads 2 n_q d_v + n_k (d + d_v) + B(Bc) (d + d_v + 2) + SP(d)    writes n_q + nnz + n_q d + n_k (d + d_v)
 ///   footprint the largest of 3, the largest 2 |J| (d + d_v) + 2 g_J + d + 1, and that of SpMM (parts/sparse.hpp)
-/// B(Bc) and g_J as in backward/sparse_values.hpp.
+/// B(Bc) and g_J as in backward/sparse_values.hpp. A softcap takes one more of the g_J words.
 struct SparseSpilledBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "sparse_spilled";
   static constexpr std::string_view label = "sE4";
   static constexpr std::string_view idea = "keeping keys resident, spilling dS of the pairs";
-  static constexpr Traits traits{.masks = true, .patterns = true, .only_patterns = true, .products = 5};
+  static constexpr Traits traits{
+      .masks = true, .patterns = true, .only_patterns = true, .modifiers = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -41,12 +43,13 @@ struct SparseSpilledBackward : Defaults {
   /// Of a block of b keys with a query that has g pairs in it.
   static Words pass_words(const Sizes& x, index_t b, index_t g) {
     return x.tile(SlowArray::K, b, x.d) + x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dK, b, x.d) +
-           x.tile(SlowArray::dV, b, x.d_v) + 2 * x.tile(SlowArray::P, g, 1) + arriving(x);
+           x.tile(SlowArray::dV, b, x.d_v) + (x.modifiers.softcap > 0 ? 3 : 2) * x.tile(SlowArray::P, g, 1) +
+           bias_tiles(x, b) + slopes_tile(x) + arriving(x);
   }
   /// A query and a word that passes.
   static Words arriving(const Sizes& x) {
-    return x.tile(SlowArray::Q, 1, x.d) +
-           std::max({x.word(SlowArray::lse), x.word(SlowArray::dO), x.word(SlowArray::D)});
+    return x.tile(SlowArray::Q, 1, x.d) + std::max({x.word(SlowArray::lse), x.word(SlowArray::dO), x.word(SlowArray::D),
+                                                    passing_bias_of_pairs(x), passing_bias_gradient(x)});
   }
   static std::array<Phase, 3> phases(const Sizes& x, const Tiling& t) {
     const Words pass = sparse_pass_footprint(x, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
@@ -56,7 +59,9 @@ struct SparseSpilledBackward : Defaults {
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
     const Words visits = x.pairs().visited_rows(std::min(t.Bc, x.n_k));
-    return output_dots_io(x) + sparse_query_gradients_cost(x).io(t.dQ) +
+    const Words blocks = ceil_div(x.n_k, std::min(t.Bc, x.n_k));
+    return output_dots_io(x) + sparse_query_gradients_cost(x).io(t.dQ) + modifiers_io(x, x.nnz(), x.n_k, blocks) +
+           bias_gradient_io(x, x.nnz(), x.n_k) +
            Io().read(SlowArray::K, Words(x.n_k) * x.d)
                .read(SlowArray::V, Words(x.n_k) * x.d_v)
                .read(SlowArray::Q, visits * x.d)
@@ -78,30 +83,43 @@ struct SparseSpilledBackward : Defaults {
     const Sizes& s = x.shape;
     output_dots(m, x, [&](const Sizes& sizes) { return footprint(sizes, t); });  // D = rowsum(dO o O)
     const Blocks blocks = s.pairs().key_blocks(std::min(t.Bc, s.n_k));
-    m.each(blocks.count(), [&](auto& w, index_t j) {
-      const Range J = blocks(j);
-      const auto K_j = w.load(x.K.rows(J)), V_j = w.load(x.V.rows(J)), dK_j = w.alloc(x.dK.rows(J)),
-                 dV_j = w.alloc(x.dV.rows(J));
-      w.compute(kernel::Zero{}, dK_j);
-      w.compute(kernel::Zero{}, dV_j);
-      for_rows_of(x, J, [&](index_t i, const Block& P_block) {
-        const Range row{i, i + 1};
-        const Place place{s.mask, i, J.begin};
-        const kernel::PairBox box = box_of_row(s, i, J);
-        const auto Q_i = w.load(x.Q.rows(row)), P_ij = w.alloc(P_block), dP = w.alloc(P_block);
-        w.compute(kernel::PairScores{place}, P_ij, K_j, Q_i);
-        w.compute(kernel::PairWeights(x.scale, box), P_ij, w.stream(x.lse.rows(row)));
-        w.compute(kernel::Zero{}, dP);
-        w.compute(kernel::PairValueGradients{place}, dP, dV_j, P_ij, V_j, w.stream(x.dO.rows(row)));
-        w.compute(kernel::PairSubtract(box), dP, w.stream(x.D.rows(row)));
-        w.compute(kernel::ScaleByWeights{x.scale}, dP, P_ij);  // dS = scale P o (dP - D)
-        w.store(dP, P_block);
-        w.compute(kernel::PairAccumulate{place, 0, J.size(), true}, dK_j, dP, Q_i);  // dK += dS^T Q
+    m.each(blocks.count(), [&](auto& w, index_t b) {
+      const Range J = blocks(b);
+      using Worker = std::remove_reference_t<decltype(w)>;
+      const KeyTiles<Worker> j(w, x, J, Layout::row_major);
+      for_rows_of(x, J, [&](index_t i, const Block& words) {
+        const auto Q_i = w.load(x.Q.rows({i, i + 1})), dS_ij = w.alloc(words);
+        score_gradients(w, x, i, Q_i, j, dS_ij);
+        w.store(dS_ij, words);
+        w.compute(kernel::PairAccumulate{{s.mask, i, J.begin}, 0, J.size(), true}, j.dK, dS_ij, Q_i);  // dK += dS^T Q
       });
-      w.store(dK_j, x.dK.rows(J));
-      w.store(dV_j, x.dV.rows(J));
+      j.store(w, x);
     });
     spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);  // dQ = dS K
+  }
+
+  /// dS of query i and a block of keys, and what it adds to dV.
+  template <class W, class Tile>
+  static void score_gradients(W& w, const BackwardOperands& x, index_t i, const Tile& Q_i, const KeyTiles<W>& j,
+                              const Tile& dS_ij) {
+    const Range row{i, i + 1};
+    const Place place{x.shape.mask, i, j.keys.begin};
+    const kernel::PairBox box = box_of_row(x.shape, i, j.keys);
+    const bool capped = x.shape.modifiers.softcap > 0;
+    const auto P_ij = w.alloc(SlowArray::P, dS_ij.shape()),
+               F_ij = w.alloc(SlowArray::P, capped ? dS_ij.shape() : Shape{0, 1});
+    w.compute(kernel::PairScores{place}, P_ij, j.K, Q_i);
+    begin_pair_scores(w, x, box, P_ij, F_ij, j.slopes);
+    if (x.bias_of_keys)
+      w.compute(kernel::PairBias(with_keys(box)), P_ij, j.bias);
+    else
+      add_passing_bias(w, x, box, P_ij);
+    w.compute(kernel::PairWeights(box), P_ij, w.stream(x.lse.rows(row)));  // P = exp(S - lse)
+    w.compute(kernel::Zero{}, dS_ij);
+    w.compute(kernel::PairValueGradients{place, drop_of_pairs(x.shape, x.instance())}, dS_ij, j.dV, P_ij, j.V,
+              w.stream(x.dO.rows(row)));
+    pair_score_gradients(w, x, box, dS_ij, P_ij, j.dBias);
+    if (capped) w.compute(kernel::Multiply{}, dS_ij, F_ij);
   }
 };
 

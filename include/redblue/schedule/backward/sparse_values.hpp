@@ -8,6 +8,7 @@ namespace redblue::schedule {
 ///   reads 2 n_q d_v + SD(d) + n_k d_v + B(Bc) (d_v + 1) + nnz + SP(d; t4) + SP(d; t5)     SD, SP: backward/sparse.hpp
 ///   writes n_q + 2 nnz + n_q d + n_k (d + d_v)
 ///   footprint the largest of 3, SDDMM, the largest 2 |J| d_v + 2 g_J + 1, and those of both SpMM
+/// A row of dBias that all queries share is resident with its keys.
 /// B(Bc) = SUM_J |R_J|: the queries that blocks of Bc keys meet; g_J: the most pairs of one of them in the block J.
 struct SparseValuesBackward : Defaults {
   using Operands = BackwardOperands;
@@ -15,7 +16,7 @@ struct SparseValuesBackward : Defaults {
   static constexpr std::string_view label = "sE6";
   static constexpr std::string_view idea = "materialising probabilities of the pairs, dV beside dS";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .products = 5};
+      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .modifiers = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -33,6 +34,7 @@ struct SparseValuesBackward : Defaults {
     }
   };
 
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return one_matrix_of_weights(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature);
     return {{q, 2}, k, {q, f}, {k, f}};
@@ -49,13 +51,16 @@ struct SparseValuesBackward : Defaults {
 
   /// Of a block of b values with a query that has g pairs in it.
   static Words pass_words(const Sizes& x, index_t b, index_t g) {
-    return x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dV, b, x.d_v) + 2 * x.tile(SlowArray::P, g, 1) + word(x);
+    return x.tile(SlowArray::V, b, x.d_v) + x.tile(SlowArray::dV, b, x.d_v) + bias_gradient_tile(x, b) +
+           2 * x.tile(SlowArray::P, g, 1) + word(x);
   }
-  static Words word(const Sizes& x) { return std::max(x.word(SlowArray::dO), x.word(SlowArray::D)); }
+  static Words word(const Sizes& x) {
+    return std::max({x.word(SlowArray::dO), x.word(SlowArray::D), passing_bias_gradient(x)});
+  }
   static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
     const PairCost P = pair_weights_cost(x);
     const Words pass = sparse_pass_footprint(x, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
-    return {output_dots_phase(x), P.phase(P.sums(x, t.P)), Phase{pass, word(x)},
+    return {output_dots_phase(x), P.phase(x, P.sums(x, t.P)), Phase{pass, word(x)},
             sparse_query_gradients_cost(x).phase(x, t.dQ), sparse_key_gradients_cost(x).phase(x, t.dK)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
@@ -63,7 +68,7 @@ struct SparseValuesBackward : Defaults {
   static Io io(const Sizes& x, const Tiling& t) {
     const Words visits = x.pairs().visited_rows(std::min(t.Bc, x.n_k));
     return output_dots_io(x) + pair_weights_io(x, t.P) + sparse_query_gradients_cost(x).io(t.dQ) +
-           sparse_key_gradients_cost(x).io(t.dK) +
+           sparse_key_gradients_cost(x).io(t.dK) + bias_gradient_io(x, x.nnz(), x.n_k) +
            Io().read(SlowArray::V, Words(x.n_k) * x.d_v)
                .read(SlowArray::dO, visits * x.d_v)
                .read(SlowArray::D, visits)
@@ -86,18 +91,18 @@ struct SparseValuesBackward : Defaults {
     const Blocks blocks = s.pairs().key_blocks(std::min(t.Bc, s.n_k));
     m.each(blocks.count(), [&](auto& w, index_t j) {
       const Range J = blocks(j);
-      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J));
+      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)), dBias_j = w.load(x.shared_row(x.dBias, J));
       w.compute(kernel::Zero{}, dV_j);
       for_rows_of(x, J, [&](index_t i, const Block& P_block) {
-        const Range row{i, i + 1};
         const auto P_ij = w.load(P_block), dP = w.alloc(P_block);
+        const kernel::PairValueGradients gradients{{s.mask, i, J.begin}, drop_of_pairs(s, x.instance())};
         w.compute(kernel::Zero{}, dP);
-        w.compute(kernel::PairValueGradients{{s.mask, i, J.begin}}, dP, dV_j, P_ij, V_j, w.stream(x.dO.rows(row)));
-        w.compute(kernel::PairSubtract(box_of_row(s, i, J)), dP, w.stream(x.D.rows(row)));
-        w.compute(kernel::ScaleByWeights{x.scale}, dP, P_ij);  // dS = scale P o (dP - D)
+        w.compute(gradients, dP, dV_j, P_ij, V_j, w.stream(x.dO.rows({i, i + 1})));
+        pair_score_gradients(w, x, box_of_row(s, i, J), dP, P_ij, dBias_j);  // dS = scale P o (dP - D)
         w.store(dP, P_block);
       });
       w.store(dV_j, x.dV.rows(J));
+      if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));
     });
     spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);  // dQ = dS K
     spmm(m, s, x.dK, x.P, true, x.Q, t.dK);   // dK = dS^T Q

@@ -9,8 +9,7 @@ namespace redblue::schedule {
 ///   rho = 1 if a row of scores fits in fast memory, else 2
 ///   reads d (B(b2) + A(b1)) + rho nnz + ceil(d_v/b4) nnz + A(b3) d_v   writes 2 nnz + n_q d_v (+ n_q if lse is
 ///   required) footprint max(F_mm, F_mm, rho = 1 ? n_k + 2 : 3), n_k being the keys that a query sees at most
-/// Bias, ALiBi and softcap act on the tiles of scores before they are stored, sinks in the second pass. Dropout would
-/// take another one.
+/// Bias, ALiBi and softcap act on the tiles of scores before they are stored, sinks and dropout in the second pass.
 struct NaiveForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "naive";
@@ -35,10 +34,6 @@ struct NaiveForward : Defaults {
     GemmTiling output() const { return {b3, b4}; }
   };
 
-  static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.modifiers.dropout > 0) return "drops no weights";
-    return std::nullopt;
-  }
   static bool writes(const Sizes& x, SlowArray output) { return output != SlowArray::lse || x.lse_required; }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query);
@@ -93,7 +88,9 @@ struct NaiveForward : Defaults {
     });
     m.each(x.shape.n_q, [&](auto& w, index_t i) {
       const Range row{i, i + 1};
-      const Block S_i = x.S.block(row, pairs.keys_of(row));
+      const Range keys = pairs.keys_of(row);
+      const Block S_i = x.S.block(row, keys);
+      const kernel::NormaliseRows normalise{false, drop(x.shape, x.instance(), {x.shape.mask, i, keys.begin})};
       const auto m_i = w.alloc(SlowArray::lse, {1, 1}), l_i = w.alloc(SlowArray::lse, {1, 1});
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       if (const index_t head = i % x.shape.mask.group; x.shape.modifiers.sinks)
@@ -101,11 +98,11 @@ struct NaiveForward : Defaults {
       if (t.rho == 1) {
         const auto s = w.load(S_i);
         w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);
-        w.compute(kernel::NormaliseRows{}, s, m_i, l_i);
+        w.compute(normalise, s, m_i, l_i);
         w.store(s, S_i);
       } else {
         w.compute(kernel::StatisticsAdd{}, m_i, l_i, w.stream(S_i));
-        w.update(kernel::NormaliseRows{}, S_i, m_i, l_i);
+        w.update(normalise, S_i, m_i, l_i);
       }
       if (x.shape.lse_required) {
         w.compute(kernel::LogSum{}, m_i, l_i);

@@ -60,11 +60,6 @@ struct SmallCacheForward : Defaults {
     product.footprint += 2 * x.statistic(SlowArray::lse, std::min(t.b1, x.n_q));
     return product;
   }
-  /// Two statistics of rows while their sinks pass.
-  static Phase sinks_phase(const Sizes& x, Words also, index_t rows) {
-    if (!x.modifiers.sinks) return {0, 0};
-    return {also + 2 * x.statistic(SlowArray::lse, std::min(rows, x.n_q)) + x.word(SlowArray::sinks), 0};
-  }
   static std::array<Phase, 4> phases(const Sizes& x, Tiling t) {
     const index_t b1 = std::min(t.output.b1, x.n_q), b2 = std::min(t.output.b2, x.d_v);
     return {scores_cost(x).phase(x, t.scores), sinks_phase(x, slopes_tile(x), t.scores.a), output_phase(x, t.output),

@@ -10,12 +10,14 @@ namespace redblue::schedule {
 /// (docs/model.md).
 ///   reads SUM over tiles of (r + c) d + ceil(d_v/c2) nnz + A(a2) d_v + n_q   writes nnz + n_q (d_v + 1)
 ///   footprint max(2 a + the largest e + min(r, c) + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
+/// A bias for each pair passes once, a word for each pair of the pattern; weights are dropped as they are formed.
 struct SparseForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "sparse";
   static constexpr std::string_view label = "sF2";
   static constexpr std::string_view idea = "materialising the scores of the pairs once";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .patterns = true, .only_patterns = true, .modifiers = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -42,7 +44,9 @@ struct SparseForward : Defaults {
     return Tiling{*scores, *output};
   }
 
-  static PairCost scores_cost(const Sizes& x) { return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2}; }
+  static PairCost scores_cost(const Sizes& x) {
+    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2, passing_bias(x, 0), true};
+  }
   static GemmCost output_cost(const Sizes& x) {
     return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
   }
@@ -52,13 +56,17 @@ struct SparseForward : Defaults {
     product.footprint += 2 * x.tile(SlowArray::lse, std::min(t.b1, x.n_q), 1);
     return product;
   }
-  static std::array<Phase, 2> phases(const Sizes& x, const Tiling& t) {
-    return {scores_cost(x).phase(scores_cost(x).sums(x, t.scores)), output_phase(x, t.output)};
+  static std::array<Phase, 4> phases(const Sizes& x, const Tiling& t) {
+    const index_t b1 = std::min(t.output.b1, x.n_q), b2 = std::min(t.output.b2, x.d_v);
+    return {scores_cost(x).phase(x, scores_cost(x).sums(x, t.scores)), sinks_phase(x, slopes_tile(x), t.scores.a),
+            output_phase(x, t.output), sinks_phase(x, x.tile(SlowArray::O, b1, b2), b1)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
-    return scores_cost(x).io(scores_cost(x).sums(x, t.scores)) + output_cost(x).io(t.output) +
+    const Words sweeps = ceil_div(x.n_q, t.scores.a) + ceil_div(x.n_q, t.output.b1) * ceil_div(x.d_v, t.output.b2);
+    return scores_cost(x).io(x, t.scores, scores_cost(x).sums(x, t.scores)) + output_cost(x).io(t.output) +
+           sinks_io(x, sweeps) +
            Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(x.d) + x.d_v); }
@@ -79,10 +87,12 @@ struct SparseForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      const auto slopes = w.load(x.slopes.all());
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
+      begin_with_sinks(w, x, I.begin, m_i, l_i);
       for_pair_tiles(*x.shape.pattern, I, t.room, [&](const PairTile& tile) {
         pair_tile(w, x.shape, x.S.array, tile, x.Q, x.K, [&](const auto& T, const auto&, const auto& box) {
-          w.compute(kernel::Scale{x.scale}, T);
+          pair_scores(w, x, box(I), T, kNoWords, slopes);
           w.compute(kernel::PairStatistics(box(I)), m_i, l_i, T);
           for_pair_rows(x.shape, tile, x.S,
                         [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });
@@ -98,6 +108,7 @@ struct SparseForward : Defaults {
   static void output(M& m, const ForwardOperands& x, GemmTiling t) {
     const Sizes& s = x.shape;
     const Blocks blocks = s.pairs().row_blocks(std::min(t.b1, s.n_q)), columns{s.d_v, t.b2};
+    const kernel::DropOfPairs drop = drop_of_pairs(s, x.instance());
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto lse_i = w.load(x.lse.rows(I));
@@ -106,11 +117,12 @@ struct SparseForward : Defaults {
         const auto O_ik = w.alloc(x.O.block(I, C)), z_i = w.alloc(x.lse.rows(I));
         w.compute(kernel::Zero{}, O_ik);
         w.compute(kernel::Zero{}, z_i);
+        if (x.sinks.shape.words() > 0) w.compute(kernel::AddSinkWeights{I.begin}, z_i, lse_i, w.stream(x.sinks.all()));
         for_pair_terms(w, s, O_ik.shape(), x.S, false, I, x.V, C,
                        [&](index_t j, Range window, const auto& scores, const auto& v) {
                          const Place place{s.mask, I.begin, j};
-                         w.compute(kernel::PairWeightsAccumulate{place, {{}, window.begin, window.size()}}, O_ik, z_i,
-                                   scores, lse_i, v);
+                         w.compute(kernel::PairWeightsAccumulate{place, {{}, window.begin, window.size(), false, drop}},
+                                   O_ik, z_i, scores, lse_i, v);
                        });
         w.compute(kernel::DivideRows{}, O_ik, z_i);
         w.store(O_ik, x.O.block(I, C));

@@ -8,12 +8,12 @@ namespace redblue::schedule {
 /// pass column by column. For rows that see few keys, where d is much larger: nothing n x n is stored, and the softmax
 /// takes each row as a whole.
 ///   reads n_q d + A(a) (d + d_v)   writes n_q (d_v + 1)   footprint the largest nnz_I + |I| + 1
-/// nnz_I: the pairs of a block of `a` queries. Theory notes 2j.
+/// nnz_I: the pairs of a block of `a` queries. Theory notes 2j. Modifiers act on the strip, a bias as it passes.
 struct StripsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "strips";
   static constexpr std::string_view idea = "keeping all scores of a block of queries resident";
-  static constexpr Traits traits{.keeps_scores = true, .narrow = true, .masks = true};
+  static constexpr Traits traits{.keeps_scores = true, .narrow = true, .masks = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -32,7 +32,7 @@ struct StripsForward : Defaults {
 
   /// Beside the strip.
   static std::array<Phase, 3> phases(const Sizes& x, index_t rows) {
-    return {strip_phase(x, SlowArray::Q, SlowArray::K, rows), Phase{x.tile(SlowArray::lse, rows, 1), 0},
+    return {strip_scores_phase(x, rows), strip_softmax_phase(x, rows),
             strip_product_phase(x, SlowArray::O, SlowArray::V, rows)};
   }
   /// At least, of blocks of `a` queries with that many pairs, not all of which need to be in one of `a`.
@@ -45,7 +45,14 @@ struct StripsForward : Defaults {
     });
   }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, std::min(t.a, x.n_q))); }
-  static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.a, x.pairs().visited_keys(t.a)); }
+  static Io io(const Sizes& x, Tiling t) {
+    const Words visits = x.pairs().visited_keys(t.a);
+    return strip_scores_io(x, t.a) + Io().read(SlowArray::Q, Words(x.n_q) * x.d)
+                                         .read(SlowArray::K, visits * x.d)
+                                         .read(SlowArray::V, visits * x.d_v)
+                                         .write(SlowArray::O, Words(x.n_q) * x.d_v)
+                                         .write(SlowArray::lse, x.n_q);
+  }
   static Words macs(const Sizes& x, Tiling) { return x.nnz() * (Words(x.d) + x.d_v); }
 
   template <Machine M>
@@ -54,12 +61,14 @@ struct StripsForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Strip strip = strip_of_rows(x.shape, blocks(i));
       const auto S_i = w.alloc(SlowArray::S, strip.words());
-      form_strip(w, x.shape, S_i, strip, x.Q, x.K);  // S = Q K^T
+      form_strip(w, x.shape, S_i, strip, x.Q, x.K);  // Q K^T
+      modify_strip(w, x, S_i, strip, kNoWords);      // S
       {
         const auto lse_i = w.alloc(x.lse.rows(strip.rows));
-        w.compute(kernel::PairSoftmax(x.scale, strip.box(x.shape)), S_i, lse_i);
+        w.compute(kernel::PairSoftmax(strip.box(x.shape)), S_i, lse_i, w.stream(x.sinks.all()));
         w.store(lse_i, x.lse.rows(strip.rows));
       }
+      drop_pairs(w, x, strip.box(x.shape), S_i);
       multiply_strip(w, x.shape, x.O, S_i, strip, false, x.V);  // O = P V
     });
   }

@@ -18,8 +18,7 @@ struct KeyPass {
 
 /// One row of the bias, and of its gradient, for the keys of a block.
 inline Words bias_tiles(const Sizes& x, Words keys) {
-  const bool gradient = x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_keys;
-  return shared_row_of_bias(x, keys) + (gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0));
+  return shared_row_of_bias(x, keys) + bias_gradient_tile(x, keys);
 }
 /// The tiles of a block of keys, the arriving queries with their statistics, and one streamed word: of dO, or of the
 /// schedule's own work, which takes `also`. Second buffers: the next queries and the next streamed word.
@@ -96,10 +95,10 @@ template <class W>
 struct KeyTiles {
   Range keys;
   Tile<W> K, V, dK, dV, bias, dBias, slopes;
-  KeyTiles(W& w, const BackwardOperands& x, Range J)
+  KeyTiles(W& w, const BackwardOperands& x, Range J, Layout layout = kernel::KeyGradients::K)
       : keys(J),
-        K(w.load(x.K.rows(J), kernel::KeyGradients::K)),
-        V(w.load(x.V.rows(J), kernel::KeyGradients::V)),
+        K(w.load(x.K.rows(J), layout)),
+        V(w.load(x.V.rows(J), layout)),
         dK(w.alloc(x.dK.rows(J))),
         dV(w.alloc(x.dV.rows(J))),
         bias(w.load(x.shared_row(x.bias, J))),

@@ -122,6 +122,12 @@ inline Words passing_bias_gradient(const Sizes& x) {
                                                                                     : Words(0);
 }
 
+/// The row of dBias of some keys, where all queries share it.
+inline Words bias_gradient_tile(const Sizes& x, Words keys) {
+  const bool shared = x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_keys;
+  return shared ? x.tile(SlowArray::dBias, 1, keys) : Words(0);
+}
+
 /// The tiles of weights that a backward pass keeps where it forms dBias: P and dS; G, the weights of scores where they
 /// are not those of values; F, the derivative of the softcap where dBias must do without it. F takes over from G what G
 /// holds for a softcap alone.
@@ -143,6 +149,12 @@ inline Io sinks_io(const Sizes& x, Words times) {
 }
 inline Words passing_sink(const Sizes& x, Words also) {
   return x.modifiers.sinks ? std::max(also, x.word(SlowArray::sinks)) : also;
+}
+
+/// Two statistics of rows, beside other words, while their sinks pass.
+inline Phase sinks_phase(const Sizes& x, Words also, index_t rows) {
+  if (!x.modifiers.sinks) return {0, 0};
+  return {also + 2 * x.statistic(SlowArray::lse, std::min(rows, x.n_q)) + x.word(SlowArray::sinks), 0};
 }
 
 /// A word of either.

@@ -1,8 +1,8 @@
 #pragma once
 #include <cmath>
 
-#include "redblue/kernel/pairs.hpp"
 #include "redblue/schedule/parts/gemm.hpp"
+#include "redblue/schedule/parts/pair_modifiers.hpp"
 
 /// Products over the pairs of a pattern (theory notes 2g). SDDMM forms a word A_i . B_j for each pair, in tiles that
 /// hold as many pairs as there is room for, however sparse they lie: a tile takes keys of a block of rows until it is
@@ -96,12 +96,13 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
 }
 
 /// What SDDMM costs: T is where its words go, A B^T has w terms in each, `stats` statistics of every row of a block are
-/// resident.
+/// resident. Where its words are scores, the problem's modifiers act on them.
 struct PairCost {
   SlowArray T, A, B;
   index_t w;
   index_t stats;
   Words finish = 0;  ///< what passes while a tile is finished
+  bool scores = false;
 
   /// The sums of a phase over all tiles.
   struct Sums {
@@ -140,8 +141,13 @@ struct PairCost {
     }
     return s;
   }
-  Io io(const Sums& s) const { return Io().read(A, s.rows * w).read(B, s.keys * w); }
-  Phase phase(const Sums& s) const { return {s.footprint, s.prefetch}; }
+  Io io(const Sizes& x, PairTiling t, const Sums& s) const {
+    const Io products = Io().read(A, s.rows * w).read(B, s.keys * w);
+    return scores ? products + modifiers_io(x, x.nnz(), s.keys, ceil_div(x.n_q, t.a)) : products;
+  }
+  Phase phase(const Sizes& x, const Sums& s) const {
+    return {s.footprint + (scores ? slopes_tile(x) : Words(0)), s.prefetch};
+  }
 
   /// The cheapest of some sizes of blocks, each with the largest room that fits; `each_row` is what a row of a tile
   /// costs beside its words of A.
@@ -156,8 +162,8 @@ struct PairCost {
       for (index_t size = most.to_index(); size >= 2; size -= std::max<index_t>(1, size / 8)) {
         const PairTiling t{a, size};
         const Sums s = sums(x, t);
-        if (!limits.fit(phase(s))) continue;
-        const Words cost = limits.price.of(io(s)) + each_row * s.rows;
+        if (!limits.fit(phase(x, s))) continue;
+        const Words cost = limits.price.of(io(x, t, s)) + each_row * s.rows;
         if (!best || cost < cheapest) {
           best = t;
           cheapest = cost;
@@ -281,10 +287,10 @@ void for_pair_terms(W& w, const Sizes& s, Shape room, const SlowMatrix& Z, bool 
     }
 }
 
-/// Y = Z X, or Z^T X, with Z a word for each pair.
+/// Y = Z X, or Z^T X, with Z a word for each pair; without the weights Z that are dropped.
 template <class M>
 void spmm(M& m, const Sizes& s, const SlowMatrix& Y, const SlowMatrix& Z, bool by_keys, const SlowMatrix& X,
-          GemmTiling t) {
+          GemmTiling t, const kernel::DropOfPairs& drop = {}) {
   const Blocks blocks = by_keys ? s.pairs().key_blocks(t.b1) : s.pairs().row_blocks(t.b1), columns{Y.shape.cols, t.b2};
   m.each(blocks.count(), [&](auto& w, index_t i) {
     for (index_t k = 0; k < columns.count(); ++k) {
@@ -294,7 +300,7 @@ void spmm(M& m, const Sizes& s, const SlowMatrix& Y, const SlowMatrix& Z, bool b
       for_pair_terms(w, s, acc.shape(), Z, by_keys, G, X, C,
                      [&](index_t term, Range window, const auto& z, const auto& x) {
                        const Place place = by_keys ? Place{s.mask, term, G.begin} : Place{s.mask, G.begin, term};
-                       w.compute(kernel::PairAccumulate{place, window.begin, window.size(), by_keys}, acc, z, x);
+                       w.compute(kernel::PairAccumulate{place, window.begin, window.size(), by_keys, drop}, acc, z, x);
                      });
       w.store(acc, Y.block(G, C));
     }

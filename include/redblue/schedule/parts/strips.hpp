@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/kernel/pairs.hpp"
+#include "redblue/schedule/parts/pair_modifiers.hpp"
 #include "redblue/schedule/parts/visible.hpp"
 
 /// Strips: all scores of a block of queries, or of keys, are resident at once, one word for each pair that the mask
@@ -89,6 +89,25 @@ void form_strip(W& w, const Sizes& x, const T& tile, const Strip& strip, const S
     const auto a = w.load(A.block(strip.rows, {t, t + 1}));
     w.compute(products, tile, a, w.stream(B.block(strip.keys, {t, t + 1})));
   }
+}
+
+/// The strip of scores from that of Q K^T, F that of the derivatives of a softcap where it has words: the slopes are
+/// resident, then a bias passes. Then the softmax of its rows, whose sinks pass beside lse.
+inline Phase strip_scores_phase(const Sizes& x, index_t rows) {
+  const Phase products = strip_phase(x, SlowArray::Q, SlowArray::K, rows);
+  return {std::max(products.footprint, slopes_tile(x) + passing_bias(x, 0)), products.prefetch};
+}
+inline Phase strip_softmax_phase(const Sizes& x, index_t rows) {
+  return {x.tile(SlowArray::lse, rows, 1) + passing_sink(x, 0), 0};
+}
+inline Io strip_scores_io(const Sizes& x, index_t a) {
+  const index_t strips = ceil_div(x.n_q, a);
+  return modifiers_io(x, x.nnz(), x.pairs().visited_keys(a), strips) + sinks_io(x, strips);
+}
+template <class W, class Operands, class T, class F>
+void modify_strip(W& w, const Operands& x, const T& tile, const Strip& strip, const F& derivative) {
+  const auto slopes = w.load(x.slopes.all());
+  pair_scores(w, x, strip.box(x.shape), tile, derivative, slopes);
 }
 
 /// Y = T X, or T^T X, for the rows of Y that the strip has: a column of Y is resident while that of X streams past.
