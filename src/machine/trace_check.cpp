@@ -42,6 +42,24 @@ bool can_count(const K& k, Words words, index_t longest) {
   return true;
 }
 
+/// Are share and places of dropout, where a kernel has it, those of weights?
+bool is_dropout(double share, std::initializer_list<index_t> places) {
+  return share >= 0 && share < 1 && std::ranges::all_of(places, [](index_t p) { return p >= 0; });
+}
+bool can_drop(const kernel::Drop& d) {
+  return is_dropout(d.share, {d.head, d.first_row, d.row, d.col}) && d.group >= 1;
+}
+bool can_drop(const kernel::DropOfPairs& d) { return is_dropout(d.share, {d.head, d.first_row, d.first_col}); }
+template <class K>
+bool can_drop(const K& k) {
+  if constexpr (requires { k.terms.drop; })
+    return can_drop(k.terms.drop);
+  else if constexpr (requires { k.drop; })
+    return can_drop(k.drop);
+  else
+    return true;
+}
+
 template <class K>
 std::string fault_of(const K& k, const Operation& op) {
   const auto& args = op.args;
@@ -68,6 +86,7 @@ std::string fault_of(const K& k, const Operation& op) {
           "{} has lo = {}, hi = {}, prefix = {}, group = {}, row = {}, col = {}: give a group of 1 or more, "
           "a place and a prefix from 0 on, and edges of which lo may be -inf and hi inf",
           K::name, m.lo, m.hi, m.prefix, m.group, k.place.row, k.place.col);
+  if (!can_drop(k)) return fmt::format("{} drops a share of 0 or more and less than 1, at places from 0 on", K::name);
   if (!can_count(k, words, longest)) return "its counts exceed 63 bits";
   bool fits = kernel::fits(k, args);
   if constexpr (requires { k.transpose_a; }) {  // fits() knows shapes only: some choice of transposes makes them agree

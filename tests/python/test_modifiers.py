@@ -197,14 +197,16 @@ def words_of_modifiers(schedule, t, x):
     """Of one group of heads: bias for each pair, bias for each key, slopes, sinks."""
     if schedule == "key_outer":
         return x.of_keys(t["Bc"]), x.n_k, x.group, x.group
-    pairs, visits, blocks = x.of_queries(t["b1" if schedule == "naive" else "Br"])
+    pairs, visits, blocks = x.of_queries(t[{"naive": "b1", "strips": "a"}.get(schedule, "Br")])
+    if schedule == "strips":
+        return x.of_tiles(1, x.n_k), visits, blocks * x.group, blocks * x.group
     if schedule == "naive":
         return x.of_tiles(t["b1"], t["b2"]), visits, blocks * x.group, len(x.intervals)
     return pairs, visits, blocks * x.group, blocks * x.group
 
 
 @pytest.mark.parametrize("seed", range(20))
-@pytest.mark.parametrize("schedule", ["ring", "key_outer", "flash_tiled", "naive"])
+@pytest.mark.parametrize("schedule", ["ring", "key_outer", "flash_tiled", "naive", "strips"])
 def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, schedule, seed):
     draw = np.random.default_rng([seed, len(schedule)])
     batch, kv, group, n = *draw.integers(1, 3, 3), draw.integers(6, 30)
@@ -217,7 +219,7 @@ def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, 
     if yes():
         x["sinks"] = normal(heads)
     alibi, softcap = yes(), 2.0 if yes() else 0.0
-    dropout = 0.3 if yes() and schedule != "naive" else 0.0
+    dropout = 0.3 if yes() else 0.0
     causal, left = yes() or schedule == "ring", int(draw.integers(1, 9)) if yes() or schedule == "ring" else None
     options = ["--schedule", schedule, "--M", int(draw.integers(800, 3000)), *(["--causal"] if causal else [])]
     options += ["--window", f"{left},-1"] if left is not None else []

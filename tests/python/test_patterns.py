@@ -1030,14 +1030,15 @@ def test_modifiers_of_scores(tmp_path, kind):
         np.savez(tmp_path / "x.npz", **x, **({"bias": bias} if biased else {}))
         want = dense(x, mask, softcap, bias if biased else 0.0, alibi)
         given = [*options, *(["--softcap", softcap] if softcap else []), *(["--alibi"] if alibi else [])]
-        for schedule in ("flash", "flash_pinned", "column_split"):
+        for schedule in ("flash", "flash_pinned", "column_split", "sparse"):
             close(run(tmp_path, *given, "--M", 90, "--schedule", schedule, op="forward"), want, 1e-11)
         close(run(tmp_path, *given, "--M", 130), want, 1e-11)
         np.savez(tmp_path / "x.npz", **x, o=want["o"], lse=want["lse"], **({"bias": bias} if biased else {}))
         y = tmp_path / "y.npz"
-        answer("run", "--op", "backward", "--input", tmp_path / "x.npz", "--output", y, "--layout", "bhnd", *given,
-               "--M", 130, "--schedule", "two_pass", "--verify")
-        close(dict(np.load(y)), want, 1e-11)
+        for schedule in ("two_pass", "sparse_spilled", *(() if softcap else ("sparse", "sparse_values"))):
+            answer("run", "--op", "backward", "--input", tmp_path / "x.npz", "--output", y, "--layout", "bhnd", *given,
+                   "--M", 130, "--schedule", schedule, "--verify")
+            close(dict(np.load(y)), want, 1e-11)
 
 
 def test_sinks_and_dropout(tmp_path):
@@ -1193,8 +1194,31 @@ def test_patterns_are_for_attention_alone(tmp_path):
         said = refused(tmp_path, "plan", "--op", op, *sizes, "--schedule", schedule)
         assert schedule in said
     for modifier in (["--alibi"], ["--softcap", 2], ["--dropout", 0.1], ["--sinks"], ["--bias", "1,1,8,8"]):
-        sparse = ["--n", 8, "--d", 2, "--M", 200, "--strided", 3, "--schedule", "sparse"]
-        assert "sparse" in refused(tmp_path, "plan", *sparse, *modifier)
+        of_pattern = ["--op", "backward", "--n", 8, "--d", 2, "--M", 200, "--strided", 3, *modifier, "--schedule"]
+        assert "ring_two_pass" in refused(tmp_path, "plan", *of_pattern, "ring_two_pass")
+        for schedule in ("sparse", "sparse_values", "sparse_spilled"):
+            if "--softcap" in modifier and schedule != "sparse_spilled":
+                assert "softcap needs two" in refused(tmp_path, "plan", *of_pattern, schedule)
+            else:
+                answer("plan", *of_pattern, schedule)
+
+
+@pytest.mark.parametrize("kind", ["csr", "mask-all"])
+def test_schedules_of_pairs_read_a_bias_pair_by_pair(tmp_path, kind):
+    """As many words as there are pairs, in each pass over the scores, and twice that for its gradient."""
+    options, mask = pattern(tmp_path, kind)
+    pairs = int(np.broadcast_to(mask, (B, H, NQ, NK)).sum())
+    sizes = ["--batch", B, "--heads", H, "--kv-heads", KV, "--nq", NQ, "--nk", NK, "--d", D, "--dv", DV, *options]
+    for op, schedule in (("forward", "sparse"), *(("backward", f"sparse{name}") for name in ("", "_values", "_spilled"))):
+        given = ["--op", op, "--M", 120, "--schedule", schedule, "--bias", f"1,{H},{NQ},{NK}", "--alibi"]
+        given += ["--bias-gradient"] if op == "backward" else []
+        count = answer("count", *sizes, *given)
+        assert count["equal"] and count["counted"] == count["formula"]
+        moved = count["counted"]["per_array"]
+        assert moved["bias"]["reads"] == pairs, schedule
+        if op == "backward":
+            zeros_once = H * NQ * NK
+            assert (moved["dBias"]["reads"], moved["dBias"]["writes"]) == (pairs, pairs + zeros_once), schedule
 
 
 @pytest.mark.parametrize("shared", [False, True])

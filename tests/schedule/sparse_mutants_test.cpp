@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 
 #include "mutants/mutants.hpp"
+#include "mutants/pair_modifiers.hpp"
 #include "mutants/rings.hpp"
 #include "mutants/sparse.hpp"
 #include "redblue/patterns.hpp"
@@ -30,6 +31,12 @@ Sizes sparse_sizes() {
                       1, 0, 1, 0, 0, 1, 1, 0, 1,  //
                       0, 1, 0, 0, 1, 0, 0, 1, 1,
                   });
+}
+/// With a bias for each pair, slopes and sinks.
+Sizes modified_sizes() {
+  Sizes x = sparse_sizes();
+  x.modifiers = {.bias = Modifiers::Bias::of_pairs, .slopes = true, .sinks = true};
+  return x;
 }
 /// Two windows that take turns, a query that sees nothing and a key that nobody sees.
 Sizes turns() {
@@ -98,6 +105,25 @@ TEST(SparseMutants, OfSparseValuesAreCaught) {
 TEST(SparseMutants, OfSparseSpilledAreCaught) {
   expect_caught_up_to<schedule::SparseSpilledBackward, mutants::SparseSpilled>(
       mutants::SparseSpillSlip::stores_dV_into_V, {4, {3, 2}});
+}
+
+TEST(SparseMutants, OfModifiersAreCaught) {
+  expect_caught_up_to<schedule::SparseForward, mutants::ModifiedSparse>(
+      mutants::ModifiedSparseSlip::streams_the_bias_of_a_tile_at_once, {{3, 9}, {3, 1}}, modified_sizes());
+}
+
+/// A core's text leaves dBias as 0 to parts/cores.hpp: here its formula has that, too.
+TEST(SparseMutants, OfTheGradientOfABiasAreCaught) {
+  Sizes x = sparse_sizes();
+  x.modifiers = {.bias = Modifiers::Bias::of_pairs, .bias_gradient = true};
+  using S = schedule::SparseBackward;
+  struct WithZeros : S {
+    static Io io(const Sizes& sizes, const Tiling& t) {
+      return S::io(sizes, t) + Io().write(SlowArray::dBias, Words(sizes.n_q) * sizes.n_k);
+    }
+  };
+  expect_caught_up_to<WithZeros, mutants::BiasOfPairs>(mutants::BiasGradientSlip::begins_at_0_for_every_run,
+                                                       {{3, 9}, {2, 7}, {2, 2}, {3, 2}, {4, 1}}, x);
 }
 
 /// The copy of flash in mutants.hpp goes from the first key to the last, as it may under a mask.

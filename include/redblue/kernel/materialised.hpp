@@ -27,11 +27,27 @@ struct WeightsAccumulate {
   }
 };
 
-/// P <- exp(S - m) / l over S; weights that are dropped become 0.
+/// P <- exp(S - m) / l over S
 struct NormaliseRows {
   static constexpr std::string_view name = "normalise_rows";
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l && m.cols == 1; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 1> parameter_names{"first"};
+  auto parameters() { return std::tie(first); }
+  bool first = false;
+  template <class T>
+  void run(View<T> S, View<const T> m, View<const T> l) const {
+    for (index_t i = 0; i < S.rows(); ++i)
+      for (index_t j = 0; j < S.cols(); ++j) S(i, j) = l[i] == T(0) ? T(0) : exp_shifted(S(i, j), m[i]) / l[i];
+  }
+};
+
+/// The same without the weights that are dropped.
+struct NormaliseAndDrop {
+  static constexpr std::string_view name = "normalise_and_drop";
+  static constexpr std::array access = NormaliseRows::access;
+  static constexpr bool fits(Shape S, Shape m, Shape l) { return NormaliseRows::fits(S, m, l); }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 8> parameter_names{"first", "share",     "seed", "head",
                                                                    "group", "first_row", "row",  "col"};
@@ -40,9 +56,8 @@ struct NormaliseRows {
   Drop drop{};
   template <class T>
   void run(View<T> S, View<const T> m, View<const T> l) const {
-    for (index_t i = 0; i < S.rows(); ++i)
-      for (index_t j = 0; j < S.cols(); ++j) S(i, j) = l[i] == T(0) ? T(0) : exp_shifted(S(i, j), m[i]) / l[i];
-    if (drop.share > 0) drop.run<T>(S);
+    NormaliseRows{}.run<T>(S, m, l);
+    drop.run<T>(S);
   }
 };
 

@@ -19,11 +19,12 @@ using AnyPlainKernel =
     std::variant<ModifyScores, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver, AddSinkGradients,
                  AddBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd,
                  OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
-                 BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,
-                 Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver,
-                 AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights,
-                 PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate,
-                 PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias, PairBiasGradient>;
+                 NormaliseAndDrop, BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log,
+                 DivideAccumulate, Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver,
+                 ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics,
+                 PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
+                 PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
+                 PairBiasGradient>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

@@ -172,8 +172,8 @@ class Timed : public MachineFace<Timed> {
     if (!exponentiates_) return 0;
     if (name == StatisticsAdd::name || name == WeightsAccumulate::name) return args[2].shape().words();
     if (name == DivideAccumulate::name) return args[1].shape().words();
-    for (const std::string_view in_place :
-         {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name, NormaliseRows::name, Weights::name})
+    for (const std::string_view in_place : {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name,
+                                            NormaliseRows::name, NormaliseAndDrop::name, Weights::name})
       if (name == in_place) return args[0].shape().words();
     return 0;
   }

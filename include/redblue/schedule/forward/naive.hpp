@@ -90,20 +90,25 @@ struct NaiveForward : Defaults {
       const Range row{i, i + 1};
       const Range keys = pairs.keys_of(row);
       const Block S_i = x.S.block(row, keys);
-      const kernel::NormaliseRows normalise{false, drop(x.shape, x.instance(), {x.shape.mask, i, keys.begin})};
       const auto m_i = w.alloc(SlowArray::lse, {1, 1}), l_i = w.alloc(SlowArray::lse, {1, 1});
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       if (const index_t head = i % x.shape.mask.group; x.shape.modifiers.sinks)
         w.compute(kernel::BeginWithSinks{}, m_i, l_i, w.stream(x.sinks.rows({head, head + 1})));
-      if (t.rho == 1) {
-        const auto s = w.load(S_i);
-        w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);
-        w.compute(normalise, s, m_i, l_i);
-        w.store(s, S_i);
-      } else {
-        w.compute(kernel::StatisticsAdd{}, m_i, l_i, w.stream(S_i));
-        w.update(normalise, S_i, m_i, l_i);
-      }
+      const auto weigh = [&](const auto& normalise) {
+        if (t.rho == 1) {
+          const auto s = w.load(S_i);
+          w.compute(kernel::StatisticsAdd{}, m_i, l_i, s);
+          w.compute(normalise, s, m_i, l_i);
+          w.store(s, S_i);
+        } else {
+          w.compute(kernel::StatisticsAdd{}, m_i, l_i, w.stream(S_i));
+          w.update(normalise, S_i, m_i, l_i);
+        }
+      };
+      if (x.shape.modifiers.dropout > 0)
+        weigh(kernel::NormaliseAndDrop{false, drop(x.shape, x.instance(), {x.shape.mask, i, keys.begin})});
+      else
+        weigh(kernel::NormaliseRows{});
       if (x.shape.lse_required) {
         w.compute(kernel::LogSum{}, m_i, l_i);
         w.store(m_i, x.lse.rows(row));
