@@ -6,7 +6,7 @@
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
-build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libminizip-dev libeigen3-dev)
+build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libminizip-dev zlib1g-dev libeigen3-dev)
 test_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libgtest-dev libgmock-dev librapidcheck-dev
                pkg-config python3 python3-venv ccache)
 
