@@ -142,16 +142,18 @@ bool Order::idle() const {
 }
 
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group) {
-  const RunLists positions = positions_of(rows, group), keys = transposed(positions, n_k);
+  const RunLists positions = positions_of(rows, group);
+  const bool searched = kind != PatternOrder::natural;
+  if (searched && (count_of(positions) > Words(kMostSteps) || positions.runs_held() > kMostRuns)) return std::nullopt;
+  const RunLists keys = transposed(positions, n_k);
+  if (searched && positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
   Order order;
-  if (kind == PatternOrder::natural) {
+  if (!searched) {
     for (index_t i = 0; i < positions.size(); ++i)
       if (!positions.of(i).empty()) order.queries.push_back(i);
     for (index_t j = 0; j < n_k; ++j)
       if (!keys.of(j).empty()) order.keys.push_back(j);
   } else {
-    if (count_of(positions) > Words(kMostSteps)) return std::nullopt;
-    if (positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
     const Search search(positions, keys);
     const auto found = kind == PatternOrder::rcm ? std::optional(search.rcm()) : search.jaccard();
     if (!found) return std::nullopt;

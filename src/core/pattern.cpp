@@ -176,6 +176,7 @@ Words blocks_met(const RunLists& lists, Range part, index_t n, index_t size, boo
   lists.for_groups(part, [&](Range same, std::span<const Range> runs) {
     index_t last = -1, blocks = 0;
     for (const Range& run : runs) {
+      if (run.end + shift <= (last + 1) * size) continue;  // in a block that is counted: a division saved
       const index_t from = std::max((run.begin + shift) / size, last + 1), to = (run.end - 1 + shift) / size;
       blocks += to - from + 1;
       last = to;

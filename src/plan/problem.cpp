@@ -415,7 +415,8 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     like.batch = k;
     like.mask.group = group();
     like.slope_offset = causal_offset.value_or(n_k - n_q);
-    std::vector<Document> documents = redblue::documents_of(rows, n_k, like);
+    std::vector<Document> documents;
+    if (order == PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);  // else where none moves
     std::shared_ptr<const Order> moved;
     const bool is_pattern = !documents.empty() && documents.front().pattern != nullptr;
     if (may_reorder() && (is_pattern || order != PatternOrder::natural)) {
@@ -428,6 +429,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
         moved = std::make_shared<const Order>(std::move(*found));
       }
     }
+    if (!moved && order != PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);
     for (Document& one : documents) all.list.push_back(std::move(one));
     all.orders.push_back(std::move(moved));
   }
