@@ -7,7 +7,6 @@
 #include <fstream>
 
 #include "npz.hpp"
-#include "redblue/file/mapped_file.hpp"
 
 namespace redblue::cli {
 
@@ -33,11 +32,7 @@ class SafetensorsArchive : public Archive {
 
 std::unique_ptr<Archive> Archive::open(const std::string& path) {
   constexpr std::string_view kZip("PK\3\4"), kEmptyZip("PK\5\6");
-  if (begins_with(path, kZip) || begins_with(path, kEmptyZip)) return open_npz(path);
-  if (is_npz(path)) {
-    const file::MappedFile readable_file(path);  // throws where it is no file
-    return open_npz(path);
-  }
+  if (begins_with(path, kZip) || begins_with(path, kEmptyZip) || is_npz(path)) return open_npz(path);
   return std::make_unique<SafetensorsArchive>(path);
 }
 

@@ -16,7 +16,7 @@ namespace {
 
 bool takes_whole_number(const CLI::Option& option) {
   const std::string type = option.get_type_name();
-  return type == "INT" || type == "UINT" || type == "WORDS";
+  return type == "INT" || type == "UINT" || type == "WORDS" || type == "N";
 }
 
 std::string not_empty(const std::string& text) { return text.empty() ? "is empty: give a value, or leave it out" : ""; }

@@ -7,10 +7,10 @@
 
 #include <algorithm>
 #include <cstring>
-#include <filesystem>
 #include <map>
 #include <new>
 
+#include "redblue/file/mapped_file.hpp"
 #include "redblue/file/npy.hpp"
 
 namespace redblue::cli {
@@ -22,8 +22,9 @@ constexpr std::size_t kMostAtOnce = 1 << 30;  // minizip counts in 32 bits
 
 class Npz : public Archive {
  public:
-  explicit Npz(const std::string& path) : path_(path), zip_(unzOpen64(path.c_str()), unzClose) {
-    if (!zip_ && !std::filesystem::exists(path)) throw bad("there is no such file");
+  explicit Npz(const std::string& path) : path_(path), zip_(nullptr, unzClose) {
+    const file::MappedFile readable_file(path);  // throws where it is none
+    zip_.reset(unzOpen64(path.c_str()));
     if (!zip_) throw bad("it has no list of members, or an empty one: is the file whole?");
     int at = unzGoToFirstFile(zip_.get());
     for (; at == UNZ_OK; at = unzGoToNextFile(zip_.get())) {
@@ -167,23 +168,33 @@ std::unique_ptr<Archive> open_npz(const std::string& path) { return std::make_un
 
 SparseMatrix read_sparse_npz(const std::string& path) {
   const Npz file(path);
-  SparseMatrix m{file.text("format"), file.integers("shape").values, file.integers("indptr").values,
-                 file.integers("indices").values};
-  if (m.format != "csr" && m.format != "bsr")
-    throw InvalidProblem(
-        fmt::format("'{}' is a sparse matrix of format '{}': csr and bsr are read; convert it with "
-                    ".tocsr()",
-                    path, readable(m.format)));
-  if (m.shape.size() != 2)
-    throw InvalidProblem(
-        fmt::format("'{}' has shape ({}): a pattern is queries x keys", path, fmt::join(m.shape, ", ")));
-  if (m.format == "bsr") {
-    const std::vector<index_t> data = file.describe("data").shape;
-    if (data.size() != 3 || data[1] < 1 || data[2] < 1)
+  for (const char* const name : {"format", "shape", "indptr", "indices"})
+    if (!file.contains(name))
       throw InvalidProblem(
-          fmt::format("'{}': data of a bsr matrix is blocks x rows x columns, not ({})", path, fmt::join(data, ", ")));
-    m.block = {data[1], data[2]};
-  }
+          fmt::format("it has no array '{}': give what scipy.sparse.save_npz writes of a csr or bsr matrix", name));
+  const auto list = [&](const char* name) {
+    file::WholeNumbers numbers = file.integers(name);
+    if (numbers.shape.size() != 1)
+      throw InvalidProblem(
+          fmt::format("its array '{}' is [{}]: it has one dimension", name, fmt::join(numbers.shape, ", ")));
+    return std::move(numbers.values);
+  };
+  SparseMatrix m{file.text("format"), list("shape"), list("indptr"), list("indices")};
+  if (m.format != "csr" && m.format != "bsr")
+    throw InvalidProblem(fmt::format(
+        "it is a sparse matrix of format '{}': csr and bsr are read; convert it with .tocsr()", readable(m.format)));
+  if (m.shape.size() != 2)
+    throw InvalidProblem(fmt::format("its shape is ({}): a pattern is queries x keys", fmt::join(m.shape, ", ")));
+  const bool bsr = m.format == "bsr";
+  if (!bsr && !file.contains("data")) return m;  // values do not matter
+  const std::vector<index_t> data = file.describe("data").shape;
+  if (bsr && (data.size() != 3 || data[1] < 1 || data[2] < 1))
+    throw InvalidProblem(
+        fmt::format("data of a bsr matrix is blocks x rows x columns, not ({})", fmt::join(data, ", ")));
+  if (data.empty() || data[0] != std::ssize(m.indices))
+    throw InvalidProblem(fmt::format("its data is ({}), and it has {} indices: there is one {} for each index",
+                                     fmt::join(data, ", "), m.indices.size(), bsr ? "block" : "value"));
+  if (bsr) m.block = {data[1], data[2]};
   return m;
 }
 

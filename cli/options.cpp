@@ -514,6 +514,7 @@ Problem ProblemOptions::problem() const {
   p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
+  p.validate();  // a pattern is made of its numbers
   mask.apply_patterns(p);
   modifiers.apply_to(p);
   planner.apply_to(p);

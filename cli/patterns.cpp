@@ -5,6 +5,7 @@
 
 #include "npz.hpp"
 #include "options.hpp"
+#include "redblue/core/physical_memory.hpp"
 #include "redblue/file/npy.hpp"
 
 namespace redblue::cli {
@@ -53,10 +54,10 @@ SharedLists shared(RunLists lists) { return std::make_shared<const RunLists>(std
 /// A boolean array in memory, without its broadcast dimensions expanded.
 class Booleans {
  public:
-  Booleans(const std::string& option, const std::string& path) : tensor_(file::read_npy(path)) {
+  explicit Booleans(const std::string& path) : tensor_(file::read_npy(path)) {
     if (tensor_.dtype() != DType::boolean)
-      throw InvalidProblem(fmt::format("{} {}: it is of {}, not of bool; floats that are added to scores are a bias",
-                                       option, path, name_of(tensor_.dtype())));
+      throw InvalidProblem(fmt::format("it is of {}, not of bool; floats that are added to scores are a bias",
+                                       name_of(tensor_.dtype())));
   }
   const std::vector<index_t>& shape() const { return tensor_.shape(); }
   /// The entry at these indices along the last dimensions, 0 along those of size 1.
@@ -72,9 +73,21 @@ class Booleans {
   file::Tensor tensor_;
 };
 
+/// There is memory for the lists of all queries, and of all keys.
+void require_memory(index_t n_q, index_t n_k) {
+  constexpr index_t kBytes = 64;  // of a query or a key with one run of the others
+  const Words least = (Words(n_q) + Words(n_k)) * kBytes;
+  if (least > physical_memory())
+    throw MemoryError(
+        fmt::format("n_q = {}, n_k = {}: a pattern of that many takes {} bytes or more, and this machine has {}; give "
+                    "fewer of them, or a mask: --causal, --window, --prefix, --seqlens",
+                    n_q, n_k, least.str(), physical_memory().str()),
+        least, physical_memory());
+}
+
 /// The patterns of a boolean mask: one for all, for each head, or for each head of each batch.
 std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
-  const Booleans mask("--mask", path);
+  const Booleans mask(path);
   const std::array<index_t, 4> full{p.batch, p.heads, p.n_q, p.n_k};
   std::vector<index_t> shape = mask.shape();
   bool fits = shape.size() <= 4;
@@ -82,9 +95,9 @@ std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
   for (std::size_t k = 0; fits && k < 4; ++k) fits = shape[k] == 1 || shape[k] == full[k];
   if (!fits)
     throw InvalidProblem(
-        fmt::format("--mask {}: [{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size "
-                    "must be that, or 1",
-                    path, fmt::join(mask.shape(), ", "), fmt::join(full, ", ")));
+        fmt::format("[{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size must be that, or 1",
+                    fmt::join(mask.shape(), ", "), fmt::join(full, ", ")));
+  require_memory(p.n_q, p.n_k);
   const index_t batches = shape[0], heads = shape[0] > 1 ? p.heads : shape[1];
   std::vector<SharedLists> patterns;
   for (index_t b = 0; b < batches; ++b)
@@ -110,12 +123,13 @@ std::vector<SharedLists> of_mask(const Problem& p, const std::string& path) {
 }
 
 RunLists of_blocks(const patterns::Between& x, const std::string& path, index_t rows, index_t cols) {
-  const Booleans blocks("--blocks", path);
+  const Booleans blocks(path);
   const std::vector<index_t> wanted{ceil_div(x.n_q, rows), ceil_div(x.n_k, cols)};
   if (blocks.shape() != wanted)
-    throw InvalidProblem(fmt::format("--blocks {}: it is [{}], and n_q = {}, n_k = {} have [{}] blocks of {} x {}",
-                                     path, fmt::join(blocks.shape(), ", "), x.n_q, x.n_k, fmt::join(wanted, ", "), rows,
+    throw InvalidProblem(fmt::format("it is [{}], and n_q = {}, n_k = {} have [{}] blocks of {} x {}",
+                                     fmt::join(blocks.shape(), ", "), x.n_q, x.n_k, fmt::join(wanted, ", "), rows,
                                      cols));
+  require_memory(x.n_q, x.n_k);
   std::vector<std::uint8_t> seen;
   seen.reserve(static_cast<std::size_t>(wanted[0] * wanted[1]));
   for (index_t I = 0; I < wanted[0]; ++I)
@@ -126,20 +140,13 @@ RunLists of_blocks(const patterns::Between& x, const std::string& path, index_t 
 RunLists of_sparse(const patterns::Between& x, const std::string& path) {
   const SparseMatrix m = read_sparse_npz(path);
   if (m.shape[0] != x.n_q || m.shape[1] != x.n_k)
-    throw InvalidProblem(fmt::format("--csr {}: its shape is ({}), and the problem has n_q = {}, n_k = {}", path,
+    throw InvalidProblem(fmt::format("its shape is ({}), and the problem has n_q = {}, n_k = {}",
                                      fmt::join(m.shape, ", "), x.n_q, x.n_k));
   const index_t rows = m.block[0], cols = m.block[1];
   if (x.n_q % rows != 0 || x.n_k % cols != 0)
-    throw InvalidProblem(
-        fmt::format("--csr {}: blocks of {} x {} do not divide n_q = {}, n_k = {}", path, rows, cols, x.n_q, x.n_k));
+    throw InvalidProblem(fmt::format("blocks of {} x {} do not divide n_q = {}, n_k = {}", rows, cols, x.n_q, x.n_k));
   const patterns::Between blocks{x.n_q / rows, x.n_k / cols};
-  RunLists lists = [&] {
-    try {
-      return patterns::of_csr(blocks, m.indptr, m.indices);
-    } catch (const InvalidProblem& e) {
-      throw InvalidProblem(fmt::format("--csr {}: {}", path, e.what()));
-    }
-  }();
+  RunLists lists = patterns::of_csr(blocks, m.indptr, m.indices);
   if (rows == 1 && cols == 1) return lists;
   RunLists expanded;
   expanded.set_index(lists.index());
@@ -149,6 +156,18 @@ RunLists of_sparse(const patterns::Between& x, const std::string& path) {
     expanded.append(part.size() * rows, keys);
   });
   return expanded;
+}
+
+/// make(), whose complaints get the option before them.
+template <class Make>
+auto of_option(const char* option, const std::string& given, const Make& make) {
+  try {
+    return make();
+  } catch (const InvalidProblem& e) {
+    throw InvalidProblem(fmt::format("{} {}: {}", option, given, e.what()));
+  } catch (const Unsupported& e) {
+    throw Unsupported(fmt::format("{} {}: {}", option, given, e.what()));
+  }
 }
 
 }  // namespace
@@ -171,9 +190,10 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
     throw InvalidProblem(fmt::format("n_q = {}, n_k = {}: patterns are for at most 2^31 of each", p.n_q, p.n_k));
   const patterns::Between x{p.n_q, p.n_k, p.causal_offset};
   if (mask) {
-    p.patterns = of_mask(p, *mask);
+    p.patterns = of_option("--mask", *mask, [&] { return of_mask(p, *mask); });
     return;
   }
+  if (!blocks && !csr) require_memory(p.n_q, p.n_k);  // a rule: no file has another shape
   RunLists lists;
   if (with_window) {
     if (!window) throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
@@ -181,20 +201,22 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
     lists = patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1));
     p.window_left = p.window_right = std::nullopt;
   } else if (strided) {
-    lists = patterns::strided(x, *strided);
+    lists = of_option("--strided", fmt::format("{}", *strided), [&] { return patterns::strided(x, *strided); });
   } else if (fixed) {
     const auto list = parse_list("--fixed", *fixed, "LENGTH,LAST");
-    lists = patterns::fixed(x, list[0], list[1]);
+    lists = of_option("--fixed", *fixed, [&] { return patterns::fixed(x, list[0], list[1]); });
   } else if (big_bird) {
     const auto list = parse_list("--big-bird", *big_bird, "BLOCK,WINDOW,GLOBALS,RANDOM");
-    lists = patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
+    lists = of_option("--big-bird", *big_bird, [&] {
+      return patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
+    });
   } else if (blocks) {
     const auto list = parse_list("--block", block.value_or("64,64"), "QUERIES,KEYS");
     for (const index_t size : list)
       if (size < 1) throw InvalidProblem(fmt::format("--block {}: give sizes of 1 or more", *block));
-    lists = of_blocks(x, *blocks, list[0], list[1]);
+    lists = of_option("--blocks", *blocks, [&] { return of_blocks(x, *blocks, list[0], list[1]); });
   } else {
-    lists = of_sparse(x, *csr);
+    lists = of_option("--csr", *csr, [&] { return of_sparse(x, *csr); });
   }
   p.patterns = {shared(std::move(lists))};
 }

@@ -1,6 +1,5 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -17,6 +16,7 @@
 #include "arena_memo.hpp"
 #include "memory.hpp"
 #include "overlap.hpp"
+#include "redblue/core/physical_memory.hpp"
 #include "redblue/core/word_type.hpp"
 #include "storage_of.hpp"
 
@@ -253,12 +253,6 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   return true;
 }
 
-/// Asked once: every run needs the answer, and the system takes 0.6 us to give it.
-Words memory_of_this_machine() {
-  static const Words bytes = Words(sysconf(_SC_PHYS_PAGES)) * sysconf(_SC_PAGESIZE);
-  return bytes;
-}
-
 /// What a run takes beside inputs and outputs.
 struct Need {
   Words bytes;
@@ -277,14 +271,14 @@ template <class T>
 Need need_of(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
              Walk walk = Walk::whole) {
   Stack stack;
-  const Effort effort{std::max(memory_of_this_machine(), Words(options.memory.size())), walk};
+  const Effort effort{std::max(physical_memory(), Words(options.memory.size())), walk};
   const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
   return {stack.bytes(), stack.largest(), all};
 }
 
 /// All of it from the system.
 std::unique_ptr<std::byte[]> allocate(const Need& need) {
-  const Words have = memory_of_this_machine();
+  const Words have = physical_memory();
   const auto refusal = [&] {
     return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
                                    "smaller fast memory, or a smaller problem",

@@ -1,8 +1,12 @@
 #include "redblue/core/pattern.hpp"
 
+#include <fmt/format.h>
+
 #include <algorithm>
 #include <numeric>
 
+#include "redblue/core/error.hpp"
+#include "redblue/core/physical_memory.hpp"
 #include "redblue/core/visible.hpp"
 
 namespace redblue {
@@ -12,6 +16,18 @@ namespace {
 /// The first of sorted runs that ends after i.
 auto first_after(std::span<const Range> runs, index_t i) {
   return std::partition_point(runs.begin(), runs.end(), [&](const Range& run) { return run.end <= i; });
+}
+
+/// Of a pattern: what is made of it, such as the lists the other way round and in other orders, takes several times the
+/// memory of its runs.
+void require_memory_for(std::size_t runs) {
+  static const Words most = physical_memory() / Words(8 * sizeof(Range));
+  if (Words(static_cast<index_t>(runs)) > most)
+    throw MemoryError(
+        fmt::format("a pattern with more than {} runs of neighbouring keys takes more memory than this machine has "
+                    "({} bytes); fewer queries, or keys that lie together, take less",
+                    most.str(), physical_memory().str()),
+        Words(static_cast<index_t>(8 * sizeof(Range) * runs)), physical_memory());
 }
 
 }  // namespace
@@ -47,6 +63,7 @@ void RunLists::append(index_t count, std::span<const Range> runs) {
     else
       runs_.push_back(run);
   }
+  require_memory_for(runs_.size());
   const auto groups = static_cast<std::uint32_t>(first_.size() - 1);
   const std::span<const Range> added = std::span(runs_).subspan(first);
   if (groups > 0 && std::ranges::equal(added, of_group(groups - 1))) {

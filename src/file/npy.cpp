@@ -76,6 +76,7 @@ IoError bad(const std::string& path, std::size_t offset, const std::string& what
 }
 
 Parsed parse_header(std::span<const std::byte> bytes, const std::string& path) {
+  if (bytes.empty()) throw bad(path, 0, "it is empty");
   if (bytes.size() < kMagic.size() || std::memcmp(bytes.data(), kMagic.data(), kMagic.size()) != 0)
     throw bad(path, 0, "it does not start with \\x93NUMPY");
   if (bytes.size() < 10) throw bad(path, bytes.size(), "it ends within its first 10 bytes");

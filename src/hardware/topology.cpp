@@ -9,6 +9,8 @@
 #include <fstream>
 #include <set>
 
+#include "redblue/core/physical_memory.hpp"
+
 namespace redblue::hardware {
 
 namespace {
@@ -102,7 +104,7 @@ std::vector<MemoryLevel> levels() {
   auto all = caches_of_sysfs();
   if (all.empty()) all = caches_of_sysconf();
   std::stable_sort(all.begin(), all.end(), [](const auto& a, const auto& b) { return a.bytes < b.bytes; });
-  all.push_back({"DRAM", std::int64_t{sysconf(_SC_PHYS_PAGES)} * sysconf(_SC_PAGESIZE), cores(), 0});
+  all.push_back({"DRAM", physical_memory().to_index(), cores(), 0});
   return all;
 }
 

@@ -15,16 +15,23 @@ namespace {
 void require(bool right, const std::string& text) {
   if (!right) throw InvalidProblem(text);
 }
-void require_positive(std::string_view what, index_t value) {
-  require(value >= 1, fmt::format("{} = {}: give 1 or more", what, value));
+constexpr index_t kFar = index_t{1} << 48;  // sums of such numbers do not overflow
+void require_between(std::string_view what, index_t value, index_t least) {
+  require(least <= value && value <= kFar, fmt::format("{} = {}: give a number from {} to 2^48", what, value, least));
 }
-void require_count(std::string_view what, index_t value) {
-  require(value >= 0, fmt::format("{} = {}: give 0 or more", what, value));
+void require_positive(std::string_view what, index_t value) { require_between(what, value, 1); }
+void require_count(std::string_view what, index_t value) { require_between(what, value, 0); }
+void require_sizes(const Between& x) {
+  require_count("n_q", x.n_q);
+  require_count("n_k", x.n_k);
+  const index_t offset = x.position(0);
+  require(-kFar <= offset && offset <= kFar, fmt::format("offset = {}: at most 2^48 either way", offset));
 }
 
 /// The lists of all queries, from the runs of one: runs_of(i).
 template <class RunsOf>
 RunLists of_queries(const Between& x, const RunsOf& runs_of) {
+  require_sizes(x);
   RunLists rows;
   for (index_t i = 0; i < x.n_q; ++i) rows.append(1, runs_of(i));
   return rows;
@@ -49,8 +56,9 @@ std::vector<Range> window_at(index_t position, index_t n_k, index_t left, index_
   return runs;
 }
 void require_window(index_t left, index_t right, index_t step) {
-  require(left >= -1, fmt::format("window left = {}: give a number of keys, or -1 for no edge", left));
-  require(right >= -1, fmt::format("window right = {}: give a number of keys, or -1 for no edge", right));
+  for (const auto& [side, keys] : {std::pair("left", left), std::pair("right", right)})
+    require(-1 <= keys && keys <= kFar,
+            fmt::format("window {} = {}: give 0 to 2^48 keys, or -1 for no edge", side, keys));
   require_positive("the dilation of a window", step);
 }
 
@@ -78,9 +86,12 @@ RunLists big_bird(const Between& x, const BigBird& b) {
   require_count("window blocks", b.window);
   require_count("global blocks", b.globals);
   require_count("random blocks", b.randoms);
-  const index_t blocks = ceil_div(x.n_k, b.block);
+  require_sizes(x);
+  const index_t blocks = ceil_div(x.n_k, b.block), globals = std::min(b.globals, blocks);
   RunLists rows;
-  std::vector<index_t> others;
+  std::vector<index_t> places(b.randoms > 0 ? static_cast<std::size_t>(blocks) : 0);  // of the blocks to draw from
+  std::iota(places.begin(), places.end(), 0);
+  std::vector<std::size_t> picks;
   for (index_t i = 0; i < x.n_q;) {
     const index_t p = x.position(i), I = p >= 0 ? p / b.block : -ceil_div(-p, b.block);
     const index_t count = std::min(x.n_q - i, (I + 1) * b.block - p);  // queries of the same block
@@ -89,24 +100,25 @@ RunLists big_bird(const Between& x, const BigBird& b) {
       rows.append(count, {Range{0, x.n_k}});
       continue;
     }
-    std::vector<index_t> seen;
-    others.clear();
-    for (index_t J = 0; J < blocks; ++J)
-      (J < b.globals || (I - b.window <= J && J <= I + b.window) ? seen : others).push_back(J);
-    const auto chosen = std::min<index_t>(b.randoms, std::ssize(others));
-    for (index_t k = 0; k < chosen; ++k) {
+    const Range window = intersection({I - b.window, I + b.window + 1}, {globals, blocks});
+    std::vector<Range> runs{{0, globals * b.block}, {window.begin * b.block, window.end * b.block}};
+    // A shuffle of all other blocks, as far as they are drawn; then every place gets its number back.
+    const index_t before = window.begin - globals, others = before + blocks - window.end;
+    picks.clear();
+    for (index_t k = 0; k < std::min(b.randoms, others); ++k) {
       const auto draw =
           philox(std::array<std::uint32_t, 4>{static_cast<std::uint32_t>(I), static_cast<std::uint32_t>(k),
                                               static_cast<std::uint32_t>(I >> 32), 0},
                  static_cast<std::uint64_t>(b.seed));
       const std::uint64_t wide = (static_cast<std::uint64_t>(draw[0]) << 32) | draw[1];
-      const auto pick = static_cast<std::size_t>(k) + wide % (others.size() - static_cast<std::size_t>(k));
-      std::swap(others[static_cast<std::size_t>(k)], others[pick]);
-      seen.push_back(others[static_cast<std::size_t>(k)]);
+      const auto at = static_cast<std::size_t>(k), pick = at + wide % static_cast<std::uint64_t>(others - k);
+      std::swap(places[at], places[pick]);
+      picks.push_back(pick);
+      const index_t J = places[at] < before ? globals + places[at] : window.end + places[at] - before;
+      runs.push_back({J * b.block, (J + 1) * b.block});
     }
-    std::vector<Range> runs;
-    runs.reserve(seen.size());
-    for (const index_t J : seen) runs.push_back({J * b.block, (J + 1) * b.block});
+    for (std::size_t k = 0; k < picks.size(); ++k)
+      for (const std::size_t at : {k, picks[k]}) places[at] = static_cast<index_t>(at);
     rows.append(count, tidy(std::move(runs), x.n_k));
   }
   return rows;
@@ -129,7 +141,7 @@ RunLists fixed(const Between& x, index_t stride, index_t summary) {
   return of_queries(x, [&](index_t i) {
     const index_t p = x.position(i), own = std::max<index_t>(p, 0) / stride * stride;
     std::vector<Range> runs{{own, p + 1}};
-    for (index_t end = stride; end <= own; end += stride) runs.push_back({end - summary, end});
+    for (index_t end = stride; end <= own && end - summary < x.n_k; end += stride) runs.push_back({end - summary, end});
     return tidy(std::move(runs), x.n_k);
   });
 }
@@ -137,6 +149,7 @@ RunLists fixed(const Between& x, index_t stride, index_t summary) {
 RunLists of_blocks(const Between& x, index_t rows, index_t cols, std::span<const std::uint8_t> seen) {
   require_positive("queries of a block", rows);
   require_positive("keys of a block", cols);
+  require_sizes(x);
   const index_t down = ceil_div(x.n_q, rows), across = ceil_div(x.n_k, cols);
   require(std::ssize(seen) == down * across,
           fmt::format("{} entries for blocks of {} x {}: n_q = {} and n_k = {} have {} x {} blocks", seen.size(), rows,

@@ -50,7 +50,7 @@ void Problem::validate() const {
   for (const auto& [name, keys] : {std::pair("window_left", window_left), std::pair("window_right", window_right)})
     if (keys && (*keys < 0 || *keys > kLargest))
       throw InvalidProblem(fmt::format(
-          "{} = {} is no number of keys: give 0 or more, or leave it out for a window without that edge", name, *keys));
+          "{} = {} is no number of keys: give 0 to 2^48, or leave it out for a window without that edge", name, *keys));
   if (prefix < 0 || prefix > n_k)
     throw InvalidProblem(fmt::format("prefix = {} keys of n_k = {}: give a number from 0 to n_k", prefix, n_k));
   if (prefix > 0 && !causal && !window_right)

@@ -102,7 +102,7 @@ TEST(Cli, RefusesOptionsThatMakeNoSense) {
            Bad{plan({"--window", "-2,0"}), {"--window -2,0", "-1 for no edge"}},
            Bad{plan({"--window", "3,0,1"}), {"--window 3,0,1"}},
            Bad{plan({"--window", "99999999999999999999,0"}), {"--window 99999999999999999999,0"}},
-           Bad{plan({"--window", "300000000000000,0"}), {"window_left = 300000000000000"}},
+           Bad{plan({"--window", "300000000000000,0"}), {"window_left = 300000000000000", "0 to 2^48"}},
            Bad{plan({"--prefix", "3"}), {"--prefix 3", "--causal"}},
            Bad{plan({"--prefix", "101", "--causal"}), {"prefix = 101", "n_k = 100"}},
            Bad{plan({"--prefix", "3", "--window", "4,-1"}), {"prefix = 3", "window_right"}},

@@ -441,6 +441,11 @@ TEST(Patterns, BadOnesAreRefusedInOneSentence) {
   refused([&] { patterns::window(x, -2, 0); }, "window left = -2");
   refused([&] { patterns::window(x, 1, 1, 0); }, "dilation of a window = 0");
   refused([&] { patterns::longformer(x, 1, 1, -1); }, "globals = -1");
+  constexpr index_t far = index_t{1} << 62;
+  refused([&] { patterns::window(x, far, 0); }, "window left = 4611686018427387904: give 0 to 2^48 keys");
+  refused([&] { patterns::big_bird(x, {.window = far}); }, "window blocks = 4611686018427387904");
+  refused([&] { patterns::strided({2, 5, far}, 2); }, "offset = 4611686018427387904: at most 2^48 either way");
+  refused([&] { patterns::strided(x, far); }, "stride = 4611686018427387904: give a number from 1 to 2^48");
   refused([&] { patterns::strided(x, 0); }, "stride = 0");
   refused([&] { patterns::fixed(x, 4, 5); }, "summary = 5 keys of each block of 4");
   refused([&] { patterns::big_bird(x, {.block = 0}); }, "block = 0");

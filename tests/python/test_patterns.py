@@ -694,8 +694,8 @@ class Case:
         elif rng.random() < 0.15:
             used_q = rng.integers(0, self.n_q + 1, self.batch)
             used_k = rng.integers(0, self.n_k + 1, self.batch)
-            self.options += ["--seqused-q", ",".join(map(str, used_q)) + ","]
-            self.options += ["--seqused-k", ",".join(map(str, used_k)) + ","]
+            self.options += ["--seqused-q", ",".join(map(str, used_q))]
+            self.options += ["--seqused-k", ",".join(map(str, used_k))]
             sequences = [(b, 0, int(used_q[b]), 0, int(used_k[b])) for b in range(self.batch)]
         if causal:
             self.options += ["--causal"]
@@ -1126,13 +1126,19 @@ def bad_patterns(directory):
     yield sparse("csc", format=np.array(b"csc")), ["csc"]
     yield sparse("coo", format=np.array("coo")), ["coo"]
     np.savez(directory / "none.npz", indptr=np.arange(4))
-    yield ["--csr", directory / "none.npz"], ["format"]
+    yield ["--csr", directory / "none.npz"], ["--csr .*none.npz", "format", "scipy.sparse.save_npz"]
+    yield ["--csr", directory], ["is a directory"]
+    yield sparse("square", shape=np.array([[3, 4]])), ["shape", "one dimension"]
+    yield sparse("table", indptr=i4(0, 2, 2, 5).reshape(2, 2)), ["indptr", "one dimension"]
+    yield sparse("values", data=np.ones(4)), ["data is \\(4\\)", "5 indices"]
     yield ["--csr", directory / "missing.npz"], ["missing.npz"]
     yield saved("text", "--csr", pairs), ["text.npy"]
     blocks = of_blocks(3, 4, np.ones((1, 2), bool), 3, 2)
     yield ["--csr", save_sparse(directory / "bsr.npz", blocks, block=(3, 2), data=np.ones((2, 2, 2)))], ["bsr.npz"]
     ragged = save_sparse(directory / "ragged.npz", pairs[:, :3], block=(3, 3), shape=np.array([3, 4]))
     yield ["--csr", ragged], ["ragged.npz"]
+    more = save_sparse(directory / "more.npz", blocks, block=(3, 2), data=np.ones((3, 3, 2)))
+    yield ["--csr", more], ["data is \\(3, 3, 2\\)", "2 indices"]
     yield ["--csr", save_sparse(directory / "flat.npz", blocks, block=(3, 2), data=np.ones(2))], ["flat.npz"]
     yield saved("float", "--mask", pairs.astype("f4")), ["f32", "bool"]
     yield saved("bytes", "--mask", pairs.astype("u1")), ["bytes.npy"]
@@ -1140,6 +1146,8 @@ def bad_patterns(directory):
     yield saved("high", "--mask", np.ones((2, 3, 4), bool)), ["2, 3, 4"]
     yield saved("five", "--mask", np.ones((1, 1, 1, 3, 4), bool)), ["1, 1, 1, 3, 4"]
     yield ["--mask", directory / "missing.npy"], ["missing.npy"]
+    (directory / "empty.npy").touch()
+    yield ["--mask", directory / "empty.npy"], ["empty.npy", "it is empty"]
     yield [*saved("b", "--blocks", np.ones((2, 2), bool)), "--block", "3,2"], ["2, 2", "1, 2"]
     yield saved("default", "--blocks", np.ones((1, 2), bool)), ["1, 2", "1, 1"]
     yield [*saved("zero", "--blocks", np.ones((1, 2), bool)), "--block", "0,2"], ["0,2"]
@@ -1151,6 +1159,15 @@ def bad_patterns(directory):
     yield ["--window", "1,1", "--dilation", 0], ["0"]
     yield ["--window", "1,1", "--dilation", -2], ["-2"]
     yield ["--window", "1,1", "--globals", -3], ["-3"]
+    far = 1 << 62
+    yield ["--window", "1,1", "--globals", 1 << 63], [f"{1 << 63} does not fit 64 bits"]
+    yield ["--window", "1,1", "--globals", "010"], ["'010' is not a whole number in decimal digits"]
+    yield ["--window", f"{far},0", "--globals", 1], [f"window_left = {far}", "0 to 2\\^48"]
+    yield ["--window", f"0,{far}", "--dilation", 2], [f"window_right = {far}"]
+    yield ["--window", "1,1", "--dilation", far], [f"{far}: give a number from 1 to 2\\^48"]
+    yield ["--strided", far], [f"--strided {far}: stride"]
+    yield ["--big-bird", f"1,{far},0,0"], [f"--big-bird 1,{far},0,0: window blocks"]
+    yield ["--fixed", "2,1", "--causal-offset", far], [f"causal_offset = {far}"]
     yield ["--strided", 0], ["0"]
     yield ["--strided", -4], ["-4"]
     yield ["--fixed", "0,1"], ["0"]
@@ -1184,11 +1201,27 @@ def test_bad_patterns_are_refused(tmp_path):
     assert not wrong, "\n".join(wrong)
 
 
+def test_a_pattern_for_which_there_is_no_memory_is_refused_at_once(tmp_path):
+    n = 1 << 31
+    if os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGESIZE") >= 128 * n:
+        pytest.skip("this machine has the memory")
+    np.save(tmp_path / "one.npy", np.ones((1, 1), bool))
+    for options in (["--strided", 8], ["--big-bird", "64,1,1,3"], ["--mask", tmp_path / "one.npy"]):
+        said = refused(tmp_path, "plan", "--n", n, "--d", 64, "--M", 16384, *options)
+        assert f"n_q = {n}, n_k = {n}: a pattern of that many takes" in said, said
+
+
+def test_queries_far_behind_the_keys(tmp_path):
+    """As many steps as there are keys, not as there are positions."""
+    for options in (["--fixed", "2,1"], ["--strided", 2], ["--window", "-1,-1", "--dilation", 3]):
+        answer("plan", "--n", 8, "--d", 4, "--M", 200, *options, "--causal-offset", 1 << 48)
+
+
 def test_patterns_are_for_attention_alone(tmp_path):
     for op in ("forward-x", "gradient-x", "backward-x", "backward-w"):
         extra = ["--d-in", 4] if op == "backward-w" else []
         said = refused(tmp_path, "plan", "--op", op, "--n", 6, "--d", 2, "--M", 200, *extra, "--strided", 2)
-        assert op in said and "patterns are for forward and backward" in said
+        assert op in said and "patterns are for operations on Q, K and V" in said
     for op, schedule in (("forward", "small_cache"), ("forward", "naive"), ("backward", "spilled")):
         sizes = ["--n", 8, "--d", 2, "--M", 200, "--strided", 3]
         said = refused(tmp_path, "plan", "--op", op, *sizes, "--schedule", schedule)
@@ -1254,10 +1287,12 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
     rng = np.random.default_rng(1)
     for name in "qkv":
         np.save(tmp_path / f"{name}.npy", rng.standard_normal((1, 1, 8, 4), np.float32))
-    bias = np.zeros((1, 1, 8, 8))
-    bias[0, 0, 3, 3] = np.nan
-    np.save(tmp_path / "bias.npy", bias)
     files = [x for name in ("q", "k", "v", "bias", "o", "lse") for x in (f"--{name}", tmp_path / f"{name}.npy")]
-    done = redblue("run", *files, "--M", 500)
-    assert done.returncode == 2 and "bias has a NaN at [0, 0, 3, 3]" in done.stderr, done
+    for value, name in ((np.nan, "a NaN"), (np.inf, "+inf")):
+        for dtype in ("f8", "f4", "f2"):
+            bias = np.zeros((1, 1, 8, 8), dtype)
+            bias[0, 0, 3, 3] = value
+            np.save(tmp_path / "bias.npy", bias)
+            done = redblue("run", *files, "--M", 500)
+            assert done.returncode == 2 and f"bias has {name} at [0, 0, 3, 3]" in done.stderr, done
     assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()
