@@ -3,16 +3,14 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
-#include <cerrno>
 #include <charconv>
 #include <cmath>
-#include <cstring>
-#include <fstream>
-#include <iterator>
 #include <span>
 
+#include "archive.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
+#include "redblue/file/mapped_file.hpp"
 #include "standard_output.hpp"
 
 namespace redblue::cli {
@@ -81,26 +79,35 @@ namespace {
 std::vector<index_t> parse_lengths(std::string_view option, const std::string& given) {
   std::string text = given;
   const bool in_file = given.find_first_not_of("0123456789, -") != std::string::npos;
-  if (in_file) {
-    std::ifstream file(given);
-    if (!file)
-      throw InvalidProblem(fmt::format("{} {}: {}; give lengths such as 512,300,212, or a text file of them", option,
-                                       given, std::strerror(errno)));
-    text.assign(std::istreambuf_iterator<char>(file), {});
-  }
+  if (in_file) try {
+      const file::MappedFile file(given);
+      text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
+    } catch (const IoError& e) {
+      throw InvalidProblem(
+          fmt::format("{}: {}; give lengths such as 512,300,212, or a text file of them", option, e.what()));
+    }
+  const std::string where = fmt::format("{} {}", option, given);
+  constexpr std::string_view kBlanks = " \t\r\n";
+  if (text.find_first_not_of(kBlanks) == std::string::npos)
+    throw InvalidProblem(fmt::format("{}: it has no lengths; give such as 512,300,212", where));
   std::vector<index_t> list;
-  for (std::size_t at = 0; at < text.size();) {
-    const std::size_t begin = text.find_first_not_of(", \t\r\n", at);
-    if (begin == std::string::npos) break;
-    at = std::min(text.size(), text.find_first_of(", \t\r\n", begin));
-    const std::string word = text.substr(begin, at - begin);
-    const auto length = whole_number(word);
-    if (!length || *length < 0)
-      throw InvalidProblem(fmt::format("{}{}: '{}' is no length: give numbers from 0 on, such as 512,300,212", option,
-                                       in_file ? " " + given : "", word.substr(0, 20)));
-    list.push_back(*length);
+  for (std::size_t from = 0; from <= text.size();) {
+    const std::size_t comma = std::min(text.find(',', from), text.size()), before = list.size();
+    for (std::size_t at = text.find_first_not_of(kBlanks, from); at < comma;) {
+      const std::size_t end = std::min(text.find_first_of(kBlanks, at), comma);
+      const std::string word = readable(text.substr(at, std::min<std::size_t>(end - at, 20)));
+      const std::string wrong = not_decimal(word);
+      if (!wrong.empty() || word[0] == '-')
+        throw InvalidProblem(fmt::format("{}: {}: give numbers from 0 on, such as 512,300,212", where,
+                                         wrong.empty() ? "'" + word + "' is no length" : wrong));
+      list.push_back(std::stoll(word));
+      at = text.find_first_not_of(kBlanks, end);
+    }
+    if (list.size() == before)
+      throw InvalidProblem(fmt::format("{}: a comma has no length {} it: give such as 512,300,212", where,
+                                       comma < text.size() ? "before" : "after"));
+    from = comma + 1;
   }
-  if (list.empty()) throw InvalidProblem(fmt::format("{} {}: it has no lengths", option, given));
   return list;
 }
 

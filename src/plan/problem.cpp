@@ -95,8 +95,10 @@ void require_cumulative(std::string_view name, const std::vector<index_t>& ends,
       throw InvalidProblem(fmt::format("{} falls from {} to {} at sequence {}: cumulative lengths never fall", name,
                                        ends[s - 1], ends[s], s - 1));
   if (ends.back() != n)
-    throw InvalidProblem(fmt::format("{} ends with {}, and there are {} {}: it must end with their number", name,
-                                     ends.back(), n, name.back() == 'q' ? "queries" : "keys"));
+    throw InvalidProblem(
+        fmt::format("{} ends with {}, and there are {} {}: the lengths of all sequences (--seqlens) "
+                    "must add up to that",
+                    name, ends.back(), n, name.back() == 'q' ? "queries" : "keys"));
 }
 
 /// Used lengths of `batch` batches of n queries or keys.
@@ -114,14 +116,13 @@ void require_used(std::string_view name, const std::vector<index_t>& used, index
 void Problem::require_sequences() const {
   if (!several()) return;
   if (is_projected(op))
-    throw InvalidProblem(
-        fmt::format("operation {} knows no packed or padded sequences: they are for forward and "
-                    "backward",
-                    name_of(op)));
+    throw InvalidProblem(fmt::format(
+        "operation {} knows no packed or padded sequences: they are for operations on Q, K and V", name_of(op)));
   const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();
   if (packed && (!seqused_q.empty() || !seqused_k.empty()))
     throw InvalidProblem(
-        "cu_seqlens and seqused: give one of them; packed sequences are cu_seqlens, padded batches seqused");
+        "cu_seqlens (--seqlens) and seqused (--seqused-q, --seqused-k): give one of them; packed sequences are "
+        "cu_seqlens, padded batches seqused");
   require_cumulative("cu_seqlens_q", cu_seqlens_q, n_q);
   require_cumulative("cu_seqlens_k", cu_seqlens_k, n_k);
   if (packed && (cu_seqlens_q.empty() || cu_seqlens_k.empty()) && n_q != n_k)
@@ -140,9 +141,9 @@ void Problem::require_sequences() const {
 void Problem::require_patterns() const {
   if (patterns.empty()) return;
   if (is_projected(op))
-    throw InvalidProblem(
-        fmt::format("operation {} knows causal masks, windows and prefixes only: patterns are for forward and backward",
-                    name_of(op)));
+    throw InvalidProblem(fmt::format(
+        "operation {} knows causal masks, windows and prefixes only: patterns are for operations on Q, K and V",
+        name_of(op)));
   const auto given = static_cast<index_t>(patterns.size());
   if (given != 1 && given != heads && given != batch * heads)
     throw InvalidProblem(

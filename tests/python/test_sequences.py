@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 
 import numpy as np
@@ -106,6 +107,17 @@ def test_many_sequences_are_planned_fast():
     [
         (["--seqlens", "5,-1"], "'-1' is no length"),
         (["--seqlens", "missing.txt"], "No such file"),
+        (["--seqlens", "."], "is a directory"),
+        (["--seqlens", "/dev/zero"], "not a regular file"),
+        (["--seqlens", "4,4,"], "--seqlens 4,4,: a comma has no length after it"),
+        (["--seqlens", ",4,4"], "a comma has no length before it"),
+        (["--seqlens", "4,,4"], "a comma has no length before it"),
+        (["--seqlens", "4,4", "--seqlens-k", "4,4,"], "--seqlens-k 4,4,: a comma has no length after it"),
+        (["--seqused-k", "4,", "--n", "9"], "--seqused-k 4,: a comma has no length after it"),
+        (["--seqlens", ","], "a comma has no length before it"),
+        (["--seqlens", " "], "it has no lengths"),
+        (["--seqlens", "08"], "'08' is not a whole number in decimal digits"),
+        (["--seqlens", "9223372036854775808"], "9223372036854775808 does not fit 64 bits"),
         (["--seqlens", "5,4", "--n", "10"], "ends with 9, and there are 10 queries"),
         (["--seqlens-k", "5,4", "--n", "9"], "--seqlens-k is for --seqlens"),
         (["--seqlens", "5,4", "--seqlens-k", "9"], "2 sequences and cu_seqlens_k 1"),
@@ -116,7 +128,26 @@ def test_many_sequences_are_planned_fast():
     ],
 )
 def test_bad_lists_are_refused(options, says):
-    import re
-
     done = redblue("plan", "--d", 8, "--M", 500, *options)
     assert done.returncode == 2 and re.search(says, done.stderr), done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "says"),
+    [
+        ("4\n4\n", None),
+        ("4,4\n", None),
+        ("4,\n4\n", None),
+        ("4\r\n\r\n4\r\n", None),
+        ("4,4,\n", "a comma has no length after it"),
+        ("4\n,,4", "a comma has no length before it"),
+        ("", "it has no lengths"),
+        ("4 four", "'four' is not a whole number"),
+        ("4 \x1b[31m", r"'\\x1b\[31m' is not a whole number"),
+    ],
+)
+def test_files_of_lengths(tmp_path, text, says):
+    (tmp_path / "lengths.txt").write_bytes(text.encode())
+    done = redblue("plan", "--d", 8, "--M", 500, "--n", 8, "--seqlens", tmp_path / "lengths.txt")
+    assert done.returncode == (2 if says else 0), done.stderr
+    assert re.search(f"--seqlens .*lengths.txt: .*{says}" if says else "", done.stderr), done.stderr
