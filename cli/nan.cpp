@@ -14,8 +14,9 @@ struct Half {
   bool is_nan(std::uint16_t infinity) const { return (bits & 0x7fffU) > infinity; }
 };
 
-template <class T, class IsNan>
-std::optional<std::string> find(const Tensor& t, const IsNan& is_nan) {
+/// what(word) names what is wrong with it, or is null.
+template <class T, class What>
+std::optional<std::string> find(const Tensor& t, const What& what) {
   const T* const words = static_cast<const T*>(t.data);
   const auto& [batches, heads, rows, cols] = t.shape;
   for (index_t b = 0; b < batches; ++b)
@@ -23,28 +24,36 @@ std::optional<std::string> find(const Tensor& t, const IsNan& is_nan) {
       for (index_t r = 0; r < rows; ++r) {
         const T* const row = words + b * t.strides[0] + h * t.strides[1] + r * t.strides[2];
         for (index_t c = 0; c < cols; ++c)
-          if (is_nan(row[c * t.strides[3]])) return fmt::format("[{}, {}, {}, {}]", b, h, r, c);
+          if (const char* const found = what(row[c * t.strides[3]]))
+            return fmt::format("{} at [{}, {}, {}, {}]", found, b, h, r, c);
       }
   return std::nullopt;
 }
 
-}  // namespace
-
-std::optional<std::string> first_nan(const Tensor& t) {
-  const auto real = [](auto x) { return std::isnan(x); };
+std::optional<std::string> first(const Tensor& t, bool or_inf) {
+  const auto name = [&](bool nan, bool inf) { return nan ? "a NaN" : inf && or_inf ? "+inf" : nullptr; };
+  const auto real = [&](auto x) { return name(std::isnan(x), std::isinf(x) && x > 0); };
+  const auto half = [&](std::uint16_t infinity) {
+    return [=](Half x) { return name(x.is_nan(infinity), x.bits == infinity); };
+  };
   switch (t.dtype) {
     case DType::f64:
       return find<double>(t, real);
     case DType::f32:
       return find<float>(t, real);
     case DType::f16:
-      return find<Half>(t, [](Half x) { return x.is_nan(0x7c00); });
+      return find<Half>(t, half(0x7c00));
     case DType::bf16:
-      return find<Half>(t, [](Half x) { return x.is_nan(0x7f80); });
+      return find<Half>(t, half(0x7f80));
     case DType::boolean:
       return std::nullopt;
   }
   return std::nullopt;
 }
+
+}  // namespace
+
+std::optional<std::string> first_nan(const Tensor& t) { return first(t, false); }
+std::optional<std::string> first_nan_or_inf(const Tensor& t) { return first(t, true); }
 
 }  // namespace redblue::cli

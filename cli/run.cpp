@@ -225,15 +225,13 @@ int run_command(const RunFlags& flags) {
     tensors[SlowArray::slopes] = Tensor(slopes, shape_of(problem, SlowArray::slopes));
   }
   for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
-    if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt)
-      throw InvalidProblem(
-          fmt::format("{} has a NaN at {}, and all scores that take it would be NaN; to hide a key give "
-                      "-inf, or a mask",
-                      tensor_name(a), *where));
+    if (const auto where = tensors[a].data != nullptr ? first_nan_or_inf(tensors[a]) : std::nullopt)
+      throw InvalidProblem(fmt::format("{} has {}, and all rows that take it would be NaN{}", tensor_name(a), *where,
+                                       a == SlowArray::bias ? "; to hide a key give -inf, or a mask" : ""));
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
       if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {
-        note(fmt::format("{} has a NaN at {}: so has every output that depends on it", tensor_name(a), *where));
+        note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
         break;
       }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;

@@ -376,6 +376,9 @@ Problem LoadedInputs::problem(Problem p) const {
   for (const SlowArray a : inputs_of(p)) {
     const auto wanted = shape_of(p, a), found = tensors_[a].shape;
     if (a == SlowArray::slopes && tensors_[a].data == nullptr) continue;
+    if (found != wanted && is_of_modifiers(a) && a != SlowArray::bias)
+      throw InvalidProblem(fmt::format("{} has {} numbers, and q has {} heads: give one for each, as [heads]",
+                                       tensor_name(a), found[0] * found[1] * found[2] * found[3], p.heads));
     if (found != wanted)
       throw InvalidProblem(fmt::format("{} is [{}], beside{} it must be [{}] (batch, heads, rows, columns)",
                                        tensor_name(a), fmt::join(found, ", "), others(a), fmt::join(wanted, ", ")));
