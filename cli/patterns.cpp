@@ -197,6 +197,11 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
   RunLists lists;
   if (with_window) {
     if (!window) throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
+    if (p.prefix > 0 && !p.causal)
+      throw InvalidProblem(fmt::format(
+          "--prefix {}: a window with --globals or --dilation is a pattern, and --prefix is for masks: give "
+          "--causal, too, or --globals",
+          p.prefix));
     const index_t left = p.window_left.value_or(-1), right = p.window_right.value_or(-1);
     lists = patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1));
     p.window_left = p.window_right = std::nullopt;

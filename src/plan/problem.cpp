@@ -12,6 +12,7 @@
 
 #include "redblue/core/documents.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/core/physical_memory.hpp"
 
 namespace redblue {
 
@@ -388,6 +389,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
   Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}, .block_index = {}};
   std::vector<PatternIndex> index;
   index.reserve(static_cast<std::size_t>(lists));
+  Words held;  // bytes of the lists; what is made of them takes several times as many
   for (index_t k = 0; k < lists; ++k) {
     const Allowed allowed(plain.get(), k / kv, mask_of(n_q, n_k), n_q, n_k);
     const auto of_head = [&](index_t h) -> const RunLists& {
@@ -408,6 +410,13 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
           for (const Range& run : of_head(h).of(p)) seen.push_back(intersection(run, allowed(p)));
           rows.append(together, seen);
         }
+    held += Words(static_cast<index_t>(sizeof(Pattern))) + Words(rows.size()) * 4 +
+            Words(rows.runs_held()) * static_cast<index_t>(sizeof(Range));
+    if (held * 8 > physical_memory())
+      throw MemoryError(fmt::format("the patterns of {} heads of {} batches take more memory than this machine has ({} "
+                                    "bytes); fewer of them, or one pattern for all, take less",
+                                    heads, batch, physical_memory().str()),
+                        held * 8, physical_memory());
     if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike) {
       whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;
       return nullptr;

@@ -1157,6 +1157,7 @@ def bad_patterns(directory):
     yield ["--dilation", 2], ["--window"]
     yield ["--globals", 2], ["--window"]
     yield ["--window", "1,1", "--dilation", 0], ["0"]
+    yield ["--window", "1,1", "--dilation", 2, "--prefix", 1], ["--prefix 1", "is a pattern"]
     yield ["--window", "1,1", "--dilation", -2], ["-2"]
     yield ["--window", "1,1", "--globals", -3], ["-3"]
     far = 1 << 62
@@ -1295,4 +1296,9 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
             np.save(tmp_path / "bias.npy", bias)
             done = redblue("run", *files, "--M", 500)
             assert done.returncode == 2 and f"bias has {name} at [0, 0, 3, 3]" in done.stderr, done
+    for name in ("sinks", "slopes"):
+        np.save(tmp_path / f"{name}.npy", np.zeros(2))
+        files[-6:-4] = [f"--{name}", tmp_path / f"{name}.npy"]
+        done = redblue("run", *files, "--M", 500)
+        assert done.returncode == 2 and f"{name} has 2 numbers, and q has 1 heads" in done.stderr, done
     assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()
