@@ -17,6 +17,12 @@ Json to_json(const Problem& p) {
          {"scale", p.scale_or_default()},
          {"lse_required", p.lse_required},
          {"score", std::string(name_of(p.score))}};
+  if (p.approximation != nullptr)
+    j["approximation"] = {{"degree", p.approximation->degree()},
+                          {"range", p.approximation->range},
+                          {"coefficients", p.approximation->c},
+                          {"weight_error", p.approximation->error},
+                          {"output_error", p.approximation->output_error()}};
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
   if (follows_forward(p.op)) j["forward_given"] = p.forward_given;

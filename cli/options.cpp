@@ -23,7 +23,33 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
   command
       .option("--sources", sources, "which of A1, A2, A3 are one array: distinct, shared (A2 = A3), self (all three)")
       .type_name("NAME");
+  command
+      .option("--approximate", approximate,
+              "DEGREE:RANGE: a polynomial of this degree in place of e^z, for scores |z| <= RANGE: 2:1.0; forward, "
+              "backward")
+      .type_name("G:B");
 }
+
+namespace {
+
+/// "2:1.0"
+std::shared_ptr<const Polynomial> parse_approximation(const std::string& text) {
+  const char* const end = text.data() + text.size();
+  index_t degree = 0;
+  double range = 0;
+  const auto [colon, no_degree] = std::from_chars(text.data(), end, degree);
+  bool right = no_degree == std::errc() && colon != end && *colon == ':';
+  if (right) {
+    const auto [rest, no_range] = std::from_chars(colon + 1, end, range);
+    right = no_range == std::errc() && rest == end;
+  }
+  if (!right)
+    throw InvalidProblem(fmt::format(
+        "--approximate {}: give DEGREE:RANGE, as in 2:1.0 for degree 2 and scores from -1 to 1", text));
+  return approximate_exp(degree, range);
+}
+
+}  // namespace
 
 void OperationOptions::apply_to(Problem& p) const {
   const auto parsed = [](const char* option, const std::string& given, const auto& value, const auto& names) {
@@ -33,6 +59,7 @@ void OperationOptions::apply_to(Problem& p) const {
   p.op = parsed("--op", op, operation_from_name(op), kOperationNames);
   p.score = parsed("--score", score, score_from_name(score), kScoreNames);
   p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
+  if (approximate) p.approximation = parse_approximation(*approximate);
 }
 
 namespace {

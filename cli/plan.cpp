@@ -53,6 +53,8 @@ void print_bytes(const plan::Plan& plan) {
 }
 
 std::string title(const Problem& p) {
+  if (p.approximation != nullptr)
+    return fmt::format("{} polynomial attention of degree {}", name_of(p.op), p.approximation->degree());
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
@@ -98,6 +100,11 @@ void print_table(const plan::Plan& plan) {
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
              p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
+  if (const auto& a = p.approximation; a != nullptr)
+    fmt::print(
+        "proved for scores from {} to {}: each weight within {:.3g} of itself{}\n\n", -a->range, a->range, a->error,
+        is_forward(p.op) ? fmt::format(", each entry of O within {:.3g} max|V| of exact attention", a->output_error())
+                         : "");
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();
     const std::string index = has_index_words(plan) ? fmt::format(", index words {} (resident {})", f.index.reads.str(),

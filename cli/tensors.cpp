@@ -199,6 +199,8 @@ void FileOptions::validate(const Problem& kind) const {
   const Operation op = kind.op;
   if (with_forward && !follows_forward(op))
     throw InvalidProblem(fmt::format("--with-forward is for gradients, not for --op {}", redblue::name_of(op)));
+  if (with_forward && kind.approximation != nullptr)
+    throw InvalidProblem("--with-forward is for exact attention: gradients under --approximate need no forward pass");
   if (with_forward && kind.score != Score::softmax)
     throw InvalidProblem(
         fmt::format("--with-forward is for --score softmax: gradients of --score {} need no forward pass",
@@ -308,7 +310,7 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
   };
   if (files.with_forward) {
     forward_given_ = false;
-  } else if (follows_forward(op) && kind.score == Score::softmax) {
+  } else if (follows_forward(op) && kind.has_statistics()) {
     forward_given_ = is_there("o");
     if (forward_given_ != is_there("lse"))
       throw InvalidProblem(fmt::format("{} is given and {} is not: give both, or neither to have them computed first",

@@ -53,6 +53,10 @@ struct Problem {
   std::optional<double> scale{};           ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
   bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;            ///< other score functions have no lse
+  /// Attention with this polynomial in place of e^z: O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k.
+  /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it only,
+  /// and no lse; Polynomial::error says what is proved of the answer.
+  std::shared_ptr<const Polynomial> approximation{};
   Sources sources = Sources::distinct;     ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
@@ -83,6 +87,8 @@ struct Problem {
   index_t group() const { return heads / kv_heads.value_or(heads); }      ///< query heads per key-value head
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
+  /// Has it row statistics, lse, and D of gradients?
+  bool has_statistics() const { return score == Score::softmax && approximation == nullptr; }
   bool masked() const { return causal || window_left || window_right; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.
@@ -104,6 +110,7 @@ struct Problem {
 
  private:
   void require_modifiers() const;
+  void require_approximation() const;
   void require_sequences() const;
   void require_patterns() const;
   Mask mask_of(index_t queries, index_t keys) const;

@@ -254,7 +254,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   const auto inputs = inputs_of(p);
   auto outputs = outputs_of(p);
   std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
-  const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.score == Score::softmax;
+  const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.has_statistics();
   std::map<SlowArray, Comparison> comparisons;
   GivenCheck given_check;
   std::map<SlowArray, index_t> nan_inputs;

@@ -6,6 +6,7 @@
 
 #include "redblue/bound/backward.hpp"
 #include "redblue/bound/forward.hpp"
+#include "redblue/bound/polynomial.hpp"
 #include "redblue/bound/projected.hpp"
 #include "redblue/bound/scores.hpp"
 #include "redblue/core/documents.hpp"
@@ -44,6 +45,7 @@ long double value(Words N, long double K, Words M) {
 namespace {
 
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
+  if (x.polynomial != nullptr) return polynomial_bounds(op, x);
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
   if (is_of_pairs(op)) return scores_bounds(op, x);

@@ -87,6 +87,8 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.prefix = mask.prefix;
   p.scale = is_projected(s.operation) ? 0.15 : 0.7;
   p.score = x.score;
+  p.approximation = x.polynomial;
+  if (p.approximation != nullptr) p.scale = 0.05;  // so that scores stay in its range
   const Modifiers& m = x.modifiers;
   p.softcap = m.softcap;
   if (m.bias == Modifiers::Bias::of_keys) p.bias = {1, 1, 1, x.n_k};

@@ -250,6 +250,8 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
 std::string text_of(const Sizes& x) {
   std::string text =
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
+  if (x.polynomial != nullptr)
+    text += fmt::format(" polynomial of degree {} on {}", x.polynomial->degree(), x.polynomial->range);
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.documents != nullptr)
     for (const Document& one : x.documents->list) {
@@ -299,6 +301,10 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
+  if (s.traits.approximates) {
+    c.sizes.score = Score::softmax;
+    c.sizes.polynomial = approximate_exp(random(1, 4), static_cast<double>(random(2, 4)) / 2);
+  }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;
     c.sizes.modifiers.dropout = 0;

@@ -100,6 +100,7 @@ struct Row {
   std::vector<T> p;           ///< weights of the visible keys, before dropout
   std::vector<index_t> keys;  ///< which these are
   T lse = -std::numeric_limits<T>::infinity();
+  std::vector<T> slope{};  ///< of polynomial attention: p'(score) over the sum of p(score)
 };
 
 /// One instance of a problem: its inputs, and from them everything else. Sums are cut into blocks of `block` terms.
@@ -176,7 +177,7 @@ class Dense {
     const bool given = in_.count(SlowArray::lse) > 0 && x_.statistics() > 0;
     return gradients([&](index_t i) { return given ? row(i, at(SlowArray::lse)(i, 0)) : row(i); },
                      [&](index_t i, const Row<T>& r) {
-                       if (x_.statistics() == 0) return T(0);
+                       if (!has_row_sums()) return T(0);
                        if (!given) return dot(at(SlowArray::dO), i, output(i, r));
                        const auto o = at(SlowArray::O).words.begin() + i * x_.d_v;
                        return dot(at(SlowArray::dO), i, std::vector<T>(o, o + x_.d_v));
@@ -194,11 +195,12 @@ class Dense {
     const auto weights = [&](index_t i) {
       Row<T> r = row(i);
       for (T& p : r.p) p = std::abs(p);
+      for (T& s : r.slope) s = std::abs(s);
       return r;
     };
     // Minus D: what is subtracted adds to the magnitude.
     return sizes.gradients(weights, [&](index_t i, const Row<T>& r) {
-      return x_.statistics() > 0 ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
+      return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
     });
   }
   /// The largest term of an entry of dQ, dK and dV; dP and D, whose difference makes dS, as sums of magnitudes.
@@ -216,7 +218,7 @@ class Dense {
       const auto magnitudes = [&](const auto& other) {
         return sum<T>(x_.d_v, block_, [&](index_t t) { return std::abs(dO(i, t) * other(t)); });
       };
-      const T D = x_.statistics() > 0 ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0);
+      const T D = has_row_sums() ? magnitudes([&](index_t t) { return o[static_cast<std::size_t>(t)]; }) : T(0);
       for (std::size_t k = 0; k < r.p.size(); ++k) {
         const index_t j = r.keys[k];
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
@@ -258,6 +260,8 @@ class Dense {
   }
 
  private:
+  /// Are its weights divided by their sum?
+  bool has_row_sums() const { return p_.score == Score::softmax; }
   const Modifiers& modifiers() const { return x_.modifiers; }
   /// A word for each pair, hidden ones too. Weights are those of the lse that is given, or of their own.
   Matrices<T> pairs() const {
@@ -335,6 +339,7 @@ class Dense {
   /// weights are summed again from lse: from the maximum, equal scores have weights 1, whose sum rounds nowhere.
   Row<T> row(index_t i) const {
     if (p_.score != Score::softmax) return row(i, T(0));
+    if (p_.approximation != nullptr) return row_of_polynomial(i);
     Row<T> r;
     r.keys = seen(i);
     const std::vector<T> s = scores(i);
@@ -352,6 +357,19 @@ class Dense {
     r.lse = m + std::log(total_from(m));
     const T z = total_from(r.lse);
     for (T& p : r.p) p /= z;
+    return r;
+  }
+  /// Weights p(s) / SUM p(s) for the scores s.
+  Row<T> row_of_polynomial(index_t i) const {
+    const Polynomial& p = *p_.approximation;
+    Row<T> r{scores(i), seen(i)};
+    r.slope = r.p;
+    for (T& s : r.slope) s = p.slope(s);
+    for (T& s : r.p) s = p(s);
+    const T all =
+        sum<T>(static_cast<index_t>(r.p.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+    for (std::vector<T>* words : {&r.p, &r.slope})
+      for (T& w : *words) w /= all;
     return r;
   }
   /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
@@ -403,7 +421,7 @@ class Dense {
         const T keep = kept(i, j);
         const T dP = keep * sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
         for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += keep * p * dO(i, t);
-        const T dScore = score_gradient(p, dP, D);
+        const T dScore = r.slope.empty() ? score_gradient(p, dP, D) : r.slope[k] * (dP - D);
         if (modifiers().bias_gradient) dBias(bias_row(i), j) += dScore;
         const T dS = scale_ * dScore * softcap_slope(i, j);
         for (index_t t = 0; t < x_.d; ++t) {

@@ -125,6 +125,7 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   row.workspace = s.workspace_words(x, tiling);
   row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);
+  if (x.polynomial != nullptr) row.weight_error = x.polynomial->error;
   if (has_widths(plan.options)) {
     Words bytes;
     for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += plan.options.width[a] * (row.io.reads[a] + row.io.writes[a]);
@@ -152,6 +153,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   if (s.traits.narrow && !has_left_edge(x) && !is_packed(x) && o.schedule.empty()) return;
   if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
+  if ((x.polynomial != nullptr) != s.traits.approximates && o.schedule.empty()) return;                     // likewise
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;

@@ -60,6 +60,7 @@ void Problem::validate() const {
   require_sequences();
   require_patterns();
   require_modifiers();
+  require_approximation();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
@@ -212,6 +213,21 @@ void Problem::require_modifiers() const {
                         "and query, or one for all of them; [{}] is neither",
                         group(), fmt::join(*bias, ", ")));
   }
+}
+
+void Problem::require_approximation() const {
+  if (approximation == nullptr) return;
+  const auto require = [](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem("approximation: " + text);
+  };
+  require(op == Operation::forward || op == Operation::backward,
+          fmt::format("operation {} has none: it is for forward and backward", name_of(op)));
+  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
+  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  require(!lse_required, "it has no lse");
+  require(approximation->degree() >= 1 && approximation->error < 1,
+          fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
+                      approximation->degree(), approximation->error));
 }
 
 Modifiers Problem::modifiers() const {
@@ -457,6 +473,7 @@ Sizes Problem::sizes() const {
   s.mask = mask();
   s.documents = documents(s.mask);
   s.score = score;
+  s.polynomial = approximation;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();
@@ -465,7 +482,7 @@ Sizes Problem::sizes() const {
 
 bound::AttentionProblem Problem::bound_problem(Words M) const { return {sizes(), instances(), M, sources}; }
 
-bool Problem::forward_first() const { return follows_forward(op) && !forward_given && score == Score::softmax; }
+bool Problem::forward_first() const { return follows_forward(op) && !forward_given && has_statistics(); }
 
 Problem Problem::forward() const {
   Problem p = *this;

@@ -47,6 +47,8 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   if (x.score != Score::softmax && !traits.any_score) return "knows no score function but softmax";
   if (traits.only_score && x.score != *traits.only_score)
     return fmt::format("is for the score function {} only", name_of(*traits.only_score));
+  if (x.polynomial != nullptr && !traits.approximates) return "is for exact attention";
+  if (x.polynomial == nullptr && traits.approximates) return "is for a polynomial in place of e^z (approximation)";
   if (traits.shared_source && problem.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
   if (const auto why = unsupported(x)) return std::string(*why);
   return std::nullopt;

@@ -9,5 +9,6 @@ void add_backward(Registry& registry);
 void add_gradient(Registry& registry);
 void add_projected(Registry& registry);
 void add_scores(Registry& registry);
+void add_approximate(Registry& registry);
 
 }  // namespace redblue::plan

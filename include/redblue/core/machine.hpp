@@ -40,6 +40,12 @@ class Tile {
   const Arg& arg() const { return arg_; }
   /// The leading n columns, as an argument: the part of a tile that a ragged last block uses.
   Arg cols(index_t n) const { return part({arg_.block.shape.rows, n}); }
+  /// n columns from `first` on, as an argument.
+  Arg cols(index_t first, index_t n) const {
+    Arg a = cols(n);
+    a.block.col = first;
+    return a;
+  }
   /// The leading rows and columns, as an argument.
   Arg part(Shape s) const {
     Arg a = arg_;

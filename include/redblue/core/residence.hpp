@@ -28,7 +28,7 @@ struct Residence {
     };
     all(S, {P, A, f, q, p, P_b, dS_b});
     all(lse, {D, lse_g, slopes, sinks, dSinks});
-    all(O, {Og});
+    all(O, {Og, den, dNum, dDen});
     all(dQ, {dQg});
   }
   /// Is every size the number of words?

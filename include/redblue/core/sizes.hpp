@@ -3,6 +3,7 @@
 
 #include "redblue/core/cost.hpp"
 #include "redblue/core/modifiers.hpp"
+#include "redblue/core/polynomial.hpp"
 #include "redblue/core/residence.hpp"
 #include "redblue/core/score.hpp"
 #include "redblue/core/visible.hpp"
@@ -34,6 +35,8 @@ struct Sizes {
   /// What mask.pattern points at.
   std::shared_ptr<const Pattern> pattern{};
   index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
+  /// In place of e^z in the softmax; null: exact attention.
+  std::shared_ptr<const Polynomial> polynomial{};
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
@@ -44,8 +47,8 @@ struct Sizes {
   Pairs pairs() const { return {mask, n_q, n_k}; }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.
   Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
-  /// Words of a row's statistic (lse, D): 1 for softmax, else 0.
-  index_t statistics() const { return score == Score::softmax ? 1 : 0; }
+  /// Words of a row's statistic (lse, D): 1 for the exact softmax, else 0.
+  index_t statistics() const { return score == Score::softmax && polynomial == nullptr ? 1 : 0; }
   Words row_statistics() const { return Words(n_q) * statistics(); }
 };
 

@@ -22,6 +22,7 @@ enum class SlowArray : std::uint8_t {
   P_b, dS_b,                  // of the keys that each query sees, one below the other
   bias, slopes, sinks,        // modifiers of scores (core/modifiers.hpp)
   dBias, dSinks,              // their gradients
+  den, dNum, dDen,            // of polynomial attention: row sums of weights; gradients of O before division, and of den
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -35,10 +36,11 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "P_b", "dS_b",
     "bias", "slopes", "sinks",
     "dBias", "dSinks",
+    "den", "dNum", "dDen",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dSinks) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dDen) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }

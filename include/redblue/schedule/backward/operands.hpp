@@ -12,7 +12,7 @@ namespace redblue::schedule {
 /// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
 /// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
 /// (schedule/parts/workspace.hpp); P_b and dS_b, P and dS with a column for each query and a word for each key that it
-/// sees. If the score function has no statistics, O, lse and D have no columns, so that they
+/// sees; dNum (n_q x d_v) and dDen (n_q), the gradients of the numerator and of the denominator of polynomial attention. If the score function has no statistics, O, lse and D have no columns, so that they
 /// have no words to read.
 struct BackwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::backward;
@@ -22,7 +22,7 @@ struct BackwardOperands : ModifierOperands {
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, P_b, dS_b, dBias, dSinks;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, P_b, dS_b, dBias, dSinks, dNum, dDen;
 
   [[gnu::noinline]] BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
       : ModifierOperands(s, instance),
@@ -45,11 +45,14 @@ struct BackwardOperands : ModifierOperands {
         P_b(band_of_pairs(s, SlowArray::P_b, instance)),
         dS_b(band_of_pairs(s, SlowArray::dS_b, instance)),
         dBias(like_bias(s, SlowArray::dBias, s.modifiers.bias_gradient, instance)),
-        dSinks{SlowArray::dSinks, {s.modifiers.sinks_gradient ? s.mask.group : 0, 1}, instance} {}
+        dSinks{SlowArray::dSinks, {s.modifiers.sinks_gradient ? s.mask.group : 0, 1}, instance},
+        dNum{SlowArray::dNum, dO.shape, instance, s.row0},
+        dDen{SlowArray::dDen, {s.n_q, 1}, instance, s.row0} {}
 
   index_t instance() const { return Q.instance; }
   auto all() const {
-    return std::array{Q, K, V, bias, slopes, sinks, O, lse, dO, dQ, dK, dV, dBias, dSinks, D, P, Z, G, dQg, P_b, dS_b};
+    return std::array{Q,  K,     V,      bias, slopes, sinks, O,   lse, dO,   dQ,   dK,  dV,
+                      dBias, dSinks, D, P, Z, G, dQg, P_b, dS_b, dNum, dDen};
   }
 };
 

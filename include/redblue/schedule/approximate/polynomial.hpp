@@ -1,0 +1,63 @@
+#pragma once
+#include "redblue/schedule/parts/polynomial_state.hpp"
+
+namespace redblue::schedule {
+
+/// Polynomial attention, a polynomial p of degree g in place of e^z in the softmax: p(scale q.k) = SUM_a w_a q^a k^a over
+/// the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves once: the
+/// trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
+///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint r (d_v + 1) + d + d_v + 1 + g for br = bc = 1
+/// Under a mask keys enter just before the first query that sees them: the same words.
+struct PolynomialForward : Defaults {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "polynomial";
+  static constexpr std::string_view idea = "keeping the state of all monomials resident";
+  static constexpr Traits traits{.masks = true, .approximates = true};
+  static constexpr std::array<SlowArray, 0> workspace{};
+
+  struct Tiling {
+    index_t br = 1;  ///< queries per step (one under a mask)
+    index_t bc = 1;  ///< keys per step
+    void knobs(const auto& knob) {
+      knob({"br", &Sizes::n_q}, br);
+      knob({"bc", &Sizes::n_k}, bc);
+    }
+  };
+
+  static constexpr std::string_view restricted_bound(const Sizes& x) {
+    return x.d + x.d_v <= 4096 ? "polynomial state" : "";
+  }
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return state_of_monomials_unsupported(x); }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
+    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
+    return t;
+  }
+
+  static Phase phase(const Sizes& x, Tiling t) {
+    const Words r = monomials(x.d, x.polynomial->degree());
+    return polynomial_phase(x, {0, x.d_v}, r, x.d, t.br, t.bc);
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return phase(x, t).footprint; }
+  /// The next keys and values, or the next queries.
+  static Words prefetch(const Sizes& x, Tiling t) { return phase(x, t).prefetch; }
+  static Io io(const Sizes& x, Tiling) {
+    return Io()
+        .read(SlowArray::K, Words(x.n_k) * x.d)
+        .read(SlowArray::V, Words(x.n_k) * x.d_v)
+        .read(SlowArray::Q, Words(x.n_q) * x.d)
+        .write(SlowArray::O, Words(x.n_q) * x.d_v);
+  }
+  static Words macs(const Sizes& x, Tiling) { return polynomial_macs(x); }
+
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    const Sizes& s = x.shape;
+    polynomial_pass(m, x, all_monomials(s), {0, s.d_v}, t.br, t.bc);
+  }
+};
+
+}  // namespace redblue::schedule
