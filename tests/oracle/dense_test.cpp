@@ -128,6 +128,13 @@ TEST(DenseGradients, AreTheSlopesOfTheLoss) {
     }
 }
 
+TEST(DenseGradients, OfAPolynomialAreTheSlopesOfTheLoss) {
+  Problem p = small();
+  p.approximation = std::make_shared<const Polynomial>(near_exp(Fit::taylor, 4, 2));  // positive everywhere
+  for (const Problem& shape : {p, causal(p, 1), causal(p, -2), grouped(p), causal(grouped(p), 0)})
+    expect_slopes_of_the_loss(shape);
+}
+
 TEST(DenseGradients, FromStatisticsAreTheSame) {
   for (const Problem& p : {small(), causal(small(), -1), causal(grouped(small()), 1)}) {
     Matrices<Real> in = random_inputs(p);

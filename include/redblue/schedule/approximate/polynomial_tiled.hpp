@@ -42,7 +42,7 @@ struct PolynomialTiledForward : Defaults {
           h(ceil_div(x.d_v + 1, cb)),
           w(t.w),
           groups(x.d, degree, t.s) {}
-    /// The most monomials of a group of so many coordinates.
+    /// The most monomials of a group of this many coordinates.
     Words most(index_t coordinates) const {
       return std::max(Words(1), (Words(w) - coordinates - cb - degree) / cb);
     }

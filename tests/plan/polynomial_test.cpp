@@ -1,0 +1,150 @@
+#include <gtest/gtest.h>
+
+#include "redblue/bound/polynomial.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/plan/planner.hpp"
+#include "redblue/schedule/approximate/polynomial_tiled.hpp"
+
+/// Plans of polynomial attention against the table of docs/algorithms/polynomial.md.
+namespace redblue::test {
+namespace {
+
+/// Of n = 65536, d_v = d; s = 0: the state is resident.
+struct Line {
+  index_t d, degree, r, M, words, s, cb, groups, bound;
+};
+constexpr std::array kTable{Line{16, 2, 153, 1024, 8585216, 16, 6, 1, 6968878},
+                            Line{16, 2, 153, 16384, 4194304, 0, 0, 0, 4194304},
+                            Line{16, 2, 153, 262144, 4194304, 0, 0, 0, 4194304},
+                            Line{16, 4, 4845, 1024, 188940288, 12, 1, 6, 97049121},
+                            Line{16, 4, 4845, 16384, 15073280, 16, 3, 1, 11447054},
+                            Line{16, 4, 4845, 262144, 4194304, 0, 0, 0, 4194304},
+                            Line{32, 3, 6545, 1024, 752418816, 8, 3, 24, 356646758},
+                            Line{32, 3, 6545, 16384, 76611584, 32, 2, 1, 47060348},
+                            Line{32, 3, 6545, 262144, 8388608, 0, 0, 0, 8388608},
+                            Line{32, 4, 58905, 1024, 5712052224, 6, 2, 136, 2359849866},
+                            Line{32, 4, 58905, 16384, 548470784, 24, 3, 12, 278726147},
+                            Line{32, 4, 58905, 262144, 42532864, 32, 4, 1, 29744569},
+                            Line{64, 2, 2145, 1024, 716242944, 11, 8, 21, 390860120},
+                            Line{64, 2, 2145, 16384, 92930048, 64, 7, 1, 63692851},
+                            Line{64, 2, 2145, 262144, 16777216, 0, 0, 0, 16777216},
+                            Line{64, 3, 47905, 1024, 12695044096, 6, 4, 276, 5220842968},
+                            Line{64, 3, 47905, 16384, 1264779264, 18, 5, 18, 689123663},
+                            Line{64, 3, 47905, 262144, 118292480, 64, 5, 1, 85960344},
+                            Line{64, 4, 814385, 1024, 168646803456, 5, 3, 2743, 65251748977},
+                            Line{64, 4, 814385, 16384, 17902796800, 11, 5, 266, 7707435807},
+                            Line{64, 4, 814385, 262144, 1732837376, 29, 6, 20, 829447260}};
+
+Problem problem_of(const Line& line) {
+  Problem p;
+  p.n_q = p.n_k = 65536;
+  p.d = p.d_v = line.d;
+  p.approximation = approximate_exp(line.degree, 1);
+  return p;
+}
+index_t value(const plan::Tiling& t, std::string_view name) {
+  for (const schedule::Knob& k : t)
+    if (k.name == name) return k.value;
+  return 0;
+}
+
+}  // namespace
+
+TEST(PolynomialPlans, ReproduceTheTable) {
+  using Tiled = schedule::PolynomialTiledForward;
+  for (const Line& line : kTable) {
+    SCOPED_TRACE(testing::Message() << "d " << line.d << " degree " << line.degree << " M " << line.M);
+    const plan::Plan plan = plan::make_plan(problem_of(line), {.M = line.M});
+    const plan::Row& row = plan.row();
+    EXPECT_EQ(row.io.total(), line.words);
+    EXPECT_LE(row.footprint, line.M);
+    EXPECT_EQ(monomials(line.d, line.degree), line.r);
+    EXPECT_EQ(row.schedule, line.s == 0 ? "polynomial" : "polynomial_tiled");
+    EXPECT_EQ(plan.bound.name, "trivial");
+    if (line.s == 0) continue;
+    EXPECT_EQ(value(row.tiling, "s"), line.s);
+    EXPECT_EQ(value(row.tiling, "cb"), line.cb);
+    const Sizes x = plan.sizes();
+    const Tiled::Passes passes(x, schedule::tiling_from<Tiled::Tiling>(row.tiling));
+    const auto totals =
+        passes.groups.totals([&](index_t D) { return passes.most(D); }, [](Words, index_t) { return Words(0); });
+    EXPECT_EQ(totals.groups, line.groups);
+  }
+}
+
+TEST(PolynomialPlans, HaveTheBoundOfTheirClass) {
+  for (const Line& line : kTable) {
+    SCOPED_TRACE(testing::Message() << "d " << line.d << " degree " << line.degree << " M " << line.M);
+    const auto bounds = bound::bounds_of(Operation::forward, problem_of(line).bound_problem(line.M));
+    ASSERT_EQ(bounds.size(), 2U);
+    EXPECT_EQ(bounds[1].status, "restricted");
+    EXPECT_EQ(std::max(bounds[0].words, bounds[1].words), line.bound);
+  }
+}
+
+/// What answers with the same error bound stands in one plan, and nothing else.
+TEST(PolynomialPlans, StandApartFromExactOnes) {
+  Problem p = problem_of(kTable[1]);
+  for (const Operation op : {Operation::forward, Operation::backward}) {
+    p.op = op;
+    const plan::Plan approximate = plan::make_plan(p, {.M = 65536});
+    for (const plan::Row& r : approximate.rows) {
+      EXPECT_TRUE(r.algorithm->traits.approximates) << r.schedule;
+      EXPECT_EQ(r.weight_error, p.approximation->error);
+    }
+    Problem exact = p;
+    exact.approximation = nullptr;
+    const plan::Plan plain = plan::make_plan(exact, {.M = 65536});
+    for (const plan::Row& r : plain.rows) EXPECT_FALSE(r.algorithm->traits.approximates) << r.schedule;
+    for (const plan::Row& r : plain.rows) EXPECT_EQ(r.weight_error, 0);
+    for (const plan::Refusal& r : plain.refused) EXPECT_FALSE(r.schedule.starts_with("polynomial"));
+    EXPECT_THROW(plan::make_plan(exact, {.M = 65536, .schedule = "polynomial"}), Unsupported);
+  }
+}
+
+TEST(PolynomialPlans, HaveTheFiguresOfTheNotes) {
+  Problem p = problem_of(kTable[2]);
+  const index_t n = p.n_q, d = p.d, r = kTable[2].r, g = 2;
+  EXPECT_EQ(plan::make_plan(p, {.M = 262144}).row().footprint, r * (d + 1) + 2 * d + 1 + g);
+  p.causal = true;
+  EXPECT_EQ(plan::make_plan(p, {.M = 262144}).row().io.total(), 4 * n * d);
+  p.causal = false;
+  p.op = Operation::backward;
+  const plan::Row two = plan::make_plan(p, {.M = 262144}).row();
+  EXPECT_EQ(two.schedule, "polynomial_two_states");
+  EXPECT_EQ(two.io.total(), 9 * n * d);
+  EXPECT_EQ(two.footprint, 2 * r * (d + 1) + 4 * d + g + 1);
+  const plan::Row one = plan::make_plan(p, {.M = 4096}).row();
+  EXPECT_EQ(one.schedule, "polynomial");
+  EXPECT_EQ(one.io.total(), 9 * n * d + 2 * n * (d + 1) + n * d);
+  EXPECT_EQ(one.footprint, r * (d + 1) + 4 * d + g + 1);
+}
+
+TEST(PolynomialPlans, RefuseWhatTheyCannotDo) {
+  Problem p = problem_of(kTable[0]);
+  p.softcap = 3;
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  p.softcap = 0;
+  p.lse_required = true;
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  p.lse_required = false;
+  p.score = Score::relu;
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  p.score = Score::softmax;
+  p.op = Operation::gradient_x;
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  p.op = Operation::forward;
+  EXPECT_NO_THROW(p.validate());
+  p.approximation = std::make_shared<const Polynomial>(near_exp(Fit::taylor, 1, 4));  // its error exceeds 1
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  p.approximation = std::make_shared<const Polynomial>(near_exp(Fit::minimax, 13, 2));
+  EXPECT_THROW(plan::make_plan(p, {.M = 65536}), Unsupported);
+  p.approximation = approximate_exp(2, 1);
+  p.window_left = 3;
+  EXPECT_THROW(plan::make_plan(p, {.M = 65536}), Unsupported);
+  p.window_left.reset();
+  EXPECT_THROW(plan::make_plan(p, {.M = 5}), CapacityError);
+  EXPECT_EQ(plan::make_plan(p, {.M = 6}).row().footprint, 6);  // 2 g + 2
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,66 @@
+#include <gtest/gtest.h>
+
+#include "mutants/polynomial.hpp"
+#include "verdict.hpp"
+
+namespace redblue::test {
+
+using schedule::BackwardOperands;
+using schedule::ForwardOperands;
+
+namespace {
+
+Sizes polynomial_sizes(Mask mask = {}) {
+  Sizes x{7, 9, 5, 3, mask};
+  x.polynomial = approximate_exp(2, 1);
+  return x;
+}
+
+}  // namespace
+
+TEST(PolynomialMutants, OfTiledAreCaught) {
+  using Tiled = schedule::PolynomialTiledForward;
+  const Tiled::Tiling t{2, 2, 16};
+  for (int slip = 0; slip <= static_cast<int>(mutants::PolynomialSlip::passes_the_values_twice); ++slip) {
+    const std::string found = test::verdict<Tiled>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
+      mutants::PolynomialPasses::run(m, x, t, static_cast<mutants::PolynomialSlip>(slip));
+    });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+/// The same passes with one group of all monomials and all columns are the schedule whose state is resident.
+TEST(PolynomialMutants, OfPolynomialAreCaught) {
+  using S = schedule::PolynomialForward;
+  const S::Tiling t{};
+  using enum mutants::PolynomialSlip;
+  for (const mutants::PolynomialSlip slip :
+       {none, reads_all_coordinates, forgets_the_row_sums, adds_to_the_first_group, keeps_the_stack,
+        misses_the_last_group, passes_the_values_twice}) {
+    const std::string found = test::verdict<S>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
+      mutants::PolynomialPasses::run(m, x, {5, 4, 1000}, slip);
+    });
+    EXPECT_EQ(found.empty(), slip == none) << "slip number " << static_cast<int>(slip) << ": " << found;
+  }
+}
+
+TEST(PolynomialMutants, OfPolynomialBackwardAreCaught) {
+  using S = schedule::PolynomialBackward;
+  for (int slip = 0; slip <= static_cast<int>(mutants::PolynomialBackwardSlip::reads_the_keys_a_third_time); ++slip) {
+    const std::string found =
+        test::verdict<S>(polynomial_sizes({.hi = 3}), S::Tiling{}, [&](auto& m, const BackwardOperands& x) {
+          mutants::PolynomialGradient::run(m, x, static_cast<mutants::PolynomialBackwardSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+TEST(PolynomialMutants, OfTwoStatesAreCaught) {
+  using S = schedule::PolynomialTwoStateBackward;
+  const Sizes x = polynomial_sizes();
+  EXPECT_EQ(test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { S::run(m, o, {}); }), "");
+  EXPECT_NE(test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { schedule::PolynomialBackward::run(m, o, {}); }),
+            "");  // spills what this one keeps
+}
+
+}  // namespace redblue::test
