@@ -107,6 +107,7 @@ Json to_json(const plan::Row& row) {
          {"fits", row.fits},
          {"cost", row.cost.to_double() / plan::kCostUnit}};
   if (!row.algorithm->label.empty()) j["label"] = std::string(row.algorithm->label);
+  if (row.weight_error > 0) j["weight_error"] = row.weight_error;
   if (row.bytes) j["bytes"] = to_json(*row.bytes);
   if (row.footprint_bytes) j["footprint_bytes"] = to_json(*row.footprint_bytes);
   if (row.prefetch_bytes) j["prefetch_bytes"] = to_json(*row.prefetch_bytes);

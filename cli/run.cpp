@@ -72,6 +72,12 @@ Json verification_to_json(const Verification& v) {
     differences[d.name] = {
         {"gradient", d.gradient}, {"difference", d.difference}, {"tolerance", d.tolerance}, {"ok", d.ok()}};
   for (const auto& [name, n] : v.nan_inputs) nan[name] = n;
+  if (v.nearness)
+    j["nearness"] = {{"largest_score", v.nearness->largest_score},
+                     {"range", v.nearness->range},
+                     {"distance", v.nearness->distance},
+                     {"proved", v.nearness->proved},
+                     {"ok", v.nearness->ok()}};
   if (!v.given.empty()) j["given"] = given;
   if (!v.differences.empty()) j["central_differences"] = differences;
   j["nan_inputs"] = nan;
@@ -89,6 +95,12 @@ void print_text(const Verification& v) {
   for (const Difference& d : v.differences)
     fmt::print("verify {:<4} along a random direction {:.6e}, central differences {:.6e}, tolerance {:.1e}: {}\n",
                d.name, d.gradient, d.difference, d.tolerance, d.ok() ? "ok" : "WRONG");
+  if (const auto& n = v.nearness; n && !n->in_range())
+    fmt::print("verify: scores reach {:.4g}, the polynomial is for {} at most: nothing is proved of its error\n",
+               n->largest_score, n->range);
+  else if (n && n->distance > 0)
+    fmt::print("verify: scores reach {:.4g} of {}; o is {:.3g} max|V| from exact attention, proved {:.3g}: {}\n",
+               n->largest_score, n->range, n->distance, n->proved, n->ok() ? "ok" : "WRONG");
   std::string inputs;
   for (const auto& [name, n] : v.nan_inputs) inputs += fmt::format("{}{} {}", inputs.empty() ? "" : ", ", name, n);
   if (!inputs.empty() || v.nan_outputs > 0)

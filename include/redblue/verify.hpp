@@ -1,4 +1,5 @@
 #pragma once
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -34,10 +35,23 @@ struct Difference {
   bool ok() const;
 };
 
+/// Of a problem with an approximation: do its scores keep to the range of the polynomial, and is o as near exact attention
+/// as is then proved?
+struct Nearness {
+  double largest_score = 0;  ///< |scale q.k| over all visible pairs
+  double range = 0;          ///< of the polynomial
+  double distance = 0;       ///< largest |o - exact o| over largest |v|; 0 for gradients, of which nothing is proved
+  double proved = 0;         ///< Polynomial::output_error
+  double rounding = 0;       ///< what roundings may add
+  bool in_range() const { return largest_score <= range; }
+  bool ok() const { return !in_range() || distance <= proved + rounding; }
+};
+
 struct Verification {
   std::vector<Deviation> outputs;
   std::vector<GivenInput> given;  ///< gradients are judged as functions of the given o and lse; these are judged here
   std::vector<Difference> differences;
+  std::optional<Nearness> nearness{};
   std::vector<std::pair<std::string, index_t>> nan_inputs;  ///< inputs with NaN entries
   index_t nan_outputs = 0;
   bool ok() const;

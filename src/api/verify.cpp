@@ -247,6 +247,23 @@ double error_of_scores(const Dense<Wide>& truth, const Dense<T>& naive) {
   return error;
 }
 
+/// Adds one instance of a problem with an approximation, and the largest |v| of those so far.
+template <class Wide>
+void add_nearness(Nearness& n, double& largest_v, const Problem& p, const Tensors& tensors, const Matrices<Wide>& in,
+                  index_t instance) {
+  const Dense<Wide> ours(p, in, oracle::kBlock, instance);
+  for (index_t i = 0; i < ours.rows(); ++i)
+    for (const Wide& s : ours.scores(i)) n.largest_score = std::max(n.largest_score, std::abs(static_cast<double>(s)));
+  if (!is_forward(p.op)) return;
+  Problem exact = p;
+  exact.approximation = nullptr;
+  const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
+  const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
+  for (std::size_t k = 0; k < o.words.size(); ++k)
+    n.distance = std::max(n.distance, std::abs(o.words[k] - static_cast<double>(wanted.words[k])));
+  largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
+}
+
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
 /// by nothing and nothing would be allowed.
 template <class T, class Wide>
@@ -266,7 +283,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::vector<Slope> differences;
   SharedGradients<Wide> wanted_shared;
   SharedGradients<T> plain_shared;
-  double largest_lse = 0, score_error = 0, sink_magnitude = 0;
+  double largest_lse = 0, score_error = 0, sink_magnitude = 0, largest_v = 0;
+  Nearness nearness;
   std::mt19937_64 random(20241);
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
@@ -277,6 +295,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       wide[a] = converted<Wide>(m);
       narrow[a] = converted<T>(m);
     }
+    if (p.approximation != nullptr) add_nearness(nearness, largest_v, p, tensors, wide, h);
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
     const Dense<T> naive(p, narrow, block, h);
     Matrices<Wide> forward = truth.forward();
@@ -360,6 +379,13 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       d.tolerance = rounding;
     }
   }
+  if (p.approximation != nullptr) {
+    nearness.range = p.approximation->range;
+    nearness.proved = p.approximation->output_error();
+    if (largest_v > 0) nearness.distance /= largest_v;
+    for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
+    v.nearness = nearness;
+  }
   if (given) v.given = given_check.finish();
   for (auto& [a, gap, d] : differences) {
     const auto out = std::find_if(v.outputs.begin(), v.outputs.end(),
@@ -389,7 +415,8 @@ bool Verification::ok() const {
   const auto all_ok = [](const auto& list) {
     return std::all_of(list.begin(), list.end(), [](const auto& x) { return x.ok(); });
   };
-  return all_ok(outputs) && all_ok(given) && all_ok(differences) && nan_inputs.empty() && nan_outputs == 0;
+  return all_ok(outputs) && all_ok(given) && all_ok(differences) && (!nearness || nearness->ok()) &&
+         nan_inputs.empty() && nan_outputs == 0;
 }
 
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings) {

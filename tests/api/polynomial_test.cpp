@@ -1,0 +1,99 @@
+#include <gtest/gtest.h>
+
+#include "api/filled.hpp"
+#include "api/plans.hpp"
+#include "api/problems.hpp"
+#include "redblue/attention.hpp"
+#include "redblue/verify.hpp"
+#include "support/generators.hpp"
+
+namespace redblue::test {
+namespace {
+
+Problem approximate(Problem p, index_t degree = 2, double range = 1) {
+  p.approximation = approximate_exp(degree, range);
+  return p;
+}
+
+/// Every schedule in both arithmetic types: words as planned, numbers as the oracle says, near exact attention.
+void check(const Problem& p, int threads) {
+  index_t ran = 0;
+  for (const auto& s : plan::Registry::built_in().of(p.op))
+    for (const plan::Plan& plan : plans_of(p, s->name))
+      for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
+        SCOPED_TRACE(std::string(s->name) + " " + std::string(name_of(type)));
+        EXPECT_TRUE(s->traits.approximates);
+        Filled filled(p, type, Strides::bhsd);
+        RunOptions options;
+        options.compute = type == DType::f64 ? DType::f64 : DType::f32;
+        options.threads = threads;
+        const Tensors t = filled.tensors();
+        const Measured m = run(plan, t, options);
+        EXPECT_EQ(m.io, plan.row().io);
+        EXPECT_EQ(m.peak, plan.row().footprint);
+        EXPECT_EQ(m.flops, plan.row().flops);
+        const Verification v = verify(p, t, options.compute, roundings_of(plan));
+        EXPECT_TRUE(v.ok());
+        ASSERT_TRUE(v.nearness);
+        EXPECT_TRUE(v.nearness->in_range()) << v.nearness->largest_score;
+        if (is_forward(p.op)) {
+          EXPECT_LE(v.nearness->distance, v.nearness->proved + v.nearness->rounding);
+        }
+        ++ran;
+      }
+  EXPECT_GT(ran, 0);
+}
+
+}  // namespace
+
+TEST(PolynomialRuns, AreWhatTheirPlansSay) {
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (Problem p : {problem(13, 13, 8, 8), problem(7, 29, 4, 9), problem(1, 1, 1, 1),
+                      with_heads(problem(11, 14, 6, 5), 2, 6, 2), causal(problem(19, 17, 4, 3)),
+                      causal(with_heads(problem(10, 12, 4, 6), 2, 4, 2), 1)}) {
+      p.op = op;
+      check(approximate(p), 1);
+      check(approximate(p, 3), 2);
+    }
+}
+
+/// Scores beyond the range: the run does what it says, and verify() says that nothing is proved.
+TEST(PolynomialRuns, SayWhereScoresLeaveTheRange) {
+  Problem p = approximate(problem(20, 20, 4, 3), 2, 0.05);
+  Filled filled(p, DType::f64, Strides::bhsd);
+  const Tensors t = filled.tensors();
+  run(some_plan(p), t, {.compute = DType::f64});
+  const Verification v = verify(p, t, DType::f64);
+  ASSERT_TRUE(v.nearness);
+  EXPECT_FALSE(v.nearness->in_range());
+  EXPECT_TRUE(v.ok());
+}
+
+/// An answer that is not near exact attention is found out, even where the oracle of the polynomial agrees with it.
+TEST(PolynomialRuns, AreHeldAgainstExactAttention) {
+  Problem p = problem(12, 12, 4, 3);
+  Polynomial wrong = near_exp(Fit::taylor, 2, 1);
+  wrong.c[1] = -0.5;
+  wrong.error = 0.01;  // it is not
+  p.approximation = std::make_shared<const Polynomial>(wrong);
+  Filled filled(p, DType::f64, Strides::bhsd);
+  const Tensors t = filled.tensors();
+  run(some_plan(p), t, {.compute = DType::f64});
+  const Verification v = verify(p, t, DType::f64);
+  EXPECT_TRUE(v.outputs.front().ok());
+  ASSERT_TRUE(v.nearness);
+  EXPECT_FALSE(v.nearness->ok());
+  EXPECT_FALSE(v.ok());
+}
+
+/// f32 states over many keys: the sums of verify() allow for the chain that the plan adds up.
+TEST(PolynomialRuns, AreAccurateOverManyKeys) {
+  const Problem p = approximate(problem(3, 6000, 4, 3));
+  Filled filled(p, DType::f32, Strides::bhsd);
+  const Tensors t = filled.tensors();
+  const plan::Plan plan = some_plan(p);
+  run(plan, t, {});
+  EXPECT_TRUE(verify(p, t, DType::f32, roundings_of(plan)).ok());
+}
+
+}  // namespace redblue::test
