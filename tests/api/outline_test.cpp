@@ -120,6 +120,10 @@ std::vector<Problem> problems() {
     Problem pattern = of(op, problem(24, 24, 4, 4));
     pattern.patterns = {std::make_shared<const RunLists>(patterns::longformer({24, 24}, 2, 2, 3))};
     list.push_back(pattern);
+    Problem approximate = of(op, problem(9, 8, 4, 4));
+    approximate.lse_required = false;
+    approximate.approximation = approximate_exp(2, 1);
+    list.push_back(approximate);
   }
   return list;
 }

@@ -66,7 +66,7 @@ class Exhaustive {
     for (const auto& c : components_) combinations *= std::min<std::size_t>(c.size(), 1'000'000);
     if (!s_.traits.stable)
       check_that_it_runs_where_the_smallest_does();
-    else if (combinations <= static_cast<std::size_t>(cases(12'000)))
+    else if (knows_all_values() && combinations <= static_cast<std::size_t>(cases(12'000)))
       check_all_at_every_M();
     else
       check_components_at_some_M();
@@ -74,10 +74,15 @@ class Exhaustive {
 
  private:
   std::vector<index_t> values(const KnobRange& k, const Tiling& smallest) const {
-    if (k.along == nullptr && k.most == 0) {  // groups, of which more are for many workers: the number it starts with
+    if (k.groups) {  // of which more are for many workers: the number it starts with
       for (const Knob& least : smallest)
         if (least.name == k.name) return {least.value};
       return {1};
+    }
+    if (k.along == nullptr && k.most == 0) {  // any number: some of them
+      std::vector<index_t> list{1};
+      for (int i = 0; i < 10; ++i) list.push_back(std::uniform_int_distribution<index_t>(1, 20 << (i / 2))(random_));
+      return list;
     }
     if (k.along != nullptr && k.least > 0) return tiles(x_.*k.along, step_of(k, limits_.multiple));
     std::vector<index_t> list;
@@ -85,6 +90,9 @@ class Exhaustive {
     return list;
   }
 
+  bool knows_all_values() const {
+    return std::ranges::all_of(s_.knobs, [](const KnobRange& k) { return k.groups || k.along != nullptr || k.most > 0; });
+  }
   Words occupied(const Tiling& t) const { return limits_.occupied(s_.footprint(x_, t), s_.prefetch(x_, t)); }
   Words cost(const Tiling& t) const { return limits_.price.of(s_.io(x_, t)); }
   [[noreturn]] void fail(const std::string& what) const {
@@ -225,6 +233,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       if (x.mask.hi != Mask::kFar && draw(0, 3) == 0) x.mask.prefix = draw(0, x.n_k);
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
+      if (s.traits.approximates) x.polynomial = approximate_exp(draw(1, 3), 1);
       if (!claims::can_solve(s, x)) x.mask = {};
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;

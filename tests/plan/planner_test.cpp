@@ -247,7 +247,8 @@ TEST(Planner, RefusesWithTheReason) {
   EXPECT_THAT(refused, testing::IsSupersetOf({"saha_ye"}));
   const auto was_refused = [&](const plan::Schedule& s) { return std::ranges::count(refused, s.name) == 1; };
   const auto schedules = plan::Registry::built_in().of(Operation::forward);
-  for (const auto& s : schedules) EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score) << s->name;
+  for (const auto& s : schedules)
+    EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score && !s->traits.approximates) << s->name;
 
   Options o = with_M(1000);
   o.quadratic_workspace = false;

@@ -6,12 +6,12 @@
 
 namespace redblue::test {
 
-/// The schedules of an operation that do softmax attention, and that the planner ranks without a mask.
+/// The schedules of an operation that do exact softmax attention, and that the planner ranks without a mask.
 inline std::vector<std::string_view> softmax_schedules(Operation op = Operation::forward) {
   std::vector<std::string_view> names;
   for (const auto& s : plan::Registry::built_in().of(op))
     if (s->traits.only_score.value_or(Score::softmax) == Score::softmax && !s->traits.windows && !s->traits.narrow &&
-        !s->traits.only_patterns)
+        !s->traits.only_patterns && !s->traits.approximates)
       names.push_back(s->name);
   return names;
 }

@@ -9,7 +9,7 @@ namespace redblue::schedule {
 /// go through slow memory from group to group. With mg groups and h = c(d_v + 1, cb):
 ///   reads h (n_k + n_q) SUM |D_G| + mg n_k d_v + (mg - 1) n_q (d_v + 1) + (h - 1) n_q
 ///   writes (mg - 1) n_q (d_v + 1) + n_q d_v + [h > 1] n_q
-///   footprint max |G| cb + |D_G| + cb + g for br = bc = 1; about n r d_v / M^(g / (g + 1)) words in all
+///   footprint max |G| cb + |D_G| + cb + g; about n r d_v / M^(g / (g + 1)) words in all
 struct PolynomialTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_tiled";
@@ -18,17 +18,13 @@ struct PolynomialTiledForward : Defaults {
   static constexpr std::array workspace{SlowArray::den};
 
   struct Tiling {
-    index_t s = 1;   ///< coordinates of a block
-    index_t cb = 1;  ///< columns of the state, row sums counted as one
-    index_t w = 1;   ///< words that a group of monomials and a row may take: they say how many monomials it has
-    index_t br = 1;  ///< queries per step (one under a mask)
-    index_t bc = 1;  ///< keys per step
+    index_t s = 1;       ///< coordinates of a block
+    index_t values = 0;  ///< columns of V in the first block of columns, beside the row sums: cb - 1
+    index_t w = 1;       ///< words that a group of monomials and a row may take: they say how many monomials it has
     void knobs(const auto& knob) {
       knob({"s", &Sizes::d}, s);
-      knob({"cb"}, cb);
+      knob({"values", &Sizes::d_v, 0}, values);
       knob({"w"}, w);
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
     }
   };
 
@@ -38,7 +34,7 @@ struct PolynomialTiledForward : Defaults {
     MonomialGroups groups;
     Passes(const Sizes& x, Tiling t)
         : degree(x.polynomial->degree()),
-          cb(std::min(t.cb, x.d_v + 1)),
+          cb(std::min(t.values, x.d_v) + 1),
           h(ceil_div(x.d_v + 1, cb)),
           w(t.w),
           groups(x.d, degree, t.s) {}
@@ -52,11 +48,11 @@ struct PolynomialTiledForward : Defaults {
       return {first, std::min(cb, d_v - first), 0};
     }
     /// Sums over all groups, and the largest phase.
-    MonomialGroups::Totals totals(const Sizes& x, Tiling t, Words Phase::* of) const {
+    MonomialGroups::Totals totals(const Sizes& x, Words Phase::* of) const {
       return groups.totals([&](index_t D) { return most(D); },
                            [&](Words rows, index_t D) {
                              const auto phase = [&](StateColumns c) {
-                               const Phase p = polynomial_phase(x, c, rows, D, t.br, t.bc);
+                               const Phase p = polynomial_phase(x, c, rows, D, 1, 1);
                                return of == &Phase::footprint ? p.footprint : p.footprint + p.prefetch;
                              };
                              return std::max(phase(columns(0, x.d_v)), phase(columns(std::min<index_t>(1, h - 1), x.d_v)));
@@ -69,7 +65,7 @@ struct PolynomialTiledForward : Defaults {
   }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return state_of_monomials_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
-    return {smallest_tile(x.d, m.feature), 1, 1, smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
+    return {smallest_tile(x.d, m.feature), 0, 1};
   }
   /// Every s and every number of column blocks, with the largest groups that fit.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
@@ -80,11 +76,11 @@ struct PolynomialTiledForward : Defaults {
     for (t.s = smallest_tile(x.d, step); t.s <= x.d; t.s = t.s < x.d ? std::min(x.d, t.s + step) : x.d + 1) {
       Passes passes(x, t);
       for (index_t h = 1; h <= x.d_v + 1; ++h) {
-        t.cb = ceil_div(x.d_v + 1, h);
-        if (ceil_div(x.d_v + 1, t.cb) != h) continue;  // as with fewer
-        passes.cb = t.cb;
+        t.values = ceil_div(x.d_v + 1, h) - 1;
+        if (ceil_div(x.d_v + 1, t.values + 1) != h) continue;  // as with fewer
+        passes.cb = t.values + 1;
         passes.h = h;
-        t.w = largest_w(x, limits, passes, t);
+        t.w = largest_w(x, limits, passes);
         if (t.w == 0) continue;
         passes.w = t.w;
         if (const Words cost = limits.price.of(io(x, passes)); !best || cost < least) {
@@ -96,21 +92,21 @@ struct PolynomialTiledForward : Defaults {
     return best;
   }
   /// The largest groups that fit; 0 if none do.
-  static index_t largest_w(const Sizes& x, const Limits& limits, Passes& passes, const Tiling& t) {
+  static index_t largest_w(const Sizes& x, const Limits& limits, Passes& passes) {
     const Words all = monomials(x.d, passes.degree) * passes.cb + x.d + passes.cb + passes.degree;
     const index_t most = std::min(std::max(limits.M, Words(1)), all).to_index();
     return largest_tile(most, 1, [&](index_t w) {
       passes.w = w;
-      const Words footprint = passes.totals(x, t, &Phase::footprint).largest;
-      const Words prefetch = limits.double_buffer ? passes.totals(x, t, &Phase::prefetch).largest - footprint : Words(0);
+      const Words footprint = passes.totals(x, &Phase::footprint).largest;
+      const Words prefetch = limits.double_buffer ? passes.totals(x, &Phase::prefetch).largest - footprint : Words(0);
       return limits.fit(footprint, prefetch);
     });
   }
 
-  static Words footprint(const Sizes& x, Tiling t) { return Passes(x, t).totals(x, t, &Phase::footprint).largest; }
+  static Words footprint(const Sizes& x, Tiling t) { return Passes(x, t).totals(x, &Phase::footprint).largest; }
   /// The next keys and values, or the next queries.
   static Words prefetch(const Sizes& x, Tiling t) {
-    return Passes(x, t).totals(x, t, &Phase::prefetch).largest - footprint(x, t);
+    return Passes(x, t).totals(x, &Phase::prefetch).largest - footprint(x, t);
   }
   static Io io(const Sizes& x, Tiling t) { return io(x, Passes(x, t)); }
   static Io io(const Sizes& x, const Passes& p) {
@@ -133,7 +129,7 @@ struct PolynomialTiledForward : Defaults {
     for (index_t C = 0; C < passes.h; ++C)
       passes.groups.for_each([&](index_t D) { return passes.most(D); },
                              [&](const MonomialGroup& g) {
-                               polynomial_pass(m, x, g, passes.columns(C, x.shape.d_v), t.br, t.bc);
+                               polynomial_pass(m, x, g, passes.columns(C, x.shape.d_v), 1, 1);
                              });
   }
 };
