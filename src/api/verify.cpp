@@ -247,11 +247,31 @@ double error_of_scores(const Dense<Wide>& truth, const Dense<T>& naive) {
   return error;
 }
 
-/// Adds one instance of a problem with an approximation, and the largest |v| of those so far.
+/// What a sum over monomials is relative to: their terms may cancel where those of plain attention do not.
+struct Monomials {
+  double largest_v = 0, factor = 0;       ///< oracle::Dense::monomial_magnitude
+  std::map<SlowArray, double> gradients;  ///< the largest entry of the gradients of magnitudes
+
+  template <class Wide>
+  void add(const Problem& p, const Dense<Wide>& ours, const Matrices<Wide>& in) {
+    largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
+    factor = std::max(factor, static_cast<double>(ours.monomial_magnitude()));
+    if (is_forward(p.op)) return;
+    for (const auto& [a, m] : ours.gradient_magnitudes()) gradients[a] = std::max(gradients[a], largest_of(m.words));
+  }
+  /// What roundings of the sums over monomials may add to the relative error of an output, each of them one of `eps`.
+  double rounding(const Problem& p, SlowArray a, double largest, double eps) const {
+    if (p.approximation == nullptr || !(largest > 0)) return 0;
+    const double steps = 4 + std::sqrt(redblue::monomials(p.d, p.approximation->degree()).to_double());
+    const double terms = a == SlowArray::O ? largest_v : gradients.contains(a) ? gradients.at(a) : 0;
+    return steps * eps * factor * terms / largest;
+  }
+};
+
+/// Adds one instance of a problem with an approximation: o is not yet relative to the largest |v|.
 template <class Wide>
-void add_nearness(Nearness& n, double& largest_v, const Problem& p, const Tensors& tensors, const Matrices<Wide>& in,
-                  index_t instance) {
-  const Dense<Wide> ours(p, in, oracle::kBlock, instance);
+void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const Dense<Wide>& ours,
+                  const Matrices<Wide>& in, index_t instance) {
   for (index_t i = 0; i < ours.rows(); ++i)
     for (const Wide& s : ours.scores(i)) n.largest_score = std::max(n.largest_score, std::abs(static_cast<double>(s)));
   if (!is_forward(p.op)) return;
@@ -261,7 +281,6 @@ void add_nearness(Nearness& n, double& largest_v, const Problem& p, const Tensor
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
   for (std::size_t k = 0; k < o.words.size(); ++k)
     n.distance = std::max(n.distance, std::abs(o.words[k] - static_cast<double>(wanted.words[k])));
-  largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
@@ -283,8 +302,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::vector<Slope> differences;
   SharedGradients<Wide> wanted_shared;
   SharedGradients<T> plain_shared;
-  double largest_lse = 0, score_error = 0, sink_magnitude = 0, largest_v = 0;
+  double largest_lse = 0, score_error = 0, sink_magnitude = 0;
   Nearness nearness;
+  Monomials monomials;
   std::mt19937_64 random(20241);
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
@@ -295,8 +315,11 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       wide[a] = converted<Wide>(m);
       narrow[a] = converted<T>(m);
     }
-    if (p.approximation != nullptr) add_nearness(nearness, largest_v, p, tensors, wide, h);
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
+    if (p.approximation != nullptr) {
+      add_nearness(nearness, p, tensors, truth, wide, h);
+      monomials.add(p, truth, wide);
+    }
     const Dense<T> naive(p, narrow, block, h);
     Matrices<Wide> forward = truth.forward();
     for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
@@ -349,8 +372,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     const double sums = a == SlowArray::dSinks && comparisons[a].largest > 0
                             ? 4 * eps_of(compute) * sink_magnitude / comparisons[a].largest
                             : 0;
+    const double of_monomials = monomials.rounding(p, a, comparisons[a].largest, eps_of(compute));
     v.outputs.push_back(
-        comparisons[a].finish(rounding + sums + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
+        comparisons[a].finish(rounding + sums + of_monomials + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }
@@ -382,7 +406,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   if (p.approximation != nullptr) {
     nearness.range = p.approximation->range;
     nearness.proved = p.approximation->output_error();
-    if (largest_v > 0) nearness.distance /= largest_v;
+    if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
     for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
     v.nearness = nearness;
   }

@@ -34,6 +34,10 @@ void check(const Problem& p, int threads) {
         EXPECT_EQ(m.flops, plan.row().flops);
         const Verification v = verify(p, t, options.compute, roundings_of(plan));
         EXPECT_TRUE(v.ok());
+        for (const Deviation& d : v.outputs)
+          EXPECT_TRUE(d.ok()) << d.name << " errs by " << d.error << ", allowed " << d.tolerance;
+        for (const Difference& d : v.differences)
+          EXPECT_TRUE(d.ok()) << d.name << ' ' << d.gradient << ' ' << d.difference << " +- " << d.tolerance;
         ASSERT_TRUE(v.nearness);
         EXPECT_TRUE(v.nearness->in_range()) << v.nearness->largest_score;
         if (is_forward(p.op)) {
