@@ -44,8 +44,8 @@ std::shared_ptr<const Polynomial> parse_approximation(const std::string& text) {
     right = no_range == std::errc() && rest == end;
   }
   if (!right)
-    throw InvalidProblem(fmt::format(
-        "--approximate {}: give DEGREE:RANGE, as in 2:1.0 for degree 2 and scores from -1 to 1", text));
+    throw InvalidProblem(
+        fmt::format("--approximate {}: give DEGREE:RANGE, as in 2:1.0 for degree 2 and scores from -1 to 1", text));
   return approximate_exp(degree, range);
 }
 

@@ -54,10 +54,10 @@ struct Problem {
   bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;            ///< other score functions have no lse
   /// Attention with this polynomial in place of e^z: O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k.
-  /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it only,
-  /// and no lse; Polynomial::error says what is proved of the answer.
+  /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it
+  /// only, and no lse; Polynomial::error says what is proved of the answer.
   std::shared_ptr<const Polynomial> approximation{};
-  Sources sources = Sources::distinct;     ///< are A1, A2, A3 one array? (where Q, K, V are projected)
+  Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
   std::vector<index_t> cu_seqlens_q{}, cu_seqlens_k{};

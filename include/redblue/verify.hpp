@@ -35,8 +35,8 @@ struct Difference {
   bool ok() const;
 };
 
-/// Of a problem with an approximation: do its scores keep to the range of the polynomial, and is o as near exact attention
-/// as is then proved?
+/// Of a problem with an approximation: do its scores keep to the range of the polynomial, and is o as near exact
+/// attention as is then proved?
 struct Nearness {
   double largest_score = 0;  ///< |scale q.k| over all visible pairs
   double range = 0;          ///< of the polynomial

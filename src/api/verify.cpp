@@ -373,8 +373,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
                             ? 4 * eps_of(compute) * sink_magnitude / comparisons[a].largest
                             : 0;
     const double of_monomials = monomials.rounding(p, a, comparisons[a].largest, eps_of(compute));
-    v.outputs.push_back(
-        comparisons[a].finish(rounding + sums + of_monomials + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
+    v.outputs.push_back(comparisons[a].finish(rounding + sums + of_monomials +
+                                              (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding)));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }

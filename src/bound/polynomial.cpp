@@ -15,8 +15,8 @@ namespace {
 
 using Real = long double;
 
-/// H(w) = max over s + v = w, v <= d_v, of C(min(s, d) + g, g) v for w = 0 .. d + d_v: the most products that a row with w
-/// of its words present takes part in.
+/// H(w) = max over s + v = w, v <= d_v, of C(min(s, d) + g, g) v for w = 0 .. d + d_v: the most products that a row
+/// with w of its words present takes part in.
 std::vector<Real> most_products(index_t d, index_t d_v, index_t g) {
   std::vector<Real> monomials_of(static_cast<std::size_t>(d) + 1, 1);
   for (std::size_t s = 1; s < monomials_of.size(); ++s)  // C(s + g, g) = C(s - 1 + g, g) (s + g) / s
@@ -49,8 +49,8 @@ Real phi(const std::vector<Real>& H, Real M, Real state) {
 
 Bound polynomial_state(const AttentionProblem& x) {
   constexpr index_t kMostColumns = 4096;  // of d + d_v: beyond, the search over H would take long
-  Bound bound{0, "polynomial state", "one running state of all monomials", "restricted",
-              "forward, d + d_v <= 4096", true};
+  Bound bound{0,   "polynomial state", "one running state of all monomials", "restricted", "forward, d + d_v <= 4096",
+              true};
   if (x.polynomial == nullptr || x.d + x.d_v > kMostColumns) {
     bound.holds = false;
     return bound;

@@ -246,16 +246,16 @@ class Dense {
     return most;
   }
 
-  /// Of polynomial attention, the largest over rows of SUM p+(m) / SUM p(s): m is the score of the magnitudes of q and k,
-  /// p+ has the magnitudes of the coefficients. By this factor the terms of the sum over monomials exceed the weights.
+  /// Of polynomial attention, the largest over rows of SUM p+(m) / SUM p(s): m is the score of the magnitudes of q and
+  /// k, p+ has the magnitudes of the coefficients. By this factor the terms of the sum over monomials exceed the
+  /// weights.
   T monomial_magnitude() const {
     const Polynomial& p = *p_.approximation;
     T most = 0;
     for (index_t i = 0; i < x_.n_q; ++i) {
       T terms = 0, weights = 0;
       for (const index_t j : seen(i)) {
-        const T m =
-            std::abs(scale_) * sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * K_(j, t)); });
+        const T m = std::abs(scale_) * sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * K_(j, t)); });
         T all = 0;
         for (auto c = p.c.rbegin(); c != p.c.rend(); ++c) all = all * m + std::abs(static_cast<T>(*c));
         terms += all;

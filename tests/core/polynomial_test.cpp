@@ -106,8 +106,7 @@ TEST(Polynomial, MinimaxAlternates) {
 
 TEST(Polynomial, KnowsItsSlope) {
   const Polynomial p = near_exp(Fit::minimax, 5, 2);
-  for (const double z : {-1.7, -0.3, 0.0, 1.9})
-    EXPECT_NEAR(p.slope(z), (p(z + 1e-5) - p(z - 1e-5)) / 2e-5, 1e-8);
+  for (const double z : {-1.7, -0.3, 0.0, 1.9}) EXPECT_NEAR(p.slope(z), (p(z + 1e-5) - p(z - 1e-5)) / 2e-5, 1e-8);
 }
 
 TEST(Polynomial, RefusesWhatMakesNoSense) {

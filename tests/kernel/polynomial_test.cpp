@@ -64,15 +64,15 @@ TEST(Monomials, AreEachInOneGroup) {
       for (index_t t = 0; t < d; ++t) names.view()(0, t) = static_cast<double>(t);
       Matrix<double> part = coordinates_of(g, names);
       index_t next = 0;
-      detail::for_monomials<double>(g.monomials, part.view(), 0, stack.view(), g.rows,
-                                    [&](index_t row, double, double, const auto& list, index_t of_degree) {
-                                      EXPECT_EQ(row, next++);
-                                      std::vector<index_t> times(static_cast<std::size_t>(d));
-                                      for (index_t k = 0; k < of_degree; ++k)
-                                        ++times[static_cast<std::size_t>(
-                                            part.view()(0, list[static_cast<std::size_t>(k)]))];
-                                      ++seen[times];
-                                    });
+      detail::for_monomials<double>(
+          g.monomials, part.view(), 0, stack.view(), g.rows,
+          [&](index_t row, double, double, const auto& list, index_t of_degree) {
+            EXPECT_EQ(row, next++);
+            std::vector<index_t> times(static_cast<std::size_t>(d));
+            for (index_t k = 0; k < of_degree; ++k)
+              ++times[static_cast<std::size_t>(part.view()(0, list[static_cast<std::size_t>(k)]))];
+            ++seen[times];
+          });
       EXPECT_EQ(next, g.rows);
     });
     EXPECT_EQ(monomials(d, degree), Words(seen.size()));
@@ -80,7 +80,8 @@ TEST(Monomials, AreEachInOneGroup) {
   }
 }
 
-/// With one key whose value is 1, the state applied to a query is p(scale q.k), and its derivative p'(scale q.k) scale k.
+/// With one key whose value is 1, the state applied to a query is p(scale q.k), and its derivative p'(scale q.k) scale
+/// k.
 TEST(Monomials, SumUpToThePolynomial) {
   Random draw{std::mt19937(2)};
   for (int round = 0; round < 200; ++round) {
@@ -104,7 +105,8 @@ TEST(Monomials, SumUpToThePolynomial) {
       den += sum.view()(0, 0);
       index_t at = 0;
       for (index_t b = 0; b < g.count; ++b)
-        for (index_t t = g.blocks[static_cast<std::size_t>(b)] * s; t < std::min(d, (g.blocks[static_cast<std::size_t>(b)] + 1) * s); ++t)
+        for (index_t t = g.blocks[static_cast<std::size_t>(b)] * s;
+             t < std::min(d, (g.blocks[static_cast<std::size_t>(b)] + 1) * s); ++t)
           slope[static_cast<std::size_t>(t)] += dQ.view()(0, at++);
     });
     EXPECT_NEAR(den, p(z), 1e-12 * (1 + std::abs(p(std::abs(z)))));

@@ -51,7 +51,8 @@ TEST(DensePolynomial, IsWithinItsProvedErrorOfExactAttention) {
         p.approximation = polynomial;
         const auto ours = Dense<long double>(p, in).forward().at(SlowArray::O);
         double largest = 0, gap = 0;
-        for (const long double v : in.at(SlowArray::V).words) largest = std::max(largest, std::abs(static_cast<double>(v)));
+        for (const long double v : in.at(SlowArray::V).words)
+          largest = std::max(largest, std::abs(static_cast<double>(v)));
         for (std::size_t k = 0; k < ours.words.size(); ++k)
           gap = std::max(gap, std::abs(static_cast<double>(ours.words[k] - exact.words[k])));
         EXPECT_LE(gap, polynomial->output_error() * largest)

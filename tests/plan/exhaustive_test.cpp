@@ -91,7 +91,8 @@ class Exhaustive {
   }
 
   bool knows_all_values() const {
-    return std::ranges::all_of(s_.knobs, [](const KnobRange& k) { return k.groups || k.along != nullptr || k.most > 0; });
+    return std::ranges::all_of(s_.knobs,
+                               [](const KnobRange& k) { return k.groups || k.along != nullptr || k.most > 0; });
   }
   Words occupied(const Tiling& t) const { return limits_.occupied(s_.footprint(x_, t), s_.prefetch(x_, t)); }
   Words cost(const Tiling& t) const { return limits_.price.of(s_.io(x_, t)); }

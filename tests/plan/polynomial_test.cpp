@@ -1,6 +1,7 @@
+#include "redblue/bound/polynomial.hpp"
+
 #include <gtest/gtest.h>
 
-#include "redblue/bound/polynomial.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/plan/planner.hpp"
 #include "redblue/schedule/approximate/polynomial_tiled.hpp"

@@ -34,9 +34,8 @@ TEST(PolynomialMutants, OfPolynomialAreCaught) {
   using S = schedule::PolynomialForward;
   const S::Tiling t{};
   using enum mutants::PolynomialSlip;
-  for (const mutants::PolynomialSlip slip :
-       {none, reads_all_coordinates, forgets_the_row_sums, adds_to_the_first_group, keeps_the_stack,
-        misses_the_last_group, passes_the_values_twice}) {
+  for (const mutants::PolynomialSlip slip : {none, reads_all_coordinates, forgets_the_row_sums, adds_to_the_first_group,
+                                             keeps_the_stack, misses_the_last_group, passes_the_values_twice}) {
     const std::string found = test::verdict<S>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
       mutants::PolynomialPasses::run(m, x, {5, 3, 1000}, slip);
     });
@@ -59,8 +58,9 @@ TEST(PolynomialMutants, OfTwoStatesAreCaught) {
   using S = schedule::PolynomialTwoStateBackward;
   const Sizes x = polynomial_sizes();
   EXPECT_EQ(test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { S::run(m, o, {}); }), "");
-  EXPECT_NE(test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { schedule::PolynomialBackward::run(m, o, {}); }),
-            "");  // spills what this one keeps
+  EXPECT_NE(
+      test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { schedule::PolynomialBackward::run(m, o, {}); }),
+      "");  // spills what this one keeps
 }
 
 }  // namespace redblue::test

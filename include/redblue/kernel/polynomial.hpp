@@ -12,12 +12,12 @@
 namespace redblue::kernel {
 
 /// Some of the monomials in the coordinates of a tile: those in which each of its blocks of `block` coordinates occurs
-/// (the last block may be smaller), in the order in which they are formed, from the one numbered `first` on; before them
-/// the constant 1, if it is among them.
+/// (the last block may be smaller), in the order in which they are formed, from the one numbered `first` on; before
+/// them the constant 1, if it is among them.
 struct Monomials {
   static constexpr index_t kMostDegree = 12;
   static constexpr std::array<std::string_view, 6 + kMostDegree + 1> parameter_names{
-      "degree", "block", "first", "constant", "weighted", "scale", "c0", "c1", "c2", "c3",
+      "degree", "block", "first", "constant", "weighted", "scale", "c0",  "c1",  "c2", "c3",
       "c4",     "c5",    "c6",    "c7",       "c8",       "c9",    "c10", "c11", "c12"};
   auto parameters() {
     return std::tuple_cat(std::tie(degree, block, first, constant, weighted, scale),
@@ -48,8 +48,8 @@ struct Monomials {
 
 namespace detail {
 
-/// f(row of the state, x^a, its weight, coordinates, degree of a) for `rows` monomials of a row of X. The products on the
-/// way to x^a are on the stack.
+/// f(row of the state, x^a, its weight, coordinates, degree of a) for `rows` monomials of a row of X. The products on
+/// the way to x^a are on the stack.
 template <class T, class F>
 class MonomialWalk {
  public:
@@ -106,13 +106,14 @@ void for_monomials(const Monomials& m, View<const T> x, index_t row, View<T> sta
 
 /// Do a state Z, z of `cols` columns, a stack and rows X of coordinates go together?
 constexpr bool fit_state(Shape Z, Shape z, Shape stack, index_t cols) {
-  return Z.cols == cols && (z.words() == 0 || z == Shape{Z.rows, 1}) && stack.cols == 1 && stack.rows <= Monomials::kMostDegree;
+  return Z.cols == cols && (z.words() == 0 || z == Shape{Z.rows, 1}) && stack.cols == 1 &&
+         stack.rows <= Monomials::kMostDegree;
 }
 
 }  // namespace detail
 
-/// Z_a <- Z_a + SUM_i x_i^a U_i, z_a <- z_a + SUM_i x_i^a u_i over rows i, u being 1 where it has no words; the monomials
-/// of weighted ones times w_a. z has no column where these sums are not wanted.
+/// Z_a <- Z_a + SUM_i x_i^a U_i, z_a <- z_a + SUM_i x_i^a u_i over rows i, u being 1 where it has no words; the
+/// monomials of weighted ones times w_a. z has no column where these sums are not wanted.
 struct AddMonomials : Monomials {
   static constexpr std::string_view name = "add_monomials";
   static constexpr std::array access{Access::update, Access::update, Access::write,
@@ -183,17 +184,18 @@ struct DifferentiateMonomials : Monomials {
   void run(View<T> dX, View<T> stack, View<const T> X, View<const T> Z, View<const T> z, View<const T> U,
            View<const T> u) const {
     for (index_t i = 0; i < X.rows(); ++i)
-      detail::for_monomials(
-          *this, X, i, stack, Z.rows(), [&](index_t a, T, T w, const auto& coordinates, index_t degree) {
-            T rate = z.words() == 0 ? T(0) : u.words() > 0 ? z[a] * u[i] : z[a];
-            for (index_t t = 0; t < Z.cols(); ++t) rate += Z(a, t) * U(i, t);
-            rate *= w;
-            for (index_t p = degree - 1; p >= 0; --p) {  // the factors before p are on the stack, those after it in rate
-              const index_t t = coordinates[static_cast<std::size_t>(p)];
-              dX(i, t) += p > 0 ? rate * stack[p - 1] : rate;
-              rate *= X(i, t);
-            }
-          });
+      detail::for_monomials(*this, X, i, stack, Z.rows(),
+                            [&](index_t a, T, T w, const auto& coordinates, index_t degree) {
+                              T rate = z.words() == 0 ? T(0) : u.words() > 0 ? z[a] * u[i] : z[a];
+                              for (index_t t = 0; t < Z.cols(); ++t) rate += Z(a, t) * U(i, t);
+                              rate *= w;
+                              for (index_t p = degree - 1; p >= 0;
+                                   --p) {  // the factors before p are on the stack, those after it in rate
+                                const index_t t = coordinates[static_cast<std::size_t>(p)];
+                                dX(i, t) += p > 0 ? rate * stack[p - 1] : rate;
+                                rate *= X(i, t);
+                              }
+                            });
   }
 };
 

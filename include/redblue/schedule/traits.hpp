@@ -25,7 +25,7 @@ struct Traits {
   bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};  ///< for this score function only
   bool approximates = false;  ///< a polynomial in place of e^z: for problems that ask for it (Problem::approximation)
-  int products = 0;  ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
+  int products = 0;           ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
 };
 
 /// What most schedules leave as it is: they derive from this.

@@ -3,9 +3,9 @@
 
 namespace redblue::schedule {
 
-/// Polynomial attention, a polynomial p of degree g in place of e^z in the softmax: p(scale q.k) = SUM_a w_a q^a k^a over
-/// the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves once: the
-/// trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
+/// Polynomial attention, a polynomial p of degree g in place of e^z in the softmax: p(scale q.k) = SUM_a w_a q^a k^a
+/// over the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves
+/// once: the trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint r (d_v + 1) + d + d_v + 1 + g for br = bc = 1
 /// Under a mask keys enter just before the first query that sees them: the same words.
 struct PolynomialForward : Defaults {

@@ -39,9 +39,7 @@ struct PolynomialTiledForward : Defaults {
           w(t.w),
           groups(x.d, degree, t.s) {}
     /// The most monomials of a group of this many coordinates.
-    Words most(index_t coordinates) const {
-      return std::max(Words(1), (Words(w) - coordinates - cb - degree) / cb);
-    }
+    Words most(index_t coordinates) const { return std::max(Words(1), (Words(w) - coordinates - cb - degree) / cb); }
     StateColumns columns(index_t block, index_t d_v) const {
       if (block == 0) return {0, cb - 1, 1};
       const index_t first = block * cb - 1;
@@ -55,7 +53,8 @@ struct PolynomialTiledForward : Defaults {
                                const Phase p = polynomial_phase(x, c, rows, D, 1, 1);
                                return of == &Phase::footprint ? p.footprint : p.footprint + p.prefetch;
                              };
-                             return std::max(phase(columns(0, x.d_v)), phase(columns(std::min<index_t>(1, h - 1), x.d_v)));
+                             return std::max(phase(columns(0, x.d_v)),
+                                             phase(columns(std::min<index_t>(1, h - 1), x.d_v)));
                            });
     }
   };
@@ -64,9 +63,7 @@ struct PolynomialTiledForward : Defaults {
     return x.d + x.d_v <= 4096 ? "polynomial state" : "";
   }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return state_of_monomials_unsupported(x); }
-  static Tiling smallest(const Sizes& x, const Multiples& m) {
-    return {smallest_tile(x.d, m.feature), 0, 1};
-  }
+  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.d, m.feature), 0, 1}; }
   /// Every s and every number of column blocks, with the largest groups that fit.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     std::optional<Tiling> best;
@@ -127,10 +124,9 @@ struct PolynomialTiledForward : Defaults {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Passes passes(x.shape, t);
     for (index_t C = 0; C < passes.h; ++C)
-      passes.groups.for_each([&](index_t D) { return passes.most(D); },
-                             [&](const MonomialGroup& g) {
-                               polynomial_pass(m, x, g, passes.columns(C, x.shape.d_v), 1, 1);
-                             });
+      passes.groups.for_each(
+          [&](index_t D) { return passes.most(D); },
+          [&](const MonomialGroup& g) { polynomial_pass(m, x, g, passes.columns(C, x.shape.d_v), 1, 1); });
   }
 };
 

@@ -12,8 +12,9 @@ namespace redblue::schedule {
 /// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
 /// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
 /// (schedule/parts/workspace.hpp); P_b and dS_b, P and dS with a column for each query and a word for each key that it
-/// sees; dNum (n_q x d_v) and dDen (n_q), the gradients of the numerator and of the denominator of polynomial attention. If the score function has no statistics, O, lse and D have no columns, so that they
-/// have no words to read.
+/// sees; dNum (n_q x d_v) and dDen (n_q), the gradients of the numerator and of the denominator of polynomial
+/// attention. If the score function has no statistics, O, lse and D have no columns, so that they have no words to
+/// read.
 struct BackwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::backward;
   static constexpr std::array inputs{SlowArray::Q,  SlowArray::K,    SlowArray::V,      SlowArray::O,    SlowArray::lse,
@@ -51,8 +52,8 @@ struct BackwardOperands : ModifierOperands {
 
   index_t instance() const { return Q.instance; }
   auto all() const {
-    return std::array{Q,  K,     V,      bias, slopes, sinks, O,   lse, dO,   dQ,   dK,  dV,
-                      dBias, dSinks, D, P, Z, G, dQg, P_b, dS_b, dNum, dDen};
+    return std::array{Q,     K,      V, bias, slopes, sinks, O,   lse, dO,   dQ,   dK,  dV,
+                      dBias, dSinks, D, P,    Z,      G,     dQg, P_b, dS_b, dNum, dDen};
   }
 };
 

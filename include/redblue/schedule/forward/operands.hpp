@@ -10,8 +10,8 @@ namespace redblue::schedule {
 /// The operands of every forward schedule, O = softmax(scale Q K^T) V and lse: Q n_q x d, K n_k x d, V n_k x d_v,
 /// O n_q x d_v, lse n_q x 1 (no column where the score function has no statistics). Workspace that only schedules which
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
-/// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp); den n_q x 1, the
-/// row sums of the weights of polynomial attention.
+/// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp); den n_q x 1,
+/// the row sums of the weights of polynomial attention.
 struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
   static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,

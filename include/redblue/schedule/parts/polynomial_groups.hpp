@@ -38,9 +38,10 @@ class MonomialGroups {
         }
         return sum;
       };
-      if (const Words sets = binomial(blocks_ - 1, t); sets > 0) kinds_.push_back({t, false, sets, t * s_, subsets(t, 0)});
-      kinds_.push_back({t, true, binomial(blocks_ - 1, t - 1), (t - 1) * s_ + rest_,
-                        subsets(t - 1, rest_) - subsets(t - 1, 0)});
+      if (const Words sets = binomial(blocks_ - 1, t); sets > 0)
+        kinds_.push_back({t, false, sets, t * s_, subsets(t, 0)});
+      kinds_.push_back(
+          {t, true, binomial(blocks_ - 1, t - 1), (t - 1) * s_ + rest_, subsets(t - 1, rest_) - subsets(t - 1, 0)});
     }
   }
 

@@ -67,7 +67,8 @@ inline MonomialGroup all_monomials(const Sizes& x) {
 
 /// Z += phi(k) (x) (v, 1) over these keys.
 template <class M, class Operands>
-void keys_into_state(M& m, const Operands& x, const MonomialGroup& g, StateColumns c, Range J, const Tile<M>& Z, const Tile<M>& z) {
+void keys_into_state(M& m, const Operands& x, const MonomialGroup& g, StateColumns c, Range J, const Tile<M>& Z,
+                     const Tile<M>& z) {
   const Coordinates K_j(m, g, x.K, J);
   const auto V_j = m.alloc(SlowArray::V, {J.size(), c.values});
   if (c.values > 0) m.load_into(V_j, x.V.block(J, {c.first, c.first + c.values}));
@@ -75,8 +76,8 @@ void keys_into_state(M& m, const Operands& x, const MonomialGroup& g, StateColum
   m.compute(kernel::AddMonomials{g.monomials}, Z, z, stack, K_j.tile(), V_j, kNoWords);
 }
 
-/// What one pass takes: the state, and the larger of arriving keys and values, and queries with their sums; the stack of
-/// monomials beside both. Second buffers: the next keys and values, or queries.
+/// What one pass takes: the state, and the larger of arriving keys and values, and queries with their sums; the stack
+/// of monomials beside both. Second buffers: the next keys and values, or queries.
 inline Phase polynomial_phase(const Sizes& x, StateColumns c, Words rows, index_t coordinates, index_t queries,
                               index_t keys) {
   const index_t bc = keys_entering(x, keys), br = x.mask.full() ? std::min(queries, x.n_q) : 1;
@@ -96,7 +97,8 @@ inline Words polynomial_macs(const Sizes& x) {
 /// sums of the groups before come from O and den, and go there until the last group; den stays where other columns need
 /// it, too. Under a mask queries go one by one, and keys enter just before the first query that sees them.
 template <class M>
-void polynomial_pass(M& m, const ForwardOperands& x, const MonomialGroup& g, StateColumns c, index_t queries, index_t keys) {
+void polynomial_pass(M& m, const ForwardOperands& x, const MonomialGroup& g, StateColumns c, index_t queries,
+                     index_t keys) {
   const Sizes& s = x.shape;
   const bool split = c.values < s.d_v;  // there are other columns
   const auto Z = m.alloc(SlowArray::Z, {g.rows, c.values}), z = m.alloc(SlowArray::Z, {g.rows, c.sums});
