@@ -224,7 +224,6 @@ void Problem::require_approximation() const {
           fmt::format("operation {} has none: it is for forward and backward", name_of(op)));
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
-  require(!lse_required, "it has no lse");
   require(approximation->degree() >= 1 && approximation->error < 1,
           fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
                       approximation->degree(), approximation->error));
