@@ -34,8 +34,8 @@ Matrix<double> coordinates_of(const schedule::MonomialGroup& g, Matrix<double>& 
 template <class F>
 void for_groups(index_t d, index_t degree, index_t s, index_t room, const F& f) {
   const schedule::MonomialGroups groups(d, degree, s);
-  const auto most = [&](index_t) { return Words(room); };
-  Words count, coordinates, rows;
+  const auto most = [&](index_t) { return redblue::Words(room); };
+  redblue::Words count, coordinates, rows;
   groups.for_each(most, [&](const schedule::MonomialGroup& g) {
     EXPECT_EQ(g.first, count == 0);
     count += 1;
@@ -44,7 +44,7 @@ void for_groups(index_t d, index_t degree, index_t s, index_t room, const F& f) 
     EXPECT_LE(g.rows, room);
     f(g);
   });
-  const auto totals = groups.totals(most, [](Words r, index_t) { return r; });
+  const auto totals = groups.totals(most, [](redblue::Words r, index_t) { return r; });
   EXPECT_EQ(totals.groups, count);
   EXPECT_EQ(totals.coordinates, coordinates);
   EXPECT_LE(totals.largest, room);
@@ -75,7 +75,7 @@ TEST(Monomials, AreEachInOneGroup) {
           });
       EXPECT_EQ(next, g.rows);
     });
-    EXPECT_EQ(monomials(d, degree), Words(seen.size()));
+    EXPECT_EQ(monomials(d, degree), redblue::Words(seen.size()));
     for (const auto& [times, count] : seen) EXPECT_EQ(count, 1);
   }
 }
