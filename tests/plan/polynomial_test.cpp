@@ -11,32 +11,32 @@ namespace redblue::test {
 namespace {
 
 /// Of n = 65536, d_v = d; s = 0: the state is resident.
-struct Line {
+struct StateRow {
   index_t d, degree, r, M, words, s, cb, groups, bound;
 };
-constexpr std::array kTable{Line{16, 2, 153, 1024, 8585216, 16, 6, 1, 6968878},
-                            Line{16, 2, 153, 16384, 4194304, 0, 0, 0, 4194304},
-                            Line{16, 2, 153, 262144, 4194304, 0, 0, 0, 4194304},
-                            Line{16, 4, 4845, 1024, 188940288, 12, 1, 6, 97049121},
-                            Line{16, 4, 4845, 16384, 15073280, 16, 3, 1, 11447054},
-                            Line{16, 4, 4845, 262144, 4194304, 0, 0, 0, 4194304},
-                            Line{32, 3, 6545, 1024, 752418816, 8, 3, 24, 356646758},
-                            Line{32, 3, 6545, 16384, 76611584, 32, 2, 1, 47060348},
-                            Line{32, 3, 6545, 262144, 8388608, 0, 0, 0, 8388608},
-                            Line{32, 4, 58905, 1024, 5712052224, 6, 2, 136, 2359849866},
-                            Line{32, 4, 58905, 16384, 548470784, 24, 3, 12, 278726147},
-                            Line{32, 4, 58905, 262144, 42532864, 32, 4, 1, 29744569},
-                            Line{64, 2, 2145, 1024, 716242944, 11, 8, 21, 390860120},
-                            Line{64, 2, 2145, 16384, 92930048, 64, 7, 1, 63692851},
-                            Line{64, 2, 2145, 262144, 16777216, 0, 0, 0, 16777216},
-                            Line{64, 3, 47905, 1024, 12695044096, 6, 4, 276, 5220842968},
-                            Line{64, 3, 47905, 16384, 1264779264, 18, 5, 18, 689123663},
-                            Line{64, 3, 47905, 262144, 118292480, 64, 5, 1, 85960344},
-                            Line{64, 4, 814385, 1024, 168646803456, 5, 3, 2743, 65251748977},
-                            Line{64, 4, 814385, 16384, 17902796800, 11, 5, 266, 7707435807},
-                            Line{64, 4, 814385, 262144, 1732837376, 29, 6, 20, 829447260}};
+constexpr std::array kTable{StateRow{16, 2, 153, 1024, 8585216, 16, 6, 1, 6968878},
+                            StateRow{16, 2, 153, 16384, 4194304, 0, 0, 0, 4194304},
+                            StateRow{16, 2, 153, 262144, 4194304, 0, 0, 0, 4194304},
+                            StateRow{16, 4, 4845, 1024, 188940288, 12, 1, 6, 97049121},
+                            StateRow{16, 4, 4845, 16384, 15073280, 16, 3, 1, 11447054},
+                            StateRow{16, 4, 4845, 262144, 4194304, 0, 0, 0, 4194304},
+                            StateRow{32, 3, 6545, 1024, 752418816, 8, 3, 24, 356646758},
+                            StateRow{32, 3, 6545, 16384, 76611584, 32, 2, 1, 47060348},
+                            StateRow{32, 3, 6545, 262144, 8388608, 0, 0, 0, 8388608},
+                            StateRow{32, 4, 58905, 1024, 5712052224, 6, 2, 136, 2359849866},
+                            StateRow{32, 4, 58905, 16384, 548470784, 24, 3, 12, 278726147},
+                            StateRow{32, 4, 58905, 262144, 42532864, 32, 4, 1, 29744569},
+                            StateRow{64, 2, 2145, 1024, 716242944, 11, 8, 21, 390860120},
+                            StateRow{64, 2, 2145, 16384, 92930048, 64, 7, 1, 63692851},
+                            StateRow{64, 2, 2145, 262144, 16777216, 0, 0, 0, 16777216},
+                            StateRow{64, 3, 47905, 1024, 12695044096, 6, 4, 276, 5220842968},
+                            StateRow{64, 3, 47905, 16384, 1264779264, 18, 5, 18, 689123663},
+                            StateRow{64, 3, 47905, 262144, 118292480, 64, 5, 1, 85960344},
+                            StateRow{64, 4, 814385, 1024, 168646803456, 5, 3, 2743, 65251748977},
+                            StateRow{64, 4, 814385, 16384, 17902796800, 11, 5, 266, 7707435807},
+                            StateRow{64, 4, 814385, 262144, 1732837376, 29, 6, 20, 829447260}};
 
-Problem problem_of(const Line& line) {
+Problem problem_of(const StateRow& line) {
   Problem p;
   p.n_q = p.n_k = 65536;
   p.d = p.d_v = line.d;
@@ -53,7 +53,7 @@ index_t value(const plan::Tiling& t, std::string_view name) {
 
 TEST(PolynomialPlans, ReproduceTheTable) {
   using Tiled = schedule::PolynomialTiledForward;
-  for (const Line& line : kTable) {
+  for (const StateRow& line : kTable) {
     SCOPED_TRACE(testing::Message() << "d " << line.d << " degree " << line.degree << " M " << line.M);
     const plan::Plan plan = plan::make_plan(problem_of(line), {.M = line.M});
     const plan::Row& row = plan.row();
@@ -74,7 +74,7 @@ TEST(PolynomialPlans, ReproduceTheTable) {
 }
 
 TEST(PolynomialPlans, HaveTheBoundOfTheirClass) {
-  for (const Line& line : kTable) {
+  for (const StateRow& line : kTable) {
     SCOPED_TRACE(testing::Message() << "d " << line.d << " degree " << line.degree << " M " << line.M);
     const auto bounds = bound::bounds_of(Operation::forward, problem_of(line).bound_problem(line.M));
     ASSERT_EQ(bounds.size(), 2U);
