@@ -303,7 +303,9 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
   if (s.traits.approximates) {
     c.sizes.score = Score::softmax;
-    c.sizes.polynomial = approximate_exp(random(1, 4), static_cast<double>(random(2, 4)) / 2);
+    index_t degree = random(1, 4);
+    while (monomials(c.sizes.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
+    c.sizes.polynomial = approximate_exp(degree, static_cast<double>(random(2, 4)) / 2);
   }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;
