@@ -120,6 +120,7 @@ std::vector<Problem> problems() {
     Problem pattern = of(op, problem(24, 24, 4, 4));
     pattern.patterns = {std::make_shared<const RunLists>(patterns::longformer({24, 24}, 2, 2, 3))};
     list.push_back(pattern);
+    if (op != Operation::forward && op != Operation::backward) continue;
     Problem approximate = of(op, problem(9, 8, 4, 4));
     approximate.lse_required = false;
     approximate.approximation = approximate_exp(2, 1);
@@ -151,8 +152,9 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
       std::vector<index_t> counters;
       std::vector<Touch> touches;
       if (!play(outline(plan), counters, touches)) {
-        EXPECT_TRUE(p.causal || !p.patterns.empty() || plan.row().schedule == "strips")
-            << "a mask makes rounds irregular, and the last strip, whose rows are shorter";
+        const std::string_view name = plan.row().schedule;
+        EXPECT_TRUE(p.causal || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled")
+            << "a mask makes rounds irregular, and so do the last strip and groups of monomials of many sizes";
         continue;
       }
       ++played;
