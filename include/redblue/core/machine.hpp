@@ -38,27 +38,17 @@ class Tile {
 
   Shape shape() const { return arg_.block.shape; }
   const Arg& arg() const { return arg_; }
-  /// The leading n columns, as an argument: the part of a tile that a ragged last block uses.
-  Arg cols(index_t n) const { return part({arg_.block.shape.rows, n}); }
-  /// n columns from `first` on, as an argument.
-  Arg cols(index_t first, index_t n) const {
-    Arg a = cols(n);
-    a.block.col = first;
-    return a;
-  }
-  /// The leading rows and columns, as an argument.
-  Arg part(Shape s) const {
+  /// Rows and columns from these on, as an argument; the leading ones are the part that a ragged last block uses.
+  Arg part(Shape s, index_t row = 0, index_t col = 0) const {
     Arg a = arg_;
     a.block.shape = s;
+    a.block.row = row;
+    a.block.col = col;
     return a;
   }
-  /// n rows from `first` on, as an argument.
-  Arg rows(index_t first, index_t n) const {
-    Arg a = arg_;
-    a.block.row = first;
-    a.block.shape.rows = n;
-    return a;
-  }
+  Arg cols(index_t n) const { return part({shape().rows, n}); }
+  Arg cols(index_t first, index_t n) const { return part({shape().rows, n}, 0, first); }
+  Arg rows(index_t first, index_t n) const { return part({n, shape().cols}, first); }
 
  private:
   Machine& machine_;
