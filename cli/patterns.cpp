@@ -35,7 +35,8 @@ void PatternOptions::add_to(const Command& command) {
   command.option("--pattern-seed", pattern_seed, "of --big-bird: its random blocks (default: 0)").type_name("N");
   command
       .option("--mask", mask,
-              "boolean .npy, true keeps: [n_q, n_k], [heads, n_q, n_k] or [batch, heads, n_q, n_k]; 1 for a size that "
+              "boolean .npy, true keeps: [n_k], [n_q, n_k], [heads, n_q, n_k] or [batch, heads, n_q, n_k]; 1 for a "
+              "size that "
               "all share")
       .type_name("FILE");
   command.option("--blocks", blocks, "boolean .npy of blocks, true keeps: [blocks of queries, blocks of keys]")

@@ -301,6 +301,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   std::optional<Plan> best;
   std::optional<Words> natural;
   std::exception_ptr why_not;
+  std::optional<Words> least;  // that some order needs
   for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) try {
       if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) break;  // nothing to gain
       Problem ordered = problem;
@@ -310,7 +311,12 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
       if (!best || cost(plan) < cost(*best)) best = std::move(plan);
     } catch (const InvalidProblem&) {
       throw;
-    } catch (const Error&) {  // too little memory, or no schedule: in another order there may be
+    } catch (const CapacityError& e) {  // in another order there may be enough memory
+      if (!least || e.needed < *least) {
+        least = e.needed;
+        why_not = std::current_exception();
+      }
+    } catch (const Error&) {  // or a schedule
       if (!why_not) why_not = std::current_exception();
     }
   if (!best) std::rethrow_exception(why_not);
