@@ -170,6 +170,21 @@ struct Pairs {
     return visited_rows(b) * b - Words(b - ragged.size()) * runs_of_rows(ragged).count();
   }
 
+  /// The keys that a block of rows sees, and its first row does not; the most of a whole block of `a` rows; and SUM |I|
+  /// times these keys over blocks of `a` rows. All rows see keys from the first on.
+  constexpr index_t fresh_keys(Range rows) const {
+    return keys_of(rows).end - keys_of({rows.begin, rows.begin + 1}).end;
+  }
+  index_t most_fresh_keys(index_t a) const {
+    return mask.full() ? 0 : most_of_rows(a, [&](Range rows) { return fresh_keys(rows); });
+  }
+  Words pairs_with_fresh_keys(index_t a) const {
+    if (mask.full() || n_q == 0) return 0;
+    const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a, least = std::clamp<index_t>(mask.prefix, 0, n_k);
+    const Words begins = detail::clamped_sum({end, a, T - 1}, mask.group, mask.hi, least, n_k);
+    return pairs_of_rows(a) - begins * a - Words(end) * keys_of({0, 1}).end;
+  }
+
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
   index_t most_keys(index_t a) const {
     if (mask.from_first_key()) return n_k;

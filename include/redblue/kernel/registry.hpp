@@ -11,7 +11,7 @@
 #include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/pair_modifiers.hpp"
 #include "redblue/kernel/pairs.hpp"
-#include "redblue/kernel/polynomial.hpp"
+#include "redblue/kernel/polynomial_weights.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
@@ -25,7 +25,8 @@ using AnyPlainKernel =
                  ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics,
                  PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
                  PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
-                 PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients>;
+                 PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
+                 PolynomialWeights>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

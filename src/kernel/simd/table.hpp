@@ -1,6 +1,7 @@
 #pragma once
 #include "kernel/simd/half.hpp"
 #include "kernel/simd/key_gradients.hpp"
+#include "kernel/simd/monomials.hpp"
 #include "kernel/simd/online_attention.hpp"
 #include "kernel/simd/row_dots.hpp"
 #include "kernel/simd/rows.hpp"
@@ -54,6 +55,9 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<ScoreGradient>(score_gradient_body<V>);
   b.template set<ScoreGradientOver>(score_gradient_over_body<V>);
   b.template set<RowDots>(row_dots<V>);
+  b.template set<AddMonomials>(add_monomials_body<V>);
+  b.template set<ApplyMonomials>(apply_monomials_body<V>);
+  b.template set<PolynomialWeights>(polynomial_weights_body<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/schedule/parts/polynomial_state.hpp"
+#include "redblue/schedule/parts/polynomial_chunks.hpp"
 
 namespace redblue::schedule {
 
@@ -7,7 +7,9 @@ namespace redblue::schedule {
 /// over the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves
 /// once: the trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint r (d_v + 1) + d + d_v + 1 + g for br = bc = 1
-/// Under a mask keys enter just before the first query that sees them: the same words.
+/// Under a mask the queries of a chunk read the state of the keys that all of them see, and meet the others as scores, in
+/// C (2 d + 2 d_v + 1 + C) words more or less for C queries and as many keys; for br = 1 there are no others. The same
+/// words move.
 struct PolynomialForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial";
@@ -16,7 +18,7 @@ struct PolynomialForward : Defaults {
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
-    index_t br = 1;  ///< queries per step (one under a mask)
+    index_t br = 1;  ///< queries per step; under a mask, per chunk
     index_t bc = 1;  ///< keys per step
     void knobs(const auto& knob) {
       knob({"br", &Sizes::n_q}, br);
@@ -37,13 +39,9 @@ struct PolynomialForward : Defaults {
     return t;
   }
 
-  static Phase phase(const Sizes& x, Tiling t) {
-    const Words r = monomials(x.d, x.polynomial->degree());
-    return polynomial_phase(x, {0, x.d_v}, r, x.d, t.br, t.bc);
-  }
-  static Words footprint(const Sizes& x, Tiling t) { return phase(x, t).footprint; }
+  static Words footprint(const Sizes& x, Tiling t) { return chunked_phase(x, t.br, t.bc).footprint; }
   /// The next keys and values, or the next queries.
-  static Words prefetch(const Sizes& x, Tiling t) { return phase(x, t).prefetch; }
+  static Words prefetch(const Sizes& x, Tiling t) { return chunked_phase(x, t.br, t.bc).prefetch; }
   static Io io(const Sizes& x, Tiling) {
     return Io()
         .read(SlowArray::K, Words(x.n_k) * x.d)
@@ -51,12 +49,28 @@ struct PolynomialForward : Defaults {
         .read(SlowArray::Q, Words(x.n_q) * x.d)
         .write(SlowArray::O, Words(x.n_q) * x.d_v);
   }
-  static Words macs(const Sizes& x, Tiling) { return polynomial_macs(x); }
+  static Words macs(const Sizes& x, Tiling t) { return chunked_macs(x, t.br); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Sizes& s = x.shape;
-    polynomial_pass(m, x, all_monomials(s), {0, s.d_v}, t.br, t.bc);
+    const MonomialGroup all = all_monomials(s);
+    const auto Z = m.alloc(SlowArray::Z, {all.rows, s.d_v}), z = m.alloc(SlowArray::Z, {all.rows, 1});
+    m.compute(kernel::Zero{}, Z);
+    m.compute(kernel::Zero{}, z);
+    const Blocks chunks = s.pairs().row_blocks(chunk_size(s, t.br));
+    index_t entered = 0;
+    for (index_t i = 0; i < chunks.count(); ++i) {
+      const Range I = chunks(i);
+      const index_t seen_by_all = s.pairs().keys_of({I.begin, I.begin + 1}).end;
+      for (index_t keys = 0; entered < seen_by_all; entered += keys) {
+        keys = std::min(t.bc, seen_by_all - entered);
+        keys_into_state(m, x, all, {0, s.d_v}, {entered, entered + keys}, Z, z);
+      }
+      const Range J{entered, s.pairs().keys_of(I).end};
+      chunk(m, x, all, I, J, Z, z);
+      entered = J.end;
+    }
   }
 };
 
