@@ -1,0 +1,180 @@
+#pragma once
+#include "kernel/simd/panels.hpp"
+#include "redblue/kernel/polynomial.hpp"
+
+/// Monomials of a block of keys or queries, which lie in vector lanes: one product each.
+namespace redblue::kernel::simd {
+
+/// Rows Phi(a, i) = w_a x_i^a of some monomials for a block of rows x_i, in the order of detail::MonomialWalk. Where
+/// kSums, their sums over i, too, in as many parts as a vector has lanes.
+template <class V, bool kSums>
+class MonomialRows {
+ public:
+  using T = typename V::T;
+  static constexpr index_t kMostWidth = 256, kMostRows = 128;
+
+  /// Rows of X at a time where `wanted` are wanted; 0: X has too many coordinates.
+  static index_t width(index_t coordinates, index_t wanted) {
+    const index_t most = std::min({kMostWidth, wanted, kCoordinates / std::max<index_t>(1, coordinates)});
+    return most / V::kLanes * V::kLanes;
+  }
+
+  MonomialRows(const Monomials& m, index_t coordinates, index_t rows)
+      : m_(m), d_(coordinates), blocks_(ceil_div(d_, m.block)), end_(m.first + rows - (m.constant ? 1 : 0)) {
+    double power = 1;
+    for (std::size_t l = 0; l < weight_.size(); ++l, power *= m.scale) weight_[l] = m.weighted ? m.c[l] * power : 1;
+  }
+
+  /// f(first row of the state, rows, Phi, sums): all of them for these rows of X, some at a time, `most` but for the
+  /// end.
+  template <class F>
+  void operator()(View<const T> X, index_t most, const F& f) {
+    width_ = ceil_div(X.rows(), V::kLanes) * V::kLanes;
+    most_ = std::min({most, kMostRows, kPhi / width_ / kRowsOfTiles * kRowsOfTiles});
+    begin_ = held_ = next_ = 0;
+    transpose_in<V>(X, x_, width_);
+    std::fill_n(parents_, X.rows(), T(1));
+    std::fill(parents_ + X.rows(), parents_ + width_, T(0));
+    if (m_.constant) product(held_++, parents_, V::all(static_cast<T>(weight_[0])));
+    if (d_ > 0 && m_.degree == 1) {
+      scale_row(parents_ + kMostWidth, parents_, weight(1, 1));
+      leaves(0, d_, parents_ + kMostWidth, f);
+    }
+    if (d_ > 0 && m_.degree > 1) extend(0, 0, 0, 1, f);
+    if (held_ > 0) f(begin_, held_, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
+  }
+  index_t stride() const { return width_; }  ///< between rows of Phi
+
+ private:
+  static constexpr index_t kCoordinates = 16384, kPhi = 6144;
+  static constexpr index_t kRowsOfTiles = 24;  ///< a multiple of the rows of every register tile
+
+  V weight(index_t degree, double ways) const {
+    return V::all(m_.weighted ? static_cast<T>(weight_[static_cast<std::size_t>(degree)] * ways) : T(1));
+  }
+  /// The next row of Phi; one that nobody reads for a monomial that is not among these.
+  index_t row(bool is_one) {
+    if (!is_one) return most_ + 1;
+    return next_++ < m_.first ? most_ + 1 : held_++;
+  }
+  /// Hands out full rows. One more may be there already.
+  template <class F>
+  void settle(const F& f) {
+    if (held_ < most_) return;
+    f(begin_, most_, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
+    begin_ += most_;
+    held_ -= most_;
+    if (held_ == 0) return;
+    std::copy_n(phi_ + most_ * width_, width_, phi_);
+    std::copy_n(sums_ + most_ * V::kLanes, V::kLanes, sums_);
+  }
+  void keep_sum(index_t row, V sum) {
+    if constexpr (kSums) sum.store(sums_ + row * V::kLanes);
+  }
+  void scale_row(T* to, const T* from, V w) const {
+    for (index_t i = 0; i < width_; i += V::kLanes) (V::load(from + i) * w).store(to + i);
+  }
+  /// A row of Phi <- a row times w.
+  [[gnu::always_inline]] void product(index_t row, const T* from, V w) {
+    V sum = V::zero();
+    for (index_t i = 0; i < width_; i += V::kLanes) {
+      const V p = V::load(from + i) * w;
+      p.store(phi_ + row * width_ + i);
+      if constexpr (kSums) sum = sum + p;
+    }
+    keep_sum(row, sum);
+  }
+
+  /// One more coordinate, from `from` on; it occurs `times` times already. `orders`: |a|!/a! so far.
+  template <class F>
+  void extend(index_t level, index_t from, index_t times, double orders, const F& f) {
+    const index_t reached = level == 0 ? -1 : from / m_.block;
+    const index_t to = std::min(d_, (reached + 2) * m_.block);  // no block may be passed over
+    const T* const parent = parents_ + level * kMostWidth;
+    T* const value = parents_ + (level + 1) * kMostWidth;
+    for (index_t t = from; t < to && next_ < end_; ++t) {
+      const index_t missing = blocks_ - 1 - t / m_.block, again = t == from ? times + 1 : 1;
+      if (missing > m_.degree - level - 1) continue;
+      const double ways = orders * static_cast<double>(level + 1) / static_cast<double>(again);
+      if (level + 2 == m_.degree) {
+        last_two(level, t, again, ways, f);
+        continue;
+      }
+      for (index_t i = 0; i < width_; i += V::kLanes)
+        (V::load(parent + i) * V::load(x_ + t * width_ + i)).store(value + i);
+      if (missing == 0) product(row(true), value, weight(level + 1, ways)), settle(f);
+      extend(level + 1, t, again, ways, f);
+    }
+  }
+  /// Monomials of degree g - 1 and g: this parent times x_t, the same times x_t again, and times each x after t.
+  template <class F>
+  void last_two(index_t level, index_t t, index_t times, double ways, const F& f) {
+    const bool has_all = t / m_.block == blocks_ - 1;
+    const double once = ways * static_cast<double>(m_.degree), again = once / static_cast<double>(times + 1);
+    const T *const parent = parents_ + level * kMostWidth, *const x = x_ + t * width_;
+    T* const value = parents_ + (level + 1) * kMostWidth;
+    const index_t one = row(has_all), two = row(has_all && next_ < end_);
+    const V w = weight(level + 1, ways), w_again = weight(m_.degree, again), w_once = weight(m_.degree, once);
+    V sum_one = V::zero(), sum_two = V::zero();
+    for (index_t i = 0; i < width_; i += V::kLanes) {
+      const V x_i = V::load(x + i), p = V::load(parent + i) * x_i, p_one = p * w, p_two = p * w_again * x_i;
+      (p * w_once).store(value + i);
+      p_one.store(phi_ + one * width_ + i);
+      p_two.store(phi_ + two * width_ + i);
+      if constexpr (kSums) sum_one = sum_one + p_one, sum_two = sum_two + p_two;
+    }
+    keep_sum(one, sum_one);
+    keep_sum(two, sum_two);
+    settle(f);
+    const index_t to = std::min(d_, (t / m_.block + 2) * m_.block);
+    leaves(std::max(t + 1, (blocks_ - 1) * m_.block), to, value, f);
+  }
+  /// The next rows of Phi, in NV vectors of columns from i on: this parent times each x from t on.
+  template <int NV>
+  void products(index_t rows, const T* parent, index_t t, index_t i) {
+    V p[NV];
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) p[v] = V::load(parent + v * V::kLanes);
+    const T* x = x_ + t * width_ + i;
+    T *phi = phi_ + held_ * width_ + i, *sums = sums_ + held_ * V::kLanes;
+    for (index_t r = 0; r < rows; ++r, x += width_, phi += width_, sums += V::kLanes) {
+      V sum = i == 0 || !kSums ? V::zero() : V::load(sums);
+#pragma GCC unroll 4
+      for (int v = 0; v < NV; ++v) {
+        const V product = p[v] * V::load(x + v * V::kLanes);
+        product.store(phi + v * V::kLanes);
+        if constexpr (kSums) sum = sum + product;
+      }
+      if constexpr (kSums) sum.store(sums);
+    }
+  }
+  /// This parent times each of these coordinates.
+  template <class F>
+  void leaves(index_t t, index_t to, const T* parent, const F& f) {
+    const index_t skipped = std::clamp<index_t>(m_.first - next_, 0, std::max<index_t>(0, to - t));
+    next_ += skipped;
+    t += skipped;
+    for (index_t left = std::min(to - t, end_ - next_); left > 0;) {
+      const index_t now = std::min(left, most_ - held_);
+      index_t i = 0;
+      for (; i + 4 * V::kLanes <= width_; i += 4 * V::kLanes) products<4>(now, parent + i, t, i);
+      for (; i < width_; i += V::kLanes) products<1>(now, parent + i, t, i);
+      t += now;
+      held_ += now;
+      next_ += now;
+      left -= now;
+      settle(f);
+    }
+  }
+
+  const Monomials& m_;
+  index_t d_, blocks_, end_;
+  index_t width_ = 0, most_ = 0, begin_ = 0, held_ = 0, next_ = 0;
+  std::array<double, Monomials::kMostDegree + 1> weight_{};
+  alignas(64) T parents_[Monomials::kMostDegree * kMostWidth];  ///< 1, and the products on the way to a monomial
+  alignas(64) T phi_[kPhi + 2 * kMostWidth];
+  alignas(64) T sums_[(kMostRows + 2) * V::kLanes];
+  alignas(64) T x_[kCoordinates];
+};
+
+}  // namespace redblue::kernel::simd
