@@ -196,8 +196,13 @@ struct DivideRows {
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> O, View<const T> l) const {
-    for (index_t r = 0; r < O.rows(); ++r)
-      for (index_t t = 0; t < O.cols(); ++t) O(r, t) = l[r] == T(0) ? T(0) : O(r, t) / l[r];
+    for (index_t r = 0; r < O.rows(); ++r) {
+      const T sum = l[r];
+      if (O.col_stride == 1 && sum != T(0))
+        for (T *o = &O(r, 0), *end = o + O.cols(); o < end; ++o) *o /= sum;
+      else
+        for (index_t t = 0; t < O.cols(); ++t) O(r, t) = sum == T(0) ? T(0) : O(r, t) / sum;
+    }
   }
 };
 
