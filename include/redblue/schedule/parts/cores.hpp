@@ -202,8 +202,15 @@ struct Masked : S {
     if (cores(x).empty()) return fitting(x, limits, smallest(x, limits.multiple));
     if (x.documents == nullptr) return fitting(x, limits, S::choose_tiling(largest_of(x), limits));
     // Sequences of any lengths have one tiling: the best of some of them, whichever costs least for all.
-    const Sizes candidates[]{largest_of(x), core_with_most(x, [](const Sizes& c) { return Words(c.n_q); }),
-                             core_with_most(x, [](const Sizes& c) { return Words(c.n_k); })};
+    const Sizes rows = core_with_most(x, [](const Sizes& c) { return Words(c.n_q); }),
+                keys = core_with_most(x, [](const Sizes& c) { return Words(c.n_k); });
+    Sizes both = largest_of(x);  // as many rows as the one and as many keys as the other, without a mask
+    if (both.mask.pattern == nullptr) {
+      both.n_q = rows.n_q;
+      both.n_k = keys.n_k;
+      both.mask = Mask{.group = both.mask.group};
+    }
+    const Sizes candidates[]{largest_of(x), rows, keys, both};
     std::optional<Tiling> best;
     Words least;
     for (const Sizes& core : candidates)
