@@ -106,7 +106,10 @@ TEST(PolynomialPlans, StandApartFromExactOnes) {
 TEST(PolynomialPlans, HaveTheFiguresOfTheNotes) {
   Problem p = problem_of(kTable[2]);
   const index_t n = p.n_q, d = p.d, r = kTable[2].r, g = 2;
-  EXPECT_EQ(plan::make_plan(p, {.M = 262144}).row().footprint, r * (d + 1) + 2 * d + 1 + g);
+  const index_t least = r * (d + 1) + 2 * d + 1 + g;  // one row at a time
+  EXPECT_EQ(plan::make_plan(p, {.M = least, .schedule = "polynomial"}).row().footprint, least);
+  EXPECT_THROW(plan::make_plan(p, {.M = least - 1, .schedule = "polynomial"}), CapacityError);
+  EXPECT_GT(plan::make_plan(p, {.M = 262144}).row().footprint, least) << "more rows, as there is room";
   p.causal = true;
   EXPECT_EQ(plan::make_plan(p, {.M = 262144}).row().io.total(), 4 * n * d);
   p.causal = false;

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/limits.hpp"
 #include "redblue/schedule/parts/polynomial_chunks.hpp"
 
 namespace redblue::schedule {
@@ -7,9 +8,9 @@ namespace redblue::schedule {
 /// over the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves
 /// once: the trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint r (d_v + 1) + d + d_v + 1 + g for br = bc = 1
-/// Under a mask the queries of a chunk read the state of the keys that all of them see, and meet the others as scores, in
-/// C (2 d + 2 d_v + 1 + C) words more or less for C queries and as many keys; for br = 1 there are no others. The same
-/// words move.
+/// Under a mask the queries of a chunk read the state of the keys that all of them see, and meet the others as scores:
+/// J of them take J (d + d_v) words, and C queries C (d + d_v + 1) + max(g, C J). For br = 1 there are no others. The
+/// same words move.
 struct PolynomialForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial";
@@ -33,9 +34,15 @@ struct PolynomialForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
+  /// All move the same words: bc and br doubled in turn while there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
+    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
+    Tiling t = smallest(x, limits.multiple);
+    if (!fits(t)) return std::nullopt;
+    for (index_t enough = 2; enough <= kEnough; enough *= 2) {
+      t.bc = doubled(t.bc, x.n_k, [&](index_t keys) { return fits({t.br, keys}); }, enough);
+      t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({rows, t.bc}); }, enough);
+    }
     return t;
   }
 

@@ -199,4 +199,13 @@ std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t st
   return best;
 }
 
+/// Where blocks move the same words whatever their size, large ones run faster: this size of n rows or keys, doubled
+/// while fits(size) holds, up to a size beyond which kernels gain little.
+inline constexpr index_t kEnough = 64;
+template <class Fits>
+index_t doubled(index_t size, index_t n, const Fits& fits, index_t enough = kEnough) {
+  while (2 * size <= std::min(n, enough) && fits(2 * size)) size *= 2;
+  return size;
+}
+
 }  // namespace redblue::schedule

@@ -52,15 +52,6 @@ std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, Slow
   return fits(size) ? std::optional(size) : std::nullopt;
 }
 
-/// Blocks of rings move the same words whatever their size, and large ones run faster: this size of n rows or keys,
-/// doubled while fits(size) holds, up to a size beyond which kernels gain little.
-inline constexpr index_t kEnough = 64;
-template <class Fits>
-index_t doubled(index_t size, index_t n, const Fits& fits, index_t enough = kEnough) {
-  while (2 * size <= std::min(n, enough) && fits(2 * size)) size *= 2;
-  return size;
-}
-
 /// The largest words(queries, keys that they see) over blocks of `a` queries, where all those keys are resident at
 /// once.
 template <class BlockWords>
