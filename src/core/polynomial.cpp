@@ -19,7 +19,7 @@ using Reals = std::vector<Real>;
 /// |c_0| + |c_1| x + ..
 Real magnitude(std::span<const Real> c, Real x) {
   Real sum = 0;
-  for (auto l = c.rbegin(); l != c.rend(); ++l) sum = sum * x + std::abs(*l);
+  for (std::size_t l = c.size(); l > 0; --l) sum = sum * x + std::abs(c[l - 1]);
   return sum;
 }
 
@@ -215,7 +215,7 @@ double proved_error(std::span<const double> coefficients, double range) {
   for (int k = 0; k < kIntervals; ++k) {
     const Real m = -B + h * static_cast<Real>(2 * k + 1), up = std::exp(h - m), x = std::abs(m) + h;
     Real p = 0;
-    for (auto l = c.rbegin(); l != c.rend(); ++l) p = p * m + *l;
+    for (std::size_t l = c.size(); l > 0; --l) p = p * m + c[l - 1];
     const Real at = std::abs(p * std::exp(-m) - 1) + roundings * (magnitude(c, x) * up + 1);
     const Real steep = (magnitude(shifted(q, m), h) + roundings * magnitude(dc, x)) * up;
     most = std::max(most, at + h * steep * (1 + roundings));

@@ -257,7 +257,7 @@ class Dense {
       for (const index_t j : seen(i)) {
         const T m = std::abs(scale_) * sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * K_(j, t)); });
         T all = 0;
-        for (auto c = p.c.rbegin(); c != p.c.rend(); ++c) all = all * m + std::abs(static_cast<T>(*c));
+        for (std::size_t l = p.c.size(); l > 0; --l) all = all * m + std::abs(static_cast<T>(p.c[l - 1]));
         terms += all;
         weights += p(product_of(i, j));
       }

@@ -27,7 +27,7 @@ struct Polynomial {
   template <class T>
   T operator()(T z) const {
     T p = 0;
-    for (auto l = c.rbegin(); l != c.rend(); ++l) p = p * z + static_cast<T>(*l);
+    for (std::size_t l = c.size(); l > 0; --l) p = p * z + static_cast<T>(c[l - 1]);
     return p;
   }
   /// p'(z)

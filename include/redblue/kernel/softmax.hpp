@@ -196,6 +196,7 @@ struct DivideRows {
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> O, View<const T> l) const {
+    if (O.words() == 0) return;
     for (index_t r = 0; r < O.rows(); ++r) {
       const T sum = l[r];
       if (O.col_stride == 1 && sum != T(0))
