@@ -189,9 +189,9 @@ void add_bench(Program& program) {
   command.footer(
       "Random normal inputs; a warm-up, then medians. GFLOP/s: 2 (d + d_v) flops for each pair of a query and a\n"
       "key that it sees, 2.5 times that backward; with --approximate those of the schedule. Of peak: share of a loop\n"
-      "of multiply-adds on as many cores, measured\n"
-      "right before. With --M or --memory plans move the fewest words, else they have the least modelled time on this\n"
-      "machine, which is measured if redblue doctor has not done it; --objective overrides this.\n"
+      "of multiply-adds on as many cores, measured right before. With --M or --memory plans move the fewest words,\n"
+      "else they have the least modelled time on this machine, which is measured if redblue doctor has not done it;\n"
+      "--objective overrides this.\n"
       "Examples:\n"
       "  redblue bench --n 512,2048 --d 64,128 --heads 8 --threads 1\n"
       "  redblue bench --op backward --n 2048 --d 64 --heads 8 --causal --M 65536 --schedule two_pass --json\n"

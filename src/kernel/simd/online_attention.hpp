@@ -182,6 +182,9 @@ struct AttentionPanel {
                                 [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
 
+  /// The last key from which steps may begin up to this one: keys of a step stay together.
+  static index_t whole(index_t key) { return key / Mul::kDepth * Mul::kDepth; }
+
   /// Keys, and the vectors that hold queries that see some of them.
   struct Piece {
     index_t first, end;
@@ -260,7 +263,6 @@ struct AttentionPanel {
   template <class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
     if (place.mask.pattern != nullptr || NV == 1) return f(Piece{first, keys, 0, NV});
-    const auto whole = [](index_t key) { return key / Mul::kDepth * Mul::kDepth; };
     while (first < keys) {
       const Range seeing = place.rows_of({first, std::min(first + Mul::kDepth, keys)}, rows);
       const index_t v0 = seeing.begin / V::kLanes, v1 = ceil_div(seeing.end, V::kLanes);
@@ -405,7 +407,6 @@ struct AttentionPanel {
   }
 
   void run() const {
-    const auto whole = [](index_t key) { return key / Mul::kDepth * Mul::kDepth; };  // pairs of keys stay together
     const Range seen = place.cols_of(Range{0, rows}, K.rows());
     const index_t start = whole(seen.begin), keys = seen.end;
     if (seen.size() == 0) return;

@@ -20,9 +20,7 @@ struct PolynomialTwoStateBackward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) { return state_of_monomials_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return LinearBackward::smallest(x, m); }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
-    return t;
+    return smallest_if_it_fits<PolynomialTwoStateBackward>(x, limits);
   }
 
   /// The keys of the first pass find room for their gradients.
@@ -73,9 +71,7 @@ struct PolynomialBackward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) { return state_of_monomials_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return LinearBackward::smallest(x, m); }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
-    return t;
+    return smallest_if_it_fits<PolynomialBackward>(x, limits);
   }
 
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {

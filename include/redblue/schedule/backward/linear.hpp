@@ -30,9 +30,7 @@ struct LinearBackward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
-    return t;
+    return smallest_if_it_fits<LinearBackward>(x, limits);
   }
 
   /// The most queries that enter G at once: all that see the last key, those that see the prefix alone, or those of
@@ -112,9 +110,7 @@ struct LinearTwoStateBackward : Defaults {
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return LinearBackward::smallest(x, m); }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
-    return t;
+    return smallest_if_it_fits<LinearTwoStateBackward>(x, limits);
   }
 
   static Words footprint(const Sizes& x, Tiling t) {

@@ -28,9 +28,7 @@ struct LinearForward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const Tiling t = smallest(x, limits.multiple);  // the words do not depend on it
-    if (!limits.fit(footprint(x, t), prefetch(x, t))) return std::nullopt;
-    return t;
+    return smallest_if_it_fits<LinearForward>(x, limits);
   }
 
   static Words footprint(const Sizes& x, Tiling t) { return queries_phase(x, t).footprint; }

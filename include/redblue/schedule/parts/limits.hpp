@@ -199,6 +199,14 @@ std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t st
   return best;
 }
 
+/// Of a schedule whose words do not depend on its tiling: the smallest, if it fits.
+template <class S>
+std::optional<typename S::Tiling> smallest_if_it_fits(const Sizes& x, const Limits& limits) {
+  const typename S::Tiling t = S::smallest(x, limits.multiple);
+  if (!limits.fit(S::footprint(x, t), S::prefetch(x, t))) return std::nullopt;
+  return t;
+}
+
 /// Where blocks move the same words whatever their size, large ones run faster: this size of n rows or keys, doubled
 /// while fits(size) holds, up to a size beyond which kernels gain little.
 inline constexpr index_t kEnough = 64;

@@ -16,7 +16,7 @@ inline Words key_tiles(const Sizes& x, index_t keys) {
 template <class M>
 class PinnedKeys {
  public:
-  /// These ones, at most Bc at a time.
+  /// The keys in these runs, at most Bc at a time.
   PinnedKeys(M& w, const BackwardOperands& x, const std::vector<Range>& runs, index_t Bc)
       : runs_(runs),
         Bc_(Bc),
@@ -27,21 +27,17 @@ class PinnedKeys {
     if (runs.empty()) return;
     w.compute(kernel::Zero{}, dK_);
     w.compute(kernel::Zero{}, dV_);
-    for_runs([&](Range J, index_t row) {
+    detail::for_runs_in_tile(runs_, [&](Range J, index_t row) {
       w.load_into(K_.rows(row, J.size()), x.K.rows(J));
       w.load_into(V_.rows(row, J.size()), x.V.rows(J));
     });
   }
   /// The most that come at a time.
-  index_t most() const {
-    index_t most = 0;
-    for (const Range& run : runs_) most = std::max(most, std::min(Bc_, run.size()));
-    return most;
-  }
-  /// f(some of them)
+  index_t most() const { return std::min(Bc_, detail::longest_of(runs_)); }
+  /// f(keys) for all of them, the most that come at a time.
   template <class F>
   void for_parts(const Arg& slopes, const F& f) const {
-    for_runs([&](Range run, index_t row) {
+    detail::for_runs_in_tile(runs_, [&](Range run, index_t row) {
       for (index_t j = 0; j < run.size(); j += Bc_) {
         const index_t n = std::min(Bc_, run.size() - j), at = row + j;
         f(KeyArgs{{run.begin + j, run.begin + j + n},
@@ -57,23 +53,13 @@ class PinnedKeys {
   }
   template <class W>
   void store(W& w, const BackwardOperands& x) const {
-    for_runs([&](Range J, index_t row) {
+    detail::for_runs_in_tile(runs_, [&](Range J, index_t row) {
       w.store(dK_.rows(row, J.size()), x.dK.rows(J));
       w.store(dV_.rows(row, J.size()), x.dV.rows(J));
     });
   }
 
  private:
-  /// f(keys, first of their rows in the tiles)
-  template <class F>
-  void for_runs(const F& f) const {
-    index_t row = 0;
-    for (const Range& run : runs_) {
-      f(run, row);
-      row += run.size();
-    }
-  }
-
   std::vector<Range> runs_;
   index_t Bc_;
   Tile<M> K_, V_, dK_, dV_;

@@ -3,6 +3,7 @@
 
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/parts/modifiers.hpp"
+#include "redblue/schedule/parts/ring_pins.hpp"
 
 /// Queries that are resident for the whole run, and attend to each key when it enters the ring.
 namespace redblue::schedule {
@@ -15,18 +16,18 @@ inline Words pinned_queries_tile(const Sizes& x, index_t rows) {
 template <class M>
 class PinnedQueries {
  public:
-  /// These ones; at most Br of them and Bc keys at a time.
+  /// The queries in these runs; at most Br of them and Bc keys at a time.
   PinnedQueries(M& w, const ForwardOperands& x, const std::vector<Range>& runs, index_t Br, index_t Bc)
       : runs_(runs),
         Br_(Br),
         Bc_(Bc),
-        Q_(w.alloc(SlowArray::Q, {count(runs), x.Q.shape.cols})),
-        O_(w.alloc(SlowArray::O, {count(runs), x.O.shape.cols})),
-        m_(w.alloc(SlowArray::lse, {count(runs), x.lse.shape.cols})),
-        l_(w.alloc(SlowArray::lse, {count(runs), x.lse.shape.cols})) {
+        Q_(w.alloc(SlowArray::Q, {detail::length_of(runs), x.Q.shape.cols})),
+        O_(w.alloc(SlowArray::O, {detail::length_of(runs), x.O.shape.cols})),
+        m_(w.alloc(SlowArray::lse, {detail::length_of(runs), x.lse.shape.cols})),
+        l_(w.alloc(SlowArray::lse, {detail::length_of(runs), x.lse.shape.cols})) {
     if (runs.empty()) return;
     w.compute(kernel::SoftmaxInit{}, O_, m_, l_);
-    for_runs([&](Range I, index_t row) {
+    detail::for_runs_in_tile(runs_, [&](Range I, index_t row) {
       w.load_into(Q_.rows(row, I.size()), x.Q.rows(I));
       begin_with_sinks(w, x, I.begin, m_.rows(row, I.size()), l_.rows(row, I.size()));
     });
@@ -35,8 +36,8 @@ class PinnedQueries {
   template <class W>
   void attend(W& w, const ForwardOperands& x, Range J, const Arg& K_j, const Arg& V_j, const Arg& slopes) const {
     if (runs_.empty()) return;
-    const auto S = w.alloc(SlowArray::S, {std::min(Br_, longest()), Bc_});
-    for_runs([&](Range run, index_t row) {
+    const auto S = w.alloc(SlowArray::S, {std::min(Br_, detail::longest_of(runs_)), Bc_});
+    detail::for_runs_in_tile(runs_, [&](Range run, index_t row) {
       for (index_t i = 0; i < run.size(); i += Br_) {
         const index_t n = std::min(Br_, run.size() - i), at = row + i;
         const Range I{run.begin + i, run.begin + i + n};
@@ -49,33 +50,13 @@ class PinnedQueries {
   void store(W& w, const ForwardOperands& x) const {
     if (runs_.empty()) return;
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_, m_, l_);
-    for_runs([&](Range I, index_t row) {
+    detail::for_runs_in_tile(runs_, [&](Range I, index_t row) {
       w.store(O_.rows(row, I.size()), x.O.rows(I));
       if (x.store_lse) w.store(m_.rows(row, I.size()), x.lse.rows(I));
     });
   }
 
  private:
-  static index_t count(const std::vector<Range>& runs) {
-    index_t sum = 0;
-    for (const Range& run : runs) sum += run.size();
-    return sum;
-  }
-  index_t longest() const {
-    index_t most = 0;
-    for (const Range& run : runs_) most = std::max(most, run.size());
-    return most;
-  }
-  /// f(queries, first of their rows in the tiles)
-  template <class F>
-  void for_runs(const F& f) const {
-    index_t row = 0;
-    for (const Range& run : runs_) {
-      f(run, row);
-      row += run.size();
-    }
-  }
-
   std::vector<Range> runs_;
   index_t Br_, Bc_;
   Tile<M> Q_, O_, m_, l_;

@@ -19,6 +19,20 @@ inline index_t length_of(std::span<const Range> runs) {
   for (const Range& run : runs) sum += run.size();
   return sum;
 }
+inline index_t longest_of(std::span<const Range> runs) {
+  index_t most = 0;
+  for (const Range& run : runs) most = std::max(most, run.size());
+  return most;
+}
+/// f(run, row) for runs that lie below each other in a tile, from its row `row` on.
+template <class F>
+void for_runs_in_tile(std::span<const Range> runs, const F& f) {
+  index_t row = 0;
+  for (const Range& run : runs) {
+    f(run, row);
+    row += run.size();
+  }
+}
 /// Degrees, from the largest down, and of each how many have it.
 inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lists) {
   std::map<index_t, index_t, std::greater<>> degrees;
@@ -27,7 +41,7 @@ inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lis
 }
 }  // namespace detail
 
-/// The `count` that see the most, of several that see as many the first ones.
+/// The `count` rows, or keys, that see the most; of those that see equally many the first.
 [[gnu::noinline]] inline std::vector<Range> pins_of(const Pattern& pattern, bool keys, index_t count) {
   std::vector<Range> pins;
   if (count == 0) return pins;

@@ -146,11 +146,7 @@ struct RingSide {
     return {sum.blocks + 2 * sum.visits + x.nnz(), most};
   }
   /// The longest run of pinned ones.
-  index_t longest_pin() const {
-    index_t longest = 0;
-    for (const Range& pin : blocks.pins()) longest = std::max(longest, pin.size());
-    return longest;
-  }
+  index_t longest_pin() const { return detail::longest_of(blocks.pins()); }
 
  private:
   RingSide(const Pairs& p, const Blocks& even, bool of_queries, index_t most)
