@@ -11,7 +11,7 @@ namespace {
 /// A word of f16 or bf16. A NaN lies beyond the bits of infinity, whatever its sign.
 struct Half {
   std::uint16_t bits;
-  bool is_nan(std::uint16_t infinity) const { return (bits & 0x7fffU) > infinity; }
+  unsigned size() const { return bits & 0x7fffU; }
 };
 
 /// what(word) names what is wrong with it, or is null.
@@ -30,11 +30,17 @@ std::optional<std::string> find(const Tensor& t, const What& what) {
   return std::nullopt;
 }
 
-std::optional<std::string> first(const Tensor& t, bool or_inf) {
-  const auto name = [&](bool nan, bool inf) { return nan ? "a NaN" : inf && or_inf ? "+inf" : nullptr; };
-  const auto real = [&](auto x) { return name(std::isnan(x), std::isinf(x) && x > 0); };
-  const auto half = [&](std::uint16_t infinity) {
-    return [=](Half x) { return name(x.is_nan(infinity), x.bits == infinity); };
+}  // namespace
+
+std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
+  const auto name = [&](bool nan, bool inf, bool negative) -> const char* {
+    if (nan) return "a NaN";
+    if (inf && !negative && unwanted != Unwanted::nan) return "+inf";
+    return inf && negative && unwanted == Unwanted::nan_or_infinite ? "-inf" : nullptr;
+  };
+  const auto real = [&](auto x) { return name(std::isnan(x), std::isinf(x), x < 0); };
+  const auto half = [&](unsigned infinity) {
+    return [=](Half x) { return name(x.size() > infinity, x.size() == infinity, x.size() != x.bits); };
   };
   switch (t.dtype) {
     case DType::f64:
@@ -50,10 +56,5 @@ std::optional<std::string> first(const Tensor& t, bool or_inf) {
   }
   return std::nullopt;
 }
-
-}  // namespace
-
-std::optional<std::string> first_nan(const Tensor& t) { return first(t, false); }
-std::optional<std::string> first_nan_or_inf(const Tensor& t) { return first(t, true); }
 
 }  // namespace redblue::cli

@@ -6,9 +6,9 @@
 
 namespace redblue::cli {
 
-/// Where a tensor has its first NaN, as "a NaN at [0, 0, 3, 5]"; nothing if it has none.
-std::optional<std::string> first_nan(const Tensor& t);
-/// The same of its first NaN or +inf, "+inf at [0, 0, 3, 5]".
-std::optional<std::string> first_nan_or_inf(const Tensor& t);
+enum class Unwanted { nan, nan_or_plus_inf, nan_or_infinite };
+
+/// Where a tensor has its first unwanted entry, as "a NaN at [0, 0, 3, 5]"; nothing if it has none.
+std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted);
 
 }  // namespace redblue::cli

@@ -236,13 +236,15 @@ int run_command(const RunFlags& flags) {
     slopes = alibi_slopes(problem.heads);
     tensors[SlowArray::slopes] = Tensor(slopes, shape_of(problem, SlowArray::slopes));
   }
-  for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
-    if (const auto where = tensors[a].data != nullptr ? first_nan_or_inf(tensors[a]) : std::nullopt)
+  for (const auto& [a, unwanted] : {std::pair{SlowArray::bias, Unwanted::nan_or_plus_inf},
+                                    {SlowArray::slopes, Unwanted::nan_or_infinite},
+                                    {SlowArray::sinks, Unwanted::nan_or_plus_inf}})
+    if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], unwanted) : std::nullopt)
       throw InvalidProblem(fmt::format("{} has {}, and all rows that take it would be NaN{}", tensor_name(a), *where,
                                        a == SlowArray::bias ? "; to hide a key give -inf, or a mask" : ""));
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
-      if (const auto where = tensors[a].data != nullptr ? first_nan(tensors[a]) : std::nullopt) {
+      if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], Unwanted::nan) : std::nullopt) {
         note(fmt::format("{} has {}: so has every output that depends on it", tensor_name(a), *where));
         break;
       }

@@ -221,7 +221,7 @@ void Problem::require_approximation() const {
     if (!right) throw InvalidProblem("approximation: " + text);
   };
   require(op == Operation::forward || op == Operation::backward,
-          fmt::format("operation {} has none: it is for forward and backward", name_of(op)));
+          fmt::format("there is none of operation {}, only of forward and backward", name_of(op)));
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
   require(approximation->degree() >= 1 && approximation->error < 1,

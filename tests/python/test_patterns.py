@@ -1301,4 +1301,9 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
         files[-6:-4] = [f"--{name}", tmp_path / f"{name}.npy"]
         done = redblue("run", *files, "--M", 500)
         assert done.returncode == 2 and f"{name} has 2 numbers, and q has 1 heads" in done.stderr, done
+    for dtype in ("f8", "f4", "f2"):
+        np.save(tmp_path / "slopes.npy", np.array([-np.inf], dtype))
+        files[-6:-4] = ["--slopes", tmp_path / "slopes.npy"]
+        done = redblue("run", *files, "--M", 500)
+        assert done.returncode == 2 and "slopes has -inf at [0, 0, 0, 0]" in done.stderr, done
     assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()
