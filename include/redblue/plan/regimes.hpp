@@ -1,0 +1,45 @@
+#pragma once
+#include <optional>
+#include <string>
+
+#include "redblue/bound/bound.hpp"
+#include "redblue/problem.hpp"
+
+/// Where polynomial attention moves fewer words than exact attention, by plans of both
+/// (docs/algorithms/polynomial.md#regimes).
+namespace redblue::plan {
+
+/// Words of the best plan, and its schedule.
+struct Moved {
+  Words words;
+  std::string schedule;
+};
+
+/// One point of the map. Words count reads and writes over batch and heads.
+struct Regime {
+  Problem problem;  ///< of exact attention
+  Words M;          ///< words of fast memory
+  index_t degree = 0;
+  Words monomials;  ///< C(d + degree, degree), the rows of the state
+  /// Nothing where no schedule runs under M.
+  std::optional<Moved> approximate, exact;
+  /// The largest bound on schedules that keep one running state of all monomials: that one (status "restricted"), or
+  /// the trivial one.
+  bound::Bound bound;
+  /// The least n_q = n_k from which polynomial attention moves no more words than exact attention at this M and degree,
+  /// by bisection. Nothing where n_q and n_k differ, where either is refused under M, or up to 2^32.
+  std::optional<index_t> break_even;
+
+  bool approximation_wins() const { return approximate && (!exact || approximate->words < exact->words); }
+};
+
+/// The problem's own approximation is not looked at. Throws InvalidProblem for a problem that polynomial attention does
+/// not solve, and unless 1 <= degree <= Polynomial::kMostDegree.
+Regime regime(const Problem& problem, Words M, index_t degree);
+
+/// The largest range of scores in which every weight of the minimax polynomial of this degree is proved to be off by at
+/// most the share `tolerance` of itself: rounded down to 3 digits, and at most 64, the largest range of near_exp.
+/// Throws InvalidProblem unless 0 < tolerance < 1.
+double largest_range(index_t degree, double tolerance);
+
+}  // namespace redblue::plan
