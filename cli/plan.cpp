@@ -4,6 +4,7 @@
 #include <memory>
 #include <set>
 
+#include "certificate.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -140,6 +141,48 @@ void print_table(const plan::Plan& plan) {
   fmt::print("\n{}\n", plan.reason);
 }
 
+struct PlanFlags {
+  ProblemOptions problem;
+  std::optional<std::string> format;
+  std::optional<double> tolerance, range;
+
+  void add_to(const Command& command) {
+    problem.add_to(command);
+    command
+        .option("--format", format,
+                "table, json (as --json), csv, markdown, or c-header: the chosen tiles as macros to paste")
+        .one_of({"table", "json", "csv", "markdown", "c-header"});
+    command
+        .option("--tolerance", tolerance,
+                "with --range: polynomial attention of the least degree whose output is proved to be within this many "
+                "max|V| of exact attention, or exact attention, where it moves no more words; forward")
+        .type_name("EPS");
+    command.option("--range", range, "no |scale q.k| is larger").type_name("B");
+  }
+  /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decision`.
+  plan::Plan plan(std::optional<Decision>& decision) const {
+    if (tolerance.has_value() != range.has_value())
+      throw InvalidProblem("--tolerance and --range: give both; redblue run takes the range from its files");
+    plan::Plan exact = problem.plan();
+    if (!tolerance) return exact;
+    require_tolerance(*tolerance);
+    if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
+    if (exact.problem.approximation != nullptr)
+      throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
+    if (exact.problem.op != Operation::forward)
+      throw InvalidProblem(
+          fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(exact.problem.op)));
+    std::optional<plan::Plan> made;
+    decision = decide(*tolerance, *range, least_polynomial(*range, *tolerance), exact.io().total(),
+                      [&](const std::shared_ptr<const Polynomial>& p) {
+                        ProblemOptions approximate = problem;
+                        approximate.operation.approximate = fmt::format("{}:{}", p->degree(), p->range);
+                        return made.emplace(approximate.plan());
+                      });
+    return decision->polynomial != nullptr ? std::move(*made) : std::move(exact);
+  }
+};
+
 }  // namespace
 
 void add_plan(Program& program) {
@@ -154,25 +197,20 @@ void add_plan(Program& program) {
       "  redblue plan --nq 1 --nk 131072 --d 128 --heads 32 --kv-heads 8 --dtype bf16 --memory 256KiB --json\n"
       "  redblue plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16 --format c-header\n"
       "  redblue plan --n 4096 --d 256 --M 4096 --no-workspace --multiple q=16,k=16");
-  struct Flags {
-    ProblemOptions problem;
-    std::optional<std::string> format;
-  };
-  auto flags = std::make_shared<Flags>();
-  flags->problem.add_to(command);
-  command
-      .option("--format", flags->format,
-              "table, json (as --json), csv, markdown, or c-header: the chosen tiles as macros to paste")
-      .one_of({"table", "json", "csv", "markdown", "c-header"});
+  auto flags = std::make_shared<PlanFlags>();
+  flags->add_to(command);
   command.does([flags] {
     const bool json = flags->problem.json;
     if (json && flags->format && *flags->format != "json")
       throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
     const std::string format = flags->format.value_or(json ? "json" : "table");
-    const plan::Plan plan = flags->problem.plan();
-    if (format == "json")
-      print(to_json(plan));
-    else if (format == "csv")
+    std::optional<Decision> decision;
+    const plan::Plan plan = flags->plan(decision);
+    if (format == "json") {
+      Json j = to_json(plan);
+      if (decision) j["tolerance"] = to_json(*decision);
+      print(j);
+    } else if (format == "csv")
       print_csv(plan);
     else if (format == "markdown")
       print_markdown(plan);
@@ -180,6 +218,7 @@ void add_plan(Program& program) {
       print_c_header(plan);
     else
       print_table(plan);
+    if (decision && format == "table") fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
     return 0;
   });
 }

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "certificate.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "nan.hpp"
@@ -30,6 +31,8 @@ struct RunFlags {
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
+  std::optional<double> tolerance;
+  std::optional<std::string> certificate;
   bool verify = false;
   bool json = false;
   bool quiet = false;
@@ -47,6 +50,16 @@ struct RunFlags {
     command.option("--threads", threads,
                    "threads, each with fast memory of M words (default: as many as the work is worth, at most one for "
                    "each CPU or what the environment variable REDBLUE_THREADS says)");
+    command
+        .option("--tolerance", tolerance,
+                "polynomial attention whose output is proved to be within this many max|V| of exact attention, of the "
+                "least degree that proves it; or exact attention, where it moves no more words: 1e-3; forward")
+        .type_name("EPS");
+    command
+        .option("--certificate", certificate,
+                "with --tolerance or --approximate: file to write what is proved to, JSON, for "
+                "scripts/check_certificate.py")
+        .type_name("FILE");
     command.flag("--verify", verify,
                  "compare with attention or its gradients in fp64, row by row, and gradients with central differences; "
                  "writes the output in any case; the exit code is 1 if it differs");
@@ -153,8 +166,34 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
                m.staging_words.str(), m.converted_words.str());
 }
 
+/// What is proved of a run: nothing, unless --tolerance or --certificate asks.
+struct Proof {
+  std::optional<Decision> decision;
+  std::optional<Certificate> certificate;
+  std::optional<MeasuredError> measured;
+
+  /// After a verification; its errors are of polynomial attention only.
+  void compare(const std::optional<Verification>& v) {
+    if (certificate && v && v->nearness) measured = measured_error(*certificate, *v->nearness);
+  }
+  bool ok() const { return !measured || measured->ok; }
+  void add_to(Json& j, const Problem& p) const {
+    if (decision) j["tolerance"] = to_json(*decision);
+    if (certificate)
+      j["certificate"] = to_json(*certificate, p, decision ? std::optional(decision->tolerance) : std::nullopt);
+    if (measured) j["certificate"]["verify"] = to_json(*measured);
+  }
+  void print() const {
+    if (decision) fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
+    if (certificate && !certificate->polynomial.c.empty()) cli::print_text(*certificate);
+    if (measured)
+      fmt::print("verify certificate: measured {:.3g} max|V|, proved {:.3g}, and {:.3g} for roundings: {}\n",
+                 measured->measured, measured->proved, measured->rounding, measured->ok ? "ok" : "WRONG");
+  }
+};
+
 void print_report(const RunFlags& flags, const std::string& layout, const plan::Plan& plan, const Measured& measured,
-                  double seconds, const std::optional<Verification>& verification, DType compute) {
+                  double seconds, const std::optional<Verification>& verification, const Proof& proof, DType compute) {
   const plan::Row& row = plan.row();
   if (flags.json) {
     Json j{{"schema", "redblue.run/1"},
@@ -181,10 +220,12 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
            {"reason", plan.reason}};
     if (plan.forward) j["forward"] = to_json(plan.forward->row());
     if (verification) j["verify"] = verification_to_json(*verification);
+    proof.add_to(j, plan.problem);
     print(j);
   } else if (!flags.quiet) {
     print_text(plan, measured, seconds, layout);
     if (verification) print_text(*verification);
+    proof.print();
   }
 }
 
@@ -205,9 +246,53 @@ std::vector<float> alibi_slopes(index_t heads) {
   return slopes;
 }
 
+void require_roundings(const Certificate& c) {
+  for (const HeadCertificate& h : c.heads)
+    if (!std::isfinite(h.rounding))
+      throw Unsupported(fmt::format("nothing is proved of its roundings in {}", name_of(c.compute)));
+}
+
+/// Settles --tolerance: sets the approximation of a problem, or leaves it exact. `plan` makes the plan of a problem.
+Proof proved(const RunFlags& flags, Problem& problem, const Tensors& t, DType compute,
+             const std::function<plan::Plan(const Problem&)>& plan) {
+  Proof proof;
+  if (!flags.tolerance && !flags.certificate) return proof;
+  proof.certificate = norms_of(problem, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, compute);
+  Certificate& c = *proof.certificate;
+  if (flags.tolerance) {
+    Problem approximate = problem;
+    approximate.lse_required = flags.files.npy.at("lse").has_value();
+    proof.decision = decide(*flags.tolerance, c.range(), least_polynomial(c, *flags.tolerance),
+                            plan(problem).io().total(), [&](const std::shared_ptr<const Polynomial>& polynomial) {
+                              approximate.approximation = polynomial;
+                              approximate.validate();
+                              c.prove(*polynomial);
+                              require_roundings(c);
+                              return plan(approximate);
+                            });
+    c.polynomial = {};  // of the trial
+    if (proof.decision->polynomial != nullptr) problem = approximate;
+  }
+  if (problem.approximation != nullptr) c.prove(*problem.approximation);
+  return proof;
+}
+
+/// Throws InvalidProblem where --tolerance or --certificate do not go with the rest.
+void require_provable(const RunFlags& flags, const Problem& kind) {
+  if (flags.tolerance) require_tolerance(*flags.tolerance);
+  if (flags.tolerance && kind.approximation != nullptr)
+    throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
+  if (flags.certificate && !flags.tolerance && kind.approximation == nullptr)
+    throw InvalidProblem("--certificate is for --tolerance or --approximate: exact attention has nothing to prove");
+  if ((flags.tolerance || flags.certificate) && kind.op != Operation::forward)
+    throw InvalidProblem(
+        fmt::format("--tolerance and --certificate are for --op forward: nothing is proved of {}", name_of(kind.op)));
+}
+
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
+  require_provable(flags, kind);
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
@@ -216,7 +301,7 @@ int run_command(const RunFlags& flags) {
   flags.files.add_modifiers_to(kind);
   flags.files.validate(kind);
   kind.scale = flags.scale;
-  kind.lse_required = is_forward(kind.op) && flags.files.wants("lse");
+  kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
   Problem problem = loaded.problem(kind);
   flags.mask.apply_patterns(problem);
@@ -249,11 +334,15 @@ int run_command(const RunFlags& flags) {
         break;
       }
   const DType dtype = tensors[inputs_of(problem).front()].dtype;
+  const auto plan_of = [&](const Problem& p, const Tensors& t) {
+    return objective.plan(p, flags.planner.options(t, options), flags.memory, options.compute, dtype,
+                          options.threads > 0 ? options.threads : default_pool().size());
+  };
+  Proof proof = proved(flags, problem, tensors, options.compute,
+                       [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
   outputs.add_to(tensors, options);
-  const plan::Plan plan =
-      objective.plan(problem, flags.planner.options(tensors, options), flags.memory, options.compute, dtype,
-                     options.threads > 0 ? options.threads : default_pool().size());
+  const plan::Plan plan = plan_of(problem, tensors);
 
   const auto start = std::chrono::steady_clock::now();
   Measured measured;
@@ -265,11 +354,13 @@ int run_command(const RunFlags& flags) {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
   std::optional<Verification> verification;
   if (flags.verify) verification = verified(plan, tensors, options);
+  proof.compare(verification);
   outputs.commit();
+  if (flags.certificate) write(*proof.certificate, problem, flags.tolerance, *flags.certificate);
 
   std::string failure;
   try {
-    print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, options.compute);
+    print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute);
     failure = output_failure();
   } catch (const std::exception& e) {  // the library that prints throws what standard output did not take
     failure = e.what();
@@ -278,7 +369,7 @@ int run_command(const RunFlags& flags) {
     note(fmt::format("the files are written, but not the report to standard output: {}", failure));
     return kReportLost;
   }
-  return verification && !verification->ok() ? 1 : 0;
+  return (verification && !verification->ok()) || !proof.ok() ? 1 : 0;
 }
 
 }  // namespace

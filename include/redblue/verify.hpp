@@ -43,6 +43,7 @@ struct Nearness {
   double distance = 0;       ///< largest |o - exact o| over largest |v|; 0 for gradients, of which nothing is proved
   double proved = 0;         ///< Polynomial::output_error
   double rounding = 0;       ///< what roundings may add
+  std::vector<double> distances{};  ///< |o - exact o| of each query head of each batch, for certificates
   bool in_range() const { return largest_score <= range; }
   bool ok() const { return !in_range() || distance <= proved + rounding; }
 };

@@ -279,8 +279,15 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   exact.approximation = nullptr;
   const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
-  for (std::size_t k = 0; k < o.words.size(); ++k)
-    n.distance = std::max(n.distance, std::abs(o.words[k] - static_cast<double>(wanted.words[k])));
+  const index_t group = p.group();  // rows of one position: the query heads of a group
+  n.distances.resize(static_cast<std::size_t>(p.batch * p.heads));
+  for (index_t i = 0; i < o.shape.rows; ++i)
+    for (index_t t = 0; t < o.shape.cols; ++t) {
+      const double gap = std::abs(o(i, t) - static_cast<double>(wanted(i, t)));
+      double& of_head = n.distances[static_cast<std::size_t>(instance * group + i % group)];
+      of_head = std::isnan(gap) ? gap : std::max(of_head, gap);
+      n.distance = std::max(n.distance, gap);
+    }
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err

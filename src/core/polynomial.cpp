@@ -198,6 +198,13 @@ std::vector<double> coefficients(Fit fit, std::size_t degree, Real range) {
 
 }  // namespace
 
+double moved_share(double error) {
+  if (!(error < 1)) return std::numeric_limits<double>::infinity();
+  const Real e = error, u = std::numeric_limits<Real>::epsilon();
+  const auto share = static_cast<double>(e / (1 + std::sqrt((1 - e) * (1 + e))) * (1 + 8 * u));
+  return std::nextafter(share, std::numeric_limits<double>::infinity());
+}
+
 double proved_error(std::span<const double> coefficients, double range) {
   // f = p e^-z - 1 and f' = (p' - p) e^-z: on |z - m| <= h, |f| <= |f(m)| + h max |p' - p| e^(h - m).
   constexpr int kIntervals = 4096;

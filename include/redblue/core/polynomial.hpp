@@ -13,6 +13,11 @@
 /// q times monomials of k, so that keys and values become a state whose size does not depend on their number.
 namespace redblue {
 
+/// Weights that are off by at most this share of themselves, below 1: the share of the sum of all weights, which is 1,
+/// that can move from some keys to others, error / (1 + sqrt(1 - error^2)), rounded up. A mean of values that lie in an
+/// interval moves by at most this share of its length. docs/certificates.md has the proof.
+double moved_share(double error);
+
 /// p(z) = SUM_l c[l] z^l, for |z| <= range.
 struct Polynomial {
   static constexpr index_t kMostDegree = 32;
@@ -37,9 +42,9 @@ struct Polynomial {
     for (std::size_t l = c.size() - 1; l > 0; --l) p = p * z + static_cast<T>(l) * static_cast<T>(c[l]);
     return p;
   }
-  /// How far an entry of O may be from exact attention, in units of the largest |V|: 2 error / (1 - error). It holds
-  /// where no |z| exceeds the range, and the error is below 1. docs/algorithms/polynomial.md has the proof.
-  double output_error() const { return 2 * error / (1 - error); }
+  /// How far an entry of O may be from exact attention, in units of the largest |V|. It holds where no |z| exceeds the
+  /// range, and the error is below 1.
+  double output_error() const { return 2 * moved_share(error); }
 };
 
 /// How the coefficients are found.

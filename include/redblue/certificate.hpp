@@ -1,0 +1,62 @@
+#pragma once
+#include <optional>
+#include <vector>
+
+#include "redblue/attention.hpp"
+#include "redblue/core/polynomial.hpp"
+
+/// What is proved of polynomial attention on the tensors at hand: from their norms alone, before anything runs.
+/// docs/certificates.md has the proofs.
+namespace redblue {
+
+/// One query head of one batch. All numbers are rounded up.
+struct HeadCertificate {
+  index_t batch = 0, head = 0;
+  double largest_q = 0, largest_k = 0;  ///< Euclidean norms of the longest query and the longest key
+  double largest_v = 0;                 ///< the largest entry of V
+  double spread = 0;                    ///< the largest difference between two entries of one column of V
+  /// No score scale q.k is beyond this (Cauchy-Schwarz), also as computed in the arithmetic type, in any order of sums.
+  double range = 0;
+  double weight_error = 0;  ///< every weight p(z) is within this share of e^z
+  double output_error = 0;  ///< every entry of O is within this of exact attention, both in exact arithmetic
+  /// What the roundings of polynomial attention add at most, in any order of sums; infinity where nothing is proved:
+  /// where they may add up to a large share of a sum, or where numbers may overflow or vanish.
+  double rounding = 0;
+
+  /// output_error in units of the largest |V|
+  double relative() const { return largest_v > 0 ? output_error / largest_v : 0; }
+};
+
+struct Certificate {
+  Polynomial polynomial;  ///< without coefficients where attention is exact: then the heads have norms and ranges only
+  DType compute = DType::f32, stored = DType::f32;  ///< of arithmetic, of O
+  double scale = 1;
+  index_t keys = 0, d = 0;
+  std::vector<HeadCertificate> heads;
+
+  double range() const;         ///< the largest of all heads
+  double output_error() const;  ///< the largest of all heads, each in units of its own largest |V|
+  /// Fills in what follows for this polynomial. Where a weight may be off by all of itself the errors are infinite.
+  void prove(const Polynomial& p);
+};
+
+/// The norms and ranges of q, k and v. O has the type of q unless `stored` says another. Throws InvalidProblem where q,
+/// k or v has a NaN or an infinity; Unsupported unless the operation is forward, and `compute` f32 or f64.
+Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
+                     std::optional<DType> stored = {});
+/// The certificate of a problem with an approximation. Throws what norms_of does; InvalidProblem without one.
+///
+/// ```cpp
+/// problem.approximation = redblue::approximate_exp(4, 1.0);
+/// redblue::Certificate c = redblue::certify(problem, {q, k, v});
+/// if (c.range() <= problem.approximation->range && c.output_error() <= 1e-3) redblue::run(plan, inputs, outputs);
+/// ```
+Certificate certify(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
+
+/// The minimax polynomial of least degree that proves an output error of at most `tolerance` for these norms; nothing
+/// where no degree that schedules take (`most`) does.
+std::optional<Polynomial> least_polynomial(const Certificate& norms, double tolerance, index_t most = 12);
+/// The same without tensors: scores up to `range`, and values of which nothing is known.
+std::optional<Polynomial> least_polynomial(double range, double tolerance, index_t most = 12);
+
+}  // namespace redblue

@@ -1,0 +1,152 @@
+#!/usr/bin/env python3
+"""Checks a certificate of polynomial attention from q, k, v alone, and o where it is given.
+
+    check_certificate.py C.json X.safetensors [--output Y.safetensors] [--layout bhnd]
+
+Nothing of redblue is used. A number that is too small is refused, and so is one that is larger than it need be.
+docs/certificates.md says what each means."""
+import argparse
+import functools
+import json
+import math
+import pathlib
+import sys
+from decimal import Decimal, getcontext
+from fractions import Fraction
+
+import numpy as np
+from safetensors.numpy import load_file
+
+getcontext().prec = 60
+UNIT = {"f64": Decimal(2) ** -53, "f32": Decimal(2) ** -24, "f16": Decimal(2) ** -11, "bf16": Decimal(2) ** -8}
+TINY = Decimal(10) ** -45  # far above the roundings of 60 digits
+
+
+def require(right, text):
+    if not right:
+        raise ValueError(text)
+
+
+def within(name, stated, least, slack=1e-9):
+    """The true value is `least`: nothing smaller will do, and nothing much larger has a reason."""
+    require(isinstance(stated, (int, float)) and math.isfinite(stated), f"{name} = {stated} is no number")
+    require(Fraction(stated) >= Fraction(least), f"{name} = {stated!r} is too small: it must be {float(least)!r}")
+    require(stated <= float(least) * (1 + slack), f"{name} = {stated!r} is too large: {float(least)!r} is enough")
+
+
+def check_norm(name, stated, x):
+    """stated >= the norm of every row: exactly, where floating-point numbers are too near to tell."""
+    require(bool(np.isfinite(x).all()), f"{name}: an entry is not finite")
+    size = float(np.abs(x).max(initial=0.0)) or 1.0
+    norms = np.sqrt(((x / size) ** 2).sum(-1)) * size  # off by less than (d + 8) 2^-51 of themselves
+    for row in x[norms * (1 + (x.shape[-1] + 8) * 2.0**-51) > stated]:
+        require(sum(Fraction(float(e)) ** 2 for e in row) <= Fraction(stated) ** 2, f"{name} = {stated!r} is too small")
+    require(stated <= norms.max(initial=0.0) * (1 + 1e-9), f"{name} = {stated!r} is too large")
+
+
+def horner(c, z):
+    return functools.reduce(lambda p, x: p * z + x, reversed(c), Decimal(0))
+
+
+def error_is_within(c, B, most):
+    """Is |f| <= most, f = p(z) e^-z - 1, for |z| <= B? On |z - m| <= h: |f| <= |f(m)| + h max|q| e^(h - m), q = p' - p,
+    and max|q| <= |q(m)| + h max|q'|. What cannot be decided is cut in two."""
+    B, most = Decimal(B), Decimal(most)
+    q = [(n + 1) * x - y for n, (x, y) in enumerate(zip(c[1:] + [Decimal(0)], c))]
+    slope = horner([n * abs(x) for n, x in enumerate(q)][1:], B)
+    margin = TINY * (1 + horner([abs(x) for x in c], B)) * B.exp()
+    todo, steps = [(Decimal(0), B)], 0
+    while todo:
+        m, h = todo.pop()
+        at, steps = abs(horner(c, m) * (-m).exp() - 1) + margin, steps + 1
+        if at > most or steps > 100_000:
+            return False
+        if at + h * (abs(horner(q, m)) + h * slope) * (h - m).exp() * (1 + TINY) + margin > most:
+            todo += [(m - h / 2, h / 2), (m + h / 2, h / 2)]
+    return True
+
+
+def rounding(c, coefficients, head, e):
+    """A term of a numerator takes in at most `steps` roundings, in any order of sums. None: nothing is proved."""
+    if head["largest_v"] == 0:
+        return Decimal(0)
+    u, out, B = UNIT[c["compute_dtype"]], UNIT[c["output_dtype"]], Decimal(head["range"])
+    steps = math.comb(c["d"] + c["degree"], c["degree"]) + c["n_k"] + 5 * c["degree"] + 8
+    size = math.prod(max(1, x) for x in (abs(c["scale"]), head["largest_q"], head["largest_k"])) * c["d"]
+    exponent = c["degree"] * math.log2(size) + abs(math.log2(head["largest_v"])) + math.log2(c["n_k"])
+    if steps * u >= Decimal("0.5") or exponent + 1.5 * head["range"] > (900 if c["compute_dtype"] == "f64" else 90):
+        return None
+    share = steps * u / (1 - steps * u) * horner([abs(x) for x in coefficients], B) * B.exp() / (1 - e)
+    most = (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * Decimal(head["largest_v"])
+    return most if share < Decimal("0.5") else None
+
+
+def check_output(c, q, k, v, o, most):
+    require(c["mask"] != "other", "o can be checked without a mask and under a causal one only")
+    last = math.inf if c["mask"] == "none" else np.arange(len(q))[:, None] + c["mask"]["causal_offset"]
+    z = np.where(np.arange(len(k)) > last, -np.inf, c["scale"] * (q @ k.T))
+    seen, exact = np.isfinite(z).any(-1), np.zeros_like(o)
+    w = np.exp(z[seen] - z[seen].max(-1, keepdims=True))
+    exact[seen] = w @ v / w.sum(-1, keepdims=True)
+    most += 1e-11 * float(np.abs(v).max(initial=0.0))  # of this computation
+    require(bool((np.abs(o - exact) <= most).all()), f"o is further from exact attention than {most}")
+
+
+def check_head(c, head, q, k, v, o):
+    check_norm("largest_q", head["largest_q"], q)
+    check_norm("largest_k", head["largest_k"], k)
+    within("largest_v", head["largest_v"], float(np.abs(v).max(initial=0.0)))
+    within("spread", head["spread"], max(Fraction(float(a)) - Fraction(float(b)) for a, b in zip(v.max(0), v.min(0))))
+    product = math.prod(Fraction(x) for x in (abs(c["scale"]), head["largest_q"], head["largest_k"]))
+    within("range", head["range"], product * (1 + (c["d"] + 4) * Fraction(UNIT[c["compute_dtype"]])), 1e-3)
+    if c["method"] == "exact":
+        return
+    coefficients, e = [Decimal(x) for x in c["coefficients"]], Decimal(head["weight_error"])
+    require(e < 1, f"weight_error = {e}: a weight may be negative, and nothing follows")
+    require(error_is_within(coefficients, head["range"], e), f"weight_error = {float(e)!r} is too small")
+    less = e * Decimal("0.95") - Decimal("1e-12")
+    require(not error_is_within(coefficients, head["range"], less), f"weight_error = {float(e)!r} is too large")
+    within("output_error", head["output_error"], e / (1 + (1 - e * e).sqrt()) * Decimal(head["spread"]) * (1 - TINY))
+    wanted, stated = rounding(c, coefficients, head, e), head["rounding"]
+    require((stated is None) == (wanted is None), f"rounding = {stated}: it should be {wanted}")
+    within("rounding", stated or 0.0, (wanted or 0) * (1 - TINY))
+    if o is not None:
+        check_output(c, q, k, v, o, head["output_error"] + (math.inf if stated is None else stated))
+
+
+def check(c, q, k, v, o=None):
+    """Raises ValueError. Arrays are float64, [batch, heads, rows, columns]."""
+    require(c["schema"] == "redblue.certificate/1" and c["method"] in ("polynomial", "exact"), "schema or method")
+    sizes = [q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3]]
+    require([c[n] for n in "batch heads kv_heads n_q n_k d d_v".split()] == sizes, f"the sizes are {sizes}")
+    heads, all_heads = c["per_head"], [(b, h) for b in range(sizes[0]) for h in range(sizes[1])]
+    require([(h["batch"], h["head"]) for h in heads] == all_heads, "per_head does not list the heads of each batch")
+    require(c["range"] == max(h["range"] for h in heads), "range is not the largest of the heads")
+    if c["method"] == "polynomial":
+        require(len(c["coefficients"]) == c["degree"] + 1 > 1, "degree does not fit the coefficients")
+        largest = max(h["output_error"] / h["largest_v"] if h["largest_v"] else 0.0 for h in heads)
+        require(c["output_error"] == largest, "output_error is not the largest of the heads")
+        require(c["tolerance"] is None or largest <= c["tolerance"], "output_error is above the tolerance")
+    for h, (b, i) in zip(heads, all_heads):
+        at = (b, i * sizes[2] // sizes[1])
+        try:
+            check_head(c, h, q[b, i], k[at], v[at], None if o is None else o[b, i])
+        except ValueError as e:
+            raise ValueError(f"batch {b}, head {i}: {e}") from None
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser(description=__doc__.split("\n", maxsplit=1)[0])
+    parser.add_argument("certificate")
+    parser.add_argument("input", help="safetensors with q, k, v")
+    parser.add_argument("--output", help="safetensors with o")
+    parser.add_argument("--layout", default="bhnd", help="order of the axes in the files")
+    args = parser.parse_args()
+    files, order = load_file(args.input), [args.layout.index(axis) for axis in "bhnd"]
+    tensors = [files[n] for n in "qkv"] + ([load_file(args.output)["o"]] if args.output else [])
+    try:
+        certificate = json.loads(pathlib.Path(args.certificate).read_text(encoding="utf-8"))
+        check(certificate, *(x.astype(np.float64).transpose(order) for x in tensors))
+    except (ValueError, KeyError, TypeError, ArithmeticError) as e:
+        sys.exit(f"REFUSED: {e}")
+    print("ok: the certificate holds" + (", and o keeps to it" if args.output else ""))

@@ -1,0 +1,138 @@
+"""Certificates of polynomial attention: written by the program, checked again by scripts/check_certificate.py, which
+must refuse every field that was changed."""
+
+import copy
+import importlib.util
+import json
+import os
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file, save_file
+
+from schedules import CLI
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
+SCRIPT = ROOT / "scripts" / "check_certificate.py"
+spec = importlib.util.spec_from_file_location("check_certificate", SCRIPT)
+script = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(script)
+
+pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+
+
+def certified(folder, tensors, tolerance, *options, M="1000000"):
+    """The report, the certificate, and o."""
+    source, target, certificate = folder / "x.safetensors", folder / "y.safetensors", folder / "c.json"
+    save_file(tensors, source)
+    command = [CLI, "run", "--M", M, "--input", source, "--output", target, "--json", "--verify", *options]
+    done = subprocess.run([*command, "--tolerance", str(tolerance), "--certificate", certificate], capture_output=True,
+                          text=True)
+    assert done.returncode == 0, done.stderr + done.stdout
+    return json.loads(done.stdout), json.loads(certificate.read_text()), load_file(target)["o"]
+
+
+def tensors_of(seed, batch=1, heads=2, kv_heads=2, n_q=24, n_k=24, d=3, d_v=3, size=0.4, dtype=np.float32):
+    random = np.random.default_rng(seed)
+    shapes = {"q": (batch, heads, n_q, d), "k": (batch, kv_heads, n_k, d), "v": (batch, kv_heads, n_k, d_v)}
+    return {name: (random.standard_normal(shape) * size).astype(dtype) for name, shape in shapes.items()}
+
+
+def wide(tensors, o):
+    return [x.astype(np.float64) for x in (*(tensors[n] for n in "qkv"), o)]
+
+
+@pytest.mark.parametrize("tolerance", [1e-1, 1e-2, 1e-3])
+@pytest.mark.parametrize("options", [(), ("--causal",), ("--causal", "--causal-offset", "0"), ("--scale", "-0.3")])
+@pytest.mark.parametrize("shape", [{}, {"heads": 4, "batch": 2}, {"n_q": 9, "d": 1, "dtype": np.float64}])
+def test_holds(shape, options, tolerance, tmp_path):
+    tensors = tensors_of(1, **shape)
+    report, certificate, o = certified(tmp_path, tensors, tolerance, *options)
+    assert certificate["method"] == "polynomial", report["tolerance"]["reason"]
+    assert certificate["output_error"] <= tolerance
+    assert report["certificate"]["verify"]["ok"]
+    assert report["tolerance"]["polynomial_words"] < report["tolerance"]["exact_words"]
+    script.check(certificate, *wide(tensors, o))
+
+
+def test_refuses_every_changed_number(tmp_path):
+    tensors = tensors_of(2, heads=4)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2, "--causal")
+    arrays = wide(tensors, o)
+    script.check(certificate, *arrays)
+
+    def places(node, path=()):
+        if isinstance(node, (dict, list)):
+            for key, value in node.items() if isinstance(node, dict) else enumerate(node):
+                yield from places(value, (*path, key))
+        else:
+            yield path
+
+    tried = 0
+    for path in places(certificate):
+        for change in (lambda x: x * 1.2 + (x == 0), lambda x: x * 0.8 - 1e-3):
+            tampered = copy.deepcopy(certificate)
+            node = tampered
+            for key in path[:-1]:
+                node = node[key]
+            old = node[path[-1]]
+            if path[0] == "tolerance" and change(old) > old:
+                continue  # a weaker promise is kept, too
+            node[path[-1]] = old + "x" if isinstance(old, str) else int(change(old)) or 5 if isinstance(old, int) else change(old)
+            if node[path[-1]] == old:
+                node[path[-1]] = old + 1
+            with pytest.raises((ValueError, KeyError, TypeError, ArithmeticError)):
+                script.check(tampered, *arrays)
+                print(path, node[path[-1]])
+            tried += 1
+    assert tried > 80
+
+
+def test_refuses_other_data(tmp_path):
+    tensors = tensors_of(3)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2)
+    for which in range(4):
+        arrays = wide(tensors, o)
+        script.check(certificate, *arrays)
+        arrays[which][0, 1, 5, 1] += 3
+        with pytest.raises(ValueError):
+            script.check(certificate, *arrays)
+
+
+def test_is_a_program(tmp_path):
+    certified(tmp_path, tensors_of(4), 1e-2)
+    command = [sys.executable, SCRIPT, tmp_path / "c.json", tmp_path / "x.safetensors"]
+    done = subprocess.run([*command, "--output", tmp_path / "y.safetensors"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("ok"), done.stderr
+    text = (tmp_path / "c.json").read_text()
+    (tmp_path / "c.json").write_text(text.replace('"degree": ', '"degree": 1'))
+    done = subprocess.run(command, capture_output=True, text=True)
+    assert done.returncode != 0 and done.stderr.startswith("REFUSED"), done.stderr
+
+
+def test_says_why_attention_is_exact(tmp_path):
+    report, certificate, o = certified(tmp_path, tensors_of(5, size=8), 1e-3)
+    assert certificate["method"] == "exact" and "no polynomial" in report["tolerance"]["reason"]
+    script.check(certificate, *wide(tensors_of(5, size=8), o)[:3])
+    report, _, _ = certified(tmp_path, tensors_of(5, n_q=8, n_k=8, d=8), 1e-3, M="700")
+    assert report["tolerance"]["method"] == "exact"
+    assert report["tolerance"]["exact_words"] <= report["tolerance"]["polynomial_words"]
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
+@pytest.mark.parametrize("layer", ["minilm-layer0", "minilm-layer5"])
+def test_real_data(layer, tmp_path):
+    """Real scores reach too far for a polynomial; divided by 64, they do not, and the state of two coordinates fits."""
+    given = load_file(DATA / f"{layer}.safetensors")
+    tensors = {n: np.ascontiguousarray(given[n]) for n in "qkv"}
+    report, certificate, _ = certified(tmp_path, tensors, 1e-3)
+    assert certificate["method"] == "exact" and "no polynomial" in report["tolerance"]["reason"]
+    script.check(certificate, *(tensors[n].astype(np.float64) for n in "qkv"))
+    tensors["q"] = tensors["q"] / np.float32(512)
+    report, certificate, o = certified(tmp_path, tensors, 1e-1)
+    assert certificate["method"] == "polynomial", report["tolerance"]["reason"]
+    script.check(certificate, *wide(tensors, o))
