@@ -80,14 +80,15 @@ def test_refuses_every_changed_number(tmp_path):
             for key in path[:-1]:
                 node = node[key]
             old = node[path[-1]]
-            if path[0] == "tolerance" and change(old) > old:
-                continue  # a weaker promise is kept, too
-            node[path[-1]] = old + "x" if isinstance(old, str) else int(change(old)) or 5 if isinstance(old, int) else change(old)
-            if node[path[-1]] == old:
-                node[path[-1]] = old + 1
+            new = old + "x" if isinstance(old, str) else change(old)
+            if isinstance(old, int):
+                new = int(new) if int(new) != old else old + 1
+            if path == ("tolerance",):  # one that is still kept is no lie
+                new = certificate["output_error"] * 0.99
+            node[path[-1]] = new
             with pytest.raises((ValueError, KeyError, TypeError, ArithmeticError)):
                 script.check(tampered, *arrays)
-                print(path, node[path[-1]])
+                print("accepted:", path, old, new)
             tried += 1
     assert tried > 80
 
@@ -126,7 +127,7 @@ def test_says_why_attention_is_exact(tmp_path):
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
 @pytest.mark.parametrize("layer", ["minilm-layer0", "minilm-layer5"])
 def test_real_data(layer, tmp_path):
-    """Real scores reach too far for a polynomial; divided by 64, they do not, and the state of two coordinates fits."""
+    """Real scores reach too far for a polynomial; with q divided by 512, they do not."""
     given = load_file(DATA / f"{layer}.safetensors")
     tensors = {n: np.ascontiguousarray(given[n]) for n in "qkv"}
     report, certificate, _ = certified(tmp_path, tensors, 1e-3)
