@@ -4,44 +4,77 @@
 
 #include <cmath>
 
-#include "redblue/file/atomic_file.hpp"
 #include "redblue/kernel/polynomial.hpp"
 
 namespace redblue::cli {
 
 void require_tolerance(double tolerance) {
-  if (!(tolerance > 0 && std::isfinite(tolerance)))
-    throw InvalidProblem(fmt::format("--tolerance {}: give a number above 0, as in 1e-3", tolerance));
+  if (!(tolerance > 0 && tolerance < 1))
+    throw InvalidProblem(fmt::format("--tolerance {}: give a number above 0 and below 1, as in 1e-3{}", tolerance,
+                                     tolerance == 0 ? "; attention without --tolerance is exact" : ""));
 }
 
-Decision decide(double tolerance, double range, std::optional<Polynomial> least, Words exact_words,
+namespace {
+
+/// Of some ranges the widest that the highest degree proves, whatever the values are; nothing if it proves none.
+std::optional<double> widest_range(double tolerance) {
+  for (const double range : {32.0, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1})
+    if (near_exp(Fit::minimax, kernel::Monomials::kMostDegree, range).output_error() <= tolerance) return range;
+  return std::nullopt;
+}
+
+/// The words of exact attention, without those that write lse, which polynomial attention does not have.
+Words words_without_lse(const plan::Plan& exact) {
+  const Problem& p = exact.problem;
+  const Words written = exact.io().writes[index_of(SlowArray::lse)];
+  return exact.io().total() - std::min(written, Words(p.batch) * p.heads * p.n_q);
+}
+
+/// Why the plan of a polynomial moves no fewer words than exact attention.
+std::string why_no_fewer(const plan::Plan& plan) {
+  if (plan.row().schedule == "polynomial") return "neither moves a word more than once";
+  const Words rows = monomials(plan.problem.d, plan.problem.approximation->degree());
+  return fmt::format("the state of that polynomial, {} words, does not fit in fast memory",
+                     (rows * (Words(plan.problem.d_v) + 1)).str());
+}
+
+}  // namespace
+
+Decision decide(double tolerance, double range, std::optional<Polynomial> least, const plan::Plan& exact,
                 const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
   Decision d;
   d.tolerance = tolerance;
-  d.exact_words = exact_words;
+  d.exact_words = words_without_lse(exact);
+  const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", tolerance, range);
   if (!least) {
-    d.reason =
-        fmt::format("exact attention: no polynomial of degree {} or less proves {:.3g} max|V| for scores up to {:.4g}",
-                    kernel::Monomials::kMostDegree, tolerance, range);
+    const std::optional<double> most = widest_range(tolerance);
+    d.reason = fmt::format(
+        "exact attention: no polynomial of degree {} or less proves {}; {}", kernel::Monomials::kMostDegree, wanted,
+        most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
+             : "its coefficients, in doubles, are not precise enough");
     return d;
   }
   d.degree = least->degree();
   auto polynomial = std::make_shared<const Polynomial>(std::move(*least));
+  std::optional<plan::Plan> made;
   try {
-    d.polynomial_words = plan(polynomial).io().total();
+    made = plan(polynomial);
   } catch (const Error& e) {
-    d.reason = fmt::format("exact attention: degree {} would prove it, but {}", *d.degree, e.what());
+    d.reason =
+        fmt::format("exact attention: the polynomial of degree {}, the least that proves {}, does not run here: {}",
+                    *d.degree, wanted, e.what());
     return d;
   }
-  const std::string words = fmt::format("{} words, exact attention {}", d.polynomial_words->str(), exact_words.str());
-  if (exact_words <= *d.polynomial_words) {
+  d.polynomial_words = made->io().total();
+  if (d.exact_words <= *d.polynomial_words) {
     d.reason = fmt::format(
-        "exact attention: a polynomial of degree {}, the least that proves {:.3g} max|V| for scores up "
-        "to {:.4g}, moves {}",
-        *d.degree, tolerance, range, words);
+        "exact attention is {}: it moves {} words, and the polynomial of degree {}, the least that "
+        "proves {}, {}; {}",
+        d.exact_words < *d.polynomial_words ? "cheaper" : "as cheap", d.exact_words.str(), *d.degree, wanted,
+        d.polynomial_words->str(), why_no_fewer(*made));
   } else {
-    d.reason = fmt::format("degree {} is the least that proves {:.3g} max|V| for scores up to {:.4g}; it moves {}",
-                           *d.degree, tolerance, range, words);
+    d.reason = fmt::format("degree {} is the least that proves {}; it moves {} words, exact attention {}", *d.degree,
+                           wanted, d.polynomial_words->str(), d.exact_words.str());
     d.polynomial = std::move(polynomial);
   }
   return d;
@@ -108,22 +141,11 @@ Json to_json(const Certificate& c, const Problem& p, std::optional<double> toler
   return j;
 }
 
-void write(const Certificate& c, const Problem& p, std::optional<double> tolerance, const std::string& path) {
-  file::AtomicFile out(path);
-  out.write(to_json(c, p, tolerance).dump(1) + "\n");
-  out.commit();
-}
-
 void print_text(const Certificate& c) {
-  double weights = 0, rounding = 0;
-  for (const HeadCertificate& h : c.heads) {
-    weights = std::max(weights, h.weight_error);
-    if (h.largest_v > 0) rounding = std::max(rounding, h.rounding / h.largest_v);
-  }
   fmt::print(
       "certificate: no score beyond {:.4g}; each weight within {:.3g} of itself, o within {:.3g} max|V| of exact "
       "attention; roundings add at most {:.3g} max|V|\n",
-      c.range(), weights, c.output_error(), rounding);
+      c.range(), c.weight_error(), c.output_error(), c.rounding());
 }
 
 MeasuredError measured_error(const Certificate& c, const Nearness& n) {

@@ -16,7 +16,7 @@ struct Decision {
   double tolerance = 0;
   std::shared_ptr<const Polynomial> polynomial;  ///< null: exact attention
   std::optional<index_t> degree;                 ///< the least that proves the tolerance
-  Words exact_words;
+  Words exact_words;                             ///< without those that write lse
   std::optional<Words> polynomial_words;
   std::string reason;
 };
@@ -25,13 +25,12 @@ struct Decision {
 void require_tolerance(double tolerance);
 /// `least` proves the tolerance for scores up to `range`; `plan` makes the plan of a polynomial, and what it throws is
 /// a reason for exact attention.
-Decision decide(double tolerance, double range, std::optional<Polynomial> least, Words exact_words,
+Decision decide(double tolerance, double range, std::optional<Polynomial> least, const plan::Plan& exact,
                 const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan);
 Json to_json(const Decision& d);
 
 /// The file that scripts/check_certificate.py checks again: docs/certificates.md has its fields.
 Json to_json(const Certificate& c, const Problem& p, std::optional<double> tolerance);
-void write(const Certificate& c, const Problem& p, std::optional<double> tolerance, const std::string& path);
 void print_text(const Certificate& c);
 
 /// What --verify measured, beside what is proved, in the head where it comes closest.

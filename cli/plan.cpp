@@ -173,7 +173,7 @@ struct PlanFlags {
       throw InvalidProblem(
           fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(exact.problem.op)));
     std::optional<plan::Plan> made;
-    decision = decide(*tolerance, *range, least_polynomial(*range, *tolerance), exact.io().total(),
+    decision = decide(*tolerance, *range, least_polynomial(*range, *tolerance), exact,
                       [&](const std::shared_ptr<const Polynomial>& p) {
                         ProblemOptions approximate = problem;
                         approximate.operation.approximate = fmt::format("{}:{}", p->degree(), p->range);

@@ -12,6 +12,7 @@
 #include "nan.hpp"
 #include "options.hpp"
 #include "progress.hpp"
+#include "redblue/file/atomic_file.hpp"
 #include "redblue/verify.hpp"
 #include "standard_output.hpp"
 #include "tensors.hpp"
@@ -257,13 +258,18 @@ Proof proved(const RunFlags& flags, Problem& problem, const Tensors& t, DType co
              const std::function<plan::Plan(const Problem&)>& plan) {
   Proof proof;
   if (!flags.tolerance && !flags.certificate) return proof;
-  proof.certificate = norms_of(problem, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, compute);
+  try {
+    proof.certificate = norms_of(problem, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, compute);
+  } catch (const InvalidProblem& e) {
+    throw InvalidProblem(
+        fmt::format("{}; attention without --tolerance and --certificate takes such numbers", e.what()));
+  }
   Certificate& c = *proof.certificate;
   if (flags.tolerance) {
     Problem approximate = problem;
     approximate.lse_required = flags.files.npy.at("lse").has_value();
-    proof.decision = decide(*flags.tolerance, c.range(), least_polynomial(c, *flags.tolerance),
-                            plan(problem).io().total(), [&](const std::shared_ptr<const Polynomial>& polynomial) {
+    proof.decision = decide(*flags.tolerance, c.range(), least_polynomial(c, *flags.tolerance), plan(problem),
+                            [&](const std::shared_ptr<const Polynomial>& polynomial) {
                               approximate.approximation = polynomial;
                               approximate.validate();
                               c.prove(*polynomial);
@@ -284,6 +290,13 @@ void require_provable(const RunFlags& flags, const Problem& kind) {
     throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
   if (flags.certificate && !flags.tolerance && kind.approximation == nullptr)
     throw InvalidProblem("--certificate is for --tolerance or --approximate: exact attention has nothing to prove");
+  std::vector<std::optional<std::string>> others{flags.files.input, flags.files.output};
+  others.reserve(2 + flags.files.npy.size());
+  for (const auto& [name, path] : flags.files.npy) others.push_back(path);
+  for (const auto& path : others)
+    if (flags.certificate && path && file::same_file(*path, *flags.certificate))
+      throw InvalidProblem(
+          fmt::format("--certificate {} is also a file of tensors: choose another file", *flags.certificate));
   if ((flags.tolerance || flags.certificate) && kind.op != Operation::forward)
     throw InvalidProblem(
         fmt::format("--tolerance and --certificate are for --op forward: nothing is proved of {}", name_of(kind.op)));
@@ -342,6 +355,8 @@ int run_command(const RunFlags& flags) {
                        [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
   outputs.add_to(tensors, options);
+  std::optional<file::AtomicFile> certificate;
+  if (flags.certificate) certificate.emplace(*flags.certificate);
   const plan::Plan plan = plan_of(problem, tensors);
 
   const auto start = std::chrono::steady_clock::now();
@@ -356,7 +371,10 @@ int run_command(const RunFlags& flags) {
   if (flags.verify) verification = verified(plan, tensors, options);
   proof.compare(verification);
   outputs.commit();
-  if (flags.certificate) write(*proof.certificate, problem, flags.tolerance, *flags.certificate);
+  if (certificate) {
+    certificate->write(to_json(*proof.certificate, problem, flags.tolerance).dump(1) + "\n");
+    certificate->commit();
+  }
 
   std::string failure;
   try {

@@ -117,6 +117,11 @@ typedef struct redblue_problem {
   const redblue_pattern* const* patterns;
   int64_t n_patterns;
   redblue_pattern_order order; /* of patterns */
+  /* Polynomial attention: the polynomial of this degree, 1 to 12, that is nearest e^z for |z| <= approximate_range
+   * stands for e^z. Forward and backward; no lse, and no bias, alibi, softcap, sinks, dropout or patterns.
+   * redblue_certify says what is proved of the result. 0: exact attention. */
+  int64_t approximate_degree;
+  double approximate_range; /* above 0, at most 64 */
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \
   {sizeof(redblue_problem),  \
@@ -156,7 +161,9 @@ typedef struct redblue_problem {
    NULL,                     \
    NULL,                     \
    0,                        \
-   REDBLUE_ORDER_AUTOMATIC}
+   REDBLUE_ORDER_AUTOMATIC,  \
+   0,                        \
+   0.0}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
  * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
@@ -399,6 +406,29 @@ REDBLUE_API redblue_status redblue_forward(const redblue_plan* plan, const redbl
                                            const redblue_run_options* options);
 REDBLUE_API redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                             const redblue_run_options* options);
+/* What is proved of polynomial attention on given q, k and v, from their norms: docs/certificates.md. Each is the
+ * largest of all heads, rounded up; INFINITY where nothing is proved. */
+typedef struct redblue_certificate {
+  size_t struct_size;
+  double range;        /* no |scale q.k| is larger */
+  double weight_error; /* each weight is within this share of itself */
+  double output_error; /* each entry of o, in exact arithmetic, is within this many max|v| of its head of exact
+                          attention */
+  double rounding;     /* what the roundings of a run may add to that, in max|v| of its head */
+} redblue_certificate;
+#define REDBLUE_CERTIFICATE_INIT {sizeof(redblue_certificate), 0.0, 0.0, 0.0, 0.0}
+
+/* The certificate of a problem with an approximate_degree. compute: the arithmetic of the run, REDBLUE_F32 or
+ * REDBLUE_F64. Of the tensors q, k and v are read, and of o the dtype. A NaN or an infinity in them is refused. */
+REDBLUE_API redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,
+                                           redblue_dtype compute, redblue_certificate* certificate);
+/* Sets *degree and *range to the approximate_degree, the least, and the approximate_range for which redblue_certify
+ * gives an output_error of at most `tolerance`, above 0 and below 1; both to 0 where no degree up to 12 does. Those of
+ * the problem are ignored. It does not compare words: plans for both do, with redblue_plan_describe. */
+REDBLUE_API redblue_status redblue_least_degree(const redblue_problem* problem, const redblue_forward_tensors* tensors,
+                                                redblue_dtype compute, double tolerance, int64_t* degree,
+                                                double* range);
+
 /* Of a plan for REDBLUE_SCORES or for REDBLUE_WEIGHTS. */
 REDBLUE_API redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                                           const redblue_run_options* options);

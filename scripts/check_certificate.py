@@ -17,7 +17,8 @@ import numpy as np
 from safetensors.numpy import load_file
 
 getcontext().prec = 60
-UNIT = {"f64": Decimal(2) ** -53, "f32": Decimal(2) ** -24, "f16": Decimal(2) ** -11, "bf16": Decimal(2) ** -8}
+BITS = {"f64": (53, 1024, 1074), "f32": (24, 128, 150), "f16": (11, 16, 25), "bf16": (8, 128, 134)}
+UNIT = {name: Decimal(2) ** -bits for name, (bits, _, _) in BITS.items()}
 TINY = Decimal(10) ** -45  # far above the roundings of 60 digits
 
 
@@ -66,17 +67,16 @@ def error_is_within(c, B, most):
 
 def rounding(c, coefficients, head, e):
     """A term of a numerator takes in at most `steps` roundings, in any order of sums. None: nothing is proved."""
-    if head["largest_v"] == 0:
-        return Decimal(0)
-    u, out, B = UNIT[c["compute_dtype"]], UNIT[c["output_dtype"]], Decimal(head["range"])
-    steps = math.comb(c["d"] + c["degree"], c["degree"]) + c["n_k"] + 5 * c["degree"] + 8
+    u, out, B, V = UNIT[c["compute_dtype"]], UNIT[c["output_dtype"]], Decimal(head["range"]), Decimal(head["largest_v"])
+    steps = math.comb(c["d"] + c["degree"], c["degree"]) + c["n_k"] + 6 * c["degree"] + 8
     size = math.prod(max(1, x) for x in (abs(c["scale"]), head["largest_q"], head["largest_k"])) * c["d"]
-    exponent = c["degree"] * math.log2(size) + abs(math.log2(head["largest_v"])) + math.log2(c["n_k"])
+    exponent = c["degree"] * math.log2(size) + abs(math.log2(head["largest_v"] or 1)) + math.log2(c["n_k"])
     if steps * u >= Decimal("0.5") or exponent + 1.5 * head["range"] > (900 if c["compute_dtype"] == "f64" else 90):
         return None
     share = steps * u / (1 - steps * u) * horner([abs(x) for x in coefficients], B) * B.exp() / (1 - e)
-    most = (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * Decimal(head["largest_v"])
-    return most if share < Decimal("0.5") else None
+    _, largest, least = BITS[c["output_dtype"]]
+    most = V and (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * V + Decimal(2) ** -least
+    return most if share < Decimal("0.5") and V + most <= (1 - out) * Decimal(2) ** largest else None
 
 
 def check_output(c, q, k, v, o, most):
@@ -121,9 +121,9 @@ def check(c, q, k, v, o=None):
     require(c["range"] == max(h["range"] for h in heads), "range is not the largest of the heads")
     if c["method"] == "polynomial":
         require(len(c["coefficients"]) == c["degree"] + 1 > 1, "degree does not fit the coefficients")
-        largest = max(h["output_error"] / h["largest_v"] if h["largest_v"] else 0.0 for h in heads)
-        require(c["output_error"] == largest, "output_error is not the largest of the heads")
-        require(c["tolerance"] is None or largest <= c["tolerance"], "output_error is above the tolerance")
+        shares = [Fraction(h["output_error"]) / Fraction(h["largest_v"] or 1) for h in heads]
+        within("the largest output_error", c["output_error"], max(shares))
+        require(c["tolerance"] is None or c["output_error"] <= c["tolerance"], "output_error is above the tolerance")
     for h, (b, i) in zip(heads, all_heads):
         at = (b, i * sizes[2] // sizes[1])
         try:

@@ -19,12 +19,13 @@ struct HeadCertificate {
   double range = 0;
   double weight_error = 0;  ///< every weight p(z) is within this share of e^z
   double output_error = 0;  ///< every entry of O is within this of exact attention, both in exact arithmetic
-  /// What the roundings of polynomial attention add at most, in any order of sums; infinity where nothing is proved:
-  /// where they may add up to a large share of a sum, or where numbers may overflow or vanish.
+  /// What the roundings of polynomial attention add at most, in any order of sums, that of O to its type among them:
+  /// the O of a run is within output_error + rounding of exact attention. Infinity where nothing is proved: where they
+  /// may add up to a large share of a sum, or where numbers may overflow or vanish.
   double rounding = 0;
 
   /// output_error in units of the largest |V|
-  double relative() const { return largest_v > 0 ? output_error / largest_v : 0; }
+  double relative() const;
 };
 
 struct Certificate {
@@ -35,13 +36,16 @@ struct Certificate {
   std::vector<HeadCertificate> heads;
 
   double range() const;         ///< the largest of all heads
+  double weight_error() const;  ///< the largest of all heads
   double output_error() const;  ///< the largest of all heads, each in units of its own largest |V|
+  double rounding() const;      ///< the same of roundings
   /// Fills in what follows for this polynomial. Where a weight may be off by all of itself the errors are infinite.
   void prove(const Polynomial& p);
 };
 
 /// The norms and ranges of q, k and v. O has the type of q unless `stored` says another. Throws InvalidProblem where q,
-/// k or v has a NaN or an infinity; Unsupported unless the operation is forward, and `compute` f32 or f64.
+/// k or v has a NaN or an infinity, or the product of the norms is no double; Unsupported unless the operation is
+/// forward, and `compute` f32 or f64.
 Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
                      std::optional<DType> stored = {});
 /// The certificate of a problem with an approximation. Throws what norms_of does; InvalidProblem without one.
@@ -51,7 +55,8 @@ Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute
 /// redblue::Certificate c = redblue::certify(problem, {q, k, v});
 /// if (c.range() <= problem.approximation->range && c.output_error() <= 1e-3) redblue::run(plan, inputs, outputs);
 /// ```
-Certificate certify(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
+Certificate certify(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
+                    std::optional<DType> stored = {});
 
 /// The minimax polynomial of least degree that proves an output error of at most `tolerance` for these norms; nothing
 /// where no degree that schedules take (`most`) does.

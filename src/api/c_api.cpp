@@ -14,6 +14,7 @@
 #include "arena_memo.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
+#include "redblue/certificate.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/patterns.hpp"
@@ -183,6 +184,15 @@ PatternOrder order_of(const redblue_problem& p) {
   }
 }
 
+std::shared_ptr<const Polynomial> approximation_of(const redblue_problem& p) {
+  if (p.approximate_degree == 0 && p.approximate_range == 0) return nullptr;
+  if (p.approximate_degree == 0)
+    throw InvalidArgument(
+        fmt::format("approximate_range = {} and approximate_degree = 0: give a degree, 1 or more, too, or neither",
+                    p.approximate_range));
+  return approximate_exp(p.approximate_degree, p.approximate_range);
+}
+
 Operation operation_of(redblue_operation operation) {
   switch (operation) {
     case REDBLUE_FORWARD:
@@ -241,6 +251,7 @@ Problem problem_of(const redblue_problem& p) {
   result.seqused_k = list(p.seqused_k, std::max<int64_t>(0, p.batch));
   result.patterns = patterns_of(p);
   result.order = order_of(p);
+  result.approximation = approximation_of(p);
   result.lse_required = p.lse_required != 0;
   result.forward_given = p.forward_missing == 0;
   return result;
@@ -436,6 +447,23 @@ constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory
                       kInfoWithoutIndex = offsetof(redblue_plan_info, index_words_read),
                       kFirstProblem = offsetof(redblue_problem, window_left);
 
+redblue_problem problem_given(const redblue_problem* problem) {
+  return given(problem, redblue_problem REDBLUE_PROBLEM_INIT,
+               {kFirstProblem, offsetof(redblue_problem, softcap), offsetof(redblue_problem, sequences),
+                offsetof(redblue_problem, patterns), offsetof(redblue_problem, approximate_degree)},
+               "redblue_problem");
+}
+
+/// The norms of q, k and v for the o of these tensors.
+Certificate norms_given(const Problem& p, const redblue_forward_tensors* tensors, redblue_dtype compute) {
+  p.validate();
+  if (p.op != Operation::forward)
+    throw Unsupported(fmt::format("operation {}: certificates are of REDBLUE_FORWARD", redblue::name_of(p.op)));
+  const Tensors t = tensors_of(p, given_tensors(tensors));
+  return norms_of(p, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, dtype_of_numbers(compute, "compute"),
+                  t[SlowArray::O].dtype);
+}
+
 redblue_plan_options options_given(const redblue_plan_options* options) {
   return given(options, redblue_plan_options REDBLUE_PLAN_OPTIONS_INIT, {kFirstOptions}, "redblue_plan_options");
 }
@@ -584,10 +612,7 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
   return guarded([&] {
     require_pointer(plan, "plan");
     *plan = nullptr;
-    const redblue_problem asked = given(problem, redblue_problem REDBLUE_PROBLEM_INIT,
-                                        {kFirstProblem, offsetof(redblue_problem, softcap),
-                                         offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns)},
-                                        "redblue_problem");
+    const redblue_problem asked = problem_given(problem);
     const Problem p = problem_of(asked);
     const redblue_plan_options given = options_given(options);
     const bool memory_given = given.fast_memory_words != 0 || given.fast_memory_bytes != 0;
@@ -691,6 +716,43 @@ redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward
                                 const redblue_run_options* options) {
   return execute(plan, tensors, Operation::backward, options);
 }
+redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,
+                               redblue_dtype compute, redblue_certificate* certificate) {
+  return guarded([&] {
+    checked(certificate, "redblue_certificate");
+    const Problem p = problem_of(problem_given(problem));
+    if (p.approximation == nullptr)
+      throw InvalidArgument("approximate_degree = 0: exact attention has no error to prove");
+    Certificate c = norms_given(p, tensors, compute);
+    c.prove(*p.approximation);
+    redblue_certificate result = REDBLUE_CERTIFICATE_INIT;
+    result.range = c.range();
+    result.weight_error = c.weight_error();
+    result.output_error = c.output_error();
+    result.rounding = c.rounding();
+    *certificate = result;
+  });
+}
+
+redblue_status redblue_least_degree(const redblue_problem* problem, const redblue_forward_tensors* tensors,
+                                    redblue_dtype compute, double tolerance, int64_t* degree, double* range) {
+  return guarded([&] {
+    require_pointer(degree, "degree");
+    require_pointer(range, "range");
+    *degree = 0;
+    *range = 0;
+    if (!(tolerance > 0 && tolerance < 1))
+      throw InvalidArgument(fmt::format("tolerance = {}: give a number above 0 and below 1", tolerance));
+    redblue_problem asked = problem_given(problem);
+    asked.approximate_degree = 0;
+    asked.approximate_range = 0;
+    const auto least = least_polynomial(norms_given(problem_of(asked), tensors, compute), tolerance);
+    if (!least) return;
+    *degree = least->degree();
+    *range = least->range;
+  });
+}
+
 redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                               const redblue_run_options* options) {
   return execute(plan, tensors, Operation::scores, options);

@@ -24,16 +24,21 @@ double rounded_up(Real x, index_t roundings) {
   return std::nextafter(static_cast<double>(up), kInfinity);
 }
 
-double unit_of(DType t) {
+/// Of the numbers of a type: the largest share of itself that rounding takes from one, the largest of them, and the
+/// most that rounding takes from one near 0, where it is more than that share.
+struct Format {
+  Real unit, largest, least;
+};
+Format format_of(DType t) {
   switch (t) {
     case DType::f64:
-      return 0x1p-53;
+      return {0x1p-53, std::numeric_limits<double>::max(), std::numeric_limits<double>::denorm_min()};
     case DType::f32:
-      return 0x1p-24;
+      return {0x1p-24, std::numeric_limits<float>::max(), 0x1p-150};
     case DType::f16:
-      return 0x1p-11;
+      return {0x1p-11, 65504, 0x1p-25};
     default:
-      return 0x1p-8;
+      return {0x1p-8, 0x1.FEp127, 0x1p-134};
   }
 }
 
@@ -50,7 +55,7 @@ void for_rows(const Problem& p, const Tensors& tensors, SlowArray a, index_t ins
     for (const double x : row)
       if (!std::isfinite(x))
         throw InvalidProblem(
-            fmt::format("{} has an entry {} in row {}: its range proves nothing", tensor_name(a), x, i));
+            fmt::format("{} has an entry {} in row {}: nothing is proved of it", tensor_name(a), x, i));
     f(i, row);
   }
 }
@@ -102,7 +107,8 @@ Real magnitude(const Polynomial& p, Real x) {
 bool may_leave_numbers(const Certificate& c, const HeadCertificate& h) {
   const double size = std::log2(std::max(1.0, std::abs(c.scale))) + std::log2(std::max(1.0, h.largest_q)) +
                       std::log2(std::max(1.0, h.largest_k)) + std::log2(static_cast<double>(c.d));
-  const double exponent = static_cast<double>(c.polynomial.degree()) * size + std::abs(std::log2(h.largest_v)) +
+  const double of_values = h.largest_v > 0 ? std::abs(std::log2(h.largest_v)) : 0;
+  const double exponent = static_cast<double>(c.polynomial.degree()) * size + of_values +
                           std::log2(static_cast<double>(c.keys)) + 1.5 * h.range;
   return exponent > (c.compute == DType::f64 ? 900 : 90);
 }
@@ -111,17 +117,19 @@ bool may_leave_numbers(const Certificate& c, const HeadCertificate& h) {
 /// the sum of all terms without signs is at most n p+(range) max|V|; the sum of the weights is at least n (1 - e)
 /// e^-range.
 double rounding_of(const Certificate& c, const HeadCertificate& h) {
-  if (h.largest_v == 0) return 0;
   if (may_leave_numbers(c, h)) return kInfinity;
   const index_t g = c.polynomial.degree();
-  const Real u = unit_of(c.compute), out = unit_of(c.stored);
-  const Real steps = monomials(c.d, g).to_double() + static_cast<Real>(c.keys + 5 * g + 8);
+  const Format stored = format_of(c.stored);
+  const Real u = format_of(c.compute).unit, out = stored.unit;
+  const Real steps = monomials(c.d, g).to_double() + static_cast<Real>(c.keys + 6 * g + 8);
   if (!(steps * u < 0.5L) || !(h.weight_error < 1)) return kInfinity;
   const Real gamma = steps * u / (1 - steps * u);
   const Real share = gamma * magnitude(c.polynomial, h.range) * std::exp(static_cast<Real>(h.range)) /
                      (1 - static_cast<Real>(h.weight_error));
   if (!(share < 0.5L)) return kInfinity;
-  return rounded_up((2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * h.largest_v, 8 * g + 64);
+  if (h.largest_v == 0) return 0;
+  const Real most = (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * h.largest_v + stored.least;
+  return h.largest_v + most > stored.largest ? kInfinity : rounded_up(most, 8 * g + 64);
 }
 
 }  // namespace
@@ -132,17 +140,38 @@ double Certificate::range() const {
   return most;
 }
 
+double Certificate::weight_error() const {
+  double most = 0;
+  for (const HeadCertificate& h : heads) most = std::max(most, h.weight_error);
+  return most;
+}
+
+double Certificate::rounding() const {
+  double most = 0;
+  for (const HeadCertificate& h : heads)
+    if (h.rounding > 0 && !(h.largest_v > 0))
+      most = kInfinity;
+    else if (h.rounding > 0)
+      most = std::max(most, std::nextafter(h.rounding / h.largest_v, kInfinity));
+  return most;
+}
+
 double Certificate::output_error() const {
   double most = 0;
   for (const HeadCertificate& h : heads) most = std::max(most, h.relative());
   return most;
 }
 
+double HeadCertificate::relative() const {
+  return largest_v > 0 && output_error > 0 ? std::nextafter(output_error / largest_v, kInfinity) : 0;
+}
+
 void Certificate::prove(const Polynomial& p) {
   polynomial = p;
-  for (HeadCertificate& h : heads) {
-    // Within the range of the fit its own bound serves for the widest head; a narrow head has a better one.
-    h.weight_error = h.range == p.range ? p.error : h.range <= 700 ? proved_error(p.c, h.range) : kInfinity;
+  for (std::size_t k = 0; k < heads.size(); ++k) {
+    HeadCertificate& h = heads[k];  // a narrow head has a better bound than that of the fit
+    const bool as_before = k > 0 && h.range == heads[k - 1].range;
+    h.weight_error = as_before ? heads[k - 1].weight_error : h.range <= 700 ? proved_error(p.c, h.range) : kInfinity;
     const double share = moved_share(h.weight_error);
     h.output_error = h.spread > 0 ? rounded_up(static_cast<Real>(share) * h.spread, 1) : 0;
     h.rounding = rounding_of(*this, h);
@@ -165,7 +194,7 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
   c.d = p.d;
   const index_t kv_heads = p.kv_heads.value_or(p.heads), group = p.group();
   // A score is off by at most (d + 4) roundings of SUM |scale q_t k_t|, that of the scale included.
-  const Real sums = 1 + static_cast<Real>(p.d + 4) * unit_of(compute) * 1.01L;
+  const Real sums = 1 + static_cast<Real>(p.d + 4) * format_of(compute).unit * 1.01L;
   c.heads.reserve(static_cast<std::size_t>(p.batch * p.heads));
   for (index_t instance = 0; instance < p.instances(); ++instance) {
     HeadCertificate h;
@@ -185,15 +214,20 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
       h.largest_q = largest_q[static_cast<std::size_t>(k)];
       const Real product = std::abs(static_cast<Real>(c.scale)) * h.largest_q * h.largest_k;
       h.range = product > 0 ? rounded_up(product * sums, 4) : 0;
+      if (!std::isfinite(h.range + h.largest_q + h.largest_k + h.spread))
+        throw InvalidProblem(fmt::format(
+            "numbers too large: queries up to {:.3g}, keys up to {:.3g}, values that differ by up to {:.3g}; "
+            "nothing is proved of what may be beyond 1.8e308",
+            h.largest_q, h.largest_k, h.spread));
       c.heads.push_back(h);
     }
   }
   return c;
 }
 
-Certificate certify(const Problem& p, const Inputs& inputs, DType compute) {
+Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored) {
   if (p.approximation == nullptr) throw InvalidProblem("a certificate: the problem has no approximation");
-  Certificate c = norms_of(p, inputs, compute);
+  Certificate c = norms_of(p, inputs, compute, stored);
   c.prove(*p.approximation);
   return c;
 }
@@ -212,10 +246,16 @@ std::optional<Polynomial> first(double range, index_t most, const Does& does) {
 }  // namespace
 
 std::optional<Polynomial> least_polynomial(const Certificate& norms, double tolerance, index_t most) {
+  if (norms.heads.empty()) return std::nullopt;
+  Certificate widest = norms;  // the head that needs most, so that a degree that will not do is soon known
+  widest.heads = {*std::max_element(norms.heads.begin(), norms.heads.end(),
+                                    [](const auto& a, const auto& b) { return a.range < b.range; })};
   return first(norms.range(), most, [&](const Polynomial& p) {
-    Certificate c = norms;
-    c.prove(p);
-    return c.output_error() <= tolerance;
+    widest.prove(p);
+    if (!(widest.output_error() <= tolerance)) return false;
+    Certificate all = norms;
+    all.prove(p);
+    return all.output_error() <= tolerance;
   });
 }
 

@@ -218,14 +218,15 @@ double proved_error(std::span<const double> coefficients, double range) {
     dc[l] = std::abs(c[l]) + (l + 1 < c.size() ? static_cast<Real>(l + 1) * std::abs(c[l + 1]) : Real(0));
   // Of n + 1 coefficients: Horner's rule and the shift take at most 2 n roundings of any term, exp 16 units.
   const Real roundings = u * static_cast<Real>(4 * c.size() + 64);
+  const Real reach = h * (1 + 4 * kIntervals * u);  // m is off by some units of B, which h covers
   Real most = 0;
   for (int k = 0; k < kIntervals; ++k) {
-    const Real m = -B + h * static_cast<Real>(2 * k + 1), up = std::exp(h - m), x = std::abs(m) + h;
+    const Real m = -B + h * static_cast<Real>(2 * k + 1), up = std::exp(reach - m), x = std::abs(m) + reach;
     Real p = 0;
     for (std::size_t l = c.size(); l > 0; --l) p = p * m + c[l - 1];
     const Real at = std::abs(p * std::exp(-m) - 1) + roundings * (magnitude(c, x) * up + 1);
-    const Real steep = (magnitude(shifted(q, m), h) + roundings * magnitude(dc, x)) * up;
-    most = std::max(most, at + h * steep * (1 + roundings));
+    const Real steep = (magnitude(shifted(q, m), reach) + roundings * magnitude(dc, x)) * up;
+    most = std::max(most, at + reach * steep * (1 + roundings));
   }
   const double error = static_cast<double>(most * (1 + 4 * u));
   return std::nextafter(error, std::numeric_limits<double>::infinity());

@@ -14,17 +14,18 @@
 namespace redblue::test {
 namespace {
 
-enum class Shape4 : std::uint8_t { normal, aligned, repeated, dominant, constant_values, zero_keys };
-constexpr std::array kShapes{Shape4::normal,   Shape4::aligned,         Shape4::repeated,
-                             Shape4::dominant, Shape4::constant_values, Shape4::zero_keys};
+enum class Norms : std::uint8_t { normal, aligned, repeated, dominant, constant_values, zero_keys };
+constexpr std::array kShapes{Norms::normal,   Norms::aligned,         Norms::repeated,
+                             Norms::dominant, Norms::constant_values, Norms::zero_keys};
 
 /// q, k, v of this shape, scaled so that the certified range is about `range`. `size`: that of keys, which queries make
 /// up for.
-struct Case {
+struct CertifiedCase {
   Problem p;
   Array q, k, v, o;
 
-  Case(Problem problem, DType type, Strides strides, Shape4 shape, double range, double size, std::uint64_t seed)
+  CertifiedCase(Problem problem, DType type, Strides strides, Norms shape, double range, double size,
+                std::uint64_t seed)
       : p(std::move(problem)),
         q(type, shape_of(p, SlowArray::Q), strides),
         k(type, shape_of(p, SlowArray::K), strides),
@@ -43,12 +44,12 @@ struct Case {
     const auto along = [&](double& x, index_t row, index_t t) {
       x = (row % 2 == 0 ? 1 : -1) * direction[static_cast<std::size_t>(t)];
     };
-    if (shape == Shape4::aligned) each(of_q, along), each(of_k, along);  // scores reach the range, and minus the range
-    if (shape == Shape4::repeated)
+    if (shape == Norms::aligned) each(of_q, along), each(of_k, along);  // scores reach the range, and minus the range
+    if (shape == Norms::repeated)
       each(of_k, [&](double& x, index_t, index_t t) { x = direction[static_cast<std::size_t>(t)]; });
-    if (shape == Shape4::dominant) each(of_k, [](double& x, index_t row, index_t) { x *= row % 5 == 0 ? 1 : 1e-4; });
-    if (shape == Shape4::constant_values) std::fill(of_v.begin(), of_v.end(), 0.75);
-    if (shape == Shape4::zero_keys) std::fill(of_k.begin(), of_k.end(), 0.0);
+    if (shape == Norms::dominant) each(of_k, [](double& x, index_t row, index_t) { x *= row % 5 == 0 ? 1 : 1e-4; });
+    if (shape == Norms::constant_values) std::fill(of_v.begin(), of_v.end(), 0.75);
+    if (shape == Norms::zero_keys) std::fill(of_k.begin(), of_k.end(), 0.0);
     const auto longest = [d](const std::vector<double>& rows) {
       double most = 0;
       for (std::size_t i = 0; i < rows.size(); i += static_cast<std::size_t>(d)) {
@@ -69,7 +70,7 @@ struct Case {
 };
 
 /// No number of the certificate is below what a run, and scores in long double, show.
-void expect_holds(Case& c, DType compute, double tolerance) {
+void expect_holds(CertifiedCase& c, DType compute, double tolerance) {
   const Certificate norms = norms_of(c.p, c.inputs(), compute);
   const auto polynomial = least_polynomial(norms, tolerance);
   ASSERT_TRUE(polynomial) << "range " << norms.range();
@@ -93,8 +94,9 @@ void expect_holds(Case& c, DType compute, double tolerance) {
   ASSERT_EQ(v.nearness->distances.size(), proved.heads.size());
   for (std::size_t h = 0; h < proved.heads.size(); ++h) {
     const HeadCertificate& head = proved.heads[h];
-    if (std::isfinite(head.rounding))
+    if (std::isfinite(head.rounding)) {
       EXPECT_LE(v.nearness->distances[h], head.output_error + head.rounding) << "head " << h;
+    }
     EXPECT_LE(head.output_error, 2 * head.weight_error / (1 - head.weight_error) * head.largest_v);
     for (int s = -50; s <= 50; ++s) {
       const auto z = static_cast<long double>(head.range) * s / 50;
@@ -113,13 +115,13 @@ TEST(Certificates, HoldOnGeneratedCases) {
                                       causal(problem(4, 1, 3, 2), 0)};
   std::size_t n = 0;
   for (const Problem& p : problems)
-    for (const Shape4 shape : kShapes)
+    for (const Norms shape : kShapes)
       for (const double range : {0.01, 0.7, 2.5})
         for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
           const double size = std::array{1.0, 1e-3, 1e5, 1e-18}[n % 4];
           const double tolerance = std::array{1e-1, 1e-2, 1e-3}[n / 3 % 3];
           SCOPED_TRACE("case " + std::to_string(n) + " " + std::string(name_of(type)));
-          Case c(p, type, kAllStrides[n / 2 % 4], shape, range, size, n);
+          CertifiedCase c(p, type, kAllStrides[n / 2 % 4], shape, range, size, n);
           expect_holds(c, type == DType::f64 ? DType::f64 : DType::f32, tolerance);
           ++n;
         }
@@ -130,7 +132,7 @@ TEST(Certificates, KnowTheScale) {
   for (const double scale : {-1.0, 1e-30, 1e20, 0.0}) {
     Problem p = problem(6, 7, 3, 2);
     p.scale = scale;
-    Case c(p, DType::f64, Strides::bhsd, Shape4::normal, scale == 0 ? 0 : std::copysign(1.0, scale), 1, 3);
+    CertifiedCase c(p, DType::f64, Strides::bhsd, Norms::normal, scale == 0 ? 0 : std::copysign(1.0, scale), 1, 3);
     expect_holds(c, DType::f64, 1e-3);
   }
 }
@@ -164,7 +166,7 @@ TEST(Certificates, MovedShareIsTheWorstCase) {
 }
 
 TEST(Certificates, SayWhereNothingIsProved) {
-  Case wide(problem(4, 4, 3, 2), DType::f64, Strides::bhsd, Shape4::normal, 40, 1, 1);
+  CertifiedCase wide(problem(4, 4, 3, 2), DType::f64, Strides::bhsd, Norms::normal, 40, 1, 1);
   EXPECT_FALSE(least_polynomial(norms_of(wide.p, wide.inputs(), DType::f64), 1e-3));
   EXPECT_FALSE(least_polynomial(65.0, 1e-3));
   EXPECT_FALSE(least_polynomial(2.0, 1e-12));

@@ -438,9 +438,10 @@ static void test_wrong_patterns(void) {
 /* A program from before a field of redblue_problem: its struct ends there, and what follows in memory is not read. */
 static void test_earlier_problems(void) {
   const size_t sizes[] = {offsetof(redblue_problem, window_left), offsetof(redblue_problem, softcap),
-                          offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns)};
+                          offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns),
+                          offsetof(redblue_problem, approximate_degree)};
   const redblue_forward_tensors f = forward_tensors();
-  for (int i = 0; i < 4; ++i) {
+  for (int i = 0; i < 5; ++i) {
     redblue_problem p = problem_of(REDBLUE_FORWARD);
     memset((char*)&p + sizes[i], 0x55, sizeof p - sizes[i]);
     p.struct_size = sizes[i];
@@ -612,6 +613,10 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM((p.sequences = 2, p.cu_seqlens_q = p.cu_seqlens_k = falls), REDBLUE_INVALID_ARGUMENT, "falls from 4");
   WRONG_PROBLEM(p.sequences = 2, REDBLUE_INVALID_ARGUMENT, "sequences = 2: cu_seqlens_q and cu_seqlens_k are NULL");
   WRONG_PROBLEM(p.cu_seqlens_q = falls, REDBLUE_INVALID_ARGUMENT, "sequences = 0: give their number");
+  WRONG_PROBLEM(p.approximate_range = 2, REDBLUE_INVALID_ARGUMENT, "approximate_degree = 0: give a degree");
+  WRONG_PROBLEM(p.approximate_degree = 2, REDBLUE_INVALID_ARGUMENT, "range = 0 of a polynomial");
+  WRONG_PROBLEM((p.approximate_degree = -1, p.approximate_range = 1), REDBLUE_INVALID_ARGUMENT, "degree = -1");
+  WRONG_PROBLEM((p.approximate_degree = 1, p.approximate_range = 9), REDBLUE_INVALID_ARGUMENT, "give a higher degree");
   WRONG_PROBLEM((p.causal = 1, p.prefix = 1000000), REDBLUE_INVALID_ARGUMENT, "prefix = 1000000");
 
   redblue_plan_options x = options;
@@ -686,6 +691,67 @@ static void test_wrong_runs(void) {
   redblue_plan_destroy(NULL);
 }
 
+/* The least degree for a tolerance, its certificate, and a run that keeps to it. */
+static void test_certificates(void) {
+  redblue_problem p = problem_of(REDBLUE_FORWARD);
+  redblue_forward_tensors t = forward_tensors();
+  t.lse.data = NULL;
+  redblue_certificate c = REDBLUE_CERTIFICATE_INIT;
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "approximate_degree = 0");
+  int64_t degree_before = 0;
+  for (int digits = 1; digits <= 4; ++digits) {
+    const double tolerance = pow(10, -digits);
+    CHECK(redblue_least_degree(&p, &t, REDBLUE_F32, tolerance, &p.approximate_degree, &p.approximate_range) ==
+          REDBLUE_OK);
+    CHECK(p.approximate_degree > degree_before);
+    degree_before = p.approximate_degree;
+    CHECK(redblue_certify(&p, &t, REDBLUE_F32, &c) == REDBLUE_OK);
+    CHECK(c.output_error <= tolerance && c.weight_error < 1 && c.rounding < 1e-3 && c.range <= p.approximate_range);
+    redblue_problem less = p;
+    --less.approximate_degree;
+    redblue_certificate of_less = REDBLUE_CERTIFICATE_INIT;
+    CHECK(less.approximate_degree == 0 ||
+          (redblue_certify(&less, &t, REDBLUE_F32, &of_less) == REDBLUE_OK && of_less.output_error > tolerance));
+    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    options.fast_memory_words = 4000;
+    redblue_plan* plan = NULL;
+    CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+    redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+    CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strcmp(info.schedule, "polynomial") == 0);
+    memset(o, 0, sizeof o);
+    CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
+    for (int h = 0; h < kHeads; ++h) {
+      double largest = 0, furthest = 0;
+      for (int j = 0; j < kKeys * kDv; ++j) largest = fmax(largest, fabs((double)v[h * kKeys * kDv + j]));
+      for (int i = h * kQueries * kDv; i < (h + 1) * kQueries * kDv; ++i)
+        furthest = fmax(furthest, fabs((double)o[i] - o_is[i]));
+      CHECK(furthest > 0 && furthest <= (c.output_error + c.rounding) * largest);
+    }
+    redblue_plan_destroy(plan);
+  }
+  CHECK(redblue_least_degree(&p, &t, REDBLUE_F64, 1e-15, &degree_before, &c.range) == REDBLUE_OK);
+  CHECK(degree_before == 0 && c.range == 0);
+
+  REFUSED(redblue_least_degree(&p, &t, REDBLUE_F32, 0, &degree_before, &c.range), REDBLUE_INVALID_ARGUMENT,
+          "tolerance = 0: give a number above 0 and below 1");
+  REFUSED(redblue_least_degree(&p, &t, REDBLUE_F32, 0.1, NULL, &c.range), REDBLUE_INVALID_ARGUMENT, "degree is NULL");
+  REFUSED(redblue_certify(&p, NULL, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "redblue_forward_tensors is NULL");
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F16, &c), REDBLUE_UNSUPPORTED, "f32 or f64");
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, NULL), REDBLUE_INVALID_ARGUMENT, "redblue_certificate is NULL");
+  const float kept = k[3];
+  k[3] = NAN;
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "k has an entry nan in row 0");
+  k[3] = kept;
+  t.q.data = NULL;
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "q has no data");
+  t.q.data = q;
+  c.struct_size = 8;
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_certificate");
+  p.operation = REDBLUE_BACKWARD;
+  c.struct_size = sizeof c;
+  REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "certificates are of REDBLUE_FORWARD");
+}
+
 int main(void) {
   unsigned x = 1;
   float* const inputs[] = {q, k, v, d_o};
@@ -708,6 +774,7 @@ int main(void) {
   test_index_words();
   test_wrong_patterns();
   test_earlier_problems();
+  test_certificates();
   test_bytes();
   test_huge_problem();
   test_workspace_without_end();

@@ -1,0 +1,265 @@
+#include <fmt/format.h>
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <cstdlib>
+#include <map>
+
+#include "api/arrays.hpp"
+#include "api/problems.hpp"
+#include "redblue/certificate.hpp"
+#include "redblue/core/error.hpp"
+#include "redblue/plan/planner.hpp"
+#include "support/cases.hpp"
+#include "support/generators.hpp"
+
+/// No certificate is violated, whatever the tensors: thousands of small cases, drawn to be hard. Exact attention is
+/// computed here, in long double, from the numbers as stored. REDBLUE_CERTIFICATE_CASES sets how many.
+namespace redblue::test {
+namespace {
+
+using Real = long double;
+using Doubles = std::vector<double>;
+
+struct DrawOfCase {
+  std::mt19937_64 random;
+  explicit DrawOfCase(std::uint64_t seed) : random(seed) {}
+  index_t number(index_t least, index_t most) {
+    return least + static_cast<index_t>(random() % static_cast<std::uint64_t>(most - least + 1));
+  }
+  bool one_in(index_t n) { return number(1, n) == 1; }
+  double real(double least, double most) { return std::uniform_real_distribution<double>(least, most)(random); }
+  template <class T, std::size_t n>
+  T of(const std::array<T, n>& list) {
+    return list[random() % n];
+  }
+};
+
+enum class RowKind : std::uint8_t { normal, aligned, repeated, dominant, zero, one_hot, spread, some_zero };
+constexpr std::array kRowKinds{RowKind::normal, RowKind::aligned, RowKind::repeated, RowKind::dominant,
+                               RowKind::zero,   RowKind::one_hot, RowKind::spread,   RowKind::some_zero};
+
+/// RowKind of d numbers. Those that are aligned follow `direction`, or its opposite.
+Doubles drawn_rows(DrawOfCase& draw, RowKind kind, index_t rows, index_t d, const Doubles& direction) {
+  Doubles x = normal(rows * d, draw.random);
+  const index_t hot = draw.number(0, rows - 1);
+  for (index_t i = 0; i < rows; ++i)
+    for (index_t t = 0; t < d; ++t) {
+      double& e = x[static_cast<std::size_t>(i * d + t)];
+      const double along = direction[static_cast<std::size_t>(t)];
+      if (kind == RowKind::aligned) e = i % 2 == 0 ? along : -along;
+      if (kind == RowKind::repeated) e = along;
+      if (kind == RowKind::dominant && i != hot) e *= 1e-5;
+      if (kind == RowKind::zero) e = 0;
+      if (kind == RowKind::one_hot) e = t == i % d ? e : 0;
+      if (kind == RowKind::spread) e = std::copysign(std::exp2(draw.real(-60, 0)), e);
+      if (kind == RowKind::some_zero && i % 2 == 1) e = 0;
+    }
+  return x;
+}
+
+double longest_row(const Doubles& x, index_t d) {
+  Real most = 0;
+  for (std::size_t i = 0; i < x.size(); i += static_cast<std::size_t>(d)) {
+    Real square = 0;
+    for (std::size_t t = i; t < i + static_cast<std::size_t>(d); ++t) square += static_cast<Real>(x[t]) * x[t];
+    most = std::max(most, square);
+  }
+  return most > 0 ? static_cast<double>(std::sqrt(most)) : 1;
+}
+void scale_all(Doubles& x, double by) {
+  for (double& e : x) e *= by;
+}
+
+Problem drawn_problem(DrawOfCase& draw) {
+  Problem p = problem(draw.number(1, 6), draw.one_in(5) ? 1 : draw.number(1, 8), draw.number(1, 4), draw.number(1, 3));
+  if (draw.one_in(4)) p = with_heads(p, draw.number(1, 2), 2, draw.number(1, 2));
+  if (draw.one_in(3)) p = causal(p);
+  if (p.causal && draw.one_in(2)) p.causal_offset = draw.number(-2, 3);
+  if (draw.one_in(3)) p.scale = draw.of(std::array{-1.0, 0.0, 0.3, -1e-12, 1e-30, 1e8, 3e20});
+  return p;
+}
+
+/// Polynomials of every fit; those of one in eight cases are made for the tensors at hand.
+std::shared_ptr<const Polynomial> drawn_polynomial(DrawOfCase& draw) {
+  static std::map<std::tuple<Fit, index_t, double>, std::shared_ptr<const Polynomial>> made;
+  for (;;) {
+    const Fit fit = draw.one_in(4) ? draw.of(std::array{Fit::taylor, Fit::chebyshev}) : Fit::minimax;
+    const index_t degree = draw.number(1, 7);
+    const double range = draw.of(std::array{0.001, 0.03, 0.2, 0.5, 1.0, 2.0, 3.5, 6.0});
+    auto& p = made[{fit, degree, range}];
+    if (p == nullptr) p = std::make_shared<const Polynomial>(near_exp(fit, degree, range));
+    if (p->error < 1) return p;
+  }
+}
+
+struct DrawnCase {
+  Problem p;
+  DType compute;
+  std::vector<Array> arrays;  ///< q, k, v, o
+  Inputs inputs() { return {arrays[0].tensor(), arrays[1].tensor(), arrays[2].tensor()}; }
+};
+
+DrawnCase drawn_case(DrawOfCase& draw) {
+  DrawnCase c;
+  c.p = drawn_problem(draw);
+  c.p.approximation = drawn_polynomial(draw);
+  const DType type = draw.of(std::array{DType::f64, DType::f32, DType::f16, DType::bf16});
+  c.compute = type == DType::f64 && !draw.one_in(4) ? DType::f64 : DType::f32;
+  const Problem& p = c.p;
+  const index_t kv = p.kv_heads.value_or(p.heads);
+  const Doubles direction = normal(std::max(p.d, p.d_v), draw.random);
+  const RowKind kind = draw.of(kRowKinds);
+  Doubles q = drawn_rows(draw, draw.one_in(2) ? kind : draw.of(kRowKinds), p.batch * p.heads * p.n_q, p.d, direction);
+  Doubles k = drawn_rows(draw, kind, p.batch * kv * p.n_k, p.d, direction);
+  Doubles v = drawn_rows(draw, draw.of(kRowKinds), p.batch * kv * p.n_k, p.d_v, direction);
+  // The range comes near that of the polynomial, or a little beyond; keys are as large as they may be, or tiny.
+  const double range = p.approximation->range * draw.real(0.3, draw.one_in(8) ? 1.3 : 0.999);
+  const double scale = p.scale_or_default() == 0 ? 1 : std::abs(p.scale_or_default());
+  const double balanced = std::sqrt(range / scale), most = type == DType::f16 ? 12 : 40;
+  scale_all(k, balanced * (draw.one_in(3) ? std::exp2(draw.real(-most, most)) : 1) / longest_row(k, p.d));
+  scale_all(q, range / (scale * longest_row(k, p.d)) / longest_row(q, p.d));
+  scale_all(v, draw.one_in(3) ? std::exp2(draw.real(-most - 14, most + 3)) : 1);
+  if (draw.one_in(200)) scale_all(v, type == DType::f64 ? 1e-310 : 1e-40);
+  const double largest = type == DType::f16 ? 65504 : type == DType::f64 ? 1e300 : 3e38;
+  for (Doubles* x : {&q, &k, &v})
+    for (double& e : *x) e = std::clamp(e, -largest, largest);
+  c.arrays.reserve(4);
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O})
+    c.arrays.emplace_back(type, shape_of(p, a), draw.of(kAllStrides));
+  c.arrays[0].set(q), c.arrays[1].set(k), c.arrays[2].set(v);
+  return c;
+}
+
+/// Weights of the keys of a row, and outputs: f(z) in place of e^z.
+template <class F>
+std::vector<Real> outputs_of(const Problem& p, const std::vector<Real>& z, const double* v, const F& f) {
+  std::vector<Real> o(static_cast<std::size_t>(p.d_v));
+  Real sum = 0;
+  for (std::size_t j = 0; j < z.size(); ++j) {
+    const Real w = f(z[j]);
+    sum += w;
+    for (std::size_t t = 0; t < o.size(); ++t) o[t] += w * v[j * o.size() + t];
+  }
+  for (Real& x : o) x = z.empty() ? 0 : x / sum;
+  return o;
+}
+
+struct HeldTotals {
+  index_t cases = 0, heads = 0, with_rounding = 0, in_error = 0;
+  double nearest = 0, nearest_exact = 0;  ///< the largest error of a head over what is proved
+  struct Decade {
+    index_t heads = 0;
+    double largest = 0, sum = 0;
+  };
+  std::map<int, Decade> decades;  ///< of output_error: errors of the polynomial alone, in exact arithmetic
+};
+
+/// Compares one head of a run with its certificate.
+void expect_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const Doubles& v, const Doubles& o,
+                  const HeadCertificate& h, HeldTotals& totals) {
+  const Problem& p = c.p;
+  const Polynomial& polynomial = *p.approximation;
+  const index_t kv = p.kv_heads.value_or(p.heads);
+  const index_t of_q = (h.batch * p.heads + h.head) * p.n_q, of_k = (h.batch * kv + h.head / p.group()) * p.n_k;
+  const double* const V = v.data() + of_k * p.d_v;
+  Real of_run = 0, of_polynomial = 0, moved = 0;
+  for (index_t i = 0; i < p.n_q; ++i) {
+    const index_t seen =
+        p.causal ? std::clamp<index_t>(i + p.causal_offset.value_or(p.n_k - p.n_q) + 1, 0, p.n_k) : p.n_k;
+    std::vector<Real> z(static_cast<std::size_t>(seen));
+    for (index_t j = 0; j < seen; ++j) {
+      Real dot = 0;
+      for (index_t t = 0; t < p.d; ++t)
+        dot += static_cast<Real>(q[static_cast<std::size_t>((of_q + i) * p.d + t)]) *
+               k[static_cast<std::size_t>((of_k + j) * p.d + t)];
+      const Real s = static_cast<Real>(p.scale_or_default()) * dot;
+      z[static_cast<std::size_t>(j)] = s;
+      EXPECT_LE(std::abs(s), h.range);
+      moved = std::max(moved, std::abs(polynomial(s) * std::exp(-s) - 1));
+    }
+    const auto exact = outputs_of(p, z, V, [](Real s) { return std::exp(s); });
+    const auto near = outputs_of(p, z, V, [&](Real s) { return polynomial(s); });
+    for (std::size_t t = 0; t < exact.size(); ++t) {
+      const Real ours = o[static_cast<std::size_t>((of_q + i) * p.d_v) + t], gap = std::abs(ours - exact[t]);
+      of_run = std::isnan(gap) || std::isnan(of_run) ? NAN : std::max(of_run, gap);
+      of_polynomial = std::max(of_polynomial, std::abs(near[t] - exact[t]));
+    }
+  }
+  const Real here = 1e-16L;  // of this computation, in long double, where p may cancel
+  EXPECT_LE(moved, h.weight_error + here);
+  ++totals.heads;
+  if (!(h.weight_error < 1)) return;
+  ++totals.in_error;
+  EXPECT_LE(of_polynomial, h.output_error + here * h.largest_v);
+  if (h.output_error > 1e-12 * h.largest_v) {
+    const double share = static_cast<double>(of_polynomial / h.output_error);
+    totals.nearest_exact = std::max(totals.nearest_exact, share);
+    HeldTotals::Decade& decade = totals.decades[static_cast<int>(std::floor(std::log10(h.relative())))];
+    ++decade.heads;
+    decade.sum += share;
+    decade.largest = std::max(decade.largest, share);
+  }
+  if (!std::isfinite(h.rounding)) return;
+  ++totals.with_rounding;
+  EXPECT_LE(of_run, h.output_error + h.rounding + here * h.largest_v);
+  if (h.rounding > 0)
+    totals.nearest = std::max(totals.nearest, static_cast<double>(of_run / (h.output_error + h.rounding)));
+}
+
+/// With little memory, where a plan has it, so that states are cut in parts.
+plan::Plan drawn_plan(DrawOfCase& draw, const Problem& p) {
+  plan::Options o;
+  o.M = draw.of(std::array{40, 90, 300, 100'000});
+  try {
+    return plan::make_plan(p, o);
+  } catch (const CapacityError& e) {
+    o.M = e.needed;
+    return plan::make_plan(p, o);
+  }
+}
+
+void run_case(std::uint64_t seed, HeldTotals& totals) {
+  DrawOfCase draw(seed);
+  DrawnCase c = drawn_case(draw);
+  if (draw.one_in(64)) {
+    const auto least = least_polynomial(norms_of(c.p, c.inputs(), c.compute), std::pow(10, -draw.real(1, 6)));
+    if (least) c.p.approximation = std::make_shared<const Polynomial>(*least);
+  }
+  const Certificate proved = certify(c.p, c.inputs(), c.compute);
+  const plan::Plan plan = drawn_plan(draw, c.p);
+  RunOptions options;
+  options.compute = c.compute;
+  options.threads = 1;
+  run(plan, tensors_of(c.inputs(), {c.arrays[3].tensor(), {}}), options);
+  const Doubles q = c.arrays[0].get(), k = c.arrays[1].get(), v = c.arrays[2].get(), o = c.arrays[3].get();
+  for (const HeadCertificate& h : proved.heads) expect_holds(c, q, k, v, o, h, totals);
+  ++totals.cases;
+}
+
+}  // namespace
+
+TEST(CertificatesHold, OnGeneratedCases) {
+  const char* const asked = std::getenv("REDBLUE_CERTIFICATE_CASES");
+  const int all = asked != nullptr ? std::atoi(asked) : cases(10'000);
+  HeldTotals totals;
+  for (int n = 0; n < all && !HasFailure(); ++n) {
+    SCOPED_TRACE(fmt::format("case {}", n));
+    run_case(static_cast<std::uint64_t>(n), totals);
+  }
+  EXPECT_EQ(totals.cases, all);
+  // The cases are hard, and not so hard that nothing is proved.
+  EXPECT_GT(totals.in_error, totals.heads * 8 / 10);
+  EXPECT_GT(totals.with_rounding, totals.heads / 2);
+  EXPECT_GT(totals.nearest_exact, 0.9);
+  EXPECT_GT(totals.nearest, 0.5);
+  fmt::print(
+      "{} cases, {} heads; an error below all of a weight proved in {}, roundings bounded in {}; error of a run "
+      "over what is proved, with roundings: at most {:.3f}\n",
+      totals.cases, totals.heads, totals.in_error, totals.with_rounding, totals.nearest);
+  for (const auto& [power, decade] : totals.decades)
+    fmt::print("proved 1e{} to 1e{}: {} heads, measured / proved: at most {:.3f}, mean {:.3f}\n", power, power + 1,
+               decade.heads, decade.largest, decade.sum / static_cast<double>(decade.heads));
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,123 @@
+#include "cli/cli.hpp"
+#include "support/schedules.hpp"
+
+/// --tolerance and --certificate: a polynomial whose error is proved, or exact attention and why.
+namespace redblue::test {
+namespace {
+
+using testing::AllOf;
+using testing::HasSubstr;
+
+/// Inputs whose scores are small, for a memory in which keys and values do not fit, and the states of polynomials do.
+struct Small : Workplace {
+  Problem p = problem(200, 210, 3, 2);
+  explicit Small(double size = 0.25) {
+    Data x = generate(p);
+    for (double& e : x.q) e *= size;
+    for (double& e : x.k) e *= size;
+    safetensors("x.safetensors", p, x);
+  }
+  Args run_of(const Args& more) const {
+    return Args{"run", "--M", "450", "--input", *this / "x.safetensors", "--output", *this / "y.safetensors"} + more;
+  }
+};
+
+const Args kPlan{"plan", "--n", "512", "--d", "8"};
+
+TEST(Tolerance, TakesTheLeastDegreeAndCertifiesIt) {
+  const Small w;
+  index_t before = 0;
+  for (const char* tolerance : {"0.3", "1e-2", "1e-4", "1e-6"}) {
+    const Finished f = w.run(w.run_of(
+        {"--tolerance", tolerance, "--certificate", w / "c.json", "--compute-dtype", "f64", "--json", "--verify"}));
+    ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+    const auto report = f.json();
+    EXPECT_EQ(report["schedule"], "polynomial");
+    EXPECT_EQ(report["tolerance"]["method"], "polynomial");
+    EXPECT_GT(report["tolerance"]["degree"], before);
+    before = report["tolerance"]["degree"];
+    EXPECT_LE(report["certificate"]["output_error"], std::stod(tolerance));
+    const auto& measured = report["certificate"]["verify"];
+    EXPECT_TRUE(measured["ok"]);
+    EXPECT_GT(measured["measured"], 0);
+    EXPECT_LE(measured["measured"].get<double>(),
+              measured["proved"].get<double>() + measured["rounding"].get<double>());
+    EXPECT_TRUE(w.files().contains("c.json"));
+  }
+}
+
+TEST(Tolerance, SaysInWordsWhatIsProvedAndMeasured) {
+  const Small w;
+  const Finished f = w.run(w.run_of({"--tolerance", "1e-2", "--verify"}));
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  EXPECT_THAT(f.out, AllOf(HasSubstr("is the least that proves 0.01 max|V| for scores up to"),
+                           HasSubstr("roundings add at most"), HasSubstr("verify certificate: measured")));
+}
+
+TEST(Tolerance, SaysWhyAttentionIsExact) {
+  const Workplace w;
+  const auto plan = [&](const Args& more) {
+    const Finished f = w.run(kPlan + more);
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    return f.out;
+  };
+  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-6", "--range", "1"}),
+              AllOf(HasSubstr("exact attention is cheaper: it moves"),
+                    HasSubstr("the polynomial of degree 7, the least"), HasSubstr("does not fit in fast memory")));
+  EXPECT_THAT(plan({"--M", "1000000", "--tolerance", "1e-2", "--range", "1"}),
+              AllOf(HasSubstr("exact attention is as cheap"), HasSubstr("neither moves a word more than once")));
+  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "50"}),
+              AllOf(HasSubstr("no polynomial of degree 12 or less proves"), HasSubstr("for scores up to 50"),
+                    HasSubstr("degree 12 would for scores up to 8")));
+  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-18", "--range", "1"}), HasSubstr("not precise enough"));
+  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "1", "--window", "9,0"}),
+              AllOf(HasSubstr("does not run here"), HasSubstr("needs every query to see keys from the first on")));
+  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "1", "--softcap", "9"}),
+              AllOf(HasSubstr("does not run here"), HasSubstr("softcap")));
+  const Finished f = w.run(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "1", "--json"});
+  EXPECT_EQ(f.json()["tolerance"]["method"], "polynomial");
+  EXPECT_EQ(f.json()["tolerance"]["degree"], 2);
+}
+
+TEST(Tolerance, RefusesWhatCannotBeProved) {
+  const Small w;
+  const auto before = w.files();
+  const auto expect_refused = [&](const Args& args, const std::string& text) {
+    const Finished f = w.run(args);
+    EXPECT_EQ(f.exit_code, 2) << f.out;
+    EXPECT_THAT(f.err, HasSubstr(text));
+    EXPECT_EQ(f.out, "");
+    EXPECT_EQ(w.files(), before) << "a file was left behind";
+  };
+  for (const char* wrong : {"0", "-1", "nan", "1", "inf", "2.5"}) {
+    expect_refused(w.run_of({"--tolerance", wrong}), "give a number above 0 and below 1, as in 1e-3");
+    expect_refused(kPlan + Args{"--M", "1000", "--range", "1", "--tolerance", wrong}, "above 0 and below 1");
+  }
+  expect_refused(w.run_of({"--tolerance", "0"}), "attention without --tolerance is exact");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--approximate", "2:1"}), "--tolerance finds the degree");
+  expect_refused(w.run_of({"--certificate", w / "c.json"}), "--certificate is for --tolerance or --approximate");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--certificate", w / "x.safetensors"}), "choose another file");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--certificate", w / "y.safetensors"}), "choose another file");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--certificate", w / "no/c.json"}), "no/c.json");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--op", "backward"}), "for --op forward");
+  expect_refused(w.run_of({"--tolerance", "0.1", "--compute-dtype", "bf16"}), "f32 or f64");
+  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1"}, "--tolerance and --range: give both");
+  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "-1"}, "--range -1");
+  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "nan"}, "--range nan");
+}
+
+TEST(Tolerance, RefusesNumbersThatAreNone) {
+  const Workplace w;
+  const Problem p = problem(4, 5, 3, 2);
+  Data x = generate(p);
+  x.k[7] = std::numeric_limits<double>::infinity();
+  w.safetensors("x.safetensors", p, x);
+  const Finished f = w.run(
+      {"run", "--M", "1000", "--input", w / "x.safetensors", "--output", w / "y.safetensors", "--tolerance", "0.1"});
+  EXPECT_EQ(f.exit_code, 2);
+  EXPECT_THAT(f.err, AllOf(HasSubstr("k has an entry inf in row 2"), HasSubstr("attention without --tolerance")));
+  EXPECT_EQ(w.files(), (std::set<std::string>{"x.safetensors"}));
+}
+
+}  // namespace
+}  // namespace redblue::test
