@@ -25,14 +25,14 @@ spec.loader.exec_module(script)
 pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
 
 
-def certified(folder, tensors, tolerance, *options, M="700"):
+def certified(folder, tensors, tolerance, *options, M="700", verified=True):
     """The report, the certificate, and o."""
     source, target, certificate = folder / "x.safetensors", folder / "y.safetensors", folder / "c.json"
     save_file(tensors, source)
     command = [CLI, "run", "--M", M, "--input", source, "--output", target, "--json", "--verify", *options]
-    done = subprocess.run([*command, "--tolerance", str(tolerance), "--certificate", certificate], capture_output=True,
-                          text=True)
-    assert done.returncode == 0, done.stderr + done.stdout
+    asked = ["--tolerance", str(tolerance)] if tolerance else ["--approximate", "3:1"]
+    done = subprocess.run([*command, *asked, "--certificate", certificate], capture_output=True, text=True)
+    assert done.returncode == 0 or not verified, done.stderr + done.stdout
     return json.loads(done.stdout), json.loads(certificate.read_text()), load_file(target)["o"]
 
 
@@ -57,6 +57,48 @@ def test_holds(shape, options, tolerance, tmp_path):
     assert report["certificate"]["verify"]["ok"]
     assert report["tolerance"]["polynomial_words"] < report["tolerance"]["exact_words"]
     script.check(certificate, *wide(tensors, o))
+
+
+def extreme(name):
+    """Tensors whose scores keep to 1, and that are hard in some way."""
+    x = tensors_of(7, n_q=9, n_k=11, heads=4, kv_heads=2, d=2, d_v=2)
+    x["q"], x["k"] = (t / np.linalg.norm(t, axis=-1).max() for t in (x["q"], x["k"]))
+    if name == "large keys":
+        x["k"], x["q"] = x["k"] * 1e8, x["q"] * 1e-8
+    elif name == "tiny values":
+        x["v"] = x["v"] * 1e-7  # below the least normal number of f16
+    elif name == "largest values":
+        x["v"] = np.where(x["v"] > 0, 65504.0, -65504.0)
+    elif name == "duplicated keys":
+        x["k"][:] = x["k"][:, :, :1]
+    elif name == "dominant key":
+        x["k"][:, :, 1:] *= 1e-6
+    elif name == "zero rows":
+        x["q"][:, :, ::2], x["k"][:, :, ::3], x["v"][:, 1] = 0, 0, 0
+    elif name == "one key":
+        x["k"], x["v"] = x["k"][:, :, :1], x["v"][:, :, :1]
+    elif name == "one coordinate":
+        x = {n: np.ascontiguousarray(t[..., :1]) for n, t in x.items()}
+    return x
+
+
+@pytest.mark.parametrize("options", [(), ("--causal",), ("--scale", "0"), ("--scale", "-0.5")])
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16])
+@pytest.mark.parametrize("name", ["large keys", "tiny values", "largest values", "duplicated keys", "dominant key",
+                                  "zero rows", "one key", "one coordinate"])
+def test_extremes(name, dtype, options, tmp_path):
+    with np.errstate(over="ignore"):
+        tensors = {n: t.astype(dtype) for n, t in extreme(name).items()}
+    if not all(np.isfinite(t).all() for t in tensors.values()):
+        pytest.skip("beyond the numbers of this type")
+    # --verify compares o with the polynomial, too, in units of o itself: the steps of f16 near 0 are too wide for that.
+    verified = name != "tiny values" or dtype != np.float16
+    report, certificate, o = certified(tmp_path, tensors, None, *options, verified=verified)
+    assert report["certificate"]["verify"]["ok"]
+    assert certificate["method"] == "polynomial" and certificate["output_error"] < 0.05
+    script.check(certificate, *wide(tensors, o))
+    if name != "largest values" or dtype != np.float16:  # there a rounded mean may be beyond the largest number
+        assert all(head["rounding"] is not None for head in certificate["per_head"])
 
 
 def test_refuses_every_changed_number(tmp_path):
