@@ -1,0 +1,58 @@
+#pragma once
+#include <functional>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "redblue/attention.hpp"
+
+/// Methods of approximate attention beside exact attention on the same tensors: error, words, time.
+namespace redblue {
+
+/// How far a head is from exact attention.
+struct HeadError {
+  index_t batch = 0, head = 0;
+  double frobenius = 0;  ///< |o - exact o| over |exact o|, Frobenius norms
+  double largest = 0;    ///< max |o - exact o| over max |exact o|
+};
+
+/// A method with one setting.
+struct Contender {
+  std::string method;   ///< "exact", "polynomial", "longformer", ...
+  std::string setting;  ///< "degree 2, |z| <= 0.8"
+  Problem problem{};
+  std::string refused{};  ///< why it is not run; empty: it is
+};
+
+/// What became of a contender. Words are totals over batch and heads.
+struct Compared {
+  Contender contender;
+  std::string schedule{};
+  Words footprint, words;
+  double seconds = 0;              ///< median of the repetitions
+  std::vector<HeadError> heads{};  ///< in the order of batches and heads; empty where it is refused
+};
+
+struct CompareOptions {
+  Words M;                  ///< words of fast memory, of every method
+  index_t repetitions = 3;  ///< timed runs of each
+  RunOptions run{};
+};
+
+struct Comparisons {
+  std::vector<Compared> methods;  ///< exact attention first
+  /// Rows that are all the mean of the values that they see: what a method without scores would do. No schedule.
+  std::vector<HeadError> mean_of_values;
+};
+
+/// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
+/// of q and k prove, and sparse patterns. problem: forward, softmax, without pattern, approximation and modifiers.
+/// Throws Unsupported for others, and what norms_of throws.
+std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
+
+/// Runs each, and compares it with exact attention in fp64. A method that M words do not suffice for is refused, with
+/// the least M. Throws what make_plan and run throw for exact attention. `done` is told the number of methods done.
+Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inputs, const CompareOptions& options,
+                    const std::function<void(std::size_t)>& done = {});
+
+}  // namespace redblue

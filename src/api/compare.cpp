@@ -1,0 +1,176 @@
+#include "redblue/compare.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <chrono>
+#include <cmath>
+#include <variant>
+
+#include "redblue/certificate.hpp"
+#include "redblue/patterns.hpp"
+
+namespace redblue {
+
+namespace {
+
+constexpr index_t kMostDegree = 4;  // monomials of more are beyond any memory where heads are of usual size
+
+/// O of a run, contiguous, in the arithmetic type.
+class Output {
+ public:
+  Output(const Problem& p, DType compute) : shape_{p.batch, p.heads, p.n_q, p.d_v} {
+    const auto words = static_cast<std::size_t>(p.batch * p.heads * p.n_q * p.d_v);
+    if (compute == DType::f64)
+      words_ = std::vector<double>(words);
+    else
+      words_ = std::vector<float>(words);
+  }
+  Tensor tensor() {
+    return std::visit([&](auto& words) { return Tensor(words, shape_); }, words_);
+  }
+  /// The words of one head, f(word, word of the other).
+  template <class F>
+  void for_pairs(const Output& other, index_t head, const F& f) const {
+    const index_t size = shape_[2] * shape_[3];
+    std::visit(
+        [&](const auto& a, const auto& b) {
+          for (auto at = static_cast<std::size_t>(head * size), n = static_cast<std::size_t>(size); n > 0; ++at, --n)
+            f(static_cast<double>(a[at]), static_cast<double>(b[at]));
+        },
+        words_, other.words_);
+  }
+  std::vector<HeadError> errors(const Output& exact) const {
+    std::vector<HeadError> heads;
+    heads.reserve(static_cast<std::size_t>(shape_[0] * shape_[1]));
+    for (index_t h = 0; h < shape_[0] * shape_[1]; ++h) {
+      double difference = 0, norm = 0, farthest = 0, largest = 0;
+      for_pairs(exact, h, [&](double o, double wanted) {
+        difference += (o - wanted) * (o - wanted);
+        norm += wanted * wanted;
+        farthest = std::abs(o - wanted) <= farthest ? farthest : std::abs(o - wanted);  // a NaN stays
+        largest = std::max(largest, std::abs(wanted));
+      });
+      const auto share = [](double x, double of) { return x == 0 ? 0 : x / of; };
+      heads.push_back(
+          {h / shape_[1], h % shape_[1], share(std::sqrt(difference), std::sqrt(norm)), share(farthest, largest)});
+    }
+    return heads;
+  }
+
+ private:
+  std::array<index_t, 4> shape_;
+  std::variant<std::vector<float>, std::vector<double>> words_;
+};
+
+plan::Plan plan_for(const Problem& p, Words M) {
+  plan::Options o;
+  o.M = M;
+  return plan::make_plan(p, o);
+}
+
+/// Exact attention in fp64, on q or on zeros.
+Output in_fp64(const Problem& p, const Inputs& inputs, const CompareOptions& options) {
+  Output o(p, DType::f64);
+  RunOptions run_options = options.run;
+  run_options.compute = DType::f64;
+  run(plan_for(p, options.M), inputs, {o.tensor(), {}}, run_options);
+  return o;
+}
+
+/// To 3 digits, so that a user who types what the setting shows gets the same polynomial.
+double rounded_up(double x) {
+  if (!(x > 0)) return 1e-3;  // all scores are 0
+  const double digit = std::pow(10, std::floor(std::log10(x)) - 2);
+  return std::stod(fmt::format("{:.3g}", std::ceil(x / digit) * digit));
+}
+
+void require_comparable(const Problem& p) {
+  p.validate();
+  if (p.op != Operation::forward || p.score != Score::softmax || p.approximation || !p.patterns.empty() ||
+      p.several() || p.modifiers().any())
+    throw Unsupported(
+        "compare: methods are compared on softmax attention, forward, with or without a causal mask or a window, and "
+        "nothing else: no pattern, sequences, bias, ALiBi, softcap, sinks or dropout");
+}
+
+}  // namespace
+
+std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute) {
+  require_comparable(problem);
+  std::vector<Contender> list;
+  list.push_back({"exact", "", problem});
+
+  const double range = rounded_up(norms_of(problem, inputs, compute).range());
+  for (index_t degree = 1; degree <= kMostDegree; ++degree) {
+    Contender c{"polynomial", fmt::format("degree {}, |z| <= {:.3g}", degree, range), problem};
+    try {
+      c.problem.approximation = approximate_exp(degree, range);
+      c.problem.validate();
+    } catch (const Error& e) {
+      c.refused = e.what();
+    }
+    list.push_back(std::move(c));
+  }
+
+  const patterns::Between between{problem.n_q, problem.n_k, problem.causal_offset};
+  const auto add_pattern = [&](const char* method, const std::string& setting, RunLists pattern) {
+    list.push_back({method, setting, problem});
+    list.back().problem.patterns = {std::make_shared<const RunLists>(std::move(pattern))};
+  };
+  for (const auto& [share, globals] : {std::pair<index_t, index_t>{16, 1}, {8, 16}}) {
+    const index_t w = problem.n_k / share, g = std::min(globals, problem.n_k);
+    add_pattern("longformer", fmt::format("window {} on either side, {} globals", w, g),
+                patterns::longformer(between, w, w, g));
+  }
+  const index_t block = std::max<index_t>(1, problem.n_k / 16);
+  add_pattern("bigbird", fmt::format("blocks of {}: 1 on either side, 1 global, 3 random", block),
+              patterns::big_bird(between, {.block = block, .window = 1, .globals = 1, .randoms = 3}));
+  return list;
+}
+
+Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inputs, const CompareOptions& options,
+                    const std::function<void(std::size_t)>& done) {
+  if (contenders.empty() || contenders.front().method != "exact")
+    throw InvalidProblem("compare: the first contender must be exact attention");
+  const Problem& exact = contenders.front().problem;
+  require_comparable(exact);
+  const Output wanted = in_fp64(exact, inputs, options);
+
+  Comparisons result;
+  const std::vector<double> zeros(static_cast<std::size_t>(exact.batch * exact.heads * exact.n_q * exact.d));
+  Inputs without_scores = inputs;
+  without_scores.q = Tensor(zeros, {exact.batch, exact.heads, exact.n_q, exact.d});
+  result.mean_of_values = in_fp64(exact, without_scores, options).errors(wanted);
+
+  for (const Contender& c : contenders) {
+    Compared row;
+    row.contender = c;
+    try {
+      if (c.refused.empty()) {
+        const plan::Plan plan = plan_for(c.problem, options.M);
+        row.schedule = plan.row().schedule;
+        row.footprint = plan.footprint();
+        Output o(c.problem, options.run.compute);
+        std::vector<double> seconds;
+        for (index_t k = 0; k < std::max<index_t>(1, options.repetitions); ++k) {
+          const auto start = std::chrono::steady_clock::now();
+          row.words = run(plan, inputs, {o.tensor(), {}}, options.run).io.total();
+          seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
+        }
+        std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
+                         seconds.end());
+        row.seconds = seconds[seconds.size() / 2];
+        row.heads = o.errors(wanted);
+      }
+    } catch (const CapacityError& e) {
+      if (c.method == "exact") throw;
+      row.contender.refused = e.what();
+    }
+    result.methods.push_back(std::move(row));
+    if (done) done(result.methods.size());
+  }
+  return result;
+}
+
+}  // namespace redblue

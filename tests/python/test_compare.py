@@ -1,0 +1,146 @@
+"""redblue compare: errors, words and times of approximations beside exact attention."""
+
+import csv
+import io
+import json
+import os
+import pathlib
+import subprocess
+
+import numpy as np
+import pytest
+from safetensors.numpy import save_file
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
+
+
+def redblue(*arguments):
+    return subprocess.run([os.environ["REDBLUE_CLI"], *map(str, arguments)], capture_output=True, text=True)
+
+
+def compared(*arguments):
+    done = redblue("compare", "--json", *arguments)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+def exact(q, k, v, causal):
+    groups = q.shape[1] // k.shape[1]
+    q, k, v = q.astype(float), k.astype(float).repeat(groups, 1), v.astype(float).repeat(groups, 1)
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if causal:
+        n_q, n_k = s.shape[-2:]
+        s = np.where(np.arange(n_k) <= np.arange(n_q)[:, None] + n_k - n_q, s, -np.inf)
+    p = np.exp(s - s.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    seen = np.isfinite(s) / np.isfinite(s).sum(-1, keepdims=True)
+    return p @ v, seen @ v
+
+
+def errors(o, wanted):
+    difference = o - wanted
+    frobenius = np.sqrt((difference**2).sum((-1, -2)) / (wanted**2).sum((-1, -2)))
+    return frobenius.ravel(), (abs(difference).max((-1, -2)) / abs(wanted).max((-1, -2))).ravel()
+
+
+@pytest.fixture
+def tensors(tmp_path):
+    rng = np.random.default_rng(5)
+    q, k, v = (rng.standard_normal(shape).astype(np.float32) for shape in ((2, 4, 64, 8), (2, 2, 64, 8), (2, 2, 64, 8)))
+    q *= 0.3
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        np.save(tmp_path / f"{name}.npy", x)
+    save_file({"q": q, "k": k, "v": v}, tmp_path / "x.safetensors")
+    return tmp_path / "x.safetensors", q, k, v
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_errors_and_words_are_those_of_runs(tensors, tmp_path, causal):
+    path, q, k, v = tensors
+    flags = ["--M", 5000, *(["--causal"] if causal else [])]
+    found = compared("--input", path, *flags)
+    wanted, mean = exact(q, k, v, causal)
+    for shown, expected in zip(([h[e] for h in found["mean_of_values"]] for e in ("frobenius", "max")), errors(mean, wanted)):
+        np.testing.assert_allclose(shown, expected, rtol=1e-9)
+    ran = 0
+    options = {"exact": [], "longformer": None, "bigbird": ["--big-bird", "4,1,1,3"], "polynomial": None}
+    for x in found["methods"]:
+        if "refused" in x:
+            continue
+        more = options[x["method"]]
+        if x["method"] == "polynomial":
+            degree, reach = x["setting"].removeprefix("degree ").split(", |z| <= ")
+            more = ["--approximate", f"{degree}:{reach}"]
+        elif x["method"] == "longformer":
+            words = x["setting"].split()
+            more = ["--window", f"{words[1]},{words[1]}", "--globals", words[-2]]
+        files = [w for name in "qkvo" for w in (f"--{name}", tmp_path / f"{name}.npy")]
+        done = redblue("run", *files, "--json", *flags, *more)
+        assert done.returncode == 0, done.stderr
+        report = json.loads(done.stdout)
+        o = np.load(tmp_path / "o.npy")
+        frobenius, largest = errors(o, wanted)
+        np.testing.assert_allclose([h["frobenius"] for h in x["heads"]], frobenius, rtol=1e-4, atol=1e-6)
+        np.testing.assert_allclose([h["max"] for h in x["heads"]], largest, rtol=1e-4, atol=1e-6)
+        assert [(h["batch"], h["head"]) for h in x["heads"]] == [(b, h) for b in range(2) for h in range(4)]
+        assert x["io"] == report["moved"]["io"] and x["footprint"] <= 5000 and x["seconds"] > 0
+        ran += 1
+    assert ran >= 5 and found["methods"][0]["method"] == "exact" and found["methods"][0]["io_over_exact"] == 1
+
+
+def test_table_and_csv_have_the_heads(tensors):
+    path, *_ = tensors
+    found = compared("--input", path, "--M", 5000)
+    rows = list(csv.DictReader(io.StringIO(redblue("compare", "--format", "csv", "--input", path, "--M", 5000).stdout)))
+    run = [x for x in found["methods"] if "heads" in x]
+    assert len(rows) == 8 * (len(run) + 1) + len(found["methods"]) - len(run)
+    by_method = {(r["method"], r["setting"], r["head"], r["batch"]): r for r in rows}
+    for x in run:
+        for h in x["heads"]:
+            row = by_method[x["method"], x["setting"], str(h["head"]), str(h["batch"])]
+            assert float(row["frobenius"]) == pytest.approx(h["frobenius"], rel=1e-5)
+            assert (row["io"], row["schedule"]) == (str(x["io"]), x["schedule"])
+    table = redblue("compare", "--input", path, "--M", 5000, "--per-head").stdout
+    assert table.count("head 1.3") == len(run) + 1
+    for x in run:
+        largest = max(x["heads"], key=lambda h: h["frobenius"])
+        assert f"{largest['frobenius']:.3g} ({largest['batch']}.{largest['head']})" in table
+
+
+@pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
+@pytest.mark.parametrize(("layer", "mean", "narrow", "wide"), [(0, 0.506, 0.578, 0.413), (5, 0.831, 1.033, 0.780)])
+def test_medians_on_real_heads_are_those_of_the_published_table(layer, mean, narrow, wide):
+    found = compared("--input", DATA / f"minilm-layer{layer}.safetensors", "--M", 16384)
+    median = lambda heads: np.median([h["frobenius"] for h in heads])
+    longformers = [x for x in found["methods"] if x["method"] == "longformer"]
+    assert found["methods"][0]["io"] == 12 * (121344 + 512)  # the table leaves out lse
+    assert median(found["mean_of_values"]) == pytest.approx(mean, abs=6e-4)
+    assert [median(x["heads"]) for x in longformers] == pytest.approx([narrow, wide], abs=6e-4)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ([], "give the tensors q, k and v"),
+        (["--input", "X", "--q", "Y"], "give the tensors q, k and v"),
+        (["--input", "X", "--M", 2], "M = 2 words is too small"),
+        (["--input", "X"], "--M"),
+        (["--input", "X", "--M", 500, "--repetitions", 0], "--repetitions 0"),
+        (["--input", "X", "--M", 500, "--compute-dtype", "f16"], "f16"),
+        (["--input", "missing.safetensors", "--M", 500], "missing.safetensors"),
+    ],
+)
+def test_bad_input_is_refused(tensors, options, message):
+    done = redblue("compare", *(tensors[0] if x == "X" else x for x in options))
+    assert done.returncode == 2 and message in done.stderr and done.stdout == "", done
+
+
+def test_a_NaN_is_refused(tmp_path):
+    x = np.ones((1, 1, 8, 4), np.float32)
+    bad = x.copy()
+    bad[0, 0, 3, 1] = np.nan
+    for name in "qkv":
+        np.save(tmp_path / f"{name}.npy", bad if name == "k" else x)
+    done = redblue("compare", *(w for n in "qkv" for w in (f"--{n}", tmp_path / f"{n}.npy")), "--M", 500)
+    assert done.returncode == 2 and "k has" in done.stderr and "row 3" in done.stderr
