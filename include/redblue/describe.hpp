@@ -26,6 +26,19 @@ void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
   });
 }
 
+/// Only texts without masks ask for decisions: their one core is the whole problem.
+template <class Text>
+constexpr auto decided_costs() -> decltype(plan::Schedule::decided) {
+  if constexpr (requires { &Text::decided; }) {
+    static_assert(!Text::traits.masks);
+    return [](const Sizes& x, const plan::Tiling& t, const Decisions& decisions) -> schedule::Costs {
+      return Text::decided(x, tiling_of<Text>(t), decisions);
+    };
+  } else {
+    return nullptr;
+  }
+}
+
 }  // namespace detail
 
 /// A schedule text as a value, for a plan::Registry. docs/adding-an-algorithm.md says what it must have. The value
@@ -66,6 +79,7 @@ plan::Schedule describe() {
             return std::vector<SlowMatrix>(list.begin(), list.end());
           },
       .run = detail::run_instances<Text, machine::Any>,
+      .decided = detail::decided_costs<Text>(),
   };
 }
 

@@ -57,6 +57,9 @@ struct Problem {
   /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it
   /// only, and no lse; Polynomial::error says what is proved of the answer.
   std::shared_ptr<const Polynomial> approximation{};
+  /// Beside it, polynomials_of_rows(degree, range, how): each row has a polynomial of its own, for how far its own
+  /// scores can go. Rows beyond the range of the approximation may be exact. Forward, without masks.
+  std::shared_ptr<const RowPolynomials> row_polynomials{};
   Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.

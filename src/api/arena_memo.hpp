@@ -42,10 +42,17 @@ class ArenaMemo {
   static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
                                     const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies,
                                     index_t most = std::numeric_limits<index_t>::max()) {
-    machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most);
-    machine::Any any(sizing);
-    run_on(any, plan, x);
-    return sizing.words();
+    machine::ArenaWords words;
+    bool asked = true;
+    for (const bool worst : {true, false}) {
+      if (!asked) break;  // no decision: another walk would be the same
+      machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most, worst);
+      machine::Any any(sizing);
+      run_on(any, plan, x);
+      words.grow(sizing.words());
+      asked = sizing.asked();
+    }
+    return words;
   }
   /// Of sequences, one of each shape.
   template <class T>

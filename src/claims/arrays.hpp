@@ -88,6 +88,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.scale = is_projected(s.operation) ? 0.15 : 0.7;
   p.score = x.score;
   p.approximation = x.polynomial;
+  p.row_polynomials = x.row_polynomials;
   if (p.approximation != nullptr) p.scale = 0.05;  // so that scores stay in its range
   const Modifiers& m = x.modifiers;
   p.softcap = m.softcap;

@@ -6,6 +6,7 @@
 #include <random>
 #include <sstream>
 
+#include "answering.hpp"
 #include "arrays.hpp"
 #include "redblue/bound/bound.hpp"
 #include "redblue/machine/any.hpp"
@@ -51,9 +52,18 @@ Arrays<T> ran(const Schedule& s, const Sizes& x, const Tiling& t,
   return a;
 }
 
+/// The answers that a claim is tried with: of a schedule that asks for decisions more than the worst.
+std::vector<Answers> answers_for(const Schedule& s) {
+  if (s.decided == nullptr) return {Answers::worst};
+  return {Answers::worst, Answers::least, Answers::any};
+}
+
+/// For what it decided.
 template <class M>
-void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how) {
-  const Io io = s.io(x, t), counted = m.io();
+void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how,
+                    const Decisions& decisions) {
+  const auto [io, footprint, macs] = s.costs(x, t, decisions);
+  const Io counted = m.io();
   const auto require_equal = [&](const std::string& what, const Words& count, const Words& formula) {
     if (count != formula) fail("{}: {} counted {}, the formula says {}", what, how, count.str(), formula.str());
   };
@@ -61,8 +71,15 @@ void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling&
     require_equal(fmt::format("reads of {}", kSlowArrayNames[a]), counted.reads[a], io.reads[a]);
     require_equal(fmt::format("writes of {}", kSlowArrayNames[a]), counted.writes[a], io.writes[a]);
   }
-  require_equal("footprint", m.peak(), s.footprint(x, t));
-  require_equal("multiply-adds", m.macs(), s.macs(x, t));
+  require_equal("footprint", m.peak(), footprint);
+  require_equal("multiply-adds", m.macs(), macs);
+  if (io.total() > s.io(x, t).total() || footprint > s.footprint(x, t))
+    fail("{}: with {} of {} decisions the worst it costs more than what it says is the most", how, decisions.worst,
+         decisions.asked);
+}
+template <class M>
+void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling& t, std::string_view how) {
+  require_counts(m, s, x, t, how, m.decisions());
 }
 
 /// An output that it reads again must be held in the arithmetic type; lse always is.
@@ -77,10 +94,17 @@ void require_it_says_that_it_rewrites(const Schedule& s, const Sizes& x, const T
 void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
   require_it_says_that_it_rewrites(s, x, t);
   const plan::Instances one{x, 1, 1};
-  machine::Counting behind_any;
-  run(behind_any, s, one, t);
-  require_counts(behind_any, s, x, t, "behind Any");
-  if (behind_any.resident() != 0) fail("{} words are resident at the end", behind_any.resident());
+  for (const Answers how : answers_for(s)) {
+    Answering answering(how);
+    machine::Counted behind_any(answering);
+    run(behind_any, s, one, t);
+    require_counts(behind_any, s, x, t, "behind Any");
+    if (behind_any.resident() != 0) fail("{} words are resident at the end", behind_any.resident());
+    const Decisions& decided = behind_any.decisions();
+    if (decided.worst == decided.asked && (behind_any.io() != s.io(x, t) || behind_any.macs() != s.macs(x, t)))
+      fail("where every decision is the worst it costs something else than io and macs say");
+    if (s.decided == nullptr && decided.asked > 0) fail("it asks for decisions, and has no costs that depend on them");
+  }
   if (s.compiled == nullptr) return;
   machine::Counting compiled;
   s.compiled->count(compiled, one, t);
@@ -89,20 +113,29 @@ void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
 
 /// The footprint holds in the unit of the sizes, too.
 void footprint_is_exact_in_bytes(const Schedule& s, const Sizes& x, const Tiling& t) {
-  machine::Null null;
-  machine::Weighed<machine::Null> weighed(null, x.fast);
-  run(weighed, s, {x, 1, 1}, t);
-  if (weighed.peak() != s.footprint(x, t)) {
+  for (const Answers how : answers_for(s)) {
+    Answering answering(how);
+    machine::Weighed weighed(answering, x.fast);
+    run(weighed, s, {x, 1, 1}, t);
+    const Words footprint = s.costs(x, t, answering.decisions()).footprint;
+    if (weighed.peak() == footprint && footprint <= s.footprint(x, t)) continue;
     std::string widths;
     for (const SlowArray a : plan::arrays_of(s.operation)) widths += fmt::format(" {}={}", name_of(a), x.word(a).str());
-    fail("with widths{} and rows padded to multiples of {} and by {}, counted {} bytes, the formula says {}", widths,
-         x.fast.row_multiple, x.fast.row_extra, weighed.peak().str(), s.footprint(x, t).str());
+    fail(
+        "with widths{} and rows padded to multiples of {} and by {}, counted {} bytes, the formula says {}, {} at most",
+        widths, x.fast.row_multiple, x.fast.row_extra, weighed.peak().str(), footprint.str(), s.footprint(x, t).str());
   }
 }
 
 void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
   Arrays<double> a(s, x, t);
-  const index_t F = s.footprint(x, t).to_index();
+  index_t F = s.footprint(x, t).to_index();
+  if (s.decided != nullptr) {  // of what these data make it decide
+    machine::Ram<double> most(F, a.slow());
+    machine::Counted counted(most);
+    run(counted, s, a, t);
+    F = s.decided(x, t, counted.decisions()).footprint.to_index();
+  }
   machine::Ram<double> enough(F, a.slow()), short_by_one(F - 1, a.slow());
   run(enough, s, a, t);
   try {
@@ -123,11 +156,13 @@ machine::Referee referee_for(const Schedule& s, const Sizes& x, const Tiling& t)
 }
 
 void keeps_the_rules(const Schedule& s, const Sizes& x, const Tiling& t) {
-  machine::Null null;
-  machine::Referee referee = referee_for(s, x, t);
-  machine::Checked checked(null, referee);
-  run(checked, s, {x, 1, 1}, t);
-  referee.finish();
+  for (const Answers how : answers_for(s)) {
+    Answering answering(how);
+    machine::Referee referee = referee_for(s, x, t);
+    machine::Checked checked(answering, referee);
+    run(checked, s, {x, 1, 1}, t);
+    referee.finish();
+  }
 }
 
 template <class T>
@@ -139,8 +174,18 @@ void require_dense_numbers(const Arrays<T>& a, double tolerance) {
     if (!(gap <= allowed)) fail("{} in {} errs by {}, allowed {}", name_of(output), name_of(kDTypeOf<T>), gap, allowed);
   }
 }
+/// It makes exact those rows that the oracle makes exact.
+void require_its_rows_are_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
+  Arrays<double> a(s, x, t);
+  machine::Ram<double> ram(s.footprint(x, t).to_index(), a.slow());
+  machine::Counted counted(ram);
+  run(counted, s, a, t);
+  const index_t wanted = a.template dense<long double>(false).exact_rows();
+  if (counted.decisions().worst != wanted) fail("it makes {} rows exact, not {}", counted.decisions().worst, wanted);
+}
 void equals_dense_attention(const Schedule& s, const Sizes& x, const Tiling& t) {
   require_dense_numbers(ran<double>(s, x, t), 1e-11);
+  if (x.row_polynomials != nullptr) require_its_rows_are_exact(s, x, t);
   require_dense_numbers(ran<float>(s, x, t), 1e-3);
 }
 
@@ -166,9 +211,19 @@ void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Til
   const auto& portable = kernel::bodies<double>(Isa::portable);
   const auto direct = ran<double>(s, x, t, portable);
   machine::Trace trace;
-  machine::Null null;
-  machine::Traced traced(null, trace);
-  run(traced, s, direct, t);
+  Decisions decisions;
+  if (s.decided == nullptr) {
+    machine::Null null;
+    machine::Traced traced(null, trace);
+    run(traced, s, direct, t);
+  } else {  // its operations depend on the data
+    Arrays<double> same(s, x, t);
+    machine::Ram<double> ram(s.footprint(x, t).to_index(), same.slow(), portable);
+    machine::Counted counted(ram);
+    machine::Traced traced(counted, trace);
+    run(traced, s, same, t);
+    decisions = counted.decisions();
+  }
   std::stringstream text;
   write_text(text, trace);
 
@@ -177,7 +232,7 @@ void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Til
   machine::Counted counted(ram);
   machine::replay(machine::read_text(text), counted);
   if (!a.same_bits(direct)) fail("its trace, read back from text, replays to other bits");
-  require_counts(counted, s, x, t, "the replay of its trace");
+  require_counts(counted, s, x, t, "the replay of its trace", decisions);
 }
 
 void gives_the_same_bits_in_any_order_of_each(const Schedule& s, const Sizes& x, const Tiling& t) {
@@ -206,20 +261,19 @@ void moves_no_less_than_the_bounds(const Schedule& s, const Sizes& x, const Tili
     for (const bound::Bound& b : bound::bounds_of(s.operation, problem)) {
       known = known || (b.status == "restricted" && b.name == restricted);
       const bool binds = b.holds && (b.status != "restricted" || b.name == restricted);
-      if (const Words moved = s.io(x, t).total(); binds && moved < b.words)
+      if (const Words moved = s.costs(x, t, {}).io.total(); binds && moved < b.words)
         fail("it moves {} words, less than bound {} ({})", moved.str(), b.name, b.words.str());
     }
   }
   if (!known) fail("its restricted_bound {} is no restricted bound of {}", restricted, name_of(s.operation));
 }
 
-/// Every load, store and update, left out or done twice, is caught by the counts or by the referee.
-void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling& t) {
+void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling& t, Answers how) {
   using enum Slip;
   std::array<index_t, 3> seen{};
   const auto passes = [&](Slip slip, index_t target) {
-    machine::Null null;
-    machine::Counted counted(null);
+    Answering answering(how);
+    machine::Counted counted(answering);
     machine::Referee referee = referee_for(s, x, t);
     machine::Checked checked(counted, referee);
     Sabotaged sabotaged(checked, slip, target);
@@ -230,7 +284,8 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
       return false;
     }
     if (slip == none) seen = {sabotaged.loads(), sabotaged.stores(), sabotaged.updates()};
-    return counted.io() == s.io(x, t) && counted.peak() == s.footprint(x, t).to_index();
+    const schedule::Costs costs = s.costs(x, t, counted.decisions());
+    return counted.io() == costs.io && counted.peak() == costs.footprint.to_index();
   };
   if (!passes(none, 0)) fail("it breaks a rule, or its count is not its formula");
   const auto [loads, stores, updates] = seen;
@@ -247,11 +302,19 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
   require_caught("update", updates, skips_an_update, updates_twice);
 }
 
+/// Every load, store and update, left out or done twice, is caught by the counts or by the referee.
+void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling& t) {
+  for (const Answers how : answers_for(s)) can_skip_or_repeat_nothing(s, x, t, how);
+}
+
 std::string text_of(const Sizes& x) {
   std::string text =
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
   if (x.polynomial != nullptr)
     text += fmt::format(" polynomial of degree {} on {}", x.polynomial->degree(), x.polynomial->range);
+  if (const auto& rows = x.row_polynomials; rows != nullptr)
+    text += fmt::format(" of each row ({}, {} exact keys, {})", rows->centred ? "centred" : "not centred",
+                        rows->exact_keys, rows->exact_rows ? "exact rows" : "no exact rows");
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.documents != nullptr)
     for (const Document& one : x.documents->list) {
@@ -306,6 +369,12 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     index_t degree = random(1, 4);
     while (monomials(c.sizes.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
     c.sizes.polynomial = approximate_exp(degree, static_cast<double>(random(2, 4)) / 2);
+    if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
+      const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];
+      const RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
+      c.sizes.polynomial = approximate_exp(degree, range);
+      c.sizes.row_polynomials = polynomials_of_rows(degree, range, how);
+    }
   }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;

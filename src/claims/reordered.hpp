@@ -28,6 +28,11 @@ class Reordered : public MachineFace<Reordered<Base>> {
   void modify(const K& k, std::span<const Arg> args) {
     base_.modify(k, args);
   }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    return base_.tell(question, word, worst);
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
     std::vector<index_t> rounds(static_cast<std::size_t>(n));

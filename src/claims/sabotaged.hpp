@@ -41,6 +41,11 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
     base_.modify(k, args);
     if (hit && slip_ == Slip::updates_twice) base_.modify(k, args);
   }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    return base_.tell(question, word, worst);
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
     base_.each(n, [&](Base&, index_t i) { body(*this, i); });

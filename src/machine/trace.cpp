@@ -15,7 +15,8 @@ namespace redblue::machine {
 namespace {
 
 using Kind = Operation::Kind;
-constexpr std::array<std::string_view, 7> kWords = {"open", "close", "read", "write", "compute", "update", "step"};
+constexpr std::array<std::string_view, 9> kWords = {"open",   "close", "read",   "write", "compute",
+                                                    "update", "step",  "decide", "index"};
 
 std::string to_text(const Arg& a) {
   const Block& b = a.block;
@@ -236,6 +237,12 @@ Operation parse(Line& line, Patterns patterns) {
       if (op.kind == Kind::read || op.kind == Kind::write) op.args.push_back(line.arg());
       while (line.skip(" ")) op.args.push_back(line.arg());
       break;
+    case Kind::decide:
+    case Kind::index:
+      op.depth = line.number<index_t>();
+      line.expect(" ");
+      op.args.push_back(line.arg());
+      break;
   }
   if (!line.empty()) line.fail("the end of the line");
   if (const std::string fault = detail::fault_of(op); !fault.empty()) line.refuse(fault);
@@ -250,7 +257,7 @@ std::string detail::to_text(const Operation& op, Patterns patterns) {
     text += fmt::format(" t{} {}x{}", op.depth, op.shape.rows, op.shape.cols);
     if (op.layout != Layout::row_major) text += fmt::format(" {}", kLayoutNames[static_cast<std::size_t>(op.layout)]);
   }
-  if (op.kind == Kind::step) text += fmt::format(" {}", op.depth);
+  if (op.kind == Kind::step || op.kind == Kind::decide || op.kind == Kind::index) text += fmt::format(" {}", op.depth);
   if (op.kind == Kind::run || op.kind == Kind::modify) text += " " + machine::to_text(op.kernel, patterns);
   for (const Arg& a : op.args) text += " " + machine::to_text(a);
   return text;
@@ -259,6 +266,11 @@ std::string detail::to_text(const Operation& op, Patterns patterns) {
 void detail::throw_trace_full(std::size_t most) {
   throw InvalidProblem(
       fmt::format("the trace has more than {} operations: choose a smaller problem, or allow more", most));
+}
+
+void detail::throw_other_data(index_t answer, index_t recorded) {
+  throw InvalidProblem(
+      fmt::format("the trace was recorded on other numbers: a decision is {} here, and was {}", answer, recorded));
 }
 
 void write_text(std::ostream& out, const Trace& trace) {

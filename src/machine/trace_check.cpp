@@ -189,6 +189,10 @@ std::string detail::fault_of(const Operation& op) {
                                    : "a block comes first, then the tile it is written from";
     if (op.args[0].shape() != op.args[1].shape()) return "tile and block have different shapes";
   }
+  if (op.kind == Kind::decide || op.kind == Kind::index) {
+    if (op.args.size() != 1 || op.args[0].kind != Arg::Kind::tile || op.args[0].shape() != Shape{1, 1})
+      return "one word of a tile is needed";
+  }
   if (op.kind == Kind::run || op.kind == Kind::modify)
     return std::visit([&](const auto& k) { return machine::fault_of(k, op); }, op.kernel);
   return {};

@@ -117,6 +117,7 @@ class Dense {
         document_(static_cast<std::size_t>(x_.n_q)),
         place_(static_cast<std::size_t>(x_.n_q)) {
     project();
+    spread();
     if (x_.documents == nullptr) return;
     order_ = x_.documents->order_of(instance, modifiers().kv_heads);
     const index_t group = x_.mask.group;
@@ -135,6 +136,7 @@ class Dense {
   void set(SlowArray a, const Matrix<T>& value) {
     in_[a] = value;
     project();
+    spread();
   }
 
   index_t rows() const { return x_.n_q; }
@@ -231,6 +233,13 @@ class Dense {
     return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
   }
 
+  /// Of a problem with row polynomials: the rows beyond the range, which are exact.
+  index_t exact_rows() const {
+    index_t rows = 0;
+    for (index_t i = 0; i < x_.n_q; ++i) rows += is_exact(i) ? 1 : 0;
+    return rows;
+  }
+
   /// The largest sum of magnitudes behind a score: a score may be off by this many roundings.
   T score_magnitude() const {
     Matrices<T> in = in_;
@@ -250,16 +259,22 @@ class Dense {
   /// k, p+ has the magnitudes of the coefficients. By this factor the terms of the sum over monomials exceed the
   /// weights.
   T monomial_magnitude() const {
-    const Polynomial& p = *p_.approximation;
     T most = 0;
     for (index_t i = 0; i < x_.n_q; ++i) {
       T terms = 0, weights = 0;
+      if (p_.row_polynomials != nullptr && is_exact(i)) continue;
+      const Polynomial& p = p_.row_polynomials == nullptr ? *p_.approximation : polynomial_of(i);
       for (const index_t j : seen(i)) {
-        const T m = std::abs(scale_) * sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * K_(j, t)); });
+        if (p_.row_polynomials != nullptr && far_[static_cast<std::size_t>(j)]) {
+          weights += std::exp(centred_product_of(i, j));
+          continue;
+        }
+        const T m = std::abs(scale_) *
+                    sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * (K_(j, t) - mean(t))); });
         T all = 0;
         for (std::size_t l = p.c.size(); l > 0; --l) all = all * m + std::abs(static_cast<T>(p.c[l - 1]));
         terms += all;
-        weights += p(product_of(i, j));
+        weights += p(centred_product_of(i, j));
       }
       if (weights != T(0)) most = std::max(most, std::abs(terms / weights));
     }
@@ -359,7 +374,8 @@ class Dense {
   /// weights are summed again from lse: from the maximum, equal scores have weights 1, whose sum rounds nowhere.
   Row<T> row(index_t i) const {
     if (p_.score != Score::softmax) return row(i, T(0));
-    if (p_.approximation != nullptr) return row_of_polynomial(i);
+    if (p_.row_polynomials != nullptr && !is_exact(i)) return row_of_its_polynomial(i);
+    if (p_.approximation != nullptr && p_.row_polynomials == nullptr) return row_of_polynomial(i);
     Row<T> r;
     r.keys = seen(i);
     const std::vector<T> s = scores(i);
@@ -377,6 +393,63 @@ class Dense {
     r.lse = m + std::log(total_from(m));
     const T z = total_from(r.lse);
     for (T& p : r.p) p /= z;
+    return r;
+  }
+  /// What row polynomials need of the keys: their mean, those farthest from it, and how far the others are.
+  void spread() {
+    const RowPolynomials* fits = p_.row_polynomials.get();
+    if (fits == nullptr) return;
+    mean_.assign(static_cast<std::size_t>(x_.d), T(0));
+    if (fits->centred)
+      for (index_t t = 0; t < x_.d; ++t)
+        mean_[static_cast<std::size_t>(t)] =
+            sum<T>(x_.n_k, block_, [&](index_t j) { return K_(j, t); }) / static_cast<T>(x_.n_k);
+    std::vector<std::pair<T, index_t>> lengths;
+    lengths.reserve(static_cast<std::size_t>(x_.n_k));
+    for (index_t j = 0; j < x_.n_k; ++j) {
+      const T square = sum<T>(x_.d, block_, [&](index_t t) { return (K_(j, t) - mean(t)) * (K_(j, t) - mean(t)); });
+      lengths.emplace_back(std::sqrt(square), j);
+    }
+    std::stable_sort(lengths.begin(), lengths.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
+    const auto exact = static_cast<std::size_t>(std::min(fits->exact_keys, x_.n_k));
+    far_.assign(static_cast<std::size_t>(x_.n_k), false);
+    for (std::size_t h = 0; h < exact; ++h) far_[static_cast<std::size_t>(lengths[h].second)] = true;
+    longest_ = exact < lengths.size() ? lengths[exact].first : T(0);
+  }
+  T mean(index_t t) const { return mean_.empty() ? T(0) : mean_[static_cast<std::size_t>(t)]; }
+  T centred_product_of(index_t i, index_t j) const {
+    return scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * (K_(j, t) - mean(t)); });
+  }
+  /// No score of this row with a key that is not exact exceeds it.
+  T radius(index_t i) const {
+    return std::abs(scale_) * longest_ *
+           std::sqrt(sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * Q_(i, t); }));
+  }
+  bool is_exact(index_t i) const {
+    return p_.row_polynomials->exact_rows && !(radius(i) <= static_cast<T>(p_.row_polynomials->range()));
+  }
+  /// The first of the grid whose range holds the radius; else the last.
+  const Polynomial& polynomial_of(index_t i) const {
+    const RowPolynomials& fits = *p_.row_polynomials;
+    for (index_t k = 0; k < RowPolynomials::kSteps; ++k)
+      if (radius(i) <= static_cast<T>(fits.step()) * static_cast<T>(k + 1)) return fits[k];
+    return fits[RowPolynomials::kSteps - 1];
+  }
+  /// Weights p(s), e^s for the exact keys, over their sum; s is of the centred keys.
+  Row<T> row_of_its_polynomial(index_t i) const {
+    const Polynomial& p = polynomial_of(i);
+    Row<T> r;
+    r.keys = seen(i);
+    T m = 0;
+    for (const index_t j : r.keys)
+      if (far_[static_cast<std::size_t>(j)]) m = std::max(m, centred_product_of(i, j));
+    for (const index_t j : r.keys) {
+      const T s = centred_product_of(i, j);
+      r.p.push_back(far_[static_cast<std::size_t>(j)] ? std::exp(s - m) : p(s) * std::exp(-m));
+    }
+    const T all =
+        sum<T>(static_cast<index_t>(r.p.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
+    for (T& w : r.p) w /= all;
     return r;
   }
   /// Weights p(s) / SUM p(s) for the scores s.
@@ -528,6 +601,9 @@ class Dense {
   std::vector<index_t> place_;             ///< of each query in its document
   const Order* order_ = nullptr;
   Matrix<T> Q_, K_, V_;
+  std::vector<T> mean_{};    ///< of the keys; empty where they are not centred
+  std::vector<bool> far_{};  ///< the keys with exact weights
+  T longest_ = 0;            ///< how far the others are
 };
 
 }  // namespace redblue::oracle

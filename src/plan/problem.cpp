@@ -216,6 +216,14 @@ void Problem::require_modifiers() const {
 }
 
 void Problem::require_approximation() const {
+  if (row_polynomials != nullptr && (approximation == nullptr || op != Operation::forward))
+    throw InvalidProblem(
+        "row_polynomials: they are for the forward pass, beside an approximation of their degree and range");
+  if (row_polynomials != nullptr &&
+      (row_polynomials->range() != approximation->range || row_polynomials->degree() != approximation->degree()))
+    throw InvalidProblem(fmt::format(
+        "row_polynomials: of degree {} up to {}, and the approximation of degree {} up to {}",
+        row_polynomials->degree(), row_polynomials->range(), approximation->degree(), approximation->range));
   if (approximation == nullptr) return;
   const auto require = [](bool right, const std::string& text) {
     if (!right) throw InvalidProblem("approximation: " + text);
@@ -224,7 +232,8 @@ void Problem::require_approximation() const {
           fmt::format("there is none of operation {}, only of forward and backward", name_of(op)));
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
-  require(approximation->degree() >= 1 && approximation->error < 1,
+  const bool proved = row_polynomials == nullptr || row_polynomials->exact_rows;
+  require(approximation->degree() >= 1 && (approximation->error < 1 || !proved),
           fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
                       approximation->degree(), approximation->error));
 }
@@ -473,6 +482,7 @@ Sizes Problem::sizes() const {
   s.documents = documents(s.mask);
   s.score = score;
   s.polynomial = approximation;
+  s.row_polynomials = row_polynomials;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();

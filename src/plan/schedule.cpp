@@ -49,6 +49,8 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
     return fmt::format("is for the score function {} only", name_of(*traits.only_score));
   if (x.polynomial != nullptr && !traits.approximates) return "is for exact attention";
   if (x.polynomial == nullptr && traits.approximates) return "is for a polynomial in place of e^z (approximation)";
+  if (x.row_polynomials != nullptr && !traits.by_rows) return "knows one polynomial for all rows";
+  if (x.row_polynomials == nullptr && traits.by_rows) return "is for a polynomial of each row (row_polynomials)";
   if (traits.shared_source && problem.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
   if (const auto why = unsupported(x)) return std::string(*why);
   return std::nullopt;

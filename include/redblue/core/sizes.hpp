@@ -5,6 +5,7 @@
 #include "redblue/core/modifiers.hpp"
 #include "redblue/core/polynomial.hpp"
 #include "redblue/core/residence.hpp"
+#include "redblue/core/row_polynomials.hpp"
 #include "redblue/core/score.hpp"
 #include "redblue/core/visible.hpp"
 
@@ -37,6 +38,8 @@ struct Sizes {
   index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
   /// In place of e^z in the softmax; null: exact attention.
   std::shared_ptr<const Polynomial> polynomial{};
+  /// Beside it: each row has its own. Null: one for all rows.
+  std::shared_ptr<const RowPolynomials> row_polynomials{};
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }

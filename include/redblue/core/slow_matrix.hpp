@@ -23,6 +23,7 @@ enum class SlowArray : std::uint8_t {
   bias, slopes, sinks,        // modifiers of scores (core/modifiers.hpp)
   dBias, dSinks,              // their gradients
   den, dNum, dDen,            // of polynomial attention: row sums of weights; gradients of O before division, and of den
+  ids,                        // numbers of rows, chosen for the data
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -37,10 +38,11 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "bias", "slopes", "sinks",
     "dBias", "dSinks",
     "den", "dNum", "dDen",
+    "ids",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::dDen) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::ids) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }

@@ -12,6 +12,7 @@
 #include "redblue/kernel/pair_modifiers.hpp"
 #include "redblue/kernel/pairs.hpp"
 #include "redblue/kernel/polynomial_weights.hpp"
+#include "redblue/kernel/row_polynomials.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
@@ -26,7 +27,7 @@ using AnyPlainKernel =
                  PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
                  PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
                  PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
-                 PolynomialWeights>;
+                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

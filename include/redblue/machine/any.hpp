@@ -27,6 +27,7 @@ class Any : public MachineFace<Any> {
   void modify(const K& k, std::span<const Arg> args) {
     backend_->modify(kernel::erase(k), args);
   }
+  index_t tell(Question question, const Arg& word, index_t worst) { return backend_->tell(question, word, worst); }
   template <class Body>
   void each(index_t n, const Body& body) {
     backend_->each(*this, n, [&](Any& worker, index_t i) { body(worker, i); });
@@ -46,6 +47,7 @@ class Any : public MachineFace<Any> {
     virtual void write(const Block& b, const Arg& tile) = 0;
     virtual void run(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
     virtual void modify(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
+    virtual index_t tell(Question question, const Arg& word, index_t worst) = 0;
     virtual void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) = 0;
     virtual int workers() const = 0;
     virtual int worker() const = 0;
@@ -60,6 +62,12 @@ class Any : public MachineFace<Any> {
     void write(const Block& b, const Arg& tile) override { m.write(b, tile); }
     void run(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.run(k, args); }
     void modify(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.modify(k, args); }
+    index_t tell(Question question, const Arg& word, index_t worst) override {
+      if constexpr (DataMachine<M>)
+        return m.tell(question, word, worst);
+      else
+        return worst;  // it says nothing of data
+    }
     void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) override {
       m.each(n, [&](M& worker, index_t i) {
         if (&worker == &m) return body(self, i);

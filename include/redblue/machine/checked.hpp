@@ -29,6 +29,8 @@ class Referee {
   void read(const Arg& tile, const Block& b);
   void write(const Block& b, const Arg& tile);
   void check(const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// A number is told of one word that holds something.
+  void tell(const Arg& word);
   /// Every output written, fast memory empty, tiles evicted in order.
   void finish() const;
 
@@ -94,6 +96,12 @@ class Checked : public MachineFace<Checked<Base>> {
   void modify(const K& k, std::span<const Arg> args) {
     referee_.check(kernel::erase(k), args);
     base_.modify(k, args);
+  }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    referee_.tell(word);
+    return base_.tell(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

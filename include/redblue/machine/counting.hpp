@@ -21,6 +21,7 @@ class Null : public MachineFace<Null> {
   static void run(const K&, std::span<const Arg>) {}
   template <class K>
   static void modify(const K&, std::span<const Arg>) {}
+  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
     for (index_t i = 0; i < n; ++i) body(*this, i);
@@ -33,6 +34,7 @@ struct alignas(64) Counts {
   std::array<index_t, kSlowArrays> writes{};
   index_t peak = 0;  ///< largest number of resident words
   index_t macs = 0;  ///< multiply-adds
+  Decisions decisions;
 
   index_t words() const {
     return std::accumulate(reads.begin(), reads.end(), std::accumulate(writes.begin(), writes.end(), index_t{0}));
@@ -52,6 +54,7 @@ struct alignas(64) Counts {
     }
     peak = std::max(peak, other.peak);
     macs += other.macs;
+    decisions += other.decisions;
     return *this;
   }
 };
@@ -105,6 +108,13 @@ class Counted : public MachineFace<Counted<Base>> {
     touch(std::max(index_t{1}, count(k, args)));
     base_.modify(k, args);
   }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    const index_t answer = base_.tell(question, word, worst);
+    if (question == Question::decision) counts_.decisions += {1, answer == worst ? 1 : 0};
+    return answer;
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
     base_.each(n, [&](Base& base, index_t i) {
@@ -127,6 +137,7 @@ class Counted : public MachineFace<Counted<Base>> {
   index_t peak() const { return total().peak; }   ///< most words resident in one worker's memory: the footprint
   index_t resident() const { return resident_; }  ///< words resident now
   index_t macs() const { return total().macs; }   ///< multiply-adds
+  Decisions decisions() const { return total().decisions; }
 
  private:
   Counted(Base& base, Counted& whole) : base_(base), whole_(&whole) {}

@@ -30,6 +30,11 @@ class Observed : public MachineFace<Observed<Base>> {
   void modify(const K& k, std::span<const Arg> args) {
     base_.modify(k, args);
   }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    return base_.tell(question, word, worst);
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
     base_.each(n, [&](Base& base, index_t i) {

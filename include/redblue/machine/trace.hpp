@@ -12,12 +12,13 @@ namespace redblue::machine {
 
 /// One operation of a schedule, as it happened.
 struct Operation {
-  enum class Kind : std::uint8_t { open, close, read, write, run, modify, step };
+  enum class Kind : std::uint8_t { open, close, read, write, run, modify, step, decide, index };
   Kind kind;
-  index_t depth = 0;                ///< open, close: the tile; step: which round of an `each`
-  Shape shape{};                    ///< open, close
-  Layout layout{};                  ///< open
-  std::vector<Arg> args;            ///< read: tile, block; write: block, tile; run, modify: the arguments
+  index_t depth = 0;  ///< open, close: the tile; step: which round of an `each`; decide, index: the answer
+  Shape shape{};      ///< open, close
+  Layout layout{};    ///< open
+  std::vector<Arg>
+      args;  ///< read: tile, block; write: block, tile; run, modify: the arguments; decide, index: the word
   kernel::AnyPlainKernel kernel{};  ///< run, modify
 };
 
@@ -52,6 +53,7 @@ void check(const Trace& trace, std::span<const SlowMatrix> arrays);
 
 namespace detail {
 [[noreturn]] void throw_trace_full(std::size_t most);
+[[noreturn]] void throw_other_data(index_t answer, index_t recorded);
 /// What is wrong with the operation, whatever came before it; empty if nothing.
 std::string fault_of(const Operation& op);
 /// A kernel under a pattern names it by its place among these.
@@ -96,6 +98,14 @@ class Traced : public MachineFace<Traced<Base>> {
     trace_.keep(kernel::place_of(k));
     add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
     base_.modify(k, args);
+  }
+  index_t tell(Question question, const Arg& word, index_t worst)
+    requires DataMachine<Base>
+  {
+    const index_t answer = base_.tell(question, word, worst);
+    const auto kind = question == Question::decision ? Operation::Kind::decide : Operation::Kind::index;
+    add({.kind = kind, .depth = answer, .args = {word}});
+    return answer;
   }
   template <class Body>
   void each(index_t n, const Body& body) {
@@ -144,13 +154,23 @@ void play(const Trace& trace, M& m) {
         break;
       case Operation::Kind::step:
         break;
+      case Operation::Kind::decide:
+      case Operation::Kind::index: {
+        if constexpr (DataMachine<M>) {
+          const auto question = op.kind == Operation::Kind::decide ? Question::decision : Question::index;
+          if (const index_t answer = m.tell(question, op.args[0], op.depth); answer != op.depth)
+            throw_other_data(answer, op.depth);
+        }
+        break;
+      }
     }
 }
 }  // namespace detail
 
 /// Plays a trace on a machine, operation by operation. It holds the parts of composite kernels, so tiles lie plain: a
 /// machine that runs composites as one body may round in other places than a replay does. Throws what check() throws,
-/// before anything is run. `arrays` are those of the machine: a block outside them would be read and written all the
+/// before anything is run; and InvalidProblem where the numbers of the machine lead to another decision than the trace
+/// took. `arrays` are those of the machine: a block outside them would be read and written all the
 /// same.
 template <class M>
 void replay(const Trace& trace, M& m, std::span<const SlowMatrix> arrays) {

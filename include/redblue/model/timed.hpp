@@ -49,6 +49,7 @@ class Timed : public MachineFace<Timed> {
   void modify(const K& k, std::span<const Arg> args) {
     run(k, args);
   }
+  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
     if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "redblue/core/machine.hpp"
 #include "redblue/core/operation.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/schedule/parts/limits.hpp"
@@ -66,7 +67,15 @@ struct Schedule {
   std::vector<SlowMatrix> (*workspace)(const Sizes&, const Tiling&);
   /// Runs all instances, as an outermost loop of independent rounds.
   void (*run)(machine::Any&, const Instances&, const Tiling&);
+  /// The costs of a run that decided this (core/machine.hpp); those above are then the most that any data cost: io and
+  /// macs where every decision is the worst, footprint of any. Null: it asks for no decision.
+  schedule::Costs (*decided)(const Sizes&, const Tiling&, const Decisions&) = nullptr;
   const Compiled* compiled = nullptr;
+
+  /// decided(), or what it costs whatever the data.
+  schedule::Costs costs(const Sizes& x, const Tiling& t, const Decisions& decisions) const {
+    return decided != nullptr ? decided(x, t, decisions) : schedule::Costs{io(x, t), footprint(x, t), macs(x, t)};
+  }
 
   /// What the knob of this name may be set to. Throws InvalidProblem where there is none.
   const schedule::KnobRange& knob(std::string_view knob_name) const;

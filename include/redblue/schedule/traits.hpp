@@ -2,6 +2,7 @@
 #include <optional>
 #include <string_view>
 
+#include "redblue/core/cost.hpp"
 #include "redblue/core/sizes.hpp"
 
 namespace redblue::schedule {
@@ -25,7 +26,14 @@ struct Traits {
   bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};  ///< for this score function only
   bool approximates = false;  ///< a polynomial in place of e^z: for problems that ask for it (Problem::approximation)
+  bool by_rows = false;       ///< with a polynomial of its own for each row (Problem::row_polynomials), and only then
   int products = 0;           ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
+};
+
+/// What a run costs, where it is known what its schedule decided.
+struct Costs {
+  Io io;
+  Words footprint, macs;
 };
 
 /// What most schedules leave as it is: they derive from this.

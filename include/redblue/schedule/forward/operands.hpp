@@ -11,7 +11,7 @@ namespace redblue::schedule {
 /// O n_q x d_v, lse n_q x 1 (no column where the score function has no statistics). Workspace that only schedules which
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
 /// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp); den n_q x 1,
-/// the row sums of the weights of polynomial attention.
+/// the row sums of the weights of polynomial attention; ids n_q x 1, numbers of rows that it chose for the data.
 struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
   static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,
@@ -20,7 +20,7 @@ struct ForwardOperands : ModifierOperands {
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den;
+  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den, ids;
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
   [[gnu::noinline]] ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
@@ -36,7 +36,8 @@ struct ForwardOperands : ModifierOperands {
         Z{SlowArray::Z, {s.d, s.d_v}, instance},
         Og{SlowArray::Og, O.shape, instance},
         lse_g{SlowArray::lse_g, lse.shape, instance},
-        den{SlowArray::den, {s.n_q, 1}, instance, s.row0} {}
+        den{SlowArray::den, {s.n_q, 1}, instance, s.row0},
+        ids{SlowArray::ids, {s.n_q, 1}, instance, s.row0} {}
 
   /// One step of attention on the scores at (row, col).
   kernel::OnlineAttention attention_at(index_t row, index_t col) const {
@@ -44,7 +45,7 @@ struct ForwardOperands : ModifierOperands {
     return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place)};
   }
   index_t instance() const { return Q.instance; }
-  auto all() const { return std::array{Q, K, V, bias, slopes, sinks, O, lse, S, Z, Og, lse_g, den}; }
+  auto all() const { return std::array{Q, K, V, bias, slopes, sinks, O, lse, S, Z, Og, lse_g, den, ids}; }
 };
 
 }  // namespace redblue::schedule

@@ -1,0 +1,110 @@
+#pragma once
+#include "redblue/schedule/parts/polynomial_rows.hpp"
+
+namespace redblue::schedule {
+
+/// Polynomial attention whose error is proved for any data: each row takes the polynomial for its own radius
+/// B_i = |scale| |q_i| max_j |k_j| (core/row_polynomials.hpp), and rows whose radius exceeds the range are listed and
+/// get exact attention afterwards, Br at a time. Keys may be taken less their mean (cen), for one more pass over them,
+/// and the H longest may be kept with their exact weights e^z. Which rows and keys these are the data say: h rows are
+/// listed.
+///   reads [cen] n_k d + n_k (d + d_v) + n_q d + h (d + 1) + ceil(h/Br) n_k (d + d_v)
+///   writes n_q d_v + h
+///   footprint the largest of Z0 + [cen] d + bc (d + d_v) + max(g, 2 if H > 0), Z0 + d + d_v + 2 + g, and
+///   Br (d + d_v + 3 + Bc) + 1, where Z0 = r (d_v + 1) + 1 + H (d + d_v)
+/// io, footprint and macs say the most that any data cost, decided() what they cost where h is known.
+struct PolynomialRowsForward : Defaults {
+  using Operands = ForwardOperands;
+  static constexpr std::string_view name = "polynomial_rows";
+  static constexpr std::string_view idea = "a polynomial for the radius of each row, and exact rows beyond the range";
+  static constexpr Traits traits{.approximates = true, .by_rows = true};
+  static constexpr std::array workspace{SlowArray::ids};
+
+  struct Tiling {
+    index_t Br = 1;  ///< listed queries at a time
+    index_t Bc = 1;  ///< keys per step of theirs
+    index_t bc = 1;  ///< keys that enter the state per step
+    void knobs(const auto& knob) {
+      knob({"Br", &Sizes::n_q}, Br);
+      knob({"Bc", &Sizes::n_k}, Bc);
+      knob({"bc", &Sizes::n_k}, bc);
+    }
+  };
+
+  static std::optional<std::string_view> unsupported(const Sizes& x) {
+    constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
+    if (x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
+    return state_of_monomials_unsupported(x);
+  }
+  static std::string_view caveat(const Sizes& x, const Tiling&) {
+    return x.row_polynomials != nullptr && x.row_polynomials->exact_rows
+               ? "its words are the most that any data cost, with every row exact; a run says what they were"
+               : "";
+  }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    const index_t keys = smallest_tile(x.n_k, m.key);
+    return {smallest_tile(x.n_q, m.query), keys, keys};
+  }
+  /// As many listed rows at a time as fit, even where fewer would do if all are listed: data may list fewer. Larger
+  /// steps of keys, which move the same words, while there is room.
+  static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
+    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
+    Tiling t = smallest(x, limits.multiple);
+    if (!fits(t)) return std::nullopt;
+    if (most_listed(x) > 0) {
+      const index_t step = limits.multiple.query;
+      t.Br = largest_tile(x.n_q, step, [&](index_t rows) { return fits({rows, t.Bc, t.bc}); });
+      t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({t.Br, keys, t.bc}); });
+    }
+    t.bc = doubled(t.bc, x.n_k, [&](index_t keys) { return fits({t.Br, t.Bc, keys}); });
+    return t;
+  }
+
+  /// How many rows data may make it list.
+  static index_t most_listed(const Sizes& x) { return x.row_polynomials->exact_rows ? x.n_q : 0; }
+  static Words footprint(const Sizes& x, Tiling t) {
+    return std::max(footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, 0)),
+                    footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, most_listed(x))));
+  }
+  /// The next keys and values, the next query, or the next streamed word.
+  static Words prefetch(const Sizes& x, Tiling t) {
+    const auto with = [&](index_t h) {
+      const auto phases = phases_of_rows(x, t.Br, t.Bc, t.bc, h);
+      return footprint_of(phases) + prefetch_of(phases);
+    };
+    return std::max(with(0), with(most_listed(x))) - footprint(x, t);
+  }
+  static Io io(const Sizes& x, Tiling t) { return decided(x, t, {x.n_q, most_listed(x)}).io; }
+  static Words macs(const Sizes& x, Tiling t) { return decided(x, t, {x.n_q, most_listed(x)}).macs; }
+
+  /// The worst of a decision is that its row is listed.
+  static Costs decided(const Sizes& x, Tiling t, const Decisions& decisions) {
+    const RowPolynomials& fits = *x.row_polynomials;
+    const index_t h = decisions.worst, kept = std::min(fits.exact_keys, x.n_k);
+    const Words listed = h, passes = c(h, t.Br), rows = x.n_q, keys = x.n_k;
+    const Words state = monomials(x.d, fits.degree()) * (Words(x.d_v) + 1), pair = Words(x.d) + x.d_v;
+    return {Io().read(SlowArray::K, (passes + (fits.centred ? 2 : 1)) * keys * x.d)
+                .read(SlowArray::V, (passes + 1) * keys * x.d_v)
+                .read(SlowArray::Q, (rows + listed) * x.d)
+                .read(SlowArray::ids, listed)
+                .write(SlowArray::ids, listed)
+                .write(SlowArray::O, rows * x.d_v),
+            footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, h)),
+            (keys - kept) * state + (rows - listed) * (state + kept * pair) + listed * keys * pair};
+  }
+
+  template <DataMachine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
+    {
+      const RowState<M> state(m, x.shape);
+      keys_by_length(m, x, state, t.bc);
+      for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
+    }
+    const index_t h = std::ssize(listed);
+    m.each(ceil_div(h, t.Br),
+           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Bc); });
+  }
+};
+
+}  // namespace redblue::schedule

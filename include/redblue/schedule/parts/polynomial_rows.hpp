@@ -1,0 +1,156 @@
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/row_polynomials.hpp"
+#include "redblue/schedule/parts/polynomial_state.hpp"
+
+/// Polynomial attention with a polynomial for each row: the state of all keys but a few, which are kept and have exact
+/// weights; rows that read it; and rows that attend to the keys themselves.
+namespace redblue::schedule {
+
+/// What stays while keys enter and rows read: monomials of the keys (of their difference from the mean, if they are
+/// centred), the length of the longest of them, and the keys that are kept.
+template <class M>
+struct RowState {
+  RowState(M& m, const Sizes& s)
+      : all(all_monomials(s)),
+        kept(std::min(s.row_polynomials->exact_keys, s.n_k)),
+        Z(m.alloc(SlowArray::Z, {all.rows, s.d_v})),
+        z(m.alloc(SlowArray::Z, {all.rows, 1})),
+        longest(m.alloc(SlowArray::den, {1, 1})),
+        K(m.alloc(SlowArray::K, {kept, s.d})),
+        V(m.alloc(SlowArray::V, {kept, s.d_v})) {
+    m.compute(kernel::Zero{}, Z);
+    m.compute(kernel::Zero{}, z);
+    m.compute(kernel::Zero{}, longest);
+  }
+  MonomialGroup all;
+  index_t kept;
+  Tile<M> Z, z, longest, K, V;
+};
+
+/// mean <- the mean of the keys, which stream past.
+template <class M>
+void mean_of_keys(M& m, const ForwardOperands& x, const Tile<M>& mean) {
+  const index_t n_k = x.shape.n_k;
+  m.compute(kernel::Zero{}, mean);
+  for (index_t j = 0; j < n_k; j += kEnough)
+    m.compute(kernel::AddUpRows{}, mean, m.stream(x.K.rows(j, std::min(kEnough, n_k - j))));
+  m.compute(kernel::Scale{1 / static_cast<double>(n_k)}, mean);
+}
+
+/// All keys, the first into those that are kept, then bc at a time: a longer one takes the place of the shortest that
+/// is kept, and what is left enters the state.
+template <class M>
+void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, index_t bc) {
+  const Sizes& s = x.shape;
+  const bool centred = s.row_polynomials->centred;
+  const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, s.d});
+  const auto centre = [&](const Tile<M>& keys) {
+    if (centred && keys.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, keys, mean);
+  };
+  if (centred) mean_of_keys(m, x, mean);
+  if (state.kept > 0) m.load_into(state.K, x.K.rows(0, state.kept));
+  if (state.kept > 0) m.load_into(state.V, x.V.rows(0, state.kept));
+  centre(state.K);
+  for (index_t j = state.kept; j < s.n_k; j += bc) {
+    const Range J{j, std::min(j + bc, s.n_k)};
+    const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
+    centre(K_j);
+    if (state.kept > 0) {
+      const auto shortest = m.alloc(SlowArray::den, {2, 1});
+      m.compute(kernel::KeepLongest{}, state.K, state.V, K_j, V_j, shortest);
+    }
+    m.compute(kernel::LongestRow{}, state.longest, K_j);
+    const auto stack = m.alloc(SlowArray::den, {state.all.monomials.degree, 1});
+    m.compute(kernel::AddMonomials{state.all.monomials}, state.Z, state.z, stack, K_j, V_j, kNoWords);
+  }
+}
+
+/// Row i by the state, if its radius is in the range; else it goes on the list.
+template <class M>
+void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i, std::vector<index_t>& listed) {
+  const Sizes& s = x.shape;
+  const RowPolynomials& fits = *s.row_polynomials;
+  const index_t beyond = RowPolynomials::kSteps, g = state.all.monomials.degree;
+  const auto Q_i = m.load(x.Q.rows(i, 1)), number = m.alloc(SlowArray::den, {1, 1});
+  const index_t most = fits.exact_rows ? beyond : beyond - 1;
+  m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
+  const index_t k = fits.exact_rows ? m.decide(number, beyond) : m.index(number, most);
+  if (k == beyond) {
+    m.compute(kernel::SetTo{static_cast<double>(i)}, number);
+    m.store(number, x.ids.rows(std::ssize(listed), 1));
+    listed.push_back(i);
+    return;
+  }
+  const auto num = m.alloc(x.O.rows(i, 1)), den = m.alloc(SlowArray::den, {1, 1});
+  m.compute(kernel::Zero{}, num);
+  m.compute(kernel::Zero{}, den);
+  {
+    const auto stack = m.alloc(SlowArray::den, {g, 1});
+    m.compute(kernel::ApplyMonomials{state.all.monomials.times(fits[k], x.scale)}, num, den, stack, Q_i, state.Z,
+              state.z);
+  }
+  m.compute(kernel::Zero{}, number);  // now the running maximum, from 0
+  const auto S = m.alloc(SlowArray::S, {1, std::min(g, state.kept)});
+  for (index_t j = 0; j < state.kept; j += g) {
+    const index_t keys = std::min(g, state.kept - j);
+    m.compute(kernel::OnlineAttention{{x.scale}}, S.cols(keys), num, number, den, Q_i, state.K.rows(j, keys),
+              state.V.rows(j, keys), kNoWords, kNoWords);
+  }
+  m.compute(kernel::DivideRows{}, num, den);
+  m.store(num, x.O.rows(i, 1));
+}
+
+/// The rows at these places of the list attend to all keys, Bc at a time, as in flash.
+template <class M>
+void exact_rows(M& m, const ForwardOperands& x, Range places, const std::vector<index_t>& listed, index_t Bc) {
+  const Sizes& s = x.shape;
+  const index_t rows = places.size();
+  const auto ids = m.load(x.ids.rows(places)), Q = m.alloc(SlowArray::Q, {rows, s.d});
+  const auto id = [&](index_t r) {
+    return m.index(ids.rows(r, 1), listed[static_cast<std::size_t>(places.begin + r)]);
+  };
+  for (index_t r = 0; r < rows; ++r) m.load_into(Q.rows(r, 1), x.Q.rows(id(r), 1));
+  const auto O = m.alloc(SlowArray::O, {rows, s.d_v});
+  const auto max = m.alloc(SlowArray::lse, {rows, 1}), sum = m.alloc(SlowArray::lse, {rows, 1});
+  const auto S = m.alloc(SlowArray::S, {rows, std::min(Bc, s.n_k)});
+  m.compute(kernel::SoftmaxInit{}, O, max, sum);
+  for (index_t j = 0; j < s.n_k; j += Bc) {
+    const Range J{j, std::min(j + Bc, s.n_k)};
+    m.compute(kernel::OnlineAttention{{x.scale}}, S.cols(J.size()), O, max, sum, Q, m.stream(x.K.rows(J)),
+              m.stream(x.V.rows(J)), kNoWords, kNoWords);
+  }
+  m.compute(kernel::DivideRows{}, O, sum);
+  for (index_t r = 0; r < rows; ++r) m.store(O.rows(r, 1), x.O.rows(id(r), 1));
+}
+
+/// The phases, where `h` rows are listed.
+inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc, index_t bc, index_t h) {
+  using A = SlowArray;
+  const RowPolynomials& fits = *x.row_polynomials;
+  const index_t kept = std::min(fits.exact_keys, x.n_k), entering = std::min(bc, x.n_k - kept), g = fits.degree();
+  const Words r = monomials(x.d, g), word = x.tile(A::den, 1, 1), stack = x.tile(A::den, g, 1);
+  const Words state =
+      x.tile(A::Z, r, x.d_v) + x.tile(A::Z, r, 1) + word + x.tile(A::K, kept, x.d) + x.tile(A::V, kept, x.d_v);
+  const Words mean = fits.centred ? x.tile(A::K, 1, x.d) : Words(0);
+  const Words keys = x.tile(A::K, entering, x.d) + x.tile(A::V, entering, x.d_v);
+  const Words scratch = std::max(kept > 0 ? x.tile(A::den, 2, 1) : Words(0), stack), query = x.tile(A::Q, 1, x.d);
+  std::vector<Phase> phases;
+  phases.reserve(4);
+  if (fits.centred) phases.push_back({state + mean + x.word(A::K), x.word(A::K)});
+  phases.push_back({state + mean + keys + (entering > 0 ? scratch : Words(0)), keys});
+  const Words sums = x.tile(A::O, 1, x.d_v) + word + std::max(stack, x.tile(A::S, 1, std::min(g, kept)));
+  phases.push_back({state + query + word + (h < x.n_q ? sums : Words(0)), query});
+  const index_t rows = std::min(Br, h);
+  const Words passing = std::max(x.word(A::K), x.word(A::V));
+  if (h > 0)
+    phases.push_back({x.tile(A::ids, rows, 1) + x.tile(A::Q, rows, x.d) + x.tile(A::O, rows, x.d_v) +
+                          2 * x.tile(A::lse, rows, 1) + x.tile(A::S, rows, std::min(Bc, x.n_k)) + passing,
+                      passing});
+  return phases;
+}
+
+}  // namespace redblue::schedule
