@@ -9,6 +9,18 @@
 
 namespace redblue::cli {
 
+namespace {
+
+/// What a count should find resident: where it takes the worst for every decision, what that takes.
+Words footprint_of_count(const plan::Plan& plan, const Decisions& all) {
+  const plan::Row& row = plan.row();
+  if (row.algorithm->decided == nullptr) return plan.footprint_bytes().value_or(plan.footprint());
+  const plan::Instances x = plan.counted();
+  return row.algorithm->decided(x.sizes, row.tiling, {all.asked / x.count, all.worst / x.count}).footprint;
+}
+
+}  // namespace
+
 void add_count(Program& program) {
   const Command command =
       program.command("count", "run a schedule on the counting machine and compare with its formula");
@@ -26,7 +38,7 @@ void add_count(Program& program) {
       return count(plan);
     }();
     const Io io = plan.io();
-    const Words footprint = plan.footprint_bytes().value_or(plan.footprint());
+    const Words footprint = footprint_of_count(plan, counted.decisions);
     const Words peak = counted.peak_bytes.value_or(counted.peak);
     const bool equal = counted.io == io && peak == footprint && counted.flops == plan.flops();
     if (options->json) {
@@ -57,6 +69,8 @@ void add_count(Program& program) {
       line("flops", counted.flops, plan.flops());
       fmt::print("{:<18} {:>22}   (theorem {})\n", "bound", plan.bound.words.str(), plan.bound.name);
       if (row.ratio) fmt::print("{:<18} {:>22.4f}\n", "ratio", *row.ratio);
+      if (counted.decisions.asked > 0)
+        fmt::print("without data, {} decisions took the worst: the most that any data cost\n", counted.decisions.worst);
       if (!row.fits) fmt::print("needs {:.2f} M\n", row.footprint.to_double() / plan.options.M.to_double());
       fmt::print("{}\n", equal ? "counted = formula" : "counted and formula DIFFER");
     }

@@ -55,7 +55,8 @@ void print_bytes(const plan::Plan& plan) {
 
 std::string title(const Problem& p) {
   if (p.approximation != nullptr)
-    return fmt::format("{} polynomial attention of degree {}", name_of(p.op), p.approximation->degree());
+    return fmt::format("{} polynomial attention of degree {}{}", name_of(p.op), p.approximation->degree(),
+                       p.row_polynomials == nullptr ? "" : " by rows");
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
@@ -65,6 +66,16 @@ std::string title(const Problem& p) {
 double times_too_large(const plan::Plan& plan, const plan::Row& r) {
   if (plan.options.memory) return r.footprint_bytes->to_double() / plan.options.memory->bytes.to_double();
   return r.footprint.to_double() / plan.options.M.to_double();
+}
+
+/// What is proved where each row has its polynomial.
+void print_rows(const RowPolynomials& rows) {
+  const Polynomial& last = *rows.whole_range();
+  if (rows.exact_rows)
+    fmt::print("proved for any scores, rows beyond {} are exact: each entry of O within {:.3g} max|V|\n\n", last.range,
+               last.output_error());
+  else
+    fmt::print("nothing is proved: rows beyond {} take the polynomial of that range\n\n", last.range);
 }
 
 /// Why a row may stand here for comparison only.
@@ -101,7 +112,9 @@ void print_table(const plan::Plan& plan) {
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
              p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
-  if (const auto& a = p.approximation; a != nullptr)
+  if (p.row_polynomials != nullptr)
+    print_rows(*p.row_polynomials);
+  else if (const auto& a = p.approximation; a != nullptr)
     fmt::print(
         "proved for scores from {} to {}: each weight within {:.3g} of itself{}\n\n", -a->range, a->range, a->error,
         is_forward(p.op) ? fmt::format(", each entry of O within {:.3g} max|V| of exact attention", a->output_error())

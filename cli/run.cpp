@@ -109,7 +109,11 @@ void print_text(const Verification& v) {
   for (const Difference& d : v.differences)
     fmt::print("verify {:<4} along a random direction {:.6e}, central differences {:.6e}, tolerance {:.1e}: {}\n",
                d.name, d.gradient, d.difference, d.tolerance, d.ok() ? "ok" : "WRONG");
-  if (const auto& n = v.nearness; n && !n->in_range())
+  if (const auto& n = v.nearness; n && n->by_rows)
+    fmt::print(
+        "verify: o is {:.3g} max|V| from exact attention, {}\n", n->distance,
+        *n->by_rows ? fmt::format("proved {:.3g}: {}", n->proved, n->ok() ? "ok" : "WRONG") : "nothing is proved");
+  else if (n && !n->in_range())
     fmt::print("verify: scores reach {:.4g}, the polynomial is for {} at most: nothing is proved of its error\n",
                n->largest_score, n->range);
   else if (n && n->distance > 0)
@@ -152,6 +156,9 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
   line("  read", m.io.total_reads(), io.total_reads(), "");
   line("  written", m.io.total_writes(), io.total_writes(), "");
   line("fast memory", m.peak, plan.footprint(), fmt::format("M = {}", plan.options.M.str()));
+  if (m.decisions.asked > 0)
+    fmt::print("{:<14} {:>20} of {}; the formula is of the most that any data cost, all {}\n", "exact rows",
+               m.decisions.worst, m.decisions.asked, m.decisions.asked);
   if (row.ratio) fmt::print("{:<14} {:>20.4f}\n", "ratio", *row.ratio);
   fmt::print("{:<14} {:>20.3g} s, {:.2f} GFLOP/s with {} kernels, {}\n", "time", seconds,
              m.flops.to_double() / seconds * 1e-9, m.kernels,
@@ -208,6 +215,7 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
            {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},
            {"bound", to_json(plan.bound)},
            {"ratio", row.ratio ? Json(*row.ratio) : Json(nullptr)},
+           {"decisions", {{"asked", measured.decisions.asked}, {"worst", measured.decisions.worst}}},
            {"kernels", std::string(measured.kernels)},
            {"threads", measured.threads},
            {"most_words_per_thread", to_json(measured.most_per_thread)},

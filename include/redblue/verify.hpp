@@ -44,7 +44,9 @@ struct Nearness {
   double proved = 0;         ///< Polynomial::output_error
   double rounding = 0;       ///< what roundings may add
   std::vector<double> distances{};  ///< |o - exact o| of each query head of each batch, for certificates
-  bool in_range() const { return largest_score <= range; }
+  /// Each row has its polynomial: is that proved, whatever the scores? (Rows beyond the range are then exact.)
+  std::optional<bool> by_rows{};
+  bool in_range() const { return by_rows.value_or(largest_score <= range); }
   bool ok() const { return !in_range() || distance <= proved + rounding; }
 };
 

@@ -14,6 +14,7 @@ Measured measured(const M& counter) {
   m.peak = counter.peak();
   m.flops = Words(2) * counter.macs();
   m.threads = counter.workers();
+  m.decisions = counter.decisions();
   for (int i = 0; i < m.threads; ++i)
     m.most_per_thread = std::max(m.most_per_thread, Words(counter.of_worker(i).words()));
   return m;

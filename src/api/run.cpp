@@ -333,6 +333,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                all.staging_words = std::max(all.staging_words, m.staging_words);
                all.padding_words = std::max(all.padding_words, m.padding_words);
                all.converted_words += converted.words();
+               all.decisions += m.decisions;
                all.kernels = m.kernels;
                all.threads = std::max(all.threads, m.threads);
                all.most_per_thread += m.most_per_thread;

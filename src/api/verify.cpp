@@ -277,6 +277,7 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   if (!is_forward(p.op)) return;
   Problem exact = p;
   exact.approximation = nullptr;
+  exact.row_polynomials = nullptr;
   const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
   const index_t group = p.group();  // rows of one position: the query heads of a group
@@ -288,6 +289,24 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
       of_head = std::isnan(gap) ? gap : std::max(of_head, gap);
       n.distance = std::max(n.distance, gap);
     }
+}
+
+/// Where the radius of a row is so near an edge of the grid of polynomials that roundings put it on this side or that,
+/// either is right: O has the one that ours is nearer to.
+template <class Wide>
+void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps, Matrix<Wide>& O) {
+  for (const double nudge : {1 - 64 * eps, 1 + 64 * eps}) {
+    truth.nudge_radii(static_cast<Wide>(nudge));
+    const Matrix<Wide> other = truth.forward().at(SlowArray::O);
+    for (index_t i = 0; i < O.shape.rows; ++i) {
+      double gap = 0, other_gap = 0;
+      for (index_t t = 0; t < O.shape.cols; ++t) {
+        gap = std::max(gap, std::abs(static_cast<double>(O(i, t)) - ours(i, t)));
+        other_gap = std::max(other_gap, std::abs(static_cast<double>(other(i, t)) - ours(i, t)));
+      }
+      for (index_t t = 0; other_gap < gap && t < O.shape.cols; ++t) O(i, t) = other(i, t);
+    }
+  }
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
@@ -329,6 +348,8 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     }
     const Dense<T> naive(p, narrow, block, h);
     Matrices<Wide> forward = truth.forward();
+    if (p.row_polynomials != nullptr)
+      take_nearer_sides(truth, gathered(p, tensors, SlowArray::O, h), eps_of(compute), forward.at(SlowArray::O));
     for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
     score_error = std::max(score_error, error_of_scores(truth, naive));
@@ -412,6 +433,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   }
   if (p.approximation != nullptr) {
     nearness.range = p.approximation->range;
+    if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->exact_rows;
     nearness.proved = p.approximation->output_error();
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
     for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);

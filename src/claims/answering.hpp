@@ -1,7 +1,7 @@
 #pragma once
 #include <random>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/machine/counting.hpp"
 
 namespace redblue::claims {

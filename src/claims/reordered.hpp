@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 
 namespace redblue::claims {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 
 namespace redblue::claims {
 

@@ -233,6 +233,8 @@ class Dense {
     return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
   }
 
+  /// Takes all radii of row polynomials as this much larger.
+  void nudge_radii(T by) { nudge_ = by; }
   /// Of a problem with row polynomials: the rows beyond the range, which are exact.
   index_t exact_rows() const {
     index_t rows = 0;
@@ -422,7 +424,7 @@ class Dense {
   }
   /// No score of this row with a key that is not exact exceeds it.
   T radius(index_t i) const {
-    return std::abs(scale_) * longest_ *
+    return nudge_ * std::abs(scale_) * longest_ *
            std::sqrt(sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * Q_(i, t); }));
   }
   bool is_exact(index_t i) const {
@@ -603,7 +605,8 @@ class Dense {
   Matrix<T> Q_, K_, V_;
   std::vector<T> mean_{};    ///< of the keys; empty where they are not centred
   std::vector<bool> far_{};  ///< the keys with exact weights
-  T longest_ = 0;            ///< how far the others are
+  T nudge_ = 1;
+  T longest_ = 0;  ///< how far the others are
 };
 
 }  // namespace redblue::oracle

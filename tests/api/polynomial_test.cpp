@@ -61,6 +61,40 @@ TEST(PolynomialRuns, AreWhatTheirPlansSay) {
     }
 }
 
+/// Each row with its polynomial: words as decided, numbers as the oracle says, the error as proved.
+TEST(PolynomialRuns, ByRowsAreAsProved) {
+  for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 4, 2)})
+    for (const RowOptions& how : {RowOptions{}, RowOptions{true, 3, true}, RowOptions{true, 0, false}})
+      for (const DType type : {DType::f64, DType::f32}) {
+        Problem p = shape;
+        p.row_polynomials = polynomials_of_rows(2, 2, how);
+        p.approximation = p.row_polynomials->whole_range();
+        const plan::Plan plan = some_plan(p);
+        EXPECT_EQ(plan.row().schedule, "polynomial_rows");
+        const Measured most = count(plan);
+        EXPECT_EQ(most.io, plan.row().io);
+        EXPECT_EQ(most.decisions.worst, most.decisions.asked);
+        EXPECT_EQ(most.decisions.asked, how.exact_rows ? p.batch * p.heads * p.n_q : 0);
+        Filled filled(p, type, Strides::bhsd);
+        const Tensors t = filled.tensors();
+        for (const int threads : {1, 3}) {
+          const Measured m = run(plan, t, {.compute = type, .threads = threads});
+          EXPECT_EQ(m.decisions.asked, most.decisions.asked);
+          EXPECT_LE(m.io.total(), plan.row().io.total());
+          EXPECT_LE(m.peak, plan.row().footprint);
+          if (p.instances() == 1) {
+            const schedule::Costs costs = plan.row().algorithm->costs(p.sizes(), plan.row().tiling, m.decisions);
+            EXPECT_EQ(m.io, costs.io);
+            EXPECT_EQ(m.peak, costs.footprint);
+          }
+          const Verification v = verify(p, t, type, roundings_of(plan));
+          EXPECT_TRUE(v.ok());
+          ASSERT_TRUE(v.nearness);
+          EXPECT_EQ(v.nearness->by_rows, how.exact_rows);
+        }
+      }
+}
+
 /// Scores beyond the range: the run does what it says, and verify() says that nothing is proved.
 TEST(PolynomialRuns, SayWhereScoresLeaveTheRange) {
   Problem p = approximate(problem(20, 20, 4, 3), 2, 0.05);

@@ -1,6 +1,9 @@
 #include <gtest/gtest.h>
 
 #include "mutants/polynomial.hpp"
+#include "mutants/polynomial_rows.hpp"
+#include "redblue/claims.hpp"
+#include "redblue/describe.hpp"
 #include "verdict.hpp"
 
 namespace redblue::test {
@@ -16,7 +19,30 @@ Sizes polynomial_sizes(Mask mask = {}) {
   return x;
 }
 
+/// Does a claim on a few random cases find something?
+template <mutants::RowSlip slip>
+bool is_caught() {
+  try {
+    claims::check(describe<mutants::SlippingRows<slip>>(), 60);
+  } catch (const claims::Broken&) {
+    return true;
+  }
+  return false;
+}
+
 }  // namespace
+
+/// What these do wrong shows in what a run with numbers decides, or in its numbers.
+TEST(PolynomialMutants, OfPolynomialRowsAreCaught) {
+  using enum mutants::RowSlip;
+  EXPECT_FALSE(is_caught<none>());
+  EXPECT_TRUE(is_caught<keeps_rows_at_the_cap>());
+  EXPECT_TRUE(is_caught<forgets_the_longest>());
+  EXPECT_TRUE(is_caught<keeps_the_first>());
+  EXPECT_TRUE(is_caught<takes_the_sum_for_the_mean>());
+  EXPECT_TRUE(is_caught<takes_places_for_ids>());
+  EXPECT_TRUE(is_caught<keeps_the_state>());
+}
 
 TEST(PolynomialMutants, OfTiledAreCaught) {
   using Tiled = schedule::PolynomialTiledForward;

@@ -19,17 +19,12 @@
 ///   void    modify(kernel, span<const Arg>)           the same, args[0] a block of slow memory, rewritten word by word
 ///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
 ///                                                     itself, or one that holds no tile, on a thread of its own
-///
-/// A schedule whose loops depend on the data asks for a number by `decide` or `index`. It says so in its signature,
-/// `template <DataMachine M>`, and the machine has one primitive more:
-///
-///   index_t tell(Question, const Arg& word, index_t worst)   the whole number in this word of a tile; `worst` on a
-///                                                            machine without data
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
 /// alloc makes it, the closing brace evicts it. It cannot be copied or moved, so lifetimes nest, fast memory is a
-/// stack, and its peak is the footprint. A schedule cannot read a tile's numbers; it may ask for one (DataMachine).
+/// stack, and its peak is the footprint. A schedule cannot read a tile's numbers; one that
+/// depends on them asks for them (core/data_machine.hpp).
 template <class Machine>
 class Tile {
  public:
@@ -80,12 +75,6 @@ consteval bool streams_are_only_read() {
 }
 }  // namespace detail
 
-/// What a schedule asks of a number in fast memory.
-enum class Question : std::uint8_t {
-  decision,  ///< what it does next, and so what it costs, depends on the answer
-  index,     ///< a place in slow memory: the answer changes which words move, not how many
-};
-
 template <class Self>
 class MachineFace {
  public:
@@ -135,18 +124,6 @@ class MachineFace {
     self().write(b, detail::to_arg(t));
   }
 
-  /// For a schedule on a DataMachine: the whole number that this word of a tile holds. On a machine without data it is
-  /// `worst`, which must be the answer after which the schedule moves most.
-  template <class Word>
-  [[nodiscard]] index_t decide(const Word& word, index_t worst) {
-    return self().tell(Question::decision, detail::to_arg(word), worst);
-  }
-  /// The same of a place in slow memory, on which no count depends; `otherwise` on a machine without data.
-  template <class Word>
-  [[nodiscard]] index_t index(const Word& word, index_t otherwise) {
-    return self().tell(Question::index, detail::to_arg(word), otherwise);
-  }
-
  private:
   Self& self() { return static_cast<Self&>(*this); }
 };
@@ -163,25 +140,6 @@ concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const A
   m.read(a, b);
   m.write(b, a);
   m.each(index_t{}, [](M&, index_t) {});
-};
-
-/// What a schedule needs whose loops depend on the data. A machine without data takes the worst for every decision:
-/// what it counts is then no less than what any data would cost (docs/machines.md).
-template <class M>
-concept DataMachine = Machine<M> && requires(M& m, const Arg& word) {
-  { m.tell(Question::decision, word, index_t{}) } -> std::same_as<index_t>;
-};
-
-/// Decisions that a machine was asked for.
-struct Decisions {
-  index_t asked = 0;
-  index_t worst = 0;  ///< those of them that took the worst
-  Decisions& operator+=(const Decisions& other) {
-    asked += other.asked;
-    worst += other.worst;
-    return *this;
-  }
-  friend bool operator==(const Decisions&, const Decisions&) = default;
 };
 
 }  // namespace redblue

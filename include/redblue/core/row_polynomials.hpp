@@ -12,7 +12,7 @@ namespace redblue {
 /// What a problem may ask for beside.
 struct RowOptions {
   bool centred = false;    ///< keys less their mean: the weights stay as they are, the radii may shrink
-  index_t exact_keys = 0;  ///< so many keys, those farthest from the mean (or from 0), keep the weight e^z
+  index_t exact_keys = 0;  ///< the number of keys that keep the weight e^z: those farthest from the mean, or from 0
   /// Rows whose radius exceeds the range are exact attention. False: they take the polynomial of the whole range, of
   /// which nothing is proved there.
   bool exact_rows = true;
@@ -29,6 +29,8 @@ class RowPolynomials : public RowOptions {
   index_t degree() const { return grid_->front().degree(); }
   double range() const { return grid_->back().range; }
   double step() const { return range() / kSteps; }
+  /// The last of the grid: Problem::approximation.
+  std::shared_ptr<const Polynomial> whole_range() const { return {grid_, &grid_->back()}; }
   const Polynomial& operator[](index_t k) const { return (*grid_)[static_cast<std::size_t>(k)]; }
 
  private:

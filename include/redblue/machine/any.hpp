@@ -2,7 +2,7 @@
 #include <functional>
 #include <memory>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/bodies.hpp"
 
 namespace redblue::machine {

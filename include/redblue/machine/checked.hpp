@@ -5,8 +5,8 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/error.hpp"
-#include "redblue/core/machine.hpp"
 #include "redblue/kernel/bodies.hpp"
 #include "redblue/machine/counting.hpp"
 

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "redblue/core/cost.hpp"
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/kernel.hpp"
 
 namespace redblue::machine {

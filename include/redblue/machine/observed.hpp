@@ -1,7 +1,7 @@
 #pragma once
 #include <functional>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/kernel.hpp"
 
 namespace redblue::machine {

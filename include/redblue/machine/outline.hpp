@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "redblue/core/cost.hpp"
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/residence.hpp"
 #include "redblue/core/words.hpp"
 #include "redblue/kernel/kernel.hpp"

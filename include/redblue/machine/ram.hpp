@@ -5,7 +5,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/machine/caller_memory.hpp"
 #include "redblue/machine/crew.hpp"
 #include "redblue/machine/operands.hpp"

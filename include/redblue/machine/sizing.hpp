@@ -1,7 +1,7 @@
 #pragma once
 #include <limits>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/machine/routes.hpp"
 
 namespace redblue::machine {

@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/registry.hpp"
 
 namespace redblue::machine {

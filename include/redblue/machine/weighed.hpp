@@ -1,7 +1,7 @@
 #pragma once
 #include <algorithm>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/residence.hpp"
 #include "redblue/kernel/kernel.hpp"
 

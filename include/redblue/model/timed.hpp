@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/score.hpp"
 #include "redblue/kernel/bodies.hpp"
 #include "redblue/kernel/materialised.hpp"

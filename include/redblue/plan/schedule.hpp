@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/core/machine.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/operation.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/schedule/parts/limits.hpp"

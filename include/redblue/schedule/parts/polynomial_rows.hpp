@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/row_polynomials.hpp"
 #include "redblue/schedule/parts/polynomial_state.hpp"
@@ -78,7 +79,7 @@ void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, inde
   const auto Q_i = m.load(x.Q.rows(i, 1)), number = m.alloc(SlowArray::den, {1, 1});
   const index_t most = fits.exact_rows ? beyond : beyond - 1;
   m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
-  const index_t k = fits.exact_rows ? m.decide(number, beyond) : m.index(number, most);
+  const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, most);
   if (k == beyond) {
     m.compute(kernel::SetTo{static_cast<double>(i)}, number);
     m.store(number, x.ids.rows(std::ssize(listed), 1));
@@ -111,7 +112,7 @@ void exact_rows(M& m, const ForwardOperands& x, Range places, const std::vector<
   const index_t rows = places.size();
   const auto ids = m.load(x.ids.rows(places)), Q = m.alloc(SlowArray::Q, {rows, s.d});
   const auto id = [&](index_t r) {
-    return m.index(ids.rows(r, 1), listed[static_cast<std::size_t>(places.begin + r)]);
+    return look_up(m, ids.rows(r, 1), listed[static_cast<std::size_t>(places.begin + r)]);
   };
   for (index_t r = 0; r < rows; ++r) m.load_into(Q.rows(r, 1), x.Q.rows(id(r), 1));
   const auto O = m.alloc(SlowArray::O, {rows, s.d_v});
