@@ -71,6 +71,7 @@ std::vector<Touch> touches_of(const machine::Trace& trace) {
   for (const machine::Operation& op : trace.operations)
     for (const Arg& a : op.args) {
       if (a.shape().words() == 0) continue;
+      if (op.kind == machine::Operation::Kind::decide || op.kind == machine::Operation::Kind::index) continue;
       touches.push_back({a.kind == Arg::Kind::stream ? name_of(a.block.array) : "tile", a.block.row, a.block.col});
     }
   return touches;
@@ -124,6 +125,10 @@ std::vector<Problem> problems() {
     Problem approximate = of(op, problem(9, 8, 4, 4));
     approximate.lse_required = false;
     approximate.approximation = approximate_exp(2, 1);
+    list.push_back(approximate);
+    if (op != Operation::forward) continue;
+    approximate.row_polynomials = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 2});
+    approximate.approximation = approximate.row_polynomials->whole_range();
     list.push_back(approximate);
   }
   return list;

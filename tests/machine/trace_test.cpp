@@ -10,6 +10,7 @@
 #include "redblue/core/error.hpp"
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/machine/ram.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "redblue/schedule/forward/flash_pinned.hpp"
 #include "redblue/schedule/forward/key_outer.hpp"
@@ -194,6 +195,33 @@ TEST(Trace, OfOnesOwnMakingIsCheckedToo) {
               testing::HasSubstr("takes 1 arguments and is given 0"));
   trace.operations[0] = {.kind = machine::Operation::Kind::read, .args = {}};
   EXPECT_THAT(message_of([&] { machine::replay(trace, counting); }), testing::HasSubstr("a tile and a block"));
+}
+
+/// What was decided is recorded, and a trace is not played where the numbers say something else.
+TEST(Trace, HoldsDecisions) {
+  const std::string text =
+      "# redblue.trace/2\nopen t0 1x1\nread t0[0:1,0:1] Q#0[0:1,0:1]\ndecide 3 t0[0:1,0:1]\nindex 3 t0[0:1,0:1]\n"
+      "close t0 1x1\n";
+  std::istringstream in(text);
+  const Trace trace = machine::read_text(in);
+  std::ostringstream out;
+  machine::write_text(out, trace);
+  EXPECT_EQ(out.str(), text);
+  for (double q : {3.0, 4.0}) {
+    machine::SlowMemory slow;
+    slow[index_of(SlowArray::Q)] = machine::Storage::matrix(&q, {1, 1});
+    machine::Ram<double> ram(1, slow, kernel::bodies<double>(Isa::portable));
+    machine::Counted counted(ram);
+    if (q == 3)
+      EXPECT_NO_THROW(machine::replay(trace, counted));
+    else
+      EXPECT_THROW(machine::replay(trace, counted), InvalidProblem);
+  }
+  for (const char* wrong :
+       {"decide 3 Q#0[0:1,0:1]", "decide 3 t0[0:1,0:2]", "decide -1 t0[0:1,0:1]", "index t0[0:1,0:1]"}) {
+    std::istringstream line(wrong);
+    EXPECT_THROW(machine::read_text(line), InvalidProblem) << wrong;
+  }
 }
 
 TEST(Trace, StopsAtItsLimit) {

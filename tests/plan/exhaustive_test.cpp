@@ -235,6 +235,9 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
       if (s.traits.approximates) x.polynomial = approximate_exp(draw(1, 3), 1);
+      if (s.traits.by_rows)
+        x.row_polynomials =
+            polynomials_of_rows(x.polynomial->degree(), 1, {draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0});
       if (!claims::can_solve(s, x)) x.mask = {};
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;
