@@ -1,6 +1,7 @@
 #pragma once
+#include <algorithm>
+#include <array>
 #include <cstdint>
-#include <set>
 #include <vector>
 
 #include "redblue/core/error.hpp"
@@ -26,6 +27,30 @@ enum class RingOrder : std::uint8_t {
   together,       ///< all that meet a block are there at once
 };
 
+/// Places of a ring that hold no item.
+class FreePlaces {
+ public:
+  void release(Range places) {
+    if (places.end > static_cast<index_t>(is_free_.size())) is_free_.resize(static_cast<std::size_t>(places.end));
+    for (index_t p = places.begin; p < places.end; ++p) is_free_[static_cast<std::size_t>(p)] = true;
+    from_ = std::min(from_, places.begin);
+  }
+  bool has(index_t place) const {
+    return place < static_cast<index_t>(is_free_.size()) && is_free_[static_cast<std::size_t>(place)];
+  }
+  /// The first of them.
+  index_t first() {
+    while (from_ < static_cast<index_t>(is_free_.size()) && !has(from_)) ++from_;
+    if (!has(from_)) throw RuleError("a ring has too few places");
+    return from_;
+  }
+  void take(index_t place) { is_free_[static_cast<std::size_t>(place)] = false; }
+
+ private:
+  std::vector<bool> is_free_;
+  index_t from_ = 0;  ///< none before it is free
+};
+
 /// The steps of all blocks, one block after another, with `most` items in each at most.
 class RingSteps {
  public:
@@ -36,7 +61,7 @@ class RingSteps {
     side.for_items([&](Range some, index_t first, index_t last) {
       for (index_t i = some.begin; i < some.end; ++i) items_[static_cast<std::size_t>(i)] = {first, last, 0};
     });
-    for (index_t p = 0; p < places; ++p) free_.insert(free_.end(), p);
+    free_.release({0, places});
   }
 
   index_t places() const { return ring_.places; }
@@ -71,39 +96,42 @@ class RingSteps {
   }
 
   void next_of_pattern() {
-    const Runs met = side_.met(block_);
-    const auto add_where = [&](const auto& chosen) {
-      for (const Range& run : met)
-        for (index_t i = run.begin; i < run.end; ++i) {
-          Item& item = items_[static_cast<std::size_t>(i)];
-          const bool enters = item.first == block_, leaves = item.last == block_;
-          if (chosen(enters, leaves)) add(i, item, enters, leaves);
-        }
-      finish();
-    };
     if (order_ == RingOrder::together) {
-      add_where([](bool, bool) { return true; });
+      for (const Range& run : side_.met(block_)) add_all(run);
+      finish();
       for (const RingStep& step : steps_)
-        if (step.leaves) release(step);
+        if (step.leaves) free_.release(step.rows);
       return;
     }
-    add_where([](bool enters, bool leaves) { return !enters && leaves; });
-    add_where([](bool enters, bool leaves) { return enters && leaves; });  // these come and go
-    add_where([](bool enters, bool leaves) { return !enters && !leaves; });
-    add_where([](bool enters, bool leaves) { return enters && !leaves; });
+    // Those that leave, that come and go, that stay, and that enter: in this order.
+    std::array<std::vector<Range>, 4> chosen;
+    for (const Range& run : side_.met(block_))
+      for (index_t i = run.begin; i < run.end; ++i) {
+        std::vector<Range>& list = chosen[leaves(i) ? (enters(i) ? 1 : 0) : (enters(i) ? 3 : 2)];
+        if (list.empty() || list.back().end != i) list.push_back({i, i});
+        ++list.back().end;
+      }
+    for (const std::vector<Range>& list : chosen) {
+      for (const Range& run : list) add_all(run);
+      finish();
+    }
+  }
+  const Item& item(index_t i) const { return items_[static_cast<std::size_t>(i)]; }
+  bool enters(index_t i) const { return item(i).first == block_; }
+  bool leaves(index_t i) const { return item(i).last == block_; }
+  void add_all(Range run) {
+    for (index_t i = run.begin; i < run.end; ++i) add(i, items_[static_cast<std::size_t>(i)], enters(i), leaves(i));
   }
   void add(index_t i, Item& item, bool enters, bool leaves) {
     if (open_) {
       const RingStep& step = steps_.back();
       const bool goes_on = step.items.size() < most_ && step.items.end == i && step.enters == enters &&
-                           step.leaves == leaves &&
-                           (enters ? free_.contains(step.rows.end) : step.rows.end == item.place);
+                           step.leaves == leaves && (enters ? free_.has(step.rows.end) : step.rows.end == item.place);
       if (!goes_on) finish();
     }
     if (enters) {
-      if (free_.empty()) throw RuleError("a ring has too few places");
-      item.place = open_ ? steps_.back().rows.end : *free_.begin();
-      free_.erase(item.place);
+      item.place = open_ ? steps_.back().rows.end : free_.first();
+      free_.take(item.place);
     }
     if (!open_) steps_.push_back({{i, i}, {item.place, item.place}, enters, leaves});
     open_ = true;
@@ -112,11 +140,8 @@ class RingSteps {
   }
   /// The step that is open has no more items.
   void finish() {
-    if (open_ && steps_.back().leaves && order_ != RingOrder::together) release(steps_.back());
+    if (open_ && steps_.back().leaves && order_ != RingOrder::together) free_.release(steps_.back().rows);
     open_ = false;
-  }
-  void release(const RingStep& step) {
-    for (index_t p = step.rows.begin; p < step.rows.end; ++p) free_.insert(p);
   }
 
   RingSide side_;
@@ -126,7 +151,7 @@ class RingSteps {
   index_t block_ = 0;
   index_t entered_ = 0;      ///< under an interval: items before it are in the ring, or were
   std::vector<Item> items_;  ///< under a pattern
-  std::set<index_t> free_;
+  FreePlaces free_;
   std::vector<RingStep> steps_;
   bool open_ = false;  ///< may the last step have more items?
 };
