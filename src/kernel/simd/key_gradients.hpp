@@ -3,6 +3,7 @@
 #include "kernel/simd/fetch.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "kernel/simd/modifiers.hpp"
+#include "kernel/simd/place.hpp"
 #include "redblue/kernel/backward.hpp"
 
 /// KeyGradients as one body, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register tile of
@@ -13,7 +14,7 @@ template <class V>
 struct KeyStep {
   using T = typename V::T;
 
-  const Scores& scores;
+  Scores scores;
   const WeightsOfTile& weights_of;
   View<T> P, dS, G, F;
   View<const T> Q, K, Vv, lse, D, dO, bias, slopes;
@@ -229,7 +230,8 @@ bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>
     if (tile.words() > 0 && tile.layout != Layout::padded_rows) return false;
   for (index_t r = 0; r < lse.rows(); ++r)  // so large, or NaN: for the parts, which look at each score
     if (!(std::abs(lse[r]) <= kFar<typename V::T>) && lse[r] != kMinusInf<typename V::T>) return false;
-  const KeyStep<V> s{step.scores, step.weights, P, dS, G, F, Q, K, Vv, lse, D, dO, bias, slopes};
+  const Scores scores{step.scores.scale, simplest(step.scores.place, P.shape)};
+  const KeyStep<V> s{scores, step.weights, P, dS, G, F, Q, K, Vv, lse, D, dO, bias, slopes};
   s.weights();
   s.accumulate(dV, P, dO);
   if (F.words() > 0) {

@@ -4,6 +4,7 @@
 #include "kernel/simd/few_queries.hpp"
 #include "kernel/simd/modifiers.hpp"
 #include "kernel/simd/panels.hpp"
+#include "kernel/simd/place.hpp"
 #include "kernel/simd/product.hpp"
 #include "redblue/kernel/attention.hpp"
 
@@ -70,8 +71,8 @@ struct AttentionPanel {
     bool far;     ///< some |top| is so large that factor score and shift are rounded too far apart
   };
 
-  /// S <- weights of R keys, which all rows see; or false, and `most`, if a score is above the limit. A score goes
-  /// from the registers of its sum through the exponential: it is never stored.
+  /// S <- weights of R keys, which all rows see; or false if a score is above the limit: then S <- raw scores, and
+  /// `most`. Other scores go from the registers of their sums through the exponential and are never stored.
   template <int R>
   [[gnu::noinline]] bool weight_tile(index_t key, Running& w) const {
     V c[R][NV];
@@ -85,7 +86,13 @@ struct AttentionPanel {
       w.most[v] = top;
       above |= any_above(top, w.limit[v]);
     }
-    if (above) return false;
+    if (above) {
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) c[r][v].store(at(S, key + r, v));
+      return false;
+    }
     const V factor = w.factor;
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) {
@@ -368,7 +375,7 @@ struct AttentionPanel {
       if (!weight_tile<R>(key, w)) {
         raise_at(key, w.most, scale, w, p);
         if (w.far) return;
-        weight_tile<R>(key, w);
+        softmax({key, key + R, 0, NV}, scale, w, w.sums);
       }
       done = key + R;
     });
@@ -450,6 +457,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
   if (Mul::kDepth > 1 && (K.layout != Layout::bf16_rows || Vv.layout != Layout::bf16_pairs)) return false;
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
+  const Place place = simplest(step.scores.place, {Q.rows(), K.rows()});
   // At least the rows of a register tile, which it reads side by side.
   const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<typename Mul::Element>(K.cols())) * K.row_stride;
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
@@ -465,7 +473,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  statistic(m),
                                  statistic(l),
                                  rows,
-                                 step.scores.place.at(first, 0),
+                                 place.at(first, 0),
                                  K,
                                  Vv,
                                  modify,
@@ -507,9 +515,10 @@ bool softmax_finish(const SoftmaxFinish& finish, std::span<const View<typename V
   for_panels<V>(O.shape, [&](index_t first, index_t rows, index_t width, index_t offset) {
     for (index_t r = 0; r < width; r += V::kLanes) {
       const V sum = V::load_first(l.data + first + r, std::clamp<index_t>(rows - r, 0, V::kLanes));
+      const V by = V::all(T(1)) / sum;
       for (index_t t = 0; t < O.cols(); ++t) {
         T* const o = O.data + offset + t * width + r;
-        where_equal(sum, V::zero(), V::zero(), V::load(o) / sum).store(o);
+        where_equal(sum, V::zero(), V::zero(), V::load(o) * by).store(o);
       }
     }
   });

@@ -19,8 +19,9 @@ template <class V>
 bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
   const View<typename V::T> C = x[0], A = k.transpose_a ? x[1].transposed() : x[1],
                             B = k.transpose_b ? x[2].transposed() : x[2];
+  const Place place = simplest(k.place, A.shape);
   const auto seen = [&](index_t row, index_t rows) {
-    const Range keys = k.place.cols_of(Range{row, row + rows}, A.cols());
+    const Range keys = place.cols_of(Range{row, row + rows}, A.cols());
     return Depth{keys.begin, keys.end};
   };
   return gemm<V>(C, A, B, k.first ? Into::overwrite : k.product().one_chain() ? Into::go_on : Into::add, seen);

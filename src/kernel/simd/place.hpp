@@ -1,0 +1,15 @@
+#pragma once
+#include "redblue/core/mask.hpp"
+
+/// Internal linkage, as in avx512.hpp.
+namespace redblue::kernel::simd {
+namespace {
+
+/// The place of a tile of this shape; without its mask where that hides nothing of the tile, so that no part of the
+/// tile asks for it.
+[[gnu::flatten]] inline Place simplest(const Place& place, Shape s) {
+  return place.sees_all(s) ? Place{{}, place.row, place.col} : place;
+}
+
+}  // namespace
+}  // namespace redblue::kernel::simd
