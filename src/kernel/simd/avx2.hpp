@@ -1,6 +1,7 @@
 #pragma once
 #include <immintrin.h>
 
+#include "kernel/simd/squares.hpp"
 #include "kernel/simd/words32.hpp"
 #include "redblue/core/types.hpp"
 
@@ -145,28 +146,9 @@ struct F64x4 {
   }
 };
 
-/// rows[r] <- column r of what 8 rows of 8 words at distance `stride` hold.
-inline void load_transposed(const float* p, index_t stride, F32x8 (&rows)[8]) {
-  __m256 a[8], b[8];
-#pragma GCC unroll 8
-  for (int i = 0; i < 8; ++i) a[i] = _mm256_loadu_ps(p + i * stride);
-#pragma GCC unroll 4
-  for (int i = 0; i < 8; i += 2) {
-    b[i] = _mm256_unpacklo_ps(a[i], a[i + 1]);
-    b[i + 1] = _mm256_unpackhi_ps(a[i], a[i + 1]);
-  }
-#pragma GCC unroll 2
-  for (int i = 0; i < 8; i += 4) {
-    a[i] = _mm256_shuffle_ps(b[i], b[i + 2], 0x44);
-    a[i + 1] = _mm256_shuffle_ps(b[i], b[i + 2], 0xee);
-    a[i + 2] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0x44);
-    a[i + 3] = _mm256_shuffle_ps(b[i + 1], b[i + 3], 0xee);
-  }
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    rows[i].v = _mm256_permute2f128_ps(a[i], a[i + 4], 0x20);
-    rows[i + 4].v = _mm256_permute2f128_ps(a[i], a[i + 4], 0x31);
-  }
+/// Writes a square of L x L words at `from` transposed to `to`.
+inline void transpose_square(F32x8, const float* from, index_t stride, float* to, index_t to_stride) {
+  transpose_8x8(from, stride, to, to_stride);
 }
 
 }  // namespace

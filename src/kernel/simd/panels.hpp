@@ -31,18 +31,14 @@ template <class V>
 void transpose_in(View<const typename V::T> from, typename V::T* to, index_t width) {
   constexpr index_t L = V::kLanes;
   index_t columns = 0, rows = 0;  // of squares: the words of `to` in order, and the rows of the next panel on their way
-  if constexpr (requires(V(&x)[L]) { load_transposed(from.data, index_t{}, x); })
+  if constexpr (requires { transpose_square(V{}, from.data, L, to, L); })
     if (from.col_stride == 1) {
       columns = from.cols() / L * L;
       rows = from.rows() / L * L;
       for (index_t t = 0; t < columns; t += L)
         for (index_t r = 0; r < rows; r += L) {
-          V x[L];
-          load_transposed(&from(r, t), from.row_stride, x);
-          for (index_t i = 0; i < L; ++i) {
-            fetch(&from(r + i + width, t));
-            x[i].store(to + (t + i) * width + r);
-          }
+          for (index_t i = 0; i < L; ++i) fetch(&from(r + i + width, t));
+          transpose_square(V{}, &from(r, t), from.row_stride, to + t * width + r, width);
         }
     }
   for (index_t r = 0; r < width; r += L)
@@ -56,15 +52,12 @@ void transpose_out(const typename V::T* from, index_t width, View<typename V::T>
   constexpr index_t L = V::kLanes;
   for (index_t r = 0; r < to.rows(); r += L) {
     index_t t = 0;
-    if constexpr (requires(V(&x)[L]) { load_transposed(from, index_t{}, x); })
+    if constexpr (requires { transpose_square(V{}, from, L, to.data, L); })
       if (to.col_stride == 1 && r + L <= to.rows())
         for (; t + L <= to.cols(); t += L) {
-          V x[L];
-          load_transposed(from + t * width + r, width, x);
-          for (index_t i = 0; i < L; ++i) {
-            x[i].store(&to(r + i, t));
+          for (index_t i = 0; i < L; ++i)
             __builtin_prefetch(&to(r + i + L, t), 1);  // O may be far away: its next rows are asked for
-          }
+          transpose_square(V{}, from + t * width + r, width, &to(r, t), to.row_stride);
         }
     for (; t < to.cols(); ++t)
       for (index_t i = 0; i < std::min(L, to.rows() - r); ++i) to(r + i, t) = from[t * width + r + i];
