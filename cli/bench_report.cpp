@@ -19,7 +19,7 @@ namespace redblue::cli {
 
 double BenchCell::flops() const {
   const Problem& p = plan.problem;
-  if (p.approximation != nullptr) return plan.flops().to_double();
+  if (p.method_kind() != MethodKind::exact) return plan.flops().to_double();
   const Sizes x = p.sizes();
   const Words pairs = visible_pairs(x) * (p.instances() / batches_of(x));
   const double forward = 2 * (pairs * (Words(p.d) + p.d_v)).to_double();

@@ -28,63 +28,10 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
           "--approximate", approximate,
           "DEGREE:RANGE: a polynomial of this degree in place of e^z, for scores |z| <= RANGE: 2:1.0; forward, "
           "backward. With ,rows a polynomial for the radius of each row, rows beyond the range exact; more of these: "
-          "centred, exact-keys=H, no-exact-rows: 2:3,centred,exact-keys=16")
-      .type_name("G:B");
+          "centred, exact-keys=H, no-exact-rows: 2:3,centred,exact-keys=16. Forward only: linear, "
+          "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], nystroem:LANDMARKS[,iterations=N]")
+      .type_name("METHOD");
 }
-
-namespace {
-
-/// A whole number, or nothing.
-std::optional<index_t> whole_number(std::string_view text) {
-  index_t value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
-  return value;
-}
-
-/// What follows "2:1.0", as in ",centred,exact-keys=16".
-RowOptions parse_row_options(const std::string& whole, std::string_view text) {
-  RowOptions how;
-  while (!text.empty()) {
-    text.remove_prefix(1);  // the comma
-    const std::string_view one = text.substr(0, std::min(text.find(','), text.size()));
-    text.remove_prefix(one.size());
-    constexpr std::string_view kKeys = "exact-keys=";
-    if (one == "centred")
-      how.centred = true;
-    else if (one == "no-exact-rows")
-      how.exact_rows = false;
-    else if (const auto keys = one.starts_with(kKeys) ? whole_number(one.substr(kKeys.size())) : std::nullopt;
-             keys && *keys >= 0)
-      how.exact_keys = *keys;
-    else if (one != "rows")
-      throw InvalidProblem(
-          fmt::format("--approximate {}: '{}' is none of rows, centred, exact-keys=H, no-exact-rows", whole, one));
-  }
-  return how;
-}
-
-/// "2:1.0", "2:3,centred,exact-keys=16"
-void parse_approximation(const std::string& text, Problem& p) {
-  const char* const end = text.data() + std::min(text.find(','), text.size());
-  index_t degree = 0;
-  double range = 0;
-  const auto [colon, no_degree] = std::from_chars(text.data(), end, degree);
-  bool right = no_degree == std::errc() && colon != end && *colon == ':';
-  if (right) {
-    const auto [rest, no_range] = std::from_chars(colon + 1, end, range);
-    right = no_range == std::errc() && rest == end;
-  }
-  if (!right)
-    throw InvalidProblem(
-        fmt::format("--approximate {}: give DEGREE:RANGE, as in 2:1.0 for degree 2 and scores from -1 to 1", text));
-  const std::string_view more(end, static_cast<std::size_t>(text.data() + text.size() - end));
-  if (more.empty()) return void(p.approximation = approximate_exp(degree, range));
-  p.row_polynomials = polynomials_of_rows(degree, range, parse_row_options(text, more));
-  p.approximation = p.row_polynomials->whole_range();
-}
-
-}  // namespace
 
 void OperationOptions::apply_to(Problem& p) const {
   const auto parsed = [](const char* option, const std::string& given, const auto& value, const auto& names) {
@@ -94,7 +41,7 @@ void OperationOptions::apply_to(Problem& p) const {
   p.op = parsed("--op", op, operation_from_name(op), kOperationNames);
   p.score = parsed("--score", score, score_from_name(score), kScoreNames);
   p.sources = parsed("--sources", sources, sources_from_name(sources), kSourcesNames);
-  if (approximate) parse_approximation(*approximate, p);
+  if (approximate) p.approximate(*approximate);
 }
 
 void MaskOptions::add_to(const Command& command) {

@@ -86,11 +86,11 @@ struct OperationOptions {
   std::string op = "forward";
   std::string score = "softmax";
   std::string sources = "distinct";
-  std::optional<std::string> approximate;  ///< "2:1.0"
+  std::optional<std::string> approximate;  ///< "2:1.0", "performer:256"
 
   /// The help names the first `operations` operations.
   void add_to(const Command& command, std::size_t operations = kOperationNames.size());
-  /// Sets op, score, sources and approximation. Throws Unsupported, with the names that exist.
+  /// Sets op, score, sources, approximation and method. Throws Unsupported, with the names that exist.
   void apply_to(Problem& p) const;
 };
 

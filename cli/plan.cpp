@@ -57,6 +57,7 @@ std::string title(const Problem& p) {
   if (p.approximation != nullptr)
     return fmt::format("{} polynomial attention of degree {}{}", name_of(p.op), p.approximation->degree(),
                        p.row_polynomials == nullptr ? "" : " by rows");
+  if (p.method_kind() != MethodKind::exact) return fmt::format("{} {}", name_of(p.op), text_of(p.method));
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
@@ -180,7 +181,7 @@ struct PlanFlags {
     if (!tolerance) return exact;
     require_tolerance(*tolerance);
     if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
-    if (exact.problem.approximation != nullptr)
+    if (exact.problem.method_kind() != MethodKind::exact)
       throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
     if (exact.problem.op != Operation::forward)
       throw InvalidProblem(

@@ -90,6 +90,7 @@ Json verification_to_json(const Verification& v) {
     j["nearness"] = {{"largest_score", v.nearness->largest_score},
                      {"range", v.nearness->range},
                      {"distance", v.nearness->distance},
+                     {"relative", v.nearness->relative},
                      {"proved", v.nearness->proved},
                      {"ok", v.nearness->ok()}};
   if (!v.given.empty()) j["given"] = given;
@@ -109,14 +110,17 @@ void print_text(const Verification& v) {
   for (const Difference& d : v.differences)
     fmt::print("verify {:<4} along a random direction {:.6e}, central differences {:.6e}, tolerance {:.1e}: {}\n",
                d.name, d.gradient, d.difference, d.tolerance, d.ok() ? "ok" : "WRONG");
+  if (const auto& n = v.nearness; n && n->relative > 0)
+    fmt::print("verify: o is {:.3g} max|V| from exact attention, {:.3g} of its Frobenius norm at most\n", n->distance,
+               n->relative);
   if (const auto& n = v.nearness; n && n->by_rows)
     fmt::print(
         "verify: o is {:.3g} max|V| from exact attention, {}\n", n->distance,
         *n->by_rows ? fmt::format("proved {:.3g}: {}", n->proved, n->ok() ? "ok" : "WRONG") : "nothing is proved");
-  else if (n && !n->in_range())
+  else if (n && n->range > 0 && !n->in_range())
     fmt::print("verify: scores reach {:.4g}, the polynomial is for {} at most: nothing is proved of its error\n",
                n->largest_score, n->range);
-  else if (n && n->distance > 0)
+  else if (n && n->range > 0 && n->distance > 0)
     fmt::print("verify: scores reach {:.4g} of {}; o is {:.3g} max|V| from exact attention, proved {:.3g}: {}\n",
                n->largest_score, n->range, n->distance, n->proved, n->ok() ? "ok" : "WRONG");
   std::string inputs;
@@ -294,9 +298,9 @@ Proof proved(const RunFlags& flags, Problem& problem, const Tensors& t, DType co
 /// Throws InvalidProblem where --tolerance or --certificate do not go with the rest.
 void require_provable(const RunFlags& flags, const Problem& kind) {
   if (flags.tolerance) require_tolerance(*flags.tolerance);
-  if (flags.tolerance && kind.approximation != nullptr)
+  if (flags.tolerance && kind.method_kind() != MethodKind::exact)
     throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
-  if (flags.certificate && !flags.tolerance && kind.approximation == nullptr)
+  if (flags.certificate && !flags.tolerance && kind.method_kind() == MethodKind::exact)
     throw InvalidProblem("--certificate is for --tolerance or --approximate: exact attention has nothing to prove");
   std::vector<std::optional<std::string>> others{flags.files.input, flags.files.output};
   others.reserve(2 + flags.files.npy.size());

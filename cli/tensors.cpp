@@ -199,7 +199,7 @@ void FileOptions::validate(const Problem& kind) const {
   const Operation op = kind.op;
   if (with_forward && !follows_forward(op))
     throw InvalidProblem(fmt::format("--with-forward is for gradients, not for --op {}", redblue::name_of(op)));
-  if (with_forward && kind.approximation != nullptr)
+  if (with_forward && kind.method_kind() != MethodKind::exact)
     throw InvalidProblem("--with-forward is for exact attention: gradients under --approximate need no forward pass");
   if (with_forward && kind.score != Score::softmax)
     throw InvalidProblem(

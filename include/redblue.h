@@ -122,6 +122,9 @@ typedef struct redblue_problem {
    * redblue_certify says what is proved of the result. 0: exact attention. */
   int64_t approximate_degree;
   double approximate_range; /* above 0, at most 64 */
+  /* Any approximation, as --approximate of the program takes it: "2:1.0,rows", "linear", "performer:256,seed=7". With
+   * it approximate_degree must be 0. NULL: none. The text is copied. */
+  const char* approximate;
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \
   {sizeof(redblue_problem),  \
@@ -163,7 +166,8 @@ typedef struct redblue_problem {
    0,                        \
    REDBLUE_ORDER_AUTOMATIC,  \
    0,                        \
-   0.0}
+   0.0,                      \
+   NULL}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
  * three seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to

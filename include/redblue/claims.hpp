@@ -33,6 +33,8 @@ Case any_case(const Draw& draw);
 Residence any_residence(const Draw& draw);
 /// Any tiling that the schedule may run with on these sizes; none if 100 draws found none.
 std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& sizes, const Draw& draw);
+/// Makes of it a problem that asks for a method of this kind, its numbers at random.
+void ask_for(MethodKind kind, Sizes& sizes, const Draw& draw);
 /// Can the schedule solve a problem of these sizes? (A schedule for A2 = A3 gets such arrays.)
 bool can_solve(const plan::Schedule& s, const Sizes& sizes);
 

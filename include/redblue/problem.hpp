@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "redblue/bound/bound.hpp"
@@ -60,6 +61,9 @@ struct Problem {
   /// Beside it, polynomials_of_rows(degree, range, how): each row has a polynomial of its own, for how far its own
   /// scores can go. Rows beyond the range of the approximation may be exact. Forward, without masks.
   std::shared_ptr<const RowPolynomials> row_polynomials{};
+  /// Attention by one of the published methods of core/method.hpp, of whose errors nothing is proved. Forward only, no
+  /// lse; not together with a polynomial.
+  Method method{};
   Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
@@ -91,7 +95,11 @@ struct Problem {
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
   /// Has it row statistics, lse, and D of gradients?
-  bool has_statistics() const { return score == Score::softmax && approximation == nullptr; }
+  bool has_statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact; }
+  MethodKind method_kind() const { return approximation != nullptr ? MethodKind::polynomial : kind_of(method); }
+  /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1), "linear",
+  /// "performer:256,seed=7", "linformer:64,signs,seed=7" or "nystroem:64,iterations=6". Throws InvalidProblem.
+  void approximate(std::string_view text);
   bool masked() const { return causal || window_left || window_right; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.
@@ -114,6 +122,7 @@ struct Problem {
  private:
   void require_modifiers() const;
   void require_approximation() const;
+  void require_method() const;
   void require_sequences() const;
   void require_patterns() const;
   Mask mask_of(index_t queries, index_t keys) const;

@@ -35,12 +35,13 @@ struct Difference {
   bool ok() const;
 };
 
-/// Of a problem with an approximation: do its scores keep to the range of the polynomial, and is o as near exact
-/// attention as is then proved?
+/// Of a problem with an approximation or a method: how far is o from exact attention? Of a polynomial also: do scores
+/// keep to its range, and is o as near as is then proved?
 struct Nearness {
   double largest_score = 0;  ///< |scale q.k| over all visible pairs
-  double range = 0;          ///< of the polynomial
+  double range = 0;          ///< of the polynomial; 0: a method, of which nothing is proved
   double distance = 0;       ///< largest |o - exact o| over largest |v|; 0 for gradients, of which nothing is proved
+  double relative = 0;       ///< |o - exact o| / |exact o| in the Frobenius norm, the largest of all instances
   double proved = 0;         ///< Polynomial::output_error
   double rounding = 0;       ///< what roundings may add
   std::vector<double> distances{};  ///< |o - exact o| of each query head of each batch, for certificates

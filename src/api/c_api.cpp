@@ -184,13 +184,17 @@ PatternOrder order_of(const redblue_problem& p) {
   }
 }
 
-std::shared_ptr<const Polynomial> approximation_of(const redblue_problem& p) {
-  if (p.approximate_degree == 0 && p.approximate_range == 0) return nullptr;
+void approximate(const redblue_problem& p, Problem& result) {
+  if (p.approximate != nullptr) result.approximate(p.approximate);
+  if (p.approximate_degree == 0 && p.approximate_range == 0) return;
+  if (p.approximate != nullptr)
+    throw InvalidArgument(fmt::format("approximate = \"{}\" and approximate_degree = {}: give one of them",
+                                      p.approximate, p.approximate_degree));
   if (p.approximate_degree == 0)
     throw InvalidArgument(
         fmt::format("approximate_range = {} and approximate_degree = 0: give a degree, 1 or more, too, or neither",
                     p.approximate_range));
-  return approximate_exp(p.approximate_degree, p.approximate_range);
+  result.approximation = approximate_exp(p.approximate_degree, p.approximate_range);
 }
 
 Operation operation_of(redblue_operation operation) {
@@ -237,6 +241,7 @@ Problem problem_of(const redblue_problem& p) {
   result.sinks = p.sinks != 0;
   result.bias_gradient = p.bias_gradient != 0;
   result.sinks_gradient = p.sinks_gradient != 0;
+  approximate(p, result);
   const auto list = [](const int64_t* numbers, int64_t count) {
     return numbers == nullptr ? std::vector<index_t>() : std::vector<index_t>(numbers, numbers + count);
   };
@@ -251,7 +256,6 @@ Problem problem_of(const redblue_problem& p) {
   result.seqused_k = list(p.seqused_k, std::max<int64_t>(0, p.batch));
   result.patterns = patterns_of(p);
   result.order = order_of(p);
-  result.approximation = approximation_of(p);
   result.lse_required = p.lse_required != 0;
   result.forward_given = p.forward_missing == 0;
   return result;
@@ -746,6 +750,7 @@ redblue_status redblue_least_degree(const redblue_problem* problem, const redblu
     redblue_problem asked = problem_given(problem);
     asked.approximate_degree = 0;
     asked.approximate_range = 0;
+    asked.approximate = nullptr;
     const auto least = least_polynomial(norms_given(problem_of(asked), tensors, compute), tolerance);
     if (!least) return;
     *degree = least->degree();

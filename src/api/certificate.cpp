@@ -179,6 +179,10 @@ void Certificate::prove(const Polynomial& p) {
 }
 
 Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored) {
+  if (p.row_polynomials != nullptr || (p.method_kind() != MethodKind::exact && p.approximation == nullptr))
+    throw Unsupported(
+        fmt::format("a certificate is of one polynomial for all rows; there is none of {} yet",
+                    p.row_polynomials != nullptr ? "polynomials of each row" : std::string(name_of(p.method_kind()))));
   if (!is_forward(p.op) || p.op != Operation::forward)
     throw Unsupported(fmt::format("operation {}: certificates are of the forward pass", name_of(p.op)));
   if (compute != DType::f32 && compute != DType::f64)

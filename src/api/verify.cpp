@@ -255,6 +255,7 @@ struct Monomials {
   template <class Wide>
   void add(const Problem& p, const Dense<Wide>& ours, const Matrices<Wide>& in) {
     largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
+    if (p.approximation == nullptr) return;
     factor = std::max(factor, static_cast<double>(ours.monomial_magnitude()));
     if (is_forward(p.op)) return;
     for (const auto& [a, m] : ours.gradient_magnitudes()) gradients[a] = std::max(gradients[a], largest_of(m.words));
@@ -278,17 +279,22 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   Problem exact = p;
   exact.approximation = nullptr;
   exact.row_polynomials = nullptr;
+  exact.method = {};
   const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
   const index_t group = p.group();  // rows of one position: the query heads of a group
   n.distances.resize(static_cast<std::size_t>(p.batch * p.heads));
+  double gaps = 0, squares = 0;
   for (index_t i = 0; i < o.shape.rows; ++i)
     for (index_t t = 0; t < o.shape.cols; ++t) {
-      const double gap = std::abs(o(i, t) - static_cast<double>(wanted(i, t)));
+      const double exact_word = static_cast<double>(wanted(i, t)), gap = std::abs(o(i, t) - exact_word);
       double& of_head = n.distances[static_cast<std::size_t>(instance * group + i % group)];
       of_head = std::isnan(gap) ? gap : std::max(of_head, gap);
       n.distance = std::max(n.distance, gap);
+      gaps += gap * gap;
+      squares += exact_word * exact_word;
     }
+  if (squares > 0) n.relative = std::max(n.relative, std::sqrt(gaps / squares));
 }
 
 /// Where the radius of a row is so near an edge of the grid of polynomials that roundings put it on this side or that,
@@ -342,7 +348,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       narrow[a] = converted<T>(m);
     }
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
-    if (p.approximation != nullptr) {
+    if (p.method_kind() != MethodKind::exact) {
       add_nearness(nearness, p, tensors, truth, wide, h);
       monomials.add(p, truth, wide);
     }
@@ -431,10 +437,12 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       d.tolerance = rounding;
     }
   }
-  if (p.approximation != nullptr) {
-    nearness.range = p.approximation->range;
-    if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->exact_rows;
-    nearness.proved = p.approximation->output_error();
+  if (p.method_kind() != MethodKind::exact) {
+    if (p.approximation != nullptr) {
+      nearness.range = p.approximation->range;
+      if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->exact_rows;
+      nearness.proved = p.approximation->output_error();
+    }
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
     for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
     v.nearness = nearness;

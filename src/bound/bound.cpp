@@ -46,6 +46,7 @@ namespace {
 
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
   if (x.polynomial != nullptr) return polynomial_bounds(op, x);
+  if (x.method_kind() != MethodKind::exact) return {trivial(x)};  // what is proved of exact attention is not of these
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
   if (is_of_pairs(op)) return scores_bounds(op, x);

@@ -89,6 +89,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.score = x.score;
   p.approximation = x.polynomial;
   p.row_polynomials = x.row_polynomials;
+  p.method = x.method;
   if (p.approximation != nullptr) p.scale = 0.05;  // so that scores stay in its range
   const Modifiers& m = x.modifiers;
   p.softcap = m.softcap;

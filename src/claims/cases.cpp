@@ -140,6 +140,33 @@ std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& siz
   return std::nullopt;
 }
 
+void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
+  if (kind != MethodKind::exact) x.score = Score::softmax;
+  const auto seed = [&] { return draw(0, 1000); };
+  switch (kind) {
+    case MethodKind::exact:
+      break;
+    case MethodKind::polynomial: {
+      index_t degree = draw(1, 4);
+      while (monomials(x.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
+      x.polynomial = approximate_exp(degree, static_cast<double>(draw(2, 4)) / 2);
+      break;
+    }
+    case MethodKind::linear_attention:
+      x.method = LinearAttention{};
+      break;
+    case MethodKind::performer:
+      x.method = Performer{draw(1, 12), seed()};
+      break;
+    case MethodKind::linformer:
+      x.method = Linformer{draw(1, x.n_k), draw(0, 1) == 1, seed()};
+      break;
+    case MethodKind::nystroemformer:
+      x.method = Nystroemformer{draw(1, std::min(x.n_q, x.n_k)), draw(1, 6)};
+      break;
+  }
+}
+
 bool can_solve(const plan::Schedule& s, const Sizes& x) {
   Problem p;
   p.sources = Sources::shared;

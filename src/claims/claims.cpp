@@ -315,6 +315,7 @@ std::string text_of(const Sizes& x) {
   if (const auto& rows = x.row_polynomials; rows != nullptr)
     text += fmt::format(" of each row ({}, {} exact keys, {})", rows->centred ? "centred" : "not centred",
                         rows->exact_keys, rows->exact_rows ? "exact rows" : "no exact rows");
+  if (kind_of(x.method) != MethodKind::exact) text += ' ' + text_of(x.method);
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.documents != nullptr)
     for (const Document& one : x.documents->list) {
@@ -364,17 +365,13 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
-  if (s.traits.approximates) {
-    c.sizes.score = Score::softmax;
-    index_t degree = random(1, 4);
-    while (monomials(c.sizes.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
-    c.sizes.polynomial = approximate_exp(degree, static_cast<double>(random(2, 4)) / 2);
-    if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
-      const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];
-      const RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
-      c.sizes.polynomial = approximate_exp(degree, range);
-      c.sizes.row_polynomials = polynomials_of_rows(degree, range, how);
-    }
+  ask_for(s.traits.method, c.sizes, draw);
+  if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
+    const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];
+    const RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
+    const index_t degree = c.sizes.polynomial->degree();
+    c.sizes.polynomial = approximate_exp(degree, range);
+    c.sizes.row_polynomials = polynomials_of_rows(degree, range, how);
   }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;

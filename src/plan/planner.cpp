@@ -153,7 +153,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   if (s.traits.narrow && !has_left_edge(x) && !is_packed(x) && o.schedule.empty()) return;
   if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
-  if ((x.polynomial != nullptr) != s.traits.approximates && o.schedule.empty()) return;      // likewise
+  if (x.method_kind() != s.traits.method && o.schedule.empty()) return;                      // likewise
   if ((x.row_polynomials != nullptr) != s.traits.by_rows && o.schedule.empty()) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});

@@ -61,6 +61,7 @@ void Problem::validate() const {
   require_patterns();
   require_modifiers();
   require_approximation();
+  require_method();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
@@ -236,6 +237,18 @@ void Problem::require_approximation() const {
   require(approximation->degree() >= 1 && (approximation->error < 1 || !proved),
           fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
                       approximation->degree(), approximation->error));
+}
+
+void Problem::require_method() const {
+  if (kind_of(method) == MethodKind::exact) return;
+  const auto require = [&](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem(fmt::format("method: {}: {}", name_of(kind_of(method)), text));
+  };
+  require(approximation == nullptr, "there is a polynomial (approximation), too; give one of both");
+  require(op == Operation::forward, fmt::format("operation {} has none: it is for forward", name_of(op)));
+  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
+  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  require_sound(method, n_q, n_k);
 }
 
 Modifiers Problem::modifiers() const {
@@ -483,6 +496,7 @@ Sizes Problem::sizes() const {
   s.score = score;
   s.polynomial = approximation;
   s.row_polynomials = row_polynomials;
+  s.method = method;
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();

@@ -234,7 +234,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       if (x.mask.hi != Mask::kFar && draw(0, 3) == 0) x.mask.prefix = draw(0, x.n_k);
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
-      if (s.traits.approximates) x.polynomial = approximate_exp(draw(1, 3), 1);
+      claims::ask_for(s.traits.method, x, draw);
       if (s.traits.by_rows)
         x.row_polynomials =
             polynomials_of_rows(x.polynomial->degree(), 1, {draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0});

@@ -248,7 +248,8 @@ TEST(Planner, RefusesWithTheReason) {
   const auto was_refused = [&](const plan::Schedule& s) { return std::ranges::count(refused, s.name) == 1; };
   const auto schedules = plan::Registry::built_in().of(Operation::forward);
   for (const auto& s : schedules)
-    EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score && !s->traits.approximates) << s->name;
+    EXPECT_EQ(was_refused(*s), !s->traits.masks && !s->traits.only_score && s->traits.method == MethodKind::exact)
+        << s->name;
 
   Options o = with_M(1000);
   o.quadratic_workspace = false;

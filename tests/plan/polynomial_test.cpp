@@ -90,13 +90,13 @@ TEST(PolynomialPlans, StandApartFromExactOnes) {
     p.op = op;
     const plan::Plan approximate = plan::make_plan(p, {.M = 65536});
     for (const plan::Row& r : approximate.rows) {
-      EXPECT_TRUE(r.algorithm->traits.approximates) << r.schedule;
+      EXPECT_EQ(r.algorithm->traits.method, MethodKind::polynomial) << r.schedule;
       EXPECT_EQ(r.weight_error, p.approximation->error);
     }
     Problem exact = p;
     exact.approximation = nullptr;
     const plan::Plan plain = plan::make_plan(exact, {.M = 65536});
-    for (const plan::Row& r : plain.rows) EXPECT_FALSE(r.algorithm->traits.approximates) << r.schedule;
+    for (const plan::Row& r : plain.rows) EXPECT_EQ(r.algorithm->traits.method, MethodKind::exact) << r.schedule;
     for (const plan::Row& r : plain.rows) EXPECT_EQ(r.weight_error, 0);
     for (const plan::Refusal& r : plain.refused) EXPECT_FALSE(r.schedule.starts_with("polynomial"));
     EXPECT_THROW(plan::make_plan(exact, {.M = 65536, .schedule = "polynomial"}), Unsupported);

@@ -35,6 +35,7 @@ class Problem(Struct):
         ("cu_seqlens_q", c.POINTER(c.c_int64)), ("cu_seqlens_k", c.POINTER(c.c_int64)),
         ("seqused_q", c.POINTER(c.c_int64)), ("seqused_k", c.POINTER(c.c_int64)),
         ("patterns", c.POINTER(c.c_void_p)), ("n_patterns", c.c_int64), ("order", c.c_int32),
+        ("approximate_degree", c.c_int64), ("approximate_range", c.c_double), ("approximate", c.c_char_p),
     ]  # fmt: skip
 
     def __init__(self, **fields):

@@ -2,6 +2,7 @@
 #include <memory>
 
 #include "redblue/core/cost.hpp"
+#include "redblue/core/method.hpp"
 #include "redblue/core/modifiers.hpp"
 #include "redblue/core/polynomial.hpp"
 #include "redblue/core/residence.hpp"
@@ -40,6 +41,7 @@ struct Sizes {
   std::shared_ptr<const Polynomial> polynomial{};
   /// Beside it: each row has its own. Null: one for all rows.
   std::shared_ptr<const RowPolynomials> row_polynomials{};
+  Method method{};  ///< in place of exact attention
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
@@ -50,8 +52,9 @@ struct Sizes {
   Pairs pairs() const { return {mask, n_q, n_k}; }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.
   Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
+  MethodKind method_kind() const { return polynomial != nullptr ? MethodKind::polynomial : kind_of(method); }
   /// Words of a row's statistic (lse, D): 1 for the exact softmax, else 0.
-  index_t statistics() const { return score == Score::softmax && polynomial == nullptr ? 1 : 0; }
+  index_t statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact ? 1 : 0; }
   Words row_statistics() const { return Words(n_q) * statistics(); }
 };
 

@@ -71,7 +71,7 @@ struct Row {
   Words cost;          ///< what was minimised: words, or bytes and weighted writes as the options say (in 1/kCostUnit)
   std::optional<Words> bytes;       ///< moved, when widths were given
   std::optional<double> ratio;      ///< I/O, with that of a forward plan before it, over the best proved bound
-  double weight_error = 0;          ///< proved: every weight is off by at most this share of itself (0: exact)
+  double weight_error = 0;          ///< proved: every weight is off by at most this share of itself (0: nothing is)
   double work = 1;                  ///< flops over those of the ranked row with the fewest
   std::optional<model::Time> time;  ///< modelled, where time was asked for (redblue/fastest.hpp)
 };

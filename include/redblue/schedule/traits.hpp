@@ -24,10 +24,10 @@ struct Traits {
   bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
   bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
   bool shared_source = false;     ///< for A2 = A3 only
-  std::optional<Score> only_score{};  ///< for this score function only
-  bool approximates = false;  ///< a polynomial in place of e^z: for problems that ask for it (Problem::approximation)
-  bool by_rows = false;       ///< with a polynomial of its own for each row (Problem::row_polynomials), and only then
-  int products = 0;           ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
+  std::optional<Score> only_score{};      ///< for this score function only
+  MethodKind method = MethodKind::exact;  ///< what it computes: others than exact attention for problems that ask
+  bool by_rows = false;  ///< with a polynomial of its own for each row (Problem::row_polynomials), and only then
+  int products = 0;      ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
 };
 
 /// What a run costs, where it is known what its schedule decided.

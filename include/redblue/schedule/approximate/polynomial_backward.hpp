@@ -12,7 +12,7 @@ struct PolynomialTwoStateBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial_two_states";
   static constexpr std::string_view idea = "keeping the state of all monomials and its gradient resident";
-  static constexpr Traits traits{.approximates = true};
+  static constexpr Traits traits{.method = MethodKind::polynomial};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = LinearBackward::Tiling;
@@ -63,7 +63,7 @@ struct PolynomialBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial";
   static constexpr std::string_view idea = "keeping one state of monomials at a time resident, and then its gradient";
-  static constexpr Traits traits{.masks = true, .approximates = true};
+  static constexpr Traits traits{.masks = true, .method = MethodKind::polynomial};
   static constexpr std::array workspace{SlowArray::dNum, SlowArray::dDen};
 
   using Tiling = LinearBackward::Tiling;

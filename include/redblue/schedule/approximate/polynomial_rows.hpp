@@ -17,7 +17,7 @@ struct PolynomialRowsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_rows";
   static constexpr std::string_view idea = "a polynomial for the radius of each row, and exact rows beyond the range";
-  static constexpr Traits traits{.approximates = true, .by_rows = true};
+  static constexpr Traits traits{.method = MethodKind::polynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::ids};
 
   struct Tiling {

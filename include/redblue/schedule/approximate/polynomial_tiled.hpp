@@ -14,7 +14,7 @@ struct PolynomialTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_tiled";
   static constexpr std::string_view idea = "forming the state of monomials in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .approximates = true};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = MethodKind::polynomial};
   static constexpr std::array workspace{SlowArray::den};
 
   struct Tiling {

@@ -1,0 +1,63 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <variant>
+
+#include "redblue/core/types.hpp"
+
+/// What an answer stands for: exact attention, a polynomial in place of e^z (core/polynomial.hpp), or one of the
+/// published methods below. They are counted like exact attention; of their errors nothing is proved.
+namespace redblue {
+
+enum class MethodKind : std::uint8_t { exact, polynomial, linear_attention, performer, linformer, nystroemformer };
+inline constexpr std::array<std::string_view, 6> kMethodNames = {"exact",     "polynomial", "linear attention",
+                                                                 "Performer", "Linformer",  "Nystroemformer"};
+constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
+
+/// Weights phi(q).phi(k) with phi(x) = elu(x) + 1, x by x; no scale. Katharopoulos et al. 2020 (arXiv 2006.16236).
+struct LinearAttention {
+  friend bool operator==(const LinearAttention&, const LinearAttention&) = default;
+};
+
+/// Weights phi(q).phi(k) with positive random features phi_a(x) = exp(omega_a.x - |x|^2/2) of q and k times
+/// sqrt(scale), the omega_a orthogonal in blocks of d (core/random_features.hpp). Choromanski et al. 2020 (arXiv
+/// 2009.14794).
+struct Performer {
+  index_t features = 256;
+  index_t seed = 0;  ///< from 0 to 2^53
+  friend bool operator==(const Performer&, const Performer&) = default;
+};
+
+/// Exact attention on `rank` rows E K and E V. E (rank x n_k) is not learned: it takes the mean of each of `rank`
+/// segments of the keys, or has entries +- 1/sqrt(rank) at random. Wang et al. 2020 (arXiv 2006.04768).
+struct Linformer {
+  index_t rank = 64;
+  bool random_signs = false;
+  index_t seed = 0;  ///< of the signs, from 0 to 2^53
+  friend bool operator==(const Linformer&, const Linformer&) = default;
+};
+
+/// softmax(Q K~^T) A^+ softmax(Q~ K^T) V, scores scaled: Q~ and K~ are means of segments, A = softmax(Q~ K~^T), and its
+/// pseudo-inverse is what an iteration of the third order reaches in so many steps. Xiong et al. 2021 (arXiv
+/// 2102.03902).
+struct Nystroemformer {
+  index_t landmarks = 64;
+  index_t iterations = 6;
+  friend bool operator==(const Nystroemformer&, const Nystroemformer&) = default;
+};
+
+/// In place of exact attention; the first: none of them. In the order of MethodKind, without the polynomial.
+using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer>;
+
+constexpr MethodKind kind_of(const Method& m) {
+  return m.index() == 0 ? MethodKind::exact : static_cast<MethodKind>(m.index() + 1);
+}
+/// "Performer, 256 features, seed 7"
+std::string text_of(const Method& m);
+
+/// Throws InvalidProblem where a number makes no sense, and says which would.
+void require_sound(const Method& m, index_t n_q, index_t n_k);
+
+}  // namespace redblue

@@ -1,0 +1,126 @@
+#include <fmt/format.h>
+
+#include <charconv>
+#include <string_view>
+#include <vector>
+
+#include "redblue/core/error.hpp"
+#include "redblue/problem.hpp"
+
+/// From "performer:256,seed=7" to a method.
+namespace redblue {
+
+namespace {
+
+[[noreturn]] void refuse(std::string_view text) {
+  throw InvalidProblem(
+      fmt::format("approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
+                  "1, with ,rows, ,centred, ,exact-keys=H or ,no-exact-rows for one of each row; or linear, "
+                  "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
+                  "nystroem:LANDMARKS[,iterations=N]",
+                  text));
+}
+
+template <class Number>
+std::optional<Number> number(std::string_view text) {
+  Number value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
+/// NAME:SIZE,WORD,WORD=N in its parts. Words that nobody asked for are found out by `finish`.
+class Parts {
+ public:
+  explicit Parts(std::string_view text) : text_(text) {
+    std::string_view head = text;
+    for (std::size_t comma = head.rfind(','); comma != std::string_view::npos; comma = head.rfind(',')) {
+      words_.push_back(head.substr(comma + 1));
+      head = head.substr(0, comma);
+    }
+    const std::size_t colon = head.find(':');
+    name_ = head.substr(0, colon);
+    if (colon != std::string_view::npos) size_ = head.substr(colon + 1);
+  }
+  std::string_view name() const { return name_; }
+  template <class Number = index_t>
+  Number size() const {
+    const auto n = size_ ? number<Number>(*size_) : std::nullopt;
+    if (!n) refuse(text_);
+    return *n;
+  }
+  bool has_words() const { return !words_.empty(); }
+  /// N of WORD=N; `otherwise` where it is not there.
+  index_t value(std::string_view word, index_t otherwise) {
+    for (auto w = words_.begin(); w != words_.end(); ++w)
+      if (w->starts_with(word) && w->substr(word.size()).starts_with('=')) {
+        const auto n = number<index_t>(w->substr(word.size() + 1));
+        if (!n) refuse(text_);
+        words_.erase(w);
+        return *n;
+      }
+    return otherwise;
+  }
+  bool has(std::string_view word) { return std::erase(words_, word) == 1; }
+  template <class T>
+  T finish(T made, bool sized = true) const {
+    if (!words_.empty() || sized != size_.has_value()) refuse(text_);
+    return made;
+  }
+
+ private:
+  std::string_view text_, name_;
+  std::optional<std::string_view> size_;
+  std::vector<std::string_view> words_;
+};
+
+Method method_from(Parts words, std::string_view text) {
+  if (words.name() == "linear") return words.finish(LinearAttention{}, false);
+  if (words.name() == "performer") {
+    const Performer p{words.size(), words.value("seed", 0)};
+    return words.finish(p);
+  }
+  if (words.name() == "linformer") {
+    const index_t rank = words.size();
+    const bool signs = words.has("signs");
+    return words.finish(Linformer{rank, signs, signs ? words.value("seed", 0) : 0});
+  }
+  if (words.name() == "nystroem") {
+    const Nystroemformer n{words.size(), words.value("iterations", Nystroemformer{}.iterations)};
+    return words.finish(n);
+  }
+  refuse(text);
+}
+
+RowOptions row_options_from(Parts words, std::string_view text) {
+  RowOptions how;
+  how.centred = words.has("centred");
+  how.exact_rows = !words.has("no-exact-rows");
+  how.exact_keys = words.value("exact-keys", 0);
+  words.has("rows");  // says only that there are options
+  if (how.exact_keys < 0) refuse(text);
+  return words.finish(how);
+}
+
+}  // namespace
+
+void Problem::approximate(std::string_view text) {
+  approximation = nullptr;
+  row_polynomials = nullptr;
+  method = {};
+  const Parts words(text);
+  const auto degree = number<index_t>(words.name());
+  if (!degree) {
+    method = method_from(words, text);
+    return;
+  }
+  const auto range = words.size<double>();
+  if (!words.has_words()) {
+    approximation = approximate_exp(*degree, range);
+    return;
+  }
+  row_polynomials = polynomials_of_rows(*degree, range, row_options_from(words, text));
+  approximation = row_polynomials->whole_range();
+}
+
+}  // namespace redblue
