@@ -101,6 +101,8 @@ std::string fault_of(const K& k, const Operation& op) {
   if constexpr (requires { &K::fits_monomials; })
     fits = fits &&
            kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_monomials(a.shape()...); }, args);
+  if constexpr (requires { &K::fits_place; })
+    fits = fits && kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_place(a.shape()...); }, args);
   return fits ? std::string() : fmt::format("the shapes given to {} do not go together", K::name);
 }
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "oracle/methods.hpp"
 #include "redblue/core/documents.hpp"
 #include "redblue/core/operation.hpp"
 #include "redblue/core/philox.hpp"
@@ -16,80 +17,6 @@
 /// definition says and nothing else. The only dense reference of the repository: verify() and the tests use it, and
 /// tests/oracle/ holds it against central differences and closed forms.
 namespace redblue::oracle {
-
-/// Terms that are added one to the next. A longer sum is cut into blocks of this many terms: each is summed on its own,
-/// then the blocks are added up. So the rounding error of a sum hardly grows with its length.
-inline constexpr index_t kBlock = 256;
-
-/// f(0) + .. + f(n - 1)
-template <class T, class F>
-T sum(index_t n, index_t block, const F& f) {
-  T total = 0;
-  for (index_t first = 0; first < n; first += block) {
-    T part = 0;
-    for (index_t i = first; i < std::min(first + block, n); ++i) part += f(i);
-    total += part;
-  }
-  return total;
-}
-
-/// A sum of vectors: each term is added to `part`, word by word, and ended.
-template <class T>
-class VectorSum {
- public:
-  VectorSum(index_t words, index_t block)
-      : total_(static_cast<std::size_t>(words)), part_(static_cast<std::size_t>(words)), block_(block) {}
-  T& part(index_t i) { return part_[static_cast<std::size_t>(i)]; }
-  void end_term() {
-    if (++terms_ == block_) end_block();
-  }
-  std::vector<T> total() {
-    end_block();
-    return total_;
-  }
-
- private:
-  void end_block() {
-    for (std::size_t i = 0; i < total_.size(); ++i) {
-      total_[i] += part_[i];
-      part_[i] = T(0);
-    }
-    terms_ = 0;
-  }
-  std::vector<T> total_, part_;
-  index_t block_, terms_ = 0;
-};
-
-/// A dense row-major matrix.
-template <class T>
-struct Matrix {
-  Shape shape{0, 0};
-  std::vector<T> words;
-
-  Matrix() = default;
-  explicit Matrix(Shape s) : shape(s), words(static_cast<std::size_t>(s.words()), T(0)) {}
-  T& operator()(index_t i, index_t j) { return words[static_cast<std::size_t>(i * shape.cols + j)]; }
-  T operator()(index_t i, index_t j) const { return words[static_cast<std::size_t>(i * shape.cols + j)]; }
-  Matrix transposed() const {
-    Matrix t({shape.cols, shape.rows});
-    for (index_t i = 0; i < shape.rows; ++i)
-      for (index_t j = 0; j < shape.cols; ++j) t(j, i) = (*this)(i, j);
-    return t;
-  }
-};
-
-template <class T>
-Matrix<T> product(const Matrix<T>& a, const Matrix<T>& b, index_t block) {
-  Matrix<T> c({a.shape.rows, b.shape.cols});
-  for (index_t i = 0; i < a.shape.rows; ++i) {
-    VectorSum<T> row(b.shape.cols, block);
-    for (index_t k = 0; k < a.shape.cols; ++k, row.end_term())
-      for (index_t j = 0; j < b.shape.cols; ++j) row.part(j) += a(i, k) * b(k, j);
-    const std::vector<T> words = row.total();
-    std::copy(words.begin(), words.end(), c.words.begin() + i * c.shape.cols);
-  }
-  return c;
-}
 
 template <class T>
 using Matrices = std::map<SlowArray, Matrix<T>>;
@@ -378,6 +305,11 @@ class Dense {
     if (p_.score != Score::softmax) return row(i, T(0));
     if (p_.row_polynomials != nullptr && !is_exact(i)) return row_of_its_polynomial(i);
     if (p_.approximation != nullptr && p_.row_polynomials == nullptr) return row_of_polynomial(i);
+    if (kind_of(x_.method) != MethodKind::exact) {
+      Row<T> r{{}, seen(i)};
+      r.p = method_(i, r.keys);
+      return r;
+    }
     Row<T> r;
     r.keys = seen(i);
     const std::vector<T> s = scores(i);
@@ -559,6 +491,10 @@ class Dense {
 
   Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
+    set_rows();
+    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, block_};
+  }
+  void set_rows() {
     if (!is_projected(p_.op)) {
       Q_ = at(SlowArray::Q);
       K_ = at(SlowArray::K);
@@ -607,6 +543,7 @@ class Dense {
   std::vector<bool> far_{};  ///< the keys with exact weights
   T nudge_ = 1;
   T longest_ = 0;  ///< how far the others are
+  MethodWeights<T> method_;
 };
 
 }  // namespace redblue::oracle

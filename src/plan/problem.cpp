@@ -249,6 +249,9 @@ void Problem::require_method() const {
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
   require_sound(method, n_q, n_k);
+  require(scale_or_default() > 0 || kind_of(method) != MethodKind::performer,
+          fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
+                      scale_or_default()));
 }
 
 Modifiers Problem::modifiers() const {

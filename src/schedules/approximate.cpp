@@ -1,5 +1,9 @@
 #include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/schedule/approximate/linear_attention.hpp"
+#include "redblue/schedule/approximate/linformer.hpp"
+#include "redblue/schedule/approximate/nystroemformer.hpp"
+#include "redblue/schedule/approximate/performer.hpp"
 #include "redblue/schedule/approximate/polynomial.hpp"
 #include "redblue/schedule/approximate/polynomial_backward.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
@@ -15,6 +19,10 @@ void add_approximate(Registry& registry) {
   registry.add(describe_fast<PolynomialRowsForward>());
   registry.add(describe_fast<PolynomialTwoStateBackward>());
   registry.add(describe_fast<PolynomialBackward>());
+  registry.add(describe_fast<LinearAttentionForward>());
+  registry.add(describe_fast<PerformerForward>());
+  registry.add(describe_fast<LinformerForward>());
+  registry.add(describe_fast<NystroemformerForward>());
 }
 
 }  // namespace redblue::plan

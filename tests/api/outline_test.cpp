@@ -127,9 +127,14 @@ std::vector<Problem> problems() {
     approximate.approximation = approximate_exp(2, 1);
     list.push_back(approximate);
     if (op != Operation::forward) continue;
-    approximate.row_polynomials = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 2});
-    approximate.approximation = approximate.row_polynomials->whole_range();
-    list.push_back(approximate);
+    Problem by_rows = approximate;
+    by_rows.row_polynomials = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 2});
+    by_rows.approximation = by_rows.row_polynomials->whole_range();
+    list.push_back(by_rows);
+    for (const std::string_view method : {"linear", "performer:6", "linformer:3", "linformer:8,signs", "nystroem:3"}) {
+      approximate.approximate(method);
+      list.push_back(approximate);
+    }
   }
   return list;
 }

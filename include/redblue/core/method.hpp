@@ -39,8 +39,8 @@ struct Linformer {
   friend bool operator==(const Linformer&, const Linformer&) = default;
 };
 
-/// softmax(Q K~^T) A^+ softmax(Q~ K^T) V, scores scaled: Q~ and K~ are means of segments, A = softmax(Q~ K~^T), and its
-/// pseudo-inverse is what an iteration of the third order reaches in so many steps. Xiong et al. 2021 (arXiv
+/// softmax(Q K~^T) A^+ softmax(Q~ K^T) V, scores scaled: Q~ and K~ are means of segments, A = softmax(Q~ K~^T), and the
+/// pseudo-inverse comes from an iteration of the third order, with this number of steps. Xiong et al. 2021 (arXiv
 /// 2102.03902).
 struct Nystroemformer {
   index_t landmarks = 64;

@@ -6,7 +6,9 @@
 
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/feature_maps.hpp"
 #include "redblue/kernel/gradient.hpp"
+#include "redblue/kernel/landmarks.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/kernel/modifiers.hpp"
 #include "redblue/kernel/pair_modifiers.hpp"
@@ -27,7 +29,9 @@ using AnyPlainKernel =
                  PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
                  PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
                  PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
-                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo>;
+                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo,
+                 PolynomialWeights, AddElu, ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows,
+                 AddColumnSums, ProjectRows, SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

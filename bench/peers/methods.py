@@ -1,0 +1,199 @@
+#!/usr/bin/env python3
+"""Approximate attention on real data: errors against exact attention, and against the packages of others.
+
+    bench/peers/methods.py REDBLUE DATA            the table of docs/algorithms/methods.md
+    bench/peers/methods.py REDBLUE DATA --peers    the same inputs through performer-pytorch, linformer, nystrom-attention
+
+REDBLUE is the program, DATA the folder with minilm-layer0.safetensors and minilm-layer5.safetensors. Random numbers are
+made here a second time, from their description. It needs numpy and safetensors; --peers also torch, einops, and, installed
+with --no-deps, performer-pytorch 1.1.4, local-attention, hyper-connections, axial-positional-embedding, linformer 0.2.3,
+nystrom-attention 0.0.14.
+"""
+import argparse
+import pathlib
+import subprocess
+import tempfile
+
+import numpy as np
+from safetensors.numpy import load_file, save_file
+
+LAYERS = ("minilm-layer0", "minilm-layer5")
+MASK = 0xFFFFFFFF
+
+
+def philox(counter, seed):
+    """Philox4x32-10 of arrays of counters (..., 4)."""
+    x = [counter[..., i].astype(np.uint64) for i in range(4)]
+    a, b = seed & MASK, seed >> 32
+    for _ in range(10):
+        p, q = x[0] * np.uint64(0xD2511F53), x[2] * np.uint64(0xCD9E8D57)
+        x = [
+            (q >> np.uint64(32)) ^ x[1] ^ np.uint64(a), q & np.uint64(MASK),
+            (p >> np.uint64(32)) ^ x[3] ^ np.uint64(b), p & np.uint64(MASK),
+        ]  # fmt: skip
+        a, b = (a + 0x9E3779B9) & MASK, (b + 0xBB67AE85) & MASK
+    return np.stack(x, -1)
+
+
+def random_features(m, d, seed):
+    """Blocks of d orthogonal rows, as long as vectors of d normal numbers."""
+    a, t = np.meshgrid(np.arange(m), np.arange(d), indexing="ij")
+    words = philox(np.stack([t, a, 0 * a, 0 * a], -1), seed)
+    u = (words.astype(np.float64) + 0.5) * 2.0**-32
+    normal = np.sqrt(-2 * np.log(u[..., 0::2])) * np.cos(2 * np.pi * u[..., 1::2])
+    omega, lengths = normal[..., 0].copy(), np.linalg.norm(normal[..., 1], axis=1)
+    for first in range(0, m, d):
+        q, r = np.linalg.qr(omega[first : first + d].T)
+        omega[first : first + d] = (q * np.sign(np.diag(r))).T
+    return omega * lengths[:, None]
+
+
+def random_signs(rank, n, seed):
+    a, j = np.meshgrid(np.arange(rank), np.arange(n), indexing="ij")
+    words = philox(np.stack([j, 0 * j, a // 128, 0 * a + 1], -1), seed)
+    word = np.take_along_axis(words, (a // 32 % 4)[..., None], -1)[..., 0]
+    return np.where((word >> (a % 32).astype(np.uint64)) & np.uint64(1), -1.0, 1.0) / np.sqrt(rank)
+
+
+def means(rank, n):
+    E = np.zeros((rank, n))
+    for a in range(rank):
+        rows = slice(a * n // rank, (a + 1) * n // rank)
+        E[a, rows] = 1 / (rows.stop - rows.start)
+    return E
+
+
+def run(redblue, x, method):
+    """o of a run in f64, inputs and outputs too."""
+    with tempfile.TemporaryDirectory() as folder:
+        given, out = (pathlib.Path(folder) / name for name in ("x.safetensors", "o.safetensors"))
+        save_file({name: x[name].astype(np.float64) for name in "qkv"}, given)
+        subprocess.run([redblue, "run", "--approximate", method, "--input", given, "--output", out, "--quiet",
+                        "--compute-dtype", "f64", "--M", "1000000"], check=True)  # fmt: skip
+        return load_file(out)["o"]
+
+
+def exact(x):
+    q, k, v = (x[name].astype(np.float64) for name in "qkv")
+    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return p @ v / p.sum(-1, keepdims=True)
+
+
+# method, is it random, the notes' figures: Frobenius median of layer 0 and of layer 5, head 2 of layer 0, worst head; largest
+# entry, median and worst
+TABLE = [
+    ("linear", False, (0.483, 0.782, 0.91, 1.16, 0.891, 1.06)),
+    ("performer:64", True, (0.728, 0.813, 1.12, 1.57, 0.968, 1.65)),
+    ("performer:256", True, (0.630, 0.735, 1.11, 1.28, 0.898, 2.72)),
+    ("performer:1024", True, (0.463, 0.672, 1.09, 1.34, 0.895, 2.36)),
+    ("linformer:64", False, (0.368, 0.695, 0.80, 0.878, 0.815, 1.11)),
+    ("linformer:256", False, (0.246, 0.534, 0.60, 0.635, 0.592, 0.934)),
+    ("linformer:256,signs", True, (1.637, 2.826, 1.65, 4.76, 1.909, 5.27)),
+    ("nystroem:16", False, (0.380, 0.402, 0.98, 0.981, 0.678, 1.3)),
+    ("nystroem:64", False, (0.256, 0.349, 0.94, 0.936, 0.610, 1.1)),
+    ("nystroem:128", False, (0.192, 0.297, 1.18, 1.18, 0.505, 5.4)),
+    ("nystroem:64,iterations=20", False, (0.490, 0.470, 0.94, 4.44, 0.918, 20.9)),
+]
+
+
+def resampled(values, of, draws=3, rounds=2000):
+    """Of `draws` draws for each head, chosen anew many times: where 5 % and 95 % of of(..) lie. values: draw, head."""
+    random = np.random.default_rng(1)
+    some = random.integers(len(values), size=(rounds, draws, values.shape[1]))
+    return np.quantile([of(np.take_along_axis(values, one, 0)) for one in some], (0.05, 0.95))
+
+
+def table(redblue, data, draws):
+    columns = ("L0", "L5", "L0h2", "worst", "max", "max worst")
+    print("| method | " + " | ".join(f"{c}: here / notes" for c in columns) + " |")
+    for method, is_random, notes in TABLE:
+        frobenius, largest = [], []
+        for layer in LAYERS:
+            x = load_file(data / f"{layer}.safetensors")
+            o = exact(x)[0]
+            each_f, each_m = [], []
+            for seed in range(draws if is_random else 1):
+                gap = run(redblue, x, f"{method},seed={seed}" if is_random else method)[0] - o
+                each_f.append(np.linalg.norm(gap, axis=(1, 2)) / np.linalg.norm(o, axis=(1, 2)))
+                each_m.append(np.abs(gap).max((1, 2)) / np.abs(o).max((1, 2)))
+            frobenius.append(np.array(each_f))
+            largest.append(np.array(each_m))
+        f, m = np.concatenate(frobenius, 1), np.concatenate(largest, 1)  # draw, head of both layers
+        figures = (
+            (frobenius[0], np.median), (frobenius[1], np.median), (f[:, 2:3], np.mean), (f, np.max), (m, np.median), (m, np.max)
+        )  # fmt: skip
+        cells = []
+        for (values, of), theirs in zip(figures, notes):
+            here = f"{of(values):.3f}"
+            if is_random:
+                here += " ({:.3f} .. {:.3f})".format(*resampled(values, of))
+            cells.append(f"{here} / {theirs:.3f}")
+        print(f"| {method} | " + " | ".join(cells) + " |", flush=True)
+
+
+def peers(redblue, data):
+    import torch
+    from linformer import LinformerSelfAttention
+    from nystrom_attention import NystromAttention
+    from performer_pytorch.performer_pytorch import linear_attention, softmax_kernel
+
+    torch.set_default_dtype(torch.float64)
+    torch.set_grad_enabled(False)
+    x = load_file(data / "minilm-layer5.safetensors")
+    q, k, v = (torch.from_numpy(x[name].astype(np.float64)) for name in "qkv")
+    n, d = q.shape[-2:]
+
+    def compare(name, method, theirs):
+        gap = np.abs(run(redblue, x, method) - theirs.numpy()).max() / np.abs(theirs.numpy()).max()
+        print(f"{name:<40} {method:<32} largest difference / largest entry {gap:.2e}")
+
+    for m, seed in ((64, 0), (256, 7)):
+        omega = torch.from_numpy(random_features(m, d, seed))
+        kernel = {"projection_matrix": omega, "device": q.device, "eps": 0}
+        theirs = linear_attention(softmax_kernel(q, is_query=True, **kernel), softmax_kernel(k, is_query=False, **kernel), v)
+        compare("performer-pytorch, eps 0", f"performer:{m},seed={seed}", theirs)
+        kernel["eps"] = 1e-4
+        theirs = linear_attention(softmax_kernel(q, is_query=True, **kernel), softmax_kernel(k, is_query=False, **kernel), v)
+        compare("performer-pytorch, its eps of 1e-4", f"performer:{m},seed={seed}", theirs)
+    elu = torch.nn.functional.elu
+    compare("linear_attention of performer-pytorch", "linear", linear_attention(elu(q) + 1, elu(k) + 1, v))
+
+    for method, E in (("linformer:64", means(64, n)), ("linformer:256,signs,seed=7", random_signs(256, n, 7))):
+        layer = LinformerSelfAttention(dim=d, seq_len=n, k=len(E), heads=1, dim_head=d, share_kv=False)
+        layer.proj_k.copy_(torch.from_numpy(E.T)), layer.proj_v.copy_(torch.from_numpy(E.T))
+        eye = torch.eye(d)
+        heads = []
+        for h in range(q.shape[1]):  # its keys and values are projections of one context: give each its own
+            layer.to_q.weight.copy_(eye), layer.to_out.weight.copy_(eye), layer.to_out.bias.zero_()
+            layer.to_k, layer.to_v = (torch.nn.Linear(2 * d, d, bias=False) for _ in range(2))
+            layer.to_k.weight.copy_(torch.cat([eye, 0 * eye], 1)), layer.to_v.weight.copy_(torch.cat([0 * eye, eye], 1))
+            heads.append(layer(q[:, h], context=torch.cat([k[:, h], v[:, h]], -1)))
+        compare("linformer", method, torch.stack(heads, 1))
+
+    for L, iterations in ((64, 6), (64, 20), (16, 6)):
+        layer = NystromAttention(3 * d, dim_head=d, heads=1, num_landmarks=L, pinv_iterations=iterations, residual=False)
+        layer.to_qkv.weight.copy_(torch.eye(3 * d))
+        layer.to_out[0].weight.copy_(torch.cat([torch.eye(d), torch.zeros(2 * d, d)]))
+        layer.to_out[0].bias.zero_()
+        layer.eval()
+        heads = [layer(torch.cat([q[:, h], k[:, h], v[:, h]], -1))[..., :d] for h in range(q.shape[1])]
+        compare("nystrom-attention", f"nystroem:{L},iterations={iterations}", torch.stack(heads, 1))
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    p.add_argument("redblue", type=pathlib.Path)
+    p.add_argument("data", type=pathlib.Path)
+    p.add_argument("--peers", action="store_true", help="compare with the packages of others")
+    p.add_argument("--draws", type=int, default=30,
+                   help="seeds of random methods, from 0 on; in brackets: what 3 draws for each head give, 5 %% to 95 %%")  # fmt: skip
+    args = p.parse_args()
+    if args.peers:
+        peers(args.redblue.resolve(), args.data)
+    else:
+        table(args.redblue.resolve(), args.data, args.draws)
+
+
+if __name__ == "__main__":
+    main()

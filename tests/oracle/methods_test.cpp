@@ -1,0 +1,100 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "oracle/dense.hpp"
+
+/// The oracle of published approximations against exact attention where they equal it, or come near, and against sums
+/// by hand.
+namespace redblue::test {
+namespace {
+
+using oracle::Dense;
+using oracle::Matrices;
+using oracle::Matrix;
+
+Matrices<long double> inputs(const Problem& p, double spread) {
+  std::mt19937 random(5);
+  std::normal_distribution<double> normal(0, spread);
+  Matrices<long double> in;
+  for (const auto& [array, shape] :
+       {std::pair(SlowArray::Q, Shape{p.n_q, p.d}), std::pair(SlowArray::K, Shape{p.n_k, p.d}),
+        std::pair(SlowArray::V, Shape{p.n_k, p.d_v})}) {
+    Matrix<long double> m(shape);
+    for (long double& x : m.words) x = normal(random);
+    in[array] = m;
+  }
+  return in;
+}
+
+Problem square(index_t n) {
+  Problem p;
+  p.n_q = p.n_k = n;
+  p.d = 4;
+  p.d_v = 3;
+  return p;
+}
+
+/// The largest distance from exact attention.
+double distance(Problem p, std::string_view method, double spread = 1) {
+  const Matrices<long double> in = inputs(p, spread);
+  const auto exact = Dense<long double>(p, in).forward().at(SlowArray::O);
+  p.approximate(method);
+  const auto ours = Dense<long double>(p, in).forward().at(SlowArray::O);
+  double gap = 0;
+  for (std::size_t k = 0; k < ours.words.size(); ++k)
+    gap = std::max(gap, std::abs(static_cast<double>(ours.words[k] - exact.words[k])));
+  return gap;
+}
+
+}  // namespace
+
+TEST(DenseMethods, AreExactWhereTheyMustBe) {
+  EXPECT_LT(distance(square(12), "linformer:12"), 1e-17);  // each segment is one key
+  // Then A = softmax(Q K^T): A A^+ A = A.
+  EXPECT_LT(distance(square(7), "nystroem:7,iterations=60"), 1e-10);
+  EXPECT_GT(distance(square(7), "nystroem:7,iterations=2"), 1e-3);
+  EXPECT_GT(distance(square(12), "linformer:11"), 1e-3);
+}
+
+/// The mean over many random features is e^(q.k): errors shrink like 1/sqrt(features).
+TEST(DenseMethods, PerformerComesNearExactAttention) {
+  const double few = distance(square(10), "performer:64,seed=2", 0.7),
+               many = distance(square(10), "performer:65536,seed=2", 0.7);
+  EXPECT_LT(many, 0.02);
+  EXPECT_LT(many, few / 4);
+  Problem causal = square(10);
+  causal.causal = true;
+  EXPECT_LT(distance(causal, "performer:65536,seed=2", 0.7), 0.02);
+}
+
+TEST(DenseMethods, LinearAttentionByHand) {
+  Problem p;
+  p.n_q = 1;
+  p.n_k = 2;
+  p.d = p.d_v = 1;
+  p.scale = 5;  // is nothing to it
+  p.approximate("linear");
+  Matrices<long double> in;
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V})
+    in[a] = Matrix<long double>({a == SlowArray::Q ? 1 : 2, 1});
+  in[SlowArray::Q].words = {-1};
+  in[SlowArray::K].words = {2, -1};  // features 3 and 1/e
+  in[SlowArray::V].words = {10, 20};
+  const double o = static_cast<double>(Dense<long double>(p, in).forward().at(SlowArray::O).words[0]);
+  EXPECT_NEAR(o, (3 * 10 + std::exp(-1.0) * 20) / (3 + std::exp(-1.0)), 1e-14);
+}
+
+/// With one key and one row, V' is V or -V.
+TEST(DenseMethods, LinformerWithRandomSignsByHand) {
+  Problem p = square(1);
+  p.approximate("linformer:1,signs,seed=4");
+  const Matrices<long double> in = inputs(p, 1);
+  const auto o = Dense<long double>(p, in).forward().at(SlowArray::O);
+  const double sign = random_sign_is_negative(4, 0, 0) ? -1 : 1;
+  for (std::size_t t = 0; t < 3; ++t)
+    EXPECT_NEAR(static_cast<double>(o.words[t]), sign * static_cast<double>(in.at(SlowArray::V).words[t]), 1e-15);
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,116 @@
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "redblue/plan/planner.hpp"
+
+/// Plans of published approximations: words and footprints against the figures that are known for them.
+namespace redblue::test {
+namespace {
+
+Problem head(std::string_view method, index_t n = 512, index_t d = 32) {
+  Problem p;
+  p.n_q = p.n_k = n;
+  p.d = p.d_v = d;
+  p.approximate(method);
+  return p;
+}
+
+struct Line {
+  std::string_view method;
+  index_t words, footprint;
+};
+
+}  // namespace
+
+/// n = 512, d = d_v = 32: R + W, and the smallest footprint.
+TEST(MethodPlans, HaveTheFiguresOfTheTable) {
+  for (const Line& line : {
+           Line{"linear", 65536, 32 * 33 + 32 + 2},                                   // 1090
+           Line{"performer:64", 65536, 64 * 33 + 67},                                 // features one at a time
+           Line{"performer:1024", 65536, 1024 * 33 + 67},                             // 33859
+           Line{"linformer:64", 65536, 64 * 64 + 64 + 1},                             // 4161, word by word
+           Line{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},                      // 16451, row by row
+           Line{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},         //
+           Line{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},                // 1824
+           Line{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},                // 16512
+           Line{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256}  // 57600
+       }) {
+    const Problem p = head(line.method);
+    const plan::Plan plan = plan::make_plan(p, {.M = line.footprint});
+    EXPECT_EQ(plan.row().io.total(), line.words) << line.method;
+    EXPECT_EQ(plan.row().footprint, line.footprint) << line.method;
+    EXPECT_EQ(plan.row().algorithm->traits.method, p.method_kind());
+    EXPECT_EQ(plan.rows.size(), 1U);
+    EXPECT_THROW(plan::make_plan(p, {.M = line.footprint - 1}), CapacityError) << line.method;
+  }
+  Problem causal = head("performer:64");
+  causal.causal = true;
+  EXPECT_EQ(plan::make_plan(causal, {.M = 2180}).row().footprint, 64 * 33 + 68);  // the largest logarithm stays
+}
+
+TEST(MethodPlans, StandApartFromExactOnes) {
+  const Problem p = head("performer:64");
+  Problem exact = p;
+  exact.method = {};
+  EXPECT_EQ(plan::make_plan(p, {.M = 65536}).bound.name, "trivial");
+  for (const plan::Row& r : plan::make_plan(exact, {.M = 65536}).rows)
+    EXPECT_EQ(r.algorithm->traits.method, MethodKind::exact) << r.schedule;
+  EXPECT_THROW(plan::make_plan(exact, {.M = 65536, .schedule = "performer"}), Unsupported);
+  EXPECT_THROW(plan::make_plan(p, {.M = 65536, .schedule = "flash"}), Unsupported);
+}
+
+TEST(MethodPlans, ReadMethodsFromTexts) {
+  EXPECT_EQ(head("linear").method, Method(LinearAttention{}));
+  EXPECT_EQ(head("performer:256,seed=7").method, Method(Performer{256, 7}));
+  EXPECT_EQ(head("linformer:64").method, Method(Linformer{64, false, 0}));
+  EXPECT_EQ(head("linformer:64,signs,seed=7").method, Method(Linformer{64, true, 7}));
+  EXPECT_EQ(head("linformer:64,seed=7,signs").method, Method(Linformer{64, true, 7}));
+  EXPECT_EQ(head("nystroem:64").method, Method(Nystroemformer{64, 6}));
+  EXPECT_EQ(head("nystroem:64,iterations=20").method, Method(Nystroemformer{64, 20}));
+  EXPECT_EQ(head("2:1.0").approximation->degree(), 2);
+  for (const std::string_view wrong :
+       {"", "2", "2:", "2:1,seed=3", "performer", "performer:", "performer:x", "performer:64,", "performer:64,seed",
+        "performer:64,seed=", "performer:64,signs", "linear:3", "linformer:64,seed=7", "nystroem:64,seed=1",
+        "reformer:4", "performer:64,seed=1,seed=2", ":4", ","})
+    try {
+      head(wrong);
+      ADD_FAILURE() << wrong;
+    } catch (const InvalidProblem& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("performer:FEATURES")) << wrong;
+    }
+}
+
+TEST(MethodPlans, RefuseWhatTheyCannotDo) {
+  const auto refused = [](Problem p, std::string_view why) {
+    try {
+      plan::make_plan(p, {.M = 100000});
+      ADD_FAILURE() << why;
+    } catch (const Error& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr(std::string(why)));
+    }
+  };
+  refused(head("linformer:513"), "from 1 to 512");
+  refused(head("performer:0"), "features = 0");
+  refused(head("nystroem:64,iterations=0"), "iterations = 0");
+  Problem p = head("linformer:64");
+  p.causal = true;
+  refused(p, "knows no mask");
+  p = head("nystroem:64");
+  p.heads = 4;
+  p.kv_heads = 2;
+  refused(p, "each head needs keys and values of its own");
+  p = head("performer:64");
+  p.op = Operation::backward;
+  refused(p, "it is for forward");
+  p = head("performer:64");
+  p.scale = -1;
+  refused(p, "give a positive one");
+  p = head("linear");
+  p.window_left = 3;
+  refused(p, "from the first on");
+  p = head("linear");
+  p.approximation = approximate_exp(2, 1);
+  refused(p, "give one of both");
+}
+
+}  // namespace redblue::test

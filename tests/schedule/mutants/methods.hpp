@@ -1,0 +1,158 @@
+#pragma once
+#include "redblue/schedule/approximate/linear_attention.hpp"
+#include "redblue/schedule/approximate/linformer.hpp"
+#include "redblue/schedule/approximate/nystroemformer.hpp"
+#include "redblue/schedule/approximate/performer.hpp"
+
+/// Slips in the published approximations, one row at a time.
+namespace redblue::test::mutants {
+
+using namespace schedule;
+
+enum class LinearAttentionSlip {
+  none,
+  loads_the_keys,  ///< a whole key beside its values
+  reads_the_values_twice,
+  forgets_the_last_key,
+  forgets_the_row_sums,  ///< divides by what nobody added up
+};
+
+struct LinearAttentionRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, LinearAttentionSlip slip) {
+    using enum LinearAttentionSlip;
+    const Sizes& s = x.shape;
+    const auto Z = m.alloc(SlowArray::Z, {s.d, s.d_v}), z = m.alloc(SlowArray::Z, {s.d, 1});
+    m.compute(kernel::Zero{}, Z);
+    m.compute(kernel::Zero{}, z);
+    for (index_t j = 0; j < s.n_k - (slip == forgets_the_last_key ? 1 : 0); ++j) {
+      const auto V_j = m.load(x.V.rows(j, 1));
+      if (slip == reads_the_values_twice) m.load_into(V_j, x.V.rows(j, 1));
+      if (slip == loads_the_keys) {
+        const auto K_j = m.load(x.K.rows(j, 1));
+        m.compute(kernel::AddElu{}, Z, z, K_j, V_j);
+      } else {
+        m.compute(kernel::AddElu{}, Z, z, m.stream(x.K.rows(j, 1)), V_j);
+      }
+    }
+    for (index_t i = 0; i < s.n_q; ++i) {
+      const auto num = m.alloc(x.O.rows(i, 1)), den = m.alloc(SlowArray::den, {1, 1});
+      m.compute(kernel::Zero{}, num);
+      if (slip != forgets_the_row_sums) m.compute(kernel::Zero{}, den);
+      m.compute(kernel::ApplyElu{}, num, den, m.stream(x.Q.rows(i, 1)), Z, z);
+      m.compute(kernel::DivideRows{}, num, den);
+      m.store(num, x.O.rows(i, 1));
+    }
+  }
+};
+
+enum class PerformerSlip {
+  none,
+  takes_the_maximum_first,  ///< in a pass over the keys of its own
+  keeps_the_maximum,        ///< when no more keys come
+  lets_the_first_key_in_twice,
+  never_begins_the_maximum,
+};
+
+/// All features of a row at a time.
+struct PerformerRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, PerformerSlip slip) {
+    using enum PerformerSlip;
+    const Sizes& s = x.shape;
+    const Performer& p = std::get<Performer>(s.method);
+    FeatureState<M> state(m, x, p.features);
+    const auto kept = m.alloc(SlowArray::den, {slip == keeps_the_maximum ? 1 : 0, 1});
+    {
+      const auto c = m.alloc(SlowArray::den, {1, 1});
+      if (slip != never_begins_the_maximum) m.compute(kernel::MinusInfinity{}, c);
+      for (index_t j = 0; j < s.n_k; ++j) {
+        if (slip == takes_the_maximum_first) {
+          const auto K_j = m.load(x.K.rows(j, 1)), P = m.alloc(SlowArray::S, {1, p.features});
+          m.compute(kernel::RandomFeatures{p.features, p.seed, 0, x.scale, true}, P, K_j);
+        }
+        state.add(m, x, c, {j, j + 1});
+        if (slip == lets_the_first_key_in_twice && j == 0) state.add(m, x, c, {j, j + 1});
+      }
+    }
+    for (index_t i = 0; i < s.n_q; ++i) state.read(m, x, {i, i + 1});
+  }
+};
+
+enum class LinformerSlip {
+  none,
+  loads_the_keys,                   ///< all of them, to project them
+  projects_the_keys_a_second_time,  ///< for the values
+  loads_the_queries,
+  forgets_the_last_query,
+};
+
+struct LinformerRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, LinformerSlip slip) {
+    using enum LinformerSlip;
+    const Sizes& s = x.shape;
+    const Linformer& l = std::get<Linformer>(s.method);
+    const auto keys = m.alloc(SlowArray::Z, {l.rank, s.d}), values = m.alloc(SlowArray::Z, {l.rank, s.d_v});
+    const kernel::ProjectRows project{s.n_k, 0, l.random_signs, l.seed};
+    m.compute(kernel::Zero{}, keys);
+    m.compute(kernel::Zero{}, values);
+    if (slip == loads_the_keys) {
+      const auto K = m.load(x.K.all());
+      m.compute(project, keys, K);
+    } else {
+      m.compute(project, keys, m.stream(x.K.all()));
+    }
+    if (slip == projects_the_keys_a_second_time) m.compute(project, keys, m.stream(x.K.all()));
+    m.compute(project, values, m.stream(x.V.all()));
+    for (index_t i = 0; i < s.n_q - (slip == forgets_the_last_query ? 1 : 0); ++i) {
+      if (slip == loads_the_queries) {
+        const auto Q_i = m.load(x.Q.rows(i, 1)), S = m.alloc(SlowArray::S, {1, l.rank});
+        m.compute(kernel::Scores{x.scale}, S, Q_i, keys);
+        m.compute(kernel::SoftmaxRows{}, S);
+        m.update(kernel::GemmOver{.first = true}, x.O.rows(i, 1), S, values);
+      } else {
+        attend_by_words(m, x, {i, i + 1}, keys, values);
+      }
+    }
+  }
+};
+
+enum class NystroemformerSlip {
+  none,
+  makes_room_for_the_statistics,  ///< beside that of A
+  misses_an_iteration,
+  forgets_the_pseudo_inverse,
+  takes_means_of_the_values,  ///< and forgets to attend with the landmarks
+};
+
+struct NystroemformerRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, NystroemformerSlip slip) {
+    using enum NystroemformerSlip;
+    using S = NystroemformerForward;
+    const Sizes& s = x.shape;
+    const Nystroemformer& n = std::get<Nystroemformer>(s.method);
+    const index_t L = n.landmarks;
+    const auto keys = m.alloc(SlowArray::Z, {L, s.d}), values = m.alloc(SlowArray::Z, {L, s.d_v});
+    {
+      Shape room = S::room(s, {});
+      if (slip == makes_room_for_the_statistics) room.cols += 2;
+      const auto R = m.alloc(SlowArray::S, room);
+      S::landmarks_attend(m, x, {}, R, keys, values);
+      const auto Z = m.alloc(SlowArray::S, {L, L}), N = m.alloc(SlowArray::S, {L, L});
+      const auto c = m.alloc(SlowArray::S, {L, 1}), u = m.alloc(SlowArray::S, {L, 1});
+      std::array<Arg, 2> inverse{Z.arg(), N.arg()};
+      m.compute(kernel::PseudoInverseStart{}, inverse[0], R.cols(L));
+      for (index_t k = slip == misses_an_iteration ? 1 : 0; k < n.iterations; ++k) {
+        m.compute(kernel::PseudoInverseStep{}, inverse[1], c, u, R.cols(L), inverse[0]);
+        std::swap(inverse[0], inverse[1]);
+      }
+      if (slip == takes_means_of_the_values) m.compute(kernel::ProjectRows{s.n_k}, values, m.stream(x.V.all()));
+      if (slip != forgets_the_pseudo_inverse) m.compute(kernel::MultiplyFromLeft{}, values, c, inverse[0]);
+    }
+    for (index_t i = 0; i < s.n_q; ++i) attend_by_words(m, x, {i, i + 1}, keys, values);
+  }
+};
+
+}  // namespace redblue::test::mutants
