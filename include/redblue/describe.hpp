@@ -75,7 +75,8 @@ plan::Schedule describe() {
       .index = [](const Sizes& x, const Tiling& t) -> IndexWords { return S::index(x, detail::tiling_of<S>(t)); },
       .workspace =
           [](const Sizes& x, const Tiling& t) {
-            const auto list = schedule::workspace_of<Text>(typename S::Operands(x, 1), detail::tiling_of<S>(t));
+            const auto tiling = detail::tiling_of<S>(t);
+            const auto list = schedule::workspace_of<Text>(typename S::Operands(S::taken(x, tiling), 1), tiling);
             return std::vector<SlowMatrix>(list.begin(), list.end());
           },
       .run = detail::run_instances<Text, machine::Any>,

@@ -142,7 +142,11 @@ struct Arrays {
     for (auto& [array, w] : words) m[index_of(array)] = machine::Storage::matrix(w.data(), shape_of(array));
     return m;
   }
-  SlowMatrix matrix_of(SlowArray a) const { return plan::matrix_of(problem.op, sizes, a); }
+  SlowMatrix matrix_of(SlowArray a) const {
+    for (const SlowMatrix& m : workspace_)  // under a pattern schedules differ in it
+      if (m.array == a) return m;
+    return plan::matrix_of(problem.op, sizes, a);
+  }
   Shape shape_of(SlowArray a) const { return matrix_of(a).shape; }
   template <class R>
   oracle::Matrix<R> matrix(SlowArray a) const {

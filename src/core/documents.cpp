@@ -104,12 +104,40 @@ std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
     part.mask = part_of({one.mask, part.n_q, part.n_k}, {0, part.n_q}, {0, part.n_k}).mask;
     part.pattern = one.pattern;
     part.mask.pattern = one.pattern.get();
+    part.hiding = one.hiding;
     part.pair0 = pairs;
     if (one.pattern != nullptr) pairs += one.pattern->pairs();
     part.modifiers.slope_offset = one.slope_offset - one.rows.begin / one.mask.group + one.keys.begin;
     parts.push_back(std::move(part));
   }
   return parts;
+}
+
+namespace {
+
+/// p + lo and p + hi are the ends of the keys that a row at position p sees, or beyond.
+Mask hull_of(const Pattern& pattern, index_t group) {
+  Mask hull{.lo = Mask::kFar, .hi = -Mask::kFar, .group = group};
+  pattern.rows().for_groups([&](Range rows, std::span<const Range> runs) {
+    if (runs.empty()) return;
+    hull.lo = std::min(hull.lo, runs.front().begin - (rows.end - 1) / group);
+    hull.hi = std::max(hull.hi, runs.back().end - rows.begin / group);
+  });
+  return hull;
+}
+
+}  // namespace
+
+Sizes with_hulls(const Sizes& x) {
+  Documents all = *x.documents;
+  for (Document& one : all.list) {
+    if (one.pattern == nullptr) continue;
+    one.mask = hull_of(*one.pattern, one.mask.group);
+    one.hiding = std::exchange(one.pattern, nullptr);
+  }
+  Sizes hulls = x;
+  hulls.documents = std::make_shared<const Documents>(std::move(all));
+  return hulls;
 }
 
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {

@@ -39,7 +39,7 @@ Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
 }
 
 std::optional<std::string> Schedule::obstacle(const Problem& problem, const Sizes& x) const {
-  if (!traits.patterns && has_pattern(x)) return "knows only masks that are intervals";
+  if (!traits.patterns && !traits.hides && has_pattern(x)) return "knows only masks that are intervals";
   if (!traits.masks && x.documents != nullptr) return "knows no packed or padded sequences";
   if (!traits.masks && !x.mask.full()) return "knows no mask";
   if (traits.only_patterns && !has_pattern(x)) return "is for patterns that are no interval";

@@ -5,8 +5,12 @@
 
 #include <random>
 
+#include "mutants/hiding.hpp"
 #include "mutants/scores.hpp"
 #include "mutants/strips.hpp"
+#include "redblue/claims.hpp"
+#include "redblue/describe.hpp"
+#include "redblue/patterns.hpp"
 #include "redblue/schedule/parts/cores.hpp"
 #include "verdict.hpp"
 
@@ -94,6 +98,48 @@ TEST(Mutants, OfSddmmAreCaught) {
       });
       EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
     }
+}
+
+TEST(Mutants, OfPinnedKeysUnderAWindowAreCaught) {
+  const schedule::FlashPinnedForward::Tiling t{2, 3, 1};
+  for (int slip = 0; slip <= static_cast<int>(mutants::PinnedSlip::pins_one_key_more); ++slip) {
+    const std::string found = test::verdict<schedule::FlashPinnedForward>(
+        Sizes{7, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const ForwardOperands& x) {
+          mutants::FlashPinned::run(m, x, t, static_cast<mutants::PinnedSlip>(slip));
+        });
+    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
+  }
+}
+
+TEST(Mutants, OfHiddenPairsThatAreFormedAreCaught) {
+  const std::vector<std::uint8_t> seen{1, 0, 1, 0, 0, 1, 0, 1, 1, 0, 1, 0};
+  Sizes x{.n_q = 3, .n_k = 4, .d = 3, .d_v = 2};
+  x.hiding = std::make_shared<const Pattern>(patterns::of_mask({x.n_q, x.n_k}, seen), x.n_k);
+  const schedule::ScoreTiling t{0, 2, 2};
+  for (const bool slip : {false, true}) {
+    const std::string found =
+        test::verdict<schedule::WeightMatrix>(x, {t}, [&](auto& m, const schedule::WeightsOperands& operands) {
+          mutants::SddmmStoresPairsOnly::run(m, operands, t, slip);
+        });
+    EXPECT_EQ(found.empty(), !slip) << found;
+  }
+  EXPECT_NO_THROW(claims::check(describe<schedule::KeyOuterForward>()));
+  EXPECT_ANY_THROW(claims::check(describe<mutants::KeyOuterHidesNothing>()));
+}
+
+TEST(Mutants, ThatLoadSlopesForEverySequenceAreCaught) {
+  Documents documents;
+  documents.list = {{0, {0, 3}, {0, 4}}, {0, {3, 7}, {4, 9}}};
+  Sizes x{.n_q = 7, .n_k = 9, .d = 3, .d_v = 2, .modifiers = {.slopes = true}};
+  x.documents = std::make_shared<const Documents>(documents);
+  const schedule::FlashForward::Tiling t{2, 1};
+  for (const bool slip : {false, true}) {
+    const std::string found =
+        test::verdict<schedule::Masked<schedule::FlashForward>>(x, t, [&](auto& m, const ForwardOperands& operands) {
+          mutants::LoadsSlopesForEverySequence::run(m, operands, t, slip);
+        });
+    EXPECT_EQ(found.empty(), !slip) << found;
+  }
 }
 
 TEST(Mutants, OfStripsAreCaught) {

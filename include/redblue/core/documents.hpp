@@ -23,6 +23,7 @@ struct Document {
   /// Where no interval says who sees whom; counted likewise. Its first and last row see a key, its first and last key
   /// are seen.
   std::shared_ptr<const Pattern> pattern{};
+  std::shared_ptr<const Pattern> hiding{};  ///< Sizes::hiding
 
   friend bool operator==(const Document&, const Document&) = default;
 };
@@ -65,6 +66,8 @@ void make_pattern(Document& one, const PatternIndex& index = {});
 inline bool has_pattern(const Sizes& x) {
   return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;
 }
+/// The problem with an interval mask for each part that has a pattern, the narrowest that leaves out none of its pairs.
+Sizes with_hulls(const Sizes& x);
 /// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
 /// as the batch with the most pairs needs.
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);

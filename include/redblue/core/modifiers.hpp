@@ -17,6 +17,7 @@ struct Modifiers {
   index_t bias_copies = 1;     ///< scores of an instance that share one word of the bias (for bounds)
   bool bias_gradient = false;  ///< a backward pass forms dBias, too
   bool slopes = false;         ///< ALiBi: query head h takes slopes[h] |p + slope_offset - j| off the score of key j
+  bool slopes_kept = false;    ///< of a part: they are resident for all parts of the problem (schedule/parts/cores.hpp)
   index_t slope_offset = 0;
   bool sinks = false;           ///< query head h has a sink with the score sinks[h]
   bool sinks_gradient = false;  ///< a backward pass forms dSinks, too
@@ -28,6 +29,7 @@ struct Modifiers {
   bool bias_over_batches = false;
   bool bias_over_heads = false;
 
+  constexpr bool loads_slopes() const { return slopes && !slopes_kept; }
   /// Does it do anything?
   constexpr bool any() const { return softcap > 0 || bias != Bias::none || slopes || sinks || dropout > 0; }
   /// Do gradients of scores need other weights than gradients of values?

@@ -36,6 +36,9 @@ struct Sizes {
   std::shared_ptr<const Documents> documents{};
   /// What mask.pattern points at.
   std::shared_ptr<const Pattern> pattern{};
+  /// Of a part whose loops go over an interval mask that leaves out no pair of a pattern: the pattern. Pairs that it
+  /// does not have are formed, and hidden; `mask` is the interval mask.
+  std::shared_ptr<const Pattern> hiding{};
   index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
   /// In place of e^z in the softmax; null: exact attention.
   std::shared_ptr<const Polynomial> polynomial{};
@@ -50,6 +53,12 @@ struct Sizes {
   Words statistic(SlowArray a, Words rows) const { return fast.tile(a, rows, statistics()); }
 
   Pairs pairs() const { return {mask, n_q, n_k}; }
+  /// The place of a tile of scores for what hides pairs in it.
+  Place place(index_t row, index_t col) const {
+    Place p{mask, row, col};
+    if (hiding != nullptr) p.mask.pattern = hiding.get();
+    return p;
+  }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.
   Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
   MethodKind method_kind() const { return polynomial != nullptr ? MethodKind::polynomial : kind_of(method); }

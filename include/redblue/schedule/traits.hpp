@@ -18,6 +18,8 @@ struct Traits {
                                   ///< chosen only where a forward pass of ours made them, or by name
   bool masks = false;             ///< runs where a mask hides keys
   bool patterns = false;          ///< under masks that are no interval, too
+  bool hides = false;             ///< under those, too, by forming all pairs of an interval mask that leaves out none;
+                                  ///< those that are not there are hidden (Masked, parts/cores.hpp)
   bool only_patterns = false;     ///< under those only: of others the planner does not speak
   bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
   bool any_score = false;         ///< knows score functions besides softmax

@@ -14,7 +14,7 @@ struct FusedQueryOuterBackward : Defaults {
   static constexpr std::string_view label = "e2";
   static constexpr std::string_view idea = "keeping queries resident and revisiting dK and dV";
   static constexpr Traits traits{
-      .masks = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+      .masks = true, .hides = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = QueryPass;

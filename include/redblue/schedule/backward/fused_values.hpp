@@ -15,7 +15,7 @@ struct FusedValuesBackward : Defaults {
   static constexpr std::string_view label = "e6";
   static constexpr std::string_view idea = "materialising probabilities, dV fused into the pass for dS";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
+      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -104,7 +104,7 @@ struct FusedValuesBackward : Defaults {
         const Range I{i, std::min(i + t.br, seeing.end)};
         const Arg P_ij = P_j.rows(0, I.size()), dS_ij = dP_j.rows(0, I.size());
         const auto D_i = w.load(x.D.rows(I));
-        const Place place{x.shape.mask, I.begin, J.begin};
+        const Place place = x.shape.place(I.begin, J.begin);
         load_visible(w, x.shape, P_ij, x.P, {I, J});
         w.compute(kernel::Zero{}, dS_ij);
         w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(x.dO.rows(I)));  // dP, dV while dO passes

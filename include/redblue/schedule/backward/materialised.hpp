@@ -16,7 +16,7 @@ struct MaterialisedBackward : Defaults {
   static constexpr std::string_view label = "e5";
   static constexpr std::string_view idea = "materialising probabilities, then dS";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
+      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {
@@ -41,6 +41,7 @@ struct MaterialisedBackward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
     if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
+    if (x.hiding != nullptr && x.score == Score::identity) return "would form gradients of hidden pairs";
     return std::nullopt;
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -154,7 +154,8 @@ struct RingBackward : Defaults {
     const Range features{0, x.shape.d};
     const auto dS = m.alloc(SlowArray::P, pairs);
     {
-      const auto Q_i = m.load(x.Q.rows(I)), slopes = m.load(x.slopes.all());
+      const auto Q_i = m.load(x.Q.rows(I));
+      const Slopes slopes(m, x);
       {
         const auto P = m.alloc(SlowArray::P, pairs), G = m.alloc(SlowArray::P, tiles.G ? pairs : Shape{0, 0}),
                    F = m.alloc(SlowArray::P, tiles.F ? pairs : Shape{0, 0});

@@ -109,7 +109,7 @@ struct SparseSpilledBackward : Defaults {
     const auto P_ij = w.alloc(SlowArray::P, dS_ij.shape()),
                F_ij = w.alloc(SlowArray::P, capped ? dS_ij.shape() : Shape{0, 1});
     w.compute(kernel::PairScores{place}, P_ij, j.K, Q_i);
-    begin_pair_scores(w, x, box, P_ij, F_ij, j.slopes);
+    begin_pair_scores(w, x, box, P_ij, F_ij, j.slopes.arg());
     if (x.bias_of_keys)
       w.compute(kernel::PairBias(with_keys(box)), P_ij, j.bias);
     else

@@ -15,7 +15,7 @@ struct SpilledBackward : Defaults {
   static constexpr std::string_view label = "e4";
   static constexpr std::string_view idea = "keeping keys and values resident and spilling dS";
   static constexpr Traits traits{
-      .keeps_scores = true, .masks = true, .modifiers = true, .any_score = true, .products = 5};
+      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true, .products = 5};
   static constexpr std::array workspace{SlowArray::D, SlowArray::P};
 
   struct Tiling {

@@ -84,7 +84,8 @@ struct FlashForward : Defaults {
                      const Also& also = {}) {
     using Attention = kernel::OnlineAttention;  // S = scale Q K^T; S <- exp(S - m), O and l rescaled; O += S V
     const auto Q_i = w.load(x.Q.rows(i.queries), Attention::Q), O_i = w.alloc(i.O, Attention::O);
-    const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse), slopes = w.load(x.slopes.all());
+    const auto m_i = w.alloc(i.lse), l_i = w.alloc(i.lse);
+    const Slopes slopes(w, x);
     const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
@@ -92,7 +93,7 @@ struct FlashForward : Defaults {
       const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
       also(w, J, K_j, V_j, slopes.arg());
       w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
-                x.bias_of(i.queries, J), slopes);
+                x.bias_of(i.queries, J), slopes.arg());
     });
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse
     w.store(O_i, i.O);

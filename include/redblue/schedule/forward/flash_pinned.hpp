@@ -7,7 +7,8 @@ namespace redblue::schedule {
 /// and is far better than flash when there are few blocks of queries (M close to n d).
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
-/// Under a mask whose rows see keys from the first on: SUM_I max(0, kappa_I - rho) for ceil(n_q/Br) (n_k - rho).
+/// Under a mask a block streams those of its kappa_I keys that are not pinned; n_k - rho without one, so no mask makes
+/// it dearer.
 struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
@@ -26,19 +27,10 @@ struct FlashPinnedForward : Defaults {
     }
   };
 
-  static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.mask.pattern == nullptr && !x.mask.from_first_key()) return "needs every query to see keys from the first on";
-    return std::nullopt;
-  }
-  /// The keys that stream past, summed over the blocks.
+  /// The keys that stream past, summed over the blocks: of those that a block sees the ones that are not pinned.
   static Words streamed(const Sizes& x, index_t Br, index_t rho) {
     if (x.mask.pattern != nullptr) return blocks_met(x.pattern->keys(), {rho, x.n_k}, x.n_q, Br, true);
-    const Pairs pairs = x.pairs();
-    const Blocks blocks = pairs.row_blocks(Br);
-    const index_t seeing = x.mask.full() ? 0 : redblue::detail::first_that(blocks.count(), [&](index_t i) {
-      return pairs.keys_of(blocks(i)).end > rho;
-    });
-    return pairs.visited_keys_from(Br, seeing) - Words(blocks.count() - seeing) * rho;
+    return Pairs{x.mask.from(0, rho), x.n_q, x.n_k - rho}.visited_keys(Br);
   }
   static index_t pinned(const Sizes& x, Tiling t) { return std::min(t.rho, x.n_k); }
   /// Those of the pinned keys that a query sees.
@@ -50,9 +42,9 @@ struct FlashPinnedForward : Defaults {
     });
     return seen;
   }
-  /// Steps begin where runs of a pattern do, and must not end beyond the pinned keys.
+  /// Steps begin where the keys of a block do, or runs of a pattern, and must not end beyond the pinned keys.
   static bool allows(const Sizes& x, Tiling t) {
-    return t.rho >= x.n_k || (x.mask.pattern == nullptr ? t.rho % t.Bc == 0 : t.rho == 0 || t.Bc == 1);
+    return t.rho >= x.n_k || (x.mask.from_first_key() ? t.rho % t.Bc == 0 : t.rho == 0 || t.Bc == 1);
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};

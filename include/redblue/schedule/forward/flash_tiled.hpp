@@ -68,18 +68,19 @@ struct FlashTiledForward : Defaults {
       const Range I = blocks(i), keys = pairs.keys_of(I);
       const auto Q_i = w.load(x.Q.rows(I));
       const auto O_i = w.alloc(x.O.rows(I));
-      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I)), slopes = w.load(x.slopes.all());
+      const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
+      const Slopes slopes(w, x);
       w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
       for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
         const Range J{j, std::min(j + t.Bc, keys.end)};
-        const Place place{x.shape.mask, I.begin, j};
+        const Place place = x.shape.place(I.begin, j);
         const auto S_ij = w.alloc(SlowArray::S, {I.size(), J.size()});
         {
           const auto K_j = w.load(x.K.rows(J));
           w.compute(kernel::Scores{x.scale, place}, S_ij, Q_i, K_j);
         }
-        modify(w, modify_scores(x.shape, place), S_ij, x.bias_of(I, J), slopes);
+        modify(w, modify_scores(x.shape, place), S_ij, x.bias_of(I, J), slopes.arg());
         const auto V_j = w.load(x.V.rows(J));
         w.compute(kernel::OnlineSoftmax{}, S_ij, O_i, m_i, l_i);
         if (x.shape.modifiers.dropout > 0) w.compute(drop(x.shape, x.instance(), place), S_ij);

@@ -17,7 +17,7 @@ struct KeyOuterForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "key_outer";
   static constexpr std::string_view idea = "keeping keys and values resident";
-  static constexpr Traits traits{.masks = true, .modifiers = true, .rewrites_outputs = true};
+  static constexpr Traits traits{.masks = true, .hides = true, .modifiers = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -74,7 +74,8 @@ struct KeyOuterForward : Defaults {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
-    const auto slopes = m.load(x.slopes.all()), sinks = m.load(x.sinks.all());
+    const Slopes slopes(m, x);
+    const auto sinks = m.load(x.sinks.all());
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
       const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J)), bias_j = m.load(x.shared_row(x.bias, J));
@@ -86,9 +87,9 @@ struct KeyOuterForward : Defaults {
         const auto s = w.alloc(SlowArray::S, {I.size(), J.size()});
         const auto ln = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I)), beta = w.alloc(x.lse.rows(I));
         const auto of = [&](const auto& tile, Range r) { return tile.rows(r.begin - I.begin, r.size()); };
-        const Place place{x.shape.mask, I.begin, J.begin};
+        const Place place = x.shape.place(I.begin, J.begin);
         w.compute(kernel::Scores{x.scale, place}, s, w.stream(x.Q.rows(I)), K_j);
-        modify(w, modify_scores(x.shape, place), s, x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes);
+        modify(w, modify_scores(x.shape, place), s, x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes.arg());
         w.compute(kernel::BlockSoftmax{}, s, ln);  // s <- softmax(s); ln <- its lse
         if (x.shape.modifiers.sinks && fresh.size() > 0)
           w.compute(kernel::AddSinks{fresh.begin}, of(s, fresh), of(ln, fresh), sinks);

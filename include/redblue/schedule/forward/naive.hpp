@@ -14,7 +14,7 @@ struct NaiveForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "naive";
   static constexpr std::string_view idea = "three passes through slow memory";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .hides = true, .modifiers = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -79,10 +79,11 @@ struct NaiveForward : Defaults {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.b1);
     m.each(blocks.count(), [&](auto& w, index_t i) {
-      const auto slopes = w.load(x.slopes.all());
+      const Slopes slopes(w, x);
       score_phase(w, x.shape, x.S.array, blocks(i), x.Q, x.K, t.scores(), [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
-        modify(w, x, T, box, slopes);
+        hide_formed(w, x.shape, T, box);
+        modify(w, x, T, box, slopes.arg());
         store_visible(w, x.shape, T, x.S, box);
       });
     });

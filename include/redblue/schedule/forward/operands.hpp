@@ -41,7 +41,7 @@ struct ForwardOperands : ModifierOperands {
 
   /// One step of attention on the scores at (row, col).
   kernel::OnlineAttention attention_at(index_t row, index_t col) const {
-    const Place place{shape.mask, row, col};
+    const Place place = shape.place(row, col);
     return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place)};
   }
   index_t instance() const { return Q.instance; }

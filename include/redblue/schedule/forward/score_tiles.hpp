@@ -14,7 +14,8 @@ struct ScoreTilesForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "score_tiles";
   static constexpr std::string_view idea = "keeping a tile of scores resident";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true, .rewrites_outputs = true};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .rewrites_outputs = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -71,7 +72,7 @@ struct ScoreTilesForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i), met = blocks_of(pairs.keys_of(I), t.b);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I)), alpha = w.alloc(x.lse.rows(I));
-      const auto slopes = w.load(x.slopes.all());
+      const Slopes slopes(w, x);
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
       for (index_t j = met.begin; j < met.end; ++j) {
@@ -89,7 +90,7 @@ struct ScoreTilesForward : Defaults {
         }
         w.compute(kernel::Scale{x.scale}, S_ij);
         hide(w, x.shape, S_ij, box);
-        modify(w, x, S_ij, box, slopes);
+        modify(w, x, S_ij, box, slopes.arg());
         // S <- exp(S - m); alpha <- exp(m_old - m)
         w.compute(kernel::TileSoftmax{}, S_ij, of_rows(m_i, box.rows), of_rows(l_i, box.rows),
                   of_rows(alpha, box.rows));

@@ -16,7 +16,8 @@ struct SmallCacheForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "small_cache";
   static constexpr std::string_view idea = "materialising scores once";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{
+      .keeps_scores = true, .masks = true, .hides = true, .modifiers = true, .any_score = true};
   static constexpr std::array workspace{SlowArray::S};
 
   struct Tiling {
@@ -90,13 +91,13 @@ struct SmallCacheForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
-      const auto slopes = w.load(x.slopes.all());
+      const Slopes slopes(w, x);
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
       score_phase(w, x.shape, x.S.array, I, x.Q, x.K, t.scores, [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
         hide(w, x.shape, T, box);
-        modify(w, x, T, box, slopes);
+        modify(w, x, T, box, slopes.arg());
         if (x.shape.statistics() > 0) {
           const index_t first = box.rows.begin - I.begin, rows = box.rows.size();
           w.compute(kernel::StatisticsAdd{}, m_i.rows(first, rows), l_i.rows(first, rows), T);

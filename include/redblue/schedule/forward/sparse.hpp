@@ -87,12 +87,12 @@ struct SparseForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
-      const auto slopes = w.load(x.slopes.all());
+      const Slopes slopes(w, x);
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
       for_pair_tiles(*x.shape.pattern, I, t.room, [&](const PairTile& tile) {
         pair_tile(w, x.shape, x.S.array, tile, x.Q, x.K, [&](const auto& T, const auto&, const auto& box) {
-          pair_scores(w, x, box(I), T, kNoWords, slopes);
+          pair_scores(w, x, box(I), T, kNoWords, slopes.arg());
           w.compute(kernel::PairStatistics(box(I)), m_i, l_i, T);
           for_pair_rows(x.shape, tile, x.S,
                         [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });

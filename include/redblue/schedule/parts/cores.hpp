@@ -76,7 +76,8 @@ inline void add_cores(const Sizes& document, std::vector<Core>& list) {
   const std::optional<Sizes> core = core_of(document);
   if (!core) return;
   const Mask& mask = core->mask;
-  if (mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1) return list.push_back({*core});
+  const bool whole = mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1;
+  if (whole || core->hiding != nullptr) return list.push_back({*core});
   // A query sees one key, and perhaps more of the prefix.
   const index_t group = mask.group;
   const index_t together = std::clamp<index_t>(mask.prefix - mask.hi + 1, 0, core->n_q / group);
@@ -89,10 +90,12 @@ inline void add_cores(const Sizes& document, std::vector<Core>& list) {
     list.push_back({part_of(*core, position, mask.keys(position, core->n_k)), left});
   }
 }
-/// The cores of all documents of one batch, or of all batches.
+/// The cores of all documents of one batch; of all batches where there are no slopes.
 [[gnu::noinline]] inline std::vector<Core> cores_of(const Sizes& x, std::optional<index_t> batch = {}) {
   std::vector<Core> list;
   for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
+  const bool several = list.size() > 1 || (list.size() == 1 && list[0].count > 1);
+  for (Core& c : list) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
   return list;
 }
 
@@ -150,14 +153,36 @@ struct Masked : S {
   using Operands = typename S::Operands;
   using Tiling = typename S::Tiling;
 
-  /// Gradients with respect to shared factors are sums over all cores: one core then spans them.
+  /// Does it form hidden pairs of a pattern? A schedule that can do either says so of each tiling.
+  static bool hides(const Tiling& t) {
+    if constexpr (S::traits.hides && S::traits.patterns)
+      return S::hides(t);
+    else
+      return S::traits.hides;
+  }
+  /// The problem as its loops take it.
+  static Sizes taken(const Sizes& x, bool hides) { return hides && has_pattern(x) ? with_hulls(x) : x; }
+  static Sizes taken(const Sizes& x, const Tiling& t) { return taken(x, hides(t)); }
+
+  /// Of one batch, or of all. Gradients with respect to shared factors are sums over all cores: one core then spans
+  /// them.
   static std::vector<Core> cores(const Sizes& x, std::optional<index_t> batch = {}) {
     if constexpr (S::one_core) {
       const std::optional<Sizes> core = core_of(x);
       return core ? std::vector<Core>{{*core}} : std::vector<Core>();
     } else {
-      return cores_of(x, batch);
+      if (batch || !x.modifiers.slopes) return cores_of(x, batch);
+      std::vector<Core> all;
+      for (index_t b = 0; b < batches_of(x); ++b) {
+        const std::vector<Core> list = cores_of(x, b);
+        all.insert(all.end(), list.begin(), list.end());
+      }
+      return all;
     }
+  }
+  /// Where there are several cores, slopes are loaded once, and stay.
+  static Words kept_slopes(const Sizes& core) {
+    return core.modifiers.slopes_kept ? core.tile(SlowArray::slopes, core.mask.group, 1) : Words(0);
   }
   /// The sizes of the core with the largest size(core); those of the problem where no query sees a key.
   template <class Size>
@@ -187,34 +212,55 @@ struct Masked : S {
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     if (S::one_core && x.documents != nullptr) return "knows no packed or padded sequences";
-    for (const Core& c : cores(x))
+    for (const Core& c : cores(taken(x, S::traits.hides && !S::traits.patterns)))
       if (const auto why = S::unsupported(c.sizes)) return why;
     return std::nullopt;
   }
-  static std::string_view caveat(const Sizes& x, const Tiling& t) { return S::caveat(largest_of(x), t); }
+  static std::string_view caveat(const Sizes& x, const Tiling& t) { return S::caveat(largest_of(taken(x, t)), t); }
   static bool allows(const Sizes& x, const Tiling& t) {
-    return all_of(x, [&](const Sizes& core) { return S::allows(core, t); });
+    return all_of(taken(x, t), [&](const Sizes& core) { return S::allows(core, t); });
   }
-  static Tiling smallest(const Sizes& x, const Multiples& m) { return S::smallest(largest_of(x), m); }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return S::smallest(largest_of(taken(x, S::traits.hides)), m);
+  }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
+    if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, x, limits);
+    const auto hiding = choose_tiling_for(x, with_hulls(x), limits);
+    if (!S::traits.patterns) return hiding;
+    return cheaper(x, limits, choose_tiling_for(x, x, limits), hiding);
+  }
+  static std::optional<Tiling> cheaper(const Sizes& x, const Limits& limits, const std::optional<Tiling>& a,
+                                       const std::optional<Tiling>& b) {
+    if (!a || !b) return a ? a : b;
+    return limits.price.of(io(x, *a)) <= limits.price.of(io(x, *b)) ? a : b;
+  }
+  /// Of a problem x whose loops take it as `parts`.
+  static std::optional<Tiling> choose_tiling_for(const Sizes& x, const Sizes& parts, const Limits& limits) {
     // Where no query sees a key nothing runs, and any tiling will do.
-    if (cores(x).empty()) return fitting(x, limits, smallest(x, limits.multiple));
-    if (x.documents == nullptr) return fitting(x, limits, S::choose_tiling(largest_of(x), limits));
+    if (cores(parts).empty()) return fitting(x, limits, smallest(x, limits.multiple));
+    Limits left = limits;
+    left.M -= kept_slopes(core_with_most(parts, kept_slopes));
+    if (is_plain(x)) return fitting(x, limits, S::choose_tiling(x, left));
     // Sequences of any lengths have one tiling: the best of some of them, whichever costs least for all.
-    const Sizes rows = core_with_most(x, [](const Sizes& c) { return Words(c.n_q); }),
-                keys = core_with_most(x, [](const Sizes& c) { return Words(c.n_k); });
-    Sizes both = largest_of(x);  // as many rows as the one and as many keys as the other, without a mask
-    if (both.mask.pattern == nullptr) {
-      both.n_q = rows.n_q;
-      both.n_k = keys.n_k;
-      both.mask = Mask{.group = both.mask.group};
+    std::vector<Sizes> candidates{largest_of(parts)};
+    if (x.documents != nullptr) {
+      const Sizes rows = core_with_most(parts, [](const Sizes& c) { return Words(c.n_q); }),
+                  keys = core_with_most(parts, [](const Sizes& c) { return Words(c.n_k); });
+      Sizes both = largest_of(parts);  // as many rows as the one and as many keys as the other, without a mask
+      if (both.mask.pattern == nullptr) {
+        both.n_q = rows.n_q;
+        both.n_k = keys.n_k;
+        both.mask = Mask{.group = both.mask.group};
+      }
+      candidates.insert(candidates.end(), {rows, keys, both});
     }
-    const Sizes candidates[]{largest_of(x), rows, keys, both};
+    if (!S::traits.only_patterns && (x.documents != nullptr || x.modifiers.any()))
+      candidates.push_back(without_mask(x));
     std::optional<Tiling> best;
     Words least;
     for (const Sizes& core : candidates)
-      if (const auto t = fitting(x, limits, S::choose_tiling(core, limits)))
+      if (const auto t = fitting(x, limits, S::choose_tiling(core, left)))
         if (const Words cost = limits.price.of(io(x, *t)); !best || cost < least) {
           best = t;
           least = cost;
@@ -222,22 +268,30 @@ struct Masked : S {
     return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
 
+  /// The whole problem with nothing hidden: no tiling that is chosen for a masked one moves more words than its tiling.
+  static Sizes without_mask(Sizes x) {
+    x.mask = Mask{.group = x.mask.group};
+    x.documents = nullptr;
+    return x;
+  }
   /// The tiling, with tiles that span the cores spanning the whole dimension, so that they keep to any multiples;
   /// nothing if it does not run in all cores within these limits.
   static std::optional<Tiling> fitting(const Sizes& x, const Limits& limits, std::optional<Tiling> t) {
     if (!t || !allows(x, *t) || !limits.fit(footprint(x, *t), prefetch(x, *t))) return std::nullopt;
+    const Sizes parts = taken(x, *t);
     t->knobs([&](const KnobRange& range, index_t& value, bool = true) {
       const auto along = range.along;
-      if (along != nullptr && all_of(x, [&](const Sizes& core) { return value >= core.*along; }))
+      if (along != nullptr && all_of(parts, [&](const Sizes& core) { return value >= core.*along; }))
         value = std::max(value, x.*along);
     });
     return t;
   }
 
   /// The larger of the cores, and the word that is written where a query sees no key, or no query a key.
-  static Words footprint(const Sizes& x, const Tiling& t) {
+  static Words footprint(const Sizes& problem, const Tiling& t) {
+    const Sizes x = taken(problem, t);
     Words most;
-    for (const Core& c : cores(x)) most = std::max(most, S::footprint(c.sizes, t));
+    for (const Core& c : cores(x)) most = std::max(most, kept_slopes(c.sizes) + S::footprint(c.sizes, t));
     for_hidden(x, [&](const SlowMatrix& m, Range) {
       most = std::max(most, x.word(m.array) + (m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0)));
     });
@@ -247,16 +301,21 @@ struct Masked : S {
   }
   static Words prefetch(const Sizes& x, const Tiling& t) {
     Words most, with;
-    for (const Core& c : cores(x)) {
-      most = std::max(most, S::footprint(c.sizes, t));
-      with = std::max(with, S::footprint(c.sizes, t) + S::prefetch(c.sizes, t));
+    for (const Core& c : cores(taken(x, t))) {
+      const Words footprint = kept_slopes(c.sizes) + S::footprint(c.sizes, t);
+      most = std::max(most, footprint);
+      with = std::max(with, footprint + S::prefetch(c.sizes, t));
     }
     return with - most;
   }
   /// Of one instance; where batches differ, of one key-value head of all batches.
-  static Io io(const Sizes& x, const Tiling& t) {
+  static Io io(const Sizes& problem, const Tiling& t) {
+    const Sizes x = taken(problem, t);
     Io io;
     for (const Core& c : cores(x)) io = io + Words(c.count) * S::io(c.sizes, t);
+    if (x.modifiers.slopes)
+      for (index_t batch = 0; batch < batches_of(x); ++batch)
+        io.read(SlowArray::slopes, slopes_of_all(x, batch).words());
     for_hidden(x, [&](const SlowMatrix& m, Range rows) {
       io.write(m.array, Words(rows.size()) * m.shape.cols);
       if (m.array == SlowArray::lse) io = io + sinks_io(x, 1);
@@ -266,29 +325,28 @@ struct Masked : S {
   }
   static Words macs(const Sizes& x, const Tiling& t) {
     Words macs;
-    for (const Core& c : cores(x)) macs += c.count * S::macs(c.sizes, t);
+    for (const Core& c : cores(taken(x, t))) macs += c.count * S::macs(c.sizes, t);
     return macs;
   }
 
-  /// Index words: a list of pairs is that of each core; an index of blocks is read once, and stays.
+  /// Index words: a list of pairs is that of each core, where hidden pairs are formed the row and the key of each; an
+  /// index of blocks is read once, and stays.
   static IndexWords index(const Sizes& x, const Tiling& t) {
     IndexWords words;
     if (!has_pattern(x)) return words;
     for (const Core& c : cores(x))
-      if (c.sizes.pattern->rows().index().kind == PatternIndex::Kind::pairs) words = words.then(S::index(c.sizes, t));
+      if (c.sizes.pattern->rows().index().kind == PatternIndex::Kind::pairs)
+        words = words.then(hides(t) ? IndexWords{Words(2) * c.sizes.nnz(), 2} : S::index(c.sizes, t));
     for (const Words& blocks : x.documents->block_index) words = words.then({blocks, blocks});
     return words;
   }
 
   template <Machine M>
-  static void run(M& m, const Operands& x, const Tiling& t) {
+  static void run(M& m, const Operands& problem, const Tiling& t) {
+    const Operands x(taken(problem.shape, t), problem.scale, problem.instance());
     const index_t instance = x.instance(), batch = batch_of(x.shape, instance);
     begin_gradients_of_modifiers(m, x, instance);
-    const Numbered list(cores(x.shape, batch));
-    if (list.count() > 1 && cores_are_independent())
-      m.each(list.count(), [&](auto& w, index_t i) { S::run(w, Operands(list(i), x.scale, instance), t); });
-    else
-      for (index_t i = 0; i < list.count(); ++i) S::run(m, Operands(list(i), x.scale, instance), t);
+    run_cores(m, x, batch, t);
     for_hidden(x.shape, instance, batch, [&](const SlowMatrix& matrix, Range rows) {
       if (matrix.array == SlowArray::lse)
         no_keys(m, x, matrix, rows);
@@ -304,6 +362,26 @@ struct Masked : S {
   }
 
  private:
+  template <Machine M>
+  static void run_cores(M& m, const Operands& x, index_t batch, const Tiling& t) {
+    const Numbered list(cores(x.shape, batch));
+    const auto slopes =
+        m.load(Block{.array = SlowArray::slopes, .instance = x.instance(), .shape = slopes_of_all(x.shape, batch)});
+    const auto run_core = [&](auto& w, index_t i) {
+      Operands core(list(i), x.scale, x.instance());
+      if constexpr (std::derived_from<Operands, ModifierOperands>) core.kept_slopes = slopes.arg();
+      S::run(w, core, t);
+    };
+    if (list.count() > 1 && cores_are_independent())
+      m.each(list.count(), run_core);
+    else
+      for (index_t i = 0; i < list.count(); ++i) run_core(m, i);
+  }
+  /// The slopes that are loaded for all cores of a batch.
+  static Shape slopes_of_all(const Sizes& x, index_t batch) {
+    const auto list = cores(x, batch);
+    return {!list.empty() && list[0].sizes.modifiers.slopes_kept ? x.mask.group : 0, 1};
+  }
   /// lse of rows that see no key: that of their sinks.
   template <Machine M>
   [[gnu::noinline]] static void no_keys(M& m, const Operands& x, const SlowMatrix& lse, Range rows) {

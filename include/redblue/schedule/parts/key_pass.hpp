@@ -94,7 +94,8 @@ struct KeyArgs {
 template <class W>
 struct KeyTiles {
   Range keys;
-  Tile<W> K, V, dK, dV, bias, dBias, slopes;
+  Tile<W> K, V, dK, dV, bias, dBias;
+  Slopes<W> slopes;
   KeyTiles(W& w, const BackwardOperands& x, Range J, Layout layout = kernel::KeyGradients::K)
       : keys(J),
         K(w.load(x.K.rows(J), layout)),
@@ -103,7 +104,7 @@ struct KeyTiles {
         dV(w.alloc(x.dV.rows(J))),
         bias(w.load(x.shared_row(x.bias, J))),
         dBias(w.load(x.shared_row(x.dBias, J))),
-        slopes(w.load(x.slopes.all())) {
+        slopes(w, x) {
     w.compute(kernel::Zero{}, dK);
     w.compute(kernel::Zero{}, dV);
   }
@@ -136,7 +137,7 @@ Arg key_step(W& w, const BackwardOperands& x, Range I, const QueryArgs& i, const
   const TilesOfWeights tiles(s.modifiers);
   const Shape pairs{I.size(), j.keys.size()};
   const Arg P_ij = ij.P.part(pairs), dS_ij = ij.dS.part(pairs);
-  const Place place{s.mask, I.begin, j.keys.begin};
+  const Place place = s.place(I.begin, j.keys.begin);
   // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
   const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
   w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.part(tiles.G ? pairs : Shape{0, 0}),

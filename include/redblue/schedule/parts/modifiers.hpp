@@ -19,10 +19,11 @@ namespace redblue::schedule {
 struct ModifierOperands {
   bool bias_of_keys = false;  ///< one row of the bias serves all queries
   SlowMatrix bias, slopes, sinks;
+  Arg kept_slopes = kNoWords;  ///< where they are resident already: `slopes` has no words then
   ModifierOperands(const Sizes& s, index_t instance)
       : bias_of_keys(s.modifiers.bias == Modifiers::Bias::of_keys),
         bias(like_bias(s, SlowArray::bias, s.modifiers.bias != Modifiers::Bias::none, instance)),
-        slopes{SlowArray::slopes, {s.modifiers.slopes ? s.mask.group : 0, 1}, instance},
+        slopes{SlowArray::slopes, {s.modifiers.loads_slopes() ? s.mask.group : 0, 1}, instance},
         sinks{SlowArray::sinks, {s.modifiers.sinks ? s.mask.group : 0, 1}, instance} {}
 
   /// A matrix of the shape of the bias.
@@ -61,6 +62,22 @@ Block slopes_of(const Operands& x) {
     return {SlowArray::slopes, 0, 0, 0, {0, 1}};
 }
 
+/// The slopes beside a block: loaded for it, unless they are resident already.
+template <class W>
+class Slopes {
+ public:
+  template <class Operands>
+  Slopes(W& w, const Operands& x) : own_(w.load(slopes_of(x))), arg_(own_.arg()) {
+    if constexpr (std::derived_from<Operands, ModifierOperands>)
+      if (x.shape.modifiers.slopes_kept) arg_ = x.kept_slopes;
+  }
+  const Arg& arg() const { return arg_; }
+
+ private:
+  Tile<W> own_;
+  Arg arg_;
+};
+
 inline index_t bias_rows(const Sizes& x) { return x.modifiers.bias == Modifiers::Bias::of_pairs ? x.n_q : 1; }
 
 /// The kernels for the scores at this place.
@@ -90,12 +107,12 @@ inline Io modifiers_io(const Sizes& x, Words pairs, Words visits, Words times) {
   Io io;
   if (x.modifiers.bias == Modifiers::Bias::of_pairs) io.read(SlowArray::bias, pairs);
   if (x.modifiers.bias == Modifiers::Bias::of_keys) io.read(SlowArray::bias, visits);
-  if (x.modifiers.slopes) io.read(SlowArray::slopes, times * x.mask.group);
+  if (x.modifiers.loads_slopes()) io.read(SlowArray::slopes, times * x.mask.group);
   return io;
 }
 /// The slopes in fast memory.
 inline Words slopes_tile(const Sizes& x) {
-  return x.modifiers.slopes ? x.tile(SlowArray::slopes, x.mask.group, 1) : Words(0);
+  return x.modifiers.loads_slopes() ? x.tile(SlowArray::slopes, x.mask.group, 1) : Words(0);
 }
 /// A word of the bias that passes, and of what passes with it.
 inline Words passing_bias(const Sizes& x, Words also) {

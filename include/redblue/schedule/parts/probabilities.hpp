@@ -35,11 +35,12 @@ void probabilities(M& m, const Operands& x, ScoreTiling t) {
   m.each(blocks.count(), [&](auto& w, index_t i) {
     const Range I = blocks(i);
     const auto lse_i = w.load(x.lse.rows(I));
-    const auto slopes = w.load(slopes_of(x));
+    const Slopes slopes(w, x);
     score_phase(w, x.shape, x.P.array, I, x.Q, x.K, t, [&](const Arg& T, const Box& box) {
-      const bool plain = !x.shape.modifiers.any();
+      const bool plain = !x.shape.modifiers.any() && x.shape.hiding == nullptr;
       if (!plain) w.compute(kernel::Scale{x.scale}, T);
-      if (!plain) modify(w, x, T, box, slopes);
+      hide_formed(w, x.shape, T, box);
+      if (!plain) modify(w, x, T, box, slopes.arg());
       w.compute(kernel::Weights{x.shape.score, plain ? x.scale : 1}, T,
                 lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
       store_visible(w, x.shape, T, x.P, box);

@@ -83,12 +83,12 @@ void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, con
   const Sizes& s = x.shape;
   const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape()),
              G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
-  const auto slopes = w.load(slopes_of(x));
+  const Slopes slopes(w, x);
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
   for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J) {
     const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
               G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);
-    const Place place{s.mask, i.queries.begin, J.begin};
+    const Place place = s.place(i.queries.begin, J.begin);
     const kernel::WeightsOfTile weights = weights_of_tile(s, x.instance(), place);
     const auto visit = [&](const auto& k, const auto&... a) { w.compute(k, a...); };
     pass(w, J, [&](const auto& K_j, const auto& V_j) {

@@ -189,13 +189,18 @@ void score_phase(W& w, const Sizes& s, SlowArray S, Range I, const SlowMatrix& A
 /// The scores of hidden pairs of the box become -inf.
 template <class W>
 void hide(W& w, const Sizes& s, const Arg& T, const Box& box) {
-  const Place place{s.mask, box.rows.begin, box.keys.begin};
+  const Place place = s.place(box.rows.begin, box.keys.begin);
   if (!place.sees_all(T.shape())) w.compute(kernel::Hide{place}, T);
+}
+/// The same where scores that are hidden have words of their own, for the loops go over more pairs than there are.
+template <class W>
+void hide_formed(W& w, const Sizes& s, const Arg& T, const Box& box) {
+  if (s.hiding != nullptr) hide(w, s, T, box);
 }
 /// The modifiers of scores act on those of the box.
 template <class W, class Operands, class Slopes>
 void modify(W& w, const Operands& x, const Arg& T, const Box& box, const Slopes& slopes) {
-  modify(w, modify_scores(x.shape, {x.shape.mask, box.rows.begin, box.keys.begin}), T, bias_of(x, box.rows, box.keys),
+  modify(w, modify_scores(x.shape, x.shape.place(box.rows.begin, box.keys.begin)), T, bias_of(x, box.rows, box.keys),
          slopes);
 }
 /// Loads the words of pairs that see each other; the others become 0.

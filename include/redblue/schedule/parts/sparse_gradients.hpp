@@ -49,10 +49,10 @@ template <class M>
 void pair_weights(M& m, const BackwardOperands& x, PairTiling t) {
   const Blocks blocks = x.shape.pairs().row_blocks(std::min(t.a, x.shape.n_q));
   m.each(blocks.count(), [&](auto& w, index_t i) {
-    const auto slopes = w.load(x.slopes.all());
+    const Slopes slopes(w, x);
     for_pair_products(
         w, x, blocks(i), t.room, x.Q, x.K, [&](const PairTile& tile, const auto& T, const auto& rows, const auto& box) {
-          pair_scores(w, x, box(tile.rows), T, kNoWords, slopes);
+          pair_scores(w, x, box(tile.rows), T, kNoWords, slopes.arg());
           for (const Range& run : rows) w.compute(kernel::PairWeights(box(run)), T, w.stream(x.lse.rows(run)));
           for_pair_rows(x.shape, tile, x.P,
                         [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });

@@ -106,8 +106,8 @@ inline Io strip_scores_io(const Sizes& x, index_t a) {
 }
 template <class W, class Operands, class T, class F>
 void modify_strip(W& w, const Operands& x, const T& tile, const Strip& strip, const F& derivative) {
-  const auto slopes = w.load(x.slopes.all());
-  pair_scores(w, x, strip.box(x.shape), tile, derivative, slopes);
+  const Slopes slopes(w, x);
+  pair_scores(w, x, strip.box(x.shape), tile, derivative, slopes.arg());
 }
 
 /// Y = T X, or T^T X, for the rows of Y that the strip has: a column of Y is resident while that of X streams past.

@@ -11,14 +11,14 @@ namespace redblue::schedule {
 /// (docs/proofs/scores.md).
 ///   reads  tile d (B(b) + A(a)) or panel d (n_q + A(a)), + n_q for weights   writes n_q n_k
 ///   footprint  tile a b + min(a, b) + 1   panel a (d + b) + 1   for weights + a
-/// Pairs that a mask hides are written without being formed (parts/cores.hpp). Under a pattern there are panels only,
-/// and keys pass run by run.
+/// Pairs that a mask hides are written without being formed (parts/cores.hpp). Under a pattern keys pass panels
+/// run by run; tiles form all pairs of an interval mask around it.
 template <class Arrays>
 struct Sddmm : Defaults {
   using Operands = Arrays;
   static constexpr std::string_view name = "sddmm";
   static constexpr std::string_view idea = "forming each score once";
-  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .patterns = true, .hides = true, .modifiers = true, .any_score = true};
   static constexpr std::array<SlowArray, 0> workspace{};
   static constexpr bool of_weights = Arrays::operation == Operation::weights;
   static constexpr SlowArray entries = of_weights ? SlowArray::P : SlowArray::S;
@@ -33,6 +33,8 @@ struct Sddmm : Defaults {
   };
 
   static bool allows(const Sizes& x, const Tiling& t) { return t.scores.panel != 0 || x.mask.pattern == nullptr; }
+  /// Tiles do, panels do not.
+  static bool hides(const Tiling& t) { return t.scores.panel == 0; }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {{x.mask.pattern != nullptr ? 1 : 0, smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)}};
   }
@@ -60,10 +62,11 @@ struct Sddmm : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto lse_i = w.load(x.lse.rows(I));
-      const auto slopes = w.load(x.slopes.all());
+      const Slopes slopes(w, x);
       score_phase(w, x.shape, entries, I, x.Q, x.K, t.scores, [&](const Arg& T, const Box& box) {
         w.compute(kernel::Scale{x.scale}, T);
-        modify(w, x, T, box, slopes);
+        hide_formed(w, x.shape, T, box);
+        modify(w, x, T, box, slopes.arg());
         if constexpr (of_weights)
           w.compute(kernel::Weights{x.shape.score}, T, lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
         store_visible(w, x.shape, T, x.pairs(), box);

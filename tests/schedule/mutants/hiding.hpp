@@ -1,0 +1,90 @@
+#pragma once
+#include "redblue/schedule/forward/flash_pinned.hpp"
+#include "redblue/schedule/forward/key_outer.hpp"
+#include "redblue/schedule/parts/cores.hpp"
+#include "redblue/schedule/scores/sddmm.hpp"
+
+/// Slips in what lets no mask make a schedule dearer: pinned keys under a window, hidden pairs that are formed, slopes
+/// that stay from sequence to sequence.
+namespace redblue::test::mutants {
+
+using namespace redblue::schedule;
+
+enum class PinnedSlip {
+  none,
+  streams_keys_before_the_window,
+  streams_pinned_keys_again,
+  pins_one_key_more,
+};
+
+struct FlashPinned {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, FlashPinnedForward::Tiling t, PinnedSlip slip) {
+    using enum PinnedSlip;
+    const index_t rho = t.rho + (slip == pins_one_key_more ? 1 : 0);
+    const auto K_pin = m.load(x.K.rows(0, rho)), V_pin = m.load(x.V.rows(0, rho));
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range I = blocks(i), keys = pairs.keys_of(I);
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)},
+                           Range{slip == streams_keys_before_the_window ? 0 : keys.begin, keys.end}, t.Bc,
+                           [&](auto&, const Block& b) {
+                             if (b.row >= rho || slip == streams_pinned_keys_again) return Arg::streaming(b);
+                             return (b.array == x.K.array ? K_pin : V_pin).rows(b.row, b.shape.rows);
+                           });
+    }
+  }
+};
+
+/// Weights of the pairs alone are stored, as a panel does, though all pairs of the interval mask are formed.
+struct SddmmStoresPairsOnly {
+  template <Machine M>
+  static void run(M& m, const WeightsOperands& x, ScoreTiling t, bool slip) {
+    const Blocks blocks = x.shape.pairs().row_blocks(t.a);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      const auto lse_i = w.load(x.lse.rows(I));
+      score_phase(w, x.shape, SlowArray::P, I, x.Q, x.K, t, [&](const Arg& T, const Box& box) {
+        w.compute(kernel::Scale{x.scale}, T);
+        hide_formed(w, x.shape, T, box);
+        w.compute(kernel::Weights{x.shape.score}, T, lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
+        if (!slip) return store_visible(w, x.shape, T, x.P, box);
+        for (index_t r = 0; r < box.rows.size(); ++r)
+          x.shape.place(box.rows.begin, box.keys.begin).for_seen(r, box.keys.size(), [&](Range seen) {
+            const Range row{box.rows.begin + r, box.rows.begin + r + 1}, keys = seen.shifted(box.keys.begin);
+            w.store(part_of(T, box, row, keys), x.P.block(row, keys));
+          });
+      });
+    });
+  }
+};
+
+/// Pairs that are not there are formed, and not hidden. Words and room are right: only numbers show it.
+struct KeyOuterHidesNothing : KeyOuterForward {
+  static constexpr std::string_view name = "key_outer_hides_nothing";
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    ForwardOperands y = x;
+    y.shape.hiding = nullptr;
+    KeyOuterForward::run(m, y, t);
+  }
+};
+
+/// Each sequence loads the slopes, though they stay.
+struct LoadsSlopesForEverySequence {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, FlashForward::Tiling t, bool slip) {
+    const Numbered list(cores_of(x.shape));
+    const auto slopes = m.load(x.slopes.all());
+    for (index_t i = 0; i < list.count(); ++i) {
+      Sizes core = list(i);
+      core.modifiers.slopes_kept = !slip;
+      ForwardOperands operands(core, x.scale, x.instance());
+      operands.kept_slopes = slopes.arg();
+      FlashForward::run(m, operands, t);
+    }
+  }
+};
+
+}  // namespace redblue::test::mutants
