@@ -142,6 +142,13 @@ Json to_json(const Certificate& c, const Problem& p, std::optional<double> toler
 }
 
 void print_text(const Certificate& c) {
+  if (!std::isfinite(c.output_error())) {
+    fmt::print(
+        "certificate: nothing is proved: scores may reach {:.4g}, where weights may be off by all of themselves; give "
+        "--tolerance, or --approximate with that range\n",
+        c.range());
+    return;
+  }
   fmt::print(
       "certificate: no score beyond {:.4g}; each weight within {:.3g} of itself, o within {:.3g} max|V| of exact "
       "attention; roundings add at most {:.3g} max|V|\n",

@@ -51,9 +51,13 @@ Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute
 /// The certificate of a problem with an approximation. Throws what norms_of does; InvalidProblem without one.
 ///
 /// ```cpp
-/// problem.approximation = redblue::approximate_exp(4, 1.0);
-/// redblue::Certificate c = redblue::certify(problem, {q, k, v});
-/// if (c.range() <= problem.approximation->range && c.output_error() <= 1e-3) redblue::run(plan, inputs, outputs);
+/// std::vector<float> x(64 * 4, 0.1F);
+/// const redblue::Tensor q(x, {1, 1, 64, 4}), k = q, v = q;
+/// redblue::Problem problem{.n_q = 64, .n_k = 64, .d = 4, .d_v = 4};
+/// if (auto least = redblue::least_polynomial(redblue::norms_of(problem, {q, k, v}), 1e-3)) {
+///   problem.approximation = std::make_shared<const redblue::Polynomial>(*least);
+///   redblue::Certificate c = redblue::certify(problem, {q, k, v});  // c.output_error() is at most 1e-3
+/// }
 /// ```
 Certificate certify(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
                     std::optional<DType> stored = {});

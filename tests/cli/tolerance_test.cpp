@@ -54,6 +54,13 @@ TEST(Tolerance, SaysInWordsWhatIsProvedAndMeasured) {
                            HasSubstr("roundings add at most"), HasSubstr("verify certificate: measured")));
 }
 
+TEST(Tolerance, SaysThatNothingIsProvedBeyondTheRange) {
+  const Small w(20);
+  const Finished f = w.run(w.run_of({"--approximate", "2:1", "--certificate", w / "c.json"}));
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  EXPECT_THAT(f.out, HasSubstr("certificate: nothing is proved: scores may reach"));
+}
+
 TEST(Tolerance, SaysWhyAttentionIsExact) {
   const Workplace w;
   const auto plan = [&](const Args& more) {
