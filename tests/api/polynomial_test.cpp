@@ -69,7 +69,7 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
         Problem p = shape;
         p.row_polynomials = polynomials_of_rows(2, 2, how);
         p.approximation = p.row_polynomials->whole_range();
-        const plan::Plan plan = some_plan(p);
+        const plan::Plan plan = plan::make_plan(p, {.M = 450});
         EXPECT_EQ(plan.row().schedule, "polynomial_rows");
         const Measured most = count(plan);
         EXPECT_EQ(most.io, plan.row().io);
