@@ -117,6 +117,14 @@ std::vector<index_t> cumulative(const std::vector<index_t>& lengths) {
   return ends;
 }
 
+/// A whole number, or nothing.
+std::optional<index_t> whole_number(std::string_view text) {
+  index_t value = 0;
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error != std::errc() || end != text.data() + text.size()) return std::nullopt;
+  return value;
+}
+
 }  // namespace
 
 void MaskOptions::apply_sequences(Problem& p) const {

@@ -29,9 +29,9 @@ using AnyPlainKernel =
                  PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
                  PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
                  PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
-                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo,
-                 PolynomialWeights, AddElu, ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows,
-                 AddColumnSums, ProjectRows, SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft>;
+                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo, AddElu,
+                 ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows, AddColumnSums, ProjectRows,
+                 SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

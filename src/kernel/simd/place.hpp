@@ -6,8 +6,8 @@ namespace redblue::kernel::simd {
 namespace {
 
 /// The place of a tile of this shape; without its mask where that hides nothing of the tile, so that no part of the
-/// tile asks for it.
-[[gnu::flatten]] inline Place simplest(const Place& place, Shape s) {
+/// tile asks for it. Out of line: so what it calls is not kept as a function of its own, which the linker might share.
+[[gnu::noinline, gnu::flatten]] inline Place simplest(const Place& place, Shape s) {
   return place.sees_all(s) ? Place{{}, place.row, place.col} : place;
 }
 
