@@ -15,7 +15,7 @@ Problem head(std::string_view method, index_t n = 512, index_t d = 32) {
   return p;
 }
 
-struct Line {
+struct MethodFigures {
   std::string_view method;
   index_t words, footprint;
 };
@@ -24,16 +24,16 @@ struct Line {
 
 /// n = 512, d = d_v = 32: R + W, and the smallest footprint.
 TEST(MethodPlans, HaveTheFiguresOfTheTable) {
-  for (const Line& line : {
-           Line{"linear", 65536, 32 * 33 + 32 + 2},                                   // 1090
-           Line{"performer:64", 65536, 64 * 33 + 67},                                 // features one at a time
-           Line{"performer:1024", 65536, 1024 * 33 + 67},                             // 33859
-           Line{"linformer:64", 65536, 64 * 64 + 64 + 1},                             // 4161, word by word
-           Line{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},                      // 16451, row by row
-           Line{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},         //
-           Line{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},                // 1824
-           Line{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},                // 16512
-           Line{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256}  // 57600
+  for (const MethodFigures& line : {
+           MethodFigures{"linear", 65536, 32 * 33 + 32 + 2},                                   // 1090
+           MethodFigures{"performer:64", 65536, 64 * 33 + 67},                                 // features one at a time
+           MethodFigures{"performer:1024", 65536, 1024 * 33 + 67},                             // 33859
+           MethodFigures{"linformer:64", 65536, 64 * 64 + 64 + 1},                             // 4161, word by word
+           MethodFigures{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},                      // 16451, row by row
+           MethodFigures{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},         //
+           MethodFigures{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},                // 1824
+           MethodFigures{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},                // 16512
+           MethodFigures{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256}  // 57600
        }) {
     const Problem p = head(line.method);
     const plan::Plan plan = plan::make_plan(p, {.M = line.footprint});
