@@ -91,7 +91,7 @@ void print_csv(const Comparisons& found) {
 
 void print_table(const Comparisons& found, Words M, bool per_head) {
   const Words exact = found.methods.front().words;
-  fmt::print("{:<11} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {:>9} {:>16}  {:>9} {:>16}\n", "method", "setting",
+  fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {:>9} {:>16}  {:>9} {:>16}\n", "method", "setting",
              "schedule", "footprint", "words", "/ exact", "ms", "Frobenius", "worst (head)", "max", "worst (head)");
   const auto errors = [&](const std::vector<HeadError>& heads) {
     const auto pair = [&](double HeadError::* e) {
@@ -103,11 +103,11 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
   const auto heads = [&](const std::vector<HeadError>& list) {
     if (!per_head) return;
     for (const HeadError& h : list)
-      fmt::print("{:>54} {:<66} {:>9.3g} {:>16}  {:>9.3g}\n", "", fmt::format("head {}.{}", h.batch, h.head),
+      fmt::print("{:>57} {:<66} {:>9.3g} {:>16}  {:>9.3g}\n", "", fmt::format("head {}.{}", h.batch, h.head),
                  h.frobenius, "", h.largest);
   };
   for (const Compared& x : found.methods) {
-    const std::string front = fmt::format("{:<11} {:<42}", x.contender.method, x.contender.setting);
+    const std::string front = fmt::format("{:<14} {:<42}", x.contender.method, x.contender.setting);
     if (!x.contender.refused.empty()) {
       fmt::print("{} not run: {}\n", front, x.contender.refused);
       continue;
@@ -116,7 +116,7 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
                x.words.to_double() / exact.to_double(), 1e3 * x.seconds, errors(x.heads));
     heads(x.heads);
   }
-  fmt::print("{:<11} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {}\n", "mean of v", "no scores: a yardstick", "-", "-",
+  fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {}\n", "mean of v", "no scores: a yardstick", "-", "-",
              "-", "-", "-", errors(found.mean_of_values));
   heads(found.mean_of_values);
   fmt::print(

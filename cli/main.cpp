@@ -28,9 +28,9 @@ int run_program(int argc, char** argv) {
   redblue::cli::add_run(program);
   redblue::cli::add_info(program);
   redblue::cli::add_trace(program);
-  redblue::cli::add_figure1(program);
-  redblue::cli::add_regimes(program);
   redblue::cli::add_compare(program);
+  redblue::cli::add_regimes(program);
+  redblue::cli::add_figure1(program);
   redblue::cli::add_doctor(program);
   int exit_code = 0;
   try {

@@ -19,7 +19,7 @@ struct HeadError {
 /// A method with one setting.
 struct Contender {
   std::string method;   ///< "exact", "polynomial", "longformer", ...
-  std::string setting;  ///< "degree 2, |z| <= 0.8"
+  std::string setting;  ///< the options that ask redblue run for it: "--approximate 2:0.8"
   Problem problem{};
   std::string refused{};  ///< why it is not run; empty: it is
 };
@@ -46,7 +46,7 @@ struct Comparisons {
 };
 
 /// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
-/// of q and k prove, and sparse patterns. problem: forward, softmax, without pattern, approximation and modifiers.
+/// of q and k prove, and of each row; linear attention, Performer, Linformer, Nystroemformer; sparse patterns. problem: forward, softmax, without pattern, approximation and modifiers.
 /// Throws Unsupported for others, and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 

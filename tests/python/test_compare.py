@@ -58,25 +58,17 @@ def tensors(tmp_path):
 @pytest.mark.parametrize("causal", [False, True])
 def test_errors_and_words_are_those_of_runs(tensors, tmp_path, causal):
     path, q, k, v = tensors
-    flags = ["--M", 5000, *(["--causal"] if causal else [])]
+    flags = ["--M", 20000, *(["--causal"] if causal else [])]
     found = compared("--input", path, *flags)
     wanted, mean = exact(q, k, v, causal)
     for shown, expected in zip(([h[e] for h in found["mean_of_values"]] for e in ("frobenius", "max")), errors(mean, wanted)):
         np.testing.assert_allclose(shown, expected, rtol=1e-9)
     ran = 0
-    options = {"exact": [], "longformer": None, "bigbird": ["--big-bird", "4,1,1,3"], "polynomial": None}
     for x in found["methods"]:
         if "refused" in x:
             continue
-        more = options[x["method"]]
-        if x["method"] == "polynomial":
-            degree, reach = x["setting"].removeprefix("degree ").split(", |z| <= ")
-            more = ["--approximate", f"{degree}:{reach}"]
-        elif x["method"] == "longformer":
-            words = x["setting"].split()
-            more = ["--window", f"{words[1]},{words[1]}", "--globals", words[-2]]
         files = [w for name in "qkvo" for w in (f"--{name}", tmp_path / f"{name}.npy")]
-        done = redblue("run", *files, "--json", *flags, *more)
+        done = redblue("run", *files, "--json", *flags, *x["setting"].split())
         assert done.returncode == 0, done.stderr
         report = json.loads(done.stdout)
         o = np.load(tmp_path / "o.npy")
@@ -84,15 +76,15 @@ def test_errors_and_words_are_those_of_runs(tensors, tmp_path, causal):
         np.testing.assert_allclose([h["frobenius"] for h in x["heads"]], frobenius, rtol=1e-4, atol=1e-6)
         np.testing.assert_allclose([h["max"] for h in x["heads"]], largest, rtol=1e-4, atol=1e-6)
         assert [(h["batch"], h["head"]) for h in x["heads"]] == [(b, h) for b in range(2) for h in range(4)]
-        assert x["io"] == report["moved"]["io"] and x["footprint"] <= 5000 and x["seconds"] > 0
+        assert x["io"] == report["moved"]["io"] and x["footprint"] <= 20000 and x["seconds"] > 0
         ran += 1
-    assert ran >= 5 and found["methods"][0]["method"] == "exact" and found["methods"][0]["io_over_exact"] == 1
+    assert ran >= (8 if causal else 12) and found["methods"][0]["method"] == "exact" and found["methods"][0]["io_over_exact"] == 1
 
 
 def test_table_and_csv_have_the_heads(tensors):
     path, *_ = tensors
-    found = compared("--input", path, "--M", 5000)
-    rows = list(csv.DictReader(io.StringIO(redblue("compare", "--format", "csv", "--input", path, "--M", 5000).stdout)))
+    found = compared("--input", path, "--M", 20000)
+    rows = list(csv.DictReader(io.StringIO(redblue("compare", "--format", "csv", "--input", path, "--M", 20000).stdout)))
     run = [x for x in found["methods"] if "heads" in x]
     assert len(rows) == 8 * (len(run) + 1) + len(found["methods"]) - len(run)
     by_method = {(r["method"], r["setting"], r["head"], r["batch"]): r for r in rows}
@@ -101,22 +93,35 @@ def test_table_and_csv_have_the_heads(tensors):
             row = by_method[x["method"], x["setting"], str(h["head"]), str(h["batch"])]
             assert float(row["frobenius"]) == pytest.approx(h["frobenius"], rel=1e-5)
             assert (row["io"], row["schedule"]) == (str(x["io"]), x["schedule"])
-    table = redblue("compare", "--input", path, "--M", 5000, "--per-head").stdout
+    table = redblue("compare", "--input", path, "--M", 20000, "--per-head").stdout
     assert table.count("head 1.3") == len(run) + 1
     for x in run:
         largest = max(x["heads"], key=lambda h: h["frobenius"])
         assert f"{largest['frobenius']:.3g} ({largest['batch']}.{largest['head']})" in table
 
 
+# medians over heads of the Frobenius error, layers 0 and 5, of methods without random numbers; from other programs
+PUBLISHED = {
+    "--approximate 2:12,centred,no-exact-rows": (0.438, 0.725),
+    "--approximate linear": (0.483, 0.782),
+    "--approximate linformer:64": (0.368, 0.695),
+    "--approximate linformer:256": (0.246, 0.534),
+    "--approximate nystroem:16": (0.380, 0.402),
+    "--approximate nystroem:64": (0.256, 0.349),
+    "--window 32,32 --globals 1": (0.578, 1.033),
+    "--window 64,64 --globals 16": (0.413, 0.780),
+}
+
+
 @pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there")
-@pytest.mark.parametrize(("layer", "mean", "narrow", "wide"), [(0, 0.506, 0.578, 0.413), (5, 0.831, 1.033, 0.780)])
-def test_medians_on_real_heads_are_those_of_the_published_table(layer, mean, narrow, wide):
-    found = compared("--input", DATA / f"minilm-layer{layer}.safetensors", "--M", 16384)
+@pytest.mark.parametrize(("layer", "column", "mean"), [(0, 0, 0.506), (5, 1, 0.831)])
+def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, mean):
+    found = compared("--input", DATA / f"minilm-layer{layer}.safetensors", "--M", 40000, "--repetitions", 1)
     median = lambda heads: np.median([h["frobenius"] for h in heads])
-    longformers = [x for x in found["methods"] if x["method"] == "longformer"]
-    assert found["methods"][0]["io"] == 12 * (121344 + 512)  # the table leaves out lse
     assert median(found["mean_of_values"]) == pytest.approx(mean, abs=6e-4)
-    assert [median(x["heads"]) for x in longformers] == pytest.approx([narrow, wide], abs=6e-4)
+    shown = {x["setting"]: median(x["heads"]) for x in found["methods"] if "heads" in x}
+    for setting, wanted in PUBLISHED.items():
+        assert shown[setting] == pytest.approx(wanted[column], abs=6e-4), setting
 
 
 @pytest.mark.parametrize(

@@ -1230,7 +1230,7 @@ def test_patterns_are_for_attention_alone(tmp_path):
         extra = ["--d-in", 4] if op == "backward-w" else []
         said = refused(tmp_path, "plan", "--op", op, "--n", 6, "--d", 2, "--M", 200, *extra, "--strided", 2)
         assert op in said and "patterns are for operations on Q, K and V" in said
-    for op, schedule in (("forward", "small_cache"), ("forward", "naive"), ("backward", "spilled")):
+    for op, schedule in (("forward", "flash_tiled"), ("forward", "split_keys"), ("backward", "grouped_key_outer")):
         sizes = ["--n", 8, "--d", 2, "--M", 200, "--strided", 3]
         said = refused(tmp_path, "plan", "--op", op, *sizes, "--schedule", schedule)
         assert schedule in said
