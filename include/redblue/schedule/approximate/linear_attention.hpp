@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/kernel/feature_maps.hpp"
 #include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/one_pass.hpp"
 #include "redblue/schedule/parts/polynomial_state.hpp"
 
 namespace redblue::schedule {
@@ -29,16 +30,8 @@ struct LinearAttentionForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  /// All move the same words: bc and br doubled in turn while there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    Tiling t = smallest(x, limits.multiple);
-    if (!fits(t)) return std::nullopt;
-    for (index_t enough = 2; enough <= kEnough; enough *= 2) {
-      t.bc = doubled(t.bc, x.n_k, [&](index_t keys) { return fits({t.br, keys}); }, enough);
-      t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({rows, t.bc}); }, enough);
-    }
-    return t;
+    return doubled_in_turn<LinearAttentionForward>(x, limits);
   }
 
   static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
@@ -52,13 +45,7 @@ struct LinearAttentionForward : Defaults {
   }
   /// The next values and word of K, or word of Q.
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
-  static Io io(const Sizes& x, Tiling) {
-    return Io()
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v);
-  }
+  static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) { return (Words(x.n_k) + x.n_q) * x.d * (Words(x.d_v) + 1); }
 
   template <Machine M>

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/parts/few_rows.hpp"
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/one_pass.hpp"
 
 namespace redblue::schedule {
 
@@ -52,13 +53,7 @@ struct LinformerForward : Defaults {
     const Words next = by_words(x) ? x.word(SlowArray::Q) : x.tile(SlowArray::Q, std::min(t.br, x.n_q), x.d);
     return prefetch_of({Phase{word(x), word(x)}, Phase{queries(x, t), next}});
   }
-  static Io io(const Sizes& x, Tiling) {
-    return Io()
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v);
-  }
+  static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) {
     const index_t per_key = std::get<Linformer>(x.method).random_signs ? rank(x) : 1;
     return (Words(x.n_k) * per_key + Words(x.n_q) * rank(x)) * (Words(x.d) + x.d_v);

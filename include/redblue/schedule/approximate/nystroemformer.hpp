@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/parts/few_rows.hpp"
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/one_pass.hpp"
 
 namespace redblue::schedule {
 
@@ -33,16 +34,8 @@ struct NystroemformerForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  /// All move the same words: bc and br doubled in turn while there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    Tiling t = smallest(x, limits.multiple);
-    if (!fits(t)) return std::nullopt;
-    for (index_t enough = 2; enough <= kEnough; enough *= 2) {
-      t.bc = doubled(t.bc, x.n_k, [&](index_t keys) { return fits({t.br, keys}); }, enough);
-      t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({rows, t.bc}); }, enough);
-    }
-    return t;
+    return doubled_in_turn<NystroemformerForward>(x, limits);
   }
 
   /// What A is formed in: before, statistics of the landmarks and their scores with the keys of a step lie there.

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/parts/feature_state.hpp"
 #include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/one_pass.hpp"
 
 namespace redblue::schedule {
 
@@ -64,13 +65,7 @@ struct PerformerForward : Defaults {
     return state(x) + footprint_of({keys_phase(x, t), queries_phase(x, t)});
   }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({keys_phase(x, t), queries_phase(x, t)}); }
-  static Io io(const Sizes& x, Tiling) {
-    return Io()
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v);
-  }
+  static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) { return (Words(x.n_k) + x.n_q) * features(x) * (Words(x.d) + x.d_v + 1); }
 
   template <Machine M>

@@ -2,6 +2,7 @@
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/parts/gemm.hpp"
 #include "redblue/schedule/parts/linear_state.hpp"
+#include "redblue/schedule/parts/one_pass.hpp"
 
 namespace redblue::schedule {
 
@@ -37,13 +38,7 @@ struct LinearForward : Defaults {
   static Phase queries_phase(const Sizes& x, Tiling t) {
     return queries_on_state_phase(x, SlowArray::O, SlowArray::Q, x.d_v, t.br, t.bc);
   }
-  static Io io(const Sizes& x, Tiling) {
-    return Io()
-        .read(SlowArray::K, Words(x.n_k) * x.d)
-        .read(SlowArray::V, Words(x.n_k) * x.d_v)
-        .read(SlowArray::Q, Words(x.n_q) * x.d)
-        .write(SlowArray::O, Words(x.n_q) * x.d_v);
-  }
+  static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) { return (Words(x.n_q) + x.n_k) * x.d * x.d_v; }
 
   template <Machine M>

@@ -1,0 +1,31 @@
+#pragma once
+#include <optional>
+
+#include "redblue/schedule/parts/limits.hpp"
+
+/// Schedules whose keys, values and queries pass once: their tiles change no word.
+namespace redblue::schedule {
+
+inline Io one_pass_io(const Sizes& x) {
+  return Io()
+      .read(SlowArray::K, Words(x.n_k) * x.d)
+      .read(SlowArray::V, Words(x.n_k) * x.d_v)
+      .read(SlowArray::Q, Words(x.n_q) * x.d)
+      .write(SlowArray::O, Words(x.n_q) * x.d_v);
+}
+
+/// bc and br of a schedule S, doubled in turn while there is room.
+template <class S>
+std::optional<typename S::Tiling> doubled_in_turn(const Sizes& x, const Limits& limits) {
+  using Tiling = typename S::Tiling;
+  const auto fits = [&](const Tiling& u) { return limits.fit(S::footprint(x, u), S::prefetch(x, u)); };
+  Tiling t = S::smallest(x, limits.multiple);
+  if (!fits(t)) return std::nullopt;
+  for (index_t enough = 2; enough <= kEnough; enough *= 2) {
+    t.bc = doubled(t.bc, x.n_k, [&](index_t keys) { return fits({t.br, keys}); }, enough);
+    t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({rows, t.bc}); }, enough);
+  }
+  return t;
+}
+
+}  // namespace redblue::schedule
