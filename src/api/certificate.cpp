@@ -98,7 +98,7 @@ Values values_of(const Problem& p, const Tensors& tensors, index_t instance) {
 /// |c_0| + |c_1| x + ..
 Real magnitude(const Polynomial& p, Real x) {
   Real sum = 0;
-  for (auto l = p.c.rbegin(); l != p.c.rend(); ++l) sum = sum * x + std::abs(static_cast<Real>(*l));
+  for (std::size_t l = p.c.size(); l > 0; --l) sum = sum * x + std::abs(static_cast<Real>(p.c[l - 1]));
   return sum;
 }
 

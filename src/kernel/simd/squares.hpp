@@ -11,10 +11,10 @@ namespace {
 /// that what is left to exchange lies inside 128-bit lanes.
 [[gnu::always_inline]] inline void transpose_8x8(const float* from, index_t stride, float* to, index_t to_stride) {
 #pragma GCC unroll 2
-  for (int half = 0; half < 2; ++half) {
+  for (index_t half = 0; half < 2; ++half) {
     __m256 a[4];
 #pragma GCC unroll 4
-    for (int i = 0; i < 4; ++i) {
+    for (index_t i = 0; i < 4; ++i) {
       const float* const p = from + i * stride + 4 * half;
       a[i] = _mm256_insertf128_ps(_mm256_castps128_ps256(_mm_loadu_ps(p)), _mm_loadu_ps(p + 4 * stride), 1);
     }
