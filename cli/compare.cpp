@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <memory>
 
 #include "commands.hpp"
@@ -24,20 +25,23 @@ struct CompareFlags {
   std::optional<index_t> threads;
   index_t repetitions = 3;
   bool per_head = false;
-  std::string format = "table";
+  std::optional<std::string> format;
   bool json = false;
 };
+
+/// Of two errors, for sorting: a NaN is the largest.
+bool is_less(double a, double b) { return std::isnan(a) ? false : std::isnan(b) || a < b; }
 
 double median(const std::vector<HeadError>& heads, double HeadError::* error) {
   std::vector<double> all;
   all.reserve(heads.size());
   for (const HeadError& h : heads) all.push_back(h.*error);
-  std::sort(all.begin(), all.end());
+  std::sort(all.begin(), all.end(), is_less);
   return (all[(all.size() - 1) / 2] + all[all.size() / 2]) / 2;
 }
 const HeadError& worst(const std::vector<HeadError>& heads, double HeadError::* error) {
   return *std::max_element(heads.begin(), heads.end(),
-                           [=](const HeadError& a, const HeadError& b) { return a.*error < b.*error; });
+                           [=](const HeadError& a, const HeadError& b) { return is_less(a.*error, b.*error); });
 }
 
 Json heads_to_json(const std::vector<HeadError>& heads) {
@@ -74,15 +78,15 @@ void print_json(const Comparisons& found, Words M) {
 
 /// A line for each head of each method.
 void print_csv(const Comparisons& found) {
-  fmt::print("method,setting,schedule,footprint,io,seconds,batch,head,frobenius,max\n");
+  fmt::print("method,setting,schedule,footprint,io,seconds,batch,head,frobenius,max,refused\n");
   const auto lines = [](const std::string& front, const std::vector<HeadError>& heads) {
     for (const HeadError& h : heads)
-      fmt::print("{},{},{},{:.6g},{:.6g}\n", front, h.batch, h.head, h.frobenius, h.largest);
+      fmt::print("{},{},{},{:.6g},{:.6g},\n", front, h.batch, h.head, h.frobenius, h.largest);
   };
   for (const Compared& x : found.methods) {
     const std::string name = fmt::format("{},\"{}\"", x.contender.method, x.contender.setting);
     if (!x.contender.refused.empty())
-      fmt::print("{},,,,,,,,\n", name);
+      fmt::print("{},,,,,,,,,\"{}\"\n", name, x.contender.refused);
     else
       lines(fmt::format("{},{},{},{},{:.6g}", name, x.schedule, x.footprint.str(), x.words.str(), x.seconds), x.heads);
   }
@@ -120,7 +124,8 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
              "-", "-", "-", errors(found.mean_of_values));
   heads(found.mean_of_values);
   fmt::print(
-      "M = {} words. Words are of all heads. Errors against exact attention in fp64: Frobenius |o - exact| / |exact|, "
+      "M = {} words. Words are of all heads, without lse. Errors against exact attention in fp64: Frobenius |o - "
+      "exact| / |exact|, "
       "and "
       "max|o - exact| / max|exact|; median over heads, and the worst (batch.head).\n",
       M.str());
@@ -134,6 +139,7 @@ void require_files(const FileOptions& files) {
 }
 
 int compare_command(const CompareFlags& flags) {
+  if (flags.json && flags.format) throw InvalidProblem("--json and --format: give one of them");
   if (flags.repetitions < 1 || flags.repetitions > 1000)
     throw InvalidProblem(fmt::format("--repetitions {}: give a number from 1 to 1000", flags.repetitions));
   Problem kind;
@@ -154,9 +160,10 @@ int compare_command(const CompareFlags& flags) {
   options.M = M;
   const auto list = contenders(problem, inputs, options.run.compute);
   const Comparisons found = compare(list, inputs, options);
-  if (flags.json || flags.format == "json")
+  const std::string format = flags.json ? "json" : flags.format.value_or("table");
+  if (format == "json")
     print_json(found, M);
-  else if (flags.format == "csv")
+  else if (format == "csv")
     print_csv(found);
   else
     print_table(found, M, flags.per_head);

@@ -15,12 +15,13 @@ namespace redblue::cli {
 namespace {
 
 struct RegimesOptions {
-  std::string n = "65536", d = "16,32,64", M = "1024,16384,262144", degrees = "2,3,4";
+  std::string n = "65536", d = "16,32,64", M = "1024,16384,262144";
+  std::optional<std::string> degrees;
   std::string op = "forward";
   bool causal = false;
   double tolerance = 1e-2;
   std::optional<double> range;
-  std::string format = "table";
+  std::optional<std::string> format;
   bool json = false;
 };
 
@@ -29,11 +30,17 @@ struct Line {
   double range;  ///< the largest one of this degree
 };
 
+const char* regime_of(const plan::Regime& r) {
+  if (!r.exact && !r.approximate) return "none";
+  return r.approximation_wins() ? "polynomial" : "exact";
+}
+
 double ratio(Words a, Words b) { return a.to_double() / b.to_double(); }
 
 /// The degrees of --degrees, or with --range the least one that proves the tolerance.
 std::vector<index_t> degrees_of(const RegimesOptions& o) {
-  if (!o.range) return parse_list("--degrees", o.degrees);
+  if (o.range && o.degrees) throw InvalidProblem("--range and --degrees: give one of them; --range finds the degree");
+  if (!o.range) return parse_list("--degrees", o.degrees.value_or("2,3,4"));
   const auto fit = least_degree(Fit::minimax, *o.range, o.tolerance);
   if (!fit)
     throw InvalidProblem(fmt::format(
@@ -81,7 +88,7 @@ void print_json(const RegimesOptions& o, const std::vector<Line>& lines) {
                     {"ratio", both ? Json(ratio(r.approximate->words, r.exact->words)) : Json(nullptr)},
                     {"bound", r.approximate ? to_json(r.bound) : Json(nullptr)},
                     {"break_even_n", r.break_even ? Json(*r.break_even) : Json(nullptr)},
-                    {"regime", r.approximation_wins() ? "polynomial" : "exact"}});
+                    {"regime", regime_of(r)}});
   }
   print({{"schema", "redblue.regimes/1"},
          {"operation", o.op},
@@ -100,7 +107,7 @@ void print_csv(const std::vector<Line>& lines) {
     fmt::print("{},{},{},{},{},{},{},{},{},{},{}\n", r.problem.n_q, r.problem.d, r.M.str(), r.degree, r.monomials.str(),
                range, moved(r.approximate), moved(r.exact),
                r.approximate ? fmt::format("{},{}", r.bound.name, r.bound.words.str()) : ",",
-               r.break_even ? fmt::format("{}", *r.break_even) : "", r.approximation_wins() ? "polynomial" : "exact");
+               r.break_even ? fmt::format("{}", *r.break_even) : "", regime_of(r));
 }
 
 void print_table(const RegimesOptions& o, const std::vector<Line>& lines) {
@@ -116,9 +123,10 @@ void print_table(const RegimesOptions& o, const std::vector<Line>& lines) {
                r.M.str(), r.degree, r.monomials.str(), range, moved(r.approximate, 21), moved(r.exact, 18),
                r.approximate && r.exact ? fmt::format("{:.3g}", ratio(r.approximate->words, r.exact->words)) : "-",
                r.approximate ? fmt::format("{:.2f}", ratio(r.approximate->words, r.bound.words)) : "-",
-               r.break_even ? fmt::format("{}", *r.break_even) : "-", r.approximation_wins() ? "polynomial" : "exact");
+               r.break_even ? fmt::format("{}", *r.break_even) : "-", regime_of(r));
   fmt::print(
-      "Words of {}{} with one head, d_v = d. |z| to: every weight is proved to be off by at most {:.3g} of itself for "
+      "Words of {}{} with one head, d_v = d, without lse. |z| to: every weight is proved to be off by at most {:.3g} "
+      "of itself for "
       "scores up to this.\n"
       "/bound: over the bound of schedules with one state of all monomials. From n: where the polynomial begins to "
       "move no more words.\n",
@@ -145,10 +153,12 @@ void add_regimes(Program& program) {
   command.option("--format", o->format, "table, csv or json").one_of({"table", "csv", "json"});
   command.flag("--json", o->json, "the same as --format json");
   command.does([o] {
+    if (o->json && o->format) throw InvalidProblem("--json and --format: give one of them");
+    const std::string format = o->json ? "json" : o->format.value_or("table");
     const std::vector<Line> lines = lines_of(*o);
-    if (o->json || o->format == "json")
+    if (format == "json")
       print_json(*o, lines);
-    else if (o->format == "csv")
+    else if (format == "csv")
       print_csv(lines);
     else
       print_table(*o, lines);

@@ -91,8 +91,8 @@ Json verification_to_json(const Verification& v) {
                      {"range", v.nearness->range},
                      {"distance", v.nearness->distance},
                      {"relative", v.nearness->relative},
-                     {"proved", v.nearness->proved},
-                     {"ok", v.nearness->ok()}};
+                     {"proved", v.nearness->in_range() ? Json(v.nearness->proved) : Json(nullptr)},
+                     {"ok", v.nearness->in_range() ? Json(v.nearness->ok()) : Json(nullptr)}};
   if (!v.given.empty()) j["given"] = given;
   if (!v.differences.empty()) j["central_differences"] = differences;
   j["nan_inputs"] = nan;

@@ -24,7 +24,7 @@ struct Contender {
   std::string refused{};  ///< why it is not run; empty: it is
 };
 
-/// What became of a contender. Words are totals over batch and heads.
+/// What became of a contender. Words are totals over batch and heads, without lse.
 struct Compared {
   Contender contender;
   std::string schedule{};
@@ -46,8 +46,9 @@ struct Comparisons {
 };
 
 /// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
-/// of q and k prove, and of each row; linear attention, Performer, Linformer, Nystroemformer; sparse patterns. problem: forward, softmax, without pattern, approximation and modifiers.
-/// Throws Unsupported for others, and what norms_of throws.
+/// of q and k prove, and of each row; linear attention, Performer, Linformer, Nystroemformer; sparse patterns. problem:
+/// forward, softmax, without pattern, approximation and modifiers. Throws Unsupported for others, and what norms_of
+/// throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Runs each, and compares it with exact attention in fp64. A method that M words do not suffice for is refused, with

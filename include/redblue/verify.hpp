@@ -47,7 +47,7 @@ struct Nearness {
   std::vector<double> distances{};  ///< |o - exact o| of each query head of each batch, for certificates
   /// Each row has its polynomial: is that proved, whatever the scores? (Rows beyond the range are then exact.)
   std::optional<bool> by_rows{};
-  bool in_range() const { return by_rows.value_or(largest_score <= range); }
+  bool in_range() const { return by_rows.value_or(range > 0 && largest_score <= range); }  ///< else nothing is proved
   bool ok() const { return !in_range() || distance <= proved + rounding; }
 };
 

@@ -386,7 +386,7 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
   std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,
                                  n_k, causal, text(causal_offset), text(window_left), text(window_right), prefix,
-                                 may_reorder(), name_of(order), fmt::join(cu_seqlens_q, ","),
+                                 may_reorder() + 2 * (alibi ? 1 : 0), name_of(order), fmt::join(cu_seqlens_q, ","),
                                  fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","), fmt::join(seqused_k, ","));
   const std::lock_guard lock(patterns.made_->mutex);
   auto& known = patterns.made_->known;
@@ -416,6 +416,16 @@ std::pair<PatternIndex::Kind, Words> index_of(const OfHead& of_head, index_t hea
     if (lists->index().kind == PatternIndex::Kind::blocks) words += block_index_words(*lists);
   }
   return {kind, kind == PatternIndex::Kind::blocks ? words : Words(0)};
+}
+
+/// Of a part of one of these sequences: it lies inside one, for no query sees a key of two.
+index_t slope_offset_in(const Documents& sequences, index_t batch, const Document& part) {
+  for (const Document& one : sequences.list)
+    if (one.batch == (sequences.batches == 1 ? 0 : batch) && one.rows.begin <= part.rows.begin &&
+        part.rows.begin < one.rows.end)
+      return one.slope_offset + (part.rows.begin - one.rows.begin) / part.mask.group -
+             (part.keys.begin - one.keys.begin);
+  return part.slope_offset;
 }
 
 }  // namespace
@@ -457,7 +467,8 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
                                     "bytes); fewer of them, or one pattern for all, take less",
                                     heads, batch, physical_memory().str()),
                         held * 8, physical_memory());
-    if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike) {
+    const bool own_offsets = alibi && plain != nullptr;  // each sequence has its own, which one mask cannot hold
+    if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike && !own_offsets) {
       whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;
       return nullptr;
     }
@@ -480,7 +491,10 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
       }
     }
     if (!moved && order != PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);
-    for (Document& one : documents) all.list.push_back(std::move(one));
+    for (Document& one : documents) {
+      if (own_offsets) one.slope_offset = slope_offset_in(*plain, k / kv, one);
+      all.list.push_back(std::move(one));
+    }
     all.orders.push_back(std::move(moved));
   }
   if (std::ranges::any_of(all.list, [](const Document& one) { return one.pattern != nullptr; }))

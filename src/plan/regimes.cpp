@@ -7,7 +7,6 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/core/polynomial.hpp"
-#include "redblue/plan/planner.hpp"
 
 namespace redblue::plan {
 
@@ -30,7 +29,7 @@ std::optional<Plan> plan_under(const Problem& p, Words M) {
 
 std::optional<Moved> moved(const std::optional<Plan>& plan) {
   if (!plan) return std::nullopt;
-  return Moved{plan->io().total(), std::string(plan->row().schedule)};
+  return Moved{words_without_lse(*plan), std::string(plan->row().schedule)};
 }
 
 /// The same problem of n queries and keys, or nothing where it would be another problem.
@@ -57,6 +56,11 @@ std::optional<index_t> break_even(const Problem& exact, const Problem& approxima
 }
 
 }  // namespace
+
+Words words_without_lse(const Plan& plan) {
+  const Io io = plan.io();
+  return io.total() - io.writes[index_of(SlowArray::lse)];
+}
 
 Regime regime(const Problem& problem, Words M, index_t degree) {
   Problem exact = problem, approximate = problem;

@@ -158,6 +158,80 @@ def test_is_a_program(tmp_path):
     assert done.returncode != 0 and done.stderr.startswith("REFUSED"), done.stderr
 
 
+def without_polynomial(certificate):
+    bare = {n: x for n, x in certificate.items() if n not in ("degree", "coefficients", "output_error")}
+    kept = ("batch", "head", "largest_q", "largest_k", "largest_v", "spread", "range")
+    return bare | {"method": "exact", "per_head": [{n: h[n] for n in kept} for h in certificate["per_head"]]}
+
+
+def test_does_not_say_that_o_keeps_to_what_is_not_checked(tmp_path):
+    tensors = tensors_of(6)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2)
+    arrays = wide(tensors, o)
+    assert "keeps" in script.check(certificate, *arrays)
+    assert script.check(certificate, *arrays[:3]) == ""
+    with pytest.raises(ValueError, match="method"):
+        script.check(certificate | {"method": "exact"}, *arrays)
+    with pytest.raises(ValueError, match="method"):
+        script.check(without_polynomial(certificate) | {"method": "polynomial"}, *arrays)
+    assert "o not checked" in script.check(without_polynomial(certificate), *arrays)
+
+
+def test_says_where_nothing_is_proved_of_o(tmp_path, monkeypatch):
+    """Whether roundings are bounded is computed from the tensors; here nothing is."""
+    tensors = tensors_of(6)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2)
+    monkeypatch.setattr(script, "rounding", lambda *_: None)
+    certificate["per_head"] = [h | {"rounding": None} for h in certificate["per_head"]]
+    assert "nothing is proved of o" in script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("field, value", [("compute_dtype", "bf16"), ("compute_dtype", "f16"), ("compute_dtype", None),
+                                          ("mask", "causal"), ("mask", None), ("mask", {}),
+                                          ("mask", {"causal_offset": 10.0}), ("mask", {"causal_offset": True}),
+                                          ("mask", {"causal_offset": 10, "window": 2}), ("mask", ["none"])])
+def test_refuses_what_it_does_not_know(field, value, tmp_path):
+    tensors = tensors_of(8)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2, "--causal")
+    for arrays in (wide(tensors, o), wide(tensors, o)[:3]):
+        with pytest.raises((ValueError, KeyError)):
+            script.check(certificate | {field: value}, *arrays)
+
+
+def test_masks_that_hide_all_or_nothing(tmp_path):
+    tensors = tensors_of(9)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2)
+    arrays = wide(tensors, o)
+    for offset in (170, 10**30):
+        assert "keeps" in script.check(certificate | {"mask": {"causal_offset": offset}}, *arrays)
+    for offset in (-160, -(10**30)):
+        hidden = certificate | {"mask": {"causal_offset": offset}}
+        assert "keeps" in script.check(hidden, *arrays[:3], np.zeros_like(arrays[3]))
+        with pytest.raises(ValueError, match="further"):
+            script.check(hidden, *arrays)
+
+
+def test_refuses_o_of_another_shape(tmp_path):
+    tensors = tensors_of(10)
+    _, certificate, o = certified(tmp_path, tensors, 1e-2)
+    for other in (o[:, :1], o[:, :, :-1], o[..., :1], o[:, :, :1], o[0]):
+        with pytest.raises(ValueError, match="o is not"):
+            script.check(certificate, *wide(tensors, other))
+
+
+def test_says_what_it_cannot_read(tmp_path):
+    tensors = tensors_of(4)
+    _, _, o = certified(tmp_path, tensors, 1e-2)
+    save_file({n: t[0] for n, t in tensors.items()}, tmp_path / "hnd.safetensors")
+    save_file({"Q": tensors["q"]}, tmp_path / "names.safetensors")
+    np.savez(tmp_path / "x.npz", **tensors)
+    for name in ("hnd.safetensors", "names.safetensors", "x.npz", "missing.safetensors"):
+        for files in ([name], ["x.safetensors", "--output", tmp_path / name]):
+            command = [sys.executable, SCRIPT, "c.json", *files]
+            done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
+            assert done.returncode == 1 and done.stderr.startswith("REFUSED: reads safetensors"), done.stderr
+
+
 def test_says_why_attention_is_exact(tmp_path):
     report, certificate, o = certified(tmp_path, tensors_of(5, size=8), 1e-3)
     assert certificate["method"] == "exact" and "no polynomial" in report["tolerance"]["reason"]

@@ -3,13 +3,17 @@
 #include <string>
 
 #include "redblue/bound/bound.hpp"
+#include "redblue/plan/planner.hpp"
 #include "redblue/problem.hpp"
 
 /// Where polynomial attention moves fewer words than exact attention, by plans of both
 /// (docs/algorithms/polynomial.md#regimes).
 namespace redblue::plan {
 
-/// Words of the best plan, and its schedule.
+/// Words of a plan without those that write lse, which approximations do not have.
+Words words_without_lse(const Plan& plan);
+
+/// Words of the best plan, without lse, and its schedule.
 struct Moved {
   Words words;
   std::string schedule;

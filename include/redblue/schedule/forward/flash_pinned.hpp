@@ -62,13 +62,15 @@ struct FlashPinnedForward : Defaults {
     if (largest == 0) return std::nullopt;
     std::optional<Tiling> best;
     Words fewest;
-    if (!x.mask.full()) {  // every Br up to 1024; of larger ones one for each number of blocks
+    if (!x.mask.full()) {  // every Br up to 1024; of larger ones two for each number of blocks
       constexpr index_t kMost = 1024;
       const Pattern* pattern = x.mask.pattern;  // which takes time: then as many as there is time for
       const index_t tries = pattern == nullptr ? kMost : std::min(kMost, detail::pattern_tries(*pattern)),
                     stride = pattern == nullptr ? step : std::max<index_t>(1, ceil_div(largest, tries * step)) * step;
       const auto next = [&](index_t Br) {
-        return Br > kMost && pattern == nullptr ? next_smaller(x.n_q, Br, step) : (Br - 1) / stride * stride;
+        if (Br <= kMost || pattern != nullptr) return (Br - 1) / stride * stride;
+        const index_t even = balanced(x.n_q, Br, step);  // the same number of blocks, and more room for pinned keys
+        return even < Br ? even : next_smaller(x.n_q, Br, step);
       };
       for (index_t Br = largest; Br > 0; Br = next(Br)) {
         index_t rho = Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
