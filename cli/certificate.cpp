@@ -5,6 +5,7 @@
 #include <cmath>
 
 #include "redblue/kernel/polynomial.hpp"
+#include "redblue/plan/regimes.hpp"
 
 namespace redblue::cli {
 
@@ -23,13 +24,6 @@ std::optional<double> widest_range(double tolerance) {
   return std::nullopt;
 }
 
-/// The words of exact attention, without those that write lse, which polynomial attention does not have.
-Words words_without_lse(const plan::Plan& exact) {
-  const Problem& p = exact.problem;
-  const Words written = exact.io().writes[index_of(SlowArray::lse)];
-  return exact.io().total() - std::min(written, Words(p.batch) * p.heads * p.n_q);
-}
-
 /// Why the plan of a polynomial moves no fewer words than exact attention.
 std::string why_no_fewer(const plan::Plan& plan) {
   if (plan.row().schedule == "polynomial") return "neither moves a word more than once";
@@ -44,7 +38,7 @@ Decision decide(double tolerance, double range, std::optional<Polynomial> least,
                 const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
   Decision d;
   d.tolerance = tolerance;
-  d.exact_words = words_without_lse(exact);
+  d.exact_words = plan::words_without_lse(exact.io(), exact.problem);
   const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", tolerance, range);
   if (!least) {
     const std::optional<double> most = widest_range(tolerance);

@@ -12,7 +12,7 @@ struct Deviation {
   std::string name;  ///< "o", "lse", "dq", "g", ...
   double error = 0;
   double naive_error = 0;      ///< of plain attention in the compute type, its sums formed in blocks
-  double tolerance = 0;        ///< 2 x naive_error + a few roundings: docs/numerics.md
+  double tolerance = 0;        ///< 2 or 4 x naive_error + a few roundings: docs/numerics.md
   index_t nan_mismatches = 0;  ///< entries that are NaN here or there only
   /// No tolerance excuses an error of a tenth: where plain attention itself is that wrong, nothing can be verified.
   bool ok() const { return nan_mismatches == 0 && error <= tolerance && error <= 0.1; }

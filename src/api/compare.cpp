@@ -9,6 +9,7 @@
 
 #include "redblue/certificate.hpp"
 #include "redblue/patterns.hpp"
+#include "redblue/plan/regimes.hpp"
 
 namespace redblue {
 
@@ -78,11 +79,11 @@ Output in_fp64(const Problem& p, const Inputs& inputs, const CompareOptions& opt
   return o;
 }
 
-/// To 3 digits: it is part of the setting.
-double rounded_up(double x) {
-  if (!(x > 0)) return 1e-3;  // all scores are 0
+/// To 3 digits, rounded up.
+std::string rounded_up(double x) {
+  if (!(x > 0)) return "0.001";  // all scores are 0
   const double digit = std::pow(10, std::floor(std::log10(x)) - 2);
-  return std::stod(fmt::format("{:.3g}", std::ceil(x / digit) * digit));
+  return fmt::format("{:.3g}", std::ceil(x / digit) * digit);
 }
 
 void require_comparable(const Problem& p) {
@@ -111,7 +112,8 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
     }
     list.push_back(std::move(c));
   };
-  const double range = rounded_up(norms_of(problem, inputs, compute == DType::f64 ? DType::f64 : DType::f32).range());
+  const std::string range =
+      rounded_up(norms_of(problem, inputs, compute == DType::f64 ? DType::f64 : DType::f32).range());
   for (index_t degree = 1; degree <= kMostDegree; ++degree)
     add_method("polynomial", fmt::format("{}:{}", degree, range));
   for (const char* text : {"2:12,centred,no-exact-rows", "2:3,centred,exact-keys=16", "2:6,centred,exact-keys=64"})
@@ -163,8 +165,7 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         std::vector<double> seconds;
         for (index_t k = 0; k < std::max<index_t>(1, options.repetitions); ++k) {
           const auto start = std::chrono::steady_clock::now();
-          const Io io = run(plan, inputs, {o.tensor(), {}}, options.run).io;
-          row.words = io.total() - io.writes[index_of(SlowArray::lse)];
+          row.words = plan::words_without_lse(run(plan, inputs, {o.tensor(), {}}, options.run).io, c.problem);
           seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
         std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),

@@ -10,8 +10,9 @@
 /// (docs/algorithms/polynomial.md#regimes).
 namespace redblue::plan {
 
-/// Words of a plan without those that write lse, which approximations do not have.
-Words words_without_lse(const Plan& plan);
+/// Words moved without those of the output lse, which approximations do not have: what else a schedule writes as lse is
+/// its own affair, and counts.
+Words words_without_lse(const Io& io, const Problem& problem);
 
 /// Words of the best plan, without lse, and its schedule.
 struct Moved {
