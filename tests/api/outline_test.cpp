@@ -180,7 +180,7 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
 TEST(Outline, IsShortHoweverLongTheScheduleIs) {
   for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x})
     for (const Words M : first_of<Words>({16384, 3000, 300000})) {
-      const index_t n = few_cases() ? 1024 : 4096;
+      const index_t n = few_cases() ? 1024 : 2048;
       const plan::Plan plan = plan::make_plan(of(op, with_heads(problem(n, n, 64, 64), 2, 8, 8)), {.M = M});
       SCOPED_TRACE(text_of(plan));
       int lines = 0;
@@ -192,7 +192,7 @@ TEST(Outline, IsShortHoweverLongTheScheduleIs) {
 }
 
 TEST(Outline, IsShortUnderAMask) {
-  for (const index_t n : first_of<index_t>({1000, 3000})) {
+  for (const index_t n : first_of<index_t>({1000, 1500})) {
     Problem p = of(Operation::backward, causal(problem(n, n, 4, 4)));
     const plan::Plan plan = plan::make_plan(p, {.M = 100, .schedule = "fused_query_outer"});
     int lines = 0;

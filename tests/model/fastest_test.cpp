@@ -52,7 +52,7 @@ model::Timed timed(const plan::Plan& plan, const model::Rates& rates) {
 /// The walk is over a smaller problem where that takes long, and so is the pattern: a corner, which may be a mask.
 TEST(Fastest, PlansUnderPatternsOfAnySize) {
   for (const Operation op : {Operation::forward, Operation::backward})
-    for (const index_t n : {40, 1024, 4096})
+    for (const index_t n : {40, 1024, 3072})
       for (const bool blocks : {false, true}) {
         if (few_cases() && n > 1024) continue;  // minutes with a sanitizer
         Problem p = of(op, n, 64, 2);

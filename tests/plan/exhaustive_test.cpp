@@ -66,7 +66,7 @@ class Exhaustive {
     for (const auto& c : components_) combinations *= std::min<std::size_t>(c.size(), 1'000'000);
     if (!s_.traits.stable)
       check_that_it_runs_where_the_smallest_does();
-    else if (knows_all_values() && combinations <= static_cast<std::size_t>(cases(12'000)))
+    else if (knows_all_values() && combinations <= static_cast<std::size_t>(cases(5'000)))
       check_all_at_every_M();
     else
       check_components_at_some_M();
@@ -217,7 +217,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
   template <class Change>
   void check(const Change& change) {
     const plan::Schedule& s = *GetParam();
-    const auto count = few_cases() ? 2u : 60u;
+    const auto count = few_cases() ? 2u : 30u;
     for (unsigned seed = 1; seed <= count; ++seed) {
       std::mt19937 random(seed);
       const claims::Draw draw = [&](index_t least, index_t most) {
