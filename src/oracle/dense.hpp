@@ -27,7 +27,9 @@ struct Row {
   std::vector<T> p;           ///< weights of the visible keys, before dropout
   std::vector<index_t> keys;  ///< which these are
   T lse = -std::numeric_limits<T>::infinity();
-  std::vector<T> slope{};  ///< of polynomial attention: p'(score) over the sum of p(score)
+  /// Derivatives of the weights. Of the softmax none: they are p (dP - D). Of a polynomial p: p'(score) over the sum of
+  /// p(score).
+  std::vector<T> slope{};
 };
 
 /// One instance of a problem: its inputs, and from them everything else. Sums are cut into blocks of `block` terms.
@@ -132,7 +134,7 @@ class Dense {
       return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
     });
   }
-  /// The largest term of an entry of dQ, dK and dV; dP and D, whose difference makes dS, as sums of magnitudes.
+  /// The largest term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of magnitudes.
   std::map<SlowArray, T> largest_gradient_terms() const {
     const auto largest = [](const Matrix<T>& m, index_t row) {
       T most = 0;
@@ -140,7 +142,7 @@ class Dense {
       return most;
     };
     const Matrix<T>& dO = at(SlowArray::dO);
-    T dQ = 0, dK = 0, dV = 0;
+    T dQ = 0, dK = 0, dV = 0, dBias = 0;
     for (index_t i = 0; i < x_.n_q; ++i) {
       const Row<T> r = row(i);
       const std::vector<T> o = output(i, r);
@@ -151,13 +153,14 @@ class Dense {
       for (std::size_t k = 0; k < r.p.size(); ++k) {
         const index_t j = r.keys[k];
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
-        const T dS = std::abs(scale_ * r.p[k]) * (dP + D);
+        const T dScore = std::abs(steepness(r, k)) * (dP + D), dS = std::abs(scale_) * dScore;
+        dBias = std::max(dBias, dScore);
         dQ = std::max(dQ, dS * largest(K_, j));
         dK = std::max(dK, dS * largest(Q_, i));
         dV = std::max(dV, std::abs(r.p[k]) * largest(dO, i));
       }
     }
-    return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}};
+    return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}, {SlowArray::dBias, dBias}};
   }
 
   /// Takes all radii of row polynomials as this much larger.
@@ -402,21 +405,35 @@ class Dense {
   /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
   Row<T> row(index_t i, T lse) const {
     Row<T> r{scores(i), seen(i), lse};
-    for (T& p : r.p) switch (p_.score) {
-        case Score::softmax:
-          p = std::isinf(lse) && lse < 0 ? T(0) : std::exp(p - lse);
-          break;
-        case Score::sigmoid:
-          p = 1 / (1 + std::exp(-p));
-          break;
-        case Score::relu:
-          p = p > 0 || std::isnan(p) ? p : T(0);
-          break;
-        case Score::identity:
-          break;
-      }
+    if (p_.score != Score::softmax) r.slope = r.p;
+    for (T& s : r.slope) s = slope_of(s);
+    for (T& p : r.p) p = weight_of(p, lse);
     return r;
   }
+  /// f(s); 0 of a score that is -inf.
+  T weight_of(T s, T lse) const {
+    const bool hidden = s == -std::numeric_limits<T>::infinity();
+    switch (p_.score) {
+      case Score::softmax:
+        return std::isinf(lse) && lse < 0 ? T(0) : std::exp(s - lse);
+      case Score::sigmoid:
+        return 1 / (1 + std::exp(-s));
+      case Score::relu:
+        return s > 0 || std::isnan(s) ? s : T(0);
+      case Score::identity:
+        return hidden ? T(0) : s;
+    }
+    return s;
+  }
+  /// f'(s) of a score function without statistics.
+  T slope_of(T s) const {
+    if (p_.score == Score::identity) return s == -std::numeric_limits<T>::infinity() ? T(0) : T(1);
+    if (p_.score == Score::relu) return s > 0 ? T(1) : T(0);
+    const T p = weight_of(s, T(0));
+    return p * (1 - p);
+  }
+  /// What dP - D is multiplied with in the gradient of score k of a row.
+  static T steepness(const Row<T>& r, std::size_t k) { return r.slope.empty() ? r.p[k] : r.slope[k]; }
   /// Row i of O.
   std::vector<T> output(index_t i, const Row<T>& r) const {
     VectorSum<T> o(x_.d_v, block_);
@@ -448,7 +465,7 @@ class Dense {
         const T keep = kept(i, j);
         const T dP = keep * sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
         for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += keep * p * dO(i, t);
-        const T dScore = r.slope.empty() ? score_gradient(p, dP, D) : r.slope[k] * (dP - D);
+        const T times = steepness(r, k), dScore = times == T(0) ? T(0) : times * (dP - D);
         if (modifiers().bias_gradient) dBias(bias_row(i), j) += dScore;
         const T dS = scale_ * dScore * softcap_slope(i, j);
         for (index_t t = 0; t < x_.d; ++t) {
@@ -467,20 +484,6 @@ class Dense {
       all[SlowArray::dSinks] = std::move(dSinks);
     }
     return all;
-  }
-
-  T score_gradient(T p, T dP, T D) const {
-    switch (p_.score) {
-      case Score::softmax:
-        return p == 0 ? T(0) : p * (dP - D);
-      case Score::sigmoid:
-        return p * (1 - p) * dP;
-      case Score::relu:
-        return p > 0 ? dP : T(0);
-      case Score::identity:
-        return dP;
-    }
-    return dP;
   }
 
   const Matrix<T>& source(SlowArray a) const {

@@ -6,10 +6,11 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/core/philox.hpp"
+#include "redblue/patterns.hpp"
 #include "redblue/verify.hpp"
 
-/// Softcap, bias, ALiBi, sinks and dropout on whole tensors, with biases and sinks that batches and heads share, and
-/// with packed and padded sequences.
+/// Softcap, bias, ALiBi, sinks and dropout on whole tensors, with biases and sinks that batches and heads share, under
+/// every score function that takes them, and with packed and padded sequences and patterns.
 namespace redblue::test {
 namespace {
 
@@ -17,6 +18,7 @@ using testing::HasSubstr;
 
 class ModifiersTest : public testing::Test {
  protected:
+  static constexpr std::array kScores{Score::sigmoid, Score::relu, Score::identity};
   std::mt19937 random{20261123};
   std::map<SlowArray, std::vector<float>> words;
 
@@ -39,15 +41,19 @@ class ModifiersTest : public testing::Test {
     if (p.cu_seqlens_q.empty() && draw(0, 3) == 0)
       for (index_t b = 0; b < p.batch; ++b)
         p.seqused_q.push_back(draw(0, p.n_q)), p.seqused_k.push_back(draw(0, p.n_k));
+    if (draw(0, 3) == 0) p.patterns = {any_pattern(p)};
     const auto size = [&](index_t full) { return coin() ? full : 1; };
     if (coin()) p.bias = {size(p.batch), size(p.heads), size(p.n_q), coin() ? p.n_k : size(p.n_k)};
-    if (draw(0, 2) == 0) p.softcap = 2;
     p.alibi = coin();
-    p.sinks = coin();
-    if (draw(0, 2) == 0) p.dropout = 0.3;
+    if (draw(0, 2) == 0) p.score = kScores[static_cast<std::size_t>(draw(0, 2))];
+    if (p.score == Score::softmax) {
+      if (draw(0, 2) == 0) p.softcap = 2;
+      p.sinks = coin();
+      if (draw(0, 2) == 0) p.dropout = 0.3;
+    }
     p.seed = draw(0, 1000);
     p.forward_given = false;
-    p.lse_required = op == Operation::forward;
+    p.lse_required = op == Operation::forward && p.has_statistics();
     if (op != Operation::backward) return p;
     p.sinks_gradient = p.sinks && coin();
     p.bias_gradient = p.bias && (*p.bias)[3] == p.n_k && coin();
@@ -58,7 +64,12 @@ class ModifiersTest : public testing::Test {
     }
     return p;
   }
-  /// Inputs N(0, 1), outputs NaN.
+  std::shared_ptr<const RunLists> any_pattern(const Problem& p) {
+    std::vector<std::uint8_t> seen(static_cast<std::size_t>(p.n_q * p.n_k));
+    for (std::uint8_t& pair : seen) pair = coin() ? 1 : 0;
+    return std::make_shared<const RunLists>(patterns::of_mask({p.n_q, p.n_k}, seen));
+  }
+  /// Inputs N(0, 1), a third of the biases with pairs at -inf; outputs NaN.
   Tensors tensors(const Problem& p) {
     std::normal_distribution<float> normal;
     Tensors t;
@@ -70,6 +81,8 @@ class ModifiersTest : public testing::Test {
       for (float& x : w) x = input ? normal(random) : NAN;
       if (a == SlowArray::slopes)
         for (float& x : w) x = std::abs(x) * 0.1F;
+      if (a == SlowArray::bias && draw(0, 2) == 0)
+        for (float& x : w) x = draw(0, 3) == 0 ? -INFINITY : x;
       t[a] = Tensor(w, shape);
     };
     for (const SlowArray a : inputs_of(p)) add(a, true);

@@ -85,15 +85,15 @@ Matrix<Real> constant(Shape shape, Real value) {
 
 /// The array whose gradient this is.
 SlowArray source_of(SlowArray gradient) {
-  static const std::map<SlowArray, SlowArray> sources = {{dQ, Q},   {dK, K},   {dV, V},   {g, X},
-                                                         {dX, X},   {dY, Y},   {dA1, A1}, {dA2, A2},
-                                                         {dA3, A3}, {dWQ, WQ}, {dWK, WK}, {dWV, WV}};
+  static const std::map<SlowArray, SlowArray> sources = {{dQ, Q},   {dK, K},   {dV, V},      {g, X},    {dX, X},
+                                                         {dY, Y},   {dA1, A1}, {dA2, A2},    {dA3, A3}, {dWQ, WQ},
+                                                         {dWK, WK}, {dWV, WV}, {dBias, bias}};
   return sources.at(gradient);
 }
 
-void expect_slopes_of_the_loss(const Problem& p) {
+void expect_slopes_of_the_loss(const Problem& p, const Matrices<Real>& in) {
   constexpr Real h = 1e-5L;
-  const Dense<Real> dense(p, random_inputs(p));
+  const Dense<Real> dense(p, in);
   for (const auto& [gradient, wanted] : dense.gradients())
     for (std::size_t k = 0; k < wanted.words.size(); ++k) {
       const auto loss = [&](Real by) {
@@ -109,6 +109,7 @@ void expect_slopes_of_the_loss(const Problem& p) {
           << name_of(p.op) << ' ' << name_of(p.score) << ' ' << name_of(gradient) << " word " << k;
     }
 }
+void expect_slopes_of_the_loss(const Problem& p) { expect_slopes_of_the_loss(p, random_inputs(p)); }
 void expect_equal(const Matrices<Real>& ours, const Matrices<Real>& wanted, double most = 1e-15) {
   ASSERT_EQ(ours.size(), wanted.size());
   for (const auto& [array, m] : wanted)
@@ -133,6 +134,21 @@ TEST(DenseGradients, OfAPolynomialAreTheSlopesOfTheLoss) {
   p.approximation = std::make_shared<const Polynomial>(near_exp(Fit::taylor, 4, 2));  // positive everywhere
   for (const Problem& shape : {p, causal(p, 1), causal(p, -2), grouped(p), causal(grouped(p), 0)})
     expect_slopes_of_the_loss(shape);
+}
+
+TEST(DenseGradients, PassNothingToPairsWhoseBiasIsMinusInfinity) {
+  for (const Score score : kScores)
+    for (Problem p : {small(), causal(small(), 0), grouped(small())}) {
+      p.score = score;
+      p.bias = {1, p.heads, p.n_q, p.n_k};
+      p.bias_gradient = true;
+      Matrices<Real> in = random_inputs(p);
+      Matrix<Real> b = constant({p.n_q * p.heads, p.n_k}, 0.3L);
+      for (std::size_t k = 0; k < b.words.size(); ++k)  // each third pair is hidden, and all of row 1
+        if (k % 3 == 0 || k / 4 == 1) b.words[k] = -std::numeric_limits<Real>::infinity();
+      in[bias] = b;
+      expect_slopes_of_the_loss(p, in);
+    }
 }
 
 TEST(DenseGradients, FromStatisticsAreTheSame) {

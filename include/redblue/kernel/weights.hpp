@@ -3,7 +3,9 @@
 #include "redblue/kernel/softmax.hpp"
 
 /// The score function: from scores to weights, and back for gradients. Every derivative is a function of the weight, so
-/// scores need not be kept. A masked score (-inf) has weight 0 under each of them.
+/// scores need not be kept. A masked score (-inf) has weight 0 under each of them, and passes no gradient on. Under the
+/// identity every visible score has the derivative 1, also where it is 0: there the weight of a masked score is -0,
+/// which no visible one has.
 namespace redblue::kernel {
 
 /// The largest possible s - lse: 0, up to rounding. For a large |lse| the rounding error has no bound.
@@ -19,10 +21,16 @@ T shift_of(T lse) {
   return lse == kMinusInf<T> ? -lse : lse;
 }
 
+/// The weight of a masked score.
+template <class T>
+T masked_weight(Score score) {
+  return score == Score::identity ? -T(0) : T(0);
+}
+
 /// f(s), for the softmax given the lse of its row.
 template <class T>
 T weight(Score score, T s, T lse) {
-  if (s == kMinusInf<T>) return T(0);
+  if (s == kMinusInf<T>) return masked_weight<T>(score);
   switch (score) {
     case Score::softmax: {
       const T x = s - shift_of(lse);
@@ -33,7 +41,7 @@ T weight(Score score, T s, T lse) {
     case Score::relu:
       return s > T(0) || s != s ? s : T(0);
     case Score::identity:
-      return s;
+      return s + T(0);  // a score of -0 becomes +0
   }
   return s;
 }
@@ -49,7 +57,7 @@ T score_gradient(Score score, T p, T dP, T D) {
     case Score::relu:
       return p > T(0) ? dP : T(0);
     case Score::identity:
-      return dP;
+      return p == T(0) && std::signbit(p) ? T(0) : dP;
   }
   return dP;
 }

@@ -41,7 +41,6 @@ struct MaterialisedBackward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
     if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
-    if (x.hiding != nullptr && x.score == Score::identity) return "would form gradients of hidden pairs";
     return std::nullopt;
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
