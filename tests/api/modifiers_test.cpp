@@ -177,6 +177,16 @@ TEST_F(ModifiersTest, RowsWithoutAKeyHaveTheLseOfTheirSink) {
   }
 }
 
+/// Nothing but roundings is left of its gradient.
+TEST_F(ModifiersTest, TheBiasOfAnOnlyKeyIsVerified) {
+  Problem p{.op = Operation::backward, .heads = 4, .n_q = 1, .n_k = 1, .d = 3, .d_v = 5};
+  p.forward_given = false;
+  p.bias = {1, 4, 1, 1};
+  p.bias_gradient = true;
+  p.dropout = 0.1;
+  expect_verified(p, plan::make_plan(p, {.M = 100}), tensors(p));
+}
+
 TEST_F(ModifiersTest, ABiasThatAllShareIsReadAsItIs) {
   Problem p{.batch = 3, .heads = 2, .n_q = 5, .n_k = 7, .d = 2, .d_v = 2};
   p.bias = {1, 1, 1, 7};
