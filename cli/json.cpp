@@ -37,9 +37,10 @@ Json to_json(const Problem& p) {
   if (p.sinks) j["sinks"] = true;
   if (p.sinks_gradient) j["sinks_gradient"] = true;
   if (p.dropout > 0) j["dropout"] = p.dropout, j["seed"] = p.seed;
-  if (p.masked() && p.several())
+  const bool counts_from_it = p.masked() || p.alibi;
+  if (counts_from_it && p.several())
     j["causal_offset"] = p.causal_offset ? Json(*p.causal_offset) : Json("bottom-right of each sequence");
-  else if (p.masked())
+  else if (counts_from_it)
     j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
   if (p.window_left) j["window_left"] = *p.window_left;
   if (p.window_right) j["window_right"] = *p.window_right;

@@ -46,9 +46,10 @@ void OperationOptions::apply_to(Problem& p) const {
 
 void MaskOptions::add_to(const Command& command) {
   command.flag("--causal", causal, "query i sees keys j <= i + offset");
-  command.option("--causal-offset", causal_offset,
-                 "offset of --causal and --window: a number, bottom-right (n_k - n_q, the default: the last query sees "
-                 "the last key) or top-left (0)");
+  command.option(
+      "--causal-offset", causal_offset,
+      "offset of --causal, --window and --alibi: a number, bottom-right (n_k - n_q, the default: the last query sees "
+      "the last key) or top-left (0)");
   command.option(
       "--window", window,
       "LEFT,RIGHT: query i sees keys i + offset - LEFT <= j <= i + offset + RIGHT; -1: no edge on that side");
@@ -135,7 +136,7 @@ void MaskOptions::apply_sequences(Problem& p) const {
   if (seqused_k) p.seqused_k = parse_lengths("--seqused-k", *seqused_k);
 }
 
-void MaskOptions::apply_to(Problem& p) const {
+void MaskOptions::apply_to(Problem& p, bool alibi) const {
   apply_sequences(p);
   p.causal = causal;
   if (window) {
@@ -150,10 +151,10 @@ void MaskOptions::apply_to(Problem& p) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked() && !window && !pattern.stands_at_positions())
+    if (!p.masked() && !window && !pattern.stands_at_positions() && !alibi)
       throw InvalidProblem(
-          fmt::format("--causal-offset {} is for --causal, --window and patterns that look back from a query: give one "
-                      "of them, too",
+          fmt::format("--causal-offset {} is for --causal, --window, --alibi and patterns that look back from a query: "
+                      "give one of them, too",
                       *causal_offset));
     if (*causal_offset == "top-left") {
       p.causal_offset = 0;
@@ -172,7 +173,7 @@ void MaskOptions::apply_to(Problem& p) const {
 void ModifierOptions::add_to(const Command& command) {
   command.option("--softcap", softcap, "scores become X tanh(score / X), before the bias; 0: none").type_name("X");
   command.flag("--alibi", alibi,
-               "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of --causal");
+               "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of --causal-offset");
   command.option("--dropout", dropout, "share of weights that become 0, at random, from 0 to below 1").type_name("P");
   command.option("--seed", seed, "of --dropout: the same weights are dropped forward and backward (default: 0)");
   command.flag("--bias-gradient", bias_gradient, "--op backward: form dbias, summed over all that share the bias");
@@ -521,7 +522,7 @@ Problem ProblemOptions::problem() const {
   p.batch = batch;
   p.heads = heads;
   p.kv_heads = kv_heads;
-  mask.apply_to(p);
+  mask.apply_to(p, modifiers.alibi);
   p.n_q = size("queries", n_q, p.cu_seqlens_q);
   p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;

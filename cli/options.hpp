@@ -116,9 +116,9 @@ struct MaskOptions {
   std::optional<std::string> seqlens, seqlens_k, seqused_q, seqused_k;
 
   void add_to(const Command& command);
-  /// Sets the mask of a problem. Throws InvalidProblem where the options contradict each other, or name a file that
-  /// cannot be read.
-  void apply_to(Problem& p) const;
+  /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without. Throws InvalidProblem
+  /// where the options contradict each other, or name a file that cannot be read.
+  void apply_to(Problem& p, bool alibi) const;
   /// The same of patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p) const { pattern.apply_to(p, window.has_value()); }
 

@@ -321,7 +321,7 @@ int run_command(const RunFlags& flags) {
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
-  flags.mask.apply_to(kind);
+  flags.mask.apply_to(kind, flags.modifiers.alibi);
   flags.modifiers.apply_to(kind);
   flags.files.add_modifiers_to(kind);
   flags.files.validate(kind);

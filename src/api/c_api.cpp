@@ -225,8 +225,8 @@ Problem problem_of(const redblue_problem& p) {
   result.d_v = p.d_v != 0 ? p.d_v : p.d;
   result.causal = p.causal != 0;
   if (p.has_causal_offset != 0) {
-    if (!result.causal && p.has_window_left == 0 && p.has_window_right == 0)
-      throw InvalidArgument("has_causal_offset is set and there is no mask: set causal or a window too");
+    if (!result.causal && p.has_window_left == 0 && p.has_window_right == 0 && p.alibi == 0)
+      throw InvalidArgument("has_causal_offset is set and nothing counts from it: set causal, a window or alibi too");
     result.causal_offset = p.causal_offset;
   }
   if (p.has_window_left != 0) result.window_left = p.window_left;

@@ -250,3 +250,17 @@ def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, 
     assert read("sinks") == (batch * kv * (sinks + more) if "sinks" in x else 0)
     if schedule == "ring":
         assert read("dBias") == batch * kv * bias
+
+
+@pytest.mark.parametrize("offset", ["top-left", 3, -2])
+def test_alibi_has_an_offset_without_a_mask(tmp_path, offset):
+    """It is then the bias that says so."""
+    draw = np.random.default_rng(7)
+    x = {name: draw.normal(size=(1, 2, n, 4)).astype(np.float32) for name, n in zip("qkv", (5, 9, 9))}
+    slopes = np.array([0.5, 0.25], np.float32)
+    first = 0 if offset == "top-left" else offset
+    distance = np.abs(np.arange(5)[:, None] + first - np.arange(9))
+    options = ["--alibi", "--causal-offset", offset, "--M", 500]
+    y, report = run_and_report(tmp_path, {**x, "slopes": slopes}, *options)
+    assert report["problem"]["causal_offset"] == first
+    close(y["o"], run(tmp_path, {**x, "bias": -slopes[:, None, None] * distance.astype(np.float32)}, "--M", 500)["o"])
