@@ -365,7 +365,7 @@ REDBLUE_API redblue_status redblue_pattern_longformer(int64_t n_q, int64_t n_k, 
                                                       redblue_pattern** pattern);
 /* BigBird (Zaheer et al. 2020, arXiv 2007.14062) in blocks of `block` queries and keys: `window` blocks on either side
  * of the query's own, the first `globals` blocks as in Longformer, and `randoms` other blocks for each block of
- * queries, drawn from the seed (fewer where there are not as many). */
+ * queries, drawn from the seed, 0 to 2^53 (fewer where there are not as many). */
 REDBLUE_API redblue_status redblue_pattern_big_bird(int64_t n_q, int64_t n_k, int64_t offset, int64_t block,
                                                     int64_t window, int64_t globals, int64_t randoms, int64_t seed,
                                                     redblue_pattern** pattern);

@@ -29,7 +29,7 @@ RunLists longformer(const Between& x, index_t left, index_t right, index_t globa
 
 /// BigBird (Zaheer et al. 2020, arXiv 2007.14062) in blocks of `block` queries and keys: `window` blocks on either side
 /// of the query's own, the first `globals` blocks as in Longformer, and `randoms` other blocks for each block of
-/// queries, drawn from the seed (fewer where there are not as many).
+/// queries, drawn from the seed, 0 to 2^53 (fewer where there are not as many).
 struct BigBird {
   index_t block = 64, window = 1, globals = 1, randoms = 3, seed = 0;
 };

@@ -86,6 +86,7 @@ RunLists big_bird(const Between& x, const BigBird& b) {
   require_count("window blocks", b.window);
   require_count("global blocks", b.globals);
   require_count("random blocks", b.randoms);
+  require(0 <= b.seed && b.seed <= index_t{1} << 53, fmt::format("seed = {} is out of range: give 0 to 2^53", b.seed));
   require_sizes(x);
   const index_t blocks = ceil_div(x.n_k, b.block), globals = std::min(b.globals, blocks);
   RunLists rows;

@@ -404,6 +404,7 @@ static void test_wrong_patterns(void) {
   WRONG_PATTERN("globals = -1", redblue_pattern_longformer(2, 5, 3, 1, 1, -1, 1, &pattern));
   WRONG_PATTERN("dilation of a window = 0", redblue_pattern_longformer(2, 5, 3, 1, 1, 0, 0, &pattern));
   WRONG_PATTERN("block = 0", redblue_pattern_big_bird(2, 5, 3, 0, 1, 1, 1, 0, &pattern));
+  WRONG_PATTERN("seed = -3 is out of range", redblue_pattern_big_bird(2, 5, 3, 1, 1, 1, 1, -3, &pattern));
   WRONG_PATTERN("random blocks = -1", redblue_pattern_big_bird(2, 5, 3, 1, 1, 1, -1, 0, &pattern));
   WRONG_PATTERN("stride = 0", redblue_pattern_strided(2, 5, 3, 0, &pattern));
   WRONG_PATTERN("summary = 4 keys of each block of 3", redblue_pattern_fixed(2, 5, 3, 3, 4, &pattern));

@@ -1188,6 +1188,7 @@ def bad_patterns(directory):
     yield ["--big-bird", "2,1,1,-7"], ["-7"]
     yield ["--big-bird", "2,1,x,1"], ["2,1,x,1"]
     yield ["--pattern-seed", 3], ["3", "--big-bird"]
+    yield ["--big-bird", "2,1,1,1", "--pattern-seed", -3], ["seed = -3", "0 to 2\\^53"]
     yield ["--strided", 2, "--fixed", "2,1"], ["give one"]
     yield ["--strided", 2, "--window", "1,1", "--dilation", 2], ["give one"]
     yield [*saved("m", "--mask", pairs), *sparse("s")], ["give one"]
