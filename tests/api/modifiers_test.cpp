@@ -177,6 +177,40 @@ TEST_F(ModifiersTest, RowsWithoutAKeyHaveTheLseOfTheirSink) {
   }
 }
 
+/// The parts of a pattern count from the first query and key of their sequence: ALiBi is then the bias that says so.
+TEST_F(ModifiersTest, ALiBiOfSequencesUnderAPatternIsThisBias) {
+  Problem packed{.batch = 2, .heads = 2, .n_q = 12, .n_k = 15, .d = 4, .d_v = 3};
+  packed.patterns = {any_pattern(packed)};
+  packed.alibi = true;
+  Problem padded = packed;
+  packed.cu_seqlens_q = {0, 5, 12}, packed.cu_seqlens_k = {0, 9, 15};
+  padded.seqused_q = {7, 12}, padded.seqused_k = {15, 4};
+  for (const Problem& p : {packed, padded}) {
+    Tensors t = tensors(p);
+    run(plan::make_plan(p, {.M = 500}), t);
+    const std::vector<float> o = words[SlowArray::O];
+    std::vector<float>& bias = words[SlowArray::bias];
+    for (index_t b = 0; b < 2; ++b)
+      for (std::size_t h = 0; h < 2; ++h)
+        for (index_t i = 0; i < p.n_q; ++i)
+          for (index_t j = 0; j < p.n_k; ++j) {
+            const bool second = !p.cu_seqlens_q.empty() && i >= 5;
+            const auto batch = static_cast<std::size_t>(b);
+            const index_t offset = second                ? (6 - 7) - 5 + 9
+                                   : p.seqused_q.empty() ? 9 - 5
+                                                         : p.seqused_k[batch] - p.seqused_q[batch];
+            bias.push_back(-words[SlowArray::slopes][h] * static_cast<float>(std::abs(i + offset - j)));
+          }
+    Problem same = p;
+    same.alibi = false;
+    same.bias = {2, 2, p.n_q, p.n_k};
+    t[SlowArray::slopes] = {};
+    t[SlowArray::bias] = Tensor(bias, *same.bias);
+    run(plan::make_plan(same, {.M = 500}), t);
+    for (std::size_t k = 0; k < o.size(); ++k) EXPECT_NEAR(o[k], words[SlowArray::O][k], 1e-5) << k;
+  }
+}
+
 /// Nothing but roundings is left of its gradient.
 TEST_F(ModifiersTest, TheBiasOfAnOnlyKeyIsVerified) {
   Problem p{.op = Operation::backward, .heads = 4, .n_q = 1, .n_k = 1, .d = 3, .d_v = 5};

@@ -11,9 +11,9 @@
 #include "redblue/plan/planner.hpp"
 
 /// No plan under a mask or a pattern moves more words than the same problem without, and none is refused under an M at
-/// which that one runs. Two things are not compared (docs/masks.md): the score function identity, whose products may be
-/// taken in another order where nothing is hidden, and problems of several sequences with sinks, which are read for
-/// each sequence.
+/// which that one runs. Two things are not compared (docs/model.md, Masks): the score function identity, whose products
+/// may be taken in another order where nothing is hidden, and problems of several sequences with sinks, which are read
+/// for each sequence.
 namespace redblue::test {
 namespace {
 
@@ -106,9 +106,8 @@ Problem masked(Problem p, Draw& draw) {
 }
 
 /// The words of the plan; nothing where M is too small.
-std::optional<Words> words_of(const Problem& p, Words M) {
-  plan::Options o;
-  o.M = M;
+std::optional<Words> words_of(const Problem& p, Words M, const std::string& schedule = "") {
+  plan::Options o{.M = M, .schedule = schedule};
   try {
     const plan::Plan plan = plan::make_plan(p, o);
     return plan.row().io.total();
@@ -135,6 +134,19 @@ TEST_P(MasksCostNothing, NeitherWordsNorRoom) {
     ASSERT_TRUE(with) << "seed " << seed << " M " << M.str() << " is refused";
     ASSERT_LE(*with, *without) << "seed " << seed << " M " << M.str();
   }
+}
+
+/// Blocks of more than 1,024 queries, of which not all sizes are tried.
+TEST(FlashPinned, MovesNoMoreWordsUnderAMaskInLargeBlocks) {
+  Problem plain{.n_q = 4096, .n_k = 4096, .d = 64, .d_v = 64};
+  std::vector<Problem> hidden(4, plain);
+  hidden[0].causal = true;
+  hidden[1].window_left = 3896;
+  hidden[2].window_left = 2000, hidden[2].window_right = 2000;
+  hidden[3].causal = true, hidden[3].causal_offset = 3000;
+  for (const index_t M : {288358, 402000, 498073, 560000, 700000})
+    for (const Problem& p : hidden)
+      EXPECT_LE(*words_of(p, M, "flash_pinned"), *words_of(plain, M, "flash_pinned")) << M << ' ' << &p - hidden.data();
 }
 
 INSTANTIATE_TEST_SUITE_P(EveryOperation, MasksCostNothing,
