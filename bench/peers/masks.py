@@ -10,7 +10,6 @@ flex_attention, compiled (forward; it has no backward on CPUs). bench/README.md 
 """
 
 import argparse
-import ctypes as C
 import datetime
 import json
 import os
@@ -19,6 +18,7 @@ import statistics
 import subprocess
 import sys
 
+import masked
 import numpy as np
 import race
 import runners
@@ -40,72 +40,33 @@ class Cell:
         self.pairs = n * n if seen is None else int(seen.sum())
 
 
-def cut(n):
-    """Lengths of packed documents: from n / 64 to n / 4, mixed."""
-    random, lengths = np.random.default_rng(7), []
-    while sum(lengths) < n:
-        lengths.append(min(int(random.integers(n // 64, n // 4)), n - sum(lengths)))
-    return np.cumsum([0, *lengths])
-
-
 def cells(n):
     i, j = np.arange(n)[:, None], np.arange(n)[None, :]
     w = n // 8
-    ends = cut(n)
+    ends = masked.mixed_lengths(n)
     document = np.searchsorted(ends, np.arange(n), side="right")
     documents = torch.from_numpy(document)
-    lengths = (C.c_int64 * len(ends))(*ends)
     slopes = np.float32(2.0 ** -np.arange(2, 2 * HEADS + 1, 2))
     slope_list = torch.from_numpy(slopes)
     found = {
         "full": Cell(n),
-        "window": Cell(n, {"has_window_left": 1, "window_left": w, "has_window_right": 1, "window_right": w}, abs(i - j) <= w,
+        "window": Cell(n, masked.window(w, w), abs(i - j) <= w,
                        lambda b, h, q, k: (q - k).abs() <= w),
-        "causal_window": Cell(n, {"causal": 1, "has_window_left": 1, "window_left": w}, (j <= i) & (i - j <= w),
+        "causal_window": Cell(n, masked.window(w, causal=1), (j <= i) & (i - j <= w),
                               lambda b, h, q, k: (k <= q) & (q - k <= w)),
         "prefix": Cell(n, {"causal": 1, "prefix": n // 4}, (j <= i) | (j < n // 4), lambda b, h, q, k: (k <= q) | (k < n // 4)),
-        "documents": Cell(n, {"sequences": len(ends) - 1, "cu_seqlens_q": lengths}, document[:, None] == document[None, :],
+        "documents": Cell(n, masked.documents(ends), document[:, None] == document[None, :],
                           lambda b, h, q, k: documents[q] == documents[k]),
         "alibi": Cell(n, {"alibi": 1}, score_mod=lambda s, b, h, q, k: s - slope_list[h] * (q - k).abs(),
                       added=-slopes[:, None, None] * np.float32(abs(i - j)), slopes=slopes),
         "softcap": Cell(n, {"softcap": 20.0}, score_mod=lambda s, b, h, q, k: 20 * torch.tanh(s / 20)),
     }  # fmt: skip
     for percent in (5, 20, 50):
-        random = np.random.default_rng(percent)
-        blocks = random.random((n // BLOCK, n // BLOCK)) < percent / 100
-        np.fill_diagonal(blocks, True)
+        blocks = masked.drawn_blocks(n // BLOCK, percent)
         table = torch.from_numpy(blocks)
         found[f"blocks_{percent}"] = Cell(n, {}, np.kron(blocks, np.ones((BLOCK, BLOCK), bool)),
                                           lambda b, h, q, k, table=table: table[q // BLOCK, k // BLOCK], blocks=blocks)  # fmt: skip
     return found
-
-
-def pattern_of(n, blocks):
-    handle, seen = C.c_void_p(), np.ascontiguousarray(blocks, np.uint8)
-    rb.checked(rb.LIB.redblue_pattern_blocks(n, n, BLOCK, BLOCK, seen.ctypes.data, handle))
-    return handle
-
-
-class Redblue:
-    def __init__(self, n, d, op, cell, arrays, outputs, options):
-        fields = dict(cell.problem)
-        if cell.blocks is not None:
-            self.pattern = (C.c_void_p * 1)(pattern_of(n, cell.blocks))
-            fields |= {"patterns": self.pattern, "n_patterns": 1}
-        problem = rb.Problem(operation=op, heads=HEADS, n_q=n, n_k=n, d=d, **fields)
-        self.plan = rb.Plan(problem, rb.PlanOptions(threads=options.worker, objective=rb.MINIMISE_TIME))
-        named = {k: rb.tensor(x[None]) for k, x in {**arrays, **outputs}.items()}
-        if cell.slopes is not None:
-            named["slopes"] = rb.tensor(cell.slopes[None, :, None, None])
-        self.tensors = (rb.BackwardTensors if op == rb.BACKWARD else rb.ForwardTensors)(**named)
-        self.options = rb.RunOptions(threads=options.worker)
-        self.options.workspace_size = self.plan.workspace(self.tensors, self.options)
-        self.workspace = C.create_string_buffer(self.options.workspace_size)
-        self.options.workspace = C.addressof(self.workspace)
-        self.keep = (arrays, outputs, cell)
-
-    def __call__(self):
-        self.plan.run(self.tensors, self.options)
 
 
 def sdpa(cell, arrays, backward):
@@ -144,13 +105,14 @@ def result_of(name, cell, n, d, op, options, dense):
     draw = lambda: random.standard_normal((HEADS, n, d), np.float32)
     arrays = {x: draw() for x in "qkv"}
     o, lse = np.zeros((HEADS, n, d), np.float32), np.zeros((HEADS, n, 1), np.float32)
-    ours = Redblue(n, d, rb.FORWARD, cell, arrays, {"o": o, "lse": lse}, options)
+    redblue = lambda op, given, made: masked.Redblue(op, given, made, options.worker, cell.problem, cell.blocks, BLOCK, cell.slopes)
+    ours = redblue(rb.FORWARD, arrays, {"o": o, "lse": lse})
     outputs = [o]
     if op == "backward":
         ours()
         arrays |= {"o": o, "lse": lse, "d_o": draw()}
         outputs = [np.zeros((HEADS, n, d), np.float32) for _ in range(3)]
-        ours = Redblue(n, d, rb.BACKWARD, cell, arrays, dict(zip(("dq", "dk", "dv"), outputs)), options)
+        ours = redblue(rb.BACKWARD, arrays, dict(zip(("dq", "dk", "dv"), outputs)))
     peers = {}
     if cell.score_mod is None or cell.added is not None:
         peers["sdpa"] = sdpa(cell, arrays, op == "backward")
