@@ -122,6 +122,11 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
   for (const char* text : {"performer:64", "performer:256", "performer:1024"}) add_method("performer", text);
   for (const char* text : {"linformer:64", "linformer:256", "linformer:256,signs"}) add_method("linformer", text);
   for (const char* text : {"nystroem:16", "nystroem:64", "nystroem:128"}) add_method("nystroemformer", text);
+  for (const char* text : {"smyrf:rounds=1,cluster=64", "smyrf:rounds=4,cluster=64", "smyrf:rounds=8,cluster=64"})
+    add_method("smyrf", text);
+  for (const char* text : {"hyper:block=64,samples=64", "hyper:block=64,samples=256"})
+    add_method("hyper_attention", text);
+  add_method("reformer", "reformer:rounds=4,chunk=64,buckets=16");
 
   const patterns::Between between{problem.n_q, problem.n_k, problem.causal_offset};
   const auto add_pattern = [&](const char* method, const std::string& setting, RunLists pattern) {

@@ -164,6 +164,19 @@ void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
     case MethodKind::nystroemformer:
       x.method = Nystroemformer{draw(1, std::min(x.n_q, x.n_k)), draw(1, 6)};
       break;
+    case MethodKind::smyrf:
+      x.method = Smyrf{draw(1, 3), draw(1, x.n_k), seed()};
+      break;
+    case MethodKind::hyper_attention:
+      x.method = HyperAttention{draw(1, x.n_k), draw(0, x.n_k), draw(1, 4), seed()};
+      break;
+    case MethodKind::reformer:
+      x.n_k = x.n_q = x.n_q / x.mask.group;
+      x.mask = {};
+      if (draw(0, 1) == 1) x.mask.hi = 1;
+      x.documents = nullptr;
+      x.method = Reformer{draw(1, 3), draw(1, x.n_k), 2 * draw(1, 4), seed()};
+      break;
   }
 }
 

@@ -212,11 +212,7 @@ void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Til
   const auto direct = ran<double>(s, x, t, portable);
   machine::Trace trace;
   Decisions decisions;
-  if (s.decided == nullptr) {
-    machine::Null null;
-    machine::Traced traced(null, trace);
-    run(traced, s, direct, t);
-  } else {  // its operations depend on the data
+  {  // on the data, which may say what the operations are
     Arrays<double> same(s, x, t);
     machine::Ram<double> ram(s.footprint(x, t).to_index(), same.slow(), portable);
     machine::Counted counted(ram);

@@ -40,12 +40,24 @@ std::string text_of(const Method& m) {
                  },
                  [&](const Nystroemformer& n) {
                    return fmt::format("{}, {} landmarks, {} iterations", name, n.landmarks, n.iterations);
+                 },
+                 [&](const Smyrf& s) {
+                   return fmt::format("{}, {} rounds, clusters of {}, seed {}", name, s.rounds, s.cluster, s.seed);
+                 },
+                 [&](const HyperAttention& h) {
+                   return fmt::format("{}, blocks of {}, {} samples, {} planes, seed {}", name, h.block, h.samples,
+                                      h.planes, h.seed);
+                 },
+                 [&](const Reformer& r) {
+                   return fmt::format("{}, {} rounds, chunks of {}, {} buckets, seed {}", name, r.rounds, r.chunk,
+                                      r.buckets, r.seed);
                  }},
       m);
 }
 
 void require_sound(const Method& m, index_t n_q, index_t n_k) {
-  constexpr index_t kMostFeatures = index_t{1} << 24, kMostIterations = 1000;
+  constexpr index_t kMostFeatures = index_t{1} << 24, kMostIterations = 1000, kMostRounds = 1000, kMostPlanes = 20,
+                    kMostBuckets = index_t{1} << 16;
   std::visit(Overloaded{[](const std::monostate&) {}, [](const LinearAttention&) {},
                         [](const Performer& p) {
                           require_between("features", p.features, 1, kMostFeatures);
@@ -58,6 +70,26 @@ void require_sound(const Method& m, index_t n_q, index_t n_k) {
                         [&](const Nystroemformer& n) {
                           require_between("landmarks", n.landmarks, 1, std::min(n_q, n_k));
                           require_between("iterations", n.iterations, 1, kMostIterations);
+                        },
+                        [&](const Smyrf& s) {
+                          require_between("rounds", s.rounds, 1, kMostRounds);
+                          require_between("cluster", s.cluster, 1, n_k);
+                          require_seed(s.seed);
+                        },
+                        [&](const HyperAttention& h) {
+                          require_between("block", h.block, 1, n_k);
+                          require_between("samples", h.samples, 0, n_k);
+                          require_between("planes", h.planes, 1, kMostPlanes);
+                          require_seed(h.seed);
+                        },
+                        [&](const Reformer& r) {
+                          require_between("rounds", r.rounds, 1, kMostRounds);
+                          require_between("chunk", r.chunk, 1, n_k);
+                          require_between("buckets", r.buckets, 2, kMostBuckets);
+                          if (r.buckets % 2 != 0)
+                            throw InvalidProblem(fmt::format(
+                                "method: buckets = {}: give an even number, half of them for either sign", r.buckets));
+                          require_seed(r.seed);
                         }},
              m);
 }

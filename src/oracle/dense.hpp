@@ -495,7 +495,19 @@ class Dense {
   Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
     set_rows();
-    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, block_};
+    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, core(), block_};
+  }
+  /// From the first query that sees a key to the last, and from the first key that a query sees to the last.
+  typename MethodWeights<T>::Core core() const {
+    typename MethodWeights<T>::Core c{{0, 0}, {0, 0}, x_.mask.hi != Mask::kFar};
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const std::vector<index_t> keys = seen(i);
+      if (keys.empty()) continue;
+      const Range all{keys.front(), keys.back() + 1};
+      c.keys = c.queries.size() == 0 ? all : Range{std::min(c.keys.begin, all.begin), std::max(c.keys.end, all.end)};
+      c.queries = {c.queries.size() == 0 ? i : c.queries.begin, i + 1};
+    }
+    return c;
   }
   void set_rows() {
     if (!is_projected(p_.op)) {

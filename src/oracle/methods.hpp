@@ -1,9 +1,13 @@
 #pragma once
+#include <algorithm>
 #include <cmath>
 #include <limits>
+#include <utility>
 #include <variant>
+#include <vector>
 
 #include "oracle/matrix.hpp"
+#include "redblue/core/hashing.hpp"
 #include "redblue/core/method.hpp"
 #include "redblue/core/random_features.hpp"
 
@@ -15,14 +19,20 @@ namespace redblue::oracle {
 template <class T>
 class MethodWeights {
  public:
+  struct Core {
+    Range queries, keys;
+    bool causal = false;  ///< does a mask hide later keys?
+  };
   MethodWeights() = default;
-  MethodWeights(const Method& method, T scale, const Matrix<T>& Q, const Matrix<T>& K, index_t block)
-      : method_(method), block_(block) {
+  /// `core`: the queries that see a key, and the keys that a query sees.
+  MethodWeights(const Method& method, T scale, const Matrix<T>& Q, const Matrix<T>& K, const Core& core, index_t block)
+      : method_(method), block_(block), core_(core) {
     std::visit([&](const auto& m) { prepare(m, scale, Q, K); }, method_);
   }
 
   /// Of query i on these keys, which are all of them where the method knows no mask.
   std::vector<T> operator()(index_t i, const std::vector<index_t>& keys) const {
+    if (meets_.shape.rows > 0) return meeting(i, keys);
     std::vector<T> w;
     w.reserve(keys.size());
     for (const index_t j : keys) w.push_back(weight(i, j));
@@ -34,6 +44,17 @@ class MethodWeights {
   }
 
  private:
+  /// Weights meets_ij e^(score_ij) over their sum; none where nothing meets.
+  std::vector<T> meeting(index_t i, const std::vector<index_t>& keys) const {
+    T most = -std::numeric_limits<T>::infinity(), all = 0;
+    for (const index_t j : keys)
+      if (meets_(i, j) > 0) most = std::max(most, scores_(i, j));
+    std::vector<T> w(keys.size());
+    for (std::size_t k = 0; k < keys.size(); ++k)
+      if (const T times = meets_(i, keys[k]); times > 0) all += w[k] = times * std::exp(scores_(i, keys[k]) - most);
+    for (T& x : w) x = all > 0 ? x / all : T(0);
+    return w;
+  }
   /// left_i . right_j
   T weight(index_t i, index_t j) const {
     return sum<T>(left_.shape.cols, block_, [&](index_t a) { return left_(i, a) * right_(j, a); });
@@ -86,6 +107,99 @@ class MethodWeights {
     right_ = product(pseudo_inverse(A, n.iterations), softmax(few_Q, K, scale), block_).transposed();
   }
 
+  void prepare(const Smyrf& s, T scale, const Matrix<T>& Q, const Matrix<T>& K) {
+    begin_meeting(Q, K, scale);
+    const index_t d = Q.shape.cols;
+    const auto normals = random_normals(s.rounds, d + 2, s.seed);
+    const auto number = [](const Matrix<T>& X, index_t i, const double* a) {
+      return static_cast<float>(hash_product<T>(row_of(X, i), 0, a));
+    };
+    const auto largest = [&](const Matrix<T>& X, Range rows) {
+      float most = 0;
+      for (index_t i = rows.begin; i < rows.end; ++i) most = std::max(most, number(X, i, nullptr));
+      return most;
+    };
+    const float S = largest(Q, core_.queries) + largest(K, core_.keys);
+    for (index_t r = 0; r < s.rounds; ++r) {
+      const double* a = normals->template row<double>(r);
+      const auto sort_side = [&](const Matrix<T>& X, Range rows, double normal) {
+        return sorted_by(rows, [&](index_t i) {
+          return static_cast<double>(smyrf_key(number(X, i, a), number(X, i, nullptr), S, normal));
+        });
+      };
+      meet_in_clusters(sort_side(Q, core_.queries, a[d + 1]), sort_side(K, core_.keys, a[d]), s.cluster);
+    }
+  }
+  void prepare(const HyperAttention& h, T scale, const Matrix<T>& Q, const Matrix<T>& K) {
+    begin_meeting(Q, K, scale);
+    const auto planes = random_normals(h.planes, Q.shape.cols, h.seed);
+    const auto sort_side = [&](const Matrix<T>& X, Range rows) {
+      return sorted_by(rows, [&](index_t i) { return static_cast<double>(sign_bucket<T>(row_of(X, i), 0, *planes)); });
+    };
+    const std::vector<index_t> keys = sort_side(K, core_.keys);
+    meet_in_clusters(sort_side(Q, core_.queries), keys, h.block);
+    const Matrix<T> within = meets_;
+    for (const index_t rank : random_ranks(h.samples, K.shape.rows, h.seed)) {
+      const index_t j = keys[static_cast<std::size_t>(rank)];
+      for (index_t i = 0; i < Q.shape.rows; ++i)
+        if (within(i, j) == 0) meets_(i, j) += static_cast<T>(K.shape.rows) / static_cast<T>(h.samples);
+    }
+  }
+  void prepare(const Reformer& f, T scale, const Matrix<T>& X, const Matrix<T>& K) {
+    Matrix<T> units = X;
+    const index_t n = X.shape.rows;
+    for (index_t j = 0; j < n; ++j) {
+      const T length = std::sqrt(sum<T>(X.shape.cols, block_, [&](index_t t) { return X(j, t) * X(j, t); }));
+      for (index_t t = 0; t < X.shape.cols && length > 0; ++t) units(j, t) /= length;
+    }
+    begin_meeting(X, units, scale);
+    for (index_t i = 0; i < n; ++i) scores_(i, i) = static_cast<T>(Reformer::own);
+    const index_t half = f.buckets / 2, chunks = (n + f.chunk - 1) / f.chunk;
+    const auto rotations = random_normals(f.rounds * half, K.shape.cols, f.seed);
+    for (index_t r = 0; r < f.rounds; ++r) {
+      const std::vector<index_t> sorted = sorted_by({0, n}, [&](index_t i) {
+        return static_cast<double>(rotation_bucket<T>(row_of(X, i), 0, *rotations, r, half));
+      });
+      for (index_t a = 0; a < n; ++a)
+        for (index_t b = 0; b < n; ++b) {
+          const index_t own = a / f.chunk, other = b / f.chunk;
+          const bool before = own > 0 ? other == own - 1 : !core_.causal && other == chunks - 1;
+          if (own == other || before)
+            meets_(sorted[static_cast<std::size_t>(a)], sorted[static_cast<std::size_t>(b)]) += 1;
+        }
+    }
+  }
+
+  static View<const T> row_of(const Matrix<T>& X, index_t i) {
+    return {X.words.data() + i * X.shape.cols, {1, X.shape.cols}, X.shape.cols};
+  }
+  void begin_meeting(const Matrix<T>& Q, const Matrix<T>& K, T scale) {
+    scores_ = product(Q, K.transposed(), block_);
+    for (T& x : scores_.words) x *= scale;
+    meets_ = Matrix<T>(scores_.shape);
+  }
+  /// These rows in the order of key(row), equal ones as they are.
+  template <class Key>
+  static std::vector<index_t> sorted_by(Range rows, const Key& key) {
+    std::vector<std::pair<double, index_t>> pairs;
+    pairs.reserve(static_cast<std::size_t>(rows.size()));
+    for (index_t i = rows.begin; i < rows.end; ++i) pairs.emplace_back(key(i), i);
+    std::sort(pairs.begin(), pairs.end());
+    std::vector<index_t> sorted;
+    sorted.reserve(pairs.size());
+    for (const auto& [value, row] : pairs) sorted.push_back(row);
+    return sorted;
+  }
+  /// Clusters of at most `size` keys, and of as many queries each as there are for it.
+  void meet_in_clusters(const std::vector<index_t>& queries, const std::vector<index_t>& keys, index_t size) {
+    const auto n_q = static_cast<index_t>(queries.size()), n_k = static_cast<index_t>(keys.size());
+    const index_t clusters = (n_k + size - 1) / size;
+    for (index_t t = 0; t < clusters; ++t)
+      for (index_t a = t * n_q / clusters; a < (t + 1) * n_q / clusters; ++a)
+        for (index_t b = t * n_k / clusters; b < (t + 1) * n_k / clusters; ++b)
+          meets_(queries[static_cast<std::size_t>(a)], keys[static_cast<std::size_t>(b)]) += 1;
+  }
+
   /// Row a has 1/size on segment a.
   static Matrix<T> means(index_t rank, index_t n) {
     Matrix<T> E({rank, n});
@@ -136,6 +250,8 @@ class MethodWeights {
   index_t block_ = 1;
   bool random_features_ = false;
   Matrix<T> left_, right_;  ///< n_q and n_k rows; weights are products of rows
+  Core core_;
+  Matrix<T> scores_, meets_;  ///< of methods that choose pairs: how often each meets
 };
 
 }  // namespace redblue::oracle

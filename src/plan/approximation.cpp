@@ -2,6 +2,7 @@
 
 #include <charconv>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include "redblue/core/error.hpp"
@@ -17,7 +18,8 @@ namespace {
       fmt::format("approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
                   "1, with ,rows, ,centred, ,exact-keys=H or ,no-exact-rows for one of each row; or linear, "
                   "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
-                  "nystroem:LANDMARKS[,iterations=N]",
+                  "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
+                  "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N]",
                   text));
 }
 
@@ -48,6 +50,10 @@ class Parts {
     const auto n = size_ ? number<Number>(*size_) : std::nullopt;
     if (!n) refuse(text_);
     return *n;
+  }
+  /// What stands after the colon is a word, too.
+  void only_words() {
+    if (size_) words_.push_back(*std::exchange(size_, std::nullopt));
   }
   bool has_words() const { return !words_.empty(); }
   /// N of WORD=N; `otherwise` where it is not there.
@@ -88,6 +94,26 @@ Method method_from(Parts words, std::string_view text) {
   if (words.name() == "nystroem") {
     const Nystroemformer n{words.size(), words.value("iterations", Nystroemformer{}.iterations)};
     return words.finish(n);
+  }
+  if (words.name() == "smyrf") {
+    words.only_words();
+    const Smyrf d;
+    const Smyrf s{words.value("rounds", d.rounds), words.value("cluster", d.cluster), words.value("seed", d.seed)};
+    return words.finish(s, false);
+  }
+  if (words.name() == "hyper") {
+    words.only_words();
+    const HyperAttention d;
+    const HyperAttention h{words.value("block", d.block), words.value("samples", d.samples),
+                           words.value("planes", d.planes), words.value("seed", d.seed)};
+    return words.finish(h, false);
+  }
+  if (words.name() == "reformer") {
+    words.only_words();
+    const Reformer d;
+    const Reformer r{words.value("rounds", d.rounds), words.value("chunk", d.chunk), words.value("buckets", d.buckets),
+                     words.value("seed", d.seed)};
+    return words.finish(r, false);
   }
   refuse(text);
 }

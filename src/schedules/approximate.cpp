@@ -1,5 +1,6 @@
 #include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/schedule/approximate/hyper_attention.hpp"
 #include "redblue/schedule/approximate/linear_attention.hpp"
 #include "redblue/schedule/approximate/linformer.hpp"
 #include "redblue/schedule/approximate/nystroemformer.hpp"
@@ -8,6 +9,8 @@
 #include "redblue/schedule/approximate/polynomial_backward.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
 #include "redblue/schedule/approximate/polynomial_tiled.hpp"
+#include "redblue/schedule/approximate/reformer.hpp"
+#include "redblue/schedule/approximate/smyrf.hpp"
 
 namespace redblue::plan {
 
@@ -23,6 +26,9 @@ void add_approximate(Registry& registry) {
   registry.add(describe_fast<PerformerForward>());
   registry.add(describe_fast<LinformerForward>());
   registry.add(describe_fast<NystroemformerForward>());
+  registry.add(describe_fast<SmyrfForward>());
+  registry.add(describe_fast<HyperAttentionForward>());
+  registry.add(describe_fast<ReformerForward>());
 }
 
 }  // namespace redblue::plan

@@ -131,10 +131,14 @@ std::vector<Problem> problems() {
     by_rows.row_polynomials = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 2});
     by_rows.approximation = by_rows.row_polynomials->whole_range();
     list.push_back(by_rows);
-    for (const std::string_view method : {"linear", "performer:6", "linformer:3", "linformer:8,signs", "nystroem:3"}) {
+    for (const std::string_view method : {"linear", "performer:6", "linformer:3", "linformer:8,signs", "nystroem:3",
+                                          "smyrf:rounds=2,cluster=3", "hyper:block=3,samples=4,planes=2"}) {
       approximate.approximate(method);
       list.push_back(approximate);
     }
+    approximate.n_k = approximate.n_q;
+    approximate.approximate("reformer:rounds=2,chunk=3,buckets=2");
+    list.push_back(approximate);
   }
   return list;
 }

@@ -11,9 +11,20 @@
 /// published methods below. They are counted like exact attention; of their errors nothing is proved.
 namespace redblue {
 
-enum class MethodKind : std::uint8_t { exact, polynomial, linear_attention, performer, linformer, nystroemformer };
-inline constexpr std::array<std::string_view, 6> kMethodNames = {"exact",     "polynomial", "linear attention",
-                                                                 "Performer", "Linformer",  "Nystroemformer"};
+enum class MethodKind : std::uint8_t {
+  exact,
+  polynomial,
+  linear_attention,
+  performer,
+  linformer,
+  nystroemformer,
+  smyrf,
+  hyper_attention,
+  reformer
+};
+inline constexpr auto kMethodNames =
+    std::to_array<std::string_view>({"exact", "polynomial", "linear attention", "Performer", "Linformer",
+                                     "Nystroemformer", "SMYRF", "HyperAttention", "Reformer"});
 constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
 
 /// Weights phi(q).phi(k) with phi(x) = elu(x) + 1, x by x; no scale. Katharopoulos et al. 2020 (arXiv 2006.16236).
@@ -48,8 +59,45 @@ struct Nystroemformer {
   friend bool operator==(const Nystroemformer&, const Nystroemformer&) = default;
 };
 
+/// Exact attention within clusters, `rounds` times with other clusters, rounds together in one softmax: a pair that
+/// meets twice counts twice. Rows are sorted by a random projection after a transformation that makes the nearest keys
+/// those of the largest scores, and cut into clusters: of at most `cluster` keys, and as many of queries. Daras et al.
+/// 2020 (arXiv 2010.05315).
+struct Smyrf {
+  index_t rounds = 4;
+  index_t cluster = 64;
+  index_t seed = 0;  ///< from 0 to 2^53
+  friend bool operator==(const Smyrf&, const Smyrf&) = default;
+};
+
+/// Exact attention within blocks of sorted rows, and `samples` keys drawn for all queries in place of the others: those
+/// outside of the query's block count n_k/samples times. Rows are sorted by the sides of random planes that they are
+/// on; a block has at most `block` keys, and as many queries. Han et al. 2023 (arXiv 2310.05869), without its search
+/// for large entries and without its causal form.
+struct HyperAttention {
+  index_t block = 64;
+  index_t samples = 64;
+  index_t planes = 7;
+  index_t seed = 0;  ///< from 0 to 2^53
+  friend bool operator==(const HyperAttention&, const HyperAttention&) = default;
+};
+
+/// Attention whose keys are its queries, taken as long as a unit: K is not read. In each of `rounds` rounds rows are
+/// sorted by a hash into `buckets`, cut into chunks of `chunk` rows, and attend to their own chunk and the one before
+/// it; rounds come together as in Smyrf. A row attends to itself only where there is nothing else. Kitaev et al. 2020
+/// (arXiv 2001.04451).
+struct Reformer {
+  index_t rounds = 4;
+  index_t chunk = 64;
+  index_t buckets = 16;                ///< an even number
+  index_t seed = 0;                    ///< from 0 to 2^53
+  static constexpr double own = -1e5;  ///< the score of a row with itself
+  friend bool operator==(const Reformer&, const Reformer&) = default;
+};
+
 /// In place of exact attention; the first: none of them. In the order of MethodKind, without the polynomial.
-using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer>;
+using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer, Smyrf,
+                            HyperAttention, Reformer>;
 
 constexpr MethodKind kind_of(const Method& m) {
   return m.index() == 0 ? MethodKind::exact : static_cast<MethodKind>(m.index() + 1);

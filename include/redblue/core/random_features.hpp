@@ -5,7 +5,7 @@
 #include "redblue/core/philox.hpp"
 #include "redblue/core/range.hpp"
 
-/// The random numbers of Performer and Linformer. Each depends on a seed and on its place alone (core/philox.hpp), so a
+/// The random numbers of approximate methods. Each depends on a seed and on its place alone (core/philox.hpp), so a
 /// schedule makes them where it needs them and reads none: they cost no words.
 namespace redblue {
 
@@ -13,6 +13,7 @@ namespace redblue {
 /// numbers N(0, 1).
 struct RandomFeaturesTable {
   index_t features = 0, d = 0, seed = 0;
+  bool orthogonal = true;  ///< false: rows of independent numbers N(0, 1)
   std::vector<double> f64;
   std::vector<float> f32;  ///< the same, rounded
 
@@ -26,6 +27,9 @@ struct RandomFeaturesTable {
 };
 /// To make a block orthogonal takes all of it, so the latest tables are kept for the next call.
 std::shared_ptr<const RandomFeaturesTable> random_features(index_t features, index_t d, index_t seed);
+
+/// `rows` rows of d numbers N(0, 1), each independent of all others.
+std::shared_ptr<const RandomFeaturesTable> random_normals(index_t rows, index_t d, index_t seed);
 
 /// Is entry (a, j) of a matrix of random signs negative?
 inline bool random_sign_is_negative(index_t seed, index_t a, index_t j) {

@@ -24,6 +24,7 @@ enum class SlowArray : std::uint8_t {
   dBias, dSinks,              // their gradients
   den, dNum, dDen,            // of polynomial attention: row sums of weights; gradients of O before division, and of den
   ids,                        // numbers of rows, chosen for the data
+  hash_q, hash_k, order_q, order_k, runs,  // of hashing methods: what rows are sorted by, sorted rows, pairs under way
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -39,10 +40,11 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "dBias", "dSinks",
     "den", "dNum", "dDen",
     "ids",
+    "hash_q", "hash_k", "order_q", "order_k", "runs",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::ids) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::runs) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
@@ -51,7 +53,7 @@ constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_o
 enum class Side : std::uint8_t { queries, keys, neither };
 constexpr Side side_of(SlowArray a) {
   using enum SlowArray;
-  for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh})
+  for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh, hash_k, order_k})
     if (a == key) return Side::keys;
   for (const SlowArray shared :
        {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G, bias, slopes, sinks, dBias, dSinks})

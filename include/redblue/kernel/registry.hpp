@@ -15,6 +15,7 @@
 #include "redblue/kernel/pairs.hpp"
 #include "redblue/kernel/polynomial_weights.hpp"
 #include "redblue/kernel/row_polynomials.hpp"
+#include "redblue/kernel/sorting.hpp"
 
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
@@ -31,7 +32,9 @@ using AnyPlainKernel =
                  PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
                  PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo, AddElu,
                  ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows, AddColumnSums, ProjectRows,
-                 SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft>;
+                 SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft, ProjectRow, Larger, AddRounded,
+                 SmyrfKeys, SortPairs, SmallestFirst, SignBucket, RotationBucket, Count, FirstPlaces, TakePlace,
+                 AddToScores, UnitScores, HideItself, ResumeSoftmax, HideByPosition>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

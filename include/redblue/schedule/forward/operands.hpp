@@ -11,7 +11,9 @@ namespace redblue::schedule {
 /// O n_q x d_v, lse n_q x 1 (no column where the score function has no statistics). Workspace that only schedules which
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
 /// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp); den n_q x 1,
-/// the row sums of the weights of polynomial attention; ids n_q x 1, numbers of rows that it chose for the data.
+/// the row sums of the weights of polynomial attention, or logarithms of those of the rounds so far; ids n_q x 1,
+/// numbers of rows that it chose for the data; of hashing methods hash_q and hash_k, what each query and key is sorted
+/// by, order_q and order_k, a column of sorted rows for each round, and runs, two lists of pairs under way.
 struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
   static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,
@@ -20,7 +22,7 @@ struct ForwardOperands : ModifierOperands {
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den, ids;
+  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den, ids, hash_q, hash_k, order_q, order_k, runs;
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
   [[gnu::noinline]] ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
@@ -37,7 +39,12 @@ struct ForwardOperands : ModifierOperands {
         Og{SlowArray::Og, O.shape, instance},
         lse_g{SlowArray::lse_g, lse.shape, instance},
         den{SlowArray::den, {s.n_q, 1}, instance, s.row0},
-        ids{SlowArray::ids, {s.n_q, 1}, instance, s.row0} {}
+        ids{SlowArray::ids, {s.n_q, 1}, instance, s.row0},
+        hash_q{SlowArray::hash_q, {s.n_q, hashing(s).words}, instance, s.row0},
+        hash_k{SlowArray::hash_k, {s.n_k, hashing(s).words}, instance, s.key0},
+        order_q{SlowArray::order_q, {s.n_q, hashing(s).rounds}, instance, s.row0},
+        order_k{SlowArray::order_k, {s.n_k, hashing(s).rounds}, instance, s.key0},
+        runs{SlowArray::runs, {std::max(s.n_q, s.n_k), 4}, instance} {}
 
   /// One step of attention on the scores at (row, col).
   kernel::OnlineAttention attention_at(index_t row, index_t col) const {
@@ -45,7 +52,24 @@ struct ForwardOperands : ModifierOperands {
     return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place)};
   }
   index_t instance() const { return Q.instance; }
-  auto all() const { return std::array{Q, K, V, bias, slopes, sinks, O, lse, S, Z, Og, lse_g, den, ids}; }
+
+ private:
+  /// Words by which a row is sorted, and sorts.
+  struct Hashing {
+    index_t words = 0, rounds = 0;
+  };
+  static Hashing hashing(const Sizes& s) {
+    if (const auto* m = std::get_if<Smyrf>(&s.method)) return {m->rounds + 1, m->rounds};
+    if (std::holds_alternative<HyperAttention>(s.method)) return {1, 1};
+    if (const auto* m = std::get_if<Reformer>(&s.method)) return {m->rounds, m->rounds};
+    return {};
+  }
+
+ public:
+  auto all() const {
+    return std::array{Q,  K,     V,   bias, slopes, sinks,  O,       lse,     S,   Z,
+                      Og, lse_g, den, ids,  hash_q, hash_k, order_q, order_k, runs};
+  }
 };
 
 }  // namespace redblue::schedule
