@@ -56,6 +56,11 @@ TEST(DenseMethods, AreExactWhereTheyMustBe) {
   EXPECT_LT(distance(square(7), "nystroem:7,iterations=60"), 1e-10);
   EXPECT_GT(distance(square(7), "nystroem:7,iterations=2"), 1e-3);
   EXPECT_GT(distance(square(12), "linformer:11"), 1e-3);
+  // One cluster, or block, of all rows; samples within it count for nothing.
+  EXPECT_LT(distance(square(12), "smyrf:rounds=3,cluster=12"), 1e-17);
+  EXPECT_GT(distance(square(12), "smyrf:rounds=3,cluster=6"), 1e-3);
+  EXPECT_LT(distance(square(12), "hyper:block=12,samples=5"), 1e-17);
+  EXPECT_GT(distance(square(12), "hyper:block=6,samples=5"), 1e-3);
 }
 
 /// The mean over many random features is e^(q.k): errors shrink like 1/sqrt(features).
@@ -84,6 +89,19 @@ TEST(DenseMethods, LinearAttentionByHand) {
   in[SlowArray::V].words = {10, 20};
   const double o = static_cast<double>(Dense<long double>(p, in).forward().at(SlowArray::O).words[0]);
   EXPECT_NEAR(o, (3 * 10 + std::exp(-1.0) * 20) / (3 + std::exp(-1.0)), 1e-14);
+}
+
+/// A row counts itself only where there is nothing else: of two rows each takes the value of the other, of one its own.
+TEST(DenseMethods, ReformerByHand) {
+  for (const index_t n : {1, 2}) {
+    Problem p = square(n);
+    p.approximate("reformer:rounds=2,chunk=1,buckets=2");
+    const Matrices<long double> in = inputs(p, 1);
+    const auto o = Dense<long double>(p, in).forward().at(SlowArray::O);
+    for (index_t i = 0; i < n; ++i)
+      for (index_t t = 0; t < 3; ++t)
+        EXPECT_NEAR(static_cast<double>(o(i, t)), static_cast<double>(in.at(SlowArray::V)(n - 1 - i, t)), 1e-15);
+  }
 }
 
 /// With one key and one row, V' is V or -V.

@@ -33,9 +33,10 @@ struct ReformerForward : Defaults {
   static Chunks chunks(const Sizes& x) { return {x.n_q, method(x).chunk, !x.mask.full()}; }
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     const bool causal = x.mask.lo == -Mask::kFar && x.mask.hi == 1 && x.mask.prefix == 0;
+    if (const auto why = sorts_rows_unsupported(x)) return why;
     if (x.n_q != x.n_k || x.row0 != x.key0) return "takes its queries for keys: n_q must be n_k";
     if (!x.mask.full() && !causal) return "knows no mask but the causal one";
-    return sorts_rows_unsupported(x);
+    return std::nullopt;
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 0}; }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
