@@ -2,12 +2,13 @@
 """Approximate attention on real data: errors against exact attention, and against the packages of others.
 
     bench/peers/methods.py REDBLUE DATA            the table of docs/algorithms/methods.md
-    bench/peers/methods.py REDBLUE DATA --peers    the same inputs through performer-pytorch, linformer, nystrom-attention
+    bench/peers/methods.py REDBLUE DATA --peers    the same inputs through performer-pytorch, linformer, nystrom-attention,
+                                                   reformer-pytorch
 
 REDBLUE is the program, DATA the folder with minilm-layer0.safetensors and minilm-layer5.safetensors. Random numbers are
 made here a second time, from their description. It needs numpy and safetensors; --peers also torch, einops, and, installed
 with --no-deps, performer-pytorch 1.1.4, local-attention, hyper-connections, axial-positional-embedding, linformer 0.2.3,
-nystrom-attention 0.0.14.
+nystrom-attention 0.0.14, reformer-pytorch 1.4.4, product-key-memory.
 """
 import argparse
 import pathlib
@@ -55,6 +56,14 @@ def random_signs(rank, n, seed):
     return np.where((word >> (a % 32).astype(np.uint64)) & np.uint64(1), -1.0, 1.0) / np.sqrt(rank)
 
 
+def random_normals(rows, d, seed):
+    """Independent normal numbers."""
+    a, t = np.meshgrid(np.arange(rows), np.arange(d), indexing="ij")
+    words = philox(np.stack([t, a, 0 * a, 0 * a + 2], -1), seed)
+    u = (words.astype(np.float64) + 0.5) * 2.0**-32
+    return np.sqrt(-2 * np.log(u[..., 0])) * np.cos(2 * np.pi * u[..., 1])
+
+
 def means(rank, n):
     E = np.zeros((rank, n))
     for a in range(rank):
@@ -63,19 +72,27 @@ def means(rank, n):
     return E
 
 
-def run(redblue, x, method):
+def run(redblue, x, method, *options):
     """o of a run in f64, inputs and outputs too."""
     with tempfile.TemporaryDirectory() as folder:
         given, out = (pathlib.Path(folder) / name for name in ("x.safetensors", "o.safetensors"))
         save_file({name: x[name].astype(np.float64) for name in "qkv"}, given)
         subprocess.run([redblue, "run", "--approximate", method, "--input", given, "--output", out, "--quiet",
-                        "--compute-dtype", "f64", "--M", "1000000"], check=True)  # fmt: skip
+                        "--compute-dtype", "f64", "--M", "1000000", *options], check=True)  # fmt: skip
         return load_file(out)["o"]
 
 
-def exact(x):
+def unit(q):
+    return q / np.linalg.norm(q, axis=-1, keepdims=True)
+
+
+def exact(x, method=""):
+    """Exact attention; for Reformer, with its own keys and a row itself only where there is nothing else."""
     q, k, v = (x[name].astype(np.float64) for name in "qkv")
-    s = q @ k.swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    own = method.startswith("reformer")
+    s = q @ (unit(q) if own else k).swapaxes(-1, -2) / np.sqrt(q.shape[-1])
+    if own:
+        s = np.where(np.eye(q.shape[-2], dtype=bool), -1e5, s)
     p = np.exp(s - s.max(-1, keepdims=True))
     return p @ v / p.sum(-1, keepdims=True)
 
@@ -94,6 +111,16 @@ TABLE = [
     ("nystroem:64", False, (0.256, 0.349, 0.94, 0.936, 0.610, 1.1)),
     ("nystroem:128", False, (0.192, 0.297, 1.18, 1.18, 0.505, 5.4)),
     ("nystroem:64,iterations=20", False, (0.490, 0.470, 0.94, 4.44, 0.918, 20.9)),
+    ("reformer:rounds=1,chunk=64,buckets=16", True, (0.525, 0.559, 0.41, 0.948, 0.690, 1.93)),
+    ("reformer:rounds=4,chunk=64,buckets=16", True, (0.316, 0.318, 0.24, 0.656, 0.472, 1.68)),
+    ("reformer:rounds=8,chunk=32,buckets=16", True, (0.451, 0.443, 0.28, 0.749, 0.709, 2.46)),
+    ("smyrf:rounds=1,cluster=64", True, (0.777, 1.204, 0.86, 1.95, 1.038, 3.19)),
+    ("smyrf:rounds=4,cluster=64", True, (0.378, 0.670, 0.33, 0.932, 0.699, 1.33)),
+    ("smyrf:rounds=8,cluster=64", True, (0.281, 0.496, 0.17, 0.641, 0.533, 1.2)),
+    ("smyrf:rounds=4,cluster=128", True, (0.294, 0.465, 0.16, 0.616, 0.541, 1.23)),
+    ("hyper:block=64,samples=64", True, (0.411, 1.019, 0.82, 1.74, 0.848, 2.95)),
+    ("hyper:block=64,samples=256", True, (0.223, 0.645, 0.74, 0.877, 0.669, 1.54)),
+    ("hyper:block=128,samples=128", True, (0.302, 0.744, 0.67, 1.46, 0.727, 2.15)),
 ]
 
 
@@ -111,7 +138,7 @@ def table(redblue, data, draws):
         frobenius, largest = [], []
         for layer in LAYERS:
             x = load_file(data / f"{layer}.safetensors")
-            o = exact(x)[0]
+            o = exact(x, method)[0]
             each_f, each_m = [], []
             for seed in range(draws if is_random else 1):
                 gap = run(redblue, x, f"{method},seed={seed}" if is_random else method)[0] - o
@@ -179,6 +206,40 @@ def peers(redblue, data):
         layer.eval()
         heads = [layer(torch.cat([q[:, h], k[:, h], v[:, h]], -1))[..., :d] for h in range(q.shape[1])]
         compare("nystrom-attention", f"nystroem:{L},iterations={iterations}", torch.stack(heads, 1))
+
+
+    reformer_peers(redblue, x)
+
+
+def reformer_peers(redblue, x):
+    """reformer-pytorch on the same rotations, which are made in place of its random ones."""
+    import torch
+    from reformer_pytorch import LSHAttention
+
+    q, v = (torch.from_numpy(x[name].astype(np.float64)) for name in "qv")
+    heads, n, d = q.shape[1:]
+    for rounds, seed, causal in ((1, 0, False), (1, 7, True), (4, 0, False)):
+        chunk, buckets = n // 16, 16
+        method = f"reformer:rounds={rounds},chunk={chunk},buckets={buckets},seed={seed}"
+        rotations = random_normals(rounds * buckets // 2, d, seed).reshape(rounds, buckets // 2, d)
+        layer = LSHAttention(bucket_size=chunk, n_hashes=rounds, causal=causal, dropout=0.0)
+        made = torch.from_numpy(rotations.transpose(2, 0, 1).copy())[None]  # 1, d, rounds, buckets/2
+        drawn, torch.randn = torch.randn, lambda shape, **kw: made.reshape(shape)
+        try:
+            theirs, _, hashes = layer(q[0], v[0])
+        finally:
+            torch.randn = drawn
+        theirs = theirs.numpy()[None]
+        # Its first chunk of a round looks at the last one of the round before, also where it is causal: leave out its rows.
+        keep = np.ones((1, heads, n), bool)
+        for r in range(rounds if rounds > 1 or causal else 0):
+            ids = hashes.numpy().reshape(heads, rounds, n)[:, r]
+            order = np.argsort(ids, axis=-1, kind="stable")[:, :chunk]
+            np.put_along_axis(keep[0], order, False, -1)
+        ours = run(redblue, x, method, *(["--causal"] if causal else []))
+        gap = np.abs(ours - theirs)[keep].max() / np.abs(theirs[keep]).max()
+        name = "reformer-pytorch" + (", causal" if causal else "") + (f", {keep.mean():.0%} of rows" if not keep.all() else "")
+        print(f"{name:<40} {method:<32} largest difference / largest entry {gap:.2e}")
 
 
 def main():
