@@ -57,17 +57,12 @@ struct FlashForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    run(m, x, t, [](auto& w, const Block& b) { return w.stream(b); });
-  }
-
-  /// `pass(w, block)` brings keys or values to the queries: flash streams them, flash_pinned may hold them resident.
-  template <Machine M, class Pass>
-  static void run(M& m, const ForwardOperands& x, Tiling t, const Pass& pass) {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
-      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.runs_of_keys(I), t.Bc, pass);
+      attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, pairs.runs_of_keys(I), t.Bc,
+             [](auto& v, const Block& b) { return v.stream(b); });
     });
   }
 
@@ -77,8 +72,8 @@ struct FlashForward : Defaults {
     Block O, lse;
     bool sinks = true;  ///< does the softmax of these rows begin with their sinks?
   };
-  /// The rows attend to these keys alone, if any, at most Bc at a time. `also(w, keys, K_j, V_j, slopes)` comes before
-  /// each step.
+  /// The rows attend to these keys alone, if any, at most Bc at a time. `pass(w, block)` brings keys or values to the
+  /// queries; `also(w, keys, K_j, V_j, slopes)` comes before each step.
   template <class W, class Pass, class Also = NothingElse>
   static void attend(W& w, const ForwardOperands& x, const Rows& i, const Runs& keys, index_t Bc, const Pass& pass,
                      const Also& also = {}) {

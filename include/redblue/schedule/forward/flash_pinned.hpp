@@ -18,8 +18,8 @@ struct FlashPinnedForward : Defaults {
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
-    index_t rho = 0;  ///< keys and values resident throughout: a multiple of Bc, or all
-    index_t Bc = 1;   ///< keys per step
+    index_t rho = 0;  ///< keys and values resident throughout
+    index_t Bc = 1;   ///< keys per step; a step ends where pinned keys do
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
       knob({"rho", &Sizes::n_k, 0}, rho);
@@ -42,15 +42,10 @@ struct FlashPinnedForward : Defaults {
     });
     return seen;
   }
-  /// Steps begin where the keys of a block do, or runs of a pattern, and must not end beyond the pinned keys.
-  static bool allows(const Sizes& x, Tiling t) {
-    return t.rho >= x.n_k || (x.mask.from_first_key() ? t.rho % t.Bc == 0 : t.rho == 0 || t.Bc == 1);
-  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
-  /// Fewer blocks of queries or more pinned keys? Tries every distinct Br from the largest down, until even a full fast
-  /// memory could not win: T blocks visit T n_k - (T-1) rho keys, and Br >= n_q/T leaves room for few pinned keys.
+  /// Fewer blocks of queries or more pinned keys? The best Br with as many pinned keys as there is room for.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
     const auto fits = [&](index_t Br, index_t rho) {
@@ -60,45 +55,44 @@ struct FlashPinnedForward : Defaults {
     if (all_pinned > 0) return Tiling{balanced(x.n_q, all_pinned, step), x.n_k, Bc};
     const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
     if (largest == 0) return std::nullopt;
-    std::optional<Tiling> best;
+    const auto pins = [&](index_t Br) {
+      return Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t rho) { return fits(Br, rho); });
+    };
+    const index_t Br =
+        x.mask.from_first_key() ? best_rows(x, largest, step, pins) : likely_rows(x, largest, step, pins);
+    return Tiling{Br, pins(Br), Bc};
+  }
+  /// Where all see keys from the first on, neither a larger Br nor more pinned keys ever add a visit, and a smaller Br
+  /// leaves room for no fewer pinned keys. So the sizes from one to another visit no less than the last of them would
+  /// with the pinned keys of the first. Where sizes tie, the fewest blocks, as even as they can be.
+  template <class Pins>
+  static index_t best_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins) {
+    const auto size = [&](index_t k) { return std::min(x.n_q, k * step); };
+    const index_t best = least_of(ceil_div(largest, step), [&](index_t first, index_t last) {
+      return visited(x, size(last), pins(size(first)));
+    });
+    return x.mask.full() ? balanced(x.n_q, size(best), step) : size(best);
+  }
+  /// Else visits are not monotone. Under a pattern the sizes that flash tries; pinned keys save each block but one
+  /// their visits at most. Else all likely sizes.
+  template <class Pins>
+  static index_t likely_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins) {
+    index_t best = 0;
     Words fewest;
-    if (!x.mask.full()) {  // every Br up to 1024; of larger ones two for each number of blocks
-      constexpr index_t kMost = 1024;
-      const Pattern* pattern = x.mask.pattern;  // which takes time: then as many as there is time for
-      const index_t tries = pattern == nullptr ? kMost : std::min(kMost, detail::pattern_tries(*pattern)),
-                    stride = pattern == nullptr ? step : std::max<index_t>(1, ceil_div(largest, tries * step)) * step;
-      const auto next = [&](index_t Br) {
-        if (Br <= kMost || pattern != nullptr) return (Br - 1) / stride * stride;
-        const index_t even = balanced(x.n_q, Br, step);  // the same number of blocks, and more room for pinned keys
-        return even < Br ? even : next_smaller(x.n_q, Br, step);
-      };
-      for (index_t Br = largest; Br > 0; Br = next(Br)) {
-        index_t rho = Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
-        if (!allows(x, {Br, rho, Bc})) rho = 0;
-        const Words visits = visited(x, Br, rho);
-        if (best && visits >= fewest) continue;
-        best = {Br, rho, Bc};
+    const auto try_rows = [&](index_t Br) {
+      const index_t rho = pins(Br);
+      const bool may_win = best == 0 || x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * rho < fewest;
+      if (const Words visits = may_win ? visited(x, Br, rho) : fewest; best == 0 || visits < fewest) {
+        best = Br;
         fewest = visits;
       }
+      return true;
+    };
+    if (x.mask.pattern != nullptr) {
+      detail::for_pattern_sizes(*x.mask.pattern, largest, step, try_rows);
       return best;
     }
-    // A key and a row take at least this much each; padding adds to it.
-    const Words key = x.word(SlowArray::K) * x.d + x.word(SlowArray::V) * x.d_v,
-                row = x.word(SlowArray::Q) * x.d + x.word(SlowArray::O) * x.d_v + 2 * x.word(SlowArray::lse) +
-                      x.word(SlowArray::S),
-                room = limits.M - limits.reserve - FlashForward::passing(x);
-    const auto at_least = [&](Words T) { return key * x.n_k + (T - 1) * (key * x.n_k - room + row * x.n_q / T); };
-    for (index_t Br = balanced(x.n_q, largest, step);; Br = balanced(x.n_q, (ceil_div(Br, step) - 1) * step, step)) {
-      const index_t T = ceil_div(x.n_q, Br);
-      const index_t rho = T == 1 ? 0 : largest_tile(x.n_k, Bc, [&](index_t r) { return fits(Br, r); });
-      const Words visits = visited(x, Br, rho);
-      if (!best || visits < fewest) {
-        best = {Br, rho, Bc};
-        fewest = visits;
-      }
-      if (T == 1 || Br <= smallest_tile(x.n_q, step)) break;
-      if (key * fewest <= std::min(at_least(T + 1), at_least(x.n_q))) break;  // at_least has its minimum at an end
-    }
+    for (index_t Br = largest; Br > 0; Br = likely_below(x.n_q, Br, step)) try_rows(Br);
     return best;
   }
 
@@ -130,9 +124,15 @@ struct FlashPinnedForward : Defaults {
     for (const Range& run : seen) m.load_into(K_pin.rows(run.begin, run.size()), x.K.rows(run));
     const auto V_pin = m.alloc(x.V.rows(0, rho));
     for (const Range& run : seen) m.load_into(V_pin.rows(run.begin, run.size()), x.V.rows(run));
-    FlashForward::run(m, x, {t.Br, t.Bc}, [&](auto&, const Block& b) {
+    const auto pass = [&](auto&, const Block& b) {
       const index_t key = b.row - x.K.first_row;
       return key >= rho ? Arg::streaming(b) : (b.array == x.K.array ? K_pin : V_pin).rows(key, b.shape.rows);
+    };
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.row_blocks(t.Br);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
+      const Range I = blocks(i);
+      FlashForward::attend(w, x, {I, x.O.rows(I), x.lse.rows(I)}, cut_at(pairs.runs_of_keys(I), rho), t.Bc, pass);
     });
   }
 };

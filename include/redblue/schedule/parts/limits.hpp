@@ -143,6 +143,22 @@ constexpr index_t next_smaller(index_t n, index_t size, index_t step) {
   return (n - 1) / ceil_div(n, size) / step * step;
 }
 
+/// Sizes between which little changes under a mask with a left edge: all legal tiles up to 256 steps, of larger ones
+/// for each number of blocks the smallest and the largest. The one below `size`, 0 if there is none; and the one above.
+inline constexpr index_t kAllSizes = 256;
+constexpr index_t likely_below(index_t n, index_t size, index_t step) {
+  if (size <= kAllSizes * step) return (size - 1) / step * step;
+  const index_t even = balanced(n, size, step);
+  return even < size ? even : next_smaller(n, size, step);
+}
+constexpr index_t likely_above(index_t n, index_t size, index_t step) {
+  if (size < kAllSizes * step) return std::min(n, size + step);
+  const index_t fewer = ceil_div(n, size) - 1;  // blocks
+  if (fewer <= 0) return n;
+  const index_t largest = (n - 1) / fewer / step * step;
+  return size < largest ? largest : std::min(n, ceil_div(ceil_div(n, fewer), step) * step);
+}
+
 /// The largest legal tile of a dimension n for which fits() holds (monotone); 0 if not even the smallest fits.
 template <class Fits>
 index_t largest_tile(index_t n, index_t step, const Fits& fits) {
@@ -155,6 +171,31 @@ index_t largest_tile(index_t n, index_t step, const Fits& fits) {
       high = mid - 1;
   }
   return std::min(n, low * step);
+}
+
+/// The k of 1 to n that costs least, of those that tie the largest. least(first, last) is at most what the cheapest k
+/// of these costs; of a single k it is its cost. The part that may hold the cheapest is halved until it is a single k.
+template <class Least>
+index_t least_of(index_t n, const Least& least) {
+  struct Part {
+    Words least;
+    index_t first, last;
+  };
+  const auto after = [](const Part& a, const Part& b) {
+    return a.least > b.least || (a.least == b.least && a.last < b.last);
+  };
+  std::vector<Part> open{{0, 1, n}};  // a heap
+  while (true) {
+    std::ranges::pop_heap(open, after);
+    const Part part = open.back();
+    if (part.first == part.last) return part.first;
+    open.pop_back();
+    const index_t middle = part.first + (part.last - part.first) / 2;
+    for (const auto& [first, last] : {std::pair(part.first, middle), std::pair(middle + 1, part.last)}) {
+      open.push_back({least(first, last), first, last});
+      std::ranges::push_heap(open, after);
+    }
+  }
 }
 
 /// Minimises ceil(n / b2) alpha + ceil(m / b1) beta over legal b1 of m and b2 of n for which fits(b1, b2) holds. fits

@@ -54,6 +54,17 @@ void for_steps(const Runs& runs, index_t most, const F& f) {
     for (index_t i = run.begin; i < run.end; i += most) f(Range{i, std::min(i + most, run.end)});
 }
 
+/// The same runs, cut before this key where one holds it and the one before it.
+[[gnu::noinline]] inline Runs cut_at(const Runs& runs, index_t key) {
+  std::vector<Range> parts;
+  for (const Range& run : runs) {
+    const index_t cut = std::clamp(key, run.begin, run.end);
+    for (const Range& part : {Range{run.begin, cut}, Range{cut, run.end}})
+      if (part.size() > 0) parts.push_back(part);
+  }
+  return Runs(std::move(parts));
+}
+
 namespace detail {
 /// Under a pattern: the largest words(size, met) over these blocks, of queries or of keys, where a block meets
 /// met(its runs); `walk` is the name of that.
@@ -119,38 +130,56 @@ struct VisitPrices {
 namespace detail {
 /// How many sizes of blocks are tried under a pattern: each takes a pass over its runs.
 inline index_t pattern_tries(const Pattern& pattern) {
-  constexpr index_t kSteps = index_t{1} << 25, kFewest = 16, kMost = 4096;
+  constexpr index_t kSteps = index_t{1} << 23, kFewest = 16, kMost = 4096;
   const index_t runs = pattern.rows().runs_held() + pattern.keys().runs_held();
   return std::clamp(kSteps / std::max<index_t>(1, runs), kFewest, kMost);
 }
-inline constexpr index_t kLikely = 16;  ///< where not all sizes are tried, its multiples are
+/// f(size) for sizes of blocks under a pattern, from the largest down until f is false: multiples of `step`; where not
+/// all can be tried, the largest and multiples of 16, which blocks of a pattern are likely to have.
+template <class F>
+void for_pattern_sizes(const Pattern& pattern, index_t largest, index_t step, const F& f) {
+  constexpr index_t kLikely = 16;
+  const index_t tries = pattern_tries(pattern);
+  if (!f(largest)) return;
+  index_t size = (largest - 1) / step * step;
+  if (size / step > tries) {
+    step *= std::max<index_t>(1, ceil_div(size / step, tries * kLikely)) * kLikely;
+    size = size / step * step;
+  }
+  while (size > 0 && f(size)) size -= step;
+}
 
 /// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
 /// mask that is the largest, reduced as far as the number of blocks stays the same. Where all see keys from the first
-/// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: sizes are
-/// tried from the largest down, multiples of `step`, until even blocks without a hidden pair would cost more.
+/// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: with the same
+/// number of blocks they are fewest for the smallest or the largest size, where it is one query head for each key-value
+/// head. Likely sizes are tried from the largest down, until even blocks without a hidden pair would cost more.
 template <class Visits>
 index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
                    const Visits& visits) {
   if (x.mask.full()) return balanced(n, largest, step);
   if (x.mask.from_first_key()) return largest;
-  const index_t kTries = x.mask.pattern == nullptr ? 4096 : pattern_tries(*x.mask.pattern);
+  constexpr index_t kTries = 1024;
   const Words nnz = x.nnz();
   const auto cost = [&](index_t size, Words visited) {
     return price.visit * visited + price.block * ceil_div(n, size);
   };
-  index_t best = largest;
-  Words cheapest = cost(largest, visits(largest));
-  index_t size = (largest - 1) / step * step;
-  if (size / step > kTries && x.mask.pattern != nullptr) {  // sizes that blocks of a pattern are likely to have
-    step *= std::max<index_t>(1, ceil_div(size / step, kTries * kLikely)) * kLikely;
-    size = largest / step * step;
-  }
-  for (index_t tries = 0; tries < kTries && size > 0 && cost(size, nnz / size) < cheapest; ++tries, size -= step)
-    if (const Words c = cost(size, visits(size)); c < cheapest) {
+  index_t best = 0;
+  Words cheapest;
+  const auto try_size = [&](index_t size) {
+    if (best > 0 && cost(size, nnz / size) >= cheapest) return false;
+    if (const Words c = cost(size, visits(size)); best == 0 || c < cheapest) {
       cheapest = c;
       best = size;
     }
+    return true;
+  };
+  if (x.mask.pattern != nullptr) {
+    for_pattern_sizes(*x.mask.pattern, largest, step, try_size);
+    return best;
+  }
+  index_t size = largest;
+  for (index_t tries = 0; tries < kTries && size > 0 && try_size(size); ++tries) size = likely_below(n, size, step);
   return best;
 }
 }  // namespace detail
