@@ -11,7 +11,7 @@
 ///   reads  tile w (B(b) + A(a))   panel w (n_q + A(a))
 ///   footprint  tile a b + min(a, b) + 1 + stats a   panel a (w + stats + b) + 1
 /// Of a tile that holds hidden pairs only the bounding box of the others is multiplied. Under a pattern there are
-/// panels only: steps of b keys pass for each run of keys, and all rows of the block are multiplied with them.
+/// panels only: the keys of a tile pass run by run, each with the rows from the first to the last that see one of them.
 namespace redblue::schedule {
 
 struct ScoreTiling {
@@ -24,11 +24,32 @@ struct ScoreTiling {
 inline Range blocks_of(Range keys, index_t b) {
   return {keys.begin / b, keys.size() > 0 ? ceil_div(keys.end, b) : keys.begin / b};
 }
+/// Under a pattern: f(box) for the parts of the tiles of these rows, each with keys of one run.
+template <class F>
+void for_pattern_boxes(const Pairs& pairs, Range I, index_t b, const F& f) {
+  for (const Range& run : pairs.runs_of_keys(I))
+    for (index_t j = run.begin; j < run.end;) {
+      const Range J{j, std::min(run.end, (j / b + 1) * b)};
+      f(Box{hull_of(pairs.mask.pattern->keys(), J, I), J});
+      j = J.end;
+    }
+}
+/// The words of all these boxes for blocks of `a` rows, kept for the next time.
+[[gnu::noinline]] inline Words pattern_box_words(const Pairs& pairs, index_t a, index_t b) {
+  return pairs.mask.pattern->found("boxes", {a, b}, [&] {
+    const Blocks blocks = pairs.row_blocks(a);
+    Words words;
+    for (index_t i = 0; i < blocks.count(); ++i)
+      for_pattern_boxes(pairs, blocks(i), b,
+                        [&](const Box& box) { words += Words(box.rows.size()) * box.keys.size(); });
+    return Pattern::Found{words};
+  })[0];
+}
 /// The words of the boxes of all tiles of a x b; the pairs that see each other where more than 2^16
 /// blocks of rows would have to be added up.
 inline Words box_words(const Sizes& x, index_t a, index_t b) {
   constexpr index_t kMany = 1 << 16;
-  if (x.mask.pattern != nullptr) return x.pairs().pairs_of_rows(a);
+  if (x.mask.pattern != nullptr) return pattern_box_words(x.pairs(), a, b);
   if (x.mask.full() || ceil_div(x.n_q, a) > kMany) return x.nnz();
   const Pairs pairs = x.pairs();
   const Blocks rows = pairs.row_blocks(a), keys = pairs.key_blocks(b);
@@ -39,11 +60,14 @@ inline Words box_words(const Sizes& x, index_t a, index_t b) {
     const index_t from = ceil_div(pairs.keys_of({I.end - 1, I.end}).begin, b),
                   to = std::max(from, pairs.keys_of({I.begin, I.begin + 1}).end / b);
     words += Words(to - from) * b * I.size();
-    for (index_t j = met.begin; j < met.end; ++j)
-      if (j < from || j >= to) {
+    const auto add = [&](index_t begin, index_t end) {
+      for (index_t j = begin; j < end; ++j) {
         const Box box = box_of(pairs, I, keys(j));
         words += Words(box.rows.size()) * box.keys.size();
       }
+    };
+    add(met.begin, std::min(from, met.end));
+    add(std::max(to, met.begin), met.end);
   }
   return words;
 }
@@ -77,11 +101,11 @@ struct ScoreCost {
     const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {t.a, t.b});
     return {rows + std::max(tile.footprint, x.tile(S, a, b) + again), tile.prefetch};
   }
-  /// The largest of the panels that have as many rows, beside their longest step.
+  /// The largest of the panels that have as many rows, beside a tile where they see a key.
   Words pattern_panel(const Sizes& x, ScoreTiling t) const {
     return query_blocks_footprint(x, t.a, [&](index_t rows, index_t kappa) {
       return x.tile(A, rows, w) + stats * x.tile(statistic, rows, 1) + (scores ? slopes_tile(x) : Words(0)) +
-             x.tile(S, rows, std::min(t.b, kappa));
+             x.tile(S, rows, kappa > 0 ? std::min(t.b, x.n_k) : 0);
     });
   }
   Io io(const Sizes& x, ScoreTiling t) const {
@@ -96,7 +120,8 @@ struct ScoreCost {
 };
 
 /// The a x b tile for which rows B(b) + keys A(a) is least, a b <= M. Without a mask best_tile of limits.hpp finds it;
-/// under one the best b for each a, from the continuous optimum in both directions, until no b <= M / a could win.
+/// under one the best b for each a, from the continuous optimum in both directions, until no b <= M / a could win;
+/// under one with a left edge for each likely a.
 template <class Fits>
 std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limits& limits, Words rows, Words keys,
                                                       Words M, const Fits& fits) {
@@ -108,9 +133,11 @@ std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limi
   std::optional<std::array<index_t, 2>> best;
   Words cheapest;
   const auto try_rows = [&](index_t a) {
+    const Words key_visits = pairs.visited_keys(a), row_visits = std::max<Words>(x.n_q, x.nnz() * a / M);  // at least
+    if (best && rows * row_visits + keys * key_visits >= cheapest) return;
     const index_t b = choose_key_block(x, step.key, [&](index_t size) { return fits(a, size); });
     if (b == 0) return;
-    const Words cost = rows * pairs.visited_rows(b) + keys * pairs.visited_keys(a);
+    const Words cost = rows * pairs.visited_rows(b) + keys * key_visits;
     if (best && cost >= cheapest) return;
     best = {a, b};
     cheapest = cost;
@@ -121,13 +148,18 @@ std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limi
     return best && least > cheapest.to_double() * (1 + 1e-12);
   };
   const double optimum = std::sqrt(room * key_price / row_price);
-  const index_t start = std::clamp<index_t>(static_cast<index_t>(optimum) / step.query, 1, ceil_div(x.n_q, step.query));
-  for (index_t k = start; (k - 1) * step.query < x.n_q; ++k) {
-    const index_t a = std::min(x.n_q, k * step.query);
-    if (k > start && cannot_win(a)) break;
-    try_rows(a);
-  }
-  for (index_t k = start - 1; k > 0 && !cannot_win(k * step.query); --k) try_rows(k * step.query);
+  const index_t steps = std::clamp<index_t>(static_cast<index_t>(optimum) / step.query, 1, ceil_div(x.n_q, step.query)),
+                start = std::min(x.n_q, steps * step.query);
+  const bool all = x.mask.from_first_key();
+  const auto above = [&](index_t a) {
+    return all ? std::min(x.n_q, a + step.query) : likely_above(x.n_q, a, step.query);
+  };
+  const auto below = [&](index_t a) {
+    return all ? (a - 1) / step.query * step.query : likely_below(x.n_q, a, step.query);
+  };
+  try_rows(start);
+  for (index_t a = start; a < x.n_q && !cannot_win(above(a));) try_rows(a = above(a));
+  for (index_t a = below(start); a > 0 && !cannot_win(a); a = below(a)) try_rows(a);
   return best;
 }
 
@@ -157,7 +189,8 @@ void score_phase(W& w, const Sizes& s, SlowArray S, Range I, const SlowMatrix& A
                  const Finish& finish) {
   const Pairs pairs = s.pairs();
   const auto for_boxes = [&](const auto& f) {
-    if (s.mask.pattern != nullptr) return for_steps(pairs.runs_of_keys(I), t.b, [&](Range J) { f(J, Box{I, J}); });
+    if (s.mask.pattern != nullptr)
+      return for_pattern_boxes(pairs, I, t.b, [&](const Box& box) { f(Range{0, std::min(t.b, s.n_k)}, box); });
     const Blocks blocks = pairs.key_blocks(t.b);
     const Range met = blocks_of(pairs.keys_of(I), t.b);
     for (index_t j = met.begin; j < met.end; ++j) f(blocks(j), box_of(pairs, I, blocks(j)));

@@ -1,0 +1,78 @@
+#include <gtest/gtest.h>
+
+#include <algorithm>
+#include <random>
+#include <span>
+
+#include "redblue/patterns.hpp"
+#include "redblue/plan/planner.hpp"
+#include "redblue/schedule/parts/limits.hpp"
+
+/// Tiles that a mask or a pattern makes hard to choose.
+namespace redblue::test {
+namespace {
+
+plan::Row plan_row(const Problem& p, Words M, const schedule::Multiples& multiple = {}, std::string schedule = {}) {
+  plan::Options o;
+  o.M = M;
+  o.multiple = multiple;
+  o.schedule = std::move(schedule);
+  return plan::make_plan(p, o).row();
+}
+
+TEST(LeastOf, IsTheLargestOfTheCheapest) {
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    std::mt19937 random(seed);
+    std::vector<Words> costs(1 + random() % 40);
+    for (Words& c : costs) c = static_cast<index_t>(random() % 10);
+    const auto part = [&](index_t first, index_t last) {
+      return *std::ranges::min_element(
+          std::span(costs).subspan(static_cast<std::size_t>(first - 1), static_cast<std::size_t>(last - first + 1)));
+    };
+    const index_t n = std::ssize(costs), found = schedule::least_of(n, part);
+    EXPECT_EQ(part(found, found), part(1, n)) << seed;
+    EXPECT_TRUE(found == n || part(found + 1, n) > part(1, n)) << seed;
+  }
+}
+
+TEST(FlashPinned, PinsKeysUnderAWindowWhateverTheMultiples) {
+  Problem p{.n_q = 56, .n_k = 56, .d = 8, .d_v = 4};
+  const Words without = plan_row(p, 250, {2, 2, 1}).io.total();
+  p.window_left = 38;
+  EXPECT_EQ(without, 3344);
+  EXPECT_LE(plan_row(p, 250, {2, 2, 1}).io.total(), without);
+}
+
+TEST(FlashPinned, HasTheBestOfAllBlocksWhereAllSeeTheFirstKey) {
+  Problem p{.n_q = 4096, .n_k = 4096, .d = 64, .d_v = 64, .causal = true};
+  EXPECT_EQ(plan_row(p, 288358, {}, "flash_pinned").io.total(), 1294336);
+  p.n_q = p.n_k = 150;
+  p.d = p.d_v = 4;
+  for (const index_t prefix : {0, 60})
+    for (const Words M : {400, 700, 1000, 1150}) {
+      p.prefix = prefix;
+      const plan::Row chosen = plan_row(p, M, {}, "flash_pinned");
+      Words least = chosen.io.total();
+      for (index_t Br = 1; Br <= p.n_q; ++Br)
+        for (index_t rho = 0; rho < p.n_k; ++rho) {
+          const plan::Tiling t{{"Br", Br}, {"rho", rho}, {"Bc", 1}};
+          if (chosen.algorithm->footprint(p.sizes(), t) > M) break;
+          least = std::min(least, chosen.algorithm->io(p.sizes(), t).total());
+        }
+      EXPECT_EQ(chosen.io.total(), least) << "M " << M.str() << " prefix " << prefix;
+    }
+}
+
+TEST(Sddmm, ReadsNoMoreOfABiasUnderAPatternThanUnderTheMaskAroundIt) {
+  for (const Operation op : {Operation::scores, Operation::weights})
+    for (const index_t step : {1, 3}) {
+      Problem p{.op = op, .n_q = 64, .n_k = 64, .d = 4, .d_v = 4, .bias = {{1, 1, 64, 64}}};
+      Problem causal = p;
+      causal.causal = true;
+      p.patterns = {std::make_shared<const RunLists>(patterns::strided({64, 64}, 4))};
+      EXPECT_LE(plan_row(p, 400, {step, step, 1}).io.total(), plan_row(causal, 400, {step, step, 1}).io.total());
+    }
+}
+
+}  // namespace
+}  // namespace redblue::test
