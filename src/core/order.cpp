@@ -65,10 +65,15 @@ class Search {
 
   /// Each followed by the one that shares most of its keys, measured by what they share of what both see.
   std::optional<std::vector<index_t>> jaccard() const {
+    Words steps;  // of the search: each position meets all that see one of its keys
+    keys_.for_groups([&](Range keys, std::span<const Range> runs) {
+      const Words seeing = size_of(runs);
+      steps += keys.size() * seeing * seeing;
+    });
+    if (steps > Words(kMostSteps)) return std::nullopt;
     std::vector<index_t> order;
     std::vector<bool> met(static_cast<std::size_t>(rows_.size()));
     std::vector<index_t> shared(static_cast<std::size_t>(rows_.size()));
-    index_t steps = 0;
     for (index_t start = 0; start < rows_.size(); ++start) {
       if (degree(start) == 0 || met[static_cast<std::size_t>(start)]) continue;
       for (index_t last = start; last >= 0;) {
@@ -77,20 +82,16 @@ class Search {
         std::vector<index_t> touched;
         for (const Range& run : rows_.of(last))
           for (index_t j = run.begin; j < run.end; ++j)
-            for (const Range& seeing : keys_.of(j)) {
-              steps += seeing.size();
-              if (steps > kMostSteps) return std::nullopt;
+            for (const Range& seeing : keys_.of(j))
               for (index_t i = seeing.begin; i < seeing.end; ++i)
                 if (!met[static_cast<std::size_t>(i)] && shared[static_cast<std::size_t>(i)]++ == 0)
                   touched.push_back(i);
-            }
         index_t best = -1;
         double most = 0;
-        std::ranges::sort(touched);
         for (const index_t i : touched) {
           const index_t both = std::exchange(shared[static_cast<std::size_t>(i)], 0);
           const double alike = static_cast<double>(both) / static_cast<double>(degree(last) + degree(i) - both);
-          if (alike > most) {
+          if (alike > most || (alike == most && i < best)) {
             most = alike;
             best = i;
           }

@@ -160,20 +160,26 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
     return;
   }
   const auto tiling = s.choose(x, limits);
-  if (!tiling) {
-    const auto least = least_memory(s, x, limits);
-    plan.refused.push_back({s.name,
-                            !least     ? "has no tiling for these sizes, whatever M"
-                            : o.memory ? fmt::format("needs {} bytes of fast memory", least->str())
-                                       : fmt::format("needs M >= {}", least->str()),
-                            least});
-    return;
-  }
+  if (!tiling) return plan.refused.push_back({s.name, {}, std::nullopt});  // say_what_is_needed
   Row row = row_of(plan, schedule, *tiling, x, limits);
   if (auto refusal = beyond_cap(plan, row))
     plan.refused.push_back(std::move(*refusal));
   else
     plan.rows.push_back(std::move(row));
+}
+
+/// Of the schedules that have no tiling under this M: the least that would do. It takes many choices of tiles, so it is
+/// found only for a plan that somebody sees.
+void say_what_is_needed(Plan& plan) {
+  const Sizes x = plan.sizes();
+  const schedule::Limits limits = limits_of(plan.options, plan.problem.op);
+  for (Refusal& r : plan.refused) {
+    if (!r.why.empty()) continue;
+    r.smallest_M = least_memory(*plan.options.registry->find(plan.problem.op, r.schedule), x, limits);
+    r.why = !r.smallest_M         ? "has no tiling for these sizes, whatever M"
+            : plan.options.memory ? fmt::format("needs {} bytes of fast memory", r.smallest_M->str())
+                                  : fmt::format("needs M >= {}", r.smallest_M->str());
+  }
 }
 
 std::string reason_without_caveat(const Plan& plan) {
@@ -270,7 +276,10 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   });
   const auto chosen =
       std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
-  if (chosen == plan.rows.end()) throw_nothing_fits(plan);
+  if (chosen == plan.rows.end()) {
+    say_what_is_needed(plan);
+    throw_nothing_fits(plan);
+  }
   if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
   order_rows(plan, chosen);
   compare_rows(plan);
@@ -334,6 +343,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
 
 Plan make_plan(const Problem& problem, const Options& options) {
   Plan plan = plan_in_best_order(problem, options);
+  say_what_is_needed(plan);
   if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
   plan.dense = dense_row(problem, options);
   if (!plan.dense) return plan;

@@ -1,4 +1,5 @@
 #pragma once
+#include <any>
 #include <array>
 #include <cstdint>
 #include <initializer_list>
@@ -8,6 +9,7 @@
 #include <span>
 #include <string_view>
 #include <tuple>
+#include <type_traits>
 #include <unordered_map>
 #include <utility>
 #include <vector>
@@ -102,19 +104,21 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   Words visited_keys(index_t a) const { return visited(visited_keys_, keys_, n_q(), a, true); }
   Words visited_rows(index_t b) const { return visited(visited_rows_, rows_, n_k(), b, false); }
 
-  /// What a walk over the pattern finds, kept for the next time: `walk` is its name, `key` all that it depends on
-  /// beside the pattern, make() walks.
+  /// What a walk over the pattern finds, kept as long as the pattern: `walk` is its name, `key` all that it depends on
+  /// beside the pattern, make() walks. A name has one type.
   using Key = std::array<Words, 9>;
   using Found = std::array<Words, 4>;
   template <class Make>
-  Found found(std::string_view walk, const Key& key, const Make& make) const {
+  const std::invoke_result_t<Make>& found(std::string_view walk, const Key& key, const Make& make) const {
+    using Value = std::invoke_result_t<Make>;
     {
       const std::lock_guard lock(mutex_);
-      if (const auto known = found_.find({walk, key}); known != found_.end()) return known->second;
+      if (const auto known = found_.find({walk, key}); known != found_.end())
+        return std::any_cast<const Value&>(known->second);
     }
-    const Found made = make();
+    std::any made = make();
     const std::lock_guard lock(mutex_);
-    return found_.emplace(std::pair(walk, key), made).first->second;
+    return std::any_cast<const Value&>(found_.emplace(std::pair(walk, key), std::move(made)).first->second);
   }
 
   /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
@@ -137,7 +141,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   std::vector<index_t> before_;  ///< pairs in the rows before each, and at the end all
   mutable std::mutex mutex_;     ///< of what is kept
   mutable Visits visited_keys_, visited_rows_;
-  mutable std::map<std::pair<std::string_view, Key>, Found> found_;
+  mutable std::map<std::pair<std::string_view, Key>, std::any> found_;
 };
 
 /// From the first to the last that one of `part` holds inside `window`; empty where none does.

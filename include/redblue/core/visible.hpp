@@ -148,7 +148,7 @@ struct Pairs {
                                        detail::clamped_sum({all * b, b, T - all}, 1, 1 - mask.hi, 0, positions));
   }
   /// All of them.
-  Words count() const { return mask.pattern != nullptr ? count_of(mask.pattern->rows()) : visited_keys(1); }
+  Words count() const { return mask.pattern != nullptr ? Words(mask.pattern->pairs()) : visited_keys(1); }
 
   /// Those of these rows, and those of these keys. No pattern.
   Words count_of_rows(Range rows) const {

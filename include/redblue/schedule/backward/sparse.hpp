@@ -42,12 +42,13 @@ struct SparseBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
-    const auto dS = pair_gradients_cost(x).choose(x, limits, limits.price.reading(SlowArray::D));
     const auto dV = sparse_value_gradients_cost(x).choose(x, limits, s.key, s.feature);
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     const auto dK = sparse_key_gradients_cost(x).choose(x, limits, s.key, s.feature);
-    if (!P || !dS || !dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    if (!dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
+    const auto dS = pair_gradients_cost(x).choose(x, limits, limits.price.reading(SlowArray::D));
+    if (!P || !dS) return std::nullopt;
     return Tiling{*P, *dS, *dV, *dQ, *dK};
   }
 

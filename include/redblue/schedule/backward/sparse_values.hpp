@@ -41,11 +41,12 @@ struct SparseValuesBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
     const index_t Bc = choose_key_block(x, s.key, [&](index_t b) { return limits.fit(pass_words(x, b, b), word(x)); });
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     const auto dK = sparse_key_gradients_cost(x).choose(x, limits, s.key, s.feature);
-    if (!P || Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    if (Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
+    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
+    if (!P) return std::nullopt;
     return Tiling{*P, Bc, *dQ, *dK};
   }
 

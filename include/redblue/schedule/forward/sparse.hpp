@@ -37,10 +37,11 @@ struct SparseForward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto scores = scores_cost(x).choose(x, limits, 0);
     const auto output =
         output_cost(x).choose(x, limits, s.query, s.feature, [&](GemmTiling t) { return output_phase(x, t); });
-    if (!scores || !output) return std::nullopt;
+    if (!output) return std::nullopt;
+    const auto scores = scores_cost(x).choose(x, limits, 0);
+    if (!scores) return std::nullopt;
     return Tiling{*scores, *output};
   }
 

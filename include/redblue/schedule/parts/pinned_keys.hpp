@@ -17,7 +17,7 @@ template <class M>
 class PinnedKeys {
  public:
   /// The keys in these runs, at most Bc at a time.
-  PinnedKeys(M& w, const BackwardOperands& x, const std::vector<Range>& runs, index_t Bc)
+  PinnedKeys(M& w, const BackwardOperands& x, std::span<const Range> runs, index_t Bc)
       : runs_(runs),
         Bc_(Bc),
         K_(w.alloc(SlowArray::K, {detail::length_of(runs), x.K.shape.cols})),
@@ -60,7 +60,7 @@ class PinnedKeys {
   }
 
  private:
-  std::vector<Range> runs_;
+  std::span<const Range> runs_;
   index_t Bc_;
   Tile<M> K_, V_, dK_, dV_;
 };

@@ -17,7 +17,7 @@ template <class M>
 class PinnedQueries {
  public:
   /// The queries in these runs; at most Br of them and Bc keys at a time.
-  PinnedQueries(M& w, const ForwardOperands& x, const std::vector<Range>& runs, index_t Br, index_t Bc)
+  PinnedQueries(M& w, const ForwardOperands& x, std::span<const Range> runs, index_t Br, index_t Bc)
       : runs_(runs),
         Br_(Br),
         Bc_(Bc),
@@ -57,7 +57,7 @@ class PinnedQueries {
   }
 
  private:
-  std::vector<Range> runs_;
+  std::span<const Range> runs_;
   index_t Br_, Bc_;
   Tile<M> Q_, O_, m_, l_;
 };

@@ -36,18 +36,20 @@ inline index_t most_seeing_rows(const Sizes& x, index_t b) {
 }
 
 /// The fewest queries (of Q), or keys (of K), in a block for which fits(size) holds; nothing if it holds for none. It
-/// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see.
+/// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see. Under a
+/// pattern, where each size takes a pass over its runs, of sizes above 16 every one that is twice another is tried.
 template <class Fits>
 std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
-  constexpr index_t kOfPattern = 48;  // each takes a pass over its runs
-  const index_t kTries =
-      x.mask.pattern == nullptr ? 4096 : std::min(kOfPattern, detail::pattern_tries(*x.mask.pattern));
+  constexpr index_t kTries = 4096, kFew = 48, kEach = 16;
   const bool keys = of == SlowArray::K;
   const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
+  const bool doubles = x.mask.pattern != nullptr && n > kFew;
   index_t size = smallest_tile(n, step);
   const auto block_fits = [&] { return limits.fit(x.tile(of, size, x.d), 0); };
-  for (index_t tries = 0; tries < kTries && size < n && block_fits(); ++tries, size += step)
+  for (index_t tries = 1; tries <= kTries && size < n && block_fits(); ++tries) {
     if (fits(size)) return size;
+    size += doubles && tries >= kEach ? size : step;
+  }
   size = std::max(size, n);
   return fits(size) ? std::optional(size) : std::nullopt;
 }

@@ -42,39 +42,36 @@ inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lis
 }  // namespace detail
 
 /// The `count` rows, or keys, that see the most; of those that see equally many the first.
-[[gnu::noinline]] inline std::vector<Range> pins_of(const Pattern& pattern, bool keys, index_t count) {
-  std::vector<Range> pins;
-  if (count == 0) return pins;
-  const RunLists& lists = keys ? pattern.keys() : pattern.rows();
-  const Pattern::Found found = pattern.found("least of the pinned", {keys ? 1 : 0, count}, [&] {
-    index_t left = count;
+[[gnu::noinline]] inline std::span<const Range> pins_of(const Pattern& pattern, bool keys, index_t count) {
+  if (count == 0) return {};
+  return pattern.found("pins", {keys ? 1 : 0, count}, [&] {
+    const RunLists& lists = keys ? pattern.keys() : pattern.rows();
+    index_t least = 0, ties = count;  // the degree of the last of them, and how many have it
     for (const auto& [degree, some] : detail::degrees_of(lists)) {
-      if (some >= left) return Pattern::Found{degree, left};
-      left -= some;
+      least = degree;
+      if (some >= ties) break;
+      ties -= some;
     }
-    return Pattern::Found{};
+    std::vector<Range> pins;
+    lists.for_groups([&](Range some, std::span<const Range> runs) {
+      const index_t degree = detail::length_of(runs);
+      if (degree == least)
+        some.end = some.begin + std::min(some.size(), std::exchange(ties, std::max<index_t>(0, ties - some.size())));
+      if (degree >= least) pins.push_back(some);
+    });
+    sort_and_join(pins);
+    return pins;
   });
-  const index_t least = found[0].to_index();
-  index_t ties = found[1].to_index();
-  lists.for_groups([&](Range some, std::span<const Range> runs) {
-    const index_t degree = detail::length_of(runs);
-    if (degree == least)
-      some.end = some.begin + std::min(some.size(), std::exchange(ties, std::max<index_t>(0, ties - some.size())));
-    if (degree >= least) pins.push_back(some);
-  });
-  sort_and_join(pins);
-  return pins;
 }
 
 /// Numbers of rows, or of keys, that may be worth pinning: all where there are few. Else none, and those that see 5/4
 /// times as many as the next one or more; of these the three with the widest gaps.
-[[gnu::noinline]] inline std::vector<index_t> pin_counts(const Pairs& pairs, bool keys, index_t step) {
+inline std::vector<index_t> pin_counts_of(const Pattern& pattern, bool keys, index_t step) {
   std::vector<index_t> counts{0};
-  if (pairs.mask.pattern == nullptr) return counts;
   constexpr double kGap = 1.25;
   constexpr index_t kFew = 48;
   constexpr std::size_t kMost = 3;
-  const index_t n = keys ? pairs.n_k : pairs.n_q;
+  const index_t n = keys ? pattern.n_k() : pattern.n_q();
   if (n <= kFew) {
     counts.reserve(kFew);
     for (index_t count = step; count < n; count += step) counts.push_back(count);
@@ -82,8 +79,7 @@ inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lis
   }
   std::vector<std::pair<double, index_t>> gaps;
   index_t above = 0, last = 0;
-  for (const auto& [degree, some] :
-       detail::degrees_of(keys ? pairs.mask.pattern->keys() : pairs.mask.pattern->rows())) {
+  for (const auto& [degree, some] : detail::degrees_of(keys ? pattern.keys() : pattern.rows())) {
     const double gap = static_cast<double>(last) / static_cast<double>(std::max<index_t>(1, degree));
     const index_t rounded = ceil_div(above, step) * step;
     if (above > 0 && gap >= kGap && rounded < n) gaps.emplace_back(gap, rounded);
@@ -94,6 +90,11 @@ inline std::map<index_t, index_t, std::greater<>> degrees_of(const RunLists& lis
   gaps.resize(std::min(kMost, gaps.size()));
   for (const auto& gap : gaps) counts.push_back(gap.second);
   return counts;
+}
+[[gnu::noinline]] inline std::vector<index_t> pin_counts(const Pairs& pairs, bool keys, index_t step) {
+  if (pairs.mask.pattern == nullptr) return {0};
+  return pairs.mask.pattern->found("numbers of pins", {keys ? 1 : 0, step},
+                                   [&] { return pin_counts_of(*pairs.mask.pattern, keys, step); });
 }
 
 /// The same, first that with which this tiling takes the least room.
@@ -115,22 +116,15 @@ inline index_t pinned_rows(const Sizes& x, index_t pinned) {
 /// Blocks that pass; those between pinned ones are cut as a whole side is.
 class RingBlocks {
  public:
-  RingBlocks(const Blocks& even, std::vector<Range> pins) : even_(even), pins_(std::move(pins)) {
-    index_t done = 0;
-    const auto cut = [&](Range between) {
-      const Blocks blocks{between.size(), even_.size, even_.ragged_first};
-      for (index_t b = 0; b < blocks.count(); ++b) list_.push_back(blocks(b).shifted(between.begin));
-    };
-    if (pins_.empty()) return;
-    for (const Range& pin : pins_) {
-      cut({done, pin.begin});
-      done = pin.end;
-    }
-    cut({done, even_.n});
+  explicit RingBlocks(const Blocks& even) : even_(even) {}
+  /// Of keys, or of rows, that are not pinned.
+  RingBlocks(const Blocks& even, const Pattern& pattern, bool keys, index_t pinned)
+      : even_(even), pins_(pins_of(pattern, keys, pinned)) {
+    if (pinned > 0) list_ = pattern.found("between pins", {keys ? 1 : 0, pinned, even.size}, [&] { return cut(); });
   }
 
   index_t size() const { return even_.size; }
-  const std::vector<Range>& pins() const { return pins_; }
+  std::span<const Range> pins() const { return pins_; }
   index_t count() const { return pins_.empty() ? even_.count() : static_cast<index_t>(list_.size()); }
   Range operator()(index_t b) const { return pins_.empty() ? even_(b) : list_[static_cast<std::size_t>(b)]; }
   /// The block that holds i, which is not pinned.
@@ -156,8 +150,22 @@ class RingBlocks {
   }
 
  private:
+  std::vector<Range> cut() const {
+    std::vector<Range> list;
+    index_t done = 0;
+    const auto cut_part = [&](Range between) {
+      const Blocks blocks{between.size(), even_.size, even_.ragged_first};
+      for (index_t b = 0; b < blocks.count(); ++b) list.push_back(blocks(b).shifted(between.begin));
+    };
+    for (const Range& pin : pins_) {
+      cut_part({done, pin.begin});
+      done = pin.end;
+    }
+    cut_part({done, even_.n});
+    return list;
+  }
   Blocks even_;
-  std::vector<Range> pins_, list_;
+  std::span<const Range> pins_, list_;  ///< of the pattern
 };
 
 }  // namespace redblue::schedule

@@ -151,8 +151,8 @@ struct RingSide {
  private:
   RingSide(const Pairs& p, const Blocks& even, bool of_queries, index_t most)
       : pairs(p),
-        blocks(even, p.mask.pattern == nullptr ? std::vector<Range>()
-                                               : pins_of(*p.mask.pattern, of_queries, pinned_of(p, even.n, most))),
+        blocks(p.mask.pattern == nullptr ? RingBlocks(even)
+                                         : RingBlocks(even, *p.mask.pattern, of_queries, pinned_of(p, even.n, most))),
         holds_queries(of_queries),
         pinned(pinned_of(p, even.n, most)) {}
   Runs seen(index_t b) const { return holds_queries ? pairs.runs_of_rows(blocks(b)) : pairs.runs_of_keys(blocks(b)); }

@@ -124,6 +124,24 @@ struct PairCost {
     });
     return {rows, keys, footprint, prefetch};
   }
+  /// At least, of blocks of `a` rows: every key that a block sees is in one of its tiles. A tile of e pairs, r rows and
+  /// c keys has e <= r c, and e <= room or, with one key, e <= a: r >= e^2 / (c max(room, a)), and over all tiles
+  /// nnz^2 / (A(a) max(room, a)) or more.
+  static Sums at_least(const Sizes& x, index_t a, Words room) {
+    const Words keys = x.pairs().visited_keys(a), nnz = x.nnz();
+    return {keys > 0 ? nnz * nnz / (std::max<Words>(room, a) * keys) : Words(0), keys, 0, 0};
+  }
+  /// Does the largest tile of one key fit, which no room makes smaller?
+  bool one_key_fits(const Sizes& x, const Limits& limits, index_t a) const {
+    const auto fits = [&](index_t rows, index_t pairs) {
+      const Words pass = std::max(RankOne(x.fast, A, B, pairs, 1).least(), finish);
+      return limits.fit(phase(x, {0, 0, stats * x.tile(SlowArray::lse, rows, 1) + x.tile(T, pairs, 1) + pass, pass}));
+    };
+    if (fits(a, a)) return true;
+    const MostInBlock most = x.pattern->found(
+        "pairs of a key", {a}, [&] { return most_in_block(x.pattern->keys(), x.n_q, std::min(a, x.n_q), true); });
+    return (most.whole == 0 || fits(a, most.whole)) && (most.ragged == 0 || fits(x.n_q % a, most.ragged));
+  }
   Sums walked(const Sizes& x, PairTiling t) const {
     Sums s;
     const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
@@ -157,34 +175,41 @@ struct PairCost {
     const index_t step = limits.multiple.query;
     const auto try_rows = [&](index_t a) {
       const Words room = limits.M - limits.reserve - stats * x.tile(SlowArray::lse, a, 1) - x.word(B);
-      if (room < 2) return;
+      if (room < 2 || !one_key_fits(x, limits, a)) return;
       const Words most = std::min<Words>(room / std::max<Words>(1, x.word(T)), Words(x.pattern->pairs()) + x.n_q);
+      const auto costs = [&](PairTiling t, const Sums& s) { return limits.price.of(io(x, t, s)) + each_row * s.rows; };
+      if (best && costs({a, most.to_index()}, at_least(x, a, most)) >= cheapest) return;
       for (index_t size = most.to_index(); size >= 2; size -= std::max<index_t>(1, size / 8)) {
         const PairTiling t{a, size};
         const Sums s = sums(x, t);
         if (!limits.fit(phase(x, s))) continue;
-        const Words cost = limits.price.of(io(x, t, s)) + each_row * s.rows;
-        if (!best || cost < cheapest) {
+        if (const Words cost = costs(t, s); !best || cost < cheapest) {
           best = t;
           cheapest = cost;
         }
         return;
       }
     };
-    // All sizes where those are few; else as many as there is time for, a half more or less each, from a square tile
-    // on.
-    constexpr index_t kSteps = index_t{1} << 26, kFewest = 3, kMost = 24;
-    const index_t most = ceil_div(x.n_q, step), work = x.pattern->pairs() / 8 + x.n_q + x.n_k,
+    // All sizes where those are few; else as many as there is time for, a half more or less each, from that of a square
+    // tile on.
+    constexpr index_t kSteps = index_t{1} << 23, kFewest = 3, kMost = 24;
+    const index_t most = ceil_div(x.n_q, step),
+                  work = x.pattern->rows().runs_held() + x.pattern->keys().runs_held() + x.n_q + x.n_k,
                   tries = std::clamp(kSteps / work, kFewest, kMost);
-    if (most <= tries * 2) {
+    if (most <= kMost * 2) {
       for (index_t k = 1; k <= most; ++k) try_rows(std::min(x.n_q, k * step));
       return best;
     }
-    const double square = std::sqrt((limits.M / std::max<Words>(1, x.word(T))).to_double()) / static_cast<double>(step);
-    for (index_t k = 0; k < tries; ++k) {
-      const index_t halves = (k + 1) / 2 * (k % 2 == 0 ? 1 : -1);
-      const double size = square * std::pow(1.5, static_cast<double>(halves));
-      try_rows(std::min(x.n_q, std::clamp<index_t>(static_cast<index_t>(size), 1, most) * step));
+    std::vector<index_t> sizes;  // the same for any M, so that what is walked is known
+    for (index_t k = 1; k < most; k += std::max<index_t>(1, k / 2)) sizes.push_back(k);
+    sizes.push_back(most);
+    const auto square = static_cast<index_t>(std::sqrt((limits.M / std::max<Words>(1, x.word(T))).to_double())) / step;
+    const index_t n = std::ssize(sizes), middle = std::ranges::lower_bound(sizes, square) - sizes.begin();
+    for (index_t k = 0, left = tries; left > 0 && k < 2 * n; ++k) {
+      const index_t at = middle + (k + 1) / 2 * (k % 2 == 0 ? 1 : -1);
+      if (at < 0 || at >= n) continue;
+      try_rows(std::min(x.n_q, sizes[static_cast<std::size_t>(at)] * step));
+      --left;
     }
     return best;
   }
