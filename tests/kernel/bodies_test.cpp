@@ -546,7 +546,14 @@ TYPED_TEST(BodiesTest, WeightsOfAKeyAgree) {
     if (this->draw(0, 1) == 0)
       for (index_t i = this->draw(0, 5); i < rows; i += 7) S.view()(i, 0) = std::numeric_limits<T>::quiet_NaN();
     Matrix<T> fast_O = O, fast_z = z;
-    const WeightsAccumulate k{Score::softmax};
+    const Drop drop{this->draw(0, 1) == 0 ? 0 : 0.4,
+                    this->draw(0, 99),
+                    this->draw(0, 9),
+                    this->draw(1, 3),
+                    this->draw(0, 9),
+                    this->draw(0, 9),
+                    this->draw(0, 99)};
+    const WeightsAccumulate k{Score::softmax, drop};
     run<T>(k, std::array{O.view(), z.view(), S.view(), lse.view(), V.view()});
     ASSERT_TRUE((table.template body<WeightsAccumulate>()(
         k, std::array{fast_O.view(), fast_z.view(), S.view(), lse.view(), V.view()})));

@@ -119,7 +119,8 @@ TEST(Trace, RefusesSizesAndParametersThatNoScheduleGives) {
            with("scale=1", "scal=1"),
            with("scale=1,lo=-inf", "lo=-inf,scale=1"),
            with("hi=1,prefix=0,group=1", "hi=-4e15,prefix=0,group=4e15"),
-           std::string("compute weights_accumulate(score=4) t0[0:1,0:1]"),
+           std::string(
+               "compute weights_accumulate(score=4,share=0,seed=0,head=0,group=1,first_row=0,row=0,col=0) t0[0:1,0:1]"),
            std::string("compute weights(score=4,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
            std::string("compute weights(score=-1,scale=1) t0[0:1,0:1] t1[0:1,0:1]"),
            std::string("open t0 -1x2"),

@@ -5,8 +5,9 @@
 /// Kernels of schedules that keep scores or partial outputs in slow memory.
 namespace redblue::kernel {
 
-/// O <- O + f(S) V, for the softmax exp(S - lse) V, and z <- z + the row sums of these weights: they are formed as the
-/// scores pass. z and lse have no columns where the score function has no statistics.
+/// O <- O + f(S) V, for the softmax exp(S - lse) V without the weights that are dropped, and z <- z + the row sums of
+/// all these weights: they are formed as the scores pass. z and lse have no columns where the score function has no
+/// statistics.
 struct WeightsAccumulate {
   static constexpr std::string_view name = "weights_accumulate";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
@@ -14,16 +15,23 @@ struct WeightsAccumulate {
     return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols <= 1 && z == lse;
   }
   static constexpr index_t macs(Shape O, Shape, Shape S, Shape, Shape) { return S.words() * O.cols; }
-  static constexpr std::array<std::string_view, 1> parameter_names{"score"};
-  auto parameters() { return std::tie(score); }
+  static constexpr std::array<std::string_view, 8> parameter_names{"score", "share",     "seed", "head",
+                                                                   "group", "first_row", "row",  "col"};
+  auto parameters() { return std::tuple_cat(std::tie(score), drop.parameters()); }
   Score score = Score::softmax;
+  Drop drop{};
   template <class T>
   void run(View<T> O, View<T> z, View<const T> S, View<const T> lse, View<const T> V) const {
     add_product(O, V, [&](index_t i, index_t j) {
       const T p = weight(score, S(i, j), statistic(lse, i));
       if (z.words() > 0) z[i] += p;
-      return p;
+      return kept(i, j, p);
     });
+  }
+  /// The weight p of this entry of S, as the product takes it.
+  template <class T>
+  T kept(index_t i, index_t j, T p) const {
+    return drop.share > 0 ? drop.kept(i, j, p, static_cast<T>(drop.factor())) : p;
   }
 };
 

@@ -113,7 +113,8 @@ bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
   return true;
 }
 
-/// O <- O + P V, z <- z + P, of the weights P = exp(S - lse) of one key: queries in lanes as the weights are formed.
+/// O <- O + P V, z <- z + P, of the weights P = exp(S - lse) of one key, without those that are dropped in O: queries
+/// in lanes as the weights are formed.
 template <class V>
 bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
@@ -132,7 +133,7 @@ bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<ty
     softmax_weights(V::load(s), V::load(shift), V::load(most)).store(p);
     for (index_t r = 0; r < n; ++r) {
       z[first + r] += p[r];
-      const V weight = V::all(p[r]);
+      const V weight = V::all(k.kept(first + r, 0, p[r]));
       for (index_t j = 0; j < O.cols(); j += V::kLanes) {
         const index_t cols = std::min(V::kLanes, O.cols() - j);
         T* o = &O(first + r, j);

@@ -32,10 +32,6 @@ struct SmallCacheForward : Defaults {
     }
   };
 
-  static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.modifiers.dropout > 0) return "drops no weights";
-    return std::nullopt;
-  }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query);
     return {{false, q, smallest_tile(x.n_k, m.key)}, {q, smallest_tile(x.d_v, m.feature)}};
@@ -109,7 +105,8 @@ struct SmallCacheForward : Defaults {
     });
   }
 
-  /// Phase 2: O = exp(S - lse) V / z, z the row sums of exp(S - lse); the exponential is taken as scores pass.
+  /// Phase 2: O = exp(S - lse) V / z, z the row sums of exp(S - lse); the exponential is taken, and weights are
+  /// dropped, as scores pass.
   template <Machine M>
   static void output(M& m, const ForwardOperands& x, Tiling t) {
     const Entries entries = Entries::of_pairs(x.shape);
@@ -124,9 +121,11 @@ struct SmallCacheForward : Defaults {
         w.compute(kernel::Zero{}, z_i);
         if (x.sinks.shape.words() > 0) w.compute(kernel::AddSinkWeights{I.begin}, z_i, lse_i, w.stream(x.sinks.all()));
         for_rank_one(w, x.shape.fast, O_ik.shape(), {x.S}, I, {x.V}, C, entries,
-                     [&](Range r, const auto& s, const auto& v) {
+                     [&](Range r, index_t key, const auto& s, const auto& v) {
                        const auto part = [&](const auto& tile) { return tile.rows(r.begin - I.begin, r.size()); };
-                       w.compute(kernel::WeightsAccumulate{x.shape.score}, part(O_ik), part(z_i), s, part(lse_i), v);
+                       const kernel::Drop dropped = drop(x.shape, x.instance(), x.shape.place(r.begin, key));
+                       w.compute(kernel::WeightsAccumulate{x.shape.score, dropped}, part(O_ik), part(z_i), s,
+                                 part(lse_i), v);
                      });
         if (x.shape.statistics() > 0) w.compute(kernel::DivideRows{}, O_ik, z_i);
         w.store(O_ik, x.O.block(I, C));

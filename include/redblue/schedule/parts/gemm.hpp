@@ -133,9 +133,9 @@ struct GemmCost {
   }
 };
 
-/// For each t: apply(rows, A[rows,t], B[t,J]), one factor resident, the other streamed; `rows` are those of I with an
-/// entry in column t of A. `room` is the shape of the tile that is updated: the resident factor has room for its whole
-/// side, however many words of it are needed.
+/// For each t: apply(rows, t, A[rows,t], B[t,J]), one factor resident, the other streamed; `rows` are those of I with
+/// an entry in column t of A. `room` is the shape of the tile that is updated: the resident factor has room for its
+/// whole side, however many words of it are needed.
 template <class W, class Apply>
 void for_rank_one(W& w, const Residence& fast, Shape room, const Factor& A, Range I, const Factor& B, Range J,
                   const Entries& entries, const Apply& apply) {
@@ -152,9 +152,9 @@ void for_rank_one(W& w, const Residence& fast, Shape room, const Factor& A, Rang
     const Arg part = resident.part((column_stays ? a : b).shape);
     w.load_into(part, column_stays ? a : b);
     if (column_stays)
-      apply(rows, part, w.stream(b));
+      apply(rows, t, part, w.stream(b));
     else
-      apply(rows, w.stream(a), part);
+      apply(rows, t, w.stream(a), part);
   }
 }
 
@@ -169,7 +169,7 @@ void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, con
       const Range I = rows(i), J = cols(j);
       const auto T = w.alloc(C.block(I, J));
       w.compute(kernel::Zero{}, T);
-      for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, const auto& a, const auto& b) {
+      for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, index_t, const auto& a, const auto& b) {
         w.compute(rank_one, T.rows(r.begin - I.begin, r.size()), a, b);
       });
       post(w, T);

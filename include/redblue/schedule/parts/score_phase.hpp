@@ -214,7 +214,7 @@ void score_phase(W& w, const Sizes& s, SlowArray S, Range I, const SlowMatrix& A
     for_tiles([&](const Arg& T, Shape room, const Box& box) {
       const kernel::Gemm rank_one{false, true};
       for_rank_one(w, s.fast, room, {A}, box.rows, transposed(B), box.keys, {},
-                   [&](Range, const auto& a, const auto& b) { w.compute(rank_one, T, a, b); });
+                   [&](Range, index_t, const auto& a, const auto& b) { w.compute(rank_one, T, a, b); });
     });
   }
 }
