@@ -76,8 +76,12 @@ plan::Schedule describe() {
       .workspace =
           [](const Sizes& x, const Tiling& t) {
             const auto tiling = detail::tiling_of<S>(t);
-            const auto list = schedule::workspace_of<Text>(typename S::Operands(S::taken(x, tiling), 1), tiling);
-            return std::vector<SlowMatrix>(list.begin(), list.end());
+            const Sizes taken = S::taken(x, tiling);
+            std::vector<Workspace> list;
+            list.reserve(Text::workspace.size());
+            for (const SlowMatrix& m : schedule::workspace_of<Text>(typename S::Operands(taken, 1), tiling))
+              list.push_back(laid_out(taken, m));
+            return list;
           },
       .run = detail::run_instances<Text, machine::Any>,
       .decided = detail::decided_costs<Text>(),

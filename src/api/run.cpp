@@ -236,10 +236,10 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   // A workspace for each instance under way.
   const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
   with.slow.assign(static_cast<std::size_t>(sets), slow);
-  for (const auto& [array, shape, instance, first_row, first_col] : workspace)
+  for (const Workspace& m : workspace)
     for (machine::SlowMemory& set : with.slow)
-      set[index_of(array)] = machine::Storage::matrix(
-          stack.take<T>(Words(shape.rows) * shape.cols, "workspace", redblue::name_of(array)), shape);
+      set[index_of(m.array)] = machine::Storage::matrix(
+          stack.take<T>(m.words(), "workspace", redblue::name_of(m.array)), {m.shape.rows, m.row_stride});
   with.words = row.footprint.to_index();
   if (stack.bytes() > effort.enough) return false;
   const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.walk);

@@ -120,10 +120,10 @@ struct Arrays {
     std::mt19937 random(seed);
     std::normal_distribution<double> normal;
     for (const SlowArray a : plan::inputs_of(problem.op))
-      for (T& word : fresh(matrix_of(a))) word = static_cast<T>(normal(random));
-    for (const SlowArray a : plan::outputs_of(problem.op)) fresh(matrix_of(a));
+      for (T& word : fresh(a, shape_of(a).words())) word = static_cast<T>(normal(random));
+    for (const SlowArray a : plan::outputs_of(problem.op)) fresh(a, shape_of(a).words());
     workspace_ = s.workspace(x, t);
-    for (const SlowMatrix& m : workspace_) fresh(m);
+    for (const Workspace& m : workspace_) fresh(m.array, m.words());
     change(*this);
     if (problem.sources != Sources::distinct) words[SlowArray::A3] = words[SlowArray::A2];
     const auto set = [&](SlowArray a, const oracle::Matrix<long double>& m) {
@@ -140,6 +140,7 @@ struct Arrays {
   machine::SlowMemory slow() {
     machine::SlowMemory m;
     for (auto& [array, w] : words) m[index_of(array)] = machine::Storage::matrix(w.data(), shape_of(array));
+    for (const Workspace& w : workspace_) m[index_of(w.array)].row_stride = w.row_stride;
     return m;
   }
   SlowMatrix matrix_of(SlowArray a) const {
@@ -182,13 +183,13 @@ struct Arrays {
   }
 
  private:
-  std::vector<T>& fresh(const SlowMatrix& m) {
-    auto& v = words[m.array];
-    v.assign(static_cast<std::size_t>(m.shape.words()), std::numeric_limits<T>::quiet_NaN());
+  std::vector<T>& fresh(SlowArray a, Words count) {
+    auto& v = words[a];
+    v.assign(static_cast<std::size_t>(count.to_index()), std::numeric_limits<T>::quiet_NaN());
     return v;
   }
 
-  std::vector<SlowMatrix> workspace_;
+  std::vector<Workspace> workspace_;
 };
 
 /// The largest absolute difference; infinity where NaN or infinities disagree.

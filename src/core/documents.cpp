@@ -155,4 +155,11 @@ SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
   return {a, {most, x.n_q}, instance, 0, x.row0};
 }
 
+Workspace laid_out(const Sizes& x, const SlowMatrix& m) {
+  if (!is_of_pairs(m.array) || x.pattern != nullptr || has_pattern(x)) return {m, m.shape.cols};
+  index_t most = 0;
+  for (const Sizes& part : documents_of(x)) most = std::max(most, part.pairs().most_keys(1));
+  return {m, most};
+}
+
 }  // namespace redblue

@@ -34,7 +34,7 @@ const schedule::KnobRange& Schedule::knob(std::string_view knob_name) const {
 
 Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
   Words words;
-  for (const SlowMatrix& m : workspace(x, t)) words += Words(m.shape.rows) * m.shape.cols;
+  for (const Workspace& m : workspace(x, t)) words += m.words();
   return words;
 }
 

@@ -266,6 +266,21 @@ TEST(Planner, RefusesWithTheReason) {
   for (const Row& row : lean.rows) EXPECT_EQ(row.workspace, 0) << row.schedule;
 }
 
+TEST(Planner, KeepsScoresOfWindowsInRowsAsLongAsTheWindow) {
+  Problem p = problem(100, 120, 16, 16);
+  const auto words = [&](Operation op, const char* schedule) {
+    p.op = op;
+    return make_plan(p, with_M(1000, schedule)).row().workspace;
+  };
+  EXPECT_EQ(words(Operation::forward, "small_cache"), 100 * 120);
+  p.window_left = 4, p.window_right = 2;
+  EXPECT_EQ(words(Operation::forward, "small_cache"), 99 * 7 + 120);
+  EXPECT_EQ(words(Operation::backward, "materialised"), 99 * 7 + 120 + 100);  // P and D
+  p = problem(100, 120, 16, 16);
+  p.cu_seqlens_q = {0, 40, 100}, p.cu_seqlens_k = {0, 70, 120};
+  EXPECT_EQ(words(Operation::forward, "small_cache"), 99 * 70 + 120);
+}
+
 TEST(Planner, CannotSplitASingleColumn) {
   EXPECT_THROW(make_plan(problem(64, 64, 16, 1), with_M(1'000'000, "column_split")), Unsupported);
   const Plan plan = make_plan(problem(64, 64, 16, 1), with_M(1000));

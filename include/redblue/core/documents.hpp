@@ -75,6 +75,16 @@ SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 /// key and of those after it. No words under a pattern.
 SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance);
 
+/// A matrix of workspace, whose rows begin `row_stride` words apart.
+struct Workspace : SlowMatrix {
+  index_t row_stride = 0;
+  Words words() const { return shape.rows == 0 ? Words(0) : Words(shape.rows - 1) * row_stride + shape.cols; }
+};
+/// How it lies in slow memory. Hidden pairs are never touched, and both ends of the keys that a row sees go up: rows of
+/// a matrix over pairs begin as far apart as the most keys that one of them sees, and the hidden end of a row is where
+/// the next one lies.
+Workspace laid_out(const Sizes& x, const SlowMatrix& m);
+
 /// How many batches the formulas of such sizes are for: 1, or all where they differ.
 inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : x.documents->batches; }
 

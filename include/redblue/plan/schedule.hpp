@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "redblue/core/data_machine.hpp"
+#include "redblue/core/documents.hpp"
 #include "redblue/core/operation.hpp"
 #include "redblue/problem.hpp"
 #include "redblue/schedule/parts/limits.hpp"
@@ -64,7 +65,7 @@ struct Schedule {
   Words (*macs)(const Sizes&, const Tiling&);  ///< multiply-adds
   /// Beside io and footprint, of one instance; where batches differ, of one key-value head of all batches, as io is.
   IndexWords (*index)(const Sizes&, const Tiling&);
-  std::vector<SlowMatrix> (*workspace)(const Sizes&, const Tiling&);
+  std::vector<Workspace> (*workspace)(const Sizes&, const Tiling&);
   /// Runs all instances, as an outermost loop of independent rounds.
   void (*run)(machine::Any&, const Instances&, const Tiling&);
   /// The costs of a run that decided this (core/machine.hpp); those above are then the most that any data cost: io and
