@@ -47,8 +47,16 @@ class Modeller {
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
     for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
-    t.transfer_s = model::transfer_seconds(rates_, traffic_of(problem, row, walk), cores);
-    return model::combined(t);
+    model::Traffic traffic = traffic_of(problem, row, walk);
+    const double transfer = model::transfer_seconds(rates_, traffic, cores);
+    // Nothing is computed while words are copied: they hide behind no work.
+    traffic.touched_bytes = 0;
+    const double copied = walk.timed.copied_share() * model::transfer_seconds(rates_, traffic, cores);
+    t.transfer_s = transfer - copied;
+    t = model::combined(t);
+    t.transfer_s = transfer;
+    t.total_s += copied;
+    return t;
   }
 
  private:

@@ -102,6 +102,15 @@ TEST(Timed, CountsWhatIsHeldAndTouched) {
   EXPECT_EQ(walk.touched(), init + 2 * step + finish);
 }
 
+/// Flash copies queries, outputs and lse; keys and values pass while the products are formed.
+TEST(Timed, TellsWordsThatAreCopiedFromThoseThatPass) {
+  const plan::Plan plan = plan::make_plan(small(Operation::forward), with_M(400, "flash"));
+  const Io& io = plan.row().io;
+  const double passed = (io.reads[index_of(SlowArray::K)] + io.reads[index_of(SlowArray::V)]).to_double();
+  const model::Timed walk = timed(plan, model::rates_of(invented(), Isa::avx512, DType::f32));
+  EXPECT_NEAR(walk.copied_share(), 1 - passed / io.total().to_double(), 1e-12);
+}
+
 TEST(Timed, ReluHasNoExponentials) {
   Problem p = small(Operation::forward);
   p.score = Score::relu;
@@ -197,6 +206,20 @@ TEST(FastestPlan, ManyGroupsOfKeysAreWalkedInPart) {
   for (const int threads : {1, 4}) {
     EXPECT_NEAR(seconds(1 << 18, threads) / seconds(1 << 16, threads), 4, 0.4) << threads;
     EXPECT_NEAR(seconds(1 << 24, threads) / seconds(1 << 18, threads), 64, 6) << threads;
+  }
+}
+
+/// A ring copies all keys and values, and nothing is computed meanwhile; flash reads them where they lie.
+TEST(FastestPlan, CopiesHideBehindNoWork) {
+  for (const index_t d : {64, 128}) {
+    Problem p = of(Operation::forward, 2048, d, 4);
+    p.causal = true;
+    p.window_left = 256;
+    const plan::Plan plan = make_fastest_plan(p, {}, {invented()});
+    EXPECT_EQ(plan.row().schedule, "flash") << "d = " << d;
+    const model::Time ring = *row_of(plan, "ring").time, flash = *plan.row().time;
+    EXPECT_NEAR(ring.total_s, ring.work_s() + ring.transfer_s, 1e-12);
+    EXPECT_LT(flash.total_s, 0.99 * (flash.work_s() + flash.transfer_s));
   }
 }
 

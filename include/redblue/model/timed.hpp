@@ -29,8 +29,16 @@ class Timed : public MachineFace<Timed> {
     resident_ -= tiles_.back().words;
     tiles_.pop_back();
   }
-  void read(const Arg&, const Block& b) { copy(b); }
-  void write(const Block& b, const Arg&) { copy(b); }
+  void read(const Arg& tile, const Block& b) {
+    copy(b);
+    // A tile that is only read lies where its words do: they come while a kernel reads them.
+    const bool stays = tiles_[static_cast<std::size_t>(tile.depth)].layout == Layout::read_only;
+    (stays ? passed_ : copied_) += static_cast<double>(b.shape.words());
+  }
+  void write(const Block& b, const Arg&) {
+    copy(b);
+    copied_ += static_cast<double>(b.shape.words());
+  }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     call();
@@ -75,6 +83,8 @@ class Timed : public MachineFace<Timed> {
   const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
   double macs() const { return macs_; }                        ///< multiply-adds of products
   double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
+  /// Of the words that cross the border of fast memory, the share that is copied into tiles or out of them.
+  double copied_share() const { return copied_ / std::max(1.0, copied_ + passed_); }
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
@@ -106,9 +116,10 @@ class Timed : public MachineFace<Timed> {
           add(time_.pass_s, pass_seconds(rates_, 2 * words, words * rates_.word_bytes));
       }
       const kernel::Access access = kernel::access_of(k, i);
-      if (args[i].kind == Arg::Kind::stream)
+      if (args[i].kind == Arg::Kind::stream) {
         streamed += words;
-      else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
+        passed_ += access == kernel::Access::update ? 2 * words : words;
+      } else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
     add(time_.pass_s, (panels - 1) * kCallSeconds);
@@ -186,6 +197,8 @@ class Timed : public MachineFace<Timed> {
   Time time_;
   double macs_ = 0;
   double touched_ = 0;
+  double copied_ = 0;  ///< words, into tiles and out of them
+  double passed_ = 0;  ///< words that come, or go, while a kernel works on them
   double held_ = 0;
   double resident_ = 0;
   struct Tile {
