@@ -14,6 +14,9 @@ import bench_table  # noqa: E402
 import blocks  # noqa: E402
 import masks_table  # noqa: E402
 
+sys.path.insert(0, str(ROOT / "bench"))
+import shares  # noqa: E402
+
 
 def test_documents_show_what_the_results_make():
     shown = blocks.read("docs/speed.md", "bench")
@@ -25,6 +28,34 @@ def test_documents_show_what_the_results_make():
 def test_the_table_of_masks_is_what_its_results_make():
     shown = blocks.read("docs/speed.md", "masks")
     assert shown == masks_table.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
+
+
+def test_the_table_of_shares_is_what_its_results_make():
+    shown = blocks.read("docs/speed.md", "shares")
+    assert shown == shares.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
+
+
+def test_shares_below_the_aim_are_bold(tmp_path, monkeypatch):
+    monkeypatch.setattr(shares, "ROOT", tmp_path)
+    e = {"cell": "window", "op": "forward", "d": 64, "threads": 1, "tile_share": 0.84, "pair_share": 0.9, "time": 0.5}
+    results = [
+        {**e, "aim": ["tile_share", 0.85]},
+        {**e, "d": 128, "aim": ["pair_share", 0.9]},
+        {**e, "cell": "decode", "aim": None},
+    ]
+    about = dict.fromkeys(["command", "commit", "date", "cpu", "cpus", "compiler", "flags", "n", "heads"], "x")
+    (tmp_path / "r.json").write_text(json.dumps({"schema": shares.SCHEMA, **about, "results": results}))
+    text = shares.table("r.json").splitlines()
+    assert "| window | **84 %, 90 %**, 0.50 | 84 %, 90 %, 0.50 |" in text
+    assert "| decode | 84 %, 90 %, 0.50 |  |" in text
+    assert "1 of 2 cells reach it" in text[3]
+
+
+def test_visited_tiles_lie_on_multiples_of_64():
+    cells = {c.name: c for c in shares.cells(256)}
+    assert cells["causal window"].tiles == (4 + 3) * 64 * 64  # 32 keys back: each diagonal tile, and the one before
+    assert cells["window"].tiles == (4 + 3 + 3) * 64 * 64
+    assert cells["decode, window"].pairs == 512 == cells["decode, window"].tiles
 
 
 def test_a_cell_under_a_mask_shows_its_nearest_peer_and_losses():
