@@ -31,7 +31,8 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
           "centred, exact-keys=H, no-exact-rows: 2:3,centred,exact-keys=16. Forward only: linear, "
           "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], nystroem:LANDMARKS[,iterations=N], "
           "smyrf[:rounds=N,cluster=N,seed=N], hyper[:block=N,samples=N,planes=N,seed=N], "
-          "reformer[:rounds=N,chunk=N,buckets=N,seed=N]")
+          "reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
+          "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]")
       .type_name("METHOD");
 }
 

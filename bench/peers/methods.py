@@ -121,6 +121,16 @@ TABLE = [
     ("hyper:block=64,samples=64", True, (0.411, 1.019, 0.82, 1.74, 0.848, 2.95)),
     ("hyper:block=64,samples=256", True, (0.223, 0.645, 0.74, 0.877, 0.669, 1.54)),
     ("hyper:block=128,samples=128", True, (0.302, 0.744, 0.67, 1.46, 0.727, 2.15)),
+    ("coreset:block=128,rank=8", True, (0.890, 0.926, 1.23, 1.73, 0.748, 1.71)),
+    ("coreset:block=128,rank=32", True, (0.242, 0.191, 0.96, 0.963, 0.202, 1.53)),
+    ("coreset:block=128,rank=32,tau=balanced", True, (0.164, 0.136, 0.95, 0.961, 0.154, 1.54)),
+    ("coreset:block=128,rank=64,tau=balanced", True, (0.051, 0.027, 0.72, 0.727, 0.049, 1.52)),
+    ("coreset:block=512,rank=128,tau=balanced", True, (0.110, 0.092, 0.87, 0.87, 0.142, 1.34)),
+    ("coreset:block=64,rank=32,carried", True, (1.046, 0.926, 1.20, 1.64, 0.729, 1.62)),
+    ("coreset:block=64,rank=64,carried", True, (0.566, 0.453, 1.05, 1.29, 0.367, 1.54)),
+    ("coreset:block=64,rank=64,tau=balanced,carried", True, (0.413, 0.344, 1.06, 1.31, 0.304, 1.54)),
+    ("coreset:block=128,rank=128,carried", True, (0.214, 0.090, 0.87, 0.922, 0.183, 1.52)),
+    ("coreset:block=128,rank=128,tau=balanced,carried", True, (0.128, 0.066, 0.87, 0.918, 0.139, 1.52)),
 ]
 
 

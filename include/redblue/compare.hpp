@@ -47,9 +47,9 @@ struct Comparisons {
 
 /// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
 /// of q and k prove, and of each row; linear attention, Performer, Linformer, Nystroemformer, SMYRF,
-/// HyperAttention, Reformer (whose keys are its queries: its error is small only where k is q/|q|); sparse patterns.
-/// problem: forward, softmax, without pattern, approximation and modifiers. Throws Unsupported for others, and what
-/// norms_of throws.
+/// HyperAttention, Reformer (whose keys are its queries: its error is small only where k is q/|q|), coresets; sparse
+/// patterns. problem: forward, softmax, without pattern, approximation and modifiers. Throws Unsupported for others,
+/// and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Runs each, and compares it with exact attention in fp64. A method that M words do not suffice for is refused, with

@@ -99,8 +99,8 @@ struct Problem {
   MethodKind method_kind() const { return approximation != nullptr ? MethodKind::polynomial : kind_of(method); }
   /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1), "linear",
   /// "performer:256,seed=7", "linformer:64,signs,seed=7", "nystroem:64,iterations=6",
-  /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64" or "reformer:rounds=4,chunk=64,buckets=16". Throws
-  /// InvalidProblem.
+  /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16" or
+  /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7". Throws InvalidProblem.
   void approximate(std::string_view text);
   bool masked() const { return causal || window_left || window_right; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key

@@ -127,6 +127,9 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
   for (const char* text : {"hyper:block=64,samples=64", "hyper:block=64,samples=256"})
     add_method("hyper_attention", text);
   add_method("reformer", "reformer:rounds=4,chunk=64,buckets=16");
+  for (const char* text :
+       {"coreset:block=128,rank=32", "coreset:block=128,rank=64,tau=balanced", "coreset:block=128,rank=128,carried"})
+    add_method("coreset", text);
 
   const patterns::Between between{problem.n_q, problem.n_k, problem.causal_offset};
   const auto add_pattern = [&](const char* method, const std::string& setting, RunLists pattern) {

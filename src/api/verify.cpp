@@ -298,12 +298,12 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   if (squares > 0) n.relative = std::max(n.relative, std::sqrt(gaps / squares));
 }
 
-/// Where the radius of a row is so near an edge of the grid of polynomials that roundings put it on this side or that,
-/// either is right: O has the one that ours is nearer to.
+/// Where the radius of a row is so near an edge of the grid of polynomials, or a draw of a coreset so near the next
+/// key, that roundings put it on this side or that, either is right: O has the one that ours is nearer to.
 template <class Wide>
 void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps, Matrix<Wide>& O) {
   for (const double nudge : {1 - 64 * eps, 1 + 64 * eps}) {
-    truth.nudge_radii(static_cast<Wide>(nudge));
+    truth.nudge(static_cast<Wide>(nudge));
     const Matrix<Wide> other = truth.forward().at(SlowArray::O);
     for (index_t i = 0; i < O.shape.rows; ++i) {
       double gap = 0, other_gap = 0;
@@ -316,10 +316,10 @@ void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps
   }
 }
 
-/// The iteration of Nystroemformer, and polynomials beyond their range, make roundings large: errors of two runs are
-/// then further apart.
+/// The iteration of Nystroemformer, the triangular system of a coreset, and polynomials beyond their range, make
+/// roundings large: errors of two runs are then further apart.
 bool amplifies_roundings(const Problem& p) {
-  return kind_of(p.method) == MethodKind::nystroemformer ||
+  return kind_of(p.method) == MethodKind::nystroemformer || kind_of(p.method) == MethodKind::coreset ||
          (p.row_polynomials != nullptr && !p.row_polynomials->exact_rows);
 }
 
@@ -362,7 +362,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     }
     const Dense<T> naive(p, narrow, block, h);
     Matrices<Wide> forward = truth.forward();
-    if (p.row_polynomials != nullptr)
+    if (p.row_polynomials != nullptr || kind_of(p.method) == MethodKind::coreset)
       take_nearer_sides(truth, gathered(p, tensors, SlowArray::O, h), eps_of(compute), forward.at(SlowArray::O));
     for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));

@@ -177,6 +177,13 @@ void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
       x.documents = nullptr;
       x.method = Reformer{draw(1, 3), draw(1, x.n_k), 2 * draw(1, 4), seed()};
       break;
+    case MethodKind::coreset: {
+      Coreset c{.block = draw(1, x.n_k), .balanced = draw(0, 1) == 1, .carried = draw(0, 1) == 1};
+      c.rank = draw(1, c.carried ? x.n_k : c.block);
+      c.seed = seed();
+      x.method = c;
+      break;
+    }
   }
 }
 

@@ -51,6 +51,11 @@ std::string text_of(const Method& m) {
                  [&](const Reformer& r) {
                    return fmt::format("{}, {} rounds, chunks of {}, {} buckets, seed {}", name, r.rounds, r.chunk,
                                       r.buckets, r.seed);
+                 },
+                 [&](const Coreset& c) {
+                   return fmt::format("{}{}, {} keys for each block of {}, tau {}, seed {}",
+                                      c.carried ? "carried " : "", name, c.rank, c.block, c.balanced ? "balanced" : "1",
+                                      c.seed);
                  }},
       m);
 }
@@ -90,6 +95,11 @@ void require_sound(const Method& m, index_t n_q, index_t n_k) {
                             throw InvalidProblem(fmt::format(
                                 "method: buckets = {}: give an even number, half of them for either sign", r.buckets));
                           require_seed(r.seed);
+                        },
+                        [&](const Coreset& c) {
+                          require_between("block", c.block, 1, n_k);
+                          require_between("rank", c.rank, 1, c.carried ? n_k : c.block);
+                          require_seed(c.seed);
                         }},
              m);
 }

@@ -163,8 +163,11 @@ class Dense {
     return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}, {SlowArray::dBias, dBias}};
   }
 
-  /// Takes all radii of row polynomials as this much larger.
-  void nudge_radii(T by) { nudge_ = by; }
+  /// Takes all radii of row polynomials, and the draws of a coreset, as this much larger.
+  void nudge(T by) {
+    nudge_ = by;
+    project();
+  }
   /// Of a problem with row polynomials: the rows beyond the range, which are exact.
   index_t exact_rows() const {
     index_t rows = 0;
@@ -442,7 +445,21 @@ class Dense {
       const T p = r.p[k] * kept(i, j);
       for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += p * V_(j, t);
     }
-    return o.total();
+    std::vector<T> words = o.total();
+    if (kind_of(x_.method) == MethodKind::coreset) clip(words);
+    return words;
+  }
+  /// Each column within what V has.
+  void clip(std::vector<T>& o) const {
+    for (index_t t = 0; t < x_.d_v; ++t) {
+      T least = V_(0, t), most = least;
+      for (index_t j = 1; j < x_.n_k; ++j) {
+        least = std::min(least, V_(j, t));
+        most = std::max(most, V_(j, t));
+      }
+      T& word = o[static_cast<std::size_t>(t)];
+      word = std::min(std::max(word, least), most);
+    }
   }
 
   /// From the weights of each row and its D = rowsum(dO o O).
@@ -495,7 +512,7 @@ class Dense {
   Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
     set_rows();
-    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, core(), block_};
+    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, core(), block_, nudge_};
   }
   /// From the first query that sees a key to the last, and from the first key that a query sees to the last.
   typename MethodWeights<T>::Core core() const {

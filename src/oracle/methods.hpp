@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 #include <limits>
+#include <numeric>
 #include <utility>
 #include <variant>
 #include <vector>
@@ -24,9 +25,11 @@ class MethodWeights {
     bool causal = false;  ///< does a mask hide later keys?
   };
   MethodWeights() = default;
-  /// `core`: the queries that see a key, and the keys that a query sees.
-  MethodWeights(const Method& method, T scale, const Matrix<T>& Q, const Matrix<T>& K, const Core& core, index_t block)
-      : method_(method), block_(block), core_(core) {
+  /// `core`: the queries that see a key, and the keys that a query sees. Random numbers of draws, and what counts as
+  /// known, are taken as `nudge` times what they are.
+  MethodWeights(const Method& method, T scale, const Matrix<T>& Q, const Matrix<T>& K, const Core& core, index_t block,
+                T nudge)
+      : method_(method), block_(block), nudge_(nudge), core_(core) {
     std::visit([&](const auto& m) { prepare(m, scale, Q, K); }, method_);
   }
 
@@ -200,6 +203,139 @@ class MethodWeights {
           meets_(queries[static_cast<std::size_t>(a)], keys[static_cast<std::size_t>(b)]) += 1;
   }
 
+  /// Keys that are chosen, and the weights by which they stand for all keys, block after block.
+  void prepare(const Coreset& c, T scale, const Matrix<T>& Q, const Matrix<T>& K) {
+    random_features_ = true;
+    const index_t n_k = K.shape.rows;
+    std::vector<index_t> core;
+    T longest_q = 0, longest_k = 0;
+    for (index_t i = 0; i < Q.shape.rows; ++i)
+      longest_q = std::max(longest_q, std::sqrt(square_distance(Q, i, [](index_t) { return T(0); })));
+    std::vector<std::vector<T>> weights;  // of each chosen key, on all keys
+    for (index_t end = (n_k - 1) % c.block + 1, block = 0; end <= n_k; end += c.block, ++block) {
+      std::vector<index_t> keys;  // the carried core, and the block
+      std::vector<std::vector<T>> before;
+      if (c.carried) {
+        keys.swap(core);
+        before.swap(weights);
+      }
+      for (index_t j = std::max<index_t>(0, end - c.block); j < end; ++j) {
+        keys.push_back(j);
+        longest_k = std::max(longest_k, std::sqrt(square_distance(K, j, [](index_t) { return T(0); })));
+      }
+      const T ratio = !c.balanced ? T(1) : longest_k > 0 ? longest_q / longest_k : T(0);
+      const Reduced few = reduced(c, block, std::abs(scale) * ratio, K, keys);
+      for (std::size_t p = 0; p < few.pivots.size(); ++p) {
+        core.push_back(keys[few.pivots[p]]);
+        std::vector<T>& w = weights.emplace_back(static_cast<std::size_t>(n_k), T(0));
+        for (std::size_t i = 0; i < keys.size(); ++i) {
+          const T share = few.W(static_cast<index_t>(p), static_cast<index_t>(i));
+          if (i >= before.size()) w[static_cast<std::size_t>(keys[i])] = share;
+          for (std::size_t j = 0; i < before.size() && j < static_cast<std::size_t>(end); ++j)
+            w[j] += share * before[i][j];
+        }
+      }
+      for (std::size_t p = few.pivots.size(); p < std::min(static_cast<std::size_t>(c.rank), keys.size()); ++p) {
+        core.push_back(keys[few.pivots.front()]);  // in place of one that was not drawn
+        weights.emplace_back(static_cast<std::size_t>(n_k), T(0));
+      }
+    }
+    left_ = Matrix<T>({Q.shape.rows, static_cast<index_t>(core.size())});
+    right_ = Matrix<T>({n_k, left_.shape.cols});
+    for (index_t a = 0; a < left_.shape.cols; ++a) {
+      for (index_t i = 0; i < Q.shape.rows; ++i)
+        left_(i, a) = scale * sum<T>(Q.shape.cols, block_,
+                                     [&](index_t t) { return Q(i, t) * K(core[static_cast<std::size_t>(a)], t); });
+      for (index_t j = 0; j < n_k; ++j)
+        right_(j, a) = weights[static_cast<std::size_t>(a)][static_cast<std::size_t>(j)];
+    }
+    for (index_t i = 0; i < Q.shape.rows; ++i) {
+      T most = left_(i, 0);
+      for (index_t a = 1; a < left_.shape.cols; ++a) most = std::max(most, left_(i, a));
+      for (index_t a = 0; a < left_.shape.cols; ++a) left_(i, a) = std::exp(left_(i, a) - most);
+    }
+  }
+
+  struct Reduced {
+    std::vector<std::size_t> pivots;
+    Matrix<T> W;  ///< a row for each pivot, a column for each key
+  };
+  /// By the sweep operator on the kernel of the keys: a swept pivot's row has what it stands for, the diagonal of the
+  /// others what is left of them.
+  Reduced reduced(const Coreset& c, index_t block, T kappa, const Matrix<T>& K,
+                  const std::vector<index_t>& keys) const {
+    const auto n = static_cast<index_t>(keys.size());
+    const std::vector<T> mean = mean_of(K, keys);
+    std::vector<T> length(keys.size());
+    Matrix<T> H({n, n});
+    for (index_t i = 0; i < n; ++i) {
+      const index_t row = keys[static_cast<std::size_t>(i)];
+      length[static_cast<std::size_t>(i)] =
+          square_distance(K, row, [&](index_t t) { return mean[static_cast<std::size_t>(t)]; });
+      for (index_t j = 0; j < n; ++j)
+        H(i, j) = std::exp(-kappa / 2 *
+                           square_distance(K, row, [&](index_t t) { return K(keys[static_cast<std::size_t>(j)], t); }));
+    }
+    std::vector<std::size_t> order(keys.size());  // first the pivots, then the others as they change places with them
+    std::iota(order.begin(), order.end(), std::size_t{0});
+    Reduced few;
+    const T longest = *std::max_element(length.begin(), length.end());
+    for (std::size_t p = 0; p < std::min(static_cast<std::size_t>(c.rank), keys.size()); ++p) {
+      std::vector<T> share(keys.size(), T(0));
+      for (std::size_t i = p; i < keys.size(); ++i) {
+        const T left = H(static_cast<index_t>(order[i]), static_cast<index_t>(order[i]));
+        if (left > nudge_ * static_cast<T>(Coreset::kKnown))
+          share[i] = std::exp(kappa * (length[order[i]] - longest)) * left;
+      }
+      T up_to = nudge_ * static_cast<T>(pivot_draw(c.seed, block, static_cast<index_t>(p))) *
+                sum<T>(n, n, [&](index_t i) { return share[static_cast<std::size_t>(i)]; });
+      std::size_t s = keys.size();
+      for (std::size_t i = p; i < keys.size() && up_to > 0; ++i)
+        if (share[i] > 0) {
+          s = i;
+          up_to -= share[i];
+        }
+      if (s == keys.size()) break;
+      std::swap(order[p], order[s]);
+      few.pivots.push_back(order[p]);
+      sweep(H, static_cast<index_t>(order[p]));
+    }
+    few.W = Matrix<T>({static_cast<index_t>(few.pivots.size()), n});
+    for (index_t p = 0; p < few.W.shape.rows; ++p) {
+      const std::size_t pivot = few.pivots[static_cast<std::size_t>(p)];
+      for (index_t i = 0; i < n; ++i)
+        few.W(p, i) = H(static_cast<index_t>(pivot), i) *
+                      std::exp(kappa / 2 * (length[static_cast<std::size_t>(i)] - length[pivot]));
+      for (std::size_t q = 0; q < few.pivots.size(); ++q)
+        few.W(p, static_cast<index_t>(few.pivots[q])) = static_cast<std::size_t>(p) == q ? T(1) : T(0);
+    }
+    return few;
+  }
+  static void sweep(Matrix<T>& H, index_t s) {
+    const index_t n = H.shape.rows;
+    const T pivot = H(s, s);
+    for (index_t j = 0; j < n; ++j) H(s, j) /= pivot;
+    for (index_t i = 0; i < n; ++i) {
+      if (i == s) continue;
+      const T factor = H(i, s);
+      for (index_t j = 0; j < n; ++j) H(i, j) -= factor * H(s, j);
+      H(i, s) = -factor / pivot;
+    }
+    H(s, s) = 1 / pivot;
+  }
+  std::vector<T> mean_of(const Matrix<T>& K, const std::vector<index_t>& keys) const {
+    const auto n = static_cast<index_t>(keys.size());
+    std::vector<T> mean(static_cast<std::size_t>(K.shape.cols));
+    for (index_t t = 0; t < K.shape.cols; ++t)
+      mean[static_cast<std::size_t>(t)] =
+          sum<T>(n, block_, [&](index_t i) { return K(keys[static_cast<std::size_t>(i)], t); }) / static_cast<T>(n);
+    return mean;
+  }
+  template <class F>
+  T square_distance(const Matrix<T>& A, index_t row, const F& from) const {
+    return sum<T>(A.shape.cols, block_, [&](index_t t) { return (A(row, t) - from(t)) * (A(row, t) - from(t)); });
+  }
+
   /// Row a has 1/size on segment a.
   static Matrix<T> means(index_t rank, index_t n) {
     Matrix<T> E({rank, n});
@@ -248,6 +384,7 @@ class MethodWeights {
 
   Method method_;
   index_t block_ = 1;
+  T nudge_ = 1;
   bool random_features_ = false;
   Matrix<T> left_, right_;  ///< n_q and n_k rows; weights are products of rows
   Core core_;

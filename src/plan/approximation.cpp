@@ -19,7 +19,8 @@ namespace {
                   "1, with ,rows, ,centred, ,exact-keys=H or ,no-exact-rows for one of each row; or linear, "
                   "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
                   "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
-                  "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N]",
+                  "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
+                  "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]",
                   text));
 }
 
@@ -31,7 +32,7 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-/// NAME:SIZE,WORD,WORD=N in its parts. Words that nobody asked for are found out by `finish`.
+/// NAME:SIZE,WORD,WORD=N, or NAME:WORD=N,WORD, in its parts. Words that nobody asked for are found out by `finish`.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {
@@ -42,7 +43,11 @@ class Parts {
     }
     const std::size_t colon = head.find(':');
     name_ = head.substr(0, colon);
-    if (colon != std::string_view::npos) size_ = head.substr(colon + 1);
+    if (colon == std::string_view::npos) return;
+    if (head.find('=', colon) == std::string_view::npos)
+      size_ = head.substr(colon + 1);
+    else  // no size, but a word
+      words_.push_back(head.substr(colon + 1));
   }
   std::string_view name() const { return name_; }
   template <class Number = index_t>
@@ -114,6 +119,18 @@ Method method_from(Parts words, std::string_view text) {
     const Reformer r{words.value("rounds", d.rounds), words.value("chunk", d.chunk), words.value("buckets", d.buckets),
                      words.value("seed", d.seed)};
     return words.finish(r, false);
+  }
+  if (words.name() == "coreset") {
+    Coreset c;
+    const index_t none = 0;
+    c.block = words.value("block", none);
+    c.rank = words.value("rank", none);
+    if (c.block == none || c.rank == none) refuse(text);
+    c.balanced = words.has("tau=balanced");
+    if (!c.balanced) words.has("tau=1");
+    c.carried = words.has("carried");
+    c.seed = words.value("seed", 0);
+    return words.finish(c, false);
   }
   refuse(text);
 }

@@ -1,5 +1,6 @@
 #include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/schedule/approximate/coreset.hpp"
 #include "redblue/schedule/approximate/hyper_attention.hpp"
 #include "redblue/schedule/approximate/linear_attention.hpp"
 #include "redblue/schedule/approximate/linformer.hpp"
@@ -29,6 +30,7 @@ void add_approximate(Registry& registry) {
   registry.add(describe_fast<SmyrfForward>());
   registry.add(describe_fast<HyperAttentionForward>());
   registry.add(describe_fast<ReformerForward>());
+  registry.add(describe_fast<CoresetForward>());
 }
 
 }  // namespace redblue::plan

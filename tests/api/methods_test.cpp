@@ -51,11 +51,18 @@ TEST(MethodRuns, AreWhatTheirPlansSay) {
                              with_heads(problem(11, 14, 2, 3), 2, 3, 3)})
       check(p, method, 1);
   check(with_heads(problem(11, 14, 6, 5), 2, 6, 2), "linformer:7", 2);
+  for (const std::string_view method :
+       {"coreset:block=8,rank=3", "coreset:block=5,rank=5,tau=balanced,seed=2", "coreset:block=4,rank=6,carried",
+        "coreset:block=6,rank=2,tau=balanced,carried"})
+    for (const Problem& p : {problem(13, 13, 8, 8), problem(9, 29, 4, 9), problem(40, 120, 16, 16),
+                             with_heads(problem(11, 14, 6, 5), 2, 6, 2)})
+      check(p, method, 2);
 }
 
 /// f32 states over many keys: the sums of verify() allow for the chain that the plan adds up.
 TEST(MethodRuns, AreAccurateOverManyKeys) {
-  for (const std::string_view method : {"linear", "performer:24", "linformer:40", "nystroem:3"}) {
+  for (const std::string_view method :
+       {"linear", "performer:24", "linformer:40", "nystroem:3", "coreset:block=16,rank=2,carried"}) {
     Problem p = problem(3, 6000, 4, 3);
     p.approximate(method);
     Filled filled(p, DType::f32, Strides::bhsd);

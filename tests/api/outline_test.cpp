@@ -132,7 +132,8 @@ std::vector<Problem> problems() {
     by_rows.approximation = by_rows.row_polynomials->whole_range();
     list.push_back(by_rows);
     for (const std::string_view method : {"linear", "performer:6", "linformer:3", "linformer:8,signs", "nystroem:3",
-                                          "smyrf:rounds=2,cluster=3", "hyper:block=3,samples=4,planes=2"}) {
+                                          "smyrf:rounds=2,cluster=3", "hyper:block=3,samples=4,planes=2",
+                                          "coreset:block=4,rank=2", "coreset:block=3,rank=4,tau=balanced,carried"}) {
       approximate.approximate(method);
       list.push_back(approximate);
     }

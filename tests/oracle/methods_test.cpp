@@ -1,3 +1,4 @@
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <cmath>
@@ -113,6 +114,91 @@ TEST(DenseMethods, LinformerWithRandomSignsByHand) {
   const double sign = random_sign_is_negative(4, 0, 0) ? -1 : 1;
   for (std::size_t t = 0; t < 3; ++t)
     EXPECT_NEAR(static_cast<double>(o.words[t]), sign * static_cast<double>(in.at(SlowArray::V).words[t]), 1e-15);
+}
+
+TEST(DenseMethods, CoresetsAreExactWhereEachKeyIsChosen) {
+  EXPECT_LT(distance(square(12), "coreset:block=12,rank=12", 2), 1e-14);
+  EXPECT_LT(distance(square(12), "coreset:block=5,rank=5,tau=balanced,seed=3", 2), 1e-14);
+  EXPECT_LT(distance(square(12), "coreset:block=5,rank=12,carried,seed=3", 2), 1e-14);
+  EXPECT_GT(distance(square(12), "coreset:block=12,rank=11", 2), 1e-6);
+}
+
+namespace {
+
+/// One query and two keys: 1 and 0, at 1/2 on either side of their mean.
+double o_of_two_keys(Problem p, double q) {
+  p.n_q = 1;
+  p.n_k = 2;
+  p.d = p.d_v = 1;
+  Matrices<long double> in;
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V})
+    in[a] = Matrix<long double>({a == SlowArray::Q ? 1 : 2, 1});
+  in[SlowArray::Q].words = {static_cast<long double>(q)};
+  in[SlowArray::K].words = {1, 0};
+  in[SlowArray::V].words = {10, 20};
+  return static_cast<double>(Dense<long double>(p, in).forward().at(SlowArray::O).words[0]);
+}
+
+}  // namespace
+
+/// One of two keys stands for both, for the other with the weight exp(kappa (x.x' - x.x)) = exp(-kappa / 2).
+TEST(DenseMethods, CoresetsByHand) {
+  for (const auto& [text, kappa] :
+       {std::pair("coreset:block=2,rank=1", 1.5), {"coreset:block=2,rank=1,tau=balanced", 3.0}})
+    for (index_t seed = 0; seed < 8; ++seed) {
+      Problem p;
+      p.scale = 1.5;
+      p.approximate(fmt::format("{},seed={}", text, seed));
+      const bool first = pivot_draw(seed, 0, 0) < 0.5;  // both are as likely
+      const double w = std::exp(-kappa / 2), own = first ? 10 : 20, other = first ? 20 : 10;
+      EXPECT_NEAR(o_of_two_keys(p, 2), (own + w * other) / (1 + w), 1e-14) << text << ' ' << seed;
+    }
+}
+
+/// Keys that are alike are known as soon as one of them is chosen.
+TEST(DenseMethods, CoresetsChooseEachOfEqualKeysOnce) {
+  Problem p = square(12);
+  Matrices<long double> in = inputs(p, 1);
+  Matrix<long double>& K = in.at(SlowArray::K);
+  for (index_t j = 4; j < 12; ++j)
+    for (index_t t = 0; t < p.d; ++t) K(j, t) = K(j % 4, t);
+  const auto exact = Dense<long double>(p, in).forward().at(SlowArray::O);
+  for (const char* text : {"coreset:block=12,rank=7", "coreset:block=4,rank=7,carried", "coreset:block=6,rank=5"}) {
+    p.approximate(text);
+    const auto ours = Dense<long double>(p, in).forward().at(SlowArray::O);
+    for (std::size_t k = 0; k < ours.words.size(); ++k)
+      EXPECT_NEAR(static_cast<double>(ours.words[k]), static_cast<double>(exact.words[k]), 1e-14) << text;
+  }
+}
+
+/// The first pivot of three keys, over many seeds, told by which value stands for all: as often as exp(kappa |x|^2)
+/// says.
+TEST(DenseMethods, CoresetsDrawByTheResidual) {
+  Problem p;
+  p.n_q = 1;
+  p.n_k = 3;
+  p.d = p.d_v = 1;
+  p.scale = 0.5;
+  Matrices<long double> in;
+  in[SlowArray::Q] = Matrix<long double>({1, 1});
+  in[SlowArray::K] = in[SlowArray::V] = Matrix<long double>({3, 1});
+  in[SlowArray::K].words = {2, 0, -1};
+  in[SlowArray::V].words = {0, 1, 100};
+  std::map<double, double> times;
+  constexpr index_t kSeeds = 4000;
+  for (index_t seed = 0; seed < kSeeds; ++seed) {
+    p.approximate(fmt::format("coreset:block=3,rank=1,seed={}", seed));
+    times[static_cast<double>(Dense<long double>(p, in).forward().at(SlowArray::O).words[0])] += 1.0 / kSeeds;
+  }
+  std::vector<double> wanted, found;
+  for (const double x : {5.0 / 3, -1.0 / 3, -4.0 / 3}) wanted.push_back(std::exp(0.5 * x * x));
+  const double all = wanted[0] + wanted[1] + wanted[2];
+  for (double& w : wanted) w /= all;
+  for (const auto& [o, share] : times) found.push_back(share);
+  std::ranges::sort(wanted);
+  std::ranges::sort(found);
+  ASSERT_EQ(found.size(), 3U);
+  for (std::size_t i = 0; i < 3; ++i) EXPECT_NEAR(found[i], wanted[i], 0.025);
 }
 
 }  // namespace redblue::test

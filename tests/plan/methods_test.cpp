@@ -25,15 +25,24 @@ struct MethodFigures {
 /// n = 512, d = d_v = 32: R + W, and the smallest footprint.
 TEST(MethodPlans, HaveTheFiguresOfTheTable) {
   for (const MethodFigures& line : {
-           MethodFigures{"linear", 65536, 32 * 33 + 32 + 2},                                   // 1090
-           MethodFigures{"performer:64", 65536, 64 * 33 + 67},                                 // features one at a time
-           MethodFigures{"performer:1024", 65536, 1024 * 33 + 67},                             // 33859
-           MethodFigures{"linformer:64", 65536, 64 * 64 + 64 + 1},                             // 4161, word by word
-           MethodFigures{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},                      // 16451, row by row
-           MethodFigures{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},         //
-           MethodFigures{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},                // 1824
-           MethodFigures{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},                // 16512
-           MethodFigures{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256}  // 57600
+           MethodFigures{"linear", 65536, 32 * 33 + 32 + 2},                            // 1090
+           MethodFigures{"performer:64", 65536, 64 * 33 + 67},                          // features one at a time
+           MethodFigures{"performer:1024", 65536, 1024 * 33 + 67},                      // 33859
+           MethodFigures{"linformer:64", 65536, 64 * 64 + 64 + 1},                      // 4161, word by word
+           MethodFigures{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},               // 16451, row by row
+           MethodFigures{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},  //
+           MethodFigures{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},         // 1824
+           MethodFigures{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},         // 16512
+           MethodFigures{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256},  // 57600
+           MethodFigures{"coreset:block=128,rank=8", 65536, 6913},
+           MethodFigures{"coreset:block=128,rank=32", 65536, 14689},
+           MethodFigures{"coreset:block=128,rank=32,tau=balanced", 81920, 14691},  // max |q| and max |k|
+           MethodFigures{"coreset:block=128,rank=64,tau=balanced", 81920, 25059},
+           MethodFigures{"coreset:block=512,rank=128,tau=balanced", 81920, 82659},
+           MethodFigures{"coreset:block=64,rank=32,carried", 65536, 7425},
+           MethodFigures{"coreset:block=64,rank=64,carried", 65536, 14689},
+           MethodFigures{"coreset:block=128,rank=128,carried", 65536, 45665},
+           MethodFigures{"coreset:block=128,rank=128,tau=balanced,carried", 81920, 45667},
        }) {
     const Problem p = head(line.method);
     const plan::Plan plan = plan::make_plan(p, {.M = line.footprint});
@@ -67,11 +76,35 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
   EXPECT_EQ(head("linformer:64,seed=7,signs").method, Method(Linformer{64, true, 7}));
   EXPECT_EQ(head("nystroem:64").method, Method(Nystroemformer{64, 6}));
   EXPECT_EQ(head("nystroem:64,iterations=20").method, Method(Nystroemformer{64, 20}));
+  EXPECT_EQ(head("coreset:block=64,rank=8").method, Method((Coreset{64, 8, false, false, 0})));
+  EXPECT_EQ(head("coreset:rank=8,seed=7,carried,block=64,tau=balanced").method,
+            Method((Coreset{64, 8, true, true, 7})));
+  EXPECT_EQ(head("coreset:block=64,rank=8,tau=1").method, Method((Coreset{64, 8, false, false, 0})));
   EXPECT_EQ(head("2:1.0").approximation->degree(), 2);
-  for (const std::string_view wrong :
-       {"", "2", "2:", "2:1,seed=3", "performer", "performer:", "performer:x", "performer:64,", "performer:64,seed",
-        "performer:64,seed=", "performer:64,signs", "linear:3", "linformer:64,seed=7", "nystroem:64,seed=1",
-        "reformer:4", "performer:64,seed=1,seed=2", ":4", ","})
+  for (const std::string_view wrong : {"",
+                                       "2",
+                                       "2:",
+                                       "2:1,seed=3",
+                                       "performer",
+                                       "performer:",
+                                       "performer:x",
+                                       "performer:64,",
+                                       "performer:64,seed",
+                                       "performer:64,seed=",
+                                       "performer:64,signs",
+                                       "linear:3",
+                                       "linformer:64,seed=7",
+                                       "nystroem:64,seed=1",
+                                       "coreset",
+                                       "coreset:8",
+                                       "coreset:block=64",
+                                       "coreset:rank=8",
+                                       "coreset:block=64,rank=8,tau=2",
+                                       "coreset:block=64,rank=8,tau=1,tau=balanced",
+                                       "reformer:4",
+                                       "performer:64,seed=1,seed=2",
+                                       ":4",
+                                       ","})
     try {
       head(wrong);
       ADD_FAILURE() << wrong;
@@ -92,7 +125,13 @@ TEST(MethodPlans, RefuseWhatTheyCannotDo) {
   refused(head("linformer:513"), "from 1 to 512");
   refused(head("performer:0"), "features = 0");
   refused(head("nystroem:64,iterations=0"), "iterations = 0");
+  refused(head("coreset:block=513,rank=8"), "block = 513: give a number from 1 to 512");
+  refused(head("coreset:block=64,rank=65"), "rank = 65: give a number from 1 to 64");
+  refused(head("coreset:block=64,rank=513,carried"), "rank = 513: give a number from 1 to 512");
   Problem p = head("linformer:64");
+  p.causal = true;
+  refused(p, "knows no mask");
+  p = head("coreset:block=64,rank=8");
   p.causal = true;
   refused(p, "knows no mask");
   p = head("nystroem:64");

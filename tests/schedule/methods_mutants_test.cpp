@@ -47,4 +47,9 @@ TEST(MethodMutants, OfNystroemformerAreCaught) {
       sizes_for(Nystroemformer{4, 3}), {}, mutants::NystroemformerSlip::takes_means_of_the_values);
 }
 
+TEST(MethodMutants, OfCoresetsAreCaught) {
+  expect_caught<schedule::CoresetForward, mutants::CoresetRows>(sizes_for(Coreset{.block = 4, .rank = 2, .seed = 3}),
+                                                                {}, mutants::CoresetSlip::never_begins_the_bounds);
+}
+
 }  // namespace redblue::test

@@ -14,6 +14,13 @@ struct Arg {
   Block block{};      ///< tile: the rectangle inside it, array: what it holds; stream: the block
 
   constexpr Shape shape() const { return block.shape; }
+  /// These rows of it.
+  constexpr Arg rows(Range r) const {
+    Arg a = *this;
+    a.block.row += r.begin;
+    a.block.shape.rows = r.size();
+    return a;
+  }
   static constexpr Arg streaming(const Block& b) { return {Kind::stream, 0, b}; }
 };
 

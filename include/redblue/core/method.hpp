@@ -20,11 +20,12 @@ enum class MethodKind : std::uint8_t {
   nystroemformer,
   smyrf,
   hyper_attention,
-  reformer
+  reformer,
+  coreset
 };
 inline constexpr auto kMethodNames =
     std::to_array<std::string_view>({"exact", "polynomial", "linear attention", "Performer", "Linformer",
-                                     "Nystroemformer", "SMYRF", "HyperAttention", "Reformer"});
+                                     "Nystroemformer", "SMYRF", "HyperAttention", "Reformer", "coreset"});
 constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
 
 /// Weights phi(q).phi(k) with phi(x) = elu(x) + 1, x by x; no scale. Katharopoulos et al. 2020 (arXiv 2006.16236).
@@ -95,9 +96,27 @@ struct Reformer {
   friend bool operator==(const Reformer&, const Reformer&) = default;
 };
 
+/// `rank` weighted keys in place of each `block` of keys, chosen by randomly pivoted Cholesky of exp(kappa x.x'), x
+/// being keys less the mean of their block: a pivot is drawn with a probability that its residual is proportional to.
+/// The weights of a chosen key and its row of values are what interpolation in that kernel gives; rows of o are held
+/// within the least and the largest entry of each column of V. kappa = |scale| (tau 1), or |scale| max |q| / max |k|
+/// over all queries and the keys so far (balanced). Carried: one core of `rank` keys, reduced anew together with each
+/// block. After WildCat (arXiv 2602.10056), Cholesky by Chen et al. 2022 (arXiv 2207.06503); the schedule is this
+/// project's.
+struct Coreset {
+  index_t block = 128;
+  index_t rank = 32;
+  bool balanced = false;
+  bool carried = false;
+  index_t seed = 0;  ///< from 0 to 2^53
+  /// A key whose residual in the normalised kernel is no more than this is known by those that are chosen.
+  static constexpr double kKnown = 0x1p-10;
+  friend bool operator==(const Coreset&, const Coreset&) = default;
+};
+
 /// In place of exact attention; the first: none of them. In the order of MethodKind, without the polynomial.
 using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer, Smyrf,
-                            HyperAttention, Reformer>;
+                            HyperAttention, Reformer, Coreset>;
 
 constexpr MethodKind kind_of(const Method& m) {
   return m.index() == 0 ? MethodKind::exact : static_cast<MethodKind>(m.index() + 1);

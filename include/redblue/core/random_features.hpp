@@ -42,6 +42,16 @@ inline bool random_sign_is_negative(index_t seed, index_t a, index_t j) {
   return (words[static_cast<std::size_t>(a / kBits % kWords)] >> (a % kBits) & 1U) != 0;
 }
 
+/// The number from 0 to 1, neither of them, for the draw of pivot `step` of a block of keys.
+inline double pivot_draw(index_t seed, index_t block, index_t step) {
+  const auto place = static_cast<std::uint64_t>(block);
+  const PhiloxWords<std::uint32_t> words =
+      philox(PhiloxWords<std::uint32_t>{static_cast<std::uint32_t>(step), static_cast<std::uint32_t>(place),
+                                        static_cast<std::uint32_t>(place >> 32), 2},
+             static_cast<std::uint64_t>(seed));
+  return (words[0] + (words[1] + 0.5) * 0x1p-32) * 0x1p-32;
+}
+
 /// Segment a of `segments` of n rows has rows floor(a n / segments) to floor((a + 1) n / segments) - 1.
 constexpr Range segment(index_t a, index_t segments, index_t n) { return {a * n / segments, (a + 1) * n / segments}; }
 

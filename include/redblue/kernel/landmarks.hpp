@@ -41,18 +41,21 @@ struct ProjectRows {
   }
 };
 
-/// S <- softmax of each row.
+/// S <- exp(S) / (exp(S) w), row by row; without weights w the softmax of each row.
 struct SoftmaxRows {
   static constexpr std::string_view name = "softmax_rows";
-  static constexpr std::array access{Access::update};
-  static constexpr bool fits(Shape) { return true; }
-  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr bool fits(Shape S, Shape w) { return w.words() == 0 || w == Shape{S.cols, 1}; }
+  static constexpr index_t macs(Shape S, Shape w) { return w.words() == 0 ? 0 : S.words(); }
   template <class T>
-  void run(View<T> S) const {
+  void run(View<T> S, View<const T> w) const {
     for (index_t i = 0; i < S.rows(); ++i) {
       T m = kMinusInf<T>;
       raise_max<T>(m, S, i);
-      const T sum = sum_of<T>(S.cols(), [&](index_t j) { return S(i, j) = exp_shifted(S(i, j), m); });
+      const T sum = sum_of<T>(S.cols(), [&](index_t j) {
+        S(i, j) = exp_shifted(S(i, j), m);
+        return w.words() == 0 ? S(i, j) : S(i, j) * w[j];
+      });
       for (index_t j = 0; j < S.cols(); ++j) S(i, j) /= sum;
     }
   }
@@ -104,17 +107,19 @@ struct PseudoInverseStep {
   }
 };
 
-/// B <- Z B, a column at a time.
+/// B <- Z B, a column at a time. Of B the leading rows count, as many as Z has columns.
 struct MultiplyFromLeft {
   static constexpr std::string_view name = "multiply_from_left";
   static constexpr std::array access{Access::update, Access::write, Access::read};
-  static constexpr bool fits(Shape B, Shape t, Shape Z) { return Z == Shape{B.rows, B.rows} && t == Shape{B.rows, 1}; }
-  static constexpr index_t macs(Shape B, Shape, Shape) { return B.words() * B.rows; }
+  static constexpr bool fits(Shape B, Shape t, Shape Z) {
+    return Z.rows == B.rows && Z.cols <= B.rows && t == Shape{Z.cols, 1};
+  }
+  static constexpr index_t macs(Shape B, Shape, Shape Z) { return B.cols * Z.words(); }
   template <class T>
   void run(View<T> B, View<T> t, View<const T> Z) const {
     for (index_t col = 0; col < B.cols(); ++col) {
-      for (index_t i = 0; i < B.rows(); ++i) t[i] = B(i, col);
-      for (index_t i = 0; i < B.rows(); ++i) B(i, col) = sum_of<T>(B.rows(), [&](index_t j) { return Z(i, j) * t[j]; });
+      for (index_t i = 0; i < Z.cols(); ++i) t[i] = B(i, col);
+      for (index_t i = 0; i < B.rows(); ++i) B(i, col) = sum_of<T>(Z.cols(), [&](index_t j) { return Z(i, j) * t[j]; });
     }
   }
 };

@@ -6,6 +6,7 @@
 
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/coreset.hpp"
 #include "redblue/kernel/feature_maps.hpp"
 #include "redblue/kernel/gradient.hpp"
 #include "redblue/kernel/landmarks.hpp"
@@ -20,21 +21,20 @@
 /// Every plain kernel by name: what a trace can hold.
 namespace redblue::kernel {
 
-using AnyPlainKernel =
-    std::variant<ModifyScores, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver, AddSinkGradients,
-                 AddBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd,
-                 OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
-                 NormaliseAndDrop, BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log,
-                 DivideAccumulate, Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver,
-                 ZeroOver, NoKeysOver, AddNormalised, AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics,
-                 PairWeights, PairSubtract, ScaleByWeights, PairAccumulate, PairScores, PairValueGradients,
-                 PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop, PairModify, PairBias,
-                 PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
-                 PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo, AddElu,
-                 ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows, AddColumnSums, ProjectRows,
-                 SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft, ProjectRow, Larger, AddRounded,
-                 SmyrfKeys, SortPairs, SmallestFirst, SignBucket, RotationBucket, Count, FirstPlaces, TakePlace,
-                 AddToScores, UnitScores, HideItself, ResumeSoftmax, HideByPosition>;
+using AnyPlainKernel = std::variant<
+    ModifyScores, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver, AddSinkGradients,
+    AddBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit, StatisticsAdd, OnlineSoftmax,
+    TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows, NormaliseAndDrop, BlockSoftmax,
+    MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate, Weights, ScoreGradient,
+    ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised, AddRowDots,
+    AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights, PairAccumulate,
+    PairScores, PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn, PairDrop,
+    PairModify, PairBias, PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials, DivisionGradients,
+    PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo, AddElu, ApplyElu,
+    RandomFeatures, MinusInfinity, RescaleState, RescaleRows, AddColumnSums, ProjectRows, SoftmaxRows,
+    PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft, ProjectRow, Larger, AddRounded, SmyrfKeys, SortPairs,
+    SmallestFirst, SignBucket, RotationBucket, Count, FirstPlaces, TakePlace, AddToScores, UnitScores, HideItself,
+    ResumeSoftmax, HideByPosition, PivotedCholesky, InterpolationWeights, AddValues, ClipColumns, ClippedProductOver>;
 
 namespace detail {
 /// p <- value, if value is one of P: a whole number for integers, 0 or 1 for bool, a position in the list for Score.

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/approximate/coreset.hpp"
 #include "redblue/schedule/approximate/linear_attention.hpp"
 #include "redblue/schedule/approximate/linformer.hpp"
 #include "redblue/schedule/approximate/nystroemformer.hpp"
@@ -109,10 +110,10 @@ struct LinformerRows {
       if (slip == loads_the_queries) {
         const auto Q_i = m.load(x.Q.rows(i, 1)), S = m.alloc(SlowArray::S, {1, l.rank});
         m.compute(kernel::Scores{x.scale}, S, Q_i, keys);
-        m.compute(kernel::SoftmaxRows{}, S);
+        m.compute(kernel::SoftmaxRows{}, S, kNoWords);
         m.update(kernel::GemmOver{.first = true}, x.O.rows(i, 1), S, values);
       } else {
-        attend_by_words(m, x, {i, i + 1}, keys, values);
+        attend_by_words(m, x, {i, i + 1}, {keys.arg(), values.arg()});
       }
     }
   }
@@ -151,7 +152,46 @@ struct NystroemformerRows {
       if (slip == takes_means_of_the_values) m.compute(kernel::ProjectRows{s.n_k}, values, m.stream(x.V.all()));
       if (slip != forgets_the_pseudo_inverse) m.compute(kernel::MultiplyFromLeft{}, values, c, inverse[0]);
     }
-    for (index_t i = 0; i < s.n_q; ++i) attend_by_words(m, x, {i, i + 1}, keys, values);
+    for (index_t i = 0; i < s.n_q; ++i) attend_by_words(m, x, {i, i + 1}, {keys.arg(), values.arg()});
+  }
+};
+
+enum class CoresetSlip {
+  none,
+  makes_room_for_the_room_beside,  ///< where the values of the points will be
+  measures_the_queries,            ///< for a tau that is 1
+  loads_the_values,
+  forgets_the_last_block,
+  never_begins_the_bounds,
+};
+
+struct CoresetRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, CoresetSlip slip) {
+    using enum CoresetSlip;
+    const Sizes& s = x.shape;
+    const CoresetBlocks blocks(s);
+    const auto bounds = m.alloc(SlowArray::O, {2, s.d_v});
+    const auto all = m.alloc(SlowArray::Z, {blocks.core(), s.d + s.d_v + 1});
+    const WeightedCore core{all.arg(), s.d, s.d_v};
+    if (slip != never_begins_the_bounds) m.compute(kernel::MinusInfinity{}, bounds);
+    if (slip == measures_the_queries) {
+      const auto longest_q = m.alloc(SlowArray::den, {1, 1});
+      m.compute(kernel::Zero{}, longest_q);
+      m.compute(kernel::LongestRow{}, longest_q, m.stream(x.Q.all()));
+    }
+    for (index_t j = 0; j < blocks.count() - (slip == forgets_the_last_block ? 1 : 0); ++j) {
+      const CoresetBlock b = blocks(j);
+      const Range J = blocks.keys(j), points{blocks.row(j), blocks.row(j) + b.points};
+      const index_t room = slip == makes_room_for_the_room_beside ? b.beside(s) : 0;
+      const auto more = m.alloc(SlowArray::S, {b.points, room});
+      const auto W = m.alloc(SlowArray::S, {b.points, b.all() - b.beside(s)});
+      choose_points(m, x, b, j, J, core, points, W, kNoWords);
+      if (slip == loads_the_values) const auto V_j = m.load(x.V.rows(J));
+      add_up_points(m, x, b, J, core, points, W, bounds);
+    }
+    const Range points{0, blocks.core()};
+    attend(m, x, {}, {core.keys(points), core.values(points), core.weights(points), bounds.arg()});
   }
 };
 

@@ -89,7 +89,7 @@ struct NystroemformerForward : Defaults {
       m.compute(kernel::MultiplyFromLeft{}, values, c, inverse[0]);
     }
     const Blocks rows = s.pairs().row_blocks(t.br);
-    for (index_t i = 0; i < rows.count(); ++i) attend_by_words(m, x, rows(i), keys, values);
+    for (index_t i = 0; i < rows.count(); ++i) attend_by_words(m, x, rows(i), {keys.arg(), values.arg()});
   }
 
   /// keys <- K~, values <- softmax(Q~ K^T) V, and the leading columns of R <- A = softmax(Q~ K~^T).
@@ -116,7 +116,7 @@ struct NystroemformerForward : Defaults {
     }
     m.compute(kernel::DivideRows{}, values, sums);
     m.compute(scores, R.cols(L), queries, keys);
-    m.compute(kernel::SoftmaxRows{}, R.cols(L));
+    m.compute(kernel::SoftmaxRows{}, R.cols(L), kNoWords);
   }
 };
 

@@ -1,18 +1,33 @@
 #pragma once
+#include <optional>
+
+#include "redblue/kernel/coreset.hpp"
+#include "redblue/kernel/feature_maps.hpp"
 #include "redblue/kernel/landmarks.hpp"
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
-/// Exact attention of the queries on few rows of keys and values that are resident.
+/// Attention of the queries on few rows of keys and values that are resident. The rows may have weights, which their
+/// exponentials are multiplied with, and outputs bounds.
 namespace redblue::schedule {
+
+struct FewRows {
+  Arg keys, values;
+  Arg weights = kNoWords;  ///< a column; none: all are 1
+  Arg bounds = kNoWords;   ///< kernel::ClipColumns; none where there are no weights, either
+  bool weighed() const { return weights.shape().words() > 0; }
+};
 
 /// The queries I, word by word: a row of weights for each is resident, queries stream past and outputs word by word.
 template <class M>
-void attend_by_words(M& m, const ForwardOperands& x, Range I, const Tile<M>& keys, const Tile<M>& values) {
-  const auto S = m.alloc(SlowArray::S, {I.size(), keys.shape().rows});
-  m.compute(kernel::Scores{x.scale}, S, m.stream(x.Q.rows(I)), keys);
-  m.compute(kernel::SoftmaxRows{}, S);
-  m.update(kernel::GemmOver{.first = true}, x.O.rows(I), S, values);
+void attend_by_words(M& m, const ForwardOperands& x, Range I, const FewRows& few) {
+  const auto S = m.alloc(SlowArray::S, {I.size(), few.keys.shape().rows});
+  m.compute(kernel::Scores{x.scale}, S, m.stream(x.Q.rows(I)), few.keys);
+  m.compute(kernel::SoftmaxRows{}, S, few.weights);
+  if (few.weighed())
+    m.update(kernel::ClippedProductOver{}, x.O.rows(I), S, few.values, few.bounds);
+  else
+    m.update(kernel::GemmOver{.first = true}, x.O.rows(I), S, few.values);
 }
 inline Words words_by_words(const Sizes& x, index_t queries, index_t rows) {
   return x.tile(SlowArray::S, queries, rows) + std::max(x.word(SlowArray::Q), x.word(SlowArray::O));
@@ -20,25 +35,72 @@ inline Words words_by_words(const Sizes& x, index_t queries, index_t rows) {
 
 /// The queries I, row by row: queries and outputs are resident, and g of the rows' weights at a time.
 template <class M>
-void attend_by_rows(M& m, const ForwardOperands& x, Range I, index_t g, const Tile<M>& keys, const Tile<M>& values) {
-  const index_t rows = keys.shape().rows;
+void attend_by_rows(M& m, const ForwardOperands& x, Range I, index_t g, const FewRows& few) {
+  const index_t rows = few.keys.shape().rows;
   const auto O_i = m.alloc(x.O.rows(I));
   const auto most = m.alloc(SlowArray::den, {I.size(), 1}), sums = m.alloc(SlowArray::den, {I.size(), 1});
   m.compute(kernel::SoftmaxInit{}, O_i, most, sums);
   {
     const auto Q_i = m.load(x.Q.rows(I)), S = m.alloc(SlowArray::S, {I.size(), std::min(g, rows)});
     for (index_t a = 0; a < rows; a += g) {
-      const index_t some = std::min(g, rows - a);
-      m.compute(kernel::OnlineAttention{{x.scale}}, S.cols(some), O_i, most, sums, Q_i, keys.rows(a, some),
-                values.rows(a, some), kNoWords, kNoWords);
+      const Range some{a, std::min(a + g, rows)};
+      const Arg keys = few.keys.rows(some), values = few.values.rows(some), P = S.cols(some.size());
+      if (few.weighed()) {
+        m.compute(kernel::Scores{x.scale}, P, Q_i, keys);
+        m.compute(kernel::RescaleRows{}, P, O_i, sums, most);
+        m.compute(kernel::Gemm{}, O_i, P, values);
+        m.compute(kernel::Gemm{}, sums, P, few.weights.rows(some));
+      } else {
+        m.compute(kernel::OnlineAttention{{x.scale}}, P, O_i, most, sums, Q_i, keys, values, kNoWords, kNoWords);
+      }
     }
   }
   m.compute(kernel::DivideRows{}, O_i, sums);
+  if (few.weighed()) m.compute(kernel::ClipColumns{}, O_i, few.bounds);
   m.store(O_i, x.O.rows(I));
 }
 inline Words words_by_rows(const Sizes& x, index_t queries, index_t g, index_t rows) {
   return x.tile(SlowArray::Q, queries, x.d) + x.tile(SlowArray::O, queries, x.d_v) +
          2 * x.tile(SlowArray::den, queries, 1) + x.tile(SlowArray::S, queries, std::min(g, rows));
+}
+
+/// The tile sizes of a schedule that takes the cheaper of both ways.
+struct FewRowsTiling {
+  index_t br = 1;  ///< queries per step
+  index_t g = 1;   ///< of the few rows per step, where queries pass row by row
+  void knobs(const auto& knob) {
+    knob({"br", &Sizes::n_q}, br);
+    knob({"g"}, g);
+  }
+};
+
+/// Word by word where a row of weights is less than a query with its output.
+inline bool by_words(const Sizes& x, index_t rows) { return rows + 1 <= x.d + x.d_v + 3; }
+template <class M>
+void attend(M& m, const ForwardOperands& x, FewRowsTiling t, const FewRows& few) {
+  const Blocks queries = x.shape.pairs().row_blocks(t.br);
+  for (index_t i = 0; i < queries.count(); ++i)
+    if (by_words(x.shape, few.keys.shape().rows))
+      attend_by_words(m, x, queries(i), few);
+    else
+      attend_by_rows(m, x, queries(i), t.g, few);
+}
+inline Phase attending(const Sizes& x, FewRowsTiling t, index_t rows) {
+  const index_t queries = std::min(t.br, x.n_q);
+  if (by_words(x, rows)) return {words_by_words(x, queries, rows), x.word(SlowArray::Q)};
+  return {words_by_rows(x, queries, t.g, rows), x.tile(SlowArray::Q, queries, x.d)};
+}
+/// All tilings of schedule S move the same words: g and br doubled in turn while there is room.
+template <class S>
+std::optional<FewRowsTiling> few_rows_tiling(const Sizes& x, const Limits& limits, index_t rows) {
+  const auto fits = [&](FewRowsTiling u) { return limits.fit(S::footprint(x, u), S::prefetch(x, u)); };
+  FewRowsTiling t = S::smallest(x, limits.multiple);
+  if (!fits(t)) return std::nullopt;
+  for (index_t enough = 2; enough <= kEnough; enough *= 2) {
+    t.g = doubled(t.g, rows, [&](index_t g) { return fits({t.br, g}); }, by_words(x, rows) ? 1 : enough);
+    t.br = doubled(t.br, x.n_q, [&](index_t queries) { return fits({queries, t.g}); }, enough);
+  }
+  return t;
 }
 
 }  // namespace redblue::schedule
