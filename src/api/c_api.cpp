@@ -12,11 +12,11 @@
 #include <string>
 
 #include "arena_memo.hpp"
+#include "plan_here.hpp"
 #include "redblue.h"
 #include "redblue/attention.hpp"
 #include "redblue/certificate.hpp"
 #include "redblue/core/word_type.hpp"
-#include "redblue/fastest.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/version.hpp"
 #include "storage_of.hpp"
@@ -489,20 +489,6 @@ plan::Options options_of(const redblue_plan_options& given, Operation op, DType 
   return o;
 }
 
-plan::Plan fastest(const Problem& p, const plan::Options& o, const redblue_plan& made,
-                   const redblue_plan_options& given) {
-  const bool from_file = given.hardware_file != nullptr || has_hardware_file();
-  TimeOptions time;
-  time.hardware = given.hardware_file != nullptr ? load_hardware(given.hardware_file) : this_machine();
-  time.dtype = made.compute;
-  time.tensors = made.dtype;
-  time.threads = made.threads > 0 ? made.threads : default_pool().size();
-  if (given.hardware_file == nullptr) time.isa = best_isa();
-  plan::Plan plan = make_fastest_plan(p, o, time);
-  if (!from_file) plan.reason += " (this machine was measured in this process; redblue doctor keeps a measurement)";
-  return plan;
-}
-
 /// A number of a pattern and what it is called.
 struct PatternNumber {
   const char* name;
@@ -642,7 +628,10 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
       run_options.threads = result->threads;
       o.cap = memory_cap(given.max_workspace, contiguous_tensors(p, result->dtype), run_options);
     }
-    result->plan = time ? fastest(p, o, *result, given) : plan::make_plan(p, o);
+    result->plan = time ? make_plan_here(p, o,
+                                         {result->compute, result->dtype, result->threads,
+                                          given.hardware_file != nullptr ? given.hardware_file : ""})
+                        : plan::make_plan(p, o);
     if (!p.patterns.empty()) result->plan.sizes();  // made now, in the order chosen, and kept: no run makes it
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
