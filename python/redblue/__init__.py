@@ -1,0 +1,57 @@
+"""I/O-optimal attention: plans with exact word counts, held against proven lower bounds, and run on your arrays.
+
+>>> import numpy as np, redblue
+>>> q = k = v = np.ones((1, 2, 16, 8), np.float32)
+>>> redblue.attention(q, k, v, causal=True).shape
+(1, 2, 16, 8)
+
+docs/python.md is the guide. `redblue.torch` is imported where it is first used; torch is not needed otherwise.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import Any
+
+from . import patterns
+from ._attention import Gradients, attention, attention_backward
+from ._core import version as __version__
+from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
+from ._plan import Plan, bound, certify, count, explain, plan
+from ._shims import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
+
+__all__ = [
+    "CapacityError",
+    "Error",
+    "FileError",
+    "Gradients",
+    "InvalidProblem",
+    "NotEnoughMemory",
+    "Plan",
+    "Unsupported",
+    "__version__",
+    "attention",
+    "attention_backward",
+    "bound",
+    "certify",
+    "count",
+    "explain",
+    "flash_attn_func",
+    "flash_attn_varlen_func",
+    "install",
+    "patterns",
+    "plan",
+    "scaled_dot_product_attention",
+    "uninstall",
+    "use",
+]
+
+_OF_TORCH = ("install", "uninstall", "use")
+
+
+def __getattr__(name: str) -> Any:
+    if name == "torch":
+        return importlib.import_module(".torch", __name__)
+    if name in _OF_TORCH:
+        return getattr(importlib.import_module(".torch", __name__), name)
+    raise AttributeError(f"module 'redblue' has no attribute '{name}'")

@@ -1,0 +1,121 @@
+"""Families of arrays: how the core reads one, and how an output of the same kind is made.
+
+A family has
+    native(x)             what redblue._core takes for x: a buffer, or a tuple (address, type, shape, strides)
+    type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
+    is_dense(x)           do the features of a row lie side by side?
+    empty(x, shape, type) a new array like x of this shape and type
+    given(x, name)        x, checked and as the family wants it
+    finished(o)           an output as its caller gets it
+"""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+
+_NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(bool): "bool"}
+_TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
+
+
+def type_error(name: str, what: object) -> TypeError:
+    return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16")
+
+
+class NumPy:
+    """numpy.ndarray; bfloat16 is that of ml_dtypes."""
+
+    @staticmethod
+    def type_of(x: np.ndarray, name: str) -> str:
+        found = _NAMES.get(x.dtype)
+        if found is None:
+            if x.dtype.name != "bfloat16":
+                raise type_error(name, x.dtype)
+            _NAMES[x.dtype] = found = "bf16"
+            _TYPES["bf16"] = x.dtype
+        return found
+
+    @staticmethod
+    def native(x: np.ndarray) -> Any:
+        return x if x.dtype.kind == "f" or x.dtype.kind == "b" else x.view(np.uint16)
+
+    @staticmethod
+    def is_dense(x: np.ndarray) -> bool:
+        return x.strides[-1:] == (x.itemsize,)
+
+    @staticmethod
+    def empty(x: np.ndarray, shape: tuple[int, ...], type: str) -> np.ndarray:
+        return np.empty(shape, _TYPES[type])
+
+    @staticmethod
+    def given(x: Any, name: str) -> np.ndarray:
+        if isinstance(x, np.ndarray):
+            array = x.view(np.ndarray)
+        else:
+            array = _imported(x, name)
+        NumPy.type_of(array, name)
+        return array
+
+    @staticmethod
+    def finished(o: np.ndarray) -> Any:
+        return o
+
+
+class Imported(NumPy):
+    """Arrays of other libraries in the CPU's memory, read by DLPack or the buffer protocol. Outputs are arrays of the
+    library, made by the `asarray` of its namespace (the array API standard), or of NumPy where it has none."""
+
+    def __init__(self, namespace: Any):
+        self.namespace = namespace
+
+    def finished(self, o: np.ndarray) -> Any:  # type: ignore[override]
+        return o if self.namespace is None else self.namespace.asarray(o)
+
+
+def _imported(x: Any, name: str) -> np.ndarray:
+    if isinstance(x, (memoryview, bytearray)) or hasattr(x, "typecode"):
+        return np.asarray(x)
+    if not hasattr(x, "__dlpack__"):
+        raise TypeError(
+            f"{name} is a {type(x).__name__}: give an array of NumPy or PyTorch, or one with DLPack or the buffer protocol"
+        )
+    device = x.__dlpack_device__()[0]
+    if device != 1:
+        raise TypeError(f"{name} is on device {x.__dlpack_device__()} (DLPack's numbers): redblue runs on the CPU; copy it there")
+    try:
+        return np.from_dlpack(x)
+    except (RuntimeError, TypeError, BufferError, ValueError):
+        return np.asarray(x)  # NumPy's DLPack has no bfloat16
+
+
+_FAMILIES: dict[type, Any] = {np.ndarray: NumPy}
+
+
+def family_of(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any, Any]:
+    """The family of three arrays, and the arrays as it wants them."""
+    kind = type(q)
+    if type(k) is kind and type(v) is kind:
+        family = _FAMILIES.get(kind)
+        if family is not None:
+            return family, q, k, v
+    torch = sys.modules.get("torch")
+    if torch is not None and any(isinstance(x, torch.Tensor) for x in (q, k, v)):
+        from ._torch_arrays import Torch
+
+        _FAMILIES[torch.Tensor] = Torch
+        family = Torch
+    elif isinstance(q, np.ndarray):
+        family = NumPy
+    else:
+        namespace = getattr(q, "__array_namespace__", None)
+        family = Imported(namespace() if namespace is not None else None)
+    return family, family.given(q, "q"), family.given(k, "k"), family.given(v, "v")
+
+
+def integers(x: Any) -> tuple[int, ...]:
+    """A list or array of whole numbers, as a tuple; empty for None."""
+    if x is None:
+        return ()
+    return tuple(int(i) for i in (x.tolist() if hasattr(x, "tolist") else x))

@@ -1,0 +1,253 @@
+"""redblue.attention and its gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
+
+from . import _threads
+from ._arrays import family_of, integers
+from ._calls import Call, call_for
+from ._errors import InvalidProblem
+from ._settings import Options, Settings
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Gradients(NamedTuple):
+    """dq like q, dk like k, dv like v; dbias like bias and dsinks like sinks where they were asked for, or None."""
+
+    dq: Any
+    dk: Any
+    dv: Any
+    dbias: Any = None
+    dsinks: Any = None
+
+
+class Request(NamedTuple):
+    """A call's arrays and options, as its family of arrays has them."""
+
+    family: Any
+    q: Any
+    k: Any
+    v: Any
+    bias: Any
+    slopes: Any
+    sinks: Any
+    settings: Settings
+    seed: int
+    tolerance: Optional[float]
+
+    def arrays(self, *others: Any) -> tuple:
+        """The tuple that _core takes: `others` are o, lse, do, dq, dk, dv, dbias and dsinks, as far as there are any."""
+        n = self.family.native
+        o, lse, do, dq, dk, dv, dbias, dsinks = (None if x is None else n(x) for x in others + (None,) * (8 - len(others)))
+        bias, slopes, sinks = (None if x is None else n(x) for x in (self.bias, self.slopes, self.sinks))
+        return n(self.q), n(self.k), n(self.v), o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks
+
+
+def request(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    layout: str = "bhsd",
+    causal: bool = False,
+    alignment: Union[str, int] = "bottom-right",
+    window: Optional[Sequence[Optional[int]]] = None,
+    prefix: int = 0,
+    scale: Optional[float] = None,
+    bias: Any = None,
+    alibi_slopes: Any = None,
+    softcap: float = 0.0,
+    sinks: Any = None,
+    dropout: float = 0.0,
+    seed: Optional[int] = None,
+    cu_seqlens_q: Optional[Sequence[int]] = None,
+    cu_seqlens_k: Optional[Sequence[int]] = None,
+    seqused_q: Optional[Sequence[int]] = None,
+    seqused_k: Optional[Sequence[int]] = None,
+    pattern: Any = None,
+    order: Optional[str] = None,
+    approximate: Optional[str] = None,
+    tolerance: Optional[float] = None,
+    compute: Optional[str] = None,
+    M: Optional[int] = None,
+    memory: Optional[int] = None,
+    max_workspace: Optional[int] = None,
+    schedule: Optional[str] = None,
+    threads: Optional[int] = None,
+) -> Request:
+    family, q, k, v = family_of(q, k, v)
+    if bias is not None or alibi_slopes is not None or sinks is not None:
+        bias, alibi_slopes, sinks = (
+            None if x is None else family.given(x, name)
+            for x, name in ((bias, "bias"), (alibi_slopes, "alibi_slopes"), (sinks, "sinks"))
+        )
+    if dropout and seed is None:
+        raise InvalidProblem(f"dropout = {dropout} and no seed: give one, a whole number from 0 to 2^53")
+    if tolerance is not None:
+        if not 0 < tolerance < 1:
+            raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
+        if approximate is not None:
+            raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
+    settings = Settings(
+        layout,
+        causal,
+        alignment,
+        tuple(window) if isinstance(window, list) else window,  # type: ignore[arg-type]
+        prefix,
+        scale,
+        softcap,
+        dropout,
+        integers(cu_seqlens_q),
+        integers(cu_seqlens_k),
+        integers(seqused_q),
+        integers(seqused_k),
+        tuple(pattern) if isinstance(pattern, list) else pattern,
+        order,
+        approximate,
+        compute,
+        M,
+        memory,
+        max_workspace,
+        schedule,
+        _threads.default_threads() if threads is None else threads,
+        None if bias is None else tuple(bias.shape),
+        alibi_slopes is not None,
+        sinks is not None,
+    )
+    return Request(family, q, k, v, bias, alibi_slopes, sinks, settings, seed or 0, tolerance)
+
+
+def chosen(r: Request, call: Call, arrays: tuple) -> tuple[Any, str]:
+    """The plan that is run, of exact attention or, under a tolerance, of a polynomial, and why."""
+    if r.tolerance is None:
+        return call.plan, ""
+    found, why = call.plan.within(arrays, call.tokens_first, call.wanted, r.tolerance)
+    return (call.plan if found is None else found), why
+
+
+def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = False, **options: Unpack[Options]) -> Any:
+    """Attention, softmax(scale q k^T) v, for each batch and head.
+
+    q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v]: arrays of NumPy (bfloat16 is
+    that of ml_dtypes), tensors of PyTorch, or arrays with DLPack or the buffer protocol, all of one kind and type:
+    float64, float32, float16 or bfloat16, with any strides. Sizes may be missing in front: [heads, n, d], [n, d].
+    heads is a multiple of kv_heads. Tensors that require gradients give a differentiable result (redblue.torch).
+
+    Options, all by name. docs/semantics.md says in which order they act, docs/masks.md what each mask shows.
+
+    layout          "bhsd", or "bshd": [batch, sequence, heads, features], [sequence, heads, features]
+    causal          query i sees the keys j <= i + offset
+    alignment       the offset: "bottom-right" (n_k - n_q: the last query sees all keys), "top-left" (0), or a number
+    window          (left, right): query i sees the keys i + offset - left to i + offset + right; -1: no edge
+    prefix          the first keys, which neither causal nor the window's right edge hides
+    scale           default 1 / sqrt(d)
+    bias            added to scores: broadcasts to [batch, heads, n_q, n_k]; of bool: True keeps
+    alibi_slopes    [heads] or [batch, heads]: scores less slope |i + offset - j|
+    softcap         c > 0: scores become c tanh(score / c), before bias and mask
+    sinks           [heads]: one more score in each row, whose value is 0
+    dropout, seed   the share of weights that become 0; which ones depends on the seed (0 to 2^53) alone
+    cu_seqlens_q, cu_seqlens_k   packed sequences: where each begins, from 0 to n_q (n_k); batch is 1
+    seqused_q, seqused_k         padded batches: queries and keys in use, for each batch
+    pattern         of redblue.patterns: one, or one for each head, or for each head of each batch
+    order           of a pattern's queries and keys: "natural", "rcm", "jaccard"; default: what the planner finds best
+    approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8), "linear", "performer:256,seed=7", ...
+    tolerance       exact attention, or a polynomial, where that moves fewer words, whose output is proved to be within
+                    this many max|v| of exact attention for the norms of these arrays
+    compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32; forward). Default: f64 for
+                    float64, bf16 for the exact forward pass of bfloat16, else f32
+    M, memory       words or bytes of fast memory: the plan that moves the fewest words. Default: the plan of least time
+                    on this machine, which is measured once, in three seconds (`python -m redblue doctor` does it)
+    schedule        this one only, by name
+    max_workspace   the most bytes that a run may take beside its arrays
+    threads         at most this many; default: REDBLUE_THREADS, or torch.get_num_threads() where torch is loaded, or
+                    OMP_NUM_THREADS, or one for each CPU. The result is the same to the last bit for any number
+    out             where the result goes: an array of its shape and type
+    return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
+                    float64, else float32
+
+    Returns o [batch, heads, n_q, d_v] (in the layout of q), of the kind and type of q. A query that sees no key has
+    o = 0, lse = -inf. Raises InvalidProblem (a ValueError), Unsupported (a NotImplementedError), CapacityError,
+    NotEnoughMemory, or TypeError for arrays that it cannot read. redblue.explain, with the same arguments, says what runs.
+
+    Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
+    """
+    if _is_differentiable(q, k, v, options):
+        from . import torch
+
+        return torch.attention(q, k, v, out=out, return_lse=return_lse, **options)  # type: ignore[arg-type]
+    return forward(q, k, v, out, return_lse, **options)
+
+
+def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, **options: Unpack[Options]) -> Any:
+    """attention, of which torch records nothing."""
+    r = request(q, k, v, **options)
+    family = r.family
+    call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
+    o = family.empty(r.q, call.o_shape, family.type_of(r.q, "q")) if out is None else family.given(out, "out")
+    lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
+    arrays = r.arrays(o, lse)
+    chosen(r, call, arrays)[0].run(arrays, call.tokens_first, r.seed, False)
+    o = family.finished(o) if out is None else out
+    return (o, family.finished(lse)) if return_lse else o
+
+
+def attention_backward(
+    do: Any,
+    q: Any,
+    k: Any,
+    v: Any,
+    o: Any = None,
+    lse: Any = None,
+    *,
+    bias_gradient: bool = False,
+    sinks_gradient: bool = False,
+    **options: Unpack[Options],
+) -> Gradients:
+    """The gradients of SUM do o with respect to q, k and v, and bias and sinks if asked for.
+
+    do has the shape of o; o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and
+    options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
+    is f32 or f64. With fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed
+    over what shares the bias.
+
+    Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients have the same
+    bits for any number of threads. Raises what `attention` raises.
+
+    Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/two-pass.md.
+    """
+    if options.get("tolerance") is not None:
+        raise InvalidProblem("tolerance is for attention: nothing is proved of gradients")
+    r = request(q, k, v, **options)
+    if bias_gradient and r.bias is None or sinks_gradient and r.sinks is None:
+        raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
+    if (o is None) != (lse is None) and r.settings.approximate is None:
+        raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
+    family = r.family
+    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient))
+    do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
+
+    def like(x: Any) -> Any:
+        return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))
+
+    gradients = Gradients(
+        like(r.q), like(r.k), like(r.v), like(r.bias) if bias_gradient else None, like(r.sinks) if sinks_gradient else None
+    )
+    call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)
+    return Gradients(*(None if g is None else family.finished(g) for g in gradients))
+
+
+def _is_differentiable(q: Any, k: Any, v: Any, options: Options) -> bool:
+    """Does an argument, a tensor of torch, require gradients, or is torch tracing?"""
+    if not hasattr(q, "requires_grad"):
+        return False
+    import torch
+
+    if not isinstance(q, torch.Tensor):
+        return False
+    if torch.compiler.is_compiling():
+        return True
+    tensors = (q, k, v, options.get("bias"), options.get("sinks"))
+    return torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors)

@@ -1,0 +1,109 @@
+"""From arrays and options to a plan: made once for each key of sizes, types and options, and kept."""
+
+from __future__ import annotations
+
+import logging
+import os
+from typing import Any, NamedTuple
+
+from . import _core
+from ._errors import FileError
+from ._settings import Settings, problem_of, sizes_of, tokens_first, wanted_of
+
+_log = logging.getLogger("redblue")
+
+#: How many plans are kept; the oldest goes first.
+MOST_PLANS = 512
+
+
+class Call(NamedTuple):
+    """A plan and what its runs need."""
+
+    plan: Any
+    tokens_first: bool
+    o_shape: tuple
+    lse_shape: tuple
+    lse_type: str
+    wanted: Any
+
+
+_calls: dict[tuple, Call] = {}
+_of_parents: list[dict] = []
+
+
+def _forget() -> None:
+    """In a child of fork(): a thread of the parent may have held a lock inside a plan. The plans are left alone."""
+    global _calls
+    _of_parents.append(_calls)
+    _calls = {}
+
+
+os.register_at_fork(after_in_child=_forget)
+
+
+def measure_once() -> None:
+    """For plans of least time: measures this machine where nobody has, and keeps the result, as the program does."""
+    if _core.has_hardware_file():
+        return
+    path = _core.hardware_path()
+    _log.warning(
+        "measuring this machine for three seconds, for plans of least time%s",
+        f"; the result is kept in {path}" if path else ": without a home directory the result is not kept",
+    )
+    try:
+        _core.measure_machine(path)
+    except FileError as e:
+        _log.warning("%s; the measurement is not kept", e)
+
+
+def arithmetic(op: str, type: str, dense: bool, s: Settings) -> str:
+    """The type of arithmetic: that of q; fp32 for 16 bits, but for the exact forward pass of bf16, whose products are of
+    bf16 with sums in fp32 where the processor has them."""
+    if s.compute is not None:
+        return s.compute
+    if type == "f64":
+        return "f64"
+    return "bf16" if type == "bf16" and dense and op == "forward" and s.approximate is None else "f32"
+
+
+def make_plan(problem: Any, wanted: Any) -> Any:
+    if wanted.M is None and wanted.memory is None:
+        measure_once()
+    return _core.make_plan(problem, wanted)
+
+
+def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
+    """`gradients` of op "backward": are lse and o given, are those of bias and sinks wanted? Of "forward": is lse wanted?"""
+    q, k, v = shapes
+    x = sizes_of(q, k, v, s.layout)
+    if not types[0] == types[1] == types[2]:
+        raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
+    problem = problem_of(op, x, s)
+    if op == "forward":
+        problem.lse_required = gradients[0]
+    else:
+        problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
+    wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s))
+    lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
+    return Call(
+        make_plan(problem, wanted),
+        tokens_first(s.layout),
+        tuple(q[:-1]) + (x.d_v,),
+        lse_shape,
+        "f64" if types[0] == "f64" else "f32",
+        wanted,
+    )
+
+
+def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple) -> Call:
+    """The call of these arrays and options, made now or before."""
+    dense = s.compute is None and (is_dense := family.is_dense)(q) and is_dense(k) and is_dense(v)
+    key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
+    call = _calls.get(key)
+    if call is None:
+        types = tuple(family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
+        call = plan_of(op, types, (tuple(q.shape), tuple(k.shape), tuple(v.shape)), dense, s, gradients)
+        if len(_calls) >= MOST_PLANS:
+            _calls.pop(next(iter(_calls)), None)
+        _calls[key] = call
+    return call

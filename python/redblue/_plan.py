@@ -1,0 +1,185 @@
+"""Plans, bounds and counts: what a computation would move, without arrays or before it runs."""
+
+from __future__ import annotations
+
+import html
+from typing import TYPE_CHECKING, Any, Optional, Union
+
+from . import _core
+from ._attention import chosen, request
+from ._calls import call_for, make_plan
+from ._errors import InvalidProblem
+from ._settings import Options, Settings, Sizes, problem_of, wanted_of
+from ._threads import default_threads
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
+
+
+class Plan:
+    """A plan: the schedule and tile sizes chosen, the exact words that they move, and the proven lower bound.
+
+    Every entry of `to_dict()` is an attribute as well: schedule, tiling, reads, writes, io (words, over all batches and
+    heads), bound, theorem, ratio (io over bound), footprint (words), workspace (words), flops, reason, rows (all ranked
+    schedules), refused, bounds, forward (the forward plan that runs first, if any), compute, threads, ...
+    """
+
+    def __init__(self, core: Any, decision: str = ""):
+        self._core = core
+        self._facts = core.describe()
+        self._facts["decision"] = decision or None
+
+    def __getattr__(self, name: str) -> Any:
+        if not name.startswith("_") and name in self._facts:
+            return self._facts[name]
+        raise AttributeError(f"a plan has no '{name}': it has {', '.join(self._facts)}")
+
+    def __dir__(self) -> list:
+        return sorted({*super().__dir__(), *self._facts})
+
+    def to_dict(self) -> dict:
+        """The plan as numbers, texts, lists and dicts."""
+        return dict(self._facts)
+
+    def count(self) -> dict:
+        """Runs the schedule without data, and returns what was counted: io equals that of the plan."""
+        return self._core.count()
+
+    def __repr__(self) -> str:
+        f = self._facts
+        tiling = " ".join(f"{name}={size}" for name, size in f["tiling"].items())
+        lines = [
+            f"{f['operation']} by {f['schedule']} ({tiling})",
+            f"  {', '.join(f'{name} {size}' for name, size in f['sizes'].items())}",
+            f"  {f['io']:,} words moved ({f['reads']:,} read, {f['writes']:,} written)",
+            f"  bound {f['bound']:,} words (theorem {f['theorem']}), ratio {_ratio(f)}",
+            f"  fast memory: {f['footprint']:,} of {f['M']:,} words; arithmetic in {f['compute']}",
+            f"  {f['reason']}",
+        ]
+        if f["forward"]:
+            lines.insert(1, f"  after a forward pass by {f['forward']['schedule']}: {f['forward']['io']:,} words more")
+        if f["decision"]:
+            lines.append(f"  {f['decision']}")
+        return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        f = self._facts
+
+        def cells(tag: str, values: Any) -> str:
+            return "<tr>" + "".join(f"<{tag}>{html.escape(str(v))}</{tag}>" for v in values) + "</tr>"
+
+        head = cells("th", ("schedule", "tiling", "I/O words", "ratio", "footprint", "workspace"))
+        body = "".join(
+            cells(
+                "td",
+                (
+                    row["schedule"],
+                    " ".join(f"{name}={size}" for name, size in row["tiling"].items()),
+                    f"{row['io']:,}",
+                    _ratio(row),
+                    f"{row['footprint']:,}",
+                    f"{row['workspace']:,}",
+                ),
+            )
+            for row in f["rows"]
+        )
+        bound = f"bound {f['bound']:,} words (theorem {f['theorem']})"
+        return (
+            f"<p><b>{html.escape(f['schedule'])}</b>: {f['io']:,} words; {html.escape(bound)}</p>"
+            f"<p>{html.escape(f['decision'] or f['reason'])}</p><table>{head}{body}</table>"
+        )
+
+
+def _ratio(row: dict) -> str:
+    return "-" if row["ratio"] is None else f"{row['ratio']:.3f}"
+
+
+def _problem(
+    op: str,
+    *,
+    d: int,
+    n: Optional[int] = None,
+    n_q: Optional[int] = None,
+    n_k: Optional[int] = None,
+    d_v: Optional[int] = None,
+    batch: int = 1,
+    heads: int = 1,
+    kv_heads: Optional[int] = None,
+    dtype: str = "f32",
+    threads: Optional[int] = None,
+    return_lse: bool = False,
+    forward_given: bool = True,
+    bias_gradient: bool = False,
+    sinks_gradient: bool = False,
+    **options: Any,
+) -> tuple[Any, Any]:
+    """The problem and what its plan is wanted for."""
+    n_q, n_k = (n if x is None else x for x in (n_q, n_k))
+    if n_q is None or n_k is None:
+        raise InvalidProblem("n, or n_q and n_k: give the numbers of queries and keys")
+    lists: dict[str, Any] = {
+        name: tuple(options.pop(name, ())) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+    }
+    s = Settings(threads=default_threads() if threads is None else threads, **lists, **options)
+    x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
+    problem = problem_of(op, x, s)
+    problem.lse_required, problem.forward_given = return_lse, forward_given
+    problem.bias_gradient, problem.sinks_gradient = bias_gradient, sinks_gradient
+    compute = s.compute or ("f64" if dtype == "f64" else "f32")
+    return problem, wanted_of(s, dtype, compute)
+
+
+def plan(op: str = "forward", **options: Any) -> Plan:
+    """The plan of a problem that is given by its sizes, without arrays.
+
+    op: "forward", "backward", "scores" or "weights". Sizes: n, or n_q and n_k; d, d_v (default d); batch, heads
+    (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are those of
+    `attention`: with `bias` its shape, with `alibi` and `sinks` True. M (words) or memory (bytes) asks for the fewest
+    words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's forward
+    pass is planned, too. Raises InvalidProblem, Unsupported, CapacityError.
+    """
+    problem, wanted = _problem(op, **options)
+    return Plan(make_plan(problem, wanted))
+
+
+def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
+    """The lower bounds on the words that any schedule moves between M words of fast memory and slow memory.
+
+    Sizes as for `plan`. Returns one dict for each theorem (docs/theorems.md): theorem, words, status ("proved", ...),
+    holds (does this problem meet its condition?), condition, algorithms (for which schedules).
+    """
+    problem, _ = _problem(op, M=M, **options)
+    return _core.bounds(problem, M)
+
+
+def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
+    """Runs a plan without data and counts every word. `op` is a Plan, or everything is as for `plan`.
+
+    Returns io, reads, writes, read_by_array, written_by_array, peak (the most words resident), flops, ...
+    """
+    if isinstance(op, Plan):
+        if options:
+            raise InvalidProblem(f"a plan has its options already; {', '.join(options)} is too much")
+        return op.count()
+    return plan(op, **options).count()
+
+
+def explain(q: Any, k: Any, v: Any, *, return_lse: bool = False, **options: Unpack[Options]) -> Plan:
+    """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason."""
+    r = request(q, k, v, **options)
+    call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))
+    return Plan(*chosen(r, call, r.arrays()))
+
+
+def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
+    """What the norms of these arrays prove of polynomial attention, before anything runs (docs/certificates.md).
+
+    With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial" or "exact"), degree, range (no
+    score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what roundings add at
+    most), the same for each head, decision (why this method).
+    """
+    r = request(q, k, v, **options)
+    call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))
+    arrays = r.arrays()
+    core, why = chosen(r, call, arrays)
+    return {**core.certificate(arrays, call.tokens_first), "decision": why or None}

@@ -1,0 +1,143 @@
+"""Functions with the names and signatures of PyTorch and flash-attention, for arrays of any kind."""
+
+from __future__ import annotations
+
+import secrets
+from typing import Any, Optional
+
+from ._attention import attention
+from ._errors import InvalidProblem
+
+
+def _of_torch(x: Any) -> bool:
+    """Is x a tensor of torch? Its differentiable functions are in redblue.torch."""
+    if not hasattr(x, "requires_grad"):
+        return False
+    import torch
+
+    return isinstance(x, torch.Tensor)
+
+
+def _seed(dropout: float) -> Optional[int]:
+    return secrets.randbelow(1 << 53) if dropout else None
+
+
+def scaled_dot_product_attention(
+    query: Any,
+    key: Any,
+    value: Any,
+    attn_mask: Any = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: Optional[float] = None,
+    enable_gqa: bool = False,
+) -> Any:
+    """torch.nn.functional.scaled_dot_product_attention, for tensors of torch and for other arrays.
+
+    query [..., heads, n_q, d], key [..., kv_heads, n_k, d], value [..., kv_heads, n_k, d_v]; attn_mask broadcasts to
+    [..., heads, n_q, n_k]: of bool (True keeps), or added to the scores. is_causal is aligned at the top left, as in
+    torch: the first query sees one key. It does not go with attn_mask. Fewer heads of key and value need enable_gqa.
+    A query that sees no key gives 0. Returns [..., heads, n_q, d_v]. Raises what `attention` raises.
+    """
+    if _of_torch(query):
+        from . import torch
+
+        return torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    require_sdpa(query, key, attn_mask, is_causal, enable_gqa)
+    return attention(
+        query,
+        key,
+        value,
+        bias=attn_mask,
+        dropout=dropout_p,
+        seed=_seed(dropout_p),
+        causal=is_causal,
+        alignment="top-left",
+        scale=scale,
+    )
+
+
+def require_sdpa(query: Any, key: Any, attn_mask: Any, is_causal: bool, enable_gqa: bool) -> None:
+    if is_causal and attn_mask is not None:
+        raise InvalidProblem("attn_mask and is_causal: give one of them, as torch wants it")
+    if len(query.shape) > 2 and len(key.shape) > 2 and not enable_gqa:
+        if query.shape[-3] != key.shape[-3]:
+            raise InvalidProblem(
+                f"query has {query.shape[-3]} heads and key {key.shape[-3]}: give enable_gqa=True for groups of heads"
+            )
+
+
+def flash_attn_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """flash_attn.flash_attn_func: q [batch, n_q, heads, d], k and v [batch, n_k, kv_heads, d].
+
+    causal and window_size are aligned at the bottom right. alibi_slopes [heads] or [batch, heads]. Gradients are always
+    deterministic. Returns o like q; with return_attn_probs (o, lse, None), lse [batch, heads, n_q]: the matrix of
+    weights that flash-attention returns for tests is not made.
+    """
+    return _flash(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+
+
+def flash_attn_varlen_func(
+    q: Any,
+    k: Any,
+    v: Any,
+    cu_seqlens_q: Any,
+    cu_seqlens_k: Any,
+    max_seqlen_q: Optional[int] = None,
+    max_seqlen_k: Optional[int] = None,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+    block_table: Any = None,
+) -> Any:
+    """flash_attn.flash_attn_varlen_func: packed sequences, q [total_q, heads, d], k and v [total_k, kv_heads, d].
+
+    cu_seqlens_q and cu_seqlens_k, from 0 to the totals, say where each sequence begins; max_seqlen_q and max_seqlen_k
+    are not needed. Otherwise as flash_attn_func; lse is [heads, total_q]. Paged keys (block_table) are refused.
+    """
+    if block_table is not None:
+        raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
+    return _flash(
+        q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+    )  # fmt: skip
+
+
+def _flash(
+    q: Any, k: Any, v: Any, dropout: float, scale: Any, causal: bool, window: tuple, softcap: float, slopes: Any,
+    lse: bool, **sequences: Any,
+) -> Any:  # fmt: skip
+    options: Any = {
+        "layout": "bshd",
+        "dropout": dropout,
+        "scale": scale,
+        "causal": causal,
+        "window": None if tuple(window) == (-1, -1) else tuple(window),
+        "softcap": softcap,
+        "alibi_slopes": slopes,
+        **sequences,
+    }
+    if _of_torch(q):
+        from . import torch
+
+        result = torch.attention(q, k, v, return_lse=lse, **options)
+    else:
+        result = attention(q, k, v, return_lse=lse, seed=_seed(dropout), **options)
+    return (*result, None) if lse else result

@@ -1,0 +1,27 @@
+"""How many threads a run may use where its caller does not say."""
+
+from __future__ import annotations
+
+import os
+import sys
+
+
+def _of_environment() -> int:
+    """0: those of the pool, which REDBLUE_THREADS sets (by default one for each CPU)."""
+    if os.environ.get("REDBLUE_THREADS"):
+        return 0
+    first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
+    return int(first) if first.isdigit() else 0
+
+
+_told = bool(os.environ.get("REDBLUE_THREADS"))
+_environment = _of_environment()
+
+
+def default_threads() -> int:
+    """REDBLUE_THREADS, or else torch.get_num_threads() where torch is loaded, or else OMP_NUM_THREADS, or else 0."""
+    if not _told:
+        torch = sys.modules.get("torch")
+        if torch is not None and (get := getattr(torch, "get_num_threads", None)) is not None:
+            return get()
+    return _environment

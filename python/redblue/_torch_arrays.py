@@ -1,0 +1,58 @@
+"""Tensors of PyTorch as a family of arrays (_arrays.py). Imported where a tensor is given, so that torch stays optional."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from ._arrays import type_error
+
+_NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
+_NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3, torch.bool: 4}
+_TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+
+class Torch:
+    """torch.Tensor, dense and on the CPU."""
+
+    @staticmethod
+    def type_of(x: torch.Tensor, name: str) -> str:
+        found = _NAMES.get(x.dtype)
+        if found is None:
+            raise type_error(name, x.dtype)
+        return found
+
+    @staticmethod
+    def native(x: torch.Tensor) -> Any:
+        if not x.is_cpu:
+            raise TypeError(f"a tensor is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
+        try:
+            return x.data_ptr(), _NUMBERS[x.dtype], x.shape, x.stride()
+        except RuntimeError:
+            raise TypeError(
+                f"a tensor has no dense memory of its own ({x.layout}): give a plain one, as .to_dense() makes it"
+            ) from None
+
+    @staticmethod
+    def is_dense(x: torch.Tensor) -> bool:
+        return x.stride()[-1:] == (1,)
+
+    @staticmethod
+    def empty(x: torch.Tensor, shape: tuple[int, ...], type: str) -> torch.Tensor:
+        return torch.empty(shape, dtype=_TYPES[type])
+
+    @staticmethod
+    def given(x: Any, name: str) -> torch.Tensor:
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f"{name} is a {type(x).__name__} and others are tensors of torch: give arrays of one kind")
+        if x.layout != torch.strided or x.is_nested or x.is_quantized:
+            raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
+        if not x.is_cpu:
+            raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
+        Torch.type_of(x, name)
+        return x.detach()
+
+    @staticmethod
+    def finished(o: torch.Tensor) -> torch.Tensor:
+        return o

@@ -1,0 +1,44 @@
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include <array>
+#include <cstddef>
+
+#include "redblue/attention.hpp"
+
+/// Python's arrays as tensors [batch, heads, sequence, features].
+namespace redblue::python {
+
+namespace nb = nanobind;
+
+/// Holds the buffers of the arrays of one call, and gives them back at the end.
+class Buffers {
+ public:
+  Buffers() = default;
+  Buffers(const Buffers&) = delete;
+  Buffers& operator=(const Buffers&) = delete;
+  ~Buffers() {
+    for (std::size_t i = 0; i < used_; ++i) PyBuffer_Release(&list_[i]);
+  }
+  Py_buffer& next() { return list_[used_]; }
+  void keep() { ++used_; }
+
+ private:
+  std::array<Py_buffer, kSlowArrays> list_;
+  std::size_t used_ = 0;
+};
+
+/// What the dimensions of an array are.
+enum class Form {
+  heads_first,   ///< ... [batch,] heads, sequence, features
+  tokens_first,  ///< [batch,] sequence, heads, features
+  rows,          ///< ... heads, sequence: lse
+  heads,         ///< [batch,] heads: slopes and sinks
+};
+
+/// `array` offers the buffer protocol, or is a tuple (address, type of elements, shape, strides in elements), the type
+/// being the number of a DType. In a buffer bf16 lies as unsigned integers of 16 bits. Sizes that are missing in front
+/// are 1. Throws nb::type_error and InvalidProblem, naming the array.
+Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buffers& buffers);
+
+}  // namespace redblue::python

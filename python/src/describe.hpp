@@ -1,0 +1,13 @@
+#pragma once
+#include "module.hpp"
+#include "plan.hpp"
+
+/// Plans, bounds and measurements as Python's dicts.
+namespace redblue::python {
+
+nb::dict describe(const NamedPlan& plan);
+nb::dict describe(const Measured& measured);
+/// The lower bounds of a problem under M words of fast memory.
+nb::list bounds(const Problem& problem, index_t M);
+
+}  // namespace redblue::python

@@ -1,0 +1,73 @@
+#include "module.hpp"
+
+#include <nanobind/stl/string.h>
+
+#include <exception>
+#include <string>
+
+#include "redblue/core/error.hpp"
+#include "redblue/hardware.hpp"
+#include "redblue/threads.hpp"
+#include "redblue/version.hpp"
+
+namespace redblue::python {
+
+namespace {
+
+void raise(const char* type, const char* message) {
+  const nb::object found = nb::module_::import_("redblue._errors").attr(type);
+  PyErr_SetString(found.ptr(), message);
+}
+
+}  // namespace
+
+nb::object integer_of(Words words) { return nb::steal(PyLong_FromString(words.str().c_str(), nullptr, 10)); }
+
+void add_errors(nb::module_& /*m*/) {
+  nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {
+    try {
+      std::rethrow_exception(p);
+    } catch (const InvalidProblem& e) {
+      raise("InvalidProblem", e.what());
+    } catch (const Unsupported& e) {
+      raise("Unsupported", e.what());
+    } catch (const CapacityError& e) {
+      raise("CapacityError", e.what());
+    } catch (const MemoryError& e) {
+      raise("NotEnoughMemory", e.what());
+    } catch (const IoError& e) {
+      raise("FileError", e.what());
+    } catch (const Error& e) {
+      raise("Error", e.what());
+    }
+  });
+}
+
+}  // namespace redblue::python
+
+NB_MODULE(_core, m) {
+  namespace nb = nanobind;
+  using namespace redblue;
+  m.doc() = "redblue's C++ library, as redblue/*.py calls it. Not an interface of its own.";
+  m.attr("version") = std::string(kVersion);
+  m.def(
+      "pool_size", [] { return default_pool().size(); },
+      "Threads of the pool of this process: REDBLUE_THREADS, or the CPUs.");
+  m.def("has_hardware_file", &has_hardware_file,
+        "Has `redblue doctor`, or a first plan, left a measurement of this machine?");
+  m.def("hardware_path", &default_hardware_path,
+        "Where that measurement is kept; empty where there is no home directory.");
+  m.def(
+      "measure_machine",
+      [](const std::string& path) {
+        const Hardware& hardware = this_machine();
+        if (!path.empty()) save_hardware(hardware, path);
+      },
+      nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
+      "Measures this machine, in about three seconds, and keeps the result in `path`, unless that is empty.");
+  nb::set_leak_warnings(false);  // plans are kept until the process ends
+  python::add_errors(m);
+  python::add_problem(m);
+  python::add_patterns(m);
+  python::add_plan(m);
+}

@@ -1,0 +1,19 @@
+#pragma once
+#include <nanobind/nanobind.h>
+
+#include "redblue/core/words.hpp"
+
+/// The parts of the extension module redblue._core.
+namespace redblue::python {
+
+namespace nb = nanobind;
+
+void add_errors(nb::module_& m);
+void add_problem(nb::module_& m);
+void add_patterns(nb::module_& m);
+void add_plan(nb::module_& m);
+
+/// As one of Python's integers, which have no largest.
+nb::object integer_of(Words words);
+
+}  // namespace redblue::python

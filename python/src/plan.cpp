@@ -1,0 +1,88 @@
+#include "plan.hpp"
+
+#include <fmt/format.h>
+#include <nanobind/stl/optional.h>
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/shared_ptr.h>
+#include <nanobind/stl/string.h>
+
+#include "api/plan_here.hpp"
+#include "certify.hpp"
+#include "describe.hpp"
+#include "module.hpp"
+#include "redblue/core/word_type.hpp"
+#include "run.hpp"
+
+namespace redblue::python {
+
+std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
+  auto made = std::make_shared<NamedPlan>();
+  made->compute = wanted.compute;
+  made->tensors = wanted.tensors;
+  made->threads = wanted.threads;
+  p.validate();
+  const Tensors tensors = contiguous_tensors(p, wanted.tensors);
+  require_arithmetic(wanted.compute, p, tensors);
+  if (wanted.M && wanted.memory)
+    throw InvalidProblem(
+        fmt::format("M = {} words and memory = {} bytes: give one of them", *wanted.M, *wanted.memory));
+  plan::Options o;
+  o.M = wanted.M.value_or(0);
+  if (wanted.memory)
+    o.memory = plan::ByteMemory{*wanted.memory, plan::residence_of(p.op, wanted.tensors, word_of(wanted.compute))};
+  o.schedule = wanted.schedule;
+  o.reorder = wanted.reorder;
+  if (wanted.max_workspace) {
+    RunOptions run;
+    run.compute = wanted.compute;
+    run.pool = &pool_of(wanted.threads);
+    o.cap = memory_cap(*wanted.max_workspace, tensors, run);
+  }
+  made->plan = wanted.M || wanted.memory ? plan::make_plan(p, o)
+                                         : make_plan_here(p, o, {wanted.compute, wanted.tensors, wanted.threads, {}});
+  if (!p.patterns.empty()) made->plan.sizes();  // made now, in the order chosen, and kept: no run makes it
+  return made;
+}
+
+namespace {
+
+DType dtype_named(const std::string& name) {
+  if (const auto found = dtype_from_name(name)) return *found;
+  throw InvalidProblem(fmt::format("type '{}': give f64, f32, f16 or bf16", name));
+}
+
+}  // namespace
+
+void add_plan(nb::module_& m) {
+  using namespace nb::literals;
+  nb::class_<Wanted>(m, "Wanted", "What a plan is made for, beside the problem: docs of redblue.plan.")
+      .def(nb::init<>())
+      .def_rw("M", &Wanted::M, nb::arg().none())
+      .def_rw("memory", &Wanted::memory, nb::arg().none())
+      .def_rw("max_workspace", &Wanted::max_workspace, nb::arg().none())
+      .def_rw("schedule", &Wanted::schedule)
+      .def_rw("threads", &Wanted::threads)
+      .def_rw("reorder", &Wanted::reorder)
+      .def_prop_rw(
+          "compute", [](const Wanted& w) { return std::string(name_of(w.compute)); },
+          [](Wanted& w, const std::string& name) { w.compute = dtype_named(name); })
+      .def_prop_rw(
+          "tensors", [](const Wanted& w) { return std::string(name_of(w.tensors)); },
+          [](Wanted& w, const std::string& name) { w.tensors = dtype_named(name); });
+  nb::class_<NamedPlan>(m, "Plan", "A plan of the C++ library, with what its runs remember.")
+      .def("run", &run, "arrays"_a, "tokens_first"_a, "seed"_a, "measure"_a,
+           "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, "
+           "None where the operation has none. Returns what the run counted, if `measure`.")
+      .def("count", &counted, "Runs the plan without data; returns what was counted.")
+      .def("describe", nb::overload_cast<const NamedPlan&>(&describe), "The plan as numbers and texts in a dict.")
+      .def("certificate", &certificate, "arrays"_a, "tokens_first"_a,
+           "What the norms of these arrays prove of the answer, as a dict.")
+      .def("within", &within, "arrays"_a, "tokens_first"_a, "wanted"_a, "tolerance"_a,
+           "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
+      .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
+  m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
+  m.def("bounds", &bounds, "problem"_a, "M"_a,
+        "The lower bounds on the words that any schedule moves, as a list of dicts.");
+}
+
+}  // namespace redblue::python

@@ -1,0 +1,35 @@
+#pragma once
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "api/arena_memo.hpp"
+#include "redblue/attention.hpp"
+
+namespace redblue::python {
+
+/// redblue.Plan: a plan, the types and threads it was made for, and what runs of it remember.
+struct NamedPlan {
+  plan::Plan plan;
+  DType compute = DType::f32, tensors = DType::f32;
+  int threads = 0;
+  mutable ArenaMemo memo{};
+};
+
+/// What a plan is made for, beside the problem.
+struct Wanted {
+  std::optional<index_t> M{};              ///< words of fast memory; without both, the plan of least time
+  std::optional<index_t> memory{};         ///< bytes of fast memory
+  std::optional<index_t> max_workspace{};  ///< the most bytes that a run may take
+  std::string schedule{};
+  DType compute = DType::f32, tensors = DType::f32;
+  int threads = 0;
+  bool reorder = true;
+};
+
+std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);
+
+/// The pool that a run of at most this number of threads takes: default_pool(), or another that stays.
+ThreadPool& pool_of(int threads);
+
+}  // namespace redblue::python

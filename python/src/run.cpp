@@ -1,0 +1,88 @@
+#include "run.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <string>
+
+#include "describe.hpp"
+
+namespace redblue::python {
+
+namespace {
+
+Form form_of(SlowArray a, bool tokens_first) {
+  switch (a) {
+    case SlowArray::lse:
+      return Form::rows;
+    case SlowArray::slopes:
+    case SlowArray::sinks:
+    case SlowArray::dSinks:
+      return Form::heads;
+    case SlowArray::bias:
+    case SlowArray::dBias:
+      return Form::heads_first;
+    default:
+      return tokens_first ? Form::tokens_first : Form::heads_first;
+  }
+}
+
+bool is_written(const Problem& p, SlowArray a) {
+  if (a == SlowArray::O || a == SlowArray::lse) return is_forward(p.op) || !p.forward_given;
+  return a == SlowArray::dQ || a == SlowArray::dK || a == SlowArray::dV || a == SlowArray::dBias ||
+         a == SlowArray::dSinks;
+}
+
+/// The chosen row alone, with another seed.
+plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
+  plan::Plan copy;
+  copy.problem = plan.problem;
+  copy.problem.seed = seed;
+  copy.options = plan.options;
+  copy.rows = {plan.row()};
+  if (plan.forward) copy.forward = std::make_shared<const plan::Plan>(reseeded(*plan.forward, seed));
+  return copy;
+}
+
+}  // namespace
+
+Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers) {
+  if (PyTuple_CheckExact(arrays.ptr()) == 0 || PyTuple_Size(arrays.ptr()) != std::ssize(kRunArrays))
+    throw nb::type_error(fmt::format("arrays: a tuple of {}", kRunArrays.size()).c_str());
+  Tensors result;
+  for (std::size_t i = 0; i < kRunArrays.size(); ++i) {
+    const nb::handle array = PyTuple_GetItem(arrays.ptr(), static_cast<Py_ssize_t>(i));
+    if (array.is_none()) continue;
+    const SlowArray a = kRunArrays[i];
+    result[a] = tensor_of(array, form_of(a, tokens_first), a, is_written(problem, a), buffers);
+  }
+  return result;
+}
+
+nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {
+  const Problem& problem = p.plan.problem;
+  Buffers buffers;
+  const Tensors tensors = tensors_in(arrays, problem, tokens_first, buffers);
+  RunOptions options;
+  options.compute = p.compute;
+  options.pool = &pool_of(p.threads);
+  if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
+  const auto run_it = [&] {
+    const nb::gil_scoped_release unlocked;
+    if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
+    ArenaMemo memo;
+    return redblue::run(reseeded(p.plan, seed), tensors, options, memo);
+  };
+  const Measured m = run_it();
+  return measure ? nb::object(describe(m)) : nb::none();
+}
+
+nb::dict counted(const NamedPlan& p) {
+  const auto count_it = [&] {
+    const nb::gil_scoped_release unlocked;
+    return count(p.plan);
+  };
+  return describe(count_it());
+}
+
+}  // namespace redblue::python

@@ -1,0 +1,21 @@
+#pragma once
+#include "arrays.hpp"
+#include "plan.hpp"
+
+/// Runs of a plan on Python's arrays, without the interpreter's lock.
+namespace redblue::python {
+
+/// The arrays that a run takes, in this order; what the operation does not have is None.
+inline constexpr auto kRunArrays =
+    std::to_array<SlowArray>({SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O, SlowArray::lse, SlowArray::bias,
+                              SlowArray::slopes, SlowArray::sinks, SlowArray::dO, SlowArray::dQ, SlowArray::dK,
+                              SlowArray::dV, SlowArray::dBias, SlowArray::dSinks});
+
+/// The tensors of a problem in `arrays`, which are as kRunArrays.
+Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers);
+
+/// `seed` is that of dropout, in place of the plan's. Returns what the run counted, if `measure`, or None.
+nb::object run(const NamedPlan& plan, nb::handle arrays, bool tokens_first, index_t seed, bool measure);
+nb::dict counted(const NamedPlan& plan);
+
+}  // namespace redblue::python

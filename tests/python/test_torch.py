@@ -1,0 +1,237 @@
+"""redblue.torch: the operators, their gradients, and what replaces torch's own function. Skipped where torch is missing."""
+
+import numpy as np
+import pytest
+
+torch = pytest.importorskip("torch")
+F = torch.nn.functional
+
+import redblue  # noqa: E402
+import redblue.torch as rt  # noqa: E402
+
+SDPA = F.scaled_dot_product_attention
+TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 5e-3, torch.bfloat16: 4e-2}
+
+
+@pytest.fixture(autouse=True)
+def seed():
+    torch.manual_seed(1)
+    torch.set_num_threads(1)  # OpenMP's threads wait for each other for long where other programs run
+
+
+def tensors(*shapes, dtype=torch.float32, grad=True):
+    return [torch.randn(shape, dtype=dtype).requires_grad_(grad) for shape in shapes]
+
+
+def masks(n_q, n_k):
+    keep = torch.rand(n_q, n_k) < 0.7
+    keep[:, 0] = True
+    return {"none": None, "bool": keep, "padding": keep[:1].expand(2, 1, n_q, n_k), "float": torch.randn(2, 1, n_q, n_k)}
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("mask", ["none", "bool", "padding", "float", "causal"])
+@pytest.mark.parametrize("kv_heads", [4, 2, 1])
+def test_as_torch_computes_it(dtype, mask, kv_heads):
+    """Output and gradients against torch's math path in fp64."""
+    inputs = tensors((2, 4, 17, 8), (2, kv_heads, 19, 8), (2, kv_heads, 19, 8), dtype=dtype)
+    options = {"is_causal": True} if mask == "causal" else {"attn_mask": masks(17, 19)[mask]}
+    if mask == "float":
+        options["attn_mask"] = options["attn_mask"].to(dtype)
+    o = redblue.scaled_dot_product_attention(*inputs, enable_gqa=True, **options)
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    if mask == "float":
+        options["attn_mask"] = options["attn_mask"].double()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = SDPA(*wide, enable_gqa=True, **options)
+    assert o.dtype == dtype and o.shape == want.shape
+    torch.testing.assert_close(o.double(), want, rtol=0, atol=TOLERANCE[dtype])
+    do = torch.randn_like(want)
+    got = torch.autograd.grad(o, inputs, do.to(dtype))
+    for g, w in zip(got, torch.autograd.grad(want, wide, do)):
+        assert g.dtype == dtype
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=8 * TOLERANCE[dtype])
+
+
+def test_gradcheck():
+    q, k, v, bias = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3), (1, 4, 5, 6), dtype=torch.float64)
+    sinks = torch.randn(4, dtype=torch.float64, requires_grad=True)
+    torch.autograd.gradcheck(lambda *x: rt.attention(*x, causal=True, window=(4, -1)), (q, k, v))
+    torch.autograd.gradcheck(
+        lambda q, k, v, b, s: rt.attention(q, k, v, bias=b, sinks=s, softcap=2.0, dropout=0.2, seed=5),
+        (q, k, v, bias, sinks),
+    )
+
+
+def test_second_derivatives_are_refused():
+    (x,) = tensors((1, 1, 4, 4), dtype=torch.float64)
+    (g,) = torch.autograd.grad(rt.attention(x, x, x).sin().sum(), x, create_graph=True)
+    with pytest.raises(redblue.Unsupported, match="second derivatives"):
+        g.sum().backward()
+
+
+@pytest.mark.parametrize("case", ["plain", "biased", "packed"])
+def test_opcheck(case):
+    none = (None,) * 3
+    if case == "packed":
+        q, k, v = tensors((9, 2, 4), (9, 2, 4), (9, 2, 3))
+        ends = torch.tensor([0, 4, 9], dtype=torch.int32)
+        options = ("bshd", True, None, [-1, -1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4)
+    else:
+        q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
+        options = ("bhsd", True, 0, [3, -1], 0, 0.5, 1.0, 0.0, None, None, None, None, None, [-1] * 4)
+        if case == "biased":
+            none = (*tensors((4, 5, 6)), None, *tensors((4,)))
+    torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *none, *options))
+
+
+def test_compile_without_a_graph_break():
+    def step(q, k, v, mask):
+        o = redblue.scaled_dot_product_attention(q, k, v, mask) + redblue.scaled_dot_product_attention(q, k, v, is_causal=True)
+        return (o + redblue.flash_attn_func(q.transpose(1, 2), k.transpose(1, 2), v.transpose(1, 2)).transpose(1, 2)).sum()
+
+    inputs = tensors((1, 2, 6, 4), (1, 2, 6, 4), (1, 2, 6, 4))
+    mask = torch.randn(6, 6)
+    compiled = torch.compile(step, fullgraph=True, backend="aot_eager")
+    got = torch.autograd.grad(compiled(*inputs, mask), inputs)
+    for g, w in zip(got, torch.autograd.grad(step(*inputs, mask), inputs)):
+        torch.testing.assert_close(g, w)
+
+
+def test_use_replaces_torchs_function_and_gives_it_back():
+    model = torch.nn.MultiheadAttention(16, 4, batch_first=True)
+    x = torch.randn(2, 9, 16)
+    want = model(x, x, x, need_weights=False)[0]
+    with redblue.use(), redblue.use():
+        assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+        got = model(x, x, x, need_weights=False)[0]
+    assert F.scaled_dot_product_attention is SDPA
+    torch.testing.assert_close(got, want)
+    redblue.install()
+    redblue.install()
+    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    redblue.uninstall()
+    assert F.scaled_dot_product_attention is SDPA
+    with pytest.raises(ZeroDivisionError), redblue.use():
+        1 / 0
+    assert F.scaled_dot_product_attention is SDPA
+
+
+def test_training_follows_the_same_curve():
+    """A small transformer, trained with torch's function and with redblue's."""
+
+    def losses():
+        torch.manual_seed(0)
+        layer = torch.nn.TransformerEncoderLayer(32, 4, 64, dropout=0.0, batch_first=True)
+        head = torch.nn.Linear(32, 8)
+        parameters = [*layer.parameters(), *head.parameters()]
+        optimiser = torch.optim.SGD(parameters, lr=0.1)
+        data, labels = torch.randn(4, 24, 32), torch.randint(8, (4, 24))
+        mask = torch.nn.Transformer.generate_square_subsequent_mask(24)
+        curve = []
+        for _ in range(20):
+            optimiser.zero_grad()
+            loss = F.cross_entropy(head(layer(data, src_mask=mask, is_causal=True)).flatten(0, 1), labels.flatten())
+            loss.backward()
+            optimiser.step()
+            curve.append(loss.item())
+        return curve
+
+    theirs = losses()
+    with redblue.use():
+        ours = losses()
+    assert ours[-1] < ours[0] - 0.1
+    np.testing.assert_allclose(ours, theirs, rtol=1e-4)
+
+
+def test_dropout_follows_torchs_generator():
+    (x,) = tensors((1, 2, 16, 8))
+    outputs = []
+    for s in (3, 3, 4):
+        torch.manual_seed(s)
+        outputs.append(redblue.scaled_dot_product_attention(x, x, x, dropout_p=0.3))
+    assert torch.equal(outputs[0], outputs[1]) and not torch.equal(outputs[0], outputs[2])
+
+
+def test_tensors_come_back_as_tensors_without_gradients_too():
+    q, k, v = tensors((2, 2, 6, 4), (2, 2, 6, 4), (2, 2, 6, 4), dtype=torch.bfloat16, grad=False)
+    o, lse = redblue.attention(q, k, v, return_lse=True)
+    assert o.dtype == torch.bfloat16 and lse.dtype == torch.float32
+    out = torch.empty_like(q)
+    assert redblue.attention(q, k, v, out=out) is out and torch.equal(out, o)
+    pattern = redblue.patterns.mask(np.eye(6))
+    assert torch.equal(redblue.attention(q, k, v, pattern=pattern), v)
+    assert redblue.explain(q, k, v).tensors == "bf16"
+    gradients = redblue.attention_backward(o, q, k, v, o, lse)
+    assert gradients.dq.dtype == torch.bfloat16
+
+
+def test_refusals():
+    q, k, v = tensors((2, 2, 6, 4), (2, 2, 6, 4), (2, 2, 6, 4))
+    for options, error, text in (
+        ({"out": torch.empty_like(q)}, redblue.Unsupported, "out"),
+        ({"pattern": redblue.patterns.mask(np.eye(6))}, redblue.Unsupported, "pattern"),
+        ({"bias": np.zeros((6, 6), np.float32)}, TypeError, "bias"),
+        ({"bias": torch.zeros(5, 6)}, redblue.InvalidProblem, "bias"),
+        ({"alibi_slopes": torch.ones(2, requires_grad=True)}, redblue.Unsupported, "alibi_slopes"),
+    ):
+        with pytest.raises((error, RuntimeError), match=text):
+            redblue.attention(q, k, v, **options).sum().backward()
+    plain = q.detach()
+    with pytest.raises(TypeError, match="one kind"):
+        redblue.attention(plain, plain.numpy(), plain)
+    with pytest.raises(TypeError, match="dense"):
+        redblue.attention(plain[0].to_sparse(), plain[0], plain[0])
+    with pytest.raises(TypeError, match="complex"):
+        redblue.attention(plain.cfloat(), plain.cfloat(), plain.cfloat())
+    with pytest.raises(TypeError, match="meta"):
+        redblue.attention(plain.to("meta"), plain, plain)
+
+
+def test_threads_follow_torch():
+    from redblue._threads import default_threads
+
+    torch.set_num_threads(3)
+    assert default_threads() == 3
+
+
+def _one(i):
+    q = torch.full((1, 2, 64, 32), float(i))
+    return float(redblue.attention(q, q, q).mean())
+
+
+class Rows(torch.utils.data.Dataset):
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, i):
+        return _one(i)
+
+
+def test_workers_of_a_data_loader():
+    _one(1)
+    rows = torch.utils.data.DataLoader(Rows(), num_workers=2, timeout=60)
+    np.testing.assert_allclose([float(x) for x in rows], range(6), rtol=1e-5)
+
+
+def test_transformers():
+    transformers = pytest.importorskip("transformers")
+    redblue.torch.register_transformers()
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
+    torch.manual_seed(0)
+    model = transformers.LlamaForCausalLM(config).eval()
+    ids = torch.randint(50, (2, 9))
+    padding = torch.ones(2, 9, dtype=torch.long)
+    padding[0, :3] = 0
+    for mask in (None, padding):
+        logits = {}
+        for name in ("sdpa", "redblue"):
+            model.set_attn_implementation(name)
+            logits[name] = model(ids, attention_mask=mask).logits
+        seen = torch.ones(2, 9, dtype=torch.bool) if mask is None else mask.bool()
+        torch.testing.assert_close(logits["redblue"][seen], logits["sdpa"][seen], rtol=0, atol=1e-5)
+    loss = model(ids, labels=ids).loss
+    loss.backward()
+    assert all(p.grad is not None for p in model.parameters())
