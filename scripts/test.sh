@@ -44,8 +44,14 @@ build() {
     cmake --build --preset "$1" -j "$jobs" ${2+--target "${@:2}"}
 }
 
-format() { find include src cli tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
+format() { find include src cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
+# The wheel, compiled as the release preset compiles, so that ccache has the library's objects already.
+wheel() {
+  CC=/usr/bin/gcc CXX=/usr/bin/g++ CMAKE_BUILD_PARALLEL_LEVEL=$jobs build/venv/bin/pip install --quiet \
+    --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall . \
+    -C build-dir=build/wheel -C cmake.define.REDBLUE_WERROR=ON
+}
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -n "$jobs" tests/python
@@ -90,6 +96,7 @@ finish() {
 
 step "setup" scripts/setup.sh --dev || finish
 if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
+export CCACHE_BASEDIR=$PWD  # paths relative to it: what one build folder has compiled serves another
 [ -w "${HOME-}" ] || export CCACHE_DIR=${CCACHE_DIR-$PWD/build/ccache}  # a bare machine may have no home
 export CTEST_PARALLEL_LEVEL=$jobs
 
@@ -105,7 +112,7 @@ if step "release build" build release; then
   step "instruction sets" instruction_sets
   step "examples" ctest --preset release -L example
   step "install and consume" ctest --preset release -L consumer
-  step "python tests" python_tests
+  step "wheel" wheel && step "python tests" python_tests
   step "demo" scripts/demo.sh
 fi
 # clang compiles everything once, for asan: its warnings are errors, and clang-tidy reads what it compiles.
