@@ -1,7 +1,7 @@
 # redblue_fmt: fmt as redblue uses it. It is compiled into the library, so that users of redblue need no libfmt, and once,
 # in src/fmt.cpp: header-only, every file would compile all of fmt, which takes 4 s each. The namespace is redblue's own:
 # a program may link redblue and another fmt.
-find_package(fmt 9 REQUIRED)
+redblue_find_package(fmt 9)
 add_library(redblue_fmt INTERFACE)
 if(fmt_VERSION VERSION_LESS 10)
   target_include_directories(redblue_fmt INTERFACE $<TARGET_PROPERTY:fmt::fmt,INTERFACE_INCLUDE_DIRECTORIES>)
