@@ -80,8 +80,9 @@ class Exhaustive {
       return {1};
     }
     if (k.along == nullptr && k.most == 0) {  // any number: some of them
-      std::vector<index_t> list{1};
-      for (int i = 0; i < 10; ++i) list.push_back(std::uniform_int_distribution<index_t>(1, 20 << (i / 2))(random_));
+      std::vector<index_t> list{k.least};
+      for (int i = 0; i < 10; ++i)
+        list.push_back(std::uniform_int_distribution<index_t>(k.least, 20 << (i / 2))(random_));
       return list;
     }
     if (k.along != nullptr && k.least > 0) return tiles(x_.*k.along, step_of(k, limits_.multiple));

@@ -101,7 +101,7 @@ struct ReformerRounds {
     for (index_t r = 0; r < rounds; ++r) {
       if (slip == hashes_in_every_round && r > 0) S::sort_rows(m, x);
       const Round round{r == 0 || slip == begins_every_round_anew, r == rounds - 1};
-      attend_in_resident_chunks(m, x, chunks, x.order_q.columns(r, 1), {t.Br, t.Bc}, round);
+      attend_in_resident_chunks(m, x, chunks, x.order_q.columns(r, 1), t.of_chunks(), round);
     }
   }
 };

@@ -24,34 +24,40 @@ struct HyperAttentionForward : Defaults {
   static constexpr std::array workspace{SlowArray::hash_q, SlowArray::hash_k, SlowArray::order_q, SlowArray::order_k};
 
   struct Tiling {
-    index_t Br = 1;   ///< queries at a time
-    index_t Bc = 0;   ///< keys per step, those of a block resident; 0: keys pass one by one
-    index_t pin = 0;  ///< 1: samples are resident throughout; 0: they pass for every Br queries
+    index_t Br = 1;    ///< queries at a time
+    index_t Bc = 1;    ///< keys per step, where they are resident
+    index_t keep = 0;  ///< 1: the keys of a block are resident; 0: they pass one by one
+    index_t pin = 0;   ///< 1: samples are resident throughout; 0: they pass for every Br queries
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k, 0}, Bc);
+      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      knob({"keep", nullptr, 0, 1}, keep);
       knob({"pin", nullptr, 0, 1}, pin);
     }
-    ClusterTiling of_blocks() const { return {Br, Bc}; }
+    ClusterTiling of_blocks() const { return {Br, Bc, keep}; }
   };
 
   static const HyperAttention& method(const Sizes& x) { return std::get<HyperAttention>(x.method); }
   static Clusters blocks(const Sizes& x) { return clusters_of(x, method(x).block); }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return sorts_rows_unsupported(x); }
-  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 0, 0}; }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), 0, 0};
+  }
   /// Samples and keys resident, or one of both, or none, with as many queries as fit.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     std::optional<Tiling> best;
     for (const index_t pin : {1, 0})
-      for (const index_t least : {smallest_tile(x.n_k, limits.multiple.key), index_t{0}})
-        if (const auto chosen = choose_cluster_tiling(x, limits.multiple, blocks(x).largest(), least,
-                                                      least == 0 || pin == 0, [&](ClusterTiling b) {
-                                                        const Tiling t{b.Br, b.Bc, pin};
-                                                        return limits.fit(footprint(x, t), prefetch(x, t));
-                                                      })) {
-          const Tiling t{chosen->Br, chosen->Bc, pin};
-          if (!best || limits.price.of(io(x, t)) < limits.price.of(io(x, *best))) best = t;
-        }
+      for (const index_t keep : {1, 0}) {
+        const auto fits = [&](ClusterTiling b) {
+          const Tiling t{b.Br, b.Bc, b.keep, pin};
+          return limits.fit(footprint(x, t), prefetch(x, t));
+        };
+        const bool rows_first = keep == 0 || pin == 0;
+        const auto b = choose_cluster_tiling(x, limits.multiple, blocks(x).largest(), keep, rows_first, fits);
+        if (!b) continue;
+        const Tiling t{b->Br, b->Bc, keep, pin};
+        if (!best || limits.price.of(io(x, t)) < limits.price.of(io(x, *best))) best = t;
+      }
     return best;
   }
 

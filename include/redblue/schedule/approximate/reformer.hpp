@@ -21,12 +21,15 @@ struct ReformerForward : Defaults {
   static constexpr bool one_core = true;
 
   struct Tiling {
-    index_t Br = 1;  ///< queries at a time
-    index_t Bc = 0;  ///< keys per step, those of two chunks resident; 0: keys pass one by one
+    index_t Br = 1;    ///< queries at a time
+    index_t Bc = 1;    ///< keys per step, where they are resident
+    index_t keep = 0;  ///< 1: the rows of two chunks are resident; 0: keys pass one by one
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k, 0}, Bc);
+      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      knob({"keep", nullptr, 0, 1}, keep);
     }
+    ClusterTiling of_chunks() const { return {Br, Bc, keep}; }
   };
 
   static const Reformer& method(const Sizes& x) { return std::get<Reformer>(x.method); }
@@ -38,15 +41,17 @@ struct ReformerForward : Defaults {
     if (!x.mask.full() && !causal) return "knows no mask but the causal one";
     return std::nullopt;
   }
-  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 0}; }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), 0};
+  }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto fits = [&](ClusterTiling c) {
-      const Tiling t{c.Br, c.Bc};
+      const Tiling t{c.Br, c.Bc, c.keep};
       return limits.fit(footprint(x, t), prefetch(x, t));
     };
-    for (const index_t least : {smallest_tile(x.n_k, limits.multiple.key), index_t{0}})
-      if (const auto t = choose_cluster_tiling(x, limits.multiple, chunks(x).largest(), least, least == 0, fits))
-        return Tiling{t->Br, t->Bc};
+    for (const index_t keep : {1, 0})
+      if (const auto t = choose_cluster_tiling(x, limits.multiple, chunks(x).largest(), keep, keep == 0, fits))
+        return Tiling{t->Br, t->Bc, keep};
     return std::nullopt;
   }
 
@@ -55,14 +60,15 @@ struct ReformerForward : Defaults {
     return {Phase{x.tile(SlowArray::hash_q, method(x).rounds, method(x).buckets) + row +
                       3 * x.tile(SlowArray::hash_q, 1, 1),
                   row},
-            chunks_phase(x, chunks(x), {t.Br, t.Bc})};
+            chunks_phase(x, chunks(x), t.of_chunks())};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
     using A = SlowArray;
-    const Words rounds = method(x).rounds, n = x.n_q, visits = chunk_visits(chunks(x), {t.Br, t.Bc}), more = rounds - 1;
-    const Words queries = t.Bc == 0 ? n : Words(0);  // resident chunks have them
+    const Words rounds = method(x).rounds, n = x.n_q, visits = chunk_visits(chunks(x), t.of_chunks()),
+                more = rounds - 1;
+    const Words queries = t.keep == 0 ? n : Words(0);  // resident chunks have them
     return Io()
         .read(A::Q, (n + rounds * (visits + queries)) * x.d)
         .read(A::V, rounds * visits * x.d_v)
@@ -87,8 +93,8 @@ struct ReformerForward : Defaults {
     for (index_t r = 0; r < rounds; ++r) {
       const Round round{r == 0, r == rounds - 1};
       const SlowMatrix order = x.order_q.columns(r, 1);
-      if (t.Bc > 0)
-        attend_in_resident_chunks(m, x, chunks(x.shape), order, {t.Br, t.Bc}, round);
+      if (t.keep == 1)
+        attend_in_resident_chunks(m, x, chunks(x.shape), order, t.of_chunks(), round);
       else
         attend_in_passing_chunks(m, x, chunks(x.shape), order, t.Br, round);
     }

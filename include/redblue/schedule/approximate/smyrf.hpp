@@ -22,38 +22,42 @@ struct SmyrfForward : Defaults {
   static constexpr bool one_core = true;
 
   struct Tiling {
-    index_t Br = 1;   ///< queries at a time
-    index_t Bc = 0;   ///< keys per step, those of a cluster resident; 0: keys pass one by one
-    index_t rho = 1;  ///< pairs that are sorted in fast memory
-    index_t f = 2;    ///< runs merged at a time
+    index_t Br = 1;    ///< queries at a time
+    index_t Bc = 1;    ///< keys per step, where they are resident
+    index_t keep = 0;  ///< 1: the keys of a cluster are resident; 0: they pass one by one
+    index_t rho = 1;   ///< pairs that are sorted in fast memory
+    index_t f = 2;     ///< runs merged at a time
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k, 0}, Bc);
-      knob({"rho"}, rho);
-      knob({"f", nullptr, 2}, f);
+      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      knob({"keep", nullptr, 0, 1}, keep);
+      knob({"sort.rho"}, rho);
+      knob({"sort.f", nullptr, 2}, f);
     }
-    ClusterTiling of_clusters() const { return {Br, Bc}; }
+    ClusterTiling of_clusters() const { return {Br, Bc, keep}; }
     SortTiling of_sorts() const { return {rho, f}; }
   };
 
   static const Smyrf& method(const Sizes& x) { return std::get<Smyrf>(x.method); }
   static Clusters clusters(const Sizes& x) { return clusters_of(x, method(x).cluster); }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return sorts_rows_unsupported(x); }
-  static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 0, 1, 2}; }
+  static Tiling smallest(const Sizes& x, const Multiples& m) {
+    return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), 0, 1, 2};
+  }
   /// The phases follow each other: each has tiles of its own.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto fits = [&](const Tiling& t) { return limits.fit(footprint(x, t), prefetch(x, t)); };
-    const auto chosen = [&](index_t least) {
-      return choose_cluster_tiling(x, limits.multiple, clusters(x).largest(), least, least == 0,
-                                   [&](ClusterTiling c) { return fits({c.Br, c.Bc, 1, 2}); });
+    const auto chosen = [&](index_t keep) {
+      return choose_cluster_tiling(x, limits.multiple, clusters(x).largest(), keep, keep == 0,
+                                   [&](ClusterTiling c) { return fits({c.Br, c.Bc, c.keep, 1, 2}); });
     };
-    auto best = chosen(smallest_tile(x.n_k, limits.multiple.key));  // resident keys pass least
+    auto best = chosen(1);  // resident keys pass least
     if (!best) best = chosen(0);
     if (!best) return std::nullopt;
-    Tiling t{best->Br, best->Bc, 1, 2};
+    Tiling t{best->Br, best->Bc, best->keep, 1, 2};
     const index_t n = std::max(x.n_q, x.n_k);
-    t.rho = largest_tile(n, 1, [&](index_t pairs) { return fits({t.Br, t.Bc, pairs, t.f}); });
-    const auto merges = [&](index_t runs) { return fits({t.Br, t.Bc, t.rho, std::max(t.f, runs)}); };
+    t.rho = largest_tile(n, 1, [&](index_t pairs) { return fits({t.Br, t.Bc, t.keep, pairs, t.f}); });
+    const auto merges = [&](index_t runs) { return fits({t.Br, t.Bc, t.keep, t.rho, std::max(t.f, runs)}); };
     t.f = std::max(t.f, largest_tile(ceil_div(n, t.rho), 1, merges));
     return t;
   }

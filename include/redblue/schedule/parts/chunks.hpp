@@ -22,8 +22,8 @@ struct Chunks {
 
 /// Rows that are read for their keys and values in a round, with those of the queries where chunks are resident.
 inline Words chunk_visits(const Chunks& chunks, ClusterTiling t) {
-  Words visits = t.Bc > 0 ? chunks.n + chunks.before(0).size() : 0;
-  for (index_t c = 0; c < chunks.count() && t.Bc == 0; ++c)
+  Words visits = t.keep == 1 ? chunks.n + chunks.before(0).size() : 0;
+  for (index_t c = 0; c < chunks.count() && t.keep == 0; ++c)
     visits += Words(ceil_div(chunks(c).size(), t.Br)) * (chunks.before(c).size() + chunks(c).size());
   return visits;
 }
@@ -132,11 +132,11 @@ void attend_in_resident_chunks(M& m, const ForwardOperands& x, const Chunks& chu
 inline Phase chunks_phase(const Sizes& x, const Chunks& chunks, ClusterTiling t) {
   using A = SlowArray;
   const auto [evens, odds] = chunk_rooms(chunks);
-  const index_t rows = std::min(t.Br, evens), step = t.Bc == 0 ? 1 : std::min(t.Bc, evens);
+  const index_t rows = std::min(t.Br, evens), step = t.keep == 0 ? 1 : std::min(t.Bc, evens);
   const Words outputs =
       x.tile(A::O, rows, x.d_v) + 2 * x.tile(A::den, rows, 1) + x.tile(A::S, rows, step) + x.tile(A::S, 1, step);
   const auto of_rows = [&](index_t n) { return x.tile(A::Q, n, x.d) + x.tile(A::V, n, x.d_v); };
-  if (t.Bc > 0)
+  if (t.keep == 1)
     return {outputs + x.tile(A::order_q, evens, 1) + x.tile(A::order_q, chunks.causal ? odds : 0, 1) + of_rows(evens) +
                 of_rows(odds),
             of_rows(evens)};

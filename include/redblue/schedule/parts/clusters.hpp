@@ -33,8 +33,9 @@ inline std::optional<std::string_view> sorts_rows_unsupported(const Sizes& x) {
 }
 
 struct ClusterTiling {
-  index_t Br = 1;  ///< queries at a time
-  index_t Bc = 0;  ///< keys per step, those of the cluster resident; 0: keys pass one by one
+  index_t Br = 1;    ///< queries at a time
+  index_t Bc = 1;    ///< keys per step
+  index_t keep = 0;  ///< 1: the keys of a cluster are resident; 0: they pass one by one, whatever Bc
 };
 
 /// Word r of a column, or of a part of one.
@@ -110,7 +111,9 @@ struct SortedQueries {
       : rank(ranks.begin),
         numbers(m.load(order.rows(ranks))),
         Q(m.alloc(SlowArray::Q, {ranks.size(), x.shape.d})),
-        out((gather(m, Q, x.Q, numbers.arg(), rank), m), x, numbers.arg(), rank, round) {}
+        out(m, x, numbers.arg(), rank, round) {
+    gather(m, Q, x.Q, numbers.arg(), rank);
+  }
   /// One step, on these keys; `positions` of them where there is a mask.
   template <class Keys, class Values, class Positions>
   void attend(M& m, const ForwardOperands& x, const Arg& S, const Keys& K, const Values& V,
@@ -153,7 +156,7 @@ void attend_in_cluster(M& m, const ForwardOperands& x, const Clusters& clusters,
       rows.finish(m, x, round);
     }
   };
-  if (t.Bc == 0)
+  if (t.keep == 0)
     return for_queries(1, [&](const auto& rows, const auto& S) {
       for_sorted(m, order_k, keys, [&](const auto& number, index_t row) {
         rows.attend(m, x, S.arg(), m.stream(x.K.rows(row, 1)), m.stream(x.V.rows(row, 1)), number);
@@ -183,9 +186,9 @@ Phase cluster_phase(const Sizes& x, const Clusters& clusters, ClusterTiling t, c
   for (index_t c = 0; c < clusters.count; ++c) {
     const index_t rows = std::min(t.Br, clusters.queries(c).size()), keys = clusters.keys(c).size();
     if (rows == 0) continue;
-    Words words = cluster_rows_words(x, rows, t.Bc == 0 ? 1 : std::min(t.Bc, keys));
-    if (t.Bc == 0 || passes(c)) words += x.tile(SlowArray::order_k, 1, 1) + passing;
-    if (t.Bc > 0)
+    Words words = cluster_rows_words(x, rows, t.keep == 0 ? 1 : std::min(t.Bc, keys));
+    if (t.keep == 0 || passes(c)) words += x.tile(SlowArray::order_k, 1, 1) + passing;
+    if (t.keep == 1)
       words += x.tile(SlowArray::order_k, numbered * keys, 1) + x.tile(SlowArray::K, keys, x.d) +
                x.tile(SlowArray::V, keys, x.d_v);
     most = std::max(most, words);
@@ -197,7 +200,7 @@ inline Words cluster_key_visits(const Clusters& clusters, ClusterTiling t) {
   Words visits;
   for (index_t c = 0; c < clusters.count; ++c) {
     const index_t blocks = ceil_div(clusters.queries(c).size(), t.Br);
-    visits += Words(clusters.keys(c).size()) * (t.Bc == 0 ? blocks : std::min<index_t>(blocks, 1));
+    visits += Words(clusters.keys(c).size()) * (t.keep == 0 ? blocks : std::min<index_t>(blocks, 1));
   }
   return visits;
 }
@@ -207,19 +210,20 @@ inline Words cluster_pairs(const Clusters& clusters) {
   return pairs;
 }
 
-/// With `least` keys of a cluster per step, which are resident, or 0 where they pass: as many queries as fit where
-/// these say how often something passes (`rows_first`), else both sizes doubled in turn, for they move the same words.
-/// The largest cluster has `largest` queries and keys; `fits` says whether a tiling does.
+/// With keys of a cluster resident or passing: as many queries as fit where these say how often something passes
+/// (`rows_first`), else both sizes doubled in turn, for they move the same words. The largest cluster has `largest`
+/// queries and keys; `fits` says whether a tiling does.
 template <class Fits>
 std::optional<ClusterTiling> choose_cluster_tiling(const Sizes& x, const Multiples& multiple, Shape largest,
-                                                   index_t least, bool rows_first, const Fits& fits) {
+                                                   index_t keep, bool rows_first, const Fits& fits) {
   const index_t step = multiple.query, rows = std::min(x.n_q, ceil_div(largest.rows, step) * step), keys = largest.cols;
-  ClusterTiling t{smallest_tile(x.n_q, step), least};
+  ClusterTiling t{smallest_tile(x.n_q, step), smallest_tile(x.n_k, multiple.key), keep};
   if (!fits(t)) return std::nullopt;
-  if (rows_first) t.Br = largest_tile(rows, step, [&](index_t more) { return fits(ClusterTiling{more, least}); });
-  for (index_t enough = 2; enough <= kEnough && least > 0; enough *= 2) {
-    t.Bc = doubled(t.Bc, keys, [&](index_t more) { return fits(ClusterTiling{t.Br, more}); }, enough);
-    if (!rows_first) t.Br = doubled(t.Br, rows, [&](index_t more) { return fits(ClusterTiling{more, t.Bc}); }, enough);
+  if (rows_first) t.Br = largest_tile(rows, step, [&](index_t more) { return fits(ClusterTiling{more, t.Bc, keep}); });
+  for (index_t enough = 2; enough <= kEnough && keep == 1; enough *= 2) {
+    t.Bc = doubled(t.Bc, keys, [&](index_t more) { return fits(ClusterTiling{t.Br, more, keep}); }, enough);
+    if (!rows_first)
+      t.Br = doubled(t.Br, rows, [&](index_t more) { return fits(ClusterTiling{more, t.Bc, keep}); }, enough);
   }
   return t;
 }
