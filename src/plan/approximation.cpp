@@ -32,7 +32,7 @@ std::optional<Number> number(std::string_view text) {
   return value;
 }
 
-/// NAME:SIZE,WORD,WORD=N, or NAME:WORD=N,WORD, in its parts. Words that nobody asked for are found out by `finish`.
+/// NAME:SIZE,WORD,WORD=N in its parts. Words that nobody asked for are found out by `finish`.
 class Parts {
  public:
   explicit Parts(std::string_view text) : text_(text) {
@@ -43,11 +43,7 @@ class Parts {
     }
     const std::size_t colon = head.find(':');
     name_ = head.substr(0, colon);
-    if (colon == std::string_view::npos) return;
-    if (head.find('=', colon) == std::string_view::npos)
-      size_ = head.substr(colon + 1);
-    else  // no size, but a word
-      words_.push_back(head.substr(colon + 1));
+    if (colon != std::string_view::npos) size_ = head.substr(colon + 1);
   }
   std::string_view name() const { return name_; }
   template <class Number = index_t>
@@ -121,6 +117,7 @@ Method method_from(Parts words, std::string_view text) {
     return words.finish(r, false);
   }
   if (words.name() == "coreset") {
+    words.only_words();
     Coreset c;
     const index_t none = 0;
     c.block = words.value("block", none);
