@@ -15,6 +15,7 @@ import pytest
 
 import redblue
 
+pytestmark = pytest.mark.usefixtures("hardware")
 BF16 = np.dtype(ml_dtypes.bfloat16)
 TOLERANCE = {"float64": 1e-13, "float32": 2e-6, "float16": 4e-3, "bfloat16": 3e-2}
 

@@ -9,6 +9,7 @@ F = torch.nn.functional
 import redblue  # noqa: E402
 import redblue.torch as rt  # noqa: E402
 
+pytestmark = pytest.mark.usefixtures("hardware")
 SDPA = F.scaled_dot_product_attention
 TOLERANCE = {torch.float64: 1e-12, torch.float32: 5e-6, torch.float16: 5e-3, torch.bfloat16: 4e-2}
 
