@@ -168,8 +168,9 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
       std::vector<Touch> touches;
       if (!play(outline(plan), counters, touches)) {
         const std::string_view name = plan.row().schedule;
-        EXPECT_TRUE(p.causal || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled")
-            << "a mask makes rounds irregular, and so do the last strip and groups of monomials of many sizes";
+        EXPECT_TRUE(p.causal || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled" ||
+                    name == "smyrf" || name == "hyper_attention")
+            << "a mask makes rounds irregular, and so do the last strip, groups of monomials of many sizes and sorts";
         continue;
       }
       ++played;

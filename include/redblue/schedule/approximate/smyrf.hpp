@@ -62,14 +62,16 @@ struct SmyrfForward : Defaults {
     return t;
   }
 
-  static std::array<Phase, 4> phases(const Sizes& x, const Tiling& t) {
+  static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
     const index_t n = std::max(x.n_q, x.n_k), rounds = method(x).rounds;
     const Words word = x.tile(SlowArray::hash_k, 1, 1), row = std::max(x.word(SlowArray::Q), x.word(SlowArray::K)),
-                square = std::max(x.word(SlowArray::hash_q), x.word(SlowArray::hash_k)),
                 hash = std::max(x.tile(SlowArray::hash_q, 1, rounds + 1) + x.word(SlowArray::Q),
                                 x.tile(SlowArray::hash_k, 1, rounds + 1) + x.word(SlowArray::K));
-    return {Phase{2 * word + hash, row}, Phase{word + forming_words(x, n, t.of_sorts(), square), square},
-            Phase{word + merging_words(x, n, t.of_sorts()), 0},
+    const auto forming = [&](index_t pairs, Words square) {
+      return Phase{word + forming_words(x, pairs, t.of_sorts(), square), square};
+    };
+    return {Phase{2 * word + hash, row}, forming(x.n_q, x.word(SlowArray::hash_q)),
+            forming(x.n_k, x.word(SlowArray::hash_k)), Phase{word + merging_words(x, n, t.of_sorts()), 0},
             cluster_phase(x, clusters(x), t.of_clusters(), [](index_t) { return false; })};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }

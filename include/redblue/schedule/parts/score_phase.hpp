@@ -132,9 +132,14 @@ std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limi
                key_price = keys.to_double(), n_q = static_cast<double>(x.n_q), n_k = static_cast<double>(x.n_k);
   std::optional<std::array<index_t, 2>> best;
   Words cheapest;
+  /// Is it with the fewest visits of rows that a b <= M leaves?
+  const auto dearer = [&](index_t a, double key_visits) {
+    const double row_visits = std::max(n_q, nnz * static_cast<double>(a) / room);
+    return row_price * row_visits + key_price * key_visits > cheapest.to_double() * (1 + 1e-12);
+  };
   const auto try_rows = [&](index_t a) {
-    const Words key_visits = pairs.visited_keys(a), row_visits = std::max<Words>(x.n_q, x.nnz() * a / M);  // at least
-    if (best && rows * row_visits + keys * key_visits >= cheapest) return;
+    const Words key_visits = pairs.visited_keys(a);
+    if (best && dearer(a, key_visits.to_double())) return;
     const index_t b = choose_key_block(x, step.key, [&](index_t size) { return fits(a, size); });
     if (b == 0) return;
     const Words cost = rows * pairs.visited_rows(b) + keys * key_visits;
@@ -142,11 +147,7 @@ std::optional<std::array<index_t, 2>> best_score_tile(const Sizes& x, const Limi
     best = {a, b};
     cheapest = cost;
   };
-  const auto cannot_win = [&](index_t a) {
-    const double size = static_cast<double>(a);
-    const double least = row_price * std::max(n_q, nnz * size / room) + key_price * std::max(n_k, nnz / size);
-    return best && least > cheapest.to_double() * (1 + 1e-12);
-  };
+  const auto cannot_win = [&](index_t a) { return best && dearer(a, std::max(n_k, nnz / static_cast<double>(a))); };
   const double optimum = std::sqrt(room * key_price / row_price);
   const index_t steps = std::clamp<index_t>(static_cast<index_t>(optimum) / step.query, 1, ceil_div(x.n_q, step.query)),
                 start = std::min(x.n_q, steps * step.query);
