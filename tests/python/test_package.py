@@ -215,6 +215,12 @@ def test_gradients(rng, given):
 def test_out_and_threads(qkv):
     out = np.empty((2, 4, 19, 6), np.float32)
     assert redblue.attention(*qkv, out=out) is out
+    (do,) = arrays(np.random.default_rng(1), out.shape)
+    given = redblue.Gradients(*(np.empty_like(x) for x in qkv))
+    assert redblue.attention_backward(do, *qkv, out=given) is given
+    assert all(np.array_equal(g, w) for g, w in zip(given[:3], redblue.attention_backward(do, *qkv)))
+    with pytest.raises(redblue.InvalidProblem, match="dk"):
+        redblue.attention_backward(do, *qkv, out=given._replace(dk=given.dv))
     for threads in (1, 2, 3):
         assert np.array_equal(redblue.attention(*qkv, threads=threads, M=4096), redblue.attention(*qkv, M=4096))
 
