@@ -169,7 +169,7 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
       if (!play(outline(plan), counters, touches)) {
         const std::string_view name = plan.row().schedule;
         EXPECT_TRUE(p.causal || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled" ||
-                    name == "smyrf" || name == "hyper_attention")
+                    name == "smyrf" || name == "hyper_attention" || name == "reformer")
             << "a mask makes rounds irregular, and so do the last strip, groups of monomials of many sizes and sorts";
         continue;
       }
