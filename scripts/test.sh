@@ -50,7 +50,7 @@ repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
 wheel() {
   CC=/usr/bin/gcc CXX=/usr/bin/g++ CMAKE_BUILD_PARALLEL_LEVEL=$jobs build/venv/bin/pip install --quiet \
     --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall . \
-    -C build-dir=build/wheel -C cmake.define.REDBLUE_WERROR=ON
+    --config-settings=build-dir=build/wheel --config-settings=cmake.define.REDBLUE_WERROR=ON
 }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
