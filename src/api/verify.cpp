@@ -415,9 +415,12 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
                             ? 4 * eps_of(compute) * sink_magnitude / comparisons[a].largest
                             : 0;
     const double of_monomials = monomials.rounding(p, a, comparisons[a].largest, eps_of(compute));
-    v.outputs.push_back(comparisons[a].finish(
-        rounding + sums + of_monomials + (a == SlowArray::lse ? times * eps_of(compute) : lse_rounding),
-        amplifies_roundings(p) ? 4 : 2));
+    // Scores that are off by something move lse by no more, which shows where a mask or ALiBi leaves lse small.
+    const double of_lse =
+        times * eps_of(compute) + (comparisons[a].largest > 0 ? 2 * score_error / comparisons[a].largest : 0);
+    v.outputs.push_back(
+        comparisons[a].finish(rounding + sums + of_monomials + (a == SlowArray::lse ? of_lse : lse_rounding),
+                              amplifies_roundings(p) ? 4 : 2));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }

@@ -118,5 +118,30 @@ TEST(Verify, SeesWeightsThatDoNotSumToOne) {
   }
 }
 
+/// ALiBi takes off nearly all of large scores, so lse is small beside their roundings.
+TEST(Verify, AllowsLseTheRoundingsOfScoresThatAlibiTakesOff) {
+  Problem p = problem(2, 3, 16, 2);
+  p.alibi = p.lse_required = true;
+  p.causal_offset = 10;  // all keys are 8 to 11 away
+  const plan::Plan plan = plan_of(p, "flash", 3000);
+  const std::vector<double> slopes{0.6};
+  for (std::uint64_t seed = 0; seed < 1000; ++seed) {
+    Data data = generate(p, Kind::normal, seed);
+    for (double& x : data.q) x *= 4;
+    std::vector<double> o(4), lse(2);
+    const Inputs in{.q = {data.q, {1, 1, 2, 16}},
+                    .k = {data.k, {1, 1, 3, 16}},
+                    .v = {data.v, {1, 1, 3, 2}},
+                    .slopes = {slopes, {1, 1, 1, 1}}};
+    const Outputs out{{o, {1, 1, 2, 2}}, {lse, {1, 1, 2, 1}}};
+    run(plan, in, out, {.compute = DType::f64});
+    const Verification v = verify(p, in, out, DType::f64, roundings_of(plan));
+    for (const Deviation& d : v.outputs)
+      EXPECT_TRUE(d.ok()) << seed << ' ' << d.name << ' ' << d.error << " of " << d.tolerance;
+    lse[0] += 1e-13;
+    EXPECT_FALSE(verify(p, in, out, DType::f64, roundings_of(plan)).ok()) << seed;
+  }
+}
+
 }  // namespace
 }  // namespace redblue::test
