@@ -85,9 +85,13 @@ class Exhaustive {
         list.push_back(std::uniform_int_distribution<index_t>(k.least, 20 << (i / 2))(random_));
       return list;
     }
-    if (k.along != nullptr && k.least > 0) return tiles(x_.*k.along, step_of(k, limits_.multiple));
     std::vector<index_t> list;
-    for (index_t v = k.least; v <= (k.along != nullptr ? x_.*k.along : k.most); ++v) list.push_back(v);
+    if (k.along != nullptr) {
+      list = tiles(x_.*k.along, step_of(k, limits_.multiple));
+      if (k.least == 0) list.insert(list.begin(), 0);
+      return list;
+    }
+    for (index_t v = k.least; v <= k.most; ++v) list.push_back(v);
     return list;
   }
 

@@ -56,7 +56,7 @@ struct FlashPinnedForward : Defaults {
     const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
     if (largest == 0) return std::nullopt;
     const auto pins = [&](index_t Br) {
-      return Br >= x.n_q ? 0 : largest_tile(x.n_k, 1, [&](index_t rho) { return fits(Br, rho); });
+      return Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t rho) { return fits(Br, rho); });
     };
     const index_t Br =
         x.mask.from_first_key() ? best_rows(x, largest, step, pins) : likely_rows(x, largest, step, pins);
