@@ -14,7 +14,8 @@ case ${1-} in
 *) echo "usage: scripts/test.sh [--quick]" >&2 && exit 2 ;;
 esac
 
-# Seconds that all steps together may take on two cores with nothing cached. In CI half as much again is a failure.
+# Seconds that all steps together may take on two cores with nothing cached. In CI twice as much is a failure: half as
+# much again was, until approximations and the Python package came; what is to be shortened next are the builds.
 if $quick; then budget=360; else budget=1800; fi
 
 jobs=${REDBLUE_JOBS:-$(nproc)}
@@ -89,8 +90,8 @@ tidy() {  # each file of the library and the program, as build/asan compiles it:
 
 within_budget() {
   echo "$total s, of $budget s"
-  [ "${CI-}" != true ] || [ $((2 * total)) -le $((3 * budget)) ] ||
-    { echo "the steps took more than $((3 * budget / 2)) s: make them faster, or say in scripts/test.sh why they may take longer"; false; }
+  [ "${CI-}" != true ] || [ "$total" -le $((2 * budget)) ] ||
+    { echo "the steps took more than $((2 * budget)) s: make them faster, or say in scripts/test.sh why they may take longer"; false; }
 }
 
 finish() {
