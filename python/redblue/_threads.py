@@ -6,16 +6,15 @@ import os
 import sys
 
 
-def _of_environment() -> int:
-    """0: those of the pool, which REDBLUE_THREADS sets (by default one for each CPU)."""
-    if os.environ.get("REDBLUE_THREADS"):
-        return 0
+def _of_omp() -> int:
+    """0 where OMP_NUM_THREADS is no number."""
     first = os.environ.get("OMP_NUM_THREADS", "").split(",")[0].strip()
     return int(first) if first.isdigit() else 0
 
 
 _told = bool(os.environ.get("REDBLUE_THREADS"))
-_environment = _of_environment()
+#: 0: those of the pool, which REDBLUE_THREADS sets (by default one for each CPU).
+_environment = 0 if _told else _of_omp()
 
 
 def default_threads() -> int:

@@ -18,7 +18,7 @@ struct FlashPinnedForward : Defaults {
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
-    index_t rho = 0;  ///< keys and values resident throughout
+    index_t rho = 0;  ///< keys and values resident throughout: of the multiple of keys, or all
     index_t Bc = 1;   ///< keys per step; a step ends where pinned keys do
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
