@@ -171,31 +171,43 @@ auto of_option(const char* option, const std::string& given, const Make& make) {
   }
 }
 
+/// Of two lists of patterns, each one for all or one for each head (of each batch): what both show.
+std::vector<SharedLists> intersected_each(const std::vector<SharedLists>& a, const std::vector<SharedLists>& b) {
+  if (a.empty()) return b;
+  const std::size_t count = std::max(a.size(), b.size());
+  const auto of = [](const std::vector<SharedLists>& list, std::size_t i) { return list[i % list.size()]; };
+  std::vector<SharedLists> both;
+  both.reserve(count);
+  for (std::size_t i = 0; i < count; ++i) {
+    const bool known = i > 0 && of(a, i) == of(a, i - 1) && of(b, i) == of(b, i - 1);
+    both.push_back(known ? both.back() : shared(patterns::intersected(*of(a, i), *of(b, i))));
+  }
+  return both;
+}
+
 }  // namespace
 
 void PatternOptions::apply_to(Problem& p, bool window) const {
-  const bool with_window = globals || dilation;
-  int kinds = with_window ? 1 : 0;
-  for (const bool given : {strided.has_value(), fixed.has_value(), big_bird.has_value(), mask.has_value(),
-                           blocks.has_value(), csr.has_value()})
-    kinds += given ? 1 : 0;
-  if (kinds > 1)
-    throw InvalidProblem(
-        "--globals or --dilation, --strided, --fixed, --big-bird, --mask, --blocks and --csr are patterns: give one");
+  const bool with_window = globals || dilation, files = mask || blocks || csr;
   if (pattern_seed && !big_bird)
     throw InvalidProblem(fmt::format("--pattern-seed {} is for --big-bird: give that, too", *pattern_seed));
   if (block && !blocks) throw InvalidProblem(fmt::format("--block {} is for --blocks: give that, too", *block));
-  if (kinds == 0) return;
+  if (!with_window && !strided && !fixed && !big_bird && !files) return;
   constexpr index_t kMost = index_t{1} << 31;
   if (p.n_q > kMost || p.n_k > kMost)
     throw InvalidProblem(fmt::format("n_q = {}, n_k = {}: patterns are for at most 2^31 of each", p.n_q, p.n_k));
   const patterns::Between x{p.n_q, p.n_k, p.causal_offset};
-  if (mask) {
-    p.patterns = of_option("--mask", *mask, [&] { return of_mask(p, *mask); });
-    return;
+  std::vector<SharedLists> all;
+  if (mask) all = of_option("--mask", *mask, [&] { return of_mask(p, *mask); });
+  const auto also = [&](RunLists lists) { all = intersected_each(all, {shared(std::move(lists))}); };
+  if (blocks) {
+    const auto list = parse_list("--block", block.value_or("64,64"), "QUERIES,KEYS");
+    for (const index_t size : list)
+      if (size < 1) throw InvalidProblem(fmt::format("--block {}: give sizes of 1 or more", *block));
+    also(of_option("--blocks", *blocks, [&] { return of_blocks(x, *blocks, list[0], list[1]); }));
   }
-  if (!blocks && !csr) require_memory(p.n_q, p.n_k);  // a rule: no file has another shape
-  RunLists lists;
+  if (csr) also(of_option("--csr", *csr, [&] { return of_sparse(x, *csr); }));
+  if (!files) require_memory(p.n_q, p.n_k);  // rules: no file has another shape
   if (with_window) {
     if (!window) throw InvalidProblem("--globals and --dilation are for --window LEFT,RIGHT: give that, too");
     if (p.prefix > 0 && !p.causal)
@@ -204,27 +216,22 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
           "--causal, too, or --globals",
           p.prefix));
     const index_t left = p.window_left.value_or(-1), right = p.window_right.value_or(-1);
-    lists = patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1));
+    also(patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1)));
     p.window_left = p.window_right = std::nullopt;
-  } else if (strided) {
-    lists = of_option("--strided", fmt::format("{}", *strided), [&] { return patterns::strided(x, *strided); });
-  } else if (fixed) {
-    const auto list = parse_list("--fixed", *fixed, "LENGTH,LAST");
-    lists = of_option("--fixed", *fixed, [&] { return patterns::fixed(x, list[0], list[1]); });
-  } else if (big_bird) {
-    const auto list = parse_list("--big-bird", *big_bird, "BLOCK,WINDOW,GLOBALS,RANDOM");
-    lists = of_option("--big-bird", *big_bird, [&] {
-      return patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
-    });
-  } else if (blocks) {
-    const auto list = parse_list("--block", block.value_or("64,64"), "QUERIES,KEYS");
-    for (const index_t size : list)
-      if (size < 1) throw InvalidProblem(fmt::format("--block {}: give sizes of 1 or more", *block));
-    lists = of_option("--blocks", *blocks, [&] { return of_blocks(x, *blocks, list[0], list[1]); });
-  } else {
-    lists = of_option("--csr", *csr, [&] { return of_sparse(x, *csr); });
   }
-  p.patterns = {shared(std::move(lists))};
+  if (strided)
+    also(of_option("--strided", fmt::format("{}", *strided), [&] { return patterns::strided(x, *strided); }));
+  if (fixed) {
+    const auto list = parse_list("--fixed", *fixed, "LENGTH,LAST");
+    also(of_option("--fixed", *fixed, [&] { return patterns::fixed(x, list[0], list[1]); }));
+  }
+  if (big_bird) {
+    const auto list = parse_list("--big-bird", *big_bird, "BLOCK,WINDOW,GLOBALS,RANDOM");
+    also(of_option("--big-bird", *big_bird, [&] {
+      return patterns::big_bird(x, {list[0], list[1], list[2], list[3], pattern_seed.value_or(0)});
+    }));
+  }
+  p.patterns = std::move(all);
 }
 
 }  // namespace redblue::cli

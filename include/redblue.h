@@ -376,6 +376,12 @@ REDBLUE_API redblue_status redblue_pattern_strided(int64_t n_q, int64_t n_k, int
                                                    redblue_pattern** pattern);
 REDBLUE_API redblue_status redblue_pattern_fixed(int64_t n_q, int64_t n_k, int64_t offset, int64_t stride,
                                                  int64_t summary, redblue_pattern** pattern);
+/* What both of two patterns show, or what one of them shows. Both are between as many queries and as many keys, and are
+ * left as they are. */
+REDBLUE_API redblue_status redblue_pattern_intersected(const redblue_pattern* a, const redblue_pattern* b,
+                                                       redblue_pattern** pattern);
+REDBLUE_API redblue_status redblue_pattern_united(const redblue_pattern* a, const redblue_pattern* b,
+                                                  redblue_pattern** pattern);
 /* Does nothing if pattern is NULL. Plans keep what they need of it. */
 REDBLUE_API void redblue_pattern_destroy(redblue_pattern* pattern);
 

@@ -515,6 +515,23 @@ redblue_status create_pattern(int64_t n_q, int64_t n_k, std::initializer_list<Pa
   });
 }
 
+/// Makes *pattern of two others.
+redblue_status join_patterns(const redblue_pattern* a, const redblue_pattern* b, redblue_pattern** pattern,
+                             RunLists (*join)(const RunLists&, const RunLists&)) noexcept {
+  return guarded([&] {
+    require_pointer(pattern, "pattern");
+    *pattern = nullptr;
+    require_pointer(a, "a");
+    require_pointer(b, "b");
+    if (a->rows->size() != b->rows->size() || a->n_k != b->n_k)
+      throw InvalidArgument(
+          fmt::format("a is between {} queries and {} keys, b between {} and {}: give patterns of "
+                      "the same sizes",
+                      a->rows->size(), a->n_k, b->rows->size(), b->n_k));
+    *pattern = new redblue_pattern{std::make_shared<const RunLists>(join(*a->rows, *b->rows)), a->n_k};
+  });
+}
+
 }  // namespace
 
 extern "C" {
@@ -593,6 +610,15 @@ redblue_status redblue_pattern_fixed(int64_t n_q, int64_t n_k, int64_t offset, i
                                      redblue_pattern** pattern) {
   return create_pattern(n_q, n_k, {{"offset", offset}, {"stride", stride}, {"summary", summary}}, pattern,
                         [&] { return patterns::fixed({n_q, n_k, offset}, stride, summary); });
+}
+
+redblue_status redblue_pattern_intersected(const redblue_pattern* a, const redblue_pattern* b,
+                                           redblue_pattern** pattern) {
+  return join_patterns(a, b, pattern, patterns::intersected);
+}
+
+redblue_status redblue_pattern_united(const redblue_pattern* a, const redblue_pattern* b, redblue_pattern** pattern) {
+  return join_patterns(a, b, pattern, patterns::united);
 }
 
 void redblue_pattern_destroy(redblue_pattern* pattern) { delete pattern; }

@@ -236,8 +236,11 @@ static int sees_strided(int h, int i, int j) {
 }
 static int sees_fixed(int h, int i, int j) { return (void)h, j <= place(i) && (j / 3 == place(i) / 3 || j % 3 == 2); }
 
+static int sees_both(int h, int i, int j) { return sees_strided(h, i, j) && sees_blocks(h, i, j); }
+static int sees_one(int h, int i, int j) { return sees_strided(h, i, j) || sees_blocks(h, i, j); }
+
 static void test_patterns(void) {
-  redblue_pattern* pattern[kHeads];
+  redblue_pattern *pattern[kHeads], *strided, *blocks;
   uint8_t seen[kQueries * kKeys];
   for (int i = 0; i < kQueries; ++i)
     for (int j = 0; j < kKeys; ++j) seen[i * kKeys + j] = (uint8_t)(2 * sees_mask(0, i, j));
@@ -252,6 +255,12 @@ static void test_patterns(void) {
   UNDER(redblue_pattern_big_bird(kQueries, kKeys, kKeys - kQueries, 2, 0, 1, 0, 0, pattern), sees_big_bird);
   UNDER(redblue_pattern_strided(kQueries, kKeys, kKeys - kQueries, 3, pattern), sees_strided);
   UNDER(redblue_pattern_fixed(kQueries, kKeys, kKeys - kQueries, 3, 1, pattern), sees_fixed);
+  CHECK(redblue_pattern_strided(kQueries, kKeys, kKeys - kQueries, 3, &strided) == REDBLUE_OK);
+  CHECK(redblue_pattern_blocks(kQueries, kKeys, 2, 3, kBlocks, &blocks) == REDBLUE_OK);
+  UNDER(redblue_pattern_intersected(strided, blocks, pattern), sees_both);
+  UNDER(redblue_pattern_united(strided, blocks, pattern), sees_one);
+  redblue_pattern_destroy(strided);
+  redblue_pattern_destroy(blocks);
   /* One for each head. */
   CHECK(redblue_pattern_csr(kQueries, kKeys, kIndptr, kIndices, &pattern[0]) == REDBLUE_OK);
   CHECK(redblue_pattern_mask(kQueries, kKeys, seen, &pattern[1]) == REDBLUE_OK);
@@ -413,6 +422,13 @@ static void test_wrong_patterns(void) {
   /* A pattern that shows nothing needs no indices, and another problem than its own refuses it. */
   CHECK(redblue_pattern_csr(2, 5, nothing, NULL, &pattern) == REDBLUE_OK);
   const redblue_pattern *three[] = {pattern, pattern, pattern}, *none[] = {NULL};
+  redblue_pattern *of_one_query = NULL, *both = NULL;
+  CHECK(redblue_pattern_strided(1, 5, 3, 2, &of_one_query) == REDBLUE_OK);
+  REFUSED(redblue_pattern_intersected(pattern, of_one_query, &both), REDBLUE_INVALID_ARGUMENT,
+          "a is between 2 queries and 5 keys, b between 1 and 5");
+  REFUSED(redblue_pattern_united(pattern, NULL, &both), REDBLUE_INVALID_ARGUMENT, "b is NULL");
+  CHECK(both == NULL);
+  redblue_pattern_destroy(of_one_query);
   redblue_problem p = problem_of(REDBLUE_FORWARD);
   redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
   redblue_plan* plan = NULL;
