@@ -39,11 +39,13 @@ class Request(NamedTuple):
     tolerance: Optional[float]
 
     def arrays(self, *others: Any) -> tuple:
-        """The tuple that _core takes: `others` are o, lse, do, dq, dk, dv, dbias and dsinks, as far as there are any."""
+        """The tuple that _core takes: `others` are o, lse, do, dq, dk, dv, dbias, dsinks, s and p, as far as there are
+        any."""
         n = self.family.native
-        o, lse, do, dq, dk, dv, dbias, dsinks = (None if x is None else n(x) for x in others + (None,) * (8 - len(others)))
-        bias, slopes, sinks = (None if x is None else n(x) for x in (self.bias, self.slopes, self.sinks))
-        return n(self.q), n(self.k), n(self.v), o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks
+        o, lse, *rest = (None if x is None else n(x) for x in others + (None,) * (10 - len(others)))
+        given = (self.q, self.k, self.v, self.bias, self.slopes, self.sinks)
+        q, k, v, bias, slopes, sinks = (None if x is None else n(x) for x in given)
+        return (q, k, v, o, lse, bias, slopes, sinks, *rest)
 
 
 def request(

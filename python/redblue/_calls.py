@@ -24,6 +24,7 @@ class Call(NamedTuple):
     o_shape: tuple
     lse_shape: tuple
     lse_type: str
+    pairs_shape: tuple
     wanted: Any
 
 
@@ -73,7 +74,8 @@ def make_plan(problem: Any, wanted: Any) -> Any:
 
 
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
-    """`gradients` of op "backward": are lse and o given, are those of bias and sinks wanted? Of "forward": is lse wanted?"""
+    """`gradients` of op "backward": are lse and o given, are those of bias and sinks wanted? Of "forward": is lse wanted?
+    Of "scores" and "weights": nothing; v is k."""
     q, k, v = shapes
     x = sizes_of(q, k, v, s.layout)
     if not types[0] == types[1] == types[2]:
@@ -81,7 +83,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     problem = problem_of(op, x, s)
     if op == "forward":
         problem.lse_required = gradients[0]
-    else:
+    elif op == "backward":
         problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
@@ -91,6 +93,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
         tuple(q[:-1]) + (x.d_v,),
         lse_shape,
         "f64" if types[0] == "f64" else "f32",
+        lse_shape + (x.n_k,),
         wanted,
     )
 

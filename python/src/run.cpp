@@ -21,6 +21,8 @@ Form form_of(SlowArray a, bool tokens_first) {
       return Form::heads;
     case SlowArray::bias:
     case SlowArray::dBias:
+    case SlowArray::S:
+    case SlowArray::P:
       return Form::heads_first;
     default:
       return tokens_first ? Form::tokens_first : Form::heads_first;
@@ -28,9 +30,10 @@ Form form_of(SlowArray a, bool tokens_first) {
 }
 
 bool is_written(const Problem& p, SlowArray a) {
-  if (a == SlowArray::O || a == SlowArray::lse) return is_forward(p.op) || !p.forward_given;
+  if (a == SlowArray::O || a == SlowArray::lse)
+    return is_forward(p.op) || (p.op == Operation::backward && !p.forward_given);
   return a == SlowArray::dQ || a == SlowArray::dK || a == SlowArray::dV || a == SlowArray::dBias ||
-         a == SlowArray::dSinks;
+         a == SlowArray::dSinks || a == SlowArray::S || a == SlowArray::P;
 }
 
 /// The chosen row alone, with another seed.

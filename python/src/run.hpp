@@ -9,7 +9,7 @@ namespace redblue::python {
 inline constexpr auto kRunArrays =
     std::to_array<SlowArray>({SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O, SlowArray::lse, SlowArray::bias,
                               SlowArray::slopes, SlowArray::sinks, SlowArray::dO, SlowArray::dQ, SlowArray::dK,
-                              SlowArray::dV, SlowArray::dBias, SlowArray::dSinks});
+                              SlowArray::dV, SlowArray::dBias, SlowArray::dSinks, SlowArray::S, SlowArray::P});
 
 /// The tensors of a problem in `arrays`, which are as kRunArrays.
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers);

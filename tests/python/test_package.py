@@ -473,3 +473,25 @@ def test_the_first_python_of_a_page_runs_as_written(page):
     with open(os.path.join(os.path.dirname(__file__), "../..", page), encoding="utf-8") as f:
         code = f.read().split("```python\n")[1].split("```")[0]
     assert "forward by" in run_python(code)
+
+
+def test_scores_and_weights_are_the_matrices_inside_attention():
+    rng = np.random.default_rng(5)
+    q = rng.standard_normal((2, 6, 4, 8))  # [batch, tokens, heads, features]
+    k, v = rng.standard_normal((2, 7, 2, 8)), rng.standard_normal((2, 7, 2, 3))
+    bias, sinks = rng.standard_normal((4, 6, 7)), rng.standard_normal(4)
+    options = {"layout": "bshd", "window": (3, 0), "softcap": 2.0, "bias": bias}
+    s = redblue.scores(q, k, **options)
+    o, lse = redblue.attention(q, k, v, return_lse=True, sinks=sinks, **options)
+    p = redblue.weights(q, k, lse, sinks=sinks, **options)
+    raw = np.einsum("bihd,bjhd->bhij", q, np.repeat(k, 2, 2)) / np.sqrt(8)
+    distance = np.arange(6)[:, None] + 1 - np.arange(7)
+    seen = (distance >= 0) & (distance <= 3)
+    np.testing.assert_allclose(s, np.where(seen, 2 * np.tanh(raw / 2) + bias, -np.inf), rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(p, np.exp(s - lse[..., None]), rtol=1e-12, atol=1e-300)
+    np.testing.assert_allclose(np.einsum("bhij,bjhd->bihd", p, np.repeat(v, 2, 2)), o, rtol=1e-12, atol=1e-12)
+    assert redblue.scores(q.astype(np.float16)[0], k.astype(np.float16)[0], layout="bshd").dtype == np.float16
+    with pytest.raises(redblue.InvalidProblem, match="operation scores"):
+        redblue.scores(q, k, layout="bshd", approximate="linear")
+    with pytest.raises(redblue.InvalidProblem, match="lse"):
+        redblue.weights(q, k, lse[:, :2], layout="bshd")

@@ -1,0 +1,70 @@
+"""redblue.onnx: the node tests of Attention that ONNX publishes, run by ONNX's own runner, and what the backend refuses."""
+
+import unittest
+import warnings
+
+import numpy as np
+import onnx
+import pytest
+
+redblue = pytest.importorskip("redblue")
+import redblue.onnx  # noqa: E402
+
+with warnings.catch_warnings():
+    warnings.simplefilter("ignore")  # of other operators' cases
+    import onnx.backend.test
+
+    runner = onnx.backend.test.BackendTest(redblue.onnx.Backend, __name__)
+    # Those of other operators, and those that spell Attention out in other operators, say nothing of redblue.
+    ours = {
+        name: test
+        for name, test in vars(runner.test_cases["OnnxBackendNodeModelTest"]).items()
+        if name.startswith("test_attention_") and name.endswith("_cpu") and "expanded" not in name
+    }
+    TestNodes = type("TestNodes", (unittest.TestCase,), ours)
+
+
+def node(outputs=("Y",), **attributes):
+    return onnx.helper.make_node("Attention", ["Q", "K", "V"], list(outputs), **attributes)
+
+
+def arrays(*shape, kind=np.float32):
+    rng = np.random.default_rng(1)
+    return [rng.standard_normal(shape).astype(kind) for _ in range(3)]
+
+
+def test_there_are_node_tests():
+    assert len(ours) >= 90
+
+
+def test_a_node_alone_gives_what_attention_gives():
+    q, k, v = arrays(2, 3, 5, 8)
+    (y,) = redblue.onnx.run_node(node(is_causal=1), [q, k, v])
+    np.testing.assert_array_equal(y, redblue.attention(q, k, v, causal=True, alignment="top-left"))
+
+
+def test_attention_among_other_operators():
+    """Of a model only Attention is redblue's."""
+    q, k, v = arrays(1, 2, 4, 8)
+    graph = onnx.helper.make_graph(
+        [node(), onnx.helper.make_node("Neg", ["Y"], ["Z"])],
+        "g",
+        [onnx.helper.make_tensor_value_info(n, onnx.TensorProto.FLOAT, [1, 2, 4, 8]) for n in "QKV"],
+        [onnx.helper.make_tensor_value_info("Z", onnx.TensorProto.FLOAT, [1, 2, 4, 8])],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 24)])
+    (z,) = redblue.onnx.run_model(model, [q, k, v])
+    np.testing.assert_array_equal(z, -redblue.attention(q, k, v))
+
+
+@pytest.mark.parametrize(
+    "kind, shape, attributes, device, error, message",
+    [
+        (np.float32, (1, 4, 16), {}, "CPU", redblue.InvalidProblem, "q_num_heads"),
+        (np.int32, (1, 2, 4, 8), {}, "CPU", redblue.Unsupported, "int32"),
+        (np.float32, (1, 2, 4, 8), {}, "CUDA", redblue.Unsupported, "CUDA"),
+    ],
+)
+def test_refused(kind, shape, attributes, device, error, message):
+    with pytest.raises(error, match=message):
+        redblue.onnx.run_node(node(**attributes), arrays(*shape, kind=kind), device)
