@@ -11,12 +11,12 @@ template <class V, bool kSums>
 class MonomialRows {
  public:
   using T = typename V::T;
-  static constexpr index_t kMostWidth = 256, kMostRows = 128;
+  static constexpr index_t kStride = 64;  ///< between rows of Phi, and the most rows of X at a time
+  static constexpr index_t kMostRows = 128;
 
-  /// Rows of X at a time where `wanted` are wanted; 0: X has too many coordinates.
-  static index_t width(index_t coordinates, index_t wanted) {
-    const index_t most = std::min({kMostWidth, wanted, kCoordinates / std::max<index_t>(1, coordinates)});
-    return most / V::kLanes * V::kLanes;
+  /// Rows of X at a time; 0: X has too many coordinates.
+  static index_t width(index_t coordinates) {
+    return std::min(kStride, kCoordinates / std::max<index_t>(1, coordinates)) / V::kLanes * V::kLanes;
   }
 
   MonomialRows(const Monomials& m, index_t coordinates, index_t rows)
@@ -30,24 +30,22 @@ class MonomialRows {
   template <class F>
   void operator()(View<const T> X, index_t most, const F& f) {
     width_ = ceil_div(X.rows(), V::kLanes) * V::kLanes;
-    most_ = std::min({most, kMostRows, kPhi / width_ / kRowsOfTiles * kRowsOfTiles});
+    most_ = std::min(most, kMostRows);
     begin_ = held_ = next_ = 0;
     transpose_in<V>(X, x_, width_);
     std::fill_n(parents_, X.rows(), T(1));
     std::fill(parents_ + X.rows(), parents_ + width_, T(0));
     if (m_.constant) product(held_++, parents_, V::all(static_cast<T>(weight_[0])));
     if (d_ > 0 && m_.degree == 1) {
-      scale_row(parents_ + kMostWidth, parents_, weight(1, 1));
-      leaves(0, d_, parents_ + kMostWidth, f);
+      scale_row(parents_ + kStride, parents_, weight(1, 1));
+      leaves(0, d_, parents_ + kStride, f);
     }
     if (d_ > 0 && m_.degree > 1) extend(0, 0, 0, 1, f);
     if (held_ > 0) f(begin_, held_, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
   }
-  index_t stride() const { return width_; }  ///< between rows of Phi
 
  private:
-  static constexpr index_t kCoordinates = 16384, kPhi = 6144;
-  static constexpr index_t kRowsOfTiles = 24;  ///< a multiple of the rows of every register tile
+  static constexpr index_t kCoordinates = 16384;
 
   V weight(index_t degree, double ways) const {
     return V::all(m_.weighted ? static_cast<T>(weight_[static_cast<std::size_t>(degree)] * ways) : T(1));
@@ -65,7 +63,7 @@ class MonomialRows {
     begin_ += most_;
     held_ -= most_;
     if (held_ == 0) return;
-    std::copy_n(phi_ + most_ * width_, width_, phi_);
+    std::copy_n(phi_ + most_ * kStride, width_, phi_);
     std::copy_n(sums_ + most_ * V::kLanes, V::kLanes, sums_);
   }
   void keep_sum(index_t row, V sum) {
@@ -79,7 +77,7 @@ class MonomialRows {
     V sum = V::zero();
     for (index_t i = 0; i < width_; i += V::kLanes) {
       const V p = V::load(from + i) * w;
-      p.store(phi_ + row * width_ + i);
+      p.store(phi_ + row * kStride + i);
       if constexpr (kSums) sum = sum + p;
     }
     keep_sum(row, sum);
@@ -90,8 +88,8 @@ class MonomialRows {
   void extend(index_t level, index_t from, index_t times, double orders, const F& f) {
     const index_t reached = level == 0 ? -1 : from / m_.block;
     const index_t to = std::min(d_, (reached + 2) * m_.block);  // no block may be passed over
-    const T* const parent = parents_ + level * kMostWidth;
-    T* const value = parents_ + (level + 1) * kMostWidth;
+    const T* const parent = parents_ + level * kStride;
+    T* const value = parents_ + (level + 1) * kStride;
     for (index_t t = from; t < to && next_ < end_; ++t) {
       const index_t missing = blocks_ - 1 - t / m_.block, again = t == from ? times + 1 : 1;
       if (missing > m_.degree - level - 1) continue;
@@ -111,16 +109,16 @@ class MonomialRows {
   void last_two(index_t level, index_t t, index_t times, double ways, const F& f) {
     const bool has_all = t / m_.block == blocks_ - 1;
     const double once = ways * static_cast<double>(m_.degree), again = once / static_cast<double>(times + 1);
-    const T *const parent = parents_ + level * kMostWidth, *const x = x_ + t * width_;
-    T* const value = parents_ + (level + 1) * kMostWidth;
+    const T *const parent = parents_ + level * kStride, *const x = x_ + t * width_;
+    T* const value = parents_ + (level + 1) * kStride;
     const index_t one = row(has_all), two = row(has_all && next_ < end_);
     const V w = weight(level + 1, ways), w_again = weight(m_.degree, again), w_once = weight(m_.degree, once);
     V sum_one = V::zero(), sum_two = V::zero();
     for (index_t i = 0; i < width_; i += V::kLanes) {
       const V x_i = V::load(x + i), p = V::load(parent + i) * x_i, p_one = p * w, p_two = p * w_again * x_i;
       (p * w_once).store(value + i);
-      p_one.store(phi_ + one * width_ + i);
-      p_two.store(phi_ + two * width_ + i);
+      p_one.store(phi_ + one * kStride + i);
+      p_two.store(phi_ + two * kStride + i);
       if constexpr (kSums) sum_one = sum_one + p_one, sum_two = sum_two + p_two;
     }
     keep_sum(one, sum_one);
@@ -136,8 +134,8 @@ class MonomialRows {
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) p[v] = V::load(parent + v * V::kLanes);
     const T* x = x_ + t * width_ + i;
-    T *phi = phi_ + held_ * width_ + i, *sums = sums_ + held_ * V::kLanes;
-    for (index_t r = 0; r < rows; ++r, x += width_, phi += width_, sums += V::kLanes) {
+    T *phi = phi_ + held_ * kStride + i, *sums = sums_ + held_ * V::kLanes;
+    for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += V::kLanes) {
       V sum = i == 0 || !kSums ? V::zero() : V::load(sums);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
@@ -171,8 +169,8 @@ class MonomialRows {
   index_t d_, blocks_, end_;
   index_t width_ = 0, most_ = 0, begin_ = 0, held_ = 0, next_ = 0;
   std::array<double, Monomials::kMostDegree + 1> weight_{};
-  alignas(64) T parents_[Monomials::kMostDegree * kMostWidth];  ///< 1, and the products on the way to a monomial
-  alignas(64) T phi_[kPhi + 2 * kMostWidth];
+  alignas(64) T parents_[Monomials::kMostDegree * kStride];  ///< 1, and the products on the way to a monomial
+  alignas(64) T phi_[(kMostRows + 2) * kStride];
   alignas(64) T sums_[(kMostRows + 2) * V::kLanes];
   alignas(64) T x_[kCoordinates];
 };

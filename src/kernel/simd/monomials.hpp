@@ -27,22 +27,22 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
   using Monomials = MonomialRows<V, true>;
   constexpr index_t kRowsAtOnce = 48;
   const auto &Z = v[0], &z = v[1], &X = v[3], &U = v[4], &u = v[5];
-  const index_t width = Monomials::width(X.cols(), kPiece);
+  const index_t width = Monomials::width(X.cols());
   if (width == 0 || Z.packed() || U.packed() || X.packed() || Z.col_stride != 1 || U.col_stride != 1) return false;
   Monomials monomials(k, X.cols(), Z.rows());
   for (index_t i = 0; i < X.rows(); i += width) {
     const index_t n = std::min(width, X.rows() - i);
-    alignas(64) T weight[Monomials::kMostWidth]{};
+    alignas(64) T weight[Monomials::kStride]{};
     for (index_t j = 0; j < n && u.words() > 0; ++j) weight[j] = u(i + j, 0);
     const auto add = [&](index_t first, index_t rows, const T* phi, const T* sums) {
-      multiply_into<V>(rows_of(Z, first, rows), Rows<T>{phi, monomials.stride(), 1}, U.data + i * U.row_stride,
+      multiply_into<V>(rows_of(Z, first, rows), RowsApart<T, Monomials::kStride>{phi}, U.data + i * U.row_stride,
                        U.row_stride, whole(n), Into::add);
       if (z.words() == 0) return;
       if (u.words() == 0) return add_lane_sums<V>(rows_of(z, first, rows), sums);
       for (index_t a = 0; a < rows; ++a) {
         V total = V::zero();
-        for (index_t j = 0; j < monomials.stride(); j += V::kLanes)
-          total = fma(V::load(phi + a * monomials.stride() + j), V::load(weight + j), total);
+        for (index_t j = 0; j < n; j += V::kLanes)
+          total = fma(V::load(phi + a * Monomials::kStride + j), V::load(weight + j), total);
         z(first + a, 0) += sum(total);
       }
     };
@@ -56,21 +56,21 @@ template <class V>
 bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
   using Monomials = MonomialRows<V, false>;
-  constexpr index_t kQueriesAtOnce = 64, kRowsAtOnce = 96;
+  constexpr index_t kRowsAtOnce = 96;
   const auto &O = v[0], &den = v[1], &X = v[3], &Z = v[4], &z = v[5];
-  const index_t width = Monomials::width(X.cols(), kQueriesAtOnce);
+  const index_t width = Monomials::width(X.cols());
   if (width == 0 || O.packed() || Z.packed() || X.packed() || O.col_stride != 1 || Z.col_stride != 1) return false;
   Monomials monomials(k, X.cols(), Z.rows());
   for (index_t i = 0; i < X.rows(); i += width) {
     const index_t n = std::min(width, X.rows() - i);
-    alignas(64) T sums[Monomials::kMostWidth]{};
+    alignas(64) T sums[Monomials::kStride]{};
     const auto apply = [&](index_t first, index_t rows, const T* phi, const T*) {
-      const index_t stride = monomials.stride();
+      constexpr index_t stride = Monomials::kStride;
       multiply_into<V>(rows_of(O, i, n), Side<T>{phi, stride}, Z.data + first * Z.row_stride, Z.row_stride, whole(rows),
                        Into::add);
       if (z.words() > 0)
-        multiply_into<V>(View<T>(sums, {1, stride}, stride), Rows<T>{z.data + first * z.row_stride, 0, z.row_stride},
-                         phi, stride, whole(rows), Into::add);
+        multiply_into<V>(View<T>(sums, {1, n}, stride), Rows<T>{z.data + first * z.row_stride, 0, z.row_stride}, phi,
+                         stride, whole(rows), Into::add);
     };
     monomials(rows_of(View<const T>(X), i, n), kRowsAtOnce, apply);
     for (index_t j = 0; j < n && z.words() > 0; ++j) den[i + j] += sums[j];

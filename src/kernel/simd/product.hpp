@@ -23,6 +23,18 @@ struct Rows {
   Rows after(index_t t) const { return {p + t * step, stride, step}; }
 };
 
+/// The same with a distance that the compiler knows, so that no row of a tall register tile needs an address of its
+/// own.
+template <class T, index_t kStride>
+struct RowsApart {
+  const T* p;
+
+  [[gnu::always_inline]] const T* at(int r) const { return p + r * kStride; }
+  [[gnu::always_inline]] void advance() { ++p; }
+  RowsApart from(index_t r) const { return {p + r * kStride}; }
+  RowsApart after(index_t t) const { return {p + t}; }
+};
+
 /// The same where the words of one step lie side by side (A transposed).
 template <class T>
 struct Side {

@@ -74,9 +74,7 @@ template <class M>
 void chunk(M& m, const ForwardOperands& x, const MonomialGroup& g, Range I, Range J, const Tile<M>& Z,
            const Tile<M>& z) {
   const Sizes& s = x.shape;
-  const auto K_j = m.alloc(SlowArray::K, {J.size(), s.d}), V_j = m.alloc(SlowArray::V, {J.size(), s.d_v});
-  if (J.size() > 0) m.load_into(K_j, x.K.rows(J));
-  if (J.size() > 0) m.load_into(V_j, x.V.rows(J));
+  const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
   chunk_outputs(m, x, kernel::ApplyMonomials{g.monomials.times(*s.polynomial, x.scale)}, I, J, Z, z, K_j, V_j);
   if (J.size() == 0 || I.end == s.n_q) return;
   const auto stack = m.alloc(SlowArray::den, {g.monomials.degree, 1});
