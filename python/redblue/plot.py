@@ -1,0 +1,259 @@
+"""Pictures of plans, bounds, machines and runs, for papers. Needs matplotlib.
+
+    axes = redblue.plot.io_against_memory("backward", n=4096, d=128)
+    axes.figure.savefig("io.pdf")
+
+Every function draws into `ax` (a new figure where it is None) and returns the Axes. Colours are those of Okabe & Ito,
+which colour-blind readers tell apart, and lines differ in dashes, too. Text stays text in PDF and SVG files. The
+numbers are exact plans and proven bounds of redblue itself; nothing is fitted.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+
+import matplotlib as mpl
+import matplotlib.pyplot as plt
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.colors import ListedColormap
+from matplotlib.patches import Patch
+
+from ._errors import CapacityError, InvalidProblem
+from ._plan import Plan, plan
+
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#7F7F7F")  # Okabe & Ito, and grey
+DASHES = ("-", "--", "-.", ":")
+STYLE = {"pdf.fonttype": 42, "ps.fonttype": 42, "svg.fonttype": "none", "axes.spines.top": False, "axes.spines.right": False}
+
+
+def _axes(ax: Optional[Axes], width: float = 6.0, height: float = 4.0) -> Axes:
+    mpl.rcParams.update({name: STYLE[name] for name in ("pdf.fonttype", "ps.fonttype", "svg.fonttype")})
+    if ax is None:
+        with mpl.rc_context(STYLE):
+            ax = plt.figure(figsize=(width, height), layout="constrained").add_subplot()
+    return ax
+
+
+def _style(index: int) -> dict:
+    return {"color": COLOURS[index % len(COLOURS)], "linestyle": DASHES[index // len(COLOURS) % len(DASHES)]}
+
+
+def _title(op: str, options: Mapping[str, Any]) -> str:
+    return ", ".join([op, *(f"{name} = {value}" for name, value in options.items())])
+
+
+def _powers(low: float, high: float, count: int) -> list[int]:
+    return sorted({int(round(x)) for x in np.geomspace(low, high, count)})
+
+
+def _plan(op: str, M: int, options: Mapping[str, Any]) -> Optional[Plan]:
+    try:
+        return plan(op, M=M, **options)
+    except CapacityError:
+        return None  # nothing runs with so little fast memory: a gap in the picture
+
+
+def io_against_memory(
+    op: str = "forward",
+    *,
+    M: Optional[Iterable[int]] = None,
+    schedules: Optional[Sequence[str]] = None,
+    ax: Optional[Axes] = None,
+    **options: Any,
+) -> Axes:
+    """Words moved against words of fast memory: every schedule, the best of them, the proven lower bound, and the sizes of
+    memory where another schedule becomes the best (Figure 1 of Li et al. 2024, arXiv 2410.09397, with exact words).
+
+    Sizes and options as for `redblue.plan`. M: words of fast memory, default 48 values from 16 d to 16 d^2. schedules:
+    draw these only; default: those that are the best somewhere.
+    """
+    ax, d = _axes(ax), options["d"]
+    plans = [p for p in (_plan(op, size, options) for size in (M or _powers(16 * d, 16 * d * d, 48))) if p is not None]
+    if not plans:
+        raise InvalidProblem("no schedule runs with any of these M: give larger ones")
+    at = [p.M for p in plans]
+    if schedules is None:
+        schedules = list(dict.fromkeys(p.schedule for p in plans))
+    for i, name in enumerate(schedules):
+        io = [next((row["io"] for row in p.rows if row["schedule"] == name), np.nan) for p in plans]
+        ax.plot(at, io, label=name, **_style(i))
+    ax.plot(at, [p.bound for p in plans], color="black", linewidth=2, label=f"lower bound ({plans[-1].theorem})")
+    for before, after in zip(plans, plans[1:]):
+        if before.schedule != after.schedule:
+            ax.axvline(float(np.sqrt(before.M * after.M)), color="0.7", linewidth=0.8, zorder=0)
+    ax.axvline(d * d, color="0.4", linewidth=0.8, linestyle=":", zorder=0)
+    ax.annotate("M = d²", (d * d, 1), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points", va="top", color="0.4")
+    ax.set(xscale="log", yscale="log", xlabel="fast memory M (words)", ylabel="words moved", title=_title(op, options))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _grid(op: str, d: Sequence[int], M: Sequence[int], options: Mapping[str, Any]) -> list[list[Optional[Plan]]]:
+    return [[_plan(op, size, {**options, "d": width}) for width in d] for size in M]
+
+
+def regimes(
+    op: str = "forward",
+    *,
+    d: Optional[Sequence[int]] = None,
+    M: Optional[Sequence[int]] = None,
+    ax: Optional[Axes] = None,
+    **options: Any,
+) -> Axes:
+    """The schedule that moves the fewest words, over head dimension and fast memory. Options as for `redblue.plan`."""
+    ax = _axes(ax)
+    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
+    grid = _grid(op, d, M, options)
+    names = list(dict.fromkeys(p.schedule for row in grid for p in row if p is not None))
+    chosen = np.array([[np.nan if p is None else names.index(p.schedule) for p in row] for row in grid])
+    colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
+    ax.pcolormesh(d, M, chosen, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(names) - 0.5, shading="nearest")
+    _d_squared(ax, d)
+    ax.legend(
+        handles=[Patch(color=c, label=n) for c, n in zip(colours, names)],
+        loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small",
+    )  # fmt: skip
+    ax.set(title="fewest words: " + _title(op, options))
+    return ax
+
+
+def ratios(
+    op: str = "forward",
+    *,
+    d: Optional[Sequence[int]] = None,
+    M: Optional[Sequence[int]] = None,
+    ax: Optional[Axes] = None,
+    **options: Any,
+) -> Axes:
+    """Words of the best plan over the proven lower bound, over head dimension and fast memory: 1 is optimal."""
+    ax = _axes(ax)
+    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
+    values = np.array([[np.nan if p is None or p.ratio is None else p.ratio for p in row] for row in _grid(op, d, M, options)])
+    mesh = ax.pcolormesh(d, M, values, cmap="cividis", vmin=1, shading="nearest")
+    ax.figure.colorbar(mesh, ax=ax, label="words / lower bound")
+    _d_squared(ax, d)
+    ax.set(title=_title(op, options))
+    return ax
+
+
+def _d_squared(ax: Axes, d: Sequence[int]) -> None:
+    ax.set(xscale="log", yscale="log", xlabel="head dimension d", ylabel="fast memory M (words)")
+    limits = ax.get_ylim()
+    ax.plot(d, np.square(d), color="white", linestyle="--", linewidth=1)
+    ax.annotate("M = d²", (d[len(d) // 2], d[len(d) // 2] ** 2), (4, -12), textcoords="offset points", color="white")
+    ax.set(ylim=limits)
+
+
+def roofline(
+    points: Mapping[str, tuple[Plan, float]],
+    *,
+    machine: Union[str, Path, Mapping[str, Any], None] = None,
+    dtype: str = "f32",
+    ax: Optional[Axes] = None,
+) -> Axes:
+    """Measured runs under the roofs of a measured machine (Williams, Waterman & Patterson 2009).
+
+    points: {label: (plan, GFLOP/s measured)}; a point stands at the plan's flops per byte of exact I/O. machine: what
+    `redblue doctor --json` prints, as a file or a dict; default: this machine's own. dtype: of arithmetic.
+    """
+    ax = _axes(ax)
+    facts = _machine(machine)
+    peak = max(p["flops"] for p in facts["peaks"] if p["dtype"] == dtype) / 1e9
+    bytes_of_word = {"f64": 8, "f32": 4, "bf16": 2}[dtype]
+    intensities = {label: p.flops / (bytes_of_word * p.io) for label, (p, _) in points.items()}
+    x = np.geomspace(min([0.1, *intensities.values()]) / 2, max([100.0, *intensities.values()]) * 2, 200)
+    for i, level in enumerate(facts["levels"]):
+        ax.plot(x, np.minimum(peak, level["read_bandwidth"] / 1e9 * x), label=f"{level['name']}, one core", **_style(i))
+    ax.axhline(peak, color="black", linewidth=1, label=f"peak, one core: {peak:.0f} GFLOP/s")
+    for i, (label, (_, rate)) in enumerate(points.items()):
+        ax.plot(intensities[label], rate, marker="osD^v"[i % 5], color="black", linestyle="none")
+        ax.annotate(label, (intensities[label], rate), (4, -10), textcoords="offset points", fontsize="small")
+    ax.set(xscale="log", yscale="log", xlabel="flops per byte moved", ylabel="GFLOP/s", title=facts.get("cpu", ""))
+    ax.legend(frameon=False, fontsize="small")
+    return ax
+
+
+def _machine(machine: Any) -> Mapping[str, Any]:
+    if isinstance(machine, Mapping):
+        return machine
+    text = Path(machine).read_text() if machine is not None else _program("doctor", "--json")
+    facts = json.loads(text)
+    if "levels" not in facts or "peaks" not in facts:
+        raise InvalidProblem(f"machine = {machine}: it is no hardware file; `redblue doctor --json` prints one")
+    return facts
+
+
+def _program(*command: Any) -> str:
+    """What the program prints; its message where it fails."""
+    done = subprocess.run([sys.executable, "-m", "redblue", *map(str, command)], capture_output=True, text=True)
+    if done.returncode != 0:
+        raise InvalidProblem(done.stderr.strip().removeprefix("redblue: "))
+    return done.stdout
+
+
+def timeline(trace: Union[str, Path, Sequence[Any]], *, ax: Optional[Axes] = None) -> Axes:
+    """What fast memory holds while a schedule runs, by array, operation after operation.
+
+    trace: the file that `redblue trace` wrote, or the arguments of that command as a list: ["--n", 8, "--d", 4, "--M", 64].
+    A tile counts to the array from which it is read first, or to which it is written; others are scratch. An operation
+    that takes words straight from slow memory holds one of them at a time.
+    """
+    ax = _axes(ax)
+    text = Path(trace).read_text() if isinstance(trace, (str, Path)) else _program("trace", *trace)
+    steps, held = _residents(text.splitlines())
+    names = sorted(held, key=lambda name: (name in ("scratch", "streamed"), name))
+    ax.stackplot(range(steps), [held[n] for n in names], labels=names, colors=[COLOURS[i % len(COLOURS)] for i in range(len(names))], step="post")
+    ax.set(xlabel="operation", ylabel="words in fast memory", xlim=(0, max(1, steps - 1)))
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    return ax
+
+
+def _residents(lines: Sequence[str]) -> tuple[int, dict[str, np.ndarray]]:
+    """The number of operations, and for each array the words that it holds after each of them."""
+    operations = [line.split() for line in lines if line and not line.startswith("#")]
+    tile = lambda word: word.split("[")[0]
+    array_of: dict[str, str] = {}
+    for kind, *rest in operations:
+        if kind in ("read", "write"):
+            mine, theirs = (rest[0], rest[1]) if kind == "read" else (rest[1], rest[0])
+            array_of.setdefault(tile(mine), tile(theirs).split("#")[0])
+    opened = {}
+    events: list[tuple[int, str, int]] = []
+    for at, (kind, *rest) in enumerate(operations):
+        if kind == "compute" and any("#" in word for word in rest[1:]):
+            events += [(at, "streamed", 1), (at + 1, "streamed", -1)]
+        if kind not in ("open", "close"):
+            continue
+        if kind == "open":
+            rows, cols = rest[1].split("x")
+            opened[rest[0]] = int(rows) * int(cols)
+        if words := opened[rest[0]]:
+            events.append((at, array_of.get(rest[0], "scratch"), words if kind == "open" else -words))
+    held = {name: np.zeros(len(operations), np.int64) for name in dict.fromkeys(name for _, name, _ in events)}
+    for at, name, change in events:
+        held[name][at:] += change
+    return len(operations), held
+
+
+def errors(table: Union[str, Path, Mapping[str, Any]], *, ax: Optional[Axes] = None) -> Axes:
+    """Error against words of attention that is approximate, and of exact attention: a point for each method and setting.
+
+    table: what `redblue compare --json` printed, as a file or a dict. The error is the mean over heads of |o - exact| /
+    |exact| (Frobenius norms). Refused methods are left out.
+    """
+    ax = _axes(ax)
+    facts = table if isinstance(table, Mapping) else json.loads(Path(table).read_text())
+    ran = [m for m in facts["methods"] if "heads" in m]
+    for i, name in enumerate(dict.fromkeys(m["method"] for m in ran)):
+        same = [m for m in ran if m["method"] == name]
+        mean = [float(np.mean([head["frobenius"] for head in m["heads"]])) for m in same]
+        marker = "osD^v<>P*X"[i // len(COLOURS) % 10]
+        ax.plot([m["io"] for m in same], mean, marker, color=COLOURS[i % len(COLOURS)], label=name)
+    ax.set(xscale="log", yscale="log", xlabel="words moved", ylabel="relative error of the output", title=f"M = {facts['M']}")
+    ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
+    return ax

@@ -1,0 +1,111 @@
+"""redblue.plot: what is drawn are the plans, bounds and traces themselves."""
+
+import json
+import pathlib
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+
+matplotlib = pytest.importorskip("matplotlib")
+matplotlib.use("Agg")
+redblue = pytest.importorskip("redblue")
+import redblue.plot  # noqa: E402
+
+ROOT = pathlib.Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(autouse=True)
+def closed_figures():
+    yield
+    matplotlib.pyplot.close("all")
+
+
+def lines(ax):
+    return {line.get_label(): line for line in ax.get_lines()}
+
+
+def test_io_against_memory_draws_plans_and_bounds():
+    sizes = [64, 512, 4096, 32768, 262144]
+    drawn = lines(redblue.plot.io_against_memory("backward", n=512, d=64, M=sizes))
+    plans = [redblue.plan("backward", n=512, d=64, M=M) for M in sizes]
+    bound = next(line for label, line in drawn.items() if label.startswith("lower bound"))
+    assert bound.get_xdata().tolist() == sizes and bound.get_ydata().tolist() == [p.bound for p in plans]
+    best = np.nanmin([drawn[name].get_ydata() for name in {p.schedule for p in plans}], axis=0)
+    assert best.tolist() == [p.io for p in plans]
+
+
+def test_schedules_may_be_named_and_memory_that_is_too_small_is_a_gap():
+    drawn = lines(redblue.plot.io_against_memory(n=64, d=64, M=[1, 4096, 8192], schedules=["flash"]))
+    io = drawn["flash"].get_ydata()
+    assert drawn["flash"].get_xdata().tolist() == [4096, 8192] and (io > 0).all()
+    with pytest.raises(redblue.InvalidProblem, match="larger"):
+        redblue.plot.io_against_memory(n=64, d=64, M=[1, 2])
+
+
+def test_maps_have_a_cell_for_each_plan():
+    d, M = [16, 64, 256], [2048, 16384]
+    ratios = redblue.plot.ratios(n=256, d=d, M=M).collections[0].get_array()
+    assert ratios.tolist() == [[redblue.plan(n=256, d=w, M=size).ratio for w in d] for size in M]
+    ax = redblue.plot.regimes(n=256, d=d, M=M)
+    names = [text.get_text() for text in ax.get_legend().get_texts()]
+    chosen = ax.collections[0].get_array()
+    assert [[names[int(i)] for i in row] for row in chosen] == [
+        [redblue.plan(n=256, d=w, M=size).schedule for w in d] for size in M
+    ]
+
+
+@pytest.mark.parametrize("options", [[], ["--causal"], ["--op", "backward"], ["--schedule", "small_cache"]])
+def test_timeline_peaks_at_the_footprint(options):
+    sizes = ["--n", 12, "--d", 4, "--M", 64, *options]
+    ax = redblue.plot.timeline(sizes)
+    top = max(path.vertices[:, 1].max() for c in ax.collections for path in c.get_paths())
+    count = [sys.executable, "-m", "redblue", "count", *map(str, sizes), "--json"]
+    assert top == json.loads(subprocess.run(count, capture_output=True, check=True).stdout)["counted"]["peak"]
+    assert {"Q", "streamed"} <= {text.get_text() for text in ax.get_legend().get_texts()}
+
+
+def test_a_trace_that_cannot_be_made_says_why():
+    with pytest.raises(redblue.InvalidProblem, match="M"):
+        redblue.plot.timeline(["--n", 12, "--d", 4, "--M", 1])
+
+
+def test_a_point_of_the_roofline_is_at_its_flops_per_byte(tmp_path):
+    plan = redblue.plan(n=1024, d=64, M=8192)
+    level = {"name": "DRAM", "bytes": 1, "cores": 1, "read_bandwidth": 2e10}
+    machine = {"cpu": "a machine", "levels": [level], "peaks": [{"dtype": "f32", "flops": 1e11}]}
+    (tmp_path / "machine.json").write_text(json.dumps(machine))
+    drawn = lines(redblue.plot.roofline({"a run": (plan, 90.0)}, machine=tmp_path / "machine.json"))
+    x, y = drawn["DRAM, one core"].get_data()
+    np.testing.assert_allclose(y, np.minimum(100, 20 * x))
+    point = next(line for line in drawn.values() if len(line.get_xdata()) == 1)
+    assert (point.get_xdata()[0], point.get_ydata()[0]) == (plan.flops / (4 * plan.io), 90)
+    (tmp_path / "other.json").write_text("{}")
+    with pytest.raises(redblue.InvalidProblem, match="doctor"):
+        redblue.plot.roofline({}, machine=tmp_path / "other.json")
+
+
+def test_errors_are_those_of_the_table():
+    head = lambda x: {"batch": 0, "head": 0, "frobenius": x, "max": x}
+    table = {
+        "M": 4096,
+        "methods": [
+            {"method": "exact", "io": 100, "heads": [head(1e-7), head(3e-7)]},
+            {"method": "linear", "io": 50, "heads": [head(0.5), head(0.7)]},
+            {"method": "polynomial", "refused": "no"},
+        ],
+    }
+    drawn = lines(redblue.plot.errors(table))
+    assert set(drawn) == {"exact", "linear"}
+    assert drawn["exact"].get_xdata()[0] == 100 and drawn["exact"].get_ydata()[0] == pytest.approx(2e-7)
+    assert drawn["linear"].get_ydata()[0] == pytest.approx(0.6)
+
+
+def test_the_pictures_of_the_readme_are_drawn_by_the_program(tmp_path):
+    subprocess.run([sys.executable, ROOT / "scripts/pictures.py", tmp_path], check=True)
+    for name in ("io", "ratios"):
+        drawn, kept = ((folder / f"{name}.svg").read_text() for folder in (tmp_path, ROOT / "docs/pictures"))
+        assert drawn.startswith("<?xml") and len(drawn) > 5000
+        texts = lambda svg: [line.split(">")[1].split("<")[0] for line in svg.splitlines() if "<text" in line]
+        assert texts(drawn) == texts(kept)
