@@ -120,6 +120,7 @@ if step "release build" build release; then
   step "examples" ctest --preset release -L example
   step "install and consume" ctest --preset release -L consumer
   step "wheel" wheel && step "python tests" python_tests
+  step "site" scripts/site.sh
   step "demo" scripts/demo.sh
 fi
 # clang compiles everything once, for asan: its warnings are errors, and clang-tidy reads what it compiles.
