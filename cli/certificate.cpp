@@ -12,12 +12,22 @@ void require_tolerance(double tolerance) {
                                      tolerance == 0 ? "; attention without --tolerance is exact" : ""));
 }
 
+namespace {
+
+std::string method_of(bool polynomial, bool by_rows) {
+  return by_rows ? "polynomial rows" : polynomial ? "polynomial" : "exact";
+}
+
+}  // namespace
+
 Json to_json(const Decision& d) {
+  const auto words = [](const std::optional<Words>& n) { return n ? Json(to_json(*n)) : Json(nullptr); };
   return {{"tolerance", d.tolerance},
-          {"method", d.polynomial ? "polynomial" : "exact"},
+          {"method", method_of(d.polynomial != nullptr, d.rows != nullptr)},
           {"degree", d.degree ? Json(*d.degree) : Json(nullptr)},
-          {"exact_words", to_json(d.exact_words)},
-          {"polynomial_words", d.polynomial_words ? Json(to_json(*d.polynomial_words)) : Json(nullptr)},
+          {"exact_words", words(d.exact_words)},
+          {"polynomial_words", words(d.polynomial_words)},
+          {"row_words", words(d.row_words)},
           {"reason", d.reason}};
 }
 
@@ -34,6 +44,14 @@ Json mask_of(const Problem& p) {
   return "none";
 }
 
+/// Of the polynomial; of each polynomial of the rows, up to the last that one may take.
+Json coefficients_of(const Certificate& c) {
+  if (c.rows == nullptr) return c.polynomial.c;
+  Json list = Json::array();
+  for (index_t k = 0; k < std::ssize(c.row_errors); ++k) list.push_back((*c.rows)[k].c);
+  return list;
+}
+
 }  // namespace
 
 Json to_json(const Certificate& c, const Problem& p, std::optional<double> tolerance) {
@@ -47,10 +65,15 @@ Json to_json(const Certificate& c, const Problem& p, std::optional<double> toler
       j["output_error"] = number(h.output_error);
       j["rounding"] = number(h.rounding);
     }
+    if (c.rows != nullptr) {
+      j["longest"] = h.longest;
+      j["radius"] = h.radius;
+      j["exact_rows"] = h.exact_rows;
+    }
     heads.push_back(std::move(j));
   }
   Json j{{"schema", "redblue.certificate/1"},
-         {"method", polynomial ? "polynomial" : "exact"},
+         {"method", method_of(polynomial, c.rows != nullptr)},
          {"batch", p.batch},
          {"heads", p.heads},
          {"kv_heads", p.kv_heads.value_or(p.heads)},
@@ -66,25 +89,42 @@ Json to_json(const Certificate& c, const Problem& p, std::optional<double> toler
          {"range", c.range()}};
   if (polynomial) {
     j["degree"] = c.polynomial.degree();
-    j["coefficients"] = c.polynomial.c;
+    j["coefficients"] = coefficients_of(c);
     j["output_error"] = number(c.output_error());
   }
+  if (c.rows != nullptr)
+    j["rows"] = {{"range", c.rows->range()},
+                 {"centred", c.rows->centred},
+                 {"exact_keys", c.rows->exact_keys},
+                 {"exact_rows", c.rows->exact_rows}};
   j["per_head"] = std::move(heads);
   return j;
 }
 
-void print_text(const Certificate& c) {
+void print_text(const Certificate& c, std::optional<double> tolerance) {
+  const std::string range = fmt::format("{:.4g}", c.range());
   if (!std::isfinite(c.output_error())) {
     fmt::print(
-        "certificate: nothing is proved: scores may reach {:.4g}, where weights may be off by all of themselves; give "
-        "--tolerance, or --approximate with that range\n",
-        c.range());
+        "certificate: nothing is proved: {}\n",
+        c.rows != nullptr
+            ? "rows beyond the range are not exact; leave no-exact-rows out"
+            : fmt::format("scores may reach {}, where weights may be off by all of themselves; give --tolerance, or "
+                          "--approximate with that range",
+                          range));
     return;
   }
   fmt::print(
-      "certificate: no score beyond {:.4g}; each weight within {:.3g} of itself, o within {:.3g} max|V| of exact "
+      "certificate: no score beyond {}; {}each weight within {:.3g} of itself, o within {:.3g} max|V| of exact "
       "attention; roundings add at most {:.3g} max|V|\n",
-      c.range(), c.weight_error(), c.output_error(), c.rounding());
+      range, c.rows == nullptr ? "" : fmt::format("{} rows exact at most, of the others ", c.exact_rows()),
+      c.weight_error(), c.output_error(), c.rounding());
+  if (tolerance && c.rounding() > *tolerance)
+    fmt::print(
+        "certificate: the tolerance {:g} is of exact arithmetic; roundings in {} may add more than it: {:.3g} max|V| "
+        "is "
+        "proved of the numbers that are written{}\n",
+        *tolerance, name_of(c.compute), c.output_error() + c.rounding(),
+        c.compute == DType::f64 ? "" : "; --compute-dtype f64 rounds less");
 }
 
 MeasuredError measured_error(const Certificate& c, const Nearness& n) {

@@ -15,7 +15,7 @@ Json to_json(const Decision& d);
 
 /// The file that scripts/check_certificate.py checks again: docs/certificates.md has its fields.
 Json to_json(const Certificate& c, const Problem& p, std::optional<double> tolerance);
-void print_text(const Certificate& c);
+void print_text(const Certificate& c, std::optional<double> tolerance);
 
 /// What --verify measured, beside what is proved, in the head where it comes closest.
 struct MeasuredError {

@@ -177,23 +177,24 @@ struct PlanFlags {
   plan::Plan plan(std::optional<Decision>& decision) const {
     if (tolerance.has_value() != range.has_value())
       throw InvalidProblem("--tolerance and --range: give both; redblue run takes the range from its files");
-    plan::Plan exact = problem.plan();
-    if (!tolerance) return exact;
+    if (!tolerance) return problem.plan();
     require_tolerance(*tolerance);
     if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
-    if (exact.problem.method_kind() != MethodKind::exact)
+    Problem kind;
+    problem.operation.apply_to(kind);
+    if (kind.method_kind() != MethodKind::exact)
       throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
-    if (exact.problem.op != Operation::forward)
-      throw InvalidProblem(
-          fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(exact.problem.op)));
-    std::optional<plan::Plan> made;
-    decision = decide(*tolerance, *range, least_polynomial(*range, *tolerance), exact,
-                      [&](const std::shared_ptr<const Polynomial>& p) {
-                        ProblemOptions approximate = problem;
-                        approximate.operation.approximate = fmt::format("{}:{}", p->degree(), p->range);
-                        return made.emplace(approximate.plan());
-                      });
-    return decision->polynomial != nullptr ? std::move(*made) : std::move(exact);
+    if (kind.op != Operation::forward)
+      throw InvalidProblem(fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(kind.op)));
+    std::optional<plan::Plan> exact, made;
+    decision = decide(
+        *tolerance, *range, least_polynomial(*range, *tolerance), [&] { return exact.emplace(problem.plan()); },
+        [&](const std::shared_ptr<const Polynomial>& p) {
+          ProblemOptions approximate = problem;
+          approximate.operation.approximate = fmt::format("{}:{}", p->degree(), p->range);
+          return made.emplace(approximate.plan());
+        });
+    return decision->polynomial != nullptr ? std::move(*made) : std::move(*exact);
   }
 };
 

@@ -100,6 +100,23 @@ Json verification_to_json(const Verification& v) {
   return j;
 }
 
+/// How far o is from exact attention, and what is proved of that.
+void print_text(const Nearness& n) {
+  if (n.relative > 0)
+    fmt::print("verify: o is {:.3g} max|V| from exact attention, {:.3g} of its Frobenius norm at most\n", n.distance,
+               n.relative);
+  if (n.range == 0) return;
+  if (!n.in_range())
+    fmt::print("verify: {}\n", n.by_rows ? "nothing is proved of that: rows beyond the range are not exact"
+                                         : fmt::format("scores reach {:.4g}, the polynomial is for {} at most: nothing "
+                                                       "is proved of its error",
+                                                       n.largest_score, n.range));
+  else if (n.distance > 0)
+    fmt::print("verify: {}, proved {:.3g} max|V|: {}\n",
+               n.by_rows ? "whatever the scores" : fmt::format("scores reach {:.4g} of {}", n.largest_score, n.range),
+               n.proved, n.ok() ? "ok" : "WRONG");
+}
+
 void print_text(const Verification& v) {
   for (const Deviation& d : v.outputs)
     fmt::print("verify {:<4} error {:.2e}, tolerance {:.2e} (plain attention in the compute type: {:.2e}): {}\n",
@@ -110,19 +127,7 @@ void print_text(const Verification& v) {
   for (const Difference& d : v.differences)
     fmt::print("verify {:<4} along a random direction {:.6e}, central differences {:.6e}, tolerance {:.1e}: {}\n",
                d.name, d.gradient, d.difference, d.tolerance, d.ok() ? "ok" : "WRONG");
-  if (const auto& n = v.nearness; n && n->relative > 0)
-    fmt::print("verify: o is {:.3g} max|V| from exact attention, {:.3g} of its Frobenius norm at most\n", n->distance,
-               n->relative);
-  if (const auto& n = v.nearness; n && n->by_rows)
-    fmt::print(
-        "verify: o is {:.3g} max|V| from exact attention, {}\n", n->distance,
-        *n->by_rows ? fmt::format("proved {:.3g}: {}", n->proved, n->ok() ? "ok" : "WRONG") : "nothing is proved");
-  else if (n && n->range > 0 && !n->in_range())
-    fmt::print("verify: scores reach {:.4g}, the polynomial is for {} at most: nothing is proved of its error\n",
-               n->largest_score, n->range);
-  else if (n && n->range > 0 && n->distance > 0)
-    fmt::print("verify: scores reach {:.4g} of {}; o is {:.3g} max|V| from exact attention, proved {:.3g}: {}\n",
-               n->largest_score, n->range, n->distance, n->proved, n->ok() ? "ok" : "WRONG");
+  if (v.nearness) print_text(*v.nearness);
   std::string inputs;
   for (const auto& [name, n] : v.nan_inputs) inputs += fmt::format("{}{} {}", inputs.empty() ? "" : ", ", name, n);
   if (!inputs.empty() || v.nan_outputs > 0)
@@ -197,7 +202,8 @@ struct Proof {
   }
   void print() const {
     if (decision) fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
-    if (certificate && !certificate->polynomial.c.empty()) cli::print_text(*certificate);
+    if (certificate && !certificate->polynomial.c.empty())
+      cli::print_text(*certificate, decision ? std::optional(decision->tolerance) : std::nullopt);
     if (measured)
       fmt::print("verify certificate: measured {:.3g} max|V|, proved {:.3g}, and {:.3g} for roundings: {}\n",
                  measured->measured, measured->proved, measured->rounding, measured->ok ? "ok" : "WRONG");
@@ -259,39 +265,30 @@ std::vector<float> alibi_slopes(index_t heads) {
   return slopes;
 }
 
-void require_roundings(const Certificate& c) {
-  for (const HeadCertificate& h : c.heads)
-    if (!std::isfinite(h.rounding))
-      throw Unsupported(fmt::format("nothing is proved of its roundings in {}", name_of(c.compute)));
-}
-
 /// Settles --tolerance: sets the approximation of a problem, or leaves it exact. `plan` makes the plan of a problem.
 Proof proved(const RunFlags& flags, Problem& problem, const Tensors& t, DType compute,
              const std::function<plan::Plan(const Problem&)>& plan) {
   Proof proof;
   if (!flags.tolerance && !flags.certificate) return proof;
+  const Inputs inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]};
   try {
-    proof.certificate = norms_of(problem, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, compute);
+    proof.certificate = norms_of(problem, inputs, compute);
   } catch (const InvalidProblem& e) {
     throw InvalidProblem(
         fmt::format("{}; attention without --tolerance and --certificate takes such numbers", e.what()));
   }
-  Certificate& c = *proof.certificate;
   if (flags.tolerance) {
     Problem approximate = problem;
     approximate.lse_required = flags.files.npy.at("lse").has_value();
-    proof.decision = decide(*flags.tolerance, c.range(), least_polynomial(c, *flags.tolerance), plan(problem),
-                            [&](const std::shared_ptr<const Polynomial>& polynomial) {
-                              approximate.approximation = polynomial;
-                              approximate.validate();
-                              c.prove(*polynomial);
-                              require_roundings(c);
-                              return plan(approximate);
-                            });
-    c.polynomial = {};  // of the trial
-    if (proof.decision->polynomial != nullptr) problem = approximate;
+    const Decision& d = proof.decision.emplace(decide_with_rows(
+        approximate, *proof.certificate, inputs, *flags.tolerance, [&] { return plan(problem); }, plan));
+    if (d.polynomial != nullptr) {
+      problem = approximate;
+      problem.approximation = d.polynomial;
+      problem.row_polynomials = d.rows;
+    }
   }
-  if (problem.approximation != nullptr) c.prove(*problem.approximation);
+  if (problem.approximation != nullptr) proof.certificate = certify(problem, inputs, compute);
   return proof;
 }
 

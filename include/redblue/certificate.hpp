@@ -3,7 +3,7 @@
 #include <vector>
 
 #include "redblue/attention.hpp"
-#include "redblue/core/polynomial.hpp"
+#include "redblue/core/row_polynomials.hpp"
 
 /// What is proved of polynomial attention on the tensors at hand: from their norms alone, before anything runs.
 /// docs/certificates.md has the proofs.
@@ -23,13 +23,33 @@ struct HeadCertificate {
   /// the O of a run is within output_error + rounding of exact attention. Infinity where nothing is proved: where they
   /// may add up to a large share of a sum, or where numbers may overflow or vanish.
   double rounding = 0;
+  // Where each row has its polynomial, and otherwise 0:
+  /// No key that enters the state is longer (less the mean, if keys are centred), nor may a run find a longer one.
+  double longest = 0;
+  /// No score of a row that may read the state, with a key in it, is beyond this, nor is the row's radius as a run
+  /// finds it. 0 where all rows are exact.
+  double radius = 0;
+  index_t exact_rows = 0;  ///< no more rows than these are exact
 
   /// output_error in units of the largest |V|
   double relative() const;
 };
 
+/// The lengths of rows: what tells which polynomial each query takes.
+struct RowLengths {
+  struct Keys {
+    std::vector<double> as_they_are, from_mean;  ///< the longest first
+  };
+  std::vector<std::vector<double>> queries;  ///< of each query head of each batch, as Certificate::heads
+  std::vector<Keys> keys;                    ///< of each key-value head of each batch
+};
+
 struct Certificate {
   Polynomial polynomial;  ///< without coefficients where attention is exact: then the heads have norms and ranges only
+  std::shared_ptr<const RowPolynomials> rows;  ///< polynomials of each row; null: that polynomial is of all rows
+  /// Of rows: each weight of polynomial k is within this share of e^z, also for a row whose radius roundings put on its
+  /// side. Those up to the last that a row may take.
+  std::vector<double> row_errors;
   DType compute = DType::f32, stored = DType::f32;  ///< of arithmetic, of O
   double scale = 1;
   index_t keys = 0, d = 0;
@@ -39,8 +59,11 @@ struct Certificate {
   double weight_error() const;  ///< the largest of all heads
   double output_error() const;  ///< the largest of all heads, each in units of its own largest |V|
   double rounding() const;      ///< the same of roundings
+  index_t exact_rows() const;   ///< of all heads
   /// Fills in what follows for this polynomial. Where a weight may be off by all of itself the errors are infinite.
   void prove(const Polynomial& p);
+  /// The same for polynomials of each row. They are infinite also where rows beyond the range are not exact.
+  void prove(std::shared_ptr<const RowPolynomials> p, const RowLengths& lengths);
 };
 
 /// The norms and ranges of q, k and v. O has the type of q unless `stored` says another. Throws InvalidProblem where q,
@@ -48,7 +71,10 @@ struct Certificate {
 /// forward, and `compute` f32 or f64.
 Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
                      std::optional<DType> stored = {});
-/// The certificate of a problem with an approximation. Throws what norms_of does; InvalidProblem without one.
+/// For Certificate::prove. Throws what norms_of does.
+RowLengths lengths_of(const Problem& problem, const Inputs& inputs);
+/// The certificate of a problem with an approximation, also by rows. Throws what norms_of does; InvalidProblem without
+/// one.
 ///
 /// ```cpp
 /// std::vector<float> x(64 * 4, 0.1F);

@@ -458,14 +458,15 @@ redblue_problem problem_given(const redblue_problem* problem) {
                "redblue_problem");
 }
 
-/// The norms of q, k and v for the o of these tensors.
-Certificate norms_given(const Problem& p, const redblue_forward_tensors* tensors, redblue_dtype compute) {
+/// f(inputs, arithmetic, type of o) of the tensors of a forward problem.
+template <class F>
+Certificate with_tensors(const Problem& p, const redblue_forward_tensors* tensors, redblue_dtype compute, const F& f) {
   p.validate();
   if (p.op != Operation::forward)
     throw Unsupported(fmt::format("operation {}: certificates are of REDBLUE_FORWARD", redblue::name_of(p.op)));
   const Tensors t = tensors_of(p, given_tensors(tensors));
-  return norms_of(p, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, dtype_of_numbers(compute, "compute"),
-                  t[SlowArray::O].dtype);
+  return f(Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, dtype_of_numbers(compute, "compute"),
+           t[SlowArray::O].dtype);
 }
 
 redblue_plan_options options_given(const redblue_plan_options* options) {
@@ -740,10 +741,11 @@ redblue_status redblue_certify(const redblue_problem* problem, const redblue_for
   return guarded([&] {
     checked(certificate, "redblue_certificate");
     const Problem p = problem_of(problem_given(problem));
-    if (p.approximation == nullptr)
+    if (p.method_kind() == MethodKind::exact)
       throw InvalidArgument("approximate_degree = 0: exact attention has no error to prove");
-    Certificate c = norms_given(p, tensors, compute);
-    c.prove(*p.approximation);
+    const Certificate c = with_tensors(p, tensors, compute, [&](const Inputs& x, DType arithmetic, DType of_o) {
+      return certify(p, x, arithmetic, of_o);
+    });
     redblue_certificate result = REDBLUE_CERTIFICATE_INIT;
     result.range = c.range();
     result.weight_error = c.weight_error();
@@ -766,7 +768,11 @@ redblue_status redblue_least_degree(const redblue_problem* problem, const redblu
     asked.approximate_degree = 0;
     asked.approximate_range = 0;
     asked.approximate = nullptr;
-    const auto least = least_polynomial(norms_given(problem_of(asked), tensors, compute), tolerance);
+    const Problem p = problem_of(asked);
+    const Certificate norms = with_tensors(p, tensors, compute, [&](const Inputs& x, DType arithmetic, DType of_o) {
+      return norms_of(p, x, arithmetic, of_o);
+    });
+    const auto least = least_polynomial(norms, tolerance);
     if (!least) return;
     *degree = least->degree();
     *range = least->range;

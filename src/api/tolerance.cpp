@@ -2,18 +2,29 @@
 
 #include <fmt/format.h>
 
+#include <cmath>
+
 #include "redblue/kernel/polynomial.hpp"
 #include "redblue/plan/regimes.hpp"
+#include "row_tolerance.hpp"
 
 namespace redblue {
 
 namespace {
 
-/// Of some ranges the widest that the highest degree proves, whatever the values are; nothing if it proves none.
+/// The widest range that the highest degree proves, whatever the values are, rounded down; nothing below 0.01.
 std::optional<double> widest_range(double tolerance) {
-  for (const double range : {32.0, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0, 1.5, 1.0, 0.7, 0.5, 0.3, 0.2, 0.1})
-    if (near_exp(Fit::minimax, kernel::Monomials::kMostDegree, range).output_error() <= tolerance) return range;
-  return std::nullopt;
+  const auto proves = [&](double range) {
+    return near_exp(Fit::minimax, kernel::Monomials::kMostDegree, range).output_error() <= tolerance;
+  };
+  double below = 0.01, above = 64;
+  if (!proves(below)) return std::nullopt;
+  if (proves(above)) return above;
+  while (above > 1.005 * below) {
+    const double middle = std::sqrt(below * above);
+    (proves(middle) ? below : above) = middle;
+  }
+  return std::floor(below * 100) / 100;
 }
 
 /// Why the plan of a polynomial moves no fewer words than exact attention.
@@ -24,46 +35,134 @@ std::string why_no_fewer(const plan::Plan& plan) {
                      (rows * (Words(plan.problem.d_v) + 1)).str());
 }
 
-}  // namespace
+/// A plan, or why there is none.
+struct Trial {
+  std::optional<plan::Plan> plan;
+  std::string refused;
+};
+Trial tried(const std::function<plan::Plan()>& plan) {
+  try {
+    return {plan(), ""};
+  } catch (const Error& e) {
+    return {std::nullopt, e.what()};
+  }
+}
 
-Decision decide(double tolerance, double range, std::optional<Polynomial> least, const plan::Plan& exact,
-                const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
-  Decision d;
-  d.tolerance = tolerance;
-  d.exact_words = plan::words_without_lse(exact.io(), exact.problem);
-  const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", tolerance, range);
+/// Looks at one polynomial for all rows. The reason does not yet say what it is the reason for.
+void look_at_one_polynomial(Decision& d, double range, std::optional<Polynomial> least,
+                            const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
+  const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", d.tolerance, range);
   if (!least) {
-    const std::optional<double> most = widest_range(tolerance);
-    d.reason = fmt::format(
-        "exact attention: no polynomial of degree {} or less proves {}; {}", kernel::Monomials::kMostDegree, wanted,
-        most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
-             : "its coefficients, in doubles, are not precise enough");
-    return d;
+    const std::optional<double> most = widest_range(d.tolerance);
+    d.reason =
+        fmt::format("no polynomial of degree {} or less proves {}; {}", kernel::Monomials::kMostDegree, wanted,
+                    most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
+                         : "its coefficients, in doubles, are not precise enough");
+    return;
   }
   d.degree = least->degree();
   auto polynomial = std::make_shared<const Polynomial>(std::move(*least));
-  std::optional<plan::Plan> made;
-  try {
-    made = plan(polynomial);
-  } catch (const Error& e) {
-    d.reason =
-        fmt::format("exact attention: the polynomial of degree {}, the least that proves {}, does not run here: {}",
-                    *d.degree, wanted, e.what());
-    return d;
+  const Trial made = tried([&] { return plan(polynomial); });
+  if (!made.plan) {
+    d.reason = fmt::format("the polynomial of degree {}, the least that proves {}, does not run here: {}", *d.degree,
+                           wanted, made.refused);
+    return;
   }
-  d.polynomial_words = made->io().total();
-  if (d.exact_words <= *d.polynomial_words) {
-    d.reason = fmt::format(
-        "exact attention is {}: it moves {} words, and the polynomial of degree {}, the least that "
-        "proves {}, {}; {}",
-        d.exact_words < *d.polynomial_words ? "cheaper" : "as cheap", d.exact_words.str(), *d.degree, wanted,
-        d.polynomial_words->str(), why_no_fewer(*made));
+  d.M = made.plan->options.M;
+  d.polynomial_words = made.plan->io().total();
+  if (d.exact_words && *d.exact_words <= *d.polynomial_words) {
+    d.reason =
+        fmt::format("it moves {} words, and the polynomial of degree {}, the least that proves {}, {}; {}",
+                    d.exact_words->str(), *d.degree, wanted, d.polynomial_words->str(), why_no_fewer(*made.plan));
   } else {
-    d.reason = fmt::format("degree {} is the least that proves {}; it moves {} words, exact attention {}", *d.degree,
-                           wanted, d.polynomial_words->str(), d.exact_words.str());
+    d.reason = fmt::format("degree {} is the least that proves {}; it moves {} words", *d.degree, wanted,
+                           d.polynomial_words->str());
     d.polynomial = std::move(polynomial);
   }
+}
+
+/// Takes polynomials of each row where they move fewer words than what was decided.
+void look_at_rows(Decision& d, const Problem& problem, const Certificate& norms, const Inputs& inputs,
+                  const std::function<plan::Plan(const Problem&)>& plan) {
+  const index_t pair = problem.d + problem.d_v, shared = problem.instances() * problem.n_k;
+  const Words once = Words(shared) * pair + Words(problem.batch * problem.heads * problem.n_q) * pair;
+  std::optional<Words> fewest = d.polynomial != nullptr ? d.polynomial_words : d.exact_words;
+  if (problem.masked() || problem.several() || !problem.patterns.empty() || problem.modifiers().any() ||
+      problem.lse_required || (fewest && *fewest <= once))
+    return;
+  const RowAnswer answer =
+      fewest_words_by_rows(problem, norms, lengths_of(problem, inputs), d.tolerance, fewest, d.M, plan);
+  if (answer.rows == nullptr) return;
+  const RowPolynomials& rows = *answer.rows;
+  const std::string before = d.degree ? fmt::format("degree {} is the least of one polynomial for all", *d.degree)
+                                      : fmt::format("no polynomial of degree {} or less proves it for all of them",
+                                                    kernel::Monomials::kMostDegree);
+  d.reason = fmt::format(
+      "a polynomial of degree {} for each row up to {:.4g}{}{}, exact attention for {} of {} rows, proves {:.3g} "
+      "max|V| and moves {} words at most; {}{}",
+      rows.degree(), rows.range(), rows.centred ? ", keys less their mean" : "",
+      rows.exact_keys > 0 ? fmt::format(", {} exact keys", rows.exact_keys) : "", answer.exact_rows,
+      problem.batch * problem.heads * problem.n_q, d.tolerance, answer.words.str(), before,
+      d.polynomial_words ? fmt::format(", which moves {}", d.polynomial_words->str()) : "");
+  d.rows = answer.rows;
+  d.polynomial = rows.whole_range();
+  d.row_words = answer.words;
+}
+
+/// Says what the reason is for; throws where nothing is left.
+Decision settled(Decision d, const Trial& exact) {
+  if (d.polynomial != nullptr)
+    d.reason += d.exact_words ? fmt::format(", exact attention {}", d.exact_words->str())
+                              : fmt::format("; exact attention does not run here: {}", exact.refused);
+  else if (!d.exact_words)
+    throw Unsupported(fmt::format("{}; and exact attention does not run here: {}", d.reason, exact.refused));
+  else if (d.polynomial_words)
+    d.reason = fmt::format("exact attention is {}: {}", *d.exact_words < *d.polynomial_words ? "cheaper" : "as cheap",
+                           d.reason);
+  else
+    d.reason = "exact attention: " + d.reason;
   return d;
+}
+
+Decision begun(double tolerance, const Trial& exact) {
+  Decision d;
+  d.tolerance = tolerance;
+  if (!exact.plan) return d;
+  d.exact_words = plan::words_without_lse(exact.plan->io(), exact.plan->problem);
+  d.M = exact.plan->options.M;
+  return d;
+}
+
+}  // namespace
+
+Decision decide(double tolerance, double range, std::optional<Polynomial> least,
+                const std::function<plan::Plan()>& exact,
+                const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
+  const Trial trial = tried(exact);
+  Decision d = begun(tolerance, trial);
+  look_at_one_polynomial(d, range, std::move(least), plan);
+  return settled(std::move(d), trial);
+}
+
+Decision decide_with_rows(const Problem& problem, const Certificate& norms, const Inputs& inputs, double tolerance,
+                          const std::function<plan::Plan()>& exact,
+                          const std::function<plan::Plan(const Problem&)>& plan) {
+  const Trial trial = tried(exact);
+  Decision d = begun(tolerance, trial);
+  look_at_one_polynomial(
+      d, norms.range(), least_polynomial(norms, tolerance), [&](const std::shared_ptr<const Polynomial>& polynomial) {
+        Problem p = problem;
+        p.approximation = polynomial;
+        p.validate();
+        Certificate c = norms;
+        c.prove(*polynomial);
+        for (const HeadCertificate& h : c.heads)
+          if (!std::isfinite(h.rounding))
+            throw Unsupported(fmt::format("nothing is proved of its roundings in {}", name_of(c.compute)));
+        return plan(p);
+      });
+  look_at_rows(d, problem, norms, inputs, plan);
+  return settled(std::move(d), trial);
 }
 
 }  // namespace redblue

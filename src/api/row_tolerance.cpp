@@ -1,0 +1,132 @@
+#include "row_tolerance.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include "redblue/kernel/polynomial.hpp"
+#include "redblue/plan/regimes.hpp"
+#include "row_radii.hpp"
+
+namespace redblue {
+
+namespace {
+
+struct Candidate {
+  index_t degree;
+  double range;
+  RowOptions how;
+  Words least_words;  ///< it moves no fewer
+};
+
+/// Of one head that needs it most: the error of weights that proves the tolerance.
+double wanted_weight_error(const Certificate& norms, double tolerance) {
+  double share = 0.99;
+  for (const HeadCertificate& h : norms.heads)
+    if (h.spread > 0) share = std::min(share, tolerance * h.largest_v / h.spread);
+  return 2 * share / (1 + share * share) * (1 - 1e-9);  // moved_share of it is `share`
+}
+
+/// The words of polynomial_rows, if all of fast memory held listed rows: where h rows of an instance are exact.
+Words least_words(const Problem& p, const RowOptions& how, const std::vector<index_t>& listed, const Words& M) {
+  const index_t pair = p.d + p.d_v, group = p.group();
+  Words all;
+  for (const index_t h : listed) {
+    const Words at_a_time = M > 0 ? M / (pair + 3) : Words(h),
+                passes = h > 0 ? (h + at_a_time - 1) / at_a_time : Words();
+    all += (passes + 1) * p.n_k * pair + Words(how.centred ? p.n_k * p.d : 0) + Words(group * p.n_q) * pair +
+           Words(h) * (p.d + 2);
+  }
+  return all;
+}
+
+/// Rows of each instance that are beyond this range.
+std::vector<index_t> rows_beyond(const std::vector<std::vector<double>>& radii, std::size_t instances, double range) {
+  std::vector<index_t> listed(instances);
+  for (std::size_t k = 0; k < radii.size(); ++k)
+    listed[k / (radii.size() / instances)] +=
+        std::count_if(radii[k].begin(), radii[k].end(), [&](double radius) { return radius > range; });
+  return listed;
+}
+
+std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOptions& how, const RowLengths& lengths) {
+  std::vector<std::vector<double>> radii = lengths.queries;
+  for (std::size_t k = 0; k < radii.size(); ++k) {
+    const double longest = longest_key(norms, k, how, lengths);
+    for (double& x : radii[k]) x = most_radius(norms, longest, x);
+  }
+  return radii;
+}
+
+/// In the order of the words that they move at least.
+std::vector<Candidate> candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
+                                  double tolerance, const Words& M) {
+  constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
+  const double error = wanted_weight_error(norms, tolerance);
+  std::vector<Candidate> list;
+  for (index_t degree = 1; degree <= kernel::Monomials::kMostDegree; ++degree) {
+    const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
+    if (M > 0 && state > M) break;
+    const double widest = plan::largest_range(degree, error) * (1 - 1e-3);
+    for (const bool centred : {false, true})
+      for (const index_t exact_keys : {0, 16, 64}) {
+        const RowOptions how{.centred = centred, .exact_keys = exact_keys};
+        if (exact_keys >= p.n_k || (M > 0 && state + Words(exact_keys) * (p.d + p.d_v) > M)) continue;
+        const auto radii = radii_of(norms, how, lengths);
+        double needed = kLeastRange;
+        for (const std::vector<double>& of_head : radii)
+          for (const double x : of_head) needed = std::max(needed, x);
+        const double range = std::min(widest, needed);
+        if (range < kLeastRange) continue;
+        list.push_back({degree, range, how, least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M)});
+      }
+  }
+  std::stable_sort(list.begin(), list.end(),
+                   [](const Candidate& a, const Candidate& b) { return a.least_words < b.least_words; });
+  return list;
+}
+
+/// What this plan moves where data make as many rows exact as the certificate allows.
+Words words_on(const plan::Plan& plan, const Certificate& c) {
+  const plan::Row& row = plan.row();
+  const Sizes sizes = plan.problem.sizes();
+  const auto group = static_cast<std::size_t>(plan.problem.group());
+  Words all;
+  for (std::size_t k = 0; k < c.heads.size(); k += group) {
+    Decisions decisions{sizes.n_q, 0};
+    for (std::size_t q = k; q < k + group; ++q) decisions.worst += c.heads[q].exact_rows;
+    all += row.algorithm->costs(sizes, row.tiling, decisions).io.total();
+  }
+  return all;
+}
+
+}  // namespace
+
+RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms, const RowLengths& lengths,
+                               double tolerance, const std::optional<Words>& most, const Words& M,
+                               const std::function<plan::Plan(const Problem&)>& plan) {
+  constexpr int kTried = 8;  // a plan for each takes fits of 64 polynomials
+  RowAnswer best;
+  std::optional<Words> below = most;
+  int tried = 0;
+  for (const Candidate& x : candidates(problem, norms, lengths, tolerance, M)) {
+    if ((below && x.least_words >= *below) || ++tried > kTried) break;
+    Problem p = problem;
+    p.row_polynomials = polynomials_of_rows(x.degree, x.range, x.how);
+    p.approximation = p.row_polynomials->whole_range();
+    Certificate c = norms;
+    c.prove(p.row_polynomials, lengths);
+    if (!(c.output_error() <= tolerance) || !std::isfinite(c.rounding())) continue;
+    std::optional<Words> words;
+    try {
+      words = words_on(plan(p), c);
+    } catch (const CapacityError&) {
+      continue;
+    }
+    if (below && *words >= *below) continue;
+    best = {p.row_polynomials, *words, c.exact_rows()};
+    below = words;
+  }
+  return best;
+}
+
+}  // namespace redblue
