@@ -8,18 +8,15 @@ import sys
 from decimal import Decimal, getcontext
 from fractions import Fraction
 
+import check_rows
 import numpy as np
-from safetensors.numpy import load_file
+from check_rows import norms, require
+from read_safetensors import load_file
 
 getcontext().prec = 60
 BITS = {"f64": (53, 1024, 1074), "f32": (24, 128, 150), "f16": (11, 16, 25), "bf16": (8, 128, 134)}
 UNIT = {name: Decimal(2) ** -bits for name, (bits, _, _) in BITS.items()}
 TINY = Decimal(10) ** -45  # far above the roundings of 60 digits
-
-
-def require(right, text):
-    if not right:
-        raise ValueError(text)
 
 
 def within(name, stated, least, slack=1e-9):
@@ -29,11 +26,9 @@ def within(name, stated, least, slack=1e-9):
 
 def check_norm(name, stated, x):
     """stated >= the norm of every row: exactly, where floating-point numbers are too near to tell."""
-    size = float(np.abs(x).max(initial=0.0)) or 1.0
-    norms = np.sqrt(((x / size) ** 2).sum(-1)) * size  # off by less than (d + 8) 2^-51 of themselves
-    for row in x[norms * (1 + (x.shape[-1] + 8) * 2.0**-51) > stated]:
+    for row in x[norms(x) * (1 + (x.shape[-1] + 8) * 2.0**-51) > stated]:
         require(sum(Fraction(float(e)) ** 2 for e in row) <= Fraction(stated) ** 2, f"{name} = {stated!r} is too small")
-    require(stated <= norms.max(initial=0.0) * (1 + 1e-9), f"{name} = {stated!r} is too large")
+    require(stated <= norms(x).max(initial=0.0) * (1 + 1e-9), f"{name} = {stated!r} is too large")
 
 
 def horner(c, z):
@@ -43,7 +38,7 @@ def horner(c, z):
 def error_is_within(c, B, most):
     """Is |f| <= most, f = p(z) e^-z - 1, for |z| <= B? On |z - m| <= h: |f| <= |f(m)| + h max|q| e^(h - m), q = p' - p,
     and max|q| <= |q(m)| + h max|q'|. What cannot be decided is cut in two."""
-    B, most = Decimal(B), Decimal(most)
+    c, B, most = [Decimal(x) for x in c], Decimal(B), Decimal(most)
     q = [(n + 1) * x - y for n, (x, y) in enumerate(zip(c[1:] + [Decimal(0)], c))]
     slope = horner([n * abs(x) for n, x in enumerate(q)][1:], B)
     margin = TINY * (1 + horner([abs(x) for x in c], B)) * B.exp()
@@ -58,17 +53,17 @@ def error_is_within(c, B, most):
     return True
 
 
-def rounding(c, coefficients, head, e):
-    """A term of a numerator takes in at most `steps` roundings, in any order of sums. None: nothing is proved."""
-    u, out, B, V = UNIT[c["compute_dtype"]], UNIT[c["output_dtype"]], Decimal(head["range"]), Decimal(head["largest_v"])
-    steps = math.comb(c["d"] + c["degree"], c["degree"]) + c["n_k"] + 6 * c["degree"] + 8
-    size = math.prod(max(1, x) for x in (abs(c["scale"]), head["largest_q"], head["largest_k"])) * c["d"]
-    exponent = c["degree"] * math.log2(size) + abs(math.log2(head["largest_v"] or 1)) + math.log2(c["n_k"])
-    if steps * u >= Decimal("0.5") or exponent + 1.5 * head["range"] > (900 if c["compute_dtype"] == "f64" else 90):
+def rounding(c, head, e, pieces, steps, direct=0, more=0, **other):
+    """Of sums whose terms take in `steps` roundings, `direct` ones beside polynomials. None: nothing is proved."""
+    u, out, V, h = UNIT[c["compute_dtype"]], UNIT[c["output_dtype"]], Decimal(head["largest_v"]), head | other
+    size = math.prod(max(1, x) for x in (abs(c["scale"]), h["largest_q"], h["largest_k"])) * c["d"]
+    exponent = h.get("power", c["degree"]) * math.log2(size) + abs(math.log2(V or 1)) + math.log2(c["n_k"])
+    most, (_, largest, least) = max(direct, steps if pieces else 0) * u, BITS[c["output_dtype"]]
+    if most >= Decimal("0.5") or exponent + 1.5 * h["range"] > (900 if c["compute_dtype"] == "f64" else 90):
         return None
-    share = steps * u / (1 - steps * u) * horner([abs(x) for x in coefficients], B) * B.exp() / (1 - e)
-    _, largest, least = BITS[c["output_dtype"]]
-    most = V and (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out) * V + Decimal(2) ** -least
+    terms = (horner([abs(Decimal(x)) for x in p], Decimal(B)) * Decimal(B).exp() / (1 - e) for p, B in pieces)
+    share = max([steps * u / (1 - steps * u) * x for x in terms] + [direct * u / (1 - direct * u)])
+    most = V and (2 * share / (1 - share) * (1 + 2 * u + 2 * out) + u + out + more) * V + Decimal(2) ** -least
     return most if share < Decimal("0.5") and V + most <= (1 - out) * Decimal(2) ** largest else None
 
 
@@ -92,11 +87,15 @@ def check_head(c, head, q, k, v, o):
     within("range", head["range"], product * (1 + (c["d"] + 4) * Fraction(UNIT[c["compute_dtype"]])), 1e-3)
     if c["method"] == "exact":
         return
-    coefficients, e = [Decimal(x) for x in c["coefficients"]], Decimal(head["weight_error"])
-    require(e < 1 and error_is_within(coefficients, head["range"], e), f"weight_error = {float(e)!r} is too small")
-    require(not error_is_within(coefficients, head["range"], e * 95 / 100 - Decimal(1e-12)), "weight_error too large")
+    pieces = check_rows.polynomials(c, head, q, k) if "rows" in c else [(c["coefficients"], head["range"])]
+    e = Decimal(head["weight_error"])
+    require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small")
+    tight = not all(error_is_within(*x, e * 95 / 100 - Decimal(1e-12)) for x in reversed(pieces))
+    require(tight if pieces else e == 0, "weight_error too large")
     within("output_error", head["output_error"], e / (1 + (1 - e * e).sqrt()) * Decimal(head["spread"]) * (1 - TINY))
-    wanted, stated = rounding(c, coefficients, head, e), head["rounding"]
+    steps = math.comb(c["d"] + c["degree"], c["degree"]) + c["n_k"] + 6 * c["degree"] + 8
+    more = check_rows.more_roundings(c, head, steps) if "rows" in c else {"steps": steps}
+    wanted, stated = more and rounding(c, head, e, pieces, **more), head["rounding"]
     require((stated is None) == (wanted is None), f"rounding = {stated}: it should be {wanted}")
     within("rounding", stated or 0.0, (wanted or 0) * (1 - TINY))
     if o is not None and stated is not None:
@@ -115,9 +114,10 @@ def check(c, q, k, v, o=None):
     require([(h["batch"], h["head"]) for h in heads] == all_heads, "per_head does not list the heads of each batch")
     require(c["range"] == max(h["range"] for h in heads), "range is not the largest of the heads")
     terms = set("degree coefficients output_error weight_error rounding".split()).intersection(set().union(c, *heads))
-    require(c["method"] == ("polynomial" if terms else "exact"), f"method = {c['method']}, with {sorted(terms)}")
+    require(c["method"] == ("polynomial rows" if "rows" in c else "polynomial" if terms else "exact"), "method or rows")
     if terms:
-        require(len(c["coefficients"]) == c["degree"] + 1 > 1, "degree does not fit the coefficients")
+        lengths = {len(p) for p in (c["coefficients"] if "rows" in c else [c["coefficients"]])}
+        require(lengths == {c["degree"] + 1} and c["degree"] > 0, "degree does not fit the coefficients")
         shares = (Fraction(h["output_error"]) / Fraction(h["largest_v"] or 1) for h in heads)
         within("the largest output_error", c["output_error"], max(shares))
         require(c["tolerance"] is None or c["output_error"] <= c["tolerance"] < 1, "output_error is above tolerance")
@@ -142,7 +142,7 @@ if __name__ == "__main__":
         files = [load_file(args.input)] * 3 + ([load_file(args.output)] if args.output else [])
         tensors = [f[n].transpose([args.layout.index(a) for a in "bhnd"]).astype(float) for f, n in zip(files, "qkvo")]
     except Exception as e:
-        sys.exit(f"REFUSED: reads safetensors with q, k, v (and o) [batch, heads, n, d] in f16, f32 or f64: {e!r}")
+        sys.exit(f"REFUSED: reads safetensors with q, k, v (and o) [batch, heads, n, d], floats of 2 to 8 bytes: {e!r}")
     try:
         print(f"ok: the certificate holds{check(json.load(args.certificate), *tensors)}")
     except (ValueError, KeyError, TypeError, ArithmeticError) as e:

@@ -20,17 +20,18 @@ DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "dat
 SCRIPT = ROOT / "scripts" / "check_certificate.py"
 spec = importlib.util.spec_from_file_location("check_certificate", SCRIPT)
 script = importlib.util.module_from_spec(spec)
+sys.path.insert(0, str(SCRIPT.parent))  # its other files
 spec.loader.exec_module(script)
 
 pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
 
 
-def certified(folder, tensors, tolerance, *options, M="700", verified=True):
+def certified(folder, tensors, tolerance, *options, M="700", verified=True, approximate="3:1"):
     """The report, the certificate, and o."""
     source, target, certificate = folder / "x.safetensors", folder / "y.safetensors", folder / "c.json"
     save_file(tensors, source)
     command = [CLI, "run", "--M", M, "--input", source, "--output", target, "--json", "--verify", *options]
-    asked = ["--tolerance", str(tolerance)] if tolerance else ["--approximate", "3:1"]
+    asked = ["--tolerance", str(tolerance)] if tolerance else ["--approximate", approximate]
     done = subprocess.run([*command, *asked, "--certificate", certificate], capture_output=True, text=True)
     assert done.returncode == 0 or not verified, done.stderr + done.stdout
     return json.loads(done.stdout), json.loads(certificate.read_text()), load_file(target)["o"]
@@ -101,9 +102,40 @@ def test_extremes(name, dtype, options, tmp_path):
         assert all(head["rounding"] is not None for head in certificate["per_head"])
 
 
-def test_refuses_every_changed_number(tmp_path):
-    tensors = tensors_of(2, heads=4)
-    _, certificate, o = certified(tmp_path, tensors, 1e-2, "--causal")
+def by_rows(folder, seed, ways, *options, M="700", **of_tensors):
+    """Queries of very different lengths, and keys that all point one way."""
+    tensors = tensors_of(seed, **of_tensors)
+    random = np.random.default_rng(seed)
+    lengths = np.exp(random.standard_normal((*tensors["q"].shape[:-1], 1)))
+    tensors["q"] = (tensors["q"] * 4 * lengths).astype(tensors["q"].dtype)
+    tensors["k"] += 1
+    return tensors, *certified(folder, tensors, None, *options, M=M, approximate=ways)
+
+
+@pytest.mark.parametrize("ways", ["3:2,rows", "2:1.5,centred", "2:1,exact-keys=5", "3:2,centred,exact-keys=8",
+                                  "2:1,exact-keys=500", "1:0.1,rows", "2:9,no-exact-rows"])
+@pytest.mark.parametrize("shape", [{}, {"heads": 4, "n_q": 60, "dtype": np.float64}])
+def test_rows_hold(ways, shape, tmp_path):
+    M = "9000" if "500" in ways else "700"
+    if ways == "2:9,no-exact-rows":
+        _, report, certificate, _ = by_rows(tmp_path, 11, ways, M=M, **shape)
+        assert report["certificate"]["verify"]["ok"] and certificate["output_error"] is None
+        return
+    tensors, report, certificate, o = by_rows(tmp_path, 11, ways, M=M, **shape)
+    assert report["certificate"]["verify"]["ok"] and certificate["method"] == "polynomial rows"
+    exact = sum(head["exact_rows"] for head in certificate["per_head"])
+    assert report["decisions"]["worst"] == exact
+    assert (exact in (0, report["decisions"]["asked"])) == (ways in ("2:1,exact-keys=500", "1:0.1,rows"))
+    assert "keeps" in script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("options", [("--causal",), None])
+def test_refuses_every_changed_number(options, tmp_path):
+    if options:
+        tensors = tensors_of(2, heads=4)
+        _, certificate, o = certified(tmp_path, tensors, 1e-2, *options)
+    else:
+        tensors, _, certificate, o = by_rows(tmp_path, 2, "2:1,centred,exact-keys=5")
     arrays = wide(tensors, o)
     script.check(certificate, *arrays)
 
@@ -116,6 +148,10 @@ def test_refuses_every_changed_number(tmp_path):
 
     tried = 0
     for path in places(certificate):
+        if "rows" in certificate and path[0] == "coefficients" and path[1] + 1 < len(certificate["coefficients"]):
+            continue  # those of short rows may be further off without harm
+        if path == ("tolerance",) and certificate["tolerance"] is None:
+            continue
         for change in (lambda x: x * 1.2 + (x == 0), lambda x: x * 0.8 - 1e-3):
             tampered = copy.deepcopy(certificate)
             node = tampered
@@ -123,7 +159,9 @@ def test_refuses_every_changed_number(tmp_path):
                 node = node[key]
             old = node[path[-1]]
             new = old + "x" if isinstance(old, str) else change(old)
-            if isinstance(old, int):
+            if isinstance(old, bool):
+                new = not old
+            elif isinstance(old, int):
                 new = int(new) if int(new) != old else old + 1
             if path == ("tolerance",):  # one that is still kept is no lie
                 new = certificate["output_error"] * 0.99
@@ -133,6 +171,25 @@ def test_refuses_every_changed_number(tmp_path):
                 print("accepted:", path, old, new)
             tried += 1
     assert tried > 80
+
+
+def test_reads_bf16(tmp_path):
+    """The bits of bf16 are the upper half of those of f32."""
+    tensors = {n: (t.view(np.uint32) & 0xFFFF0000).view(np.float32) for n, t in tensors_of(4).items()}
+    certified(tmp_path, tensors, 1e-2)
+    raw, entries = b"", {}
+    for name, t in tensors.items():
+        data = (t.view(np.uint32) >> 16).astype("<u2").tobytes()
+        entries[name] = {"dtype": "BF16", "shape": t.shape, "data_offsets": [len(raw), len(raw) + len(data)]}
+        raw += data
+    header = json.dumps(entries).encode()
+    (tmp_path / "b.safetensors").write_bytes(len(header).to_bytes(8, "little") + header + raw)
+    command = [CLI, "run", "--M", "700", "--input", tmp_path / "b.safetensors", "--output", tmp_path / "y.safetensors"]
+    subprocess.run([*command, "--quiet", "--tolerance", "1e-2", "--certificate", tmp_path / "c.json"], check=True)
+    command = [sys.executable, SCRIPT, tmp_path / "c.json", tmp_path / "b.safetensors"]
+    done = subprocess.run([*command, "--output", tmp_path / "y.safetensors"], capture_output=True, text=True)
+    assert done.returncode == 0 and "keeps" in done.stdout, done.stderr
+    assert json.loads((tmp_path / "c.json").read_text())["output_dtype"] == "bf16"
 
 
 def test_refuses_other_data(tmp_path):
@@ -181,7 +238,7 @@ def test_says_where_nothing_is_proved_of_o(tmp_path, monkeypatch):
     """Whether roundings are bounded is computed from the tensors; here nothing is."""
     tensors = tensors_of(6)
     _, certificate, o = certified(tmp_path, tensors, 1e-2)
-    monkeypatch.setattr(script, "rounding", lambda *_: None)
+    monkeypatch.setattr(script, "rounding", lambda *_, **__: None)
     certificate["per_head"] = [h | {"rounding": None} for h in certificate["per_head"]]
     assert "nothing is proved of o" in script.check(certificate, *wide(tensors, o))
 
