@@ -9,6 +9,7 @@
 #include "json.hpp"
 #include "options.hpp"
 #include "redblue/core/error.hpp"
+#include "redblue/kernel/polynomial.hpp"
 
 namespace redblue::cli {
 
@@ -41,12 +42,13 @@ double ratio(Words a, Words b) { return a.to_double() / b.to_double(); }
 std::vector<index_t> degrees_of(const RegimesOptions& o) {
   if (o.range && o.degrees) throw InvalidProblem("--range and --degrees: give one of them; --range finds the degree");
   if (!o.range) return parse_list("--degrees", o.degrees.value_or("2,3,4"));
+  constexpr index_t kMost = kernel::Monomials::kMostDegree;
   const auto fit = least_degree(Fit::minimax, *o.range, o.tolerance);
-  if (!fit)
+  if (!fit || fit->degree() > kMost)
     throw InvalidProblem(fmt::format(
         "--range {} --tolerance {}: no polynomial of degree {} or less is proved to be as near to e^z; take "
         "a smaller range or a larger tolerance",
-        *o.range, o.tolerance, Polynomial::kMostDegree));
+        *o.range, o.tolerance, kMost));
   return {fit->degree()};
 }
 

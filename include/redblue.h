@@ -428,7 +428,8 @@ typedef struct redblue_certificate {
 } redblue_certificate;
 #define REDBLUE_CERTIFICATE_INIT {sizeof(redblue_certificate), 0.0, 0.0, 0.0, 0.0}
 
-/* The certificate of a problem with an approximate_degree. compute: the arithmetic of the run, REDBLUE_F32 or
+/* The certificate of a problem with an approximate_degree, or of one that is approximate with polynomials of each row:
+ * nothing is proved of other methods, REDBLUE_UNSUPPORTED. compute: the arithmetic of the run, REDBLUE_F32 or
  * REDBLUE_F64. Of the tensors q, k and v are read, and of o the dtype. A NaN or an infinity in them is refused. */
 REDBLUE_API redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,
                                            redblue_dtype compute, redblue_certificate* certificate);

@@ -174,9 +174,9 @@ def explain(q: Any, k: Any, v: Any, *, return_lse: bool = False, **options: Unpa
 def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
     """What the norms of these arrays prove of polynomial attention, before anything runs (docs/certificates.md).
 
-    With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial" or "exact"), degree, range (no
-    score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what roundings add at
-    most), the same for each head, decision (why this method).
+    With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial", "polynomial rows" or "exact"),
+    degree, range (no score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what
+    roundings add at most), the same for each head, decision (why this method).
     """
     r = request(q, k, v, **options)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))

@@ -4,7 +4,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
+#include <utility>
 
 #include "redblue/certificate.hpp"
 #include "redblue/tolerance.hpp"
@@ -17,19 +17,23 @@ namespace {
 /// bf16 products are no arithmetic that anything is proved of.
 DType proved_arithmetic(const NamedPlan& p) { return p.compute == DType::f64 ? DType::f64 : DType::f32; }
 
-Certificate norms(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
+/// f(q, k and v) without the interpreter's lock.
+template <class F>
+auto with_inputs(const NamedPlan& p, nb::handle arrays, bool tokens_first, const F& f) {
   Buffers buffers;
   const Tensors t = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
   const nb::gil_scoped_release unlocked;
-  return norms_of(p.plan.problem, {t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, proved_arithmetic(p));
+  return f(Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]});
 }
 
 }  // namespace
 
 nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
-  Certificate c = norms(p, arrays, tokens_first);
-  const bool polynomial = p.plan.problem.approximation != nullptr;
-  if (polynomial) c.prove(*p.plan.problem.approximation);
+  const Problem& problem = p.plan.problem;
+  const bool polynomial = problem.approximation != nullptr;
+  const Certificate c = with_inputs(p, arrays, tokens_first, [&](const Inputs& x) {
+    return polynomial ? certify(problem, x, proved_arithmetic(p)) : norms_of(problem, x, proved_arithmetic(p));
+  });
   nb::list heads;
   for (const HeadCertificate& h : c.heads) {
     nb::dict head;
@@ -42,10 +46,11 @@ nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
     head["weight_error"] = h.weight_error;
     head["output_error"] = h.output_error;
     head["rounding"] = h.rounding;
+    head["exact_rows"] = h.exact_rows;
     heads.append(head);
   }
   nb::dict d;
-  d["method"] = polynomial ? "polynomial" : "exact";
+  d["method"] = c.rows != nullptr ? "polynomial rows" : polynomial ? "polynomial" : "exact";
   d["degree"] = polynomial ? c.polynomial.degree() : 0;
   d["coefficients"] = c.polynomial.c;
   d["range"] = c.range();
@@ -58,22 +63,18 @@ nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
 }
 
 nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, const Wanted& wanted, double tolerance) {
-  Certificate c = norms(exact, arrays, tokens_first);
-  Problem approximate = exact.plan.problem;
-  std::shared_ptr<NamedPlan> made;
-  const Decision decision = [&] {
-    const nb::gil_scoped_release unlocked;
-    return decide(tolerance, c.range(), least_polynomial(c, tolerance), exact.plan,
-                  [&](const std::shared_ptr<const Polynomial>& polynomial) {
-                    approximate.approximation = polynomial;
-                    c.prove(*polynomial);
-                    if (!std::isfinite(c.rounding()))
-                      throw Unsupported("the roundings of its sums may be large, so that nothing is proved of a run");
-                    made = plan_for(approximate, wanted);
-                    return made->plan;
-                  });
-  }();
-  if (decision.polynomial == nullptr) made = nullptr;
+  const Problem& problem = exact.plan.problem;
+  const auto plan_of = [&](const Problem& p) { return plan_for(p, wanted); };
+  const auto [decision, made] = with_inputs(exact, arrays, tokens_first, [&](const Inputs& x) {
+    Decision d = decide_with_rows(
+        problem, norms_of(problem, x, proved_arithmetic(exact)), x, tolerance, [&] { return exact.plan; },
+        [&](const Problem& p) { return plan_of(p)->plan; });
+    Problem chosen = problem;
+    chosen.approximation = d.polynomial;
+    chosen.row_polynomials = d.rows;
+    std::shared_ptr<NamedPlan> taken = d.polynomial != nullptr ? plan_of(chosen) : nullptr;
+    return std::pair(std::move(d), std::move(taken));
+  });
   return nb::make_tuple(made, decision.reason);
 }
 

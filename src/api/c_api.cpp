@@ -194,7 +194,7 @@ void approximate(const redblue_problem& p, Problem& result) {
     throw InvalidArgument(
         fmt::format("approximate_range = {} and approximate_degree = 0: give a degree, 1 or more, too, or neither",
                     p.approximate_range));
-  result.approximation = approximate_exp(p.approximate_degree, p.approximate_range);
+  result.approximate(fmt::format("{}:{}", p.approximate_degree, p.approximate_range));
 }
 
 Operation operation_of(redblue_operation operation) {

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cmath>
 
-#include "redblue/kernel/polynomial.hpp"
 #include "redblue/plan/regimes.hpp"
 #include "row_radii.hpp"
 
@@ -15,6 +14,7 @@ struct Candidate {
   index_t degree;
   double range;
   RowOptions how;
+  Words state;        ///< it needs more fast memory than this
   Words least_words;  ///< it moves no fewer
 };
 
@@ -61,23 +61,28 @@ std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOpt
 std::vector<Candidate> candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
                                   double tolerance, const Words& M) {
   constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
+  constexpr index_t kMostDegree = 8;       // fits of more take tens of milliseconds each
+  constexpr double kLeastError = 1e-15;    // coefficients in doubles are no more precise
   const double error = wanted_weight_error(norms, tolerance);
   std::vector<Candidate> list;
-  for (index_t degree = 1; degree <= kernel::Monomials::kMostDegree; ++degree) {
+  if (error < kLeastError) return list;
+  for (index_t degree = 1; degree <= kMostDegree; ++degree) {
     const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
     if (M > 0 && state > M) break;
     const double widest = plan::largest_range(degree, error) * (1 - 1e-3);
     for (const bool centred : {false, true})
       for (const index_t exact_keys : {0, 16, 64}) {
         const RowOptions how{.centred = centred, .exact_keys = exact_keys};
-        if (exact_keys >= p.n_k || (M > 0 && state + Words(exact_keys) * (p.d + p.d_v) > M)) continue;
+        const Words kept = state + Words(exact_keys) * (p.d + p.d_v);
+        if (exact_keys >= p.n_k || (M > 0 && kept > M)) continue;
         const auto radii = radii_of(norms, how, lengths);
         double needed = kLeastRange;
         for (const std::vector<double>& of_head : radii)
           for (const double x : of_head) needed = std::max(needed, x);
         const double range = std::min(widest, needed);
         if (range < kLeastRange) continue;
-        list.push_back({degree, range, how, least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M)});
+        list.push_back(
+            {degree, range, how, kept, least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M)});
       }
   }
   std::stable_sort(list.begin(), list.end(),
@@ -104,12 +109,15 @@ Words words_on(const plan::Plan& plan, const Certificate& c) {
 RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms, const RowLengths& lengths,
                                double tolerance, const std::optional<Words>& most, const Words& M,
                                const std::function<plan::Plan(const Problem&)>& plan) {
-  constexpr int kTried = 8;  // a plan for each takes fits of 64 polynomials
+  constexpr int kTried = 4;  // a plan for each takes fits of 64 polynomials
   RowAnswer best;
   std::optional<Words> below = most;
+  Words fast = M;
   int tried = 0;
   for (const Candidate& x : candidates(problem, norms, lengths, tolerance, M)) {
-    if ((below && x.least_words >= *below) || ++tried > kTried) break;
+    if (below && x.least_words >= *below) break;
+    if (fast > 0 && x.state > fast) continue;
+    if (++tried > kTried) break;
     Problem p = problem;
     p.row_polynomials = polynomials_of_rows(x.degree, x.range, x.how);
     p.approximation = p.row_polynomials->whole_range();
@@ -119,8 +127,11 @@ RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms,
     std::optional<Words> words;
     try {
       words = words_on(plan(p), c);
-    } catch (const CapacityError&) {
+    } catch (const CapacityError& e) {
+      fast = e.available;
       continue;
+    } catch (const Error&) {  // as where a schedule is asked for by name
+      break;
     }
     if (below && *words >= *below) continue;
     best = {p.row_polynomials, *words, c.exact_rows()};

@@ -35,6 +35,13 @@ std::string why_no_fewer(const plan::Plan& plan) {
                      (rows * (Words(plan.problem.d_v) + 1)).str());
 }
 
+/// What would do where no polynomial proves the tolerance.
+std::string hint(double tolerance) {
+  const std::optional<double> most = widest_range(tolerance);
+  return most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
+              : "its coefficients, in doubles, are not precise enough";
+}
+
 /// A plan, or why there is none.
 struct Trial {
   std::optional<plan::Plan> plan;
@@ -53,11 +60,7 @@ void look_at_one_polynomial(Decision& d, double range, std::optional<Polynomial>
                             const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
   const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", d.tolerance, range);
   if (!least) {
-    const std::optional<double> most = widest_range(d.tolerance);
-    d.reason =
-        fmt::format("no polynomial of degree {} or less proves {}; {}", kernel::Monomials::kMostDegree, wanted,
-                    most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
-                         : "its coefficients, in doubles, are not precise enough");
+    d.reason = fmt::format("no polynomial of degree {} or less proves {}", kernel::Monomials::kMostDegree, wanted);
     return;
   }
   d.degree = least->degree();
@@ -111,16 +114,17 @@ void look_at_rows(Decision& d, const Problem& problem, const Certificate& norms,
 
 /// Says what the reason is for; throws where nothing is left.
 Decision settled(Decision d, const Trial& exact) {
-  if (d.polynomial != nullptr)
+  if (d.polynomial != nullptr) {
     d.reason += d.exact_words ? fmt::format(", exact attention {}", d.exact_words->str())
                               : fmt::format("; exact attention does not run here: {}", exact.refused);
-  else if (!d.exact_words)
+    return d;
+  }
+  if (!d.degree) d.reason += "; " + hint(d.tolerance);
+  if (!d.exact_words)
     throw Unsupported(fmt::format("{}; and exact attention does not run here: {}", d.reason, exact.refused));
-  else if (d.polynomial_words)
-    d.reason = fmt::format("exact attention is {}: {}", *d.exact_words < *d.polynomial_words ? "cheaper" : "as cheap",
-                           d.reason);
-  else
-    d.reason = "exact attention: " + d.reason;
+  const bool compared = d.polynomial_words.has_value();
+  const bool cheaper = compared && *d.exact_words < *d.polynomial_words;
+  d.reason = fmt::format("exact attention{}: {}", !compared ? "" : cheaper ? " is cheaper" : " is as cheap", d.reason);
   return d;
 }
 

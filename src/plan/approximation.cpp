@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "redblue/core/error.hpp"
+#include "redblue/kernel/polynomial.hpp"
 #include "redblue/problem.hpp"
 
 /// From "performer:256,seed=7" to a method.
@@ -154,6 +155,10 @@ void Problem::approximate(std::string_view text) {
     method = method_from(words, text);
     return;
   }
+  constexpr index_t kMost = kernel::Monomials::kMostDegree;
+  if (*degree < 1 || *degree > kMost)
+    throw InvalidProblem(
+        fmt::format("approximation {}: degree = {} of a polynomial: give 1 to {}", text, *degree, kMost));
   const auto range = words.size<double>();
   if (!words.has_words()) {
     approximation = approximate_exp(*degree, range);

@@ -249,6 +249,10 @@ void Problem::require_method() const {
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
   require_sound(method, n_q, n_k);
+  require(!scale || kind_of(method) != MethodKind::linear_attention,
+          fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
+                      "leave it out, or multiply q by a number of your own",
+                      scale.value_or(0)));
   require(scale_or_default() > 0 || kind_of(method) != MethodKind::performer,
           fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
                       scale_or_default()));

@@ -746,6 +746,14 @@ static void test_certificates(void) {
     }
     redblue_plan_destroy(plan);
   }
+  redblue_problem other = problem_of(REDBLUE_FORWARD);
+  other.approximate = "performer:8";
+  REFUSED(redblue_certify(&other, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "nothing is proved of Performer");
+  other.approximate = "2:1,centred,exact-keys=1";
+  CHECK(redblue_certify(&other, &t, REDBLUE_F32, &c) == REDBLUE_OK);
+  CHECK(c.weight_error < 1 && c.output_error < 2 && c.rounding < 1e-2);
+  other.approximate = NULL, other.approximate_degree = 13, other.approximate_range = 1;
+  REFUSED(redblue_certify(&other, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "give 1 to 12");
   CHECK(redblue_least_degree(&p, &t, REDBLUE_F64, 1e-15, &degree_before, &c.range) == REDBLUE_OK);
   CHECK(degree_before == 0 && c.range == 0);
 

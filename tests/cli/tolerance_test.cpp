@@ -54,6 +54,88 @@ TEST(Tolerance, SaysInWordsWhatIsProvedAndMeasured) {
                            HasSubstr("roundings add at most"), HasSubstr("verify certificate: measured")));
 }
 
+/// Queries of which a few are long, and keys that point one way: no polynomial serves all rows.
+struct Uneven : Workplace {
+  Problem p = problem(200, 210, 3, 2);
+  Uneven() {
+    Data x = generate(p);
+    for (std::size_t e = 0; e < x.q.size(); ++e) x.q[e] *= e / 3 % 10 == 0 ? 40 : 0.5;
+    for (double& e : x.k) e = 0.5 * e + 1;
+    safetensors("x.safetensors", p, x);
+  }
+  Args run_of(const Args& more) const {
+    return Args{"run",
+                "--M",
+                "140",
+                "--input",
+                *this / "x.safetensors",
+                "--output",
+                *this / "y.safetensors",
+                "--compute-dtype",
+                "f64"} +
+           more;
+  }
+};
+
+TEST(Tolerance, TakesAPolynomialForEachRow) {
+  const Uneven w;
+  const Args asked{"--tolerance", "1e-2", "--certificate", w / "c.json"};
+  const Finished f = w.run(w.run_of(asked + Args{"--json", "--verify"}));
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  const auto report = f.json();
+  EXPECT_EQ(report["schedule"], "polynomial_rows");
+  EXPECT_EQ(report["tolerance"]["method"], "polynomial rows");
+  EXPECT_EQ(report["tolerance"]["row_words"], report["moved"]["io"]);
+  EXPECT_LT(report["tolerance"]["row_words"], report["tolerance"]["exact_words"]);
+  const auto& certificate = report["certificate"];
+  EXPECT_EQ(certificate["method"], "polynomial rows");
+  EXPECT_LE(certificate["output_error"], 1e-2);
+  EXPECT_TRUE(certificate["verify"]["ok"]);
+  EXPECT_EQ(certificate["per_head"][0]["exact_rows"], report["decisions"]["worst"]);
+  EXPECT_GT(report["decisions"]["worst"], 0);
+  const Finished text = w.run(w.run_of(asked + Args{"--verify"}));
+  EXPECT_THAT(text.out, AllOf(HasSubstr("a polynomial of degree"), HasSubstr("exact attention for"),
+                              HasSubstr("no polynomial of degree 12 or less proves it for all of them"),
+                              HasSubstr("rows exact at most, of the others each weight within")));
+  // How far o is from exact attention stands there once.
+  const std::size_t distance = text.out.find("max|V| from exact attention");
+  EXPECT_NE(distance, std::string::npos);
+  EXPECT_EQ(text.out.find("max|V| from exact attention", distance + 1), std::string::npos);
+}
+
+TEST(Tolerance, GoesWithAScheduleByName) {
+  const Small w;
+  const auto run = [&](const std::string& name, const char* tolerance) {
+    return w.run(w.run_of({"--tolerance", tolerance, "--schedule", name}));
+  };
+  const Finished polynomial = run("polynomial", "1e-2");
+  EXPECT_EQ(polynomial.exit_code, 0) << polynomial.err;
+  EXPECT_THAT(polynomial.out, HasSubstr("degree 2 is the least that proves"));
+  const Finished flash = run("flash", "1e-2");
+  EXPECT_EQ(flash.exit_code, 0) << flash.err;
+  EXPECT_THAT(flash.out, HasSubstr("exact attention: the polynomial of degree 2, the least that proves"));
+  const Finished neither = run("polynomial", "1e-17");
+  EXPECT_EQ(neither.exit_code, 2);
+  EXPECT_THAT(neither.err, AllOf(HasSubstr("no polynomial of degree 12 or less proves 1e-17"),
+                                 HasSubstr("exact attention does not run here")));
+  const Uneven rows;
+  const Finished by_rows = rows.run(rows.run_of({"--tolerance", "1e-2", "--schedule", "polynomial_rows"}));
+  EXPECT_EQ(by_rows.exit_code, 0) << by_rows.err;
+  EXPECT_THAT(by_rows.out, HasSubstr("a polynomial of degree"));
+  const Finished plan =
+      w.run(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "1", "--schedule", "polynomial"});
+  EXPECT_EQ(plan.exit_code, 0) << plan.err;
+}
+
+TEST(Tolerance, SaysWhereRoundingsMayExceedIt) {
+  const Small w;
+  const auto run = [&](const char* type) {
+    return w.run(w.run_of({"--tolerance", "1e-5", "--compute-dtype", type})).out;
+  };
+  EXPECT_THAT(run("f32"), HasSubstr("roundings in f32 may add more than it"));
+  EXPECT_THAT(run("f64"), testing::Not(HasSubstr("may add more than it")));
+}
+
 TEST(Tolerance, SaysThatNothingIsProvedBeyondTheRange) {
   const Small w(20);
   const Finished f = w.run(w.run_of({"--approximate", "2:1", "--certificate", w / "c.json"}));
@@ -75,7 +157,7 @@ TEST(Tolerance, SaysWhyAttentionIsExact) {
               AllOf(HasSubstr("exact attention is as cheap"), HasSubstr("neither moves a word more than once")));
   EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "50"}),
               AllOf(HasSubstr("no polynomial of degree 12 or less proves"), HasSubstr("for scores up to 50"),
-                    HasSubstr("degree 12 would for scores up to 8")));
+                    HasSubstr("degree 12 would for scores up to 8.")));
   EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-18", "--range", "1"}), HasSubstr("not precise enough"));
   EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "1", "--window", "9,0"}),
               AllOf(HasSubstr("does not run here"), HasSubstr("needs every query to see keys from the first on")));

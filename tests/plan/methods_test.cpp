@@ -145,6 +145,10 @@ TEST(MethodPlans, RefuseWhatTheyCannotDo) {
   p.scale = -1;
   refused(p, "give a positive one");
   p = head("linear");
+  p.scale = 0.5;  // would be ignored
+  EXPECT_THROW(p.validate(), InvalidProblem);
+  for (const char* text : {"0:1", "13:1", "40:1", "13:1,rows"}) EXPECT_THROW(head(text), InvalidProblem) << text;
+  p = head("linear");
   p.window_left = 3;
   refused(p, "from the first on");
   p = head("linear");
