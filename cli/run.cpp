@@ -54,7 +54,8 @@ struct RunFlags {
     command
         .option("--tolerance", tolerance,
                 "polynomial attention whose output is proved to be within this many max|V| of exact attention, of the "
-                "least degree that proves it; or exact attention, where it moves no more words: 1e-3; forward")
+                "least degree that proves it, or by rows; or exact attention, where it moves no more words: 1e-3; "
+                "forward")
         .type_name("EPS");
     command
         .option("--certificate", certificate,

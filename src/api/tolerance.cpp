@@ -95,7 +95,10 @@ void look_at_rows(Decision& d, const Problem& problem, const Certificate& norms,
     return;
   const RowAnswer answer =
       fewest_words_by_rows(problem, norms, lengths_of(problem, inputs), d.tolerance, fewest, d.M, plan);
-  if (answer.rows == nullptr) return;
+  if (answer.rows == nullptr) {
+    if (d.polynomial == nullptr) d.reason += "; nor does a polynomial for each row that proves it move fewer words";
+    return;
+  }
   const RowPolynomials& rows = *answer.rows;
   const std::string before = d.degree ? fmt::format("degree {} is the least of one polynomial for all", *d.degree)
                                       : fmt::format("no polynomial of degree {} or less proves it for all of them",

@@ -6,8 +6,8 @@
 #include <vector>
 
 #include "redblue/core/error.hpp"
-#include "redblue/kernel/polynomial.hpp"
 #include "redblue/problem.hpp"
+#include "redblue/schedule/parts/polynomial_groups.hpp"
 
 /// From "performer:256,seed=7" to a method.
 namespace redblue {
