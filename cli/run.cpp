@@ -197,6 +197,8 @@ struct Proof {
   bool ok() const { return !measured || measured->ok; }
   void add_to(Json& j, const Problem& p) const {
     if (decision) j["tolerance"] = to_json(*decision);
+    if (decision && decision->polynomial != nullptr)
+      j["tolerance"]["proved_of_numbers"] = certificate->output_error() + certificate->rounding();
     if (certificate)
       j["certificate"] = to_json(*certificate, p, decision ? std::optional(decision->tolerance) : std::nullopt);
     if (measured) j["certificate"]["verify"] = to_json(*measured);

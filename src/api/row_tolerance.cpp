@@ -10,7 +10,7 @@ namespace redblue {
 
 namespace {
 
-struct Candidate {
+struct RowCandidate {
   index_t degree;
   double range;
   RowOptions how;
@@ -58,13 +58,13 @@ std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOpt
 }
 
 /// In the order of the words that they move at least.
-std::vector<Candidate> candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
-                                  double tolerance, const Words& M) {
+std::vector<RowCandidate> row_candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
+                                         double tolerance, const Words& M) {
   constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
   constexpr index_t kMostDegree = 8;       // fits of more take tens of milliseconds each
   constexpr double kLeastError = 1e-15;    // coefficients in doubles are no more precise
   const double error = wanted_weight_error(norms, tolerance);
-  std::vector<Candidate> list;
+  std::vector<RowCandidate> list;
   if (error < kLeastError) return list;
   for (index_t degree = 1; degree <= kMostDegree; ++degree) {
     const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
@@ -86,7 +86,7 @@ std::vector<Candidate> candidates(const Problem& p, const Certificate& norms, co
       }
   }
   std::stable_sort(list.begin(), list.end(),
-                   [](const Candidate& a, const Candidate& b) { return a.least_words < b.least_words; });
+                   [](const RowCandidate& a, const RowCandidate& b) { return a.least_words < b.least_words; });
   return list;
 }
 
@@ -114,7 +114,7 @@ RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms,
   std::optional<Words> below = most;
   Words fast = M;
   int tried = 0;
-  for (const Candidate& x : candidates(problem, norms, lengths, tolerance, M)) {
+  for (const RowCandidate& x : row_candidates(problem, norms, lengths, tolerance, M)) {
     if (below && x.least_words >= *below) break;
     if (fast > 0 && x.state > fast) continue;
     if (++tried > kTried) break;

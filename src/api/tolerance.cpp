@@ -36,7 +36,7 @@ std::string why_no_fewer(const plan::Plan& plan) {
 }
 
 /// What would do where no polynomial proves the tolerance.
-std::string hint(double tolerance) {
+std::string tolerance_hint(double tolerance) {
   const std::optional<double> most = widest_range(tolerance);
   return most ? fmt::format("degree {} would for scores up to {:g}", kernel::Monomials::kMostDegree, *most)
               : "its coefficients, in doubles, are not precise enough";
@@ -47,7 +47,7 @@ struct Trial {
   std::optional<plan::Plan> plan;
   std::string refused;
 };
-Trial tried(const std::function<plan::Plan()>& plan) {
+Trial plan_or_reason(const std::function<plan::Plan()>& plan) {
   try {
     return {plan(), ""};
   } catch (const Error& e) {
@@ -65,7 +65,7 @@ void look_at_one_polynomial(Decision& d, double range, std::optional<Polynomial>
   }
   d.degree = least->degree();
   auto polynomial = std::make_shared<const Polynomial>(std::move(*least));
-  const Trial made = tried([&] { return plan(polynomial); });
+  const Trial made = plan_or_reason([&] { return plan(polynomial); });
   if (!made.plan) {
     d.reason = fmt::format("the polynomial of degree {}, the least that proves {}, does not run here: {}", *d.degree,
                            wanted, made.refused);
@@ -122,7 +122,7 @@ Decision settled(Decision d, const Trial& exact) {
                               : fmt::format("; exact attention does not run here: {}", exact.refused);
     return d;
   }
-  if (!d.degree) d.reason += "; " + hint(d.tolerance);
+  if (!d.degree) d.reason += "; " + tolerance_hint(d.tolerance);
   if (!d.exact_words)
     throw Unsupported(fmt::format("{}; and exact attention does not run here: {}", d.reason, exact.refused));
   const bool compared = d.polynomial_words.has_value();
@@ -145,7 +145,7 @@ Decision begun(double tolerance, const Trial& exact) {
 Decision decide(double tolerance, double range, std::optional<Polynomial> least,
                 const std::function<plan::Plan()>& exact,
                 const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
-  const Trial trial = tried(exact);
+  const Trial trial = plan_or_reason(exact);
   Decision d = begun(tolerance, trial);
   look_at_one_polynomial(d, range, std::move(least), plan);
   return settled(std::move(d), trial);
@@ -154,7 +154,7 @@ Decision decide(double tolerance, double range, std::optional<Polynomial> least,
 Decision decide_with_rows(const Problem& problem, const Certificate& norms, const Inputs& inputs, double tolerance,
                           const std::function<plan::Plan()>& exact,
                           const std::function<plan::Plan(const Problem&)>& plan) {
-  const Trial trial = tried(exact);
+  const Trial trial = plan_or_reason(exact);
   Decision d = begun(tolerance, trial);
   look_at_one_polynomial(
       d, norms.range(), least_polynomial(norms, tolerance), [&](const std::shared_ptr<const Polynomial>& polynomial) {

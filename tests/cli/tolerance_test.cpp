@@ -35,6 +35,7 @@ TEST(Tolerance, TakesTheLeastDegreeAndCertifiesIt) {
     EXPECT_EQ(report["schedule"], "polynomial");
     EXPECT_EQ(report["tolerance"]["method"], "polynomial");
     EXPECT_GT(report["tolerance"]["degree"], before);
+    EXPECT_GT(report["tolerance"]["proved_of_numbers"], report["certificate"]["output_error"]);
     before = report["tolerance"]["degree"];
     EXPECT_LE(report["certificate"]["output_error"], std::stod(tolerance));
     const auto& measured = report["certificate"]["verify"];
