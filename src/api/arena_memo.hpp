@@ -54,13 +54,15 @@ class ArenaMemo {
     }
     return words;
   }
-  /// Of sequences, one of each shape.
+  /// Of sequences, one of each shape; all of them where products go over them together.
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
     machine::ArenaWords words;
     std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     plan::Instances x = plan.instances();
+    if (is_projected(plan.problem.op) && x.sizes.documents != nullptr)
+      return walk_some(plan, unlike_instances(plan), memory, bodies);
     x.count = 1;
     for (Sizes& part : documents_of(plan.problem.sizes())) {
       const Mask& mask = part.mask;

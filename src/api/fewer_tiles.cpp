@@ -37,7 +37,7 @@ bool is_alike(const plan::Schedule& schedule, const Sizes& smaller, const Sizes&
 }  // namespace
 
 Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling) {
-  if (whole.mask.pattern != nullptr) return whole;  // no part of it need be like another
+  if (whole.mask.pattern != nullptr || whole.documents != nullptr) return whole;  // no part need be like another
   index_t keys = period(schedule, whole, tiling, &Sizes::n_k);
   for (const schedule::Knob& k : tiling)
     if (schedule.knob(k.name).groups) keys *= k.value;

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-#include "redblue/core/visible.hpp"
+#include "redblue/core/documents.hpp"
 #include "rounding.hpp"
 
 namespace redblue::bound {
@@ -17,21 +17,86 @@ constexpr std::string_view kCompleteU =
     "PA, every word of U complete before it is multiplied, S not formed anew per visit";
 constexpr std::string_view kFormsU = "PA, U = P A formed as such";
 
-/// How many of them both hold together.
-Words together(Range a, Range b) { return Words(a.size()) + b.size() - intersection(a, b).size(); }
+/// What an instance needs of queries and keys, over all its sequences.
+struct InstanceNeed {
+  Words rows, scored_rows, keys, scored_keys;
+  Words scored_rows_or_keys, scored_rows_or_scored_keys;  ///< both are rows of one array, which count once
+};
 
-/// The needed rows of A1, A2 and A3, with the values of these keys, which hold the scored ones. An array that has
+/// How many numbers are in a range of one list or of the other; both go up and overlap nowhere.
+Words together(const std::vector<Range>& a, const std::vector<Range>& b) {
+  Words count;
+  for (const auto* list : {&a, &b})
+    for (const Range& r : *list) count += r.size();
+  for (std::size_t i = 0, j = 0; i < a.size() && j < b.size();) {
+    count -= intersection(a[i], b[j]).size();
+    if (a[i].end < b[j].end)
+      ++i;
+    else
+      ++j;
+  }
+  return count;
+}
+
+InstanceNeed need_of_batch(const AttentionProblem& x, index_t batch) {
+  InstanceNeed sum;
+  std::vector<Range> scored_rows, keys, scored_keys;
+  for (const Sizes& part : documents_of(x, batch)) {
+    const Needed one = needed_of(part.pairs());
+    sum.rows += one.rows.size();
+    sum.scored_rows += one.scored_rows.size();
+    sum.keys += one.keys.size();
+    sum.scored_keys += one.scored_keys.size();
+    scored_rows.push_back(one.scored_rows.shifted(part.row0));
+    keys.push_back(one.keys.shifted(part.key0));
+    scored_keys.push_back(one.scored_keys.shifted(part.key0));
+  }
+  if (has_pattern(x)) {  // which they are is not known
+    sum.scored_rows_or_keys = std::max(sum.scored_rows, sum.keys);
+    sum.scored_rows_or_scored_keys = std::max(sum.scored_rows, sum.scored_keys);
+  } else {
+    sum.scored_rows_or_keys = together(scored_rows, keys);
+    sum.scored_rows_or_scored_keys = together(scored_rows, scored_keys);
+  }
+  return sum;
+}
+
+/// The needed rows of A1, A2 and A3, with the values of all needed keys, or of the scored ones only. An array that has
 /// several roles counts once.
-Words source_rows(const AttentionProblem& x, const Needed& need, Range values) {
-  switch (x.sources) {
+Words source_rows(Sources sources, const InstanceNeed& need, bool all_values) {
+  const Words values = all_values ? need.keys : need.scored_keys;
+  switch (sources) {
     case Sources::distinct:
-      return Words(need.scored_rows.size()) + need.scored_keys.size() + values.size();
+      return need.scored_rows + need.scored_keys + values;
     case Sources::shared:
-      return Words(need.scored_rows.size()) + values.size();
+      return need.scored_rows + values;
     case Sources::self:
-      return together(need.scored_rows, values);
+      return all_values ? need.scored_rows_or_keys : need.scored_rows_or_scored_keys;
   }
   return 0;
+}
+
+/// The trivial bound of one instance.
+Words trivial_words(Operation op, const AttentionProblem& x, const InstanceNeed& need) {
+  const Words d = x.d, d_v = x.d_v, d_in = x.d_in, n = Words(x.n_q) + x.n_k + x.n_k;
+  const bool scored = need.scored_rows > 0;
+  const Words X = scored ? d * d : Words(0), Y = need.keys > 0 ? d * d_v : Words(0);
+  const Words A = source_rows(x.sources, need, true) * (op == Operation::backward_w ? d_in : d);
+  switch (op) {
+    case Operation::forward_x:
+      return A + X + Y + x.n_q * d_v + (x.lse_required ? x.n_q : 0);
+    case Operation::gradient_x: {
+      const bool scores = x.score != Score::identity;  // else g = scale A1^T (dO h^T) A2, without X
+      return source_rows(x.sources, need, false) * d + (scores ? X : Words(0)) + need.scored_rows * d_v +
+             (scored ? Y : Words(0)) + d * d;
+    }
+    case Operation::backward_x:
+      return A + X + Y + need.rows * d_v + d * d + d * d_v + n * d;
+    default: {
+      const Words W = (scored ? 2 * d_in * d : Words(0)) + (need.keys > 0 ? d_in * d_v : Words(0));
+      return A + W + need.rows * d_v + d_in * (2 * d + d_v) + n * d_in;
+    }
+  }
 }
 
 /// min(1, c width / sqrt M): the largest price s of a start that g', g* and the shared line allow, apart from s = 1
@@ -43,30 +108,9 @@ long double start_price(long double c, long double width, long double M) {
 }  // namespace
 
 Bound projected_trivial(Operation op, const AttentionProblem& x) {
-  const Needed need = needed_of(x.pairs());
-  const Words d = x.d, d_v = x.d_v, d_in = x.d_in, n = Words(x.n_q) + x.n_k + x.n_k;
-  const Words X = need.scored_rows.size() > 0 ? d * d : Words(0), Y = need.keys.size() > 0 ? d * d_v : Words(0);
-  const Words A = source_rows(x, need, need.keys) * (op == Operation::backward_w ? d_in : d);
-  const auto bound = [&](Words words) {
-    return Bound{Words(x.instances) * words, "trivial", kAny, "proved", "none", true};
-  };
-  switch (op) {
-    case Operation::forward_x:
-      return bound(A + X + Y + x.n_q * d_v + (x.lse_required ? x.n_q : 0));
-    case Operation::gradient_x: {
-      const bool scores = x.score != Score::identity;  // else g = scale A1^T (dO h^T) A2, without X
-      const Words scored =
-          source_rows(x, need, need.scored_keys) * d + (scores ? X : Words(0)) + need.scored_rows.size() * d_v;
-      return bound(scored + (need.scored_rows.size() > 0 ? Y : Words(0)) + d * d);
-    }
-    case Operation::backward_x:
-      return bound(A + X + Y + need.rows.size() * d_v + d * d + d * d_v + n * d);
-    default: {
-      const Words W =
-          (need.scored_rows.size() > 0 ? 2 * d_in * d : Words(0)) + (need.keys.size() > 0 ? d_in * d_v : Words(0));
-      return bound(A + W + need.rows.size() * d_v + d_in * (2 * d + d_v) + n * d_in);
-    }
-  }
+  Words words;
+  for (index_t batch = 0; batch < batches_of(x); ++batch) words += trivial_words(op, x, need_of_batch(x, batch));
+  return {x.instances / batches_of(x) * words, "trivial", kAny, "proved", "none", true};
 }
 
 Bound gradient(const AttentionProblem& x) {

@@ -118,9 +118,6 @@ void require_used(std::string_view name, const std::vector<index_t>& used, index
 
 void Problem::require_sequences() const {
   if (!several()) return;
-  if (is_projected(op))
-    throw InvalidProblem(fmt::format(
-        "operation {} knows no packed or padded sequences: they are for operations on Q, K and V", name_of(op)));
   const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();
   if (packed && (!seqused_q.empty() || !seqused_k.empty()))
     throw InvalidProblem(
@@ -143,10 +140,6 @@ void Problem::require_sequences() const {
 
 void Problem::require_patterns() const {
   if (patterns.empty()) return;
-  if (is_projected(op))
-    throw InvalidProblem(fmt::format(
-        "operation {} knows causal masks, windows and prefixes only: patterns are for operations on Q, K and V",
-        name_of(op)));
   const auto given = static_cast<index_t>(patterns.size());
   if (given != 1 && given != heads && given != batch * heads)
     throw InvalidProblem(

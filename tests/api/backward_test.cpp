@@ -74,7 +74,6 @@ Problem of(Operation op, Problem p) {
     p.kv_heads.reset();
     p.scale = op == Operation::backward_w ? 0.1 : 0.3 / static_cast<double>(p.d);  // scores of a few units
   }
-  if (is_projected(op)) p.patterns = {};
   return p;
 }
 /// Every shape that has gone wrong somewhere.

@@ -131,8 +131,6 @@ TEST(Sequences, RefuseListsThatMakeNoSense) {
   EXPECT_THAT(refusal([&](Problem& p) { p.seqused_k = {7, 8}; }), HasSubstr("seqused_k[1] = 8: give a length from 0"));
   EXPECT_THAT(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_k = {7, 7}; }),
               HasSubstr("give one of them"));
-  EXPECT_THAT(refusal([&](Problem& p) { p.op = Operation::gradient_x, p.cu_seqlens_q = q, p.cu_seqlens_k = k; }),
-              HasSubstr("knows no packed or padded sequences"));
 }
 
 }  // namespace

@@ -194,19 +194,10 @@ Needed needed_rows(const AttentionProblem& x, const std::vector<Range>& keys_of_
   return n;
 }
 
-Words needed_words(Operation op, const AttentionProblem& x) {
+/// Of one instance of an operation with projections.
+Words needed_words_of_instance(Operation op, const AttentionProblem& x, const Needed& n) {
   const index_t d = x.d, d_v = x.d_v;
   const auto count = [](const std::set<index_t>& s) { return static_cast<index_t>(s.size()); };
-  const auto lists = keys_of_rows(x);
-  if (op == Operation::backward) {  // a value is needed for dP only
-    Words inputs;
-    for (const auto& rows : lists) {
-      const Needed n = needed_rows(x, rows);
-      inputs += Words(count(n.a1)) * d + count(n.dO) * d_v + count(n.a2) * (d + d_v);
-    }
-    return copies_of_lists(x) * inputs + x.instances * (Words(x.n_q) * d + x.n_k * (d + d_v));
-  }
-  const Needed n = needed_rows(x, lists.front());  // projections know no sequences
   const bool scored = !n.a1.empty(), seen = !n.a3.empty();
   // Values of keys that no score is formed with are needed for O and dY, not for g.
   std::set<index_t> a3 = op == Operation::gradient_x ? n.a2 : n.a3, both = n.a2;
@@ -220,16 +211,32 @@ Words needed_words(Operation op, const AttentionProblem& x) {
   const Words sources = Words(x.n_q) + 2 * x.n_k;
   switch (op) {
     case Operation::forward_x:
-      return x.instances * (Words(rows) * d + scored * d * d + seen * d * d_v + x.n_q * d_v + x.lse_required * x.n_q);
+      return Words(rows) * d + scored * d * d + seen * d * d_v + x.n_q * d_v + x.lse_required * x.n_q;
     case Operation::gradient_x:  // the derivative of the identity is 1: X does not matter
-      return x.instances *
-             (Words(rows) * d + (scored && x.score != Score::identity) * d * d + scored * d * d_v + dO + d * d);
+      return Words(rows) * d + (scored && x.score != Score::identity) * d * d + scored * d * d_v + dO + d * d;
     case Operation::backward_x:
-      return x.instances * (Words(rows) * d + scored * d * d + seen * d * d_v + dO + d * (d + d_v) + sources * d);
+      return Words(rows) * d + scored * d * d + seen * d * d_v + dO + d * (d + d_v) + sources * d;
     default:
-      return x.instances * (Words(rows) * x.d_in + scored * 2 * x.d_in * d + seen * x.d_in * d_v + dO +
-                            x.d_in * (2 * d + d_v) + sources * x.d_in);
+      return Words(rows) * x.d_in + scored * 2 * x.d_in * d + seen * x.d_in * d_v + dO + x.d_in * (2 * d + d_v) +
+             sources * x.d_in;
   }
+}
+
+Words needed_words(Operation op, const AttentionProblem& x) {
+  const index_t d = x.d, d_v = x.d_v;
+  const auto count = [](const std::set<index_t>& s) { return static_cast<index_t>(s.size()); };
+  const auto lists = keys_of_rows(x);
+  if (op == Operation::backward) {  // a value is needed for dP only
+    Words inputs;
+    for (const auto& rows : lists) {
+      const Needed n = needed_rows(x, rows);
+      inputs += Words(count(n.a1)) * d + count(n.dO) * d_v + count(n.a2) * (d + d_v);
+    }
+    return copies_of_lists(x) * inputs + x.instances * (Words(x.n_q) * d + x.n_k * (d + d_v));
+  }
+  Words words;
+  for (const auto& rows : lists) words += needed_words_of_instance(op, x, needed_rows(x, rows));
+  return copies_of_lists(x) * words;
 }
 
 RC_GTEST_PROP(BackwardBounds, TrivialCountsNoWordThatIsNotNeeded, ()) {

@@ -43,7 +43,7 @@ inline void draw_mask(Problem& p, int most) {
   if (one_in(3)) p.window_right = below(one_in(2) ? 4 : most);
   if ((p.causal || p.window_right) && one_in(3)) p.prefix = below(p.n_k + 1);
   if (one_in(4)) p.causal_offset = below(2 * most) - most;
-  if (!is_projected(p.op) && one_in(3)) {
+  if (one_in(3)) {
     const index_t sequences = 1 + below(4);
     const auto lengths = [&](index_t count, index_t n) {
       std::vector<index_t> drawn;

@@ -89,7 +89,7 @@ RunLists any_pattern(const Problem& p, Draw& draw) {
 /// The problem with something hidden.
 Problem masked(Problem p, Draw& draw) {
   const auto edge = [&] { return std::optional(draw(0, p.n_k)); };
-  const index_t kind = draw(0, is_projected(p.op) ? 3 : 7);
+  const index_t kind = draw(0, 7);
   if (draw.once_in(2)) p.causal_offset = draw(-4, p.n_k);
   if (kind == 0 || kind == 3) p.causal = true;
   if (kind == 3) p.prefix = draw(1, p.n_k);

@@ -124,7 +124,6 @@ def test_many_sequences_are_planned_fast():
         (["--seqused-k", "5,4", "--n", "9"], "2 lengths for 1 batches"),
         (["--seqused-k", "12", "--n", "9"], "give a length from 0 to 9"),
         (["--seqlens", "9223372036854775807,9"], "add up to more than"),
-        (["--seqlens", "9", "--op", "gradient-x"], "knows no packed or padded sequences"),
     ],
 )
 def test_bad_lists_are_refused(options, says):

@@ -25,7 +25,6 @@ Problem of(Operation op, Problem p) {
   p.op = op;
   if (op == Operation::backward_w) p.d_in = p.d + 1;
   if (!follows_forward(op)) p.lse_required = true;
-  if (is_projected(op)) p.patterns = {};
   return p;
 }
 

@@ -60,6 +60,15 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
 /// all. Of a problem that has no documents itself.
 std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});
 
+/// f(part) of these parts, added up.
+template <class F>
+auto sum_over_parts(const Sizes& x, const F& f) {
+  if (x.documents == nullptr) return f(x);
+  decltype(f(x)) sum{};
+  for (const Sizes& part : documents_of(x)) sum = sum + f(part);
+  return sum;
+}
+
 /// Says with a pattern what the document's mask says.
 void make_pattern(Document& one, const PatternIndex& index = {});
 /// Is there a part whose mask is no interval? Then all parts have patterns.
@@ -90,9 +99,7 @@ inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : 
 
 /// The pairs that see each other, of one key-value head of batches_of(x) batches.
 inline Words visible_pairs(const Sizes& x) {
-  Words pairs;
-  for (const Sizes& part : documents_of(x)) pairs += visible_pairs(part.pairs());
-  return pairs;
+  return sum_over_parts(x, [](const Sizes& part) { return visible_pairs(part.pairs()); });
 }
 
 }  // namespace redblue

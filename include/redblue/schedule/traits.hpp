@@ -51,6 +51,8 @@ struct Defaults {
   static constexpr bool allows(const Sizes&, const auto&) { return true; }
   /// Does it need all queries in one core (parts/cores.hpp)?
   static constexpr bool one_core = false;
+  /// May that core have several parts (core/documents.hpp)? It then goes over them itself.
+  static constexpr bool knows_parts = false;
   /// Does it write this output at these sizes?
   static constexpr bool writes(const Sizes&, SlowArray) { return true; }
   /// The words of a list of a pattern's pairs (parts/index_words.hpp), for a schedule that runs under patterns.

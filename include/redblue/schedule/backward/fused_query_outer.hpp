@@ -60,8 +60,8 @@ struct FusedQueryOuterBackward : Defaults {
       const auto dQ_i = m.alloc(x.dQ.rows(I)), Q_i = m.load(x.Q.rows(I)), dO_i = m.load(x.dO.rows(I)),
                  lse_i = m.load(x.lse.rows(I)), D_i = m.alloc(x.D.rows(I));
       m.compute(kernel::Zero{}, dQ_i);
-      query_pass(m, x, QueryTiles<M>{I, dQ_i, Q_i, dO_i, lse_i, D_i, x.O.rows(I)}, t.bc, pass,
-                 [&](Range J, const Arg& P_ij, const Arg& dS_ij) {
+      query_pass(m, x, QueryTiles{I, dQ_i.arg(), Q_i.arg(), dO_i.arg(), lse_i.arg(), D_i.arg(), x.O.rows(I)}, t.bc,
+                 pass, [&](Range J, const Arg& P_ij, const Arg& dS_ij) {
                    const index_t again = std::clamp(seen, J.begin, J.end);
                    for (const Range r : {Range{J.begin, again}, Range{again, J.end}}) {
                      if (r.size() == 0) continue;

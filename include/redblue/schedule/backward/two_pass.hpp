@@ -66,8 +66,8 @@ struct TwoPassBackward : Defaults {
       const auto dQ_i = w.alloc(x.dQ.rows(I)), Q_i = w.load(x.Q.rows(I)), dO_i = w.load(x.dO.rows(I)),
                  lse_i = w.load(x.lse.rows(I)), D_i = w.alloc(x.D.rows(I));
       w.compute(kernel::Zero{}, dQ_i);
-      query_pass(w, x, QueryTiles<W>{I, dQ_i, Q_i, dO_i, lse_i, D_i, x.O.rows(I)}, t.queries.bc,
-                 keys_from_slow_memory(x));
+      query_pass(w, x, QueryTiles{I, dQ_i.arg(), Q_i.arg(), dO_i.arg(), lse_i.arg(), D_i.arg(), x.O.rows(I)},
+                 t.queries.bc, keys_from_slow_memory(x));
       w.store(D_i, x.D.rows(I));
       w.store(dQ_i, x.dQ.rows(I));
     });

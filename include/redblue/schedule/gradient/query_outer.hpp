@@ -1,6 +1,5 @@
 #pragma once
-#include "redblue/schedule/gradient/operands.hpp"
-#include "redblue/schedule/parts/query_pass.hpp"
+#include "redblue/schedule/gradient/rows.hpp"
 
 namespace redblue::schedule {
 
@@ -28,8 +27,9 @@ struct QueryOuterGradient : Defaults {
   static constexpr std::string_view idea = a   ? "keeping queries and the gradient resident"
                                            : b ? "keeping queries resident and revisiting the gradient"
                                                : "keeping queries resident and writing p A2";
-  static constexpr Traits traits{.masks = true, .any_score = true, .rewrites_outputs = b};
+  static constexpr Traits traits{.masks = true, .hides = true, .any_score = true, .rewrites_outputs = b};
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
   static constexpr auto workspace = [] {
     if constexpr (c)
@@ -80,7 +80,7 @@ struct QueryOuterGradient : Defaults {
   /// U_i is formed; then A1_i streams past it into g (9R-a), or is loaded beside it while g passes (9R-b).
   static Phase pass(const Sizes& s, QueryPass t) {
     Phase rows = query_pass_phase(renamed(s, kGradientX), t);
-    const index_t Br = std::min(t.Br, s.n_q);
+    const index_t Br = largest_block(shared_query_blocks(s, t.Br));
     const Words U_i = s.tile(SlowArray::U, Br, s.d), A1_i = s.tile(SlowArray::A1, Br, s.d);
     if (a) {
       rows.footprint = std::max(rows.footprint, U_i + s.word(SlowArray::A1)) + s.tile(SlowArray::g, s.d, s.d);
@@ -99,62 +99,81 @@ struct QueryOuterGradient : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const Words T = ceil_div(s.n_q, t.queries.Br), g = Words(s.d) * s.d;
+    const std::vector<Shared> list = shared_query_blocks(s, t.queries.Br);
+    const Words g = Words(s.d) * s.d, between = span_of(list) - queries_of_parts(s);
     const Io io =
-        query_projection(x).io(t.S) + value_projection(x).io(t.h) + renamed(query_pass_io(s, t.queries.Br), kProjected);
+        query_projection(x).io(t.S) + value_projection(x).io(t.h) +
+        sum_over_parts(s, [&](const Sizes& part) { return renamed(query_pass_io(part, t.queries.Br), kProjected); }) +
+        Io().read(SlowArray::A1X, between * s.d)
+            .read(SlowArray::dO, between * s.d_v)
+            .read(SlowArray::lse, between * s.statistics());
     if (c) return io + Io().write(SlowArray::U, Words(s.n_q) * s.d) + gradient_product(x).io(t.g);
-    const Words visits = b ? T : Words(1);
-    return io + Io().read(SlowArray::A1, Words(s.n_q) * s.d)
+    const Words visits = b ? count_of(list) : Words(1);
+    return io + Io().read(SlowArray::A1, span_of(list) * s.d)
                     .read(SlowArray::g, (visits - 1) * g)
                     .write(SlowArray::g, visits * g);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return query_projection(x).macs() + value_projection(x).macs() +
-           s.pairs().pairs_of_rows(t.queries.Br) * (Words(2) * s.d + s.d_v) + gradient_product(x).macs();
+    const Words pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.queries.Br); });
+    const Words rows = c ? Words(s.n_q) : span_of(shared_query_blocks(s, t.queries.Br));
+    return query_projection(x).macs() + value_projection(x).macs() + pairs * (Words(2) * s.d + s.d_v) +
+           rows * s.d * s.d;
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
     query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
     value_projection(x).run(m, x.shape.fast, t.h);  // h = A3 Y
-    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
+    const std::vector<Shared> list = shared_query_blocks(x.shape, t.queries.Br);
     if constexpr (a) {
       const auto G = m.alloc(x.g.all());
       m.compute(kernel::Zero{}, G);
-      for (index_t i = 0; i < blocks.count(); ++i) {
-        const Range I = blocks(i);
-        const auto U_i = m.alloc(x.U.rows(I));
-        form_rows(m, x, t.queries.bc, I, U_i);
-        m.compute(kernel::Gemm{true, false}, G, m.stream(x.A1.rows(I)), U_i);  // g += A1^T U
-      }
+      for (const Shared& shared : list)
+        for (index_t i = 0; i < shared.blocks.count(); ++i) {
+          const Range I = shared.block(i);
+          const auto U_i = m.alloc(x.U.rows(I));
+          form_rows(m, x, t.queries.bc, shared, I, U_i);
+          m.compute(kernel::Gemm{true, false}, G, m.stream(x.A1.rows(I)), U_i);  // g += A1^T U
+        }
       m.store(G, x.g.all());
     } else if constexpr (b) {
-      for (index_t i = 0; i < blocks.count(); ++i) {
-        const Range I = blocks(i);
-        const auto U_i = m.alloc(x.U.rows(I));
-        form_rows(m, x, t.queries.bc, I, U_i);
-        const auto A1_i = m.load(x.A1.rows(I));
-        m.update(kernel::GemmOver{true, false, i == 0}, x.g.all(), A1_i, U_i);  // g += A1^T U
-      }
+      bool first = true;
+      for (const Shared& shared : list)
+        for (index_t i = 0; i < shared.blocks.count(); ++i) {
+          const Range I = shared.block(i);
+          const auto U_i = m.alloc(x.U.rows(I));
+          form_rows(m, x, t.queries.bc, shared, I, U_i);
+          const auto A1_i = m.load(x.A1.rows(I));
+          m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);  // g += A1^T U
+          first = false;
+        }
     } else {
-      m.each(blocks.count(), [&](auto& w, index_t i) {
-        const Range I = blocks(i);
-        const auto U_i = w.alloc(x.U.rows(I));
-        form_rows(w, x, t.queries.bc, I, U_i);
-        w.store(U_i, x.U.rows(I));
-      });
+      write_rows(m, x, t.queries.bc, list);
       gradient_product(x).run(m, x.shape.fast, t.g);  // g = A1^T U
     }
   }
 
+  /// U, with 0 between blocks.
+  template <class M>
+  static void write_rows(M& m, const GradientXOperands& x, index_t bc, const std::vector<Shared>& list) {
+    for_each_block(m, list, [&](auto& w, const Shared& shared, Range I) {
+      const auto U_i = w.alloc(x.U.rows(I));
+      form_rows(w, x, bc, shared, I, U_i);
+      w.store(U_i, x.U.rows(I));
+    });
+    for_queries_between(list, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
+  }
+
   /// U_i = SUM_j p_ij A2_j
   template <class W>
-  static void form_rows(W& w, const GradientXOperands& x, index_t bc, Range I, const Tile<W>& U_i) {
+  static void form_rows(W& w, const GradientXOperands& x, index_t bc, const Shared& shared, Range I,
+                        const Tile<W>& U_i) {
     w.compute(kernel::Zero{}, U_i);
     const auto S_i = w.load(x.S.rows(I)), dO_i = w.load(x.dO.rows(I)), lse_i = w.load(x.lse.rows(I)),
                D_i = w.alloc(x.D.rows(I));
-    query_pass(w, x, QueryTiles<W>{I, U_i, S_i, dO_i, lse_i, D_i, x.O.rows(I)}, bc, keys_from_slow_memory(x));
+    pass_keys(w, x, bc, shared, I, U_i, S_i, dO_i, lse_i, D_i,
+              [](const GradientXOperands& part) { return keys_from_slow_memory(part); });
   }
 };
 

@@ -15,8 +15,9 @@ struct SharedSourceGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
-  static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
+  static constexpr Traits traits{.masks = true, .hides = true, .any_score = true, .shared_source = true};
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::dU, SlowArray::D, SlowArray::U};
 
   struct Tiling {
@@ -59,12 +60,12 @@ struct SharedSourceGradient : Defaults {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, QueryPass t) {
-    return {query_blocks_footprint(s, t.Br,
-                                   [&](index_t rows, index_t kappa) {
-                                     return row_tiles(s, rows, t.bc) +
-                                            s.tile(SlowArray::A2, std::min(t.bc, kappa), s.d);
-                                   }),
-            s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d)};
+    Words blocks;
+    for (const Sizes& part : documents_of(s))
+      blocks = std::max(blocks, query_blocks_footprint(part, t.Br, [&](index_t rows, index_t kappa) {
+                          return row_tiles(part, rows, t.bc) + s.tile(SlowArray::A2, std::min(t.bc, kappa), s.d);
+                        }));
+    return {blocks, s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d)};
   }
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     std::vector<Phase> phases{output_dots_phase(s), pass(s, t.queries)};
@@ -74,27 +75,39 @@ struct SharedSourceGradient : Defaults {
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
-    const Words rows = s.n_q;
-    return output_dots_io(s) + io_of(products(GradientXOperands(s, 1)), t.products) +
+    const Words rows = queries_of_parts(s),
+                visits = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_keys(t.queries.Br); });
+    return sum_over_parts(s, output_dots_io) + io_of(products(GradientXOperands(s, 1)), t.products) +
            Io().read(SlowArray::A1X, rows * s.d)
                .read(SlowArray::dU, rows * s.d)
-               .read(SlowArray::lse, s.row_statistics())
-               .read(SlowArray::D, s.row_statistics())
-               .read(SlowArray::A2, s.pairs().visited_keys(t.queries.Br) * s.d)
-               .write(SlowArray::U, rows * s.d);
+               .read(SlowArray::lse, rows * s.statistics())
+               .read(SlowArray::D, rows * s.statistics())
+               .read(SlowArray::A2, visits * s.d)
+               .write(SlowArray::U, Words(s.n_q) * s.d);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
-    return macs_of(products(GradientXOperands(s, 1))) + s.pairs().pairs_of_rows(t.queries.Br) * s.d * 3;
+    return macs_of(products(GradientXOperands(s, 1))) +
+           sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.queries.Br) * s.d * 3; });
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
     const auto [S_product, dU_product, g_product] = products(x);
-    S_product.run(m, x.shape.fast, t.products[0]);                       // S = A1 X
-    dU_product.run(m, x.shape.fast, t.products[1]);                      // dU = dO Y^T
-    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
-    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
-    m.each(blocks.count(), [&]<class W>(W& w, index_t i) {
+    S_product.run(m, x.shape.fast, t.products[0]);   // S = A1 X
+    dU_product.run(m, x.shape.fast, t.products[1]);  // dU = dO Y^T
+    for_each_part(m, x, [&](auto& w, const GradientXOperands& part) {
+      output_dots(w, part, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+      form_rows(w, part, t.queries);
+    });
+    for_queries_between_parts(x.shape, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
+    g_product.run(m, x.shape.fast, t.products[2]);  // g = A1^T U
+  }
+
+  /// U = p A of a part.
+  template <class M>
+  static void form_rows(M& m, const GradientXOperands& x, const QueryPass& t) {
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
+    m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i);
       const auto U_i = w.alloc(x.U.rows(I)), S_i = w.load(x.S.rows(I)), dU_i = w.load(x.dU.rows(I)),
                  lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
@@ -103,10 +116,10 @@ struct SharedSourceGradient : Defaults {
         step(A_j, A_j);  // S A^T and dU A^T
       };
       w.compute(kernel::Zero{}, U_i);
-      query_pass(w, x, QueryTiles<W>{I, U_i, S_i, dU_i, lse_i, D_i}, t.queries.bc, pass_rows);  // U = p A
+      const QueryTiles tiles{I, U_i.arg(), S_i.arg(), dU_i.arg(), lse_i.arg(), D_i.arg()};
+      query_pass(w, x, tiles, t.bc, pass_rows);  // U = p A
       w.store(U_i, x.U.rows(I));
     });
-    g_product.run(m, x.shape.fast, t.products[2]);  // g = A1^T U
   }
 };
 

@@ -13,8 +13,9 @@ struct SharedSourceKeyOuterGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "shared_source_key_outer";
   static constexpr std::string_view idea = "keeping rows that are key and value, X, Y and the gradient resident";
-  static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
+  static constexpr Traits traits{.masks = true, .hides = true, .any_score = true, .shared_source = true};
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
@@ -39,46 +40,62 @@ struct SharedSourceKeyOuterGradient : Defaults {
   /// X, g and Y; A_j and the tiles f and p; lse, D, dU, A1 and S of the arriving queries. Second buffers: the next
   /// queries and the next word of dO.
   static Phase pass(const Sizes& s, Tiling t) {
-    const index_t br = std::min(t.br, s.n_q), d = s.d;
+    const index_t most = std::min(t.br, s.n_q), d = s.d;
     const auto statistics = [&](index_t rows) {
       return s.statistic(SlowArray::lse, rows) + s.statistic(SlowArray::D, rows);
     };
     const Words word = s.word(SlowArray::dO);
-    const auto block = [&](index_t Bc, index_t rho) {
-      const index_t rows = std::min(br, rho);
+    const auto block = [&](const Sizes& part, index_t Bc, index_t rho) {
+      const index_t br = std::min(t.br, part.n_q), rows = std::min(br, rho);
       return s.tile(SlowArray::A2, Bc, d) + 2 * s.tile(SlowArray::P, br, Bc) + statistics(rows) +
              s.tile(SlowArray::dU, rows, d) +
              std::max(s.tile(SlowArray::A1, rows, d) + s.tile(SlowArray::A1X, rows, d), word);
     };
-    return {s.tile(SlowArray::X, d, d) + s.tile(SlowArray::g, d, d) + s.tile(SlowArray::Y, d, s.d_v) +
-                key_blocks_footprint(s, t.Bc, block),
-            s.tile(SlowArray::A1, br, d) + statistics(br) + word};
+    Words blocks;
+    for (const Sizes& part : documents_of(s))
+      blocks = std::max(
+          blocks, key_blocks_footprint(part, t.Bc, [&](index_t Bc, index_t rho) { return block(part, Bc, rho); }));
+    return {s.tile(SlowArray::X, d, d) + s.tile(SlowArray::g, d, d) + s.tile(SlowArray::Y, d, s.d_v) + blocks,
+            s.tile(SlowArray::A1, most, d) + statistics(most) + word};
   }
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of({output_dots_phase(s), pass(s, t)}); }
   static Words prefetch(const Sizes& s, Tiling t) { return prefetch_of({output_dots_phase(s), pass(s, t)}); }
   static Io io(const Sizes& s, Tiling t) {
-    const Words visits = s.pairs().visited_rows(t.Bc), d = s.d;
-    return output_dots_io(s) + Io().read(SlowArray::X, d * d)
-                                   .read(SlowArray::Y, d * s.d_v)
-                                   .read(SlowArray::A2, d * s.n_k)
-                                   .read(SlowArray::A1, visits * d)
-                                   .read(SlowArray::dO, visits * s.d_v)
-                                   .read(SlowArray::lse, visits * s.statistics())
-                                   .read(SlowArray::D, visits * s.statistics())
-                                   .write(SlowArray::g, d * d);
+    const Words visits = visits_of(s, t), d = s.d;
+    return sum_over_parts(s, output_dots_io) + Io().read(SlowArray::X, d * d)
+                                                   .read(SlowArray::Y, d * s.d_v)
+                                                   .read(SlowArray::A2, d * keys_of_parts(s))
+                                                   .read(SlowArray::A1, visits * d)
+                                                   .read(SlowArray::dO, visits * s.d_v)
+                                                   .read(SlowArray::lse, visits * s.statistics())
+                                                   .read(SlowArray::D, visits * s.statistics())
+                                                   .write(SlowArray::g, d * d);
+  }
+  static Words visits_of(const Sizes& s, Tiling t) {
+    return sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_rows(t.Bc); });
   }
   static Words macs(const Sizes& s, Tiling t) {
-    const Words d = s.d;
-    return s.pairs().pairs_of_keys(t.Bc) * 3 * d + s.pairs().visited_rows(t.Bc) * d * (2 * d + s.d_v);
+    const Words d = s.d, pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_keys(t.Bc); });
+    return pairs * 3 * d + visits_of(s, t) * d * (2 * d + s.d_v);
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, Tiling t) {
-    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
-    const Pairs pairs = x.shape.pairs();
-    const Blocks blocks = pairs.key_blocks(t.Bc);
+    for_each_part(m, x, [&](auto& w, const GradientXOperands& part) {
+      output_dots(w, part, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+    });
     const auto X = m.load(x.X.all()), Y = m.load(x.Y.all()), G = m.alloc(x.g.all());
     m.compute(kernel::Zero{}, G);
+    for_parts(x, [&](const GradientXOperands& part) { visit_queries(m, part, t, X, Y, G); });
+    m.store(G, x.g.all());
+  }
+
+  /// G += A1^T p A of a part, block by block.
+  template <class M>
+  static void visit_queries(M& m, const GradientXOperands& x, Tiling t, const Tile<M>& X, const Tile<M>& Y,
+                            const Tile<M>& G) {
+    const Pairs pairs = x.shape.pairs();
+    const Blocks blocks = pairs.key_blocks(t.Bc);
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
       const auto A_j = m.load(x.A2.rows(J));
@@ -91,13 +108,12 @@ struct SharedSourceKeyOuterGradient : Defaults {
         m.compute(kernel::Zero{}, dU_i);
         m.compute(kernel::Gemm{false, true}, dU_i, m.stream(x.dO.rows(I)), Y);  // dU = dO Y^T
         const auto A1_i = m.load(x.A1.rows(I));
-        absorb_queries(m, x, X, G, A_j, {x.shape.mask, i, J.begin}, f.rows(0, I.size()), p.rows(0, I.size()), A1_i,
-                       lse_i, D_i, [&](const Arg& q_ij) {
+        absorb_queries(m, x, X, G, A_j.arg(), i, J.begin, f.rows(0, I.size()), p.rows(0, I.size()), A1_i, lse_i, D_i,
+                       [&](const Arg& q_ij) {
                          m.compute(kernel::Gemm{false, true}, q_ij, dU_i, A_j);  // q = dU A^T
                        });
       }
     }
-    m.store(G, x.g.all());
   }
 };
 

@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/gradient/operands.hpp"
 #include "redblue/schedule/parts/probabilities.hpp"
+#include "redblue/schedule/parts/sequences.hpp"
 
 namespace redblue::schedule {
 
@@ -16,8 +17,9 @@ struct SmallCacheGradient : Defaults {
   using Operands = GradientXOperands;
   static constexpr std::string_view name = "6R";
   static constexpr std::string_view idea = "materialising probabilities, then p over them";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .any_score = true};
+  static constexpr Traits traits{.keeps_scores = true, .masks = true, .hides = true, .any_score = true};
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::D, SlowArray::P, SlowArray::U};
   static constexpr std::string_view restricted_bound(const Sizes&) { return "g*"; }
 
@@ -55,49 +57,68 @@ struct SmallCacheGradient : Defaults {
             rows_product(x).smallest(m),     gradient_product(x).smallest(m)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
-    const GradientXOperands x(s, 1);
+    const Sizes part = typical_part(s);
+    const GradientXOperands x(s, 1), of_part(part, 1);
     const auto S = query_projection(x).choose(s, limits), h = value_projection(x).choose(s, limits),
-               U = rows_product(x).choose(s, limits), g = gradient_product(x).choose(s, limits);
-    const auto f = probabilities_cost(s, SlowArray::A1X, SlowArray::A2).choose(s, limits);
-    const auto p = score_gradients_cost(s, SlowArray::h).choose(s, limits);
+               g = gradient_product(x).choose(s, limits);
+    auto f = probabilities_cost(part, SlowArray::A1X, SlowArray::A2).choose(part, limits);
+    auto p = score_gradients_cost(part, SlowArray::h).choose(part, limits);
+    auto U = rows_product(of_part).choose(part, limits);
     if (!S || !h || !f || !p || !U || !g || !limits.fit(output_dots_phase(s))) return std::nullopt;
+    for (ScoreTiling* tile : {&*f, &*p}) {
+      tile->a = spanning(tile->a, part.n_q, s.n_q);
+      tile->b = spanning(tile->b, part.n_k, s.n_k);
+    }
+    U->b1 = spanning(U->b1, part.n_q, s.n_q);
     return Tiling{*S, *h, *f, *p, *U, *g};
   }
 
-  static std::array<Phase, 7> phases(const Sizes& s, const Tiling& t) {
+  static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return {query_projection(x).phase(s, t.S),
-            value_projection(x).phase(s, t.h),
-            output_dots_phase(s),
-            probabilities_cost(s, SlowArray::A1X, SlowArray::A2).phase(s, t.f),
-            score_gradients_cost(s, SlowArray::h).phase(s, t.p),
-            rows_product(x).phase(s, t.U),
-            gradient_product(x).phase(s, t.g)};
+    std::vector<Phase> phases{query_projection(x).phase(s, t.S), value_projection(x).phase(s, t.h),
+                              output_dots_phase(s), gradient_product(x).phase(s, t.g)};
+    for (const Sizes& part : documents_of(s)) {
+      phases.push_back(probabilities_cost(part, SlowArray::A1X, SlowArray::A2).phase(part, t.f));
+      phases.push_back(score_gradients_cost(part, SlowArray::h).phase(part, t.p));
+      phases.push_back(rows_product(GradientXOperands(part, 1)).phase(part, t.U));
+    }
+    return phases;
   }
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return query_projection(x).io(t.S) + value_projection(x).io(t.h) + output_dots_io(s) +
-           probabilities_io(s, SlowArray::A1X, SlowArray::A2, t.f) + score_gradients_io(s, SlowArray::h, t.p) +
-           rows_product(x).io(t.U) + gradient_product(x).io(t.g);
+    const Words between = s.n_q - queries_of_parts(s);
+    return query_projection(x).io(t.S) + value_projection(x).io(t.h) +
+           sum_over_parts(s, [&](const Sizes& part) { return io_of_part(part, t); }) +
+           Io().write(SlowArray::U, between * s.d) + gradient_product(x).io(t.g);
+  }
+  static Io io_of_part(const Sizes& part, const Tiling& t) {
+    return output_dots_io(part) + probabilities_io(part, SlowArray::A1X, SlowArray::A2, t.f) +
+           score_gradients_io(part, SlowArray::h, t.p) + rows_product(GradientXOperands(part, 1)).io(t.U);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    return query_projection(x).macs() + value_projection(x).macs() + rows_product(x).macs() +
-           gradient_product(x).macs() + probabilities_cost(s, SlowArray::A1X, SlowArray::A2).macs(s, t.f) +
-           score_gradients_cost(s, SlowArray::h).macs(s, t.p);
+    return query_projection(x).macs() + value_projection(x).macs() + gradient_product(x).macs() +
+           sum_over_parts(s, [&](const Sizes& part) {
+             return rows_product(GradientXOperands(part, 1)).macs() +
+                    probabilities_cost(part, SlowArray::A1X, SlowArray::A2).macs(part, t.f) +
+                    score_gradients_cost(part, SlowArray::h).macs(part, t.p);
+           });
   }
 
   template <Machine M>
   static void run(M& m, const GradientXOperands& x, const Tiling& t) {
-    query_projection(x).run(m, x.shape.fast, t.S);                       // S = A1 X
-    value_projection(x).run(m, x.shape.fast, t.h);                       // h = A3 Y
-    output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
-    probabilities(m, x, t.f);                                            // P = exp(scale S A2^T - lse)
-    score_gradients(m, x, t.p);                                          // P <- p = scale P o (dO h^T - D)
-    rows_product(x).run(m, x.shape.fast, t.U);                           // U = p A2
-    gradient_product(x).run(m, x.shape.fast, t.g);                       // g = A1^T U
+    query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
+    value_projection(x).run(m, x.shape.fast, t.h);  // h = A3 Y
+    for_each_part(m, x, [&](auto& w, const GradientXOperands& part) {
+      output_dots(w, part, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
+      probabilities(w, part, t.f);                                            // P = exp(scale S A2^T - lse)
+      score_gradients(w, part, t.p);                                          // P <- p = scale P o (dO h^T - D)
+      rows_product(part).run(w, x.shape.fast, t.U);                           // U = p A2
+    });
+    for_queries_between_parts(x.shape, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
+    gradient_product(x).run(m, x.shape.fast, t.g);  // g = A1^T U
   }
 };
 

@@ -71,6 +71,32 @@ inline std::optional<Sizes> core_of(const Sizes& x) {
   return part_of(x, queries, x.pairs().keys_of(queries));
 }
 
+/// The one core of a batch: from the first query of any part that sees a key to the last, and the keys likewise. Where
+/// there are several parts it has them as its documents.
+[[gnu::noinline]] inline std::optional<Sizes> spanning_core(const Sizes& x, index_t batch) {
+  std::vector<Sizes> parts;
+  for (const Sizes& document : documents_of(x, batch))
+    if (auto part = core_of(document)) parts.push_back(std::move(*part));
+  if (parts.empty()) return std::nullopt;
+  if (parts.size() == 1) return parts.front();
+  const Sizes &first = parts.front(), &last = parts.back();
+  Sizes core = x;
+  core.row0 = first.row0;
+  core.key0 = first.key0;
+  core.n_q = last.row0 + last.n_q - first.row0;
+  core.n_k = last.key0 + last.n_k - first.key0;
+  Documents all;
+  all.list.reserve(parts.size());
+  for (Sizes& part : parts) {
+    part.mask.pattern = nullptr;
+    const Range queries{0, part.n_q}, keys{0, part.n_k};
+    all.list.push_back({0, queries.shifted(part.row0 - core.row0), keys.shifted(part.key0 - core.key0), part.mask, 0,
+                        std::move(part.pattern), std::move(part.hiding)});
+  }
+  core.documents = std::make_shared<const Documents>(std::move(all));
+  return core;
+}
+
 /// Appends the core of one document, cut where no query sees keys on both sides of the cut.
 inline void add_cores(const Sizes& document, std::vector<Core>& list) {
   const std::optional<Sizes> core = core_of(document);
@@ -168,8 +194,10 @@ struct Masked : S {
   /// them.
   static std::vector<Core> cores(const Sizes& x, std::optional<index_t> batch = {}) {
     if constexpr (S::one_core) {
-      const std::optional<Sizes> core = core_of(x);
-      return core ? std::vector<Core>{{*core}} : std::vector<Core>();
+      std::vector<Core> list;
+      for (index_t b = batch.value_or(0), end = batch ? b + 1 : batches_of(x); b < end; ++b)
+        if (const auto core = spanning_core(x, b)) list.push_back({*core});
+      return list;
     } else {
       if (batch || !x.modifiers.slopes) return cores_of(x, batch);
       std::vector<Core> all;
@@ -211,7 +239,7 @@ struct Masked : S {
   }
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (S::one_core && x.documents != nullptr) return "knows no packed or padded sequences";
+    if (S::one_core && !S::knows_parts && x.documents != nullptr) return "knows no packed or padded sequences";
     for (const Core& c : cores(taken(x, S::traits.hides && !S::traits.patterns)))
       if (const auto why = S::unsupported(c.sizes)) return why;
     return std::nullopt;
@@ -252,6 +280,7 @@ struct Masked : S {
         both.n_q = rows.n_q;
         both.n_k = keys.n_k;
         both.mask = Mask{.group = both.mask.group};
+        both.documents = nullptr;
       }
       candidates.insert(candidates.end(), {rows, keys, both});
     }
@@ -334,9 +363,9 @@ struct Masked : S {
   static IndexWords index(const Sizes& x, const Tiling& t) {
     IndexWords words;
     if (!has_pattern(x)) return words;
-    for (const Core& c : cores(x))
-      if (c.sizes.pattern->rows().index().kind == PatternIndex::Kind::pairs)
-        words = words.then(hides(t) ? IndexWords{Words(2) * c.sizes.nnz(), 2} : S::index(c.sizes, t));
+    for (const Sizes& part : documents_of(x))
+      if (part.pattern->rows().index().kind == PatternIndex::Kind::pairs)
+        words = words.then(hides(t) ? IndexWords{Words(2) * part.nnz(), 2} : S::index(part, t));
     for (const Words& blocks : x.documents->block_index) words = words.then({blocks, blocks});
     return words;
   }

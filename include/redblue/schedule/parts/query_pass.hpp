@@ -1,6 +1,6 @@
 #pragma once
 #include "redblue/schedule/backward/operands.hpp"
-#include "redblue/schedule/parts/visible.hpp"
+#include "redblue/schedule/parts/sequences.hpp"
 
 /// Gradients with a block of queries resident and keys passing: dQ_i = SUM_j dS_ij K_j. Every schedule whose outer loop
 /// goes over queries adds its own beginning and end to this text.
@@ -15,22 +15,23 @@ struct QueryPass {
   }
 };
 
-/// dQ, Q, dO, lse, D and the tiles P and dP of these queries.
-inline Words query_pass_rows(const Sizes& x, index_t rows, index_t bc) {
+/// dQ, Q, dO, lse, D and the tiles P and dP of these queries; P and dP of those that a part of the core has.
+inline Words query_pass_rows(const Sizes& part, index_t rows, index_t own, index_t bc) {
+  const Sizes& x = part;
   return x.tile(SlowArray::dQ, rows, x.d) + x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
          x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows) +
-         (x.modifiers.two_weights() ? 3 : 2) * x.tile(SlowArray::P, rows, std::min(bc, x.n_k)) + slopes_tile(x);
+         (x.modifiers.two_weights() ? 3 : 2) * x.tile(SlowArray::P, own, std::min(bc, x.n_k)) + slopes_tile(x);
 }
 /// The tiles of a block of queries, K_j and one streamed word: of V, or of the schedule's own work, which takes `also`.
 /// Second buffers: the next keys and the next streamed word.
 inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
   const Words word = std::max(passing_bias(x, x.word(SlowArray::V)), also),
               O = x.statistics() > 0 ? x.word(SlowArray::O) : Words(0);
-  const auto block = [&](index_t rows, index_t kappa) {
+  const auto block = [&](const Sizes& part, index_t rows, index_t own, index_t kappa) {
     const Words keys = x.tile(SlowArray::K, std::min(t.bc, kappa), x.d) + word;
-    return query_pass_rows(x, rows, t.bc) + std::max(keys, O);
+    return query_pass_rows(part, rows, own, t.bc) + std::max(keys, O);
   };
-  return {query_blocks_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
+  return {shared_query_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
 }
 /// What all blocks of Br queries read: n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
 inline Io query_pass_io(const Sizes& x, index_t Br) {
@@ -55,15 +56,10 @@ std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits,
   return QueryPass{Br, bc};
 }
 
-/// The resident tiles of a block of queries.
-template <class W>
+/// The resident tiles of a block of queries, or their rows of some of these.
 struct QueryTiles {
   Range queries;
-  const Tile<W>& dQ;
-  const Tile<W>& Q;
-  const Tile<W>& dO;
-  const Tile<W>& lse;
-  const Tile<W>& D;
+  Arg dQ, Q, dO, lse, D;
   std::optional<Block> O{};  ///< D is formed from it; none if D is loaded
 };
 
@@ -79,7 +75,7 @@ auto keys_from_slow_memory(const Operands& x) {
 /// Forms D_i, unless it was loaded, and adds SUM_j dS_ij K_j to dQ_i. pass(w, J, step) brings the keys J and their
 /// values and calls step(K_j, V_j); also(J, P_ij, dS_ij) is the schedule's own work on them.
 template <class W, class Operands, class Pass, class Also>
-void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass, const Also& also) {
+void query_pass(W& w, const Operands& x, const QueryTiles& i, index_t bc, const Pass& pass, const Also& also) {
   const Sizes& s = x.shape;
   const auto P = w.alloc(SlowArray::P, {i.queries.size(), std::min(bc, s.n_k)}), dP = w.alloc(SlowArray::P, P.shape()),
              G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
@@ -93,19 +89,19 @@ void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, con
     const auto visit = [&](const auto& k, const auto&... a) { w.compute(k, a...); };
     pass(w, J, [&](const auto& K_j, const auto& V_j) {
       w.compute(kernel::Scores{x.scale, place}, P_ij, i.Q, K_j);
-      weights.parts(visit, P_ij, G_ij, kNoWords, i.lse.arg(), bias_of(x, i.queries, J),
+      weights.parts(visit, P_ij, G_ij, kNoWords, i.lse, bias_of(x, i.queries, J),
                     slopes.arg());  // P = exp(S - lse)
       w.compute(kernel::Zero{}, dS_ij);
-      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);                    // dP = dO V^T
-      weights.gradient(visit, x.scale, dS_ij, P_ij, G_ij, kNoWords, i.D.arg());  // dS = scale P o (dP - D)
-      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                               // dQ += dS K
+      w.compute(kernel::Gemm{false, true}, dS_ij, i.dO, V_j);              // dP = dO V^T
+      weights.gradient(visit, x.scale, dS_ij, P_ij, G_ij, kNoWords, i.D);  // dS = scale P o (dP - D)
+      w.compute(kernel::Gemm{}, i.dQ, dS_ij, K_j);                         // dQ += dS K
       also(J, P_ij, dS_ij);
     });
   });
 }
 
 template <class W, class Operands, class Pass>
-void query_pass(W& w, const Operands& x, const QueryTiles<W>& i, index_t bc, const Pass& pass) {
+void query_pass(W& w, const Operands& x, const QueryTiles& i, index_t bc, const Pass& pass) {
   query_pass(w, x, i, bc, pass, [](Range, const Arg&, const Arg&) {});
 }
 

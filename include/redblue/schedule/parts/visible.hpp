@@ -149,6 +149,12 @@ void for_pattern_sizes(const Pattern& pattern, index_t largest, index_t step, co
   while (size > 0 && f(size)) size -= step;
 }
 
+/// Do all queries of each part see its keys from the first one on?
+inline bool all_see_from_the_first(const Sizes& x) {
+  if (x.documents == nullptr) return x.mask.from_first_key();
+  return std::ranges::all_of(documents_of(x), [](const Sizes& part) { return part.mask.from_first_key(); });
+}
+
 /// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
 /// mask that is the largest, reduced as far as the number of blocks stays the same. Where all see keys from the first
 /// on, larger blocks never have more visits (theory notes 2j). Between two edges visits are not monotone: with the same
@@ -157,10 +163,10 @@ void for_pattern_sizes(const Pattern& pattern, index_t largest, index_t step, co
 template <class Visits>
 index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
                    const Visits& visits) {
-  if (x.mask.full()) return balanced(n, largest, step);
-  if (x.mask.from_first_key()) return largest;
+  if (x.mask.full() && x.documents == nullptr) return balanced(n, largest, step);
+  if (all_see_from_the_first(x)) return largest;
   constexpr index_t kTries = 1024;
-  const Words nnz = x.nnz();
+  const Words nnz = sum_over_parts(x, [](const Sizes& part) { return part.nnz(); });
   const auto cost = [&](index_t size, Words visited) {
     return price.visit * visited + price.block * ceil_div(n, size);
   };
@@ -187,10 +193,14 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
 /// The cheapest size of blocks of queries up to `largest`, and of blocks of keys, each visited by the queries that see
 /// it.
 inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) { return x.pairs().visited_keys(a); });
+  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) {
+    return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_keys(a); });
+  });
 }
 inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) { return x.pairs().visited_rows(b); });
+  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) {
+    return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_rows(b); });
+  });
 }
 
 /// The cheapest size of blocks of queries for which fits(size), monotone, holds; 0 if there is none.

@@ -25,7 +25,7 @@ struct ForwardXOperands {
   SlowMatrix A1, A2, A3, X, Y, O, lse;
   SlowMatrix S;       ///< A1 X
   SlowMatrix h;       ///< A3 Y
-  SlowMatrix scores;  ///< n_q x n_k
+  SlowMatrix scores;  ///< a word for each query and key
   SlowMatrix U;       ///< softmax(scale S A2^T) A2, what Y projects to O when A2 = A3
 
   [[gnu::noinline]] ForwardXOperands(const Sizes& s, double score_scale, index_t instance = 0)
@@ -40,7 +40,7 @@ struct ForwardXOperands {
         lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
         S{SlowArray::A1X, {s.n_q, s.d}, instance, s.row0},
         h{SlowArray::h, {s.n_k, s.d_v}, instance, s.key0},
-        scores{SlowArray::S, {s.n_q, s.n_k}, instance, s.row0, s.key0},
+        scores(matrix_of_pairs(s, SlowArray::S, instance)),
         U{SlowArray::U, {s.n_q, s.d}, instance, s.row0} {}
 
   index_t instance() const { return A1.instance; }
@@ -49,13 +49,14 @@ struct ForwardXOperands {
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
   static std::array<Product, 0> gradients() { return {}; }
   /// The operands of plain attention once the projections are formed: Q = S, K = A2, V = h.
-  ForwardOperands attention() const {
-    ForwardOperands x(renamed(shape, names), scale, A1.instance);
-    x.Q = S;
-    x.K = A2;
-    x.V = h;
-    return x;
-  }
+  struct Attention : ForwardOperands {
+    Attention(const Sizes& s, double scale, index_t instance = 0) : ForwardOperands(s, scale, instance) {
+      Q.array = SlowArray::A1X;
+      K.array = SlowArray::A2;
+      V.array = SlowArray::h;
+    }
+  };
+  Attention attention() const { return {renamed(shape, names), scale, A1.instance}; }
 };
 
 /// Q = A1 X, K = A2, V = A3 Y: the operands of ForwardXOperands, its O and lse, and dO -> dX = A1^T U, dA1 = U X^T,
@@ -109,23 +110,25 @@ struct BackwardXOperands {
         U{SlowArray::U, S.shape, instance, s.row0},
         dh{SlowArray::dh, h.shape, instance, s.key0},
         D{SlowArray::D, {s.n_q, s.statistics()}, instance, s.row0},
-        P{SlowArray::P, {s.n_q, s.n_k}, instance, s.row0, s.key0} {}
+        P(matrix_of_pairs(s, SlowArray::P, instance)) {}
 
   index_t instance() const { return A1.instance; }
   auto all() const { return std::array{A1, A2, A3, X, Y, O, lse, dO, dX, dY, dA1, dA2, dA3, S, h, U, dh, D, P}; }
 
   std::array<Product, 2> projections() const { return {query_projection(*this), value_projection(*this)}; }
   /// The operands of plain attention in between: Q = S, K = A2, V = h; dQ = U, dK = dA2, dV = dh.
-  BackwardOperands attention() const {
-    BackwardOperands x(renamed(shape, names), scale, A1.instance);
-    x.Q = S;
-    x.K = A2;
-    x.V = h;
-    x.dQ = U;
-    x.dK = dA2;
-    x.dV = dh;
-    return x;
-  }
+  struct Attention : BackwardOperands {
+    static constexpr std::array outputs{SlowArray::U, SlowArray::dA2, SlowArray::dh};
+    Attention(const Sizes& s, double scale, index_t instance = 0) : BackwardOperands(s, scale, instance) {
+      Q.array = SlowArray::A1X;
+      K.array = SlowArray::A2;
+      V.array = SlowArray::h;
+      dQ.array = SlowArray::U;
+      dK.array = SlowArray::dA2;
+      dV.array = SlowArray::dh;
+    }
+  };
+  Attention attention() const { return {renamed(shape, names), scale, A1.instance}; }
   std::array<Product, 4> gradients() const {
     constexpr auto query = &Multiples::query, key = &Multiples::key, feature = &Multiples::feature;
     return {Product{dX, transposed(A1), {U}, feature, feature}, Product{dA1, {U}, transposed(X), query, feature},
@@ -184,7 +187,8 @@ struct BackwardWOperands {
                       x.Q, x.K, x.V, x.O, x.lse, x.dO, x.dQ, x.dK, x.dV, x.D, x.P};
   }
 
-  BackwardOperands attention() const { return {shape, scale, A1.instance}; }
+  using Attention = BackwardOperands;
+  Attention attention() const { return {shape, scale, A1.instance}; }
   std::array<Product, 3> projections() const {
     const BackwardOperands x = attention();
     constexpr auto query = &Multiples::query, key = &Multiples::key, feature = &Multiples::feature;

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/cores.hpp"
 #include "redblue/schedule/projected/operands.hpp"
 
 namespace redblue::schedule {
@@ -22,12 +23,20 @@ constexpr auto joined(const std::array<SlowArray, N>&... lists) {
   return all;
 }
 
+/// A text with operands of other names.
+template <class S, class X>
+struct On : S {
+  using Operands = X;
+};
+
 /// A schedule S of plain attention between the products of Operands X: products before it project its inputs, products
 /// after it carry its gradients back to the sources. The phases follow each other, so words add up and the footprint is
-/// the largest.
+/// the largest. The products are of the queries and keys from the first that are needed to the last; attention runs on
+/// each part of them by itself, and leaves 0 where no query sees a key.
 template <class S, class X = ForwardXOperands>
 struct Projected : Defaults {
   using Operands = X;
+  using Inner = Masked<On<S, typename X::Attention>>;
   static constexpr std::string_view name = Joined<X::prefix, S::name>::text;
   static constexpr std::string_view idea = S::idea;
   static constexpr std::string_view label = S::label;
@@ -37,6 +46,7 @@ struct Projected : Defaults {
     return t;
   }();
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 
   struct Tiling {
@@ -50,20 +60,20 @@ struct Projected : Defaults {
     }
   };
 
-  static std::optional<std::string_view> unsupported(const Sizes& s) { return S::unsupported(s); }
-  static std::string_view caveat(const Sizes& s, const Tiling& t) { return S::caveat(s, t.attention); }
-  static bool allows(const Sizes& s, const Tiling& t) { return S::allows(s, t.attention); }
+  static std::optional<std::string_view> unsupported(const Sizes& s) { return Inner::unsupported(s); }
+  static std::string_view caveat(const Sizes& s, const Tiling& t) { return Inner::caveat(s, t.attention); }
+  static bool allows(const Sizes& s, const Tiling& t) { return Inner::allows(s, t.attention); }
   static index_t copies(const Tiling& t) { return S::copies(t.attention); }
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {
     const X x(s, 1);
-    return {smallest_of(x.projections(), m), S::smallest(s, m), smallest_of(x.gradients(), m)};
+    return {smallest_of(x.projections(), m), Inner::smallest(s, m), smallest_of(x.gradients(), m)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const X x(s, 1);
     const auto projections = choose_all(s, x.projections(), limits);
     const auto gradients = choose_all(s, x.gradients(), limits);
-    const auto attention = S::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
+    const auto attention = Inner::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
     if (!projections || !attention || !gradients) return std::nullopt;
     return Tiling{*projections, *attention, *gradients};
   }
@@ -71,7 +81,7 @@ struct Projected : Defaults {
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
     const X x(s, 1);
     const Sizes inner = renamed(s, X::names);
-    std::vector<Phase> phases{{S::footprint(inner, t.attention), S::prefetch(inner, t.attention)}};
+    std::vector<Phase> phases{{Inner::footprint(inner, t.attention), Inner::prefetch(inner, t.attention)}};
     add_phases(phases, s, x.projections(), t.projections);
     add_phases(phases, s, x.gradients(), t.gradients);
     return phases;
@@ -80,18 +90,21 @@ struct Projected : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const X x(s, 1);
-    return io_of(x.projections(), t.projections) + renamed(S::io(s, t.attention), X::names) +
+    return io_of(x.projections(), t.projections) + renamed(Inner::io(s, t.attention), X::names) +
            io_of(x.gradients(), t.gradients);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const X x(s, 1);
-    return macs_of(x.projections()) + S::macs(s, t.attention) + macs_of(x.gradients());
+    return macs_of(x.projections()) + Inner::macs(s, t.attention) + macs_of(x.gradients());
   }
+
+  /// Of one part.
+  static IndexWords index(const Sizes& part, const Tiling& t) { return S::index(part, t.attention); }
 
   template <Machine M>
   static void run(M& m, const X& x, const Tiling& t) {
     run_all(m, x.shape.fast, x.projections(), t.projections);
-    S::run(m, x.attention(), t.attention);
+    Inner::run(m, x.attention(), t.attention);
     run_all(m, x.shape.fast, x.gradients(), t.gradients);
   }
 };

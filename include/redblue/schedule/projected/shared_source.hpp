@@ -2,6 +2,7 @@
 #include "redblue/core/operation.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/schedule/gradient/operands.hpp"
+#include "redblue/schedule/parts/sequences.hpp"
 #include "redblue/schedule/projected/operands.hpp"
 
 namespace redblue::schedule {
@@ -16,8 +17,9 @@ struct SharedSourceForward : Defaults {
   using Operands = ForwardXOperands;
   static constexpr std::string_view name = "shared_source";
   static constexpr std::string_view idea = "keeping queries resident, one row serving as key and value";
-  static constexpr Traits traits{.masks = true, .any_score = true, .shared_source = true};
+  static constexpr Traits traits{.masks = true, .hides = true, .any_score = true, .shared_source = true};
   static constexpr bool one_core = true;
+  static constexpr bool knows_parts = true;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::U};
   static constexpr std::string_view restricted_bound(const Sizes&) { return "shared"; }
 
@@ -62,11 +64,12 @@ struct SharedSourceForward : Defaults {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, index_t Br, index_t Bc) {
-    return {query_blocks_footprint(s, Br,
-                                   [&](index_t rows, index_t kappa) {
-                                     return row_tiles(s, rows, Bc) + s.tile(SlowArray::A2, std::min(Bc, kappa), s.d);
-                                   }),
-            s.tile(SlowArray::A2, std::min(Bc, s.n_k), s.d)};
+    Words blocks;
+    for (const Sizes& part : documents_of(s))
+      blocks = std::max(blocks, query_blocks_footprint(part, Br, [&](index_t rows, index_t kappa) {
+                          return row_tiles(part, rows, Bc) + s.tile(SlowArray::A2, std::min(Bc, kappa), s.d);
+                        }));
+    return {blocks, s.tile(SlowArray::A2, std::min(Bc, s.n_k), s.d)};
   }
   static std::array<Phase, 3> phases(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
@@ -76,22 +79,34 @@ struct SharedSourceForward : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    const Words rows = s.n_q;
+    const Words visits = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_keys(t.Br); });
     return query_projection(x).io(t.S) + output_product(x).io(t.O) +
-           Io().read(SlowArray::A1X, rows * s.d)
-               .read(SlowArray::A2, s.pairs().visited_keys(t.Br) * s.d)
-               .write(SlowArray::U, rows * s.d)
+           Io().read(SlowArray::A1X, queries_of_parts(s) * s.d)
+               .read(SlowArray::A2, visits * s.d)
+               .write(SlowArray::U, Words(s.n_q) * s.d)
                .write(SlowArray::lse, s.row_statistics());
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    return query_projection(x).macs() + s.pairs().pairs_of_rows(t.Br) * s.d * 2 + output_product(x).macs();
+    const Words pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.Br); });
+    return query_projection(x).macs() + pairs * s.d * 2 + output_product(x).macs();
   }
 
   template <Machine M>
   static void run(M& m, const ForwardXOperands& x, const Tiling& t) {
-    using Step = kernel::OnlineAttention;           // scores; the online softmax; U += scores A
     query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
+    for_each_part(m, x, [&](auto& w, const ForwardXOperands& part) { attend(w, part, t); });
+    for_queries_between_parts(x.shape, [&](Range rows) {
+      m.update(kernel::ZeroOver{}, x.U.rows(rows));
+      if (x.shape.statistics() > 0) m.update(kernel::NoKeysOver{}, x.lse.rows(rows));
+    });
+    output_product(x).run(m, x.shape.fast, t.O);  // O = U Y
+  }
+
+  /// U = softmax(scale S A^T) A of a part, and lse.
+  template <class M>
+  static void attend(M& m, const ForwardXOperands& x, const Tiling& t) {
+    using Step = kernel::OnlineAttention;  // scores; the online softmax; U += scores A
     const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i), seen = x.shape.pairs().keys_of(I);
@@ -103,14 +118,13 @@ struct SharedSourceForward : Defaults {
       for (index_t j = seen.begin; j < seen.end; j += t.Bc) {
         const Range J{j, std::min(j + t.Bc, seen.end)};
         const auto A_j = w.load(x.A2.rows(J));
-        const Step step{{x.scale, {x.shape.mask, I.begin, j}}, x.shape.score};
+        const Step step{{x.scale, x.shape.place(I.begin, j)}, x.shape.score};
         w.compute(step, P.cols(J.size()), U_i, m_i, l_i, S_i, A_j, A_j, kNoWords, kNoWords);
       }
       w.compute(kernel::SoftmaxFinish{x.shape.score}, U_i, m_i, l_i);  // U <- U / l, m <- lse
       w.store(U_i, x.U.rows(I));
       w.store(m_i, x.lse.rows(I));
     });
-    output_product(x).run(m, x.shape.fast, t.O);  // O = U Y
   }
 };
 

@@ -1,0 +1,203 @@
+"""Packed and padded sequences and patterns where Q, K and V are projections (forward-x, gradient-x, backward-x,
+backward-w): the words of a plan against a count of its own from the pairs of each sequence (theory notes 2j), and the
+results of `redblue run` against numpy, sequence by sequence.
+"""
+
+import json
+import os
+import random
+import subprocess
+
+import numpy as np
+import pytest
+
+CLI = os.environ["REDBLUE_CLI"]
+
+
+def redblue(*command):
+    return subprocess.run([CLI, *(str(c) for c in command)], capture_output=True, text=True)
+
+
+def c(a, b):
+    return -(-a // b)
+
+
+def product(m, k, n, t, name):
+    """Reads of a product of m x k by k x n."""
+    return c(n, min(n, t[name + ".b2"])) * m * k + c(m, min(m, t[name + ".b1"])) * k * n
+
+
+class Sequence:
+    """Row i sees the first seen[i] of k keys; no row sees none, no key is unseen."""
+
+    def __init__(self, n, k, causal):
+        self.n, self.k = n, k
+        self.seen = [min(k, i + 1 + k - n) if causal else k for i in range(n)]
+        self.nnz = sum(self.seen)
+
+    def A(self, a):
+        """Keys that blocks of a rows see, added up; blocks are cut from the last row."""
+        return sum(max(self.seen[max(0, end - a):end]) for end in range(self.n, 0, -a))
+
+    def B(self, b):
+        """Rows that see a key of a block of b keys."""
+        return sum(sum(seen > j for seen in self.seen) for j in range(0, self.k, b))
+
+
+def scores(s, w, t, name):
+    a = t[name + ".a"]
+    return w * (s.n + s.A(a)) if t[name + ".panel"] else w * (s.A(a) + s.B(t[name + ".b"]))
+
+
+def shared_blocks(lengths, size):
+    """Blocks of `size`: neighbours that have no more together lie in one, longer ones are cut by themselves."""
+    blocks, room = 0, 0
+    for n in lengths:
+        if n > room:
+            blocks, room = blocks + c(n, size), max(0, size - n)
+        else:
+            room -= n
+    return blocks
+
+
+def words(schedule, all_, t, d, v):
+    """Reads and writes."""
+    n, k, nnz = (sum(getattr(s, x) for s in all_) for x in ("n", "k", "nnz"))
+    A, B = (lambda a: sum(s.A(a) for s in all_)), (lambda b: sum(s.B(b) for s in all_))
+    S = product(n, d, d, t, "S") if "S.b1" in t else 0
+    h = product(k, d, v, t, "h") if "h.b1" in t else 0
+    g = product(d, n, d, t, "g") if "g.b1" in t else 0
+    if schedule == "xy_flash":
+        return S + h + n * d + (d + v) * A(t["Br"]), n * d + k * v + n * (v + 1)
+    if schedule == "6R":
+        f, p = (sum(scores(s, w, t, x) for s in all_) for x, w in (("f", d), ("p", v)))
+        U = c(d, t["U.b2"]) * nnz + d * A(t["U.b1"])
+        return S + h + 2 * n * v + 2 * n + f + p + nnz + U + g, 2 * n * d + k * v + n + 2 * nnz + d * d
+    if schedule in ("9R-e", "9R-f"):
+        visits = B(t["Bc"]) * (d + v + 2)
+        if schedule == "9R-e":
+            return h + 2 * n * v + d * d + k * (d + v) + visits, k * v + n + d * d
+        T = shared_blocks([s.k for s in all_], t["Bc"])
+        return 2 * n * v + d * d + 2 * k * d + T * d * v + visits, n + d * d
+    T = shared_blocks([s.n for s in all_], t["Br"])
+    if schedule == "9R-d":
+        return 2 * n * d + T * d * d + n * (2 * v + 1) + d * v + 2 * d * A(t["Br"]), d * d
+    R, W = S + h + n * (d + 2 * v + 1) + (d + v) * A(t["Br"]), n * d + k * v
+    return {
+        "9R-a": (R + n * d, W + d * d),
+        "9R-b": (R + n * d + (T - 1) * d * d, W + T * d * d),
+        "9R-c": (R + g, W + n * d + d * d),
+    }[schedule]
+
+
+@pytest.mark.parametrize("index", range(12))
+def test_words_are_those_of_the_pairs(index):
+    rng = random.Random(f"packed/{index}")
+    causal, d, v = rng.random() < 0.6, rng.randint(1, 9), rng.randint(1, 9)
+    keys = [rng.randint(1, 30) for _ in range(rng.randint(1, 6))]
+    rows = [rng.randint(1, k) for k in keys]
+    tiles = {}
+    for op in ("gradient-x", "forward-x"):
+        done = redblue("plan", "--op", op, "--seqlens", ",".join(map(str, rows)), "--seqlens-k",
+                       ",".join(map(str, keys)), "--d", d, "--dv", v, "--M", rng.randint(2 * d * d + 6 * d + 6 * v + 9, 900),
+                       *["--causal"] * causal, "--json")
+        assert done.returncode == 0, done.stderr
+        for plan in json.loads(done.stdout)["plans"]:
+            tiles[plan["schedule"]] = plan
+    all_ = [Sequence(n, k, causal) for n, k in zip(rows, keys)]
+    for name in ("xy_flash", "6R", "9R-a", "9R-b", "9R-c", "9R-d", "9R-e", "9R-f"):
+        if name in tiles:
+            plan = tiles[name]
+            assert (plan["reads"], plan["writes"]) == words(name, all_, plan["tiling"], d, v), (name, plan["tiling"], rows, keys)
+    assert {"xy_flash", "6R"} <= set(tiles)
+
+
+def test_blocks_are_shared_by_short_sequences():
+    """What a block costs whatever its size is not paid for each sequence: all lie in one block here."""
+    reads = lambda *options: {p["schedule"]: p["reads"] for p in json.loads(
+        redblue("plan", "--op", "gradient-x", "--d", 8, "--M", 4000, "--json", *options).stdout)["plans"]}
+    one, four = reads("--n", 40), reads("--seqlens", "10,10,10,10")
+    assert four["9R-d"] == one["9R-d"] and four["9R-f"] == one["9R-f"]
+
+
+# ---- Values ----
+
+
+def attention(s, v):
+    """P and lse of scores that are -inf where a query does not see the key."""
+    with np.errstate(divide="ignore"):
+        lse = np.logaddexp.reduce(s, -1, initial=-np.inf)
+    p = np.exp(s - np.where(np.isfinite(lse), lse, 0)[..., None])
+    return p, p @ v
+
+
+def wanted(op, x, seen):
+    """The outputs for a mask of bool [batch, n_q, n_k]."""
+    t = lambda m: np.swapaxes(m, -1, -2)
+    q, k, v = (x["a1"] @ x["wq"], x["a2"] @ x["wk"], x["a3"] @ x["wv"]) if op == "backward-w" else (
+        x["a1"] @ x["x"], x["a2"], x["a3"] @ x["y"])
+    p, o = attention(np.where(seen[:, None], 0.2 * q @ t(k), -np.inf), v)
+    if op == "forward-x":
+        return {"o": o}
+    dp = x["do"] @ t(v)
+    ds = 0.2 * p * (dp - (p * dp).sum(-1, keepdims=True))
+    dq, dk, dv = ds @ k, t(ds) @ q, t(p) @ x["do"]
+    if op == "gradient-x":
+        return {"g": t(x["a1"]) @ dq}
+    if op == "backward-x":
+        return {"dx": t(x["a1"]) @ dq, "dy": t(x["a3"]) @ dv, "da1": dq @ t(x["x"]), "da2": dk, "da3": dv @ t(x["y"])}
+    return {"dwq": t(x["a1"]) @ dq, "dwk": t(x["a2"]) @ dk, "dwv": t(x["a3"]) @ dv, "da1": dq @ t(x["wq"]),
+            "da2": dk @ t(x["wk"]), "da3": dv @ t(x["wv"])}
+
+
+def mask_of(batch, spans, n_q, n_k, causal):
+    seen = np.zeros((batch, n_q, n_k), bool)
+    for b, rows, keys in spans:
+        i, j = np.arange(rows.stop - rows.start)[:, None], np.arange(keys.stop - keys.start)
+        seen[b, rows, keys] = (j <= i + j.size - i.size) | (not causal)
+    return seen
+
+
+def packed(causal):
+    ends_q, ends_k = np.cumsum([0, 7, 0, 15, 3, 6]), np.cumsum([0, 5, 2, 14, 1, 0])
+    spans = [(b, slice(*ends_q[s:s + 2]), slice(*ends_k[s:s + 2])) for b in range(2) for s in range(5)]
+    options = ["--seqlens", "7,0,15,3,6", "--seqlens-k", "5,2,14,1,0", *["--causal"] * causal]
+    return options, mask_of(2, spans, 31, 22, causal)
+
+
+def padded(causal):
+    spans = [(0, slice(0, 31), slice(0, 9)), (1, slice(0, 12), slice(0, 22))]
+    options = ["--seqused-q", "31,12", "--seqused-k", "9,22", *["--causal"] * causal]
+    return options, mask_of(2, spans, 31, 22, causal)
+
+
+def longformer(causal):
+    i, j = np.arange(31)[:, None] - 9, np.arange(22)
+    seen = (abs(i - j) <= 3) | (j < 2) | ((i >= 0) & (i < 2))
+    return ["--window", "3,3", "--globals", "2", *["--causal"] * causal], np.repeat((seen & ((j <= i) | (not causal)))[None], 2, 0)
+
+
+@pytest.mark.parametrize("masks", [packed, padded, longformer], ids=lambda f: f.__name__)
+@pytest.mark.parametrize("op", ["forward-x", "gradient-x", "backward-x", "backward-w"])
+def test_values(tmp_path, op, masks):
+    draw = np.random.default_rng(1)
+    sizes = {"a1": (31, 5), "a2": (22, 5), "a3": (22, 5), "do": (31, 4)}
+    sizes |= {"wq": (5, 6), "wk": (5, 6), "wv": (5, 4)} if op == "backward-w" else {"x": (5, 5), "y": (5, 4)}
+    if op == "forward-x":
+        del sizes["do"]
+    x = {name: draw.normal(size=(2, 2, *size)) for name, size in sizes.items()}
+    options, seen = masks(op in ("gradient-x", "backward-w"))
+    if op == "backward-w":  # it needs O and lse
+        s = np.where(seen[:, None], 0.2 * x["a1"] @ x["wq"] @ np.swapaxes(x["a2"] @ x["wk"], -1, -2), -np.inf)
+        x["o"] = attention(s, x["a3"] @ x["wv"])[1]
+        with np.errstate(divide="ignore"):
+            x["lse"] = np.logaddexp.reduce(s, -1, initial=-np.inf)
+    np.savez(tmp_path / "x.npz", **x)
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
+    done = redblue("run", "--op", op, *files, "--M", 400, "--scale", 0.2, "--json", *options)
+    assert done.returncode == 0, done.stderr
+    report = json.loads(done.stdout)
+    assert report["moved"]["per_array"] == report["formula"]["per_array"]
+    y = np.load(tmp_path / "y.npz")
+    for name, numbers in wanted(op, x, seen).items():
+        np.testing.assert_allclose(y[name], numbers, atol=1e-9, err_msg=name)
