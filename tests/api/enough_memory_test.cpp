@@ -79,6 +79,12 @@ class Draw {
       p.causal = true;
       if (from(0, 1) == 0) p.causal_offset = from(-p.n_q, p.n_k);
     }
+    if (projected && from(0, 2) == 0) {  // sequences; the second may have no keys
+      const index_t q = from(0, p.n_q), k = from(0, p.n_k);
+      p.cu_seqlens_q = {0, q / 2, q, p.n_q};
+      p.cu_seqlens_k = {0, k, k, p.n_k};
+      p.causal = from(0, 1) == 0;
+    }
     if (!follows_forward(p.op)) p.lse_required = from(0, 1) == 0;
     return p;
   }
@@ -86,7 +92,8 @@ class Draw {
   std::optional<plan::Plan> plan(const Problem& p) {
     plan::Options o;
     o.schedule = one_of(plan::Registry::built_in().names(p.op));
-    if (p.causal && from(0, 1) == 0)  // groups of keys: rounds of one loop, none of which is like another
+    if (p.causal && !is_projected(p.op) &&
+        from(0, 1) == 0)  // groups of keys: rounds of one loop, none of which is like another
       o.schedule = p.op == Operation::forward ? "split_keys" : "grouped_key_outer";
     o.multiple.query = one_of<index_t>({1, 1, 16, 48});
     o.multiple.key = one_of<index_t>({1, 16, 32, 128});
