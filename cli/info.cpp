@@ -10,6 +10,7 @@
 #include "archive.hpp"
 #include "commands.hpp"
 #include "json.hpp"
+#include "npz.hpp"
 #include "redblue/file/mapped_file.hpp"
 #include "redblue/file/npy.hpp"
 #include "tensors.hpp"
@@ -115,9 +116,37 @@ Json json_of(const Archive::Entry& e) {
           {"type", e.type ? Json(std::string(name_of(*e.type))) : Json(nullptr)}};
 }
 
-std::string text_of(const Archive::Entry& e) {
+std::string text_of(const Archive::Entry& e, bool computed_with = true) {
   return fmt::format("{} [{}]{}", e.type ? std::string(name_of(*e.type)) : e.dtype, fmt::join(e.shape, ", "),
-                     e.type ? "" : ": redblue does not compute with this type");
+                     e.type || !computed_with ? "" : ": redblue does not compute with this type");
+}
+
+/// A file of scipy.sparse.save_npz, which holds pairs and no tensors.
+int info_of_sparse(const InfoOptions& o, const Archive& archive) {
+  const SparseMatrix m = read_sparse_npz(o.file);
+  const index_t pairs = std::ssize(m.indices) * m.block[0] * m.block[1];
+  const std::string command =
+      fmt::format("redblue plan --nq {} --nk {} --csr {}", m.shape[0], m.shape[1], quoted(o.file));
+  if (o.json) {
+    Json tensors = Json::array();
+    for (const Archive::Entry& e : archive.entries()) tensors.push_back(json_of(e));
+    print({{"schema", "redblue.info/1"},
+           {"file", o.file},
+           {"format", std::string(archive.format())},
+           {"tensors", tensors},
+           {"sparse", {{"format", m.format}, {"shape", m.shape}, {"pairs", pairs}, {"command", command}}},
+           {"runs", Json::array()}});
+    return 0;
+  }
+  fmt::print("{}: {}, a sparse matrix of scipy.sparse.save_npz ({})\n", o.file, archive.format(), m.format);
+  for (const Archive::Entry& e : archive.entries()) fmt::print("  {:<12} {}\n", readable(e.name), text_of(e, false));
+  fmt::print("{} queries x {} keys, {} pairs. As a pattern, with --d and a memory:\n    {}\n", m.shape[0], m.shape[1],
+             pairs, command);
+  return 0;
+}
+bool is_sparse(const Archive& archive) {
+  return archive.format() == "npz" && archive.contains("format") && archive.contains("indptr") &&
+         archive.contains("indices");
 }
 
 int info_of_npy(const InfoOptions& o) {
@@ -141,6 +170,11 @@ int info_of_archive(const InfoOptions& o) {
   require_names(o.names, all_names());
   if (o.layout) FileLayout{*o.layout};
   const std::unique_ptr<Archive> archive = Archive::open(o.file);
+  if (is_sparse(*archive)) try {
+      return info_of_sparse(o, *archive);
+    } catch (const InvalidProblem& e) {
+      throw InvalidProblem(fmt::format("{}: {}", o.file, e.what()));
+    }
   FileOptions files;
   files.input = o.file;
   files.names = o.names;

@@ -201,6 +201,20 @@ def test_info_reads_npy(tmp_path):
     assert "has no tensor 'query'" in refused(tmp_path, "info", "x.npz", "--name", "q=query")
 
 
+def test_info_says_that_a_file_is_a_sparse_matrix_and_how_to_use_it(tmp_path):
+    parts = {"format": np.array(b"csr"), "shape": [3, 5], "indptr": [0, 2, 2, 3], "indices": np.array([0, 4, 1], "i4")}
+    np.savez(tmp_path / "p.npz", **parts, data=np.ones(3))
+    said = did(tmp_path, "info", "p.npz").stdout
+    assert "p.npz: npz, a sparse matrix of scipy.sparse.save_npz (csr)\n" in said
+    assert "3 queries x 5 keys, 3 pairs" in said and "does not compute" not in said and "missing" not in said
+    command = next(line for line in said.splitlines() if "--csr p.npz" in line).split()
+    did(tmp_path, *command[1:], "--d", "2", "--M", "60")
+    sparse = json.loads(did(tmp_path, "info", "p.npz", "--json").stdout)["sparse"]
+    assert sparse == {"format": "csr", "shape": [3, 5], "pairs": 3, "command": " ".join(command)}
+    np.savez(tmp_path / "c.npz", **{**parts, "format": np.array(b"csc")})
+    assert "c.npz: it is a sparse matrix of format 'csc'" in refused(tmp_path, "info", "c.npz")
+
+
 def test_info_offers_commands_that_run(tmp_path):
     x = tensors()
     np.savez(tmp_path / "a b.npz", **{"the query": x["q"], "k": x["k"], "v": x["v"], "grad": x["do"]})
