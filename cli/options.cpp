@@ -85,7 +85,8 @@ std::vector<index_t> parse_lengths(std::string_view option, const std::string& g
       text.assign(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
     } catch (const IoError& e) {
       throw InvalidProblem(
-          fmt::format("{}: {}; give lengths such as 512,300,212, or a text file of them", option, e.what()));
+          fmt::format("{} {}: this is no list of lengths such as 512,300,212, and no text file of them: {}", option,
+                      readable(given), e.what()));
     }
   const std::string where = fmt::format("{} {}", option, given);
   constexpr std::string_view kBlanks = " \t\r\n";

@@ -107,6 +107,7 @@ def test_many_sequences_are_planned_fast():
     [
         (["--seqlens", "5,-1"], "'-1' is no length"),
         (["--seqlens", "missing.txt"], "No such file"),
+        (["--seqlens", "5,x"], "--seqlens 5,x: this is no list of lengths such as 512,300,212, and no text file of them"),
         (["--seqlens", "."], "is a directory"),
         (["--seqlens", "/dev/zero"], "not a regular file"),
         (["--seqlens", "4,4,"], "--seqlens 4,4,: a comma has no length after it"),
