@@ -5,6 +5,7 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
+#include <concepts>
 #include <optional>
 #include <sstream>
 
@@ -61,6 +62,14 @@ std::string sentence(const CLI::App& app, const CLI::Error& e) {
   return what;
 }
 
+/// A text that says a number other than 0, so small that it would be read as 0.
+std::string vanishing(const std::string& text) {
+  double value = 1;
+  const bool is_zero = CLI::detail::lexical_cast(text, value) && value == 0;
+  if (!is_zero || text.substr(0, text.find_first_of("eEpP")).find_first_of("123456789") == std::string::npos) return {};
+  return fmt::format("{}: this number is too small to be told from 0; give 0, or one from 5e-324 on", text);
+}
+
 /// One line.
 std::string failure(const CLI::App* app, const CLI::Error& e) {
   const auto parsed = app->get_subcommands();
@@ -96,7 +105,9 @@ Option Option::group(const std::string& heading) const { return Option(*option_.
 
 template <class T>
 Option Command::option(const std::string& name, T& to, const std::string& what) const {
-  return Option(*app_.add_option(name, to, what));
+  CLI::Option* const option = app_.add_option(name, to, what);
+  if constexpr (std::same_as<T, double> || std::same_as<T, std::optional<double>>) option->check(vanishing);
+  return Option(*option);
 }
 template Option Command::option(const std::string&, index_t&, const std::string&) const;
 template Option Command::option(const std::string&, std::size_t&, const std::string&) const;

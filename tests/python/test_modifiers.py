@@ -148,6 +148,15 @@ def test_equals_numpy(tmp_path, seed):
         close(y["dbias"], summed_to(gradients["dbias"], x["bias"].shape))
 
 
+def test_a_number_that_is_0_to_a_computer_is_refused():
+    sizes = ["plan", "--n", "8", "--d", "4", "--M", "100"]
+    for option in ("--dropout", "--softcap"):
+        done = subprocess.run([CLI, *sizes, option, "1e-400"], capture_output=True, text=True)
+        assert done.returncode == 2 and f"{option} 1e-400: this number is too small" in done.stderr, done.stderr
+    for zero in ("0", "0.0", "0e-400"):
+        subprocess.run([CLI, *sizes, "--dropout", zero], check=True, capture_output=True)
+
+
 def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
     draw = np.random.default_rng(1)
     x = {n: draw.normal(size=(2, 3, 20, 8)).astype(np.float32) for n in "qkv"}
