@@ -97,6 +97,23 @@ TEST(Scores, AreVerified) {
   }
 }
 
+/// A pair whose score is -inf has weight 0, not -0.
+TEST(Scores, TheIdentityHasNoNegativeZeros) {
+  for (Problem p : {causal(problem(6, 7, 3, 3)), patterned(problem(6, 7, 3, 3), 2)}) {
+    p.score = Score::identity;
+    p.bias = {1, 1, 6, 7};
+    for (const plan::Plan& plan : plans_of_every_schedule(of(Operation::weights, p))) {
+      SCOPED_TRACE(text_of(plan));
+      Filled x(plan.problem, DType::f32, Strides::bhsd);
+      std::vector<double> bias = x.arrays.at(SlowArray::bias).get();
+      for (std::size_t i = 0; i < bias.size(); i += 2) bias[i] = -INFINITY;
+      x.arrays.at(SlowArray::bias).set(bias);
+      run(plan, x.tensors());
+      for (const double weight : x.arrays.at(SlowArray::P).get()) EXPECT_FALSE(weight == 0 && std::signbit(weight));
+    }
+  }
+}
+
 /// What comes after the softmax plays no part.
 TEST(Scores, KnowNeitherSinksNorDropout) {
   Problem p = of(Operation::weights, problem(6, 7, 3, 3));

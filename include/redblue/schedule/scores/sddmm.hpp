@@ -67,8 +67,12 @@ struct Sddmm : Defaults {
         w.compute(kernel::Scale{x.scale}, T);
         hide_formed(w, x.shape, T, box);
         modify(w, x, T, box, slopes.arg());
-        if constexpr (of_weights)
-          w.compute(kernel::Weights{x.shape.score}, T, lse_i.rows(box.rows.begin - I.begin, box.rows.size()));
+        if constexpr (of_weights) {
+          const Arg lse = lse_i.rows(box.rows.begin - I.begin, box.rows.size());
+          w.compute(kernel::Weights{x.shape.score}, T, lse);
+          // The -0 of a hidden pair, which gradients tell from a score of 0, becomes 0; other weights stay.
+          if (x.shape.score == Score::identity) w.compute(kernel::Weights{Score::identity}, T, lse);
+        }
         store_visible(w, x.shape, T, x.pairs(), box);
       });
     });
