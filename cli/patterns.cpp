@@ -57,8 +57,10 @@ class Booleans {
  public:
   explicit Booleans(const std::string& path) : tensor_(file::read_npy(path)) {
     if (tensor_.dtype() != DType::boolean)
-      throw InvalidProblem(fmt::format("it is of {}, not of bool; floats that are added to scores are a bias",
-                                       name_of(tensor_.dtype())));
+      throw InvalidProblem(
+          fmt::format("it is of {}, not of bool: 0 and 1 become a mask by .astype(bool); floats that "
+                      "are added to scores are a bias",
+                      name_of(tensor_.dtype())));
   }
   const std::vector<index_t>& shape() const { return tensor_.shape(); }
   /// The entry at these indices along the last dimensions, 0 along those of size 1.

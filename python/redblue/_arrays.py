@@ -20,8 +20,9 @@ _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.
 _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 
 
-def type_error(name: str, what: object) -> TypeError:
-    return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16")
+def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
+    mask = f"; a mask of whole numbers becomes one of bool by .{to_bool}" if name == "bias" else ""
+    return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")
 
 
 class NumPy:

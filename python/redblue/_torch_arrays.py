@@ -20,7 +20,7 @@ class Torch:
     def type_of(x: torch.Tensor, name: str) -> str:
         found = _NAMES.get(x.dtype)
         if found is None:
-            raise type_error(name, x.dtype)
+            raise type_error(name, x.dtype, "bool()")
         return found
 
     @staticmethod

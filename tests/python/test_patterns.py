@@ -1177,8 +1177,9 @@ def bad_patterns(directory):
     more = save_sparse(directory / "more.npz", blocks, block=(3, 2), data=np.ones((3, 3, 2)))
     yield ["--csr", more], ["data is \\(3, 3, 2\\)", "2 indices"]
     yield ["--csr", save_sparse(directory / "flat.npz", blocks, block=(3, 2), data=np.ones(2))], ["flat.npz"]
-    yield saved("float", "--mask", pairs.astype("f4")), ["f32", "bool"]
-    yield saved("bytes", "--mask", pairs.astype("u1")), ["bytes.npy"]
+    yield saved("float", "--mask", pairs.astype("f4")), ["f32", "bool", "astype\\(bool\\)"]
+    yield saved("bytes", "--mask", pairs.astype("u1")), ["bytes.npy", "u1", "astype\\(bool\\)"]
+    yield saved("ints", "--mask", pairs.astype("i8")), ["ints.npy", "i8", "astype\\(bool\\)"]
     yield saved("wide", "--mask", np.ones((3, 5), bool)), ["3, 5", "3, 4"]
     yield saved("high", "--mask", np.ones((2, 3, 4), bool)), ["2, 3, 4"]
     yield saved("five", "--mask", np.ones((1, 1, 1, 3, 4), bool)), ["1, 1, 1, 3, 4"]
