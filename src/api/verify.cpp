@@ -27,9 +27,10 @@ Matrix<T> converted(const Matrix<U>& m) {
   return r;
 }
 
+/// Of one instance; dBias with an entry for each of the bias, as the oracle has it.
 Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
   const Tensor& t = tensors[a];
-  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a).shape);
+  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a == SlowArray::dBias ? SlowArray::bias : a).shape);
   const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
   const machine::Storage storage =
       is_of_modifiers(a) ? storage_of_modifier(t, p, false) : storage_of(t, kv_heads, group, false);
@@ -167,7 +168,31 @@ SlowArray input_of(SlowArray gradient) {
   }
 }
 
-/// dBias and dSinks: sums over the instances that share them, by the first of these.
+/// Which entries of one instance's bias, rows those of stacked query heads, are one word.
+class SharedWords {
+ public:
+  explicit SharedWords(const Problem& p) : m_(p.modifiers()), group_(p.group()) {}
+  /// The first entry that is the same word as this one.
+  index_t first(Shape shape, index_t entry) const {
+    if (shape.rows == 1) return m_.bias_over_keys ? 0 : entry;
+    const index_t row = entry / shape.cols, position = m_.bias_over_positions ? 0 : row / group_,
+                  head = m_.bias_over_group ? 0 : row % group_;
+    return (position * group_ + head) * shape.cols + (m_.bias_over_keys ? 0 : entry % shape.cols);
+  }
+  /// f(entry, the first that is the same word), in order.
+  template <class F>
+  void for_entries(Shape shape, const F& f) const {
+    for (index_t e = 0; e < shape.words(); ++e)
+      f(static_cast<std::size_t>(e), static_cast<std::size_t>(first(shape, e)));
+  }
+
+ private:
+  Modifiers m_;
+  index_t group_;
+};
+
+/// dBias and dSinks: sums over the instances that share them, by the first of these, and over the entries that are one
+/// word, each of which has the sum.
 template <class T>
 struct SharedGradients {
   std::map<std::pair<SlowArray, index_t>, Matrix<T>> sums;
@@ -177,7 +202,11 @@ struct SharedGradients {
     if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
     if (a == SlowArray::dBias && m.bias_over_heads) head = 0;
     Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
-    for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += gradient.words[i];
+    for (std::size_t i = 0; i < sum.words.size() && a != SlowArray::dBias; ++i) sum.words[i] += gradient.words[i];
+    if (a != SlowArray::dBias) return;
+    const SharedWords words(p);
+    words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[first] += gradient.words[e]; });
+    words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[e] = sum.words[first]; });
   }
 };
 
@@ -197,9 +226,10 @@ std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tenso
 /// A score beyond this, of a bias or a sink, hides a key or hides all others.
 constexpr double kLargeScore = 1e4;
 
-/// One gradient of one instance along a random direction, by central differences at two step widths.
+/// One gradient of one instance along a random direction, by central differences at two step widths. Entries that are
+/// one word move together.
 template <class Wide>
-Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
+Difference difference_of(const Problem& p, const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
                          std::mt19937_64& random) {
   const Matrix<Wide>& at = dense.at(input_of(gradient));
   Matrix<Wide> u(at.shape);
@@ -209,7 +239,13 @@ Difference difference_of(const Dense<Wide>& dense, SlowArray gradient, const Mat
   size = std::sqrt(size / static_cast<double>(at.words.size()));
   if (is_of_modifiers(gradient)) size = 1;  // scores, of which some may say that a key is hidden: those stay
   const auto stays = [&](Wide x) { return is_of_modifiers(gradient) && !(std::abs(x) < Wide(kLargeScore)); };
+  const SharedWords words(p);
   for (std::size_t i = 0; i < u.words.size(); ++i) {
+    if (gradient == SlowArray::dBias)
+      if (const auto first = static_cast<std::size_t>(words.first(u.shape, static_cast<index_t>(i))); first < i) {
+        u.words[i] = u.words[first];
+        continue;
+      }
     u.words[i] = stays(at.words[i]) ? Wide(0) : static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
     inner += static_cast<double>(u.words[i]) * ours.words[i];
     absolute += std::abs(static_cast<double>(u.words[i]) * ours.words[i]);
@@ -395,7 +431,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
         if (is_of_modifiers(a) && p.instances() > 1) continue;  // a sum over instances
         Comparison gap;
         gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
-        differences.push_back({a, gap.finish(0).error, difference_of(own, a, gathered(p, tensors, a, h), random)});
+        differences.push_back({a, gap.finish(0).error, difference_of(p, own, a, gathered(p, tensors, a, h), random)});
       }
     }
   }

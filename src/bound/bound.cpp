@@ -79,7 +79,7 @@ Words words_of_modifiers(const AttentionProblem& x) {
   Words words;
   for (const auto& [plane, most] : planes) words += most;
   if (!by_head) words = words * (batches_of(x) > 1 ? Words(distinct_heads) : distinct);
-  const Words gradient = m.bias_gradient ? Words(of_pairs ? x.n_q : 1) * x.n_k : Words(0);
+  const Words gradient = m.forms_bias_gradient() ? Words(of_pairs ? x.n_q : 1) * x.n_k / m.bias_copies : Words(0);
   return words + distinct * gradient;
 }
 

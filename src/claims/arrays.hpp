@@ -94,8 +94,8 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   const Modifiers& m = x.modifiers;
   p.softcap = m.softcap;
   if (m.bias == Modifiers::Bias::of_keys) p.bias = {1, 1, 1, x.n_k};
-  if (m.bias == Modifiers::Bias::of_pairs) p.bias = {1, p.heads, p.n_q, x.n_k};
-  p.bias_gradient = m.bias_gradient;
+  if (m.bias == Modifiers::Bias::of_pairs) p.bias = {1, p.heads, p.n_q, m.bias_over_keys ? 1 : x.n_k};
+  p.bias_gradient = m.forms_bias_gradient();
   p.alibi = m.slopes;
   p.sinks = m.sinks;
   p.sinks_gradient = m.sinks_gradient;
@@ -165,15 +165,9 @@ struct Arrays {
     return {problem, std::move(in)};
   }
   /// What the outputs should be, in exact arithmetic as far as long double has it.
-  oracle::Matrices<long double> wanted() const {
-    const auto x = dense<long double>(false);
-    return follows_forward(problem.op) ? x.gradients() : x.forward();
-  }
+  oracle::Matrices<long double> wanted() const { return outputs(dense<long double>(false)); }
   /// What plain arithmetic in T makes of it.
-  oracle::Matrices<T> naive() const {
-    const auto x = dense<T>(true);
-    return follows_forward(problem.op) ? x.gradients() : x.forward();
-  }
+  oracle::Matrices<T> naive() const { return outputs(dense<T>(true)); }
 
   bool same_bits(const Arrays& other) const {
     return std::all_of(words.begin(), words.end(), [&](const auto& entry) {
@@ -183,6 +177,19 @@ struct Arrays {
   }
 
  private:
+  /// Of an oracle, which gives the terms of a dBias that all keys share: here they are added up.
+  template <class R>
+  oracle::Matrices<R> outputs(const oracle::Dense<R>& x) const {
+    if (!follows_forward(problem.op)) return x.forward();
+    oracle::Matrices<R> all = x.gradients();
+    if (!sizes.modifiers.forms_bias_gradient() || !sizes.modifiers.bias_over_keys) return all;
+    const oracle::Matrix<R>& terms = all.at(SlowArray::dBias);
+    oracle::Matrix<R> sums({terms.shape.rows, 1});
+    for (index_t i = 0; i < terms.shape.rows; ++i)
+      for (index_t j = 0; j < terms.shape.cols; ++j) sums(i, 0) += terms(i, j);
+    all[SlowArray::dBias] = std::move(sums);
+    return all;
+  }
   std::vector<T>& fresh(SlowArray a, Words count) {
     auto& v = words[a];
     v.assign(static_cast<std::size_t>(count.to_index()), std::numeric_limits<T>::quiet_NaN());

@@ -27,6 +27,8 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   m.bias = static_cast<Modifiers::Bias>(draw(0, 2));
   if (m.bias == Modifiers::Bias::of_pairs && x.n_q == 1) m.bias = Modifiers::Bias::of_keys;
   m.bias_gradient = m.bias != Modifiers::Bias::none && often();
+  m.bias_over_keys = m.bias == Modifiers::Bias::of_pairs && x.n_k > 1 && often();
+  if (m.bias_over_keys) m.bias_copies = x.n_k;
   m.slopes = often();
   m.slope_offset = x.mask.hi != Mask::kFar ? x.mask.hi - 1 : x.mask.lo != -Mask::kFar ? x.mask.lo : x.n_k - positions;
   if (x.score != Score::softmax) return m;
@@ -35,6 +37,8 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   m.sinks_gradient = m.sinks && often();
   if (often()) m.dropout = 0.25;
   m.seed = static_cast<std::uint64_t>(draw(0, 1000));
+  m.bias_gradient_of_rows = m.bias_gradient && m.bias_over_keys;
+  if (m.bias_gradient_of_rows) m.bias_gradient = false;
   return m;
 }
 

@@ -325,9 +325,11 @@ std::string text_of(const Sizes& x) {
     }
   if (x.mask.group > 1) text += fmt::format(" group {}", x.mask.group);
   if (const Modifiers& m = x.modifiers; m.any())
-    text += fmt::format(" bias {} (gradient {}) slopes {} at {} sinks {} (gradient {}) softcap {} dropout {} seed {}",
-                        static_cast<int>(m.bias), m.bias_gradient, m.slopes, m.slope_offset, m.sinks, m.sinks_gradient,
-                        m.softcap, m.dropout, m.seed);
+    text += fmt::format(
+        " bias {} (gradient {}, one for all keys {}) slopes {} at {} sinks {} (gradient {}) softcap {} dropout {} seed "
+        "{}",
+        static_cast<int>(m.bias), m.forms_bias_gradient(), m.bias_over_keys, m.slopes, m.slope_offset, m.sinks,
+        m.sinks_gradient, m.softcap, m.dropout, m.seed);
   return text;
 }
 std::string text_of(const Tiling& t) {
@@ -373,7 +375,10 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     c.sizes.modifiers.sinks = false;
     c.sizes.modifiers.dropout = 0;
   }
-  if (s.operation != Operation::backward) c.sizes.modifiers.bias_gradient = c.sizes.modifiers.sinks_gradient = false;
+  if (s.operation != Operation::backward) {
+    Modifiers& m = c.sizes.modifiers;
+    m.bias_gradient = m.bias_gradient_of_rows = m.sinks_gradient = false;
+  }
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};

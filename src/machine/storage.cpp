@@ -112,9 +112,23 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
   });
 }
 
+template <class T>
+void add_to(const Storage& s, const Block& b, const View<const T>& from) {
+  for (index_t i = 0; i < b.shape.rows; ++i)
+    for (index_t j = 0; j < b.shape.cols; ++j) {
+      const Block word{b.array, b.instance, b.row + i, b.col + j, {1, 1}};
+      T sum;
+      gather(s, word, &sum, 1);
+      sum += from(i, j);
+      scatter(s, word, &sum, 1, 1);
+    }
+}
+
 template void gather(const Storage&, const Block&, float*, index_t, const kernel::HalfRows<float>&);
 template void gather(const Storage&, const Block&, double*, index_t, const kernel::HalfRows<double>&);
 template void scatter(const Storage&, const Block&, const float*, index_t, index_t, const kernel::HalfRows<float>&);
 template void scatter(const Storage&, const Block&, const double*, index_t, index_t, const kernel::HalfRows<double>&);
+template void add_to(const Storage&, const Block&, const View<const float>&);
+template void add_to(const Storage&, const Block&, const View<const double>&);
 
 }  // namespace redblue::machine

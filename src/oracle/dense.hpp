@@ -469,7 +469,7 @@ class Dense {
     VectorSum<T> to_K(K_.shape.words(), block_), to_V(V_.shape.words(), block_);  // terms: queries
     const Matrix<T>& dO = at(SlowArray::dO);
     Matrix<T> dBias, dSinks;
-    if (modifiers().bias_gradient) dBias = Matrix<T>(at(SlowArray::bias).shape);
+    if (modifiers().forms_bias_gradient()) dBias = Matrix<T>(at(SlowArray::bias).shape);
     if (modifiers().sinks_gradient) dSinks = Matrix<T>(at(SlowArray::sinks).shape);
     for (index_t i = 0; i < x_.n_q; ++i, to_K.end_term(), to_V.end_term()) {
       const Row<T> r = weights(i);
@@ -483,7 +483,7 @@ class Dense {
         const T dP = keep * sum<T>(x_.d_v, block_, [&](index_t t) { return dO(i, t) * V_(j, t); });
         for (index_t t = 0; t < x_.d_v; ++t) to_V.part(j * x_.d_v + t) += keep * p * dO(i, t);
         const T times = steepness(r, k), dScore = times == T(0) ? T(0) : times * (dP - D);
-        if (modifiers().bias_gradient) dBias(bias_row(i), j) += dScore;
+        if (modifiers().forms_bias_gradient()) dBias(bias_row(i), j) += dScore;
         const T dS = scale_ * dScore * softcap_slope(i, j);
         for (index_t t = 0; t < x_.d; ++t) {
           to_Q.part(t) += dS * K_(j, t);

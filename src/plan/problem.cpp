@@ -190,23 +190,9 @@ void Problem::require_modifiers() const {
   const bool backward = op == Operation::backward;
   require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
   require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
-  if (bias_gradient) {
-    require(
-        scale_or_default() != 0,
-        "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give another "
-        "scale");
-    require((*bias)[3] == n_k,
-            score == Score::softmax && !sinks
-                ? "bias_gradient: a bias with one column for all keys shifts each row of scores, which "
-                  "changes no output; give a column for each key"
-                : "bias_gradient: it is not summed over keys; give a bias with a column for each key, "
-                  "and add up the columns of its gradient");
-    const bool of_rows = (*bias)[1] == heads && (*bias)[2] == n_q;
-    require(group() == 1 || of_rows || m.bias == Modifiers::Bias::of_keys,
-            fmt::format("bias_gradient: with {} query heads for each key-value head the bias must be one for each head "
-                        "and query, or one for all of them; [{}] is neither",
-                        group(), fmt::join(*bias, ", ")));
-  }
+  require(!m.bias_gradient || scale_or_default() != 0,
+          "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give another "
+          "scale");
 }
 
 void Problem::require_approximation() const {
@@ -261,7 +247,11 @@ Modifiers Problem::modifiers() const {
     if (m.bias == Modifiers::Bias::of_pairs && (*bias)[1] == 1) m.bias_copies *= group();
     if (m.bias == Modifiers::Bias::of_pairs && (*bias)[2] == 1) m.bias_copies *= n_q;
     if ((*bias)[3] == 1) m.bias_copies *= n_k;
-    m.bias_gradient = bias_gradient;
+    m.bias_over_positions = (*bias)[2] == 1 && n_q > 1;
+    m.bias_over_group = (*bias)[1] == 1 && group() > 1;
+    m.bias_over_keys = (*bias)[3] == 1 && n_k > 1;
+    m.bias_gradient_of_rows = bias_gradient && m.bias_over_keys && score == Score::softmax;
+    m.bias_gradient = bias_gradient && !m.bias_gradient_of_rows;
     m.bias_over_batches = (*bias)[0] == 1 && batch > 1;
     m.bias_over_heads = (*bias)[1] == 1 && m.kv_heads > 1;
   }

@@ -26,6 +26,7 @@ class Elsewhere {
   static Rows16 rows16(const Block&) { throw std::logic_error("there is nothing to view"); }
   void fetch(const Block& b, float* to, index_t ld) const { memory_.fetch(b, to, ld); }
   void put(const Block& b, const View<const float>& from) const { memory_.put(b, from); }
+  void add(const Block& b, const View<const float>& from) const { memory_.add(b, from); }
 
  private:
   CallerMemory<float> memory_;

@@ -15,9 +15,12 @@ struct Modifiers {
   double softcap = 0;  ///< 0: none
   Bias bias = Bias::none;
   index_t bias_copies = 1;     ///< scores of an instance that share one word of the bias (for bounds)
-  bool bias_gradient = false;  ///< a backward pass forms dBias, too
-  bool slopes = false;         ///< ALiBi: query head h takes slopes[h] |p + slope_offset - j| off the score of key j
-  bool slopes_kept = false;    ///< of a part: they are resident for all parts of the problem (schedule/parts/cores.hpp)
+  bool bias_gradient = false;  ///< a backward pass adds dS to dBias
+  /// Under a softmax whose keys share the bias of a query, dBias is exp(sink - lse) D, a number for each query: it
+  /// needs no dS, and bias_gradient is false.
+  bool bias_gradient_of_rows = false;
+  bool slopes = false;       ///< ALiBi: query head h takes slopes[h] |p + slope_offset - j| off the score of key j
+  bool slopes_kept = false;  ///< of a part: they are resident for all parts of the problem (schedule/parts/cores.hpp)
   index_t slope_offset = 0;
   bool sinks = false;           ///< query head h has a sink with the score sinks[h]
   bool sinks_gradient = false;  ///< a backward pass forms dSinks, too
@@ -28,7 +31,12 @@ struct Modifiers {
   index_t kv_heads = 1;
   bool bias_over_batches = false;
   bool bias_over_heads = false;
+  // Who shares it within an instance: all positions, the query heads of a group, all keys.
+  bool bias_over_positions = false;
+  bool bias_over_group = false;
+  bool bias_over_keys = false;
 
+  constexpr bool forms_bias_gradient() const { return bias_gradient || bias_gradient_of_rows; }
   constexpr bool loads_slopes() const { return slopes && !slopes_kept; }
   /// Does it do anything?
   constexpr bool any() const { return softcap > 0 || bias != Bias::none || slopes || sinks || dropout > 0; }

@@ -63,6 +63,7 @@ class AnyKernel {
   virtual std::string_view name() const = 0;
   virtual std::span<const Access> access() const = 0;
   virtual bool first() const = 0;
+  virtual bool adds() const = 0;
   virtual std::span<const Layout> layouts() const = 0;
   virtual bool fits(std::span<const Arg> args) const = 0;
   virtual index_t macs(std::span<const Arg> args) const = 0;
@@ -98,6 +99,17 @@ constexpr bool first_of(const K& k) {
     return false;
 }
 inline bool first_of(const AnyKernel& k) { return k.first(); }
+
+/// Is what it does to the block that it updates to add numbers which do not depend on it? Words of such a block may be
+/// one: each sum is added to it.
+template <Kernel K>
+constexpr bool adds(const K&) {
+  if constexpr (requires { K::adds; })
+    return K::adds;
+  else
+    return false;
+}
+inline bool adds(const AnyKernel& k) { return k.adds(); }
 
 /// How the kernel accesses argument i. (If `first` is set, an update is a write.)
 template <class K>
@@ -227,6 +239,7 @@ class Erased final : public AnyKernel {
   std::string_view name() const override { return K::name; }
   std::span<const Access> access() const override { return K::access; }
   bool first() const override { return first_of(k_); }
+  bool adds() const override { return kernel::adds(k_); }
   std::span<const Layout> layouts() const override { return layouts_of(k_); }
   bool fits(std::span<const Arg> args) const override {
     if constexpr (Composite<K>)

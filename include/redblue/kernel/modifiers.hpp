@@ -222,11 +222,14 @@ struct AddSinkGradients {
   }
 };
 
-/// dBias <- dBias + dS / scale in slow memory, summed over the rows of dS if all share a row.
+/// dBias <- dBias + dS / scale, summed over the rows of dS if all share a row, over its columns if all share a column.
 struct AddBiasGradient {
   static constexpr std::string_view name = "add_bias_gradient";
+  static constexpr bool adds = true;
   static constexpr std::array access{Access::update, Access::read};
-  static constexpr bool fits(Shape dBias, Shape dS) { return dBias.words() > 0 && fits_as_bias(dS, dBias); }
+  static constexpr bool fits(Shape dBias, Shape dS) {
+    return dBias.words() > 0 && (fits_as_bias(dS, dBias) || dBias == Shape{dS.rows, 1});
+  }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   static constexpr std::array<std::string_view, 2> parameter_names{"first", "factor"};
   auto parameters() { return std::tie(first, factor); }
@@ -235,7 +238,31 @@ struct AddBiasGradient {
   template <class T>
   void run(View<T> dBias, View<const T> dS) const {
     for (index_t i = 0; i < dS.rows(); ++i)
-      for (index_t j = 0; j < dS.cols(); ++j) dBias(dBias.rows() == 1 ? 0 : i, j) += static_cast<T>(factor) * dS(i, j);
+      for (index_t j = 0; j < dS.cols(); ++j)
+        dBias(dBias.rows() == 1 ? 0 : i, dBias.cols() == 1 ? 0 : j) += static_cast<T>(factor) * dS(i, j);
+  }
+};
+
+/// dBias <- dBias + exp(sink - lse) D, of a bias that all keys of a query share: what the sink leaves of D, for the
+/// weights of the keys add up to 1 - exp(sink - lse).
+struct AddSinkBiasGradient {
+  static constexpr std::string_view name = "add_sink_bias_gradient";
+  static constexpr bool adds = true;
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape dBias, Shape sinks, Shape lse, Shape D) {
+    return dBias == lse && lse == D && D.cols == 1 && sinks.cols == 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr std::array<std::string_view, 2> parameter_names{"first", "row"};
+  auto parameters() { return std::tie(first, row); }
+  bool first = false;
+  index_t row = 0;
+  template <class T>
+  void run(View<T> dBias, View<const T> sinks, View<const T> lse, View<const T> D) const {
+    for (index_t r = 0; r < lse.rows(); ++r) {
+      const T sink = sinks[(row + r) % sinks.words()];
+      if (sink != kMinusInf<T> && D[r] != T(0)) dBias(r, 0) += std::exp(sink - lse[r]) * D[r];
+    }
   }
 };
 

@@ -92,6 +92,7 @@ struct PairBias : OnPairs {
 /// dBias_j <- dBias_j + factor SUM_i T_ij, of the keys of the window.
 struct PairBiasGradient : OnPairs {
   static constexpr std::string_view name = "pair_bias_gradient";
+  static constexpr bool adds = true;
   static constexpr std::array access{Access::update, Access::read};
   static constexpr bool fits(Shape dBias, Shape T) { return PairBias::fits(T, dBias); }
   static constexpr index_t macs(Shape, Shape) { return 0; }

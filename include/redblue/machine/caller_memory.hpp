@@ -37,6 +37,7 @@ class CallerMemory {
   void put(const Block& b, const View<const T>& from) const {
     scatter(storage(b), b, from.data, from.row_stride, from.col_stride, bodies_->half_rows);
   }
+  void add(const Block& b, const View<const T>& from) const { add_to(storage(b), b, from); }
 
  private:
   const Storage& storage(const Block& b) const { return (*arrays_)[index_of(b.array)]; }

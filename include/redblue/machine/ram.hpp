@@ -83,9 +83,16 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     View<T>& updated = views.list[0];
     const bool in_place = slow_.can_view(b);
     updated = in_place ? slow_.view(b) : arena_.stage(0, b.shape);
-    if (!in_place && !kernel::first_of(k)) slow_.fetch(b, updated.data, updated.row_stride);
+    const bool adds = !in_place && kernel::adds(k) && !kernel::first_of(k);
+    if (adds)
+      std::fill_n(updated.data, b.shape.words(), T(0));
+    else if (!in_place && !kernel::first_of(k))
+      slow_.fetch(b, updated.data, updated.row_stride);
     kernel::run(bodies(), k, views.span());
-    if (!in_place) slow_.put(b, updated);
+    if (adds)
+      slow_.add(b, updated);
+    else if (!in_place)
+      slow_.put(b, updated);
   }
   index_t tell(Question, const Arg& word, index_t) { return static_cast<index_t>(std::llround(arena_.view(word)[0])); }
   template <class Body>

@@ -54,5 +54,8 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
 template <class T>
 void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride,
              const kernel::HalfRows<T>& half_rows = {});
+/// Adds a buffer to slow memory, word by word and row by row: words of `b` that lie at one place add up there.
+template <class T>
+void add_to(const Storage& s, const Block& b, const View<const T>& from);
 
 }  // namespace redblue::machine

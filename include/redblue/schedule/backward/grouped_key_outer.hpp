@@ -140,7 +140,7 @@ struct GroupedKeyOuterBackward : Defaults {
     const auto copy = [&](index_t g, Range I) {
       return x.dQg.rows((t.G - 1) * s.row0 + (g - 1) * s.n_q + I.begin, I.size());
     };
-    m.each(t.G, [&](auto& w, index_t g) {
+    for_blocks_of_keys(m, s, t.G, [&](auto& w, index_t g) {
       const Range keys = group_of(g), others = again(s, keys.begin);  // queries whose first keys are in other groups
       for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
         const Range J{j, std::min(j + t.Bc, keys.end)};

@@ -45,7 +45,7 @@ struct BackwardOperands : ModifierOperands {
         dQg{SlowArray::dQg, dQ.shape, instance},
         P_b(band_of_pairs(s, SlowArray::P_b, instance)),
         dS_b(band_of_pairs(s, SlowArray::dS_b, instance)),
-        dBias(like_bias(s, SlowArray::dBias, s.modifiers.bias_gradient, instance)),
+        dBias(gradient_of_bias(s, instance)),
         dSinks{SlowArray::dSinks, {s.modifiers.sinks_gradient ? s.mask.group : 0, 1}, instance},
         dNum{SlowArray::dNum, dO.shape, instance, s.row0},
         dDen{SlowArray::dDen, {s.n_q, 1}, instance, s.row0} {}

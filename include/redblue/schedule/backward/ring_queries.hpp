@@ -90,8 +90,11 @@ struct RingQueriesBackward : Defaults {
   }
   static Io io(const Sizes& x, Tiling t) {
     const RingSide queries = side(x, t);
-    const Words pairs = queries.sums().pairs, rows = queries.items_met();
-    return modifiers_io(x, pairs, x.n_k, queries.blocks.count()) + bias_gradient_io(x, pairs, x.n_k) +
+    const RingSide::Sums sums = queries.sums();
+    const Words pairs = sums.pairs, rows = queries.items_met();
+    const bool column = x.modifiers.bias_over_keys;
+    return modifiers_io(x, pairs, x.n_k, queries.blocks.count()) +
+           bias_gradient_io(x, column ? sums.visits : pairs, column ? sums.visits : x.n_k) +
            Io().read(SlowArray::Q, rows * x.d)
                .read(SlowArray::K, Words(x.n_k) * x.d)
                .read(SlowArray::V, Words(x.n_k) * x.d_v)

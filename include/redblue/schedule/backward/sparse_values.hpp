@@ -92,7 +92,8 @@ struct SparseValuesBackward : Defaults {
     const Blocks blocks = s.pairs().key_blocks(std::min(t.Bc, s.n_k));
     m.each(blocks.count(), [&](auto& w, index_t j) {
       const Range J = blocks(j);
-      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)), dBias_j = w.load(x.shared_row(x.dBias, J));
+      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)),
+                 dBias_j = w.load(x.shared_gradient(x.dBias, J));
       w.compute(kernel::Zero{}, dV_j);
       for_rows_of(x, J, [&](index_t i, const Block& P_block) {
         const auto P_ij = w.load(P_block), dP = w.alloc(P_block);
@@ -103,7 +104,7 @@ struct SparseValuesBackward : Defaults {
         w.store(dP, P_block);
       });
       w.store(dV_j, x.dV.rows(J));
-      if (dBias_j.shape().words() > 0) w.store(dBias_j, x.shared_row(x.dBias, J));
+      if (x.keeps_bias_gradient) w.store(dBias_j, x.shared_gradient(x.dBias, J));
     });
     spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);  // dQ = dS K
     spmm(m, s, x.dK, x.P, true, x.Q, t.dK);   // dK = dS^T Q

@@ -57,7 +57,7 @@ struct SpilledBackward : Defaults {
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     const Blocks blocks = x.shape.pairs().key_blocks(t.keys.Bc);
-    m.each(blocks.count(), [&](auto& m_j, index_t j) {
+    for_blocks_of_keys(m, x.shape, blocks.count(), [&](auto& m_j, index_t j) {
       const Range J = blocks(j);
       key_pass(m_j, x, J, t.keys.br,
                [&](auto& w, Range I, const Arg& dS_ij, const auto&) { store_visible(w, x.shape, dS_ij, x.P, {I, J}); });

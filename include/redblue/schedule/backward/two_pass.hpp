@@ -71,7 +71,7 @@ struct TwoPassBackward : Defaults {
       w.store(D_i, x.D.rows(I));
       w.store(dQ_i, x.dQ.rows(I));
     });
-    m.each(keys.count(), [&](auto& w, index_t j) {
+    for_blocks_of_keys(m, x.shape, keys.count(), [&](auto& w, index_t j) {
       key_pass(w, x, keys(j), t.keys.br, [](auto&, Range, const Arg&, const auto&) {});
     });
   }

@@ -78,7 +78,7 @@ struct KeyOuterForward : Defaults {
     const auto sinks = m.load(x.sinks.all());
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
-      const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J)), bias_j = m.load(x.shared_row(x.bias, J));
+      const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J)), bias_j = m.load(x.shared_bias(J));
       m.each(ceil_div(seeing.size(), t.Br), [&](auto& w, index_t i) {
         const index_t begin = seeing.begin + i * t.Br;
         const Range I{begin, std::min(begin + t.Br, seeing.end)};

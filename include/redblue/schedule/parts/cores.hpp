@@ -401,7 +401,7 @@ struct Masked : S {
       if constexpr (std::derived_from<Operands, ModifierOperands>) core.kept_slopes = slopes.arg();
       S::run(w, core, t);
     };
-    if (list.count() > 1 && cores_are_independent())
+    if (list.count() > 1 && cores_are_independent(x.shape.modifiers))
       m.each(list.count(), run_core);
     else
       for (index_t i = 0; i < list.count(); ++i) run_core(m, i);
@@ -424,8 +424,9 @@ struct Masked : S {
   static index_t batch_of(const Sizes& x, index_t instance) {
     return x.documents == nullptr ? 0 : x.documents->batch_of(instance, x.modifiers.kv_heads);
   }
-  /// Does each core have rows of its own in all workspace?
-  static constexpr bool cores_are_independent() {
+  /// Does each core have rows of its own in all workspace, and words of its own in dBias?
+  static bool cores_are_independent(const Modifiers& m) {
+    if (m.bias_gradient && m.bias_over_keys && (m.bias_over_positions || m.bias_over_group)) return false;
     return std::ranges::none_of(S::workspace, [](SlowArray a) { return side_of(a) == Side::neither; });
   }
   /// f(output, its rows) for what no core writes, of one instance.

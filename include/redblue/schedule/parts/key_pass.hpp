@@ -36,7 +36,8 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   };
   return {key_blocks_footprint(x, t.Bc, block), arriving(br) + word};
 }
-/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number.
+/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number. A dBias that all
+/// keys share is added to for each query that a block meets.
 struct KeyVisits {
   Words queries, pairs, blocks;
   void add(const Sizes& x, index_t Bc) {
@@ -53,7 +54,9 @@ inline KeyVisits key_visits(const Sizes& x, index_t Bc) {
 /// What they read and write together: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k (d + d_v).
 inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
   const Words visits = v.queries;
-  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k) +
+  const bool column = x.modifiers.bias_over_keys;
+  return modifiers_io(x, v.pairs, x.n_k, v.blocks) +
+         bias_gradient_io(x, column ? visits : v.pairs, column ? visits : x.n_k) +
          Io().read(SlowArray::K, Words(x.n_k) * x.d)
              .read(SlowArray::V, Words(x.n_k) * x.d_v)
              .read(SlowArray::Q, visits * x.d)
@@ -74,15 +77,15 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
 }
 
 /// dBias += dS / scale, without the derivative of a softcap: in the tile of the keys J where all queries share a row,
-/// else in slow memory.
+/// else in slow memory; summed over the keys where these share it.
 template <class W>
 [[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Arg& dBias_j,
                                          const Arg& scaled) {
   const kernel::AddBiasGradient add{false, 1 / x.scale};
-  if (x.bias_of_keys)
+  if (x.keeps_bias_gradient)
     w.compute(add, dBias_j, scaled);
   else
-    w.update(add, x.of_scores(x.dBias, I, J), scaled);
+    w.update(add, x.shape.modifiers.bias_over_keys ? x.dBias.rows(I) : x.of_scores(x.dBias, I, J), scaled);
 }
 
 /// Some keys, with their values, gradients and what modifies their scores.
@@ -102,8 +105,8 @@ struct KeyTiles {
         V(w.load(x.V.rows(J), layout)),
         dK(w.alloc(x.dK.rows(J))),
         dV(w.alloc(x.dV.rows(J))),
-        bias(w.load(x.shared_row(x.bias, J))),
-        dBias(w.load(x.shared_row(x.dBias, J))),
+        bias(w.load(x.shared_bias(J))),
+        dBias(w.load(x.shared_gradient(x.dBias, J))),
         slopes(w, x) {
     w.compute(kernel::Zero{}, dK);
     w.compute(kernel::Zero{}, dV);
@@ -112,7 +115,7 @@ struct KeyTiles {
   void store(W& w, const BackwardOperands& x) const {
     w.store(dK, x.dK.rows(keys));
     w.store(dV, x.dV.rows(keys));
-    if (dBias.shape().words() > 0) w.store(dBias, x.shared_row(x.dBias, keys));
+    if (x.keeps_bias_gradient) w.store(dBias, x.shared_gradient(x.dBias, keys));
   }
 };
 /// The weights of queries and keys, and their gradients.

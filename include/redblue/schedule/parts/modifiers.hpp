@@ -17,11 +17,13 @@ namespace redblue::schedule {
 
 /// The arrays of modifiers.
 struct ModifierOperands {
-  bool bias_of_keys = false;  ///< one row of the bias serves all queries
+  bool bias_of_keys = false;         ///< one row of the bias serves all queries
+  bool keeps_bias_gradient = false;  ///< dBias is such a row, too: schedules with keys resident keep it with them
   SlowMatrix bias, slopes, sinks;
   Arg kept_slopes = kNoWords;  ///< where they are resident already: `slopes` has no words then
   ModifierOperands(const Sizes& s, index_t instance)
       : bias_of_keys(s.modifiers.bias == Modifiers::Bias::of_keys),
+        keeps_bias_gradient(bias_of_keys && s.modifiers.bias_gradient && !s.modifiers.bias_over_keys),
         bias(like_bias(s, SlowArray::bias, s.modifiers.bias != Modifiers::Bias::none, instance)),
         slopes{SlowArray::slopes, {s.modifiers.loads_slopes() ? s.mask.group : 0, 1}, instance},
         sinks{SlowArray::sinks, {s.modifiers.sinks ? s.mask.group : 0, 1}, instance} {}
@@ -32,17 +34,24 @@ struct ModifierOperands {
     const bool of_pairs = s.modifiers.bias == Modifiers::Bias::of_pairs;
     return {a, {of_pairs ? s.n_q : 1, s.n_k}, instance, of_pairs ? s.row0 : 0, s.key0};
   }
-  /// The block of the bias that belongs to these scores.
+  /// dBias: a column where all keys share the bias of a query.
+  static SlowMatrix gradient_of_bias(const Sizes& s, index_t instance) {
+    const bool given = s.modifiers.forms_bias_gradient();
+    if (given && s.modifiers.bias_over_keys) return {SlowArray::dBias, {s.n_q, 1}, instance, s.row0};
+    return like_bias(s, SlowArray::dBias, given, instance);
+  }
+  /// The block of the bias, or of its gradient where that is no column, that belongs to these scores.
   static Block of_scores(const SlowMatrix& bias, Range rows, Range keys) {
     if (bias.shape.rows == 0) return bias.all();
     return bias.block(bias.shape.rows == 1 ? Range{0, 1} : rows, keys);
   }
   /// It passes with the scores.
   Arg bias_of(Range rows, Range keys) const { return Arg::streaming(of_scores(bias, rows, keys)); }
-  /// The row of a bias, or of its gradient, that all queries share, for a schedule that keeps it with its keys; no
-  /// words where each has its own.
-  Block shared_row(const SlowMatrix& of, Range keys) const {
-    return bias_of_keys ? of_scores(of, {}, keys) : Block{of.array};
+  /// The row of the bias that all queries share, for a schedule that keeps it with its keys; no words where each has
+  /// its own. That of dBias likewise.
+  Block shared_bias(Range keys) const { return bias_of_keys ? of_scores(bias, {}, keys) : Block{bias.array}; }
+  Block shared_gradient(const SlowMatrix& dBias, Range keys) const {
+    return keeps_bias_gradient ? of_scores(dBias, {}, keys) : Block{dBias.array};
   }
 };
 
@@ -128,6 +137,7 @@ inline Words shared_row_of_bias(const Sizes& x, Words keys) {
 }
 
 /// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits.
+/// (Where all keys share a column: KeyVisits.)
 inline Io bias_gradient_io(const Sizes& x, Words pairs, Words visits) {
   if (!x.modifiers.bias_gradient) return {};
   const Words words = x.modifiers.bias == Modifiers::Bias::of_pairs ? pairs : visits;
@@ -135,14 +145,13 @@ inline Io bias_gradient_io(const Sizes& x, Words pairs, Words visits) {
 }
 /// A word of dBias, which is added to as a tile of dS is finished.
 inline Words passing_bias_gradient(const Sizes& x) {
-  return x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_pairs ? x.word(SlowArray::dBias)
-                                                                                    : Words(0);
+  const bool passes = x.modifiers.bias == Modifiers::Bias::of_pairs || x.modifiers.bias_over_keys;
+  return x.modifiers.bias_gradient && passes ? x.word(SlowArray::dBias) : Words(0);
 }
 
 /// The row of dBias of some keys, where all queries share it.
 inline Words bias_gradient_tile(const Sizes& x, Words keys) {
-  const bool shared = x.modifiers.bias_gradient && x.modifiers.bias == Modifiers::Bias::of_keys;
-  return shared ? x.tile(SlowArray::dBias, 1, keys) : Words(0);
+  return ModifierOperands(x, 0).keeps_bias_gradient ? x.tile(SlowArray::dBias, 1, keys) : Words(0);
 }
 
 /// The tiles of weights that a backward pass keeps where it forms dBias: P and dS; G, the weights of scores where they
@@ -188,8 +197,8 @@ struct Sharing {
   index_t items, each;  ///< an item is that number of instances
   index_t item_stride = 1, step = 1;
   Sharing(const Modifiers& m, index_t instances) : items(instances), each(1) {
-    const bool over_heads = m.bias_gradient && m.bias_over_heads;
-    const bool over_batches = m.sinks_gradient || (m.bias_gradient && m.bias_over_batches);
+    const bool over_heads = m.forms_bias_gradient() && m.bias_over_heads;
+    const bool over_batches = m.sinks_gradient || (m.forms_bias_gradient() && m.bias_over_batches);
     if (over_heads && over_batches) {
       items = 1;
       each = instances;
@@ -206,30 +215,58 @@ struct Sharing {
   index_t instance(index_t item, index_t k) const { return item * item_stride + k * step; }
 };
 
+/// round(w, i) for blocks of keys that add to dBias: they follow each other where keys share its words.
+template <class M, class Round>
+void for_blocks_of_keys(M& m, const Sizes& x, index_t blocks, const Round& round) {
+  if (x.modifiers.bias_gradient && x.modifiers.bias_over_keys)
+    for (index_t j = 0; j < blocks; ++j) round(m, j);
+  else
+    m.each(blocks, round);
+}
+
+/// f(rows of dBias): together they hold each word that lies apart once.
+template <class F>
+void for_words_of_bias_gradient(const Sizes& x, const SlowMatrix& dBias, const F& f) {
+  const index_t group = x.mask.group, positions = x.modifiers.bias_over_positions ? 1 : x.n_q / group;
+  if (dBias.shape.rows <= 1 || !x.modifiers.bias_over_group)
+    return f(Range{0, std::min(dBias.shape.rows, positions * group)});
+  for (index_t p = 0; p < positions; ++p) f(Range{p * group, p * group + 1});
+}
+inline Words words_of_bias_gradient(const Sizes& x) {
+  return x.modifiers.forms_bias_gradient() ? Words(bias_rows(x)) * x.n_k / x.modifiers.bias_copies : Words(0);
+}
+/// Is anything added to dBias beside dS? Without sinks nothing is left for a bias that all keys share.
+inline bool adds_sinks_to_bias(const Modifiers& m) { return m.bias_gradient_of_rows && m.sinks; }
+
 /// dBias begins as 0; tiles of dS are added to it (docs/semantics.md). (Formulas are of the first instance.)
 template <class M, class Operands>
 [[gnu::noinline]] void begin_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
   if constexpr (requires { x.dBias; })
     if (x.dBias.shape.words() > 0 && first_of_bias(x.shape.modifiers, instance))
-      m.update(kernel::ZeroOver{}, x.dBias.all());
+      for_words_of_bias_gradient(x.shape, x.dBias,
+                                 [&](Range rows) { m.update(kernel::ZeroOver{}, x.dBias.rows(rows)); });
 }
-/// dSinks = -SUM_i exp(sink - lse_i) D_i, row by row: reads n_q (2 d_v + 1) and the sinks, writes group words.
+/// dSinks = -SUM_i exp(sink - lse_i) D_i, row by row: reads n_q (2 d_v + 1) and the sinks, writes group words. A dBias
+/// that all keys share has the terms themselves: the same reads, one of dBias and one write for each row.
 template <class M, class Operands>
 [[gnu::noinline]] void end_gradients_of_modifiers(M& m, const Operands& x, index_t instance) {
   if constexpr (requires { x.dSinks; }) {
-    if (x.dSinks.shape.words() == 0) return;
+    const bool of_sinks = x.dSinks.shape.words() > 0, of_bias = adds_sinks_to_bias(x.shape.modifiers);
+    if (!of_sinks && !of_bias) return;
     const auto sinks = m.load(x.sinks.all()), dSinks = m.alloc(x.dSinks.all());
-    if (first_of_sinks(x.shape.modifiers, instance))
+    if (of_sinks && first_of_sinks(x.shape.modifiers, instance))
       m.compute(kernel::Zero{}, dSinks);
-    else
+    else if (of_sinks)
       m.load_into(dSinks, x.dSinks.all());
     for (index_t i = 0; i < x.shape.n_q; ++i) {
       const Range row{i, i + 1};
       const auto D_i = m.alloc(SlowArray::D, {1, 1});
       m.compute(kernel::RowDots{}, D_i, m.stream(x.dO.rows(row)), m.stream(x.O.rows(row)));
-      m.compute(kernel::AddSinkGradients{i}, dSinks, sinks, m.stream(x.lse.rows(row)), D_i);
+      if (of_sinks) m.compute(kernel::AddSinkGradients{i}, dSinks, sinks, m.stream(x.lse.rows(row)), D_i);
+      if (of_bias)
+        m.update(kernel::AddSinkBiasGradient{false, i}, x.dBias.rows(row), sinks, m.stream(x.lse.rows(row)), D_i);
     }
-    m.store(dSinks, x.dSinks.all());
+    if (of_sinks) m.store(dSinks, x.dSinks.all());
   }
 }
 /// What instances move of which the first (where batches differ, the first key-value head of all) moves `one`: only the
@@ -238,9 +275,9 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
   Io io = Words(instances / batches_of(x)) * one;
   const Modifiers& m = x.modifiers;
   const index_t heads = std::min(m.kv_heads, instances), batches = instances / heads;
-  if (m.bias_gradient) {
+  if (m.forms_bias_gradient()) {
     const index_t first = (m.bias_over_batches ? 1 : batches) * (m.bias_over_heads ? 1 : heads);
-    io.writes[index_of(SlowArray::dBias)] -= Words(instances - first) * bias_rows(x) * x.n_k;
+    io.writes[index_of(SlowArray::dBias)] -= Words(instances - first) * words_of_bias_gradient(x);
   }
   if (m.sinks_gradient) io.read(SlowArray::dSinks, Words(instances - heads) * x.mask.group);
   return io;
@@ -249,22 +286,27 @@ inline Io of_instances(const Sizes& x, const Io& one, index_t instances) {
 inline Io gradients_of_modifiers_io(const Sizes& x) {
   const Modifiers& m = x.modifiers;
   Io io;
-  if (m.bias_gradient) io.write(SlowArray::dBias, Words(bias_rows(x)) * x.n_k);
-  if (m.sinks_gradient)
+  io.write(SlowArray::dBias, words_of_bias_gradient(x));
+  const bool of_bias = adds_sinks_to_bias(m);
+  if (m.sinks_gradient || of_bias)
     io = io + Io().read(SlowArray::dO, Words(x.n_q) * x.d_v)
                   .read(SlowArray::O, Words(x.n_q) * x.d_v)
-                  .read(SlowArray::lse, x.n_q)
-                  .read(SlowArray::sinks, x.mask.group)
-                  .write(SlowArray::dSinks, x.mask.group);
+                  .read(SlowArray::sinks, x.mask.group);
+  if (m.sinks_gradient) io.read(SlowArray::lse, x.n_q).write(SlowArray::dSinks, x.mask.group);
+  if (of_bias) io.read(SlowArray::lse, x.n_q).read(SlowArray::dBias, x.n_q).write(SlowArray::dBias, x.n_q);
   return io;
 }
 inline Words gradients_of_modifiers_footprint(const Sizes& x) {
+  const Modifiers& m = x.modifiers;
   Words most;
-  if (x.modifiers.bias_gradient) most = x.word(SlowArray::dBias);
-  if (x.modifiers.sinks_gradient)
-    most = std::max(most, x.tile(SlowArray::sinks, x.mask.group, 1) + x.tile(SlowArray::dSinks, x.mask.group, 1) +
+  if (m.forms_bias_gradient()) most = x.word(SlowArray::dBias);
+  const bool of_bias = adds_sinks_to_bias(m);
+  if (m.sinks_gradient || of_bias)
+    most = std::max(most, x.tile(SlowArray::sinks, x.mask.group, 1) +
+                              (m.sinks_gradient ? x.tile(SlowArray::dSinks, x.mask.group, 1) : Words(0)) +
                               x.tile(SlowArray::D, 1, 1) +
-                              std::max(x.word(SlowArray::dO) + x.word(SlowArray::O), x.word(SlowArray::lse)));
+                              std::max(x.word(SlowArray::dO) + x.word(SlowArray::O),
+                                       x.word(SlowArray::lse) + (of_bias ? x.word(SlowArray::dBias) : Words(0))));
   return most;
 }
 

@@ -108,9 +108,11 @@ std::vector<index_t> pin_counts_by_room(const Sizes& x, std::vector<index_t> cou
   if (counts.size() > 1) std::ranges::stable_sort(counts, [&](index_t a, index_t b) { return room(a) < room(b); });
   return counts;
 }
-/// How many are pinned: none with a bias that all queries share, which would have to pass once more.
+/// How many are pinned: none with a bias that all queries share, or its gradient that all keys share, which would have
+/// to pass once more.
 inline index_t pinned_rows(const Sizes& x, index_t pinned) {
-  return x.modifiers.bias == Modifiers::Bias::of_keys ? 0 : pinned;
+  const Modifiers& m = x.modifiers;
+  return m.bias == Modifiers::Bias::of_keys || (m.bias_gradient && m.bias_over_keys) ? 0 : pinned;
 }
 
 /// Blocks that pass; those between pinned ones are cut as a whole side is.
