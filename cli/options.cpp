@@ -377,7 +377,13 @@ void PlannerOptions::apply_to(Problem& p) const {
         is_of_pairs(p.op)
             ? fmt::format("--order {}: the matrix of operation {} keeps queries and keys in natural order", order,
                           name_of(p.op))
-            : fmt::format("--order {}: with a bias, ALiBi or dropout queries and keys stay in natural order", order));
+        : p.alibi || p.dropout > 0
+            ? fmt::format("--order {}: with ALiBi or dropout, which depend on the numbers of query and key, these stay "
+                          "in natural order",
+                          order)
+            : fmt::format("--order {}: heads or batches with patterns or lengths of their own share one bias, which "
+                          "would need an order for each; give a bias for each of them",
+                          order));
   p.order = pattern_order_from_name(order).value_or(PatternOrder::natural);
 }
 

@@ -62,7 +62,7 @@ enum {
 typedef struct redblue_pattern redblue_pattern;
 
 /* In which order a run takes the queries and keys of patterns: the words moved depend on it, and of results the
- * rounding. A run gathers its inputs in this order, into the workspace, and scatters its outputs. With a bias, ALiBi or
+ * rounding. A run gathers its inputs in this order, into the workspace, and scatters its outputs. With ALiBi or
  * dropout, and for REDBLUE_SCORES and REDBLUE_WEIGHTS, they stay as they come. */
 typedef int32_t redblue_pattern_order;
 enum {

@@ -74,8 +74,8 @@ struct Problem {
   /// head, or one for each query head of each batch. redblue/patterns.hpp makes them. Causal, window, prefix and
   /// sequences hide keys of them, too.
   Patterns patterns{};
-  /// In which order their queries and keys are taken: core/order.hpp. With a bias, ALiBi or dropout they stay where
-  /// they are. A planner may choose it (plan::Options::reorder).
+  /// In which order their queries and keys are taken: core/order.hpp. With ALiBi or dropout they stay where they are.
+  /// A planner may choose it (plan::Options::reorder).
   PatternOrder order = PatternOrder::natural;
   double softcap = 0;                            ///< > 0: scores become softcap tanh(score / softcap)
   std::optional<std::array<index_t, 4>> bias{};  ///< its shape: [batch, heads, n_q, n_k], or 1 where all share it
@@ -115,7 +115,7 @@ struct Problem {
   Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
   /// May the order of queries and keys matter, and be changed?
-  bool may_reorder() const { return !patterns.empty() && !bias && !alibi && dropout == 0 && !is_of_pairs(op); }
+  bool may_reorder() const;
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.

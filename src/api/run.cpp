@@ -85,8 +85,8 @@ class Converted {
   Words words_;
 };
 
-/// Arrays in the order in which a pattern takes their queries or keys: inputs are gathered before the schedule runs,
-/// outputs scattered afterwards.
+/// Arrays in the order in which a pattern takes their queries or keys, a bias in both: inputs are gathered before the
+/// schedule runs, outputs scattered afterwards.
 class Reordered {
  public:
   Reordered(const Problem& p, std::shared_ptr<const Documents> documents)
@@ -97,12 +97,13 @@ class Reordered {
     return documents_ != nullptr &&
            std::ranges::any_of(documents_->orders, [](const auto& order) { return order != nullptr; });
   }
+  bool moves(SlowArray a) const { return any() && (side_of(a) != Side::neither || is_bias(a)); }
   void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
   void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }
 
   void gather() const {
     for (const Move& m : inputs_)
-      for_rows(m, [&](index_t instance, index_t place, index_t row) {
+      for_rows(m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const std::size_t width = size_of(m.from.dtype);
         const auto at = [&](const Tensor& t, index_t r) {
           const index_t B = instance / t.shape[1], H = instance % t.shape[1];
@@ -112,8 +113,8 @@ class Reordered {
         const std::byte* from = at(m.from, row);
         std::byte* to = at(m.to, place);
         for (index_t t = 0; t < m.from.shape[3]; ++t)
-          std::memcpy(to + t * static_cast<index_t>(width), from + t * m.from.strides[3] * static_cast<index_t>(width),
-                      width);
+          std::memcpy(to + t * static_cast<index_t>(width),
+                      from + column(t) * m.from.strides[3] * static_cast<index_t>(width), width);
       });
   }
   template <class T>
@@ -121,9 +122,12 @@ class Reordered {
     for (const Move& m : outputs_) {
       const machine::Storage target = storage_of(m.to, m.to.shape[1], 1, true);
       const index_t rows = m.to.shape[2], cols = m.to.shape[3];
-      for_rows(m, [&](index_t instance, index_t place, index_t row) {
-        machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}},
-                            static_cast<const T*>(m.from.data) + (instance * rows + place) * cols, cols, 1);
+      for_rows(m, [&](index_t instance, index_t place, index_t row, const auto& column) {
+        const T* words = static_cast<const T*>(m.from.data) + (instance * rows + place) * cols;
+        if (!is_bias(m.array))
+          return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1);
+        for (index_t t = 0; t < cols; ++t)
+          machine::scatter<T>(target, {m.array, instance, row, column(t), {1, 1}}, words + t, 1, 1);
       });
     }
   }
@@ -133,16 +137,24 @@ class Reordered {
     SlowArray array;
     Tensor from, to;
   };
-  /// f(batch and head, place in the order, row of the caller's array)
+  static bool is_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
+  /// f(batch and head, place in the order, row of the caller's array, column(place) of the caller's array). What all
+  /// share of a bias stays.
   template <class F>
   void for_rows(const Move& m, const F& f) const {
-    const index_t heads = m.from.shape[1], group = heads / kv_heads_;
-    for (index_t i = 0; i < m.from.shape[0] * heads; ++i) {
+    const auto [batch, heads, rows, cols] = m.from.shape;
+    const index_t group = std::max<index_t>(heads / kv_heads_, 1);
+    for (index_t i = 0; i < batch * heads; ++i) {
       const Order* order = documents_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
-      for (index_t place = 0; place < m.from.shape[2]; ++place) {
-        const auto at = static_cast<std::size_t>(place);
-        f(i, place, order == nullptr ? place : side_of(m.array) == Side::keys ? order->keys[at] : order->queries[at]);
-      }
+      const auto in = [order](bool moves, std::vector<index_t> Order::* list) {
+        return [to = moves && order != nullptr ? &(order->*list) : nullptr](index_t place) {
+          return to == nullptr ? place : (*to)[static_cast<std::size_t>(place)];
+        };
+      };
+      const auto row =
+                     in(!is_bias(m.array) || rows > 1, side_of(m.array) == Side::keys ? &Order::keys : &Order::queries),
+                 column = in(is_bias(m.array) && cols > 1, &Order::keys);
+      for (index_t place = 0; place < rows; ++place) f(i, place, row(place), column);
     }
   }
 
@@ -204,7 +216,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   for (std::size_t i = 0; i < kSlowArrays; ++i) {
     const auto a = static_cast<SlowArray>(i);
     const Tensor& t = tensors[a];
-    const bool moves = is_given(t) && side_of(a) != Side::neither && reordered.any();
+    const bool moves = is_given(t) && reordered.moves(a);
     if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
       if (!is_given(t)) continue;
       Tensor copy = t;

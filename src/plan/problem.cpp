@@ -417,6 +417,15 @@ index_t slope_offset_in(const Documents& sequences, index_t batch, const Documen
 
 }  // namespace
 
+/// ALiBi and dropout depend on the numbers of query and key. A bias is taken in both orders, one for all that share it.
+bool Problem::may_reorder() const {
+  if (patterns.empty() || alibi || dropout > 0 || is_of_pairs(op)) return false;
+  if (!bias) return true;
+  const Modifiers m = modifiers();
+  const bool own = !m.bias_over_batches && !m.bias_over_heads;
+  return own || (seqused_q.empty() && seqused_k.empty() && patterns.alike());
+}
+
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
   require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
@@ -467,7 +476,8 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     if (order == PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);  // else where none moves
     std::shared_ptr<const Order> moved;
     const bool is_pattern = !documents.empty() && documents.front().pattern != nullptr;
-    if (may_reorder() && (is_pattern || order != PatternOrder::natural)) {
+    // A bias has n_q n_k words to copy: it stays unless an order is asked for.
+    if (may_reorder() && ((is_pattern && !bias) || order != PatternOrder::natural)) {
       auto found = order_of(order, rows, n_k, group());
       if (!found)
         throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",

@@ -41,7 +41,7 @@ class ModifiersTest : public testing::Test {
     if (p.cu_seqlens_q.empty() && draw(0, 3) == 0)
       for (index_t b = 0; b < p.batch; ++b)
         p.seqused_q.push_back(draw(0, p.n_q)), p.seqused_k.push_back(draw(0, p.n_k));
-    if (draw(0, 3) == 0) p.patterns = {any_pattern(p)};
+    if (draw(0, 3) == 0) p.patterns = {any_pattern(p)}, p.order = static_cast<PatternOrder>(draw(0, 2));
     const auto size = [&](index_t full) { return coin() ? full : 1; };
     if (coin()) p.bias = {size(p.batch), size(p.heads), size(p.n_q), coin() ? p.n_k : size(p.n_k)};
     p.alibi = coin();
@@ -268,6 +268,46 @@ TEST_F(ModifiersTest, TheGradientOfABiasThatAllKeysShareNeedsNoPairs) {
       }
     }
   }
+}
+
+/// A bias goes along where an order moves queries and keys, and so does its gradient.
+TEST_F(ModifiersTest, OrdersOfAPatternTakeItsBiasAlong) {
+  for (const std::array<index_t, 4>& shape :
+       {std::array<index_t, 4>{2, 4, 13, 17}, {1, 1, 13, 17}, {2, 1, 1, 17}, {1, 4, 13, 1}}) {
+    Problem p{.op = Operation::backward, .batch = 2, .heads = 4, .kv_heads = 2, .n_q = 13, .n_k = 17, .d = 3, .d_v = 2};
+    p.patterns = {any_pattern(p)};
+    p.bias = shape;
+    p.bias_gradient = p.sinks = true;
+    p.forward_given = false;
+    ASSERT_TRUE(p.may_reorder());
+    const Tensors t = tensors(p);
+    std::map<SlowArray, std::vector<float>> natural;
+    for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) {
+      SCOPED_TRACE(name_of(order));
+      p.order = order;
+      EXPECT_EQ(p.sizes().documents->orders.front() == nullptr, order == PatternOrder::natural);
+      expect_verified(p, plan::make_plan(p, {.M = 400, .schedule = "two_pass"}), t);
+      if (order == PatternOrder::natural) natural = words;
+      for (const auto& [array, list] : natural)
+        for (std::size_t i = 0; i < list.size(); ++i)
+          EXPECT_TRUE(words.at(array)[i] == list[i] || std::abs(words.at(array)[i] - list[i]) < 1e-4F)
+              << redblue::name_of(array) << ' ' << i;
+    }
+  }
+}
+
+/// Heads that have orders of their own cannot share one bias; a bias for each of them can follow.
+TEST_F(ModifiersTest, OnlyABiasOfItsOwnFollowsAnOrderOfItsOwn) {
+  Problem p{.heads = 2, .n_q = 9, .n_k = 9, .d = 2, .d_v = 2};
+  p.patterns = {any_pattern(p), any_pattern(p)};
+  p.bias = {1, 1, 9, 9};
+  EXPECT_FALSE(p.may_reorder());
+  p.bias = {1, 2, 9, 9};
+  EXPECT_TRUE(p.may_reorder());
+  p.order = PatternOrder::jaccard;
+  expect_verified(p, plan::make_plan(p, {.M = 300}), tensors(p));
+  p.alibi = true;
+  EXPECT_FALSE(p.may_reorder());
 }
 
 TEST_F(ModifiersTest, ABiasThatAllShareIsReadAsItIs) {
