@@ -90,6 +90,7 @@ void make_pattern(Document& one, const PatternIndex& index) {
 std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
   if (x.documents == nullptr) return {x};
   std::vector<Sizes> parts;
+  if (x.documents->batches == 1) parts.reserve(x.documents->list.size());
   index_t batch_now = 0, pairs = 0;
   for (const Document& one : x.documents->list) {
     if (x.documents->batches > 1 && batch && one.batch != *batch) continue;

@@ -74,8 +74,10 @@ inline std::optional<Sizes> core_of(const Sizes& x) {
 /// The one core of a batch: from the first query of any part that sees a key to the last, and the keys likewise. Where
 /// there are several parts it has them as its documents.
 [[gnu::noinline]] inline std::optional<Sizes> spanning_core(const Sizes& x, index_t batch) {
+  const std::vector<Sizes> documents = documents_of(x, batch);
   std::vector<Sizes> parts;
-  for (const Sizes& document : documents_of(x, batch))
+  parts.reserve(documents.size());
+  for (const Sizes& document : documents)
     if (auto part = core_of(document)) parts.push_back(std::move(*part));
   if (parts.empty()) return std::nullopt;
   if (parts.size() == 1) return parts.front();
