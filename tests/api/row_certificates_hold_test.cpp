@@ -83,6 +83,7 @@ struct WideKeys {
   WideKeys(const Problem& p, const double* k) {
     const RowPolynomials& how = *p.row_polynomials;
     const auto d = static_cast<std::size_t>(p.d), n = static_cast<std::size_t>(p.n_k);
+    keys.reserve(n);
     for (std::size_t j = 0; j < n; ++j) keys.emplace_back(k + j * d, k + (j + 1) * d);
     for (std::size_t t = 0; how.centred && t < d; ++t) {
       Real mean = 0;
@@ -90,6 +91,7 @@ struct WideKeys {
       for (auto& key : keys) key[t] -= mean;
     }
     std::vector<std::pair<Real, std::size_t>> order;
+    order.reserve(n);
     for (std::size_t j = 0; j < n; ++j) order.emplace_back(-std::sqrt(product(keys[j], keys[j])), j);
     std::sort(order.begin(), order.end());
     exact.assign(n, false);
