@@ -5,7 +5,7 @@
 /// respect to shared factors is a sum over all of them. A core without parts is its own.
 namespace redblue::schedule {
 
-/// f(worker, operands of a part, their place among those of the core), for parts that do not wait for each other.
+/// f(worker, operands of a part), for parts that do not wait for each other.
 template <class M, class Operands, class F>
 void for_each_part(M& m, const Operands& core, const F& f) {
   const std::vector<Sizes> parts = documents_of(core.shape);
@@ -130,7 +130,7 @@ void for_each_block(M& m, const std::vector<Shared>& list, const F& f) {
   m.each(static_cast<index_t>(list.size()), [&](auto& w, index_t k) { blocks(w, list[static_cast<std::size_t>(k)]); });
 }
 
-/// f(queries) for those of a core that lie between shared blocks; and between parts.
+/// f(queries) for those of a core that lie between shared blocks; and between parts, none of which share a block of 0.
 template <class F>
 void for_queries_between(const std::vector<Shared>& list, const F& f) {
   for (std::size_t k = 1; k < list.size(); ++k)
