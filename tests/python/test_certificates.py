@@ -311,3 +311,8 @@ def test_real_data(layer, tmp_path):
     report, certificate, o = certified(tmp_path, tensors, 1e-1, M="20000")
     assert certificate["method"] == "polynomial", report["tolerance"]["reason"]
     script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("name", ["check_certificate.py", "check_rows.py", "read_safetensors.py"])
+def test_can_be_read_in_one_sitting(name):
+    assert len((SCRIPT.parent / name).read_text().splitlines()) < 150
