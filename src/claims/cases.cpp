@@ -37,8 +37,6 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   m.sinks_gradient = m.sinks && often();
   if (often()) m.dropout = 0.25;
   m.seed = static_cast<std::uint64_t>(draw(0, 1000));
-  m.bias_gradient_of_rows = m.bias_gradient && m.bias_over_keys;
-  if (m.bias_gradient_of_rows) m.bias_gradient = false;
   return m;
 }
 

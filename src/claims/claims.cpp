@@ -363,6 +363,10 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   Case c = any_case(draw);
   // Some schedules know one score function, no mask, or square problems only: then the case gives way.
   if (!can_solve(s, c.sizes)) c.sizes.score = s.traits.only_score.value_or(Score::softmax);
+  if (Modifiers& m = c.sizes.modifiers; c.sizes.score == Score::softmax && m.bias_gradient && m.bias_over_keys) {
+    m.bias_gradient = false;
+    m.bias_gradient_of_rows = true;  // as Problem::modifiers has it
+  }
   ask_for(s.traits.method, c.sizes, draw);
   if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
     const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];

@@ -266,23 +266,23 @@ struct GradientRows {
     using enum GradientSlip;
     query_projection(x).run(m, x.shape.fast, t.S);
     if (slip != forms_the_values_too_late) value_projection(x).run(m, x.shape.fast, t.h);
-    const Blocks blocks = x.shape.pairs().row_blocks(t.queries.Br);
-    for (index_t i = 0; i < blocks.count(); ++i) {
-      const Range I = blocks(i);
-      if (slip == projects_queries_for_every_block && i > 0) query_projection(x).run(m, x.shape.fast, t.S);
-      const auto U_i = m.alloc(x.U.rows(I));
-      const bool first = slip == forgets_what_g_was || (i == 0 && slip != reads_g_before_it_is_written);
-      if (slip == loads_A1_before_the_pass) {
-        const auto A1_i = m.load(x.A1.rows(I));
-        S::form_rows(m, x, t.queries.bc, I, U_i);
-        m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);
-      } else {
-        S::form_rows(m, x, t.queries.bc, I, U_i);
+    index_t visit = 0;
+    for (const Shared& shared : shared_query_blocks(x.shape, t.queries.Br))
+      for (index_t i = 0; i < shared.blocks.count(); ++i, ++visit) {
+        const Range I = shared.block(i);
+        if (slip == projects_queries_for_every_block && visit > 0) query_projection(x).run(m, x.shape.fast, t.S);
+        const auto U_i = m.alloc(x.U.rows(I));
+        const bool first = slip == forgets_what_g_was || (visit == 0 && slip != reads_g_before_it_is_written);
+        const auto A1_before = m.load(slip == loads_A1_before_the_pass ? x.A1.rows(I) : x.A1.rows({0, 0}));
+        S::form_rows(m, x, t.queries.bc, shared, I, U_i);
+        if (slip == loads_A1_before_the_pass) {
+          m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_before, U_i);
+          continue;
+        }
         const auto A1_i = m.load(x.A1.rows(I));
         if (slip == streams_A1_word_by_word_twice) m.load_into(A1_i, x.A1.rows(I));
         m.update(kernel::GemmOver{true, false, first}, x.g.all(), A1_i, U_i);
       }
-    }
     if (slip == forms_the_values_too_late) value_projection(x).run(m, x.shape.fast, t.h);
   }
 };
