@@ -18,6 +18,7 @@ from ._attention import Gradients, attention, attention_backward
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
 from ._plan import Plan, bound, certify, count, explain, plan
+from ._report import report
 from ._scores import scores, weights
 from ._shims import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
 
@@ -42,6 +43,7 @@ __all__ = [
     "install",
     "patterns",
     "plan",
+    "report",
     "scaled_dot_product_attention",
     "scores",
     "uninstall",

@@ -1,4 +1,4 @@
-"""`python -m redblue`: the program redblue, of which the wheel holds a copy."""
+"""`python -m redblue`: the program redblue, of which the wheel holds a copy, and the command `report`, which is Python."""
 
 from __future__ import annotations
 
@@ -8,6 +8,10 @@ from pathlib import Path
 
 
 def main() -> None:
+    if sys.argv[1:2] == ["report"]:
+        from ._report import main as report
+
+        return report(sys.argv[2:])
     program = Path(__file__).parent / "bin" / "redblue"
     if not program.exists():
         sys.exit(f"redblue: the program is not at {program}: install the package with pip")
