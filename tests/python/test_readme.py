@@ -1,5 +1,6 @@
-"""README.md and docs/ show what the program prints today: every command of the demo is run again."""
+"""README.md and docs/ show what the program prints today: every command of demo, tutorial and case studies is run again."""
 
+import importlib.util
 import os
 import pathlib
 import re
@@ -37,6 +38,40 @@ def alike_everywhere(text):
 def test_demo_block(command, output, tmp_path):
     arguments = shlex.split(command.replace("build/demo/", f"{tmp_path}/"))
     assert alike_everywhere(run(arguments)) == alike_everywhere(output)
+
+
+@needs_program
+@pytest.mark.parametrize("document", readme_demo.PAGES)
+def test_page(document, tmp_path, monkeypatch):
+    """In one folder, in order: commands print what the page shows, Python runs, C compiles with the exported header."""
+    monkeypatch.setenv("MPLBACKEND", "Agg")
+    steps = list(readme_demo.steps((ROOT / document).read_text()))
+    assert {"shell", "python"} <= {language for language, _, _ in steps}
+    for language, source, output in steps:
+        if re.search(r"import redblue|-m redblue", source) and not importlib.util.find_spec("redblue"):
+            continue  # the package is not installed here: scripts/test.sh installs it
+        printed = readme_demo.run_step(language, source, tmp_path, CLI)
+        assert alike_everywhere(printed) == alike_everywhere(output), source
+
+
+@pytest.mark.parametrize("document", readme_demo.PAGES)
+def test_numbers_in_the_text_of_a_page_are_printed_there(document):
+    page = (ROOT / document).read_text()
+    printed = set(re.findall(r"\d+", "".join(output for _, _, output in readme_demo.steps(page))))
+    text = readme_demo.FENCE.sub("", page)
+    said = {number.replace(",", "") for number in re.findall(r"\d{1,3}(?:,\d{3})+", text)}
+    derived = {"1500000", "1024", "4096"}  # 1.5 MB, n and d^2 of the tutorial
+    assert said - derived and said - derived <= printed, said - derived - printed
+
+
+@pytest.mark.parametrize("document", [page for page in readme_demo.PAGES if "/cases/" in page])
+def test_table_of_a_case_has_the_quotients_of_its_words(document):
+    rows = re.findall(r"^\| (.*) \| ([\d,]+) \| ([\d.]+) \| ?([\d.]*) \|$", (ROOT / document).read_text(), re.MULTILINE)
+    words = [int(words.replace(",", "")) for _, words, _, _ in rows]
+    assert len(rows) >= 4 and rows[-1][0].startswith("lower bound") and min(words) == words[-1]
+    for (_, _, over_bound, fewer), moved in zip(rows, words):
+        for shown, exact in [(over_bound, moved / words[-1])] + ([(fewer, words[0] / moved)] if fewer else []):
+            assert shown == f"{exact:.{len(shown.partition('.')[2])}f}"
 
 
 def test_demo_block_shows_plan_count_and_run_forward_and_backward():
