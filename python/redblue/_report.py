@@ -118,7 +118,7 @@ def _verification(facts: Facts) -> str:
         for name, entry in judged.items()
     ]
     rest = {name: entry for name, entry in checks.items() if name not in judged and entry}
-    said = "Every number agrees with fp64." if good else '<span class="no">FAILED: not every number agrees with fp64.</span>'
+    said = "All agree with fp64, within tolerance." if good else '<span class="no">FAILED: not all agree with fp64.</span>'
     return _section("Verification", f"<p>{said}</p>{_table(('array', 'verdict', 'figures'), rows)}{_pairs(rest)}")
 
 
@@ -140,7 +140,8 @@ def _moved(facts: Facts, counts: str) -> str:
 def _schedule(facts: Facts) -> str:
     chosen = {"schedule": facts["schedule"], "tiles": _tiles(facts["tiling"])}
     if "forward" in facts:
-        chosen["after a forward pass by"] = f"{facts['forward']['schedule']} {_tiles(facts['forward']['tiling'])}"
+        forward = facts["forward"]
+        chosen["first"] = f"a forward pass by {forward['schedule']} {_tiles(forward['tiling'])}: {forward['io']:,} words more"
     timed = {"seconds": facts["seconds"]} if facts.get("seconds") is not None else {}
     why = {"reason": facts["reason"]} if "reason" in facts else {}
     return _section("Schedule", _pairs({**chosen, **timed, **why}))
@@ -154,6 +155,13 @@ def _count(facts: Facts) -> str:
     return _schedule(facts) + _moved(facts, "counted") + _bound(facts)
 
 
+def _named(row: Facts) -> str:
+    """A schedule, and why the planner does not choose it."""
+    why = [] if row["stable"] else ["unstable"]
+    why += [] if row["fits"] else ["does not fit"]
+    return f"{row['schedule']} ({', '.join(why)})" if why else row["schedule"]
+
+
 def _plan(facts: Facts) -> str:
     plans, chosen = facts["plans"], facts["chosen"]
     best = {**plans[chosen], "reason": facts["reason"]}
@@ -164,13 +172,13 @@ def _plan(facts: Facts) -> str:
     head = ("schedule", "words", "read", "written", "ratio", "work", "bytes held" if in_bytes else "words held", "workspace", "tiles")
     held = "footprint_bytes" if in_bytes else "footprint"
     rows = [
-        (p["schedule"], p["io"], p["reads"], p["writes"], p["ratio"], p["work"]["relative"], p[held], p["workspace"], _tiles(p["tiling"]))
+        (_named(p), p["io"], p["reads"], p["writes"], p["ratio"], p["work"]["relative"], p[held], p["workspace"], _tiles(p["tiling"]))
         for p in plans
     ]
     refused = [(r["schedule"], r["why"], r["smallest_M"]) for r in facts["refused"]]
     return (
         _schedule(best)
-        + _section("Words by schedule", _bars([(p["schedule"], p["reads"], p["writes"]) for p in plans], facts["bound"]))
+        + _section("Words by schedule", _bars([(_named(p), p["reads"], p["writes"]) for p in plans], facts["bound"]))
         + _section("Ranked schedules", _table(head, rows, chosen))
         + _section("Refused schedules", _table(("schedule", "why", "least M that works"), refused))
         + _bound({**facts, "ratio": best["ratio"]})
@@ -181,7 +189,7 @@ def _compare(facts: Facts) -> str:
     done = [m for m in facts["methods"] if "refused" not in m]
     widest = max([1, *(m["io"] for m in done)])
     drawn = "".join(
-        f"<div>{escape(m['method'])} {escape(m['setting'])}: {_text(m['io'])} words"
+        f"<div>{escape(' '.join(filter(None, (m['method'], m['setting']))))}: {_text(m['io'])} words"
         f'<div class="track"><i style="width:{100 * m["io"] / widest:.3f}%"></i></div></div>\n'
         for m in done
     )

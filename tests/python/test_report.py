@@ -18,6 +18,7 @@ COMMANDS = {
     "count": "count --n 96 --d 16 --M 700".split(),
     "plan": "plan --op backward --with-forward --n 64 --d 8 --M 400 --no-workspace".split(),
     "bytes": "plan --n 128 --d 16 --dtype bf16 --memory 4KiB --multiple q=8,k=8".split(),
+    "gradient": "plan --op gradient-x --n 64 --d 8 --M 200".split(),
     "compare": ["compare", *INPUT],
 }
 
@@ -95,13 +96,13 @@ def test_words_stand_beside_the_bound(printed, name, counts):
 
 
 def test_verification_says_ok_or_failed(printed):
-    assert "Every number agrees" in page_of(printed["backward"]).text
+    assert "All agree with fp64" in page_of(printed["backward"]).text
     assert {"dq", "given lse", "central differences dv"} <= set(page_of(printed["backward"]).cells)
     assert "Verification" not in page_of(printed["count"]).text
     wrong = json.loads(json.dumps(printed["run"]))
     wrong["verify"]["ok"] = wrong["verify"]["o"]["ok"] = False
     page = page_of(wrong)
-    assert "FAILED: not every number agrees" in page.text and "FAILED" in page.cells
+    assert "FAILED: not all agree" in page.text and "FAILED" in page.cells
 
 
 def test_a_count_that_differs_is_said(printed):
@@ -110,16 +111,22 @@ def test_a_count_that_differs_is_said(printed):
     assert "counted differs from the formula" in page_of(wrong).text
 
 
-@pytest.mark.parametrize("name", ["plan", "bytes"])
+@pytest.mark.parametrize("name", ["plan", "bytes", "gradient"])
 def test_ranked_and_refused_schedules(printed, name):
     facts, page = printed[name], page_of(printed[name])
     for row in facts["plans"]:
         tiles = " ".join(f"{key}={size}" for key, size in row["tiling"].items())
-        assert {row["schedule"], shown(row["io"]), shown(row["workspace"]), tiles} <= set(page.cells)
+        why = ["unstable"] * (not row["stable"]) + ["does not fit"] * (not row["fits"])
+        schedule = row["schedule"] + f" ({', '.join(why)})" * bool(why)
+        assert {schedule, shown(row["io"]), shown(row["workspace"]), tiles} <= set(page.cells)
         assert shown(row["footprint_bytes" if name == "bytes" else "footprint"]) in page.cells
     for row in facts["refused"]:
         assert {row["schedule"], row["why"]} <= set(page.cells)
-    assert facts["refused"] or name == "bytes"
+    assert {"plan": facts["refused"], "bytes": not all(row["stable"] for row in facts["plans"]),
+            "gradient": not all(row["fits"] for row in facts["plans"])}[name]  # fmt: skip
+    if name == "plan":
+        forward = facts["forward"]["plans"][facts["forward"]["chosen"]]
+        assert f"a forward pass by {forward['schedule']}" in page.text and f"{forward['io']:,} words more" in page.text
     assert facts["reason"] in page.cells
 
 
