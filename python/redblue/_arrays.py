@@ -21,7 +21,7 @@ _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float3
 
 
 def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
-    mask = f"; a mask of whole numbers becomes one of bool by .{to_bool}" if name == "bias" else ""
+    mask = f"; whole numbers where 1 shows a key become a mask by .{to_bool}" if name == "bias" else ""
     return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")
 
 

@@ -246,7 +246,7 @@ def attention_backward(
 
 
 def _is_differentiable(q: Any, k: Any, v: Any, options: Options) -> bool:
-    """Does an argument, a tensor of torch, require gradients, or is torch tracing?"""
+    """Does an argument, a tensor of torch, require gradients, or is torch tracing, or mapping (torch.func)?"""
     if not hasattr(q, "requires_grad"):
         return False
     import torch
@@ -256,4 +256,6 @@ def _is_differentiable(q: Any, k: Any, v: Any, options: Options) -> bool:
     if torch.compiler.is_compiling():
         return True
     tensors = (q, k, v, options.get("bias"), options.get("sinks"))
+    if any(isinstance(x, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
+        return True
     return torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors)

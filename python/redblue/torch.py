@@ -10,11 +10,13 @@ The operators are redblue::attention and redblue::attention_backward. Tensors ar
 from __future__ import annotations
 
 import contextlib
+import functools
 from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
+from . import _vmap
 from ._attention import attention_backward, forward
 from ._errors import InvalidProblem, Unsupported
 from ._settings import sizes_of
@@ -135,6 +137,10 @@ def _refuse(ctx: Any, *gradients: Any) -> Tuple:
 
 
 _backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output: None)
+
+
+_forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op))
+_backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op))
 
 
 def attention(

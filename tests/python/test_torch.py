@@ -236,3 +236,34 @@ def test_transformers():
     loss = model(ids, labels=ids).loss
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
+
+
+@pytest.mark.parametrize("shape", [(2, 4, 5, 8), (4, 5, 8), (5, 8)])
+def test_vmap_is_a_loop_over_calls(shape):
+    f = lambda q, k, v: redblue.attention(q, k, v, causal=True)
+    q, k, v = (torch.randn(3, *shape, dtype=torch.float64) for _ in range(3))
+    torch.testing.assert_close(torch.func.vmap(f)(q, k, v), torch.stack([f(*x) for x in zip(q, k, v)]))
+    got = torch.func.vmap(f, in_dims=(1, None, 2), out_dims=1)(q.movedim(0, 1), k[0], v.movedim(0, 2))
+    torch.testing.assert_close(got, torch.stack([f(x, k[0], y) for x, y in zip(q, v)], 1))
+
+
+def test_gradients_of_several_losses_at_once():
+    """is_grads_batched maps the backward operator."""
+    inputs = [torch.randn(2, 4, 5, 8, dtype=torch.float64, requires_grad=True) for _ in range(3)]
+    inputs.append(torch.randn(4, 1, 5, dtype=torch.float64, requires_grad=True))
+    o = redblue.attention(*inputs[:3], bias=inputs[3], causal=True)
+    do = torch.randn(3, *o.shape, dtype=torch.float64)
+    got = torch.autograd.grad(o, inputs, do, is_grads_batched=True, retain_graph=True)
+    for i in range(3):
+        for mine, wanted in zip(got, torch.autograd.grad(o, inputs, do[i], retain_graph=True)):
+            torch.testing.assert_close(mine[i], wanted)
+
+
+def test_vmap_refuses_what_it_cannot_map():
+    q = torch.randn(3, 2, 4, 5, 8)
+    with pytest.raises(redblue.Unsupported, match="sinks"):
+        torch.func.vmap(lambda q, s: redblue.attention(q, q, q, sinks=s))(q, torch.randn(3, 4))
+    with pytest.raises(redblue.Unsupported, match="different"):
+        torch.func.vmap(lambda q: redblue.attention(q, q, q, dropout=0.5, seed=3), randomness="same")(q)
+    with pytest.raises(redblue.Unsupported, match="packed"):
+        torch.func.vmap(lambda q: redblue.attention(q, q, q, cu_seqlens_q=[0, 2, 5], cu_seqlens_k=[0, 2, 5]))(q[:, :1])
