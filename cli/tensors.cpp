@@ -181,7 +181,6 @@ void FileOptions::add_modifiers_to(Problem& kind) const {
     const std::string name = tensor_name(a);
     return archive ? archive->contains(name_of(name)) : npy.at(name).has_value();
   };
-  if (is_projected(kind.op)) return;
   if (is_there(SlowArray::bias)) kind.bias.emplace();
   if (is_there(SlowArray::slopes)) kind.alibi = true;
   if (is_there(SlowArray::sinks)) kind.sinks = true;

@@ -210,7 +210,37 @@ struct SharedGradients {
   }
 };
 
-/// Of all instances: oracle::Dense::largest_gradient_terms.
+/// Where Q, K and V are projected: the terms of gradients that are products with the gradients of these. Terms add up
+/// like a random walk.
+void add_projected_terms(std::map<SlowArray, double>& largest, const Problem& p, const Tensors& tensors) {
+  struct Term {
+    SlowArray gradient, of, factor;  ///< gradient = of times factor
+    index_t count;
+  };
+  using S = SlowArray;
+  std::vector<Term> terms{{S::g, S::dQ, S::A1, p.n_q}};
+  if (p.op == Operation::backward_x)
+    terms = {{S::dX, S::dQ, S::A1, p.n_q},
+             {S::dA1, S::dQ, S::X, p.d},
+             {S::dY, S::dV, S::A3, p.n_k},
+             {S::dA3, S::dV, S::Y, p.d_v}};
+  if (p.op == Operation::backward_w)
+    terms = {{S::dWQ, S::dQ, S::A1, p.n_q}, {S::dWK, S::dK, S::A2, p.n_k}, {S::dWV, S::dV, S::A3, p.n_k},
+             {S::dA1, S::dQ, S::WQ, p.d},   {S::dA2, S::dK, S::WK, p.d},   {S::dA3, S::dV, S::WV, p.d_v}};
+  std::map<SlowArray, double> of_projected;
+  for (const Term& t : terms) {
+    double most = 0;
+    for (index_t h = 0; h < p.instances(); ++h)
+      most = std::max(most, largest_of(gathered(p, tensors, t.factor, h).words));
+    of_projected[t.gradient] = std::sqrt(static_cast<double>(t.count)) * largest.at(t.of) * most;
+  }
+  if (p.op == Operation::backward_x) of_projected[S::dA2] = largest.at(S::dK);  // K = A2
+  if (p.sources == Sources::self) of_projected[S::dA1] += of_projected[S::dA2];
+  if (p.sources != Sources::distinct) of_projected[S::dA2] += of_projected[S::dA3];
+  largest = of_projected;
+}
+
+/// Of all instances: oracle::Dense::largest_gradient_terms, and what follows of them.
 template <class Wide>
 std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tensors) {
   std::map<SlowArray, double> largest;
@@ -220,6 +250,7 @@ std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tenso
     for (const auto& [a, most] : Dense<Wide>(p, wide, oracle::kBlock, h).largest_gradient_terms())
       largest[a] = std::max(largest[a], static_cast<double>(most));
   }
+  if (is_projected(p.op)) add_projected_terms(largest, p, tensors);
   return largest;
 }
 
@@ -465,7 +496,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::map<SlowArray, double> terms, relative_to;
   const auto is_small = [&](std::size_t i) {
     const Deviation& d = v.outputs[i];
-    return p.op == Operation::backward && outputs[i] != SlowArray::dSinks && std::isfinite(d.error) &&
+    return follows_forward(p.op) && outputs[i] != SlowArray::dSinks && std::isfinite(d.error) &&
            (!d.ok() || comparisons[outputs[i]].largest == 0);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {

@@ -127,7 +127,10 @@ FileTensor parse_npy(std::span<const std::byte> bytes, const std::string& path) 
         fmt::format("'{}' holds elements of dtype '{}'; redblue reads f8, f4, f2 of either byte order, V2 as bf16, and "
                     "b1 for masks{}",
                     path, printable(header.descr, true),
-                    header.descr.find_first_of("iu") < 2 ? ": whole numbers become a mask by .astype(bool)" : ""));
+                    header.descr.find_first_of("iu") < 2
+                        ? ": whole numbers become a mask by .astype(bool), where true shows a key, "
+                          "and numbers to add by .astype('f4')"
+                        : ""));
   const Element element = *found;
   const auto width = static_cast<index_t>(size_of(element.dtype));
   const auto count = element_count(header.shape, width);

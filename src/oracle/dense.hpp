@@ -135,6 +135,7 @@ class Dense {
     });
   }
   /// The largest term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of magnitudes.
+  /// Of a dBias with one entry for all keys, which may be 0: the sum of its terms.
   std::map<SlowArray, T> largest_gradient_terms() const {
     const auto largest = [](const Matrix<T>& m, index_t row) {
       T most = 0;
@@ -142,8 +143,10 @@ class Dense {
       return most;
     };
     const Matrix<T>& dO = at(SlowArray::dO);
-    T dQ = 0, dK = 0, dV = 0, dBias = 0;
+    const Modifiers m = modifiers();
+    T dQ = 0, dK = 0, dV = 0, dBias = 0, sum_of_keys = 0;
     for (index_t i = 0; i < x_.n_q; ++i) {
+      if (!m.bias_over_positions) sum_of_keys = 0;
       const Row<T> r = row(i);
       const std::vector<T> o = output(i, r);
       const auto magnitudes = [&](const auto& other) {
@@ -154,7 +157,8 @@ class Dense {
         const index_t j = r.keys[k];
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
         const T dScore = std::abs(steepness(r, k)) * (dP + D), dS = std::abs(scale_) * dScore;
-        dBias = std::max(dBias, dScore);
+        sum_of_keys += dScore;
+        dBias = std::max(dBias, m.bias_over_keys ? sum_of_keys : dScore);
         dQ = std::max(dQ, dS * largest(K_, j));
         dK = std::max(dK, dS * largest(Q_, i));
         dV = std::max(dV, std::abs(r.p[k]) * largest(dO, i));

@@ -270,3 +270,20 @@ def test_alibi_has_an_offset_without_a_mask(tmp_path, offset):
     y, report = run_and_report(tmp_path, {**x, "slopes": slopes}, *options)
     assert report["problem"]["causal_offset"] == first
     close(y["o"], run(tmp_path, {**x, "bias": -slopes[:, None, None] * distance.astype(np.float32)}, "--M", 500)["o"])
+
+
+@pytest.mark.parametrize("index", range(6))
+def test_verify_accepts_a_gradient_that_is_0_but_for_roundings(tmp_path, index):
+    """Without sinks a bias of one value for all keys has the gradient 0, and o and lse are rounded."""
+    rng = np.random.default_rng(index)
+    x = {name: rng.normal(size=(2, 2, 40, 8)) for name in ("q", "k", "v", "do")}
+    x["bias"] = rng.normal(size=(1, 2, 1, 1) if index % 2 else (1, 2, 40, 1))
+    command = lambda *words: subprocess.run([CLI, "run", "--M", "2000", "--layout", "bhnd", *map(str, words)], check=True)
+    np.savez(tmp_path / "x.npz", **x)
+    command("--input", tmp_path / "x.npz", "--output", tmp_path / "o.npz")
+    o = np.load(tmp_path / "o.npz")
+    np.savez(tmp_path / "x.npz", **x, o=o["o"], lse=o["lse"])
+    command(
+        "--op", "backward", "--bias-gradient", "--verify", "--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz"
+    )
+    assert np.abs(np.load(tmp_path / "g.npz")["dbias"]).max() < 1e-12

@@ -201,3 +201,32 @@ def test_values(tmp_path, op, masks):
     y = np.load(tmp_path / "y.npz")
     for name, numbers in wanted(op, x, seen).items():
         np.testing.assert_allclose(y[name], numbers, atol=1e-9, err_msg=name)
+
+
+@pytest.mark.parametrize("op", ["gradient-x", "backward-x", "backward-w"])
+def test_verify_accepts_gradients_that_are_0_but_for_roundings(tmp_path, op):
+    """A query that sees one key has dS = 0: what is left in gradients of Q and K are roundings of larger terms."""
+    rng = np.random.default_rng(5)
+    n, d = 23, 6
+    array = lambda *shape: rng.normal(size=(1, 1, *shape))
+    x = {"a1": array(n, d), "a2": array(1, d), "a3": array(1, d), "do": array(n, d)}
+    x |= {name: array(d, d) for name in (("wq", "wk", "wv") if op == "backward-w" else ("x", "y"))}
+    if op == "backward-w":
+        s = 0.2 * x["a1"] @ x["wq"] @ (x["a2"] @ x["wk"]).swapaxes(2, 3)
+        x |= {"o": np.broadcast_to(x["a3"] @ x["wv"], (1, 1, n, d)), "lse": s[..., 0]}
+    np.savez(tmp_path / "x.npz", **x)
+    done = redblue(
+        "run", "--op", op, "--M", 300, "--layout", "bhnd", "--scale", 0.2, "--verify",
+        "--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz",
+    )  # fmt: skip
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_modifiers_of_other_operations_are_refused(tmp_path):
+    rng = np.random.default_rng(6)
+    x = {name: rng.normal(size=(1, 1, 5, 4)) for name in ("a1", "a2", "a3")}
+    x |= {name: rng.normal(size=(1, 1, 4, 4)) for name in ("x", "y")}
+    np.savez(tmp_path / "x.npz", **x, bias=np.zeros((1, 1, 5, 5)))
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "o.npz"]
+    done = redblue("run", "--op", "forward-x", "--M", 300, "--layout", "bhnd", *files)
+    assert done.returncode == 2 and "bias" in done.stderr and not (tmp_path / "o.npz").exists()
