@@ -13,4 +13,5 @@ cp -r docs examples "$source"
 cp -r bench/README.md bench/results "$source/bench"
 "$python" site/api.py "$source/api"
 "$python" -m mkdocs build --strict --quiet -f site/mkdocs.yml
+"$python" -m redblue explore -o build/site/explorer.html
 echo "build/site/index.html: $(find build/site -name '*.html' | wc -l) pages"

@@ -17,6 +17,7 @@ from . import patterns
 from ._attention import Gradients, attention, attention_backward
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
+from ._explore import explore
 from ._plan import Plan, bound, certify, count, explain, plan
 from ._report import report
 from ._scores import scores, weights
@@ -38,6 +39,7 @@ __all__ = [
     "certify",
     "count",
     "explain",
+    "explore",
     "flash_attn_func",
     "flash_attn_varlen_func",
     "install",

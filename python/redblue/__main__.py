@@ -1,4 +1,4 @@
-"""`python -m redblue`: the program redblue, of which the wheel holds a copy, and the command `report`, which is Python."""
+"""`python -m redblue`: the program redblue, of which the wheel holds a copy, and the commands `report` and `explore`, which are Python."""
 
 from __future__ import annotations
 
@@ -12,6 +12,10 @@ def main() -> None:
         from ._report import main as report
 
         return report(sys.argv[2:])
+    if sys.argv[1:2] == ["explore"]:
+        from ._explore import main as explore
+
+        return explore(sys.argv[2:])
     program = Path(__file__).parent / "bin" / "redblue"
     if not program.exists():
         sys.exit(f"redblue: the program is not at {program}: install the package with pip")

@@ -1,0 +1,108 @@
+"""A page on which problems are chosen with sliders, and the best schedule, its words and the bound are seen at once."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+from itertools import product
+from pathlib import Path
+from typing import Any, Mapping, Optional, Sequence, Union
+
+from . import _core
+from ._errors import CapacityError, Error, FileError, InvalidProblem, Unsupported
+from ._plan import Plan, plan
+
+#: The problems of the page. d_v = d.
+AXES: dict[str, Sequence[Any]] = {
+    "op": ("forward", "backward"),
+    "mask": ("none", "causal", "window of 256"),
+    "n": (256, 1024, 4096, 16384, 65536),
+    "d": (16, 32, 64, 128, 256, 512),
+    "M": tuple(2**k for k in range(9, 21)),
+}
+_MASKS: dict[str, dict] = {"none": {}, "causal": {"causal": True}, "window of 256": {"window": (128, 127)}}
+_OPTIONS = {"none": [], "causal": ["--causal"], "window of 256": ["--window", "128,127"]}
+
+
+class _Numbered:
+    """Texts that come often, as numbers."""
+
+    def __init__(self) -> None:
+        self.all: dict[str, int] = {}
+
+    def __call__(self, text: str) -> int:
+        return self.all.setdefault(text, len(self.all))
+
+
+def _plan(op: str, mask: str, n: int, d: int, M: int) -> Optional[Plan]:
+    try:
+        return plan(op, n=n, d=d, M=M, **_MASKS[mask])
+    except (CapacityError, Unsupported):
+        return None
+
+
+def _nest(op: str, mask: str, n: int, d: int, M: int) -> str:
+    sizes = [word for name, value in (("n", n), ("d", d), ("M", M)) for word in (f"--{name}", str(value))]
+    command = [sys.executable, "-m", "redblue", "explain", "--op", op, *sizes, *_OPTIONS[mask]]
+    done = subprocess.run(command, capture_output=True, text=True)
+    return done.stdout if done.returncode == 0 else done.stderr
+
+
+def data(axes: Mapping[str, Sequence[Any]]) -> dict:
+    """What the page knows: for each problem in order of the axes a list [io, bound, theorem, footprint, tiling, reason,
+    [[schedule, io], ...]] for one head, or None where nothing runs."""
+    if set(axes) != set(AXES) or not all(axes.values()):
+        raise InvalidProblem(f"axes = {sorted(axes)}: give values for each of {', '.join(AXES)}")
+    names, theorems, reasons = _Numbered(), _Numbered(), _Numbered()
+    cells: list = []
+    nests: dict[str, list[str]] = {}
+    for op, mask, n, d, M in product(*(axes[name] for name in AXES)):
+        p = _plan(op, mask, n, d, M)
+        if p is None:
+            cells.append(None)
+            continue
+        tiling = " ".join(f"{name}={size}" for name, size in p.tiling.items())
+        rows = sorted(([row["schedule"], row["io"]] for row in p.rows), key=lambda row: row[0] != p.schedule)
+        numbered = [[names(name), io] for name, io in rows]
+        cells.append([p.io, p.bound, theorems(p.theorem), p.footprint, tiling, reasons(p.reason), numbered])
+        key = f"{op} {mask} {p.schedule}"
+        if key not in nests:
+            nests[key] = [f"n = {n}, d = {d}, M = {M}", _nest(op, mask, n, d, M)]
+    return {
+        "axes": {name: list(values) for name, values in axes.items()},
+        "cells": cells,
+        "names": list(names.all),
+        "theorems": list(theorems.all),
+        "reasons": list(reasons.all),
+        "nests": nests,
+        "source": f"{len(cells)} plans, computed beforehand by redblue {_core.version}: exact words, d_v = d, each head with "
+        "keys of its own. Other problems: redblue plan.",
+    }
+
+
+def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None) -> None:
+    """Writes a self-contained page: sliders for operation, mask, n, d, M and heads; words against M beside the bound, the
+    best schedule with its tiles and the reason, all others, and its loop nest. It needs no network.
+
+    axes: the problems of the page, as redblue._explore.AXES has them; the more, the longer it takes (some milliseconds a
+    problem). Raises InvalidProblem, FileError.
+    """
+    page = (Path(__file__).parent / "explore.html").read_text(encoding="utf-8")
+    text = json.dumps(data(axes or AXES), separators=(",", ":")).replace("</", "<\\/")
+    try:
+        Path(output).write_text(page.replace("/*DATA*/null", text), encoding="utf-8")
+    except OSError as e:
+        raise FileError(f"{output}: {e.strerror}") from e
+
+
+def main(arguments: Sequence[str]) -> None:
+    parser = argparse.ArgumentParser("redblue explore", description="Writes a page with sliders over problems and plans.")
+    parser.add_argument("-o", "--output", default="redblue-explore.html", help="default: redblue-explore.html")
+    options = parser.parse_args(arguments)
+    try:
+        explore(options.output)
+    except Error as e:
+        sys.exit(f"redblue: {e}")
+    print(f"{options.output}: open it in a browser")
