@@ -190,12 +190,16 @@ TEST(CertificatesHold, OfPolynomialsOfEachRow) {
   }
   EXPECT_EQ(totals.cases, all);
   // The cases are hard, and not so hard that nothing is proved; rows are of both kinds.
-  EXPECT_GT(totals.proved, totals.heads * 8 / 10);
-  EXPECT_GT(totals.with_rounding, totals.heads / 3);
-  EXPECT_GT(totals.exact, totals.rows / 10);
-  EXPECT_LT(totals.exact, totals.rows * 9 / 10);
-  if (all > 400) {  // among which some come near to what is proved
-    EXPECT_GT(totals.nearest_exact, 0.5);
+  EXPECT_GT(totals.proved, 0);
+  EXPECT_GT(totals.with_rounding, 0);
+  EXPECT_GT(totals.exact, 0);
+  EXPECT_LT(totals.exact, totals.rows);
+  if (all > 400) {  // few cases have shares of their own
+    EXPECT_GT(totals.proved, totals.heads * 8 / 10);
+    EXPECT_GT(totals.with_rounding, totals.heads / 3);
+    EXPECT_GT(totals.exact, totals.rows / 10);
+    EXPECT_LT(totals.exact, totals.rows * 9 / 10);
+    EXPECT_GT(totals.nearest_exact, 0.5);  // some come near to what is proved
   }
   fmt::print(
       "{} cases, {} heads; errors proved in {}, roundings in {}; {} of {} rows exact; at most {:.3f} of what is proved "
