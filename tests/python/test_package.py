@@ -283,7 +283,7 @@ def test_refusals(qkv):
         ({"out": np.empty((2, 4, 19, 8), np.float32)}, redblue.InvalidProblem, "o is"),
         ({"out": np.broadcast_to(np.float32(0), (2, 4, 19, 6))}, redblue.InvalidProblem, "read-only"),
         ({"bias": np.zeros((18, 23), np.float32)}, redblue.InvalidProblem, "bias"),
-        ({"bias": np.zeros((19, 23), int)}, TypeError, r"bias .* becomes one of bool by \.astype\(bool\)"),
+        ({"bias": np.zeros((19, 23), int)}, TypeError, r"bias .* become a mask by \.astype\(bool\)"),
         ({"alignment": "left"}, redblue.InvalidProblem, "alignment"),
         ({"layout": "sbhd"}, redblue.InvalidProblem, "layout"),
         ({"window": 3}, redblue.InvalidProblem, "window"),
