@@ -529,7 +529,10 @@ redblue_status join_patterns(const redblue_pattern* a, const redblue_pattern* b,
           fmt::format("a is between {} queries and {} keys, b between {} and {}: give patterns of "
                       "the same sizes",
                       a->rows->size(), a->n_k, b->rows->size(), b->n_k));
-    *pattern = new redblue_pattern{std::make_shared<const RunLists>(join(*a->rows, *b->rows)), a->n_k};
+    auto result = std::make_unique<redblue_pattern>();
+    result->rows = std::make_shared<const RunLists>(join(*a->rows, *b->rows));
+    result->n_k = a->n_k;
+    *pattern = result.release();
   });
 }
 
