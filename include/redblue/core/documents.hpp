@@ -69,6 +69,28 @@ auto sum_over_parts(const Sizes& x, const F& f) {
   return sum;
 }
 
+/// The largest f(part).
+template <class F>
+Words most_of_parts(const Sizes& x, const F& f) {
+  Words most;
+  for (const Sizes& part : documents_of(x)) most = std::max(most, f(part));
+  return most;
+}
+
+/// Pairs::visited_keys and its like, of these parts together.
+inline Words visited_keys(const Sizes& x, index_t a) {
+  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_keys(a); });
+}
+inline Words visited_rows(const Sizes& x, index_t b) {
+  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_rows(b); });
+}
+inline Words pairs_of_rows(const Sizes& x, index_t a) {
+  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().pairs_of_rows(a); });
+}
+inline Words pairs_of_keys(const Sizes& x, index_t b) {
+  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().pairs_of_keys(b); });
+}
+
 /// Says with a pattern what the document's mask says.
 void make_pattern(Document& one, const PatternIndex& index = {});
 /// Is there a part whose mask is no interval? Then all parts have patterns.

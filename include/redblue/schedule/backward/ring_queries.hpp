@@ -92,9 +92,7 @@ struct RingQueriesBackward : Defaults {
     const RingSide queries = side(x, t);
     const RingSide::Sums sums = queries.sums();
     const Words pairs = sums.pairs, rows = queries.items_met();
-    const bool column = x.modifiers.bias_over_keys;
-    return modifiers_io(x, pairs, x.n_k, queries.blocks.count()) +
-           bias_gradient_io(x, column ? sums.visits : pairs, column ? sums.visits : x.n_k) +
+    return modifiers_io(x, pairs, x.n_k, queries.blocks.count()) + bias_gradient_io(x, pairs, x.n_k, sums.visits) +
            Io().read(SlowArray::Q, rows * x.d)
                .read(SlowArray::K, Words(x.n_k) * x.d)
                .read(SlowArray::V, Words(x.n_k) * x.d_v)

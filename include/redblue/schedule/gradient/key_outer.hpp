@@ -112,7 +112,7 @@ struct KeyOuterGradient : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const std::vector<Shared> list = shared_key_blocks(s, t.Bc);
-    const Words keys = span_of(list), visits = visits_of(s, t), d = s.d;
+    const Words keys = span_of(list), visits = visited_rows(s, t.Bc), d = s.d;
     Io io = sum_over_parts(s, output_dots_io) + Io().read(SlowArray::X, d * d)
                                                     .read(SlowArray::A2, d * keys)
                                                     .read(SlowArray::A1, visits * d)
@@ -123,13 +123,10 @@ struct KeyOuterGradient : Defaults {
     if (stored) return io.read(SlowArray::h, keys * s.d_v) + value_projection(GradientXOperands(s, 1)).io(t.h);
     return io.read(SlowArray::A3, d * keys).read(SlowArray::Y, count_of(list) * d * s.d_v);
   }
-  static Words visits_of(const Sizes& s, const Tiling& t) {
-    return sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_rows(t.Bc); });
-  }
   static Words macs(const Sizes& s, const Tiling& t) {
-    const Words pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_keys(t.Bc); }),
-                keys = stored ? Words(s.n_k) : span_of(shared_key_blocks(s, t.Bc));
-    return keys * s.d * s.d_v + pairs * (Words(2) * s.d + s.d_v) + 2 * visits_of(s, t) * s.d * s.d;
+    const Words keys = stored ? Words(s.n_k) : span_of(shared_key_blocks(s, t.Bc));
+    return keys * s.d * s.d_v + pairs_of_keys(s, t.Bc) * (Words(2) * s.d + s.d_v) +
+           2 * visited_rows(s, t.Bc) * s.d * s.d;
   }
 
   template <Machine M>

@@ -54,7 +54,7 @@ struct OnTheFlyGradient : Defaults {
   static Io io(const Sizes& s, Tiling t) {
     const std::vector<Shared> list = shared_query_blocks(s, t.Br);
     const Words T = count_of(list), rows = span_of(list), d = s.d, statistics = queries_of_parts(s) * s.statistics(),
-                visits = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_keys(t.Br); });
+                visits = visited_keys(s, t.Br);
     return Io()
         .read(SlowArray::Y, d * s.d_v)
         .read(SlowArray::A1, 2 * rows * d)
@@ -67,11 +67,8 @@ struct OnTheFlyGradient : Defaults {
         .write(SlowArray::g, d * d);
   }
   static Words macs(const Sizes& s, Tiling t) {
-    const Words visits = sum_over_parts(s, [&](const Sizes& part) {
-      return part.pairs().pairs_of_rows(t.Br) * (Words(2) * s.d + s.d_v) +
-             part.pairs().visited_keys(t.Br) * s.d * s.d_v;
-    });
-    return visits + 2 * span_of(shared_query_blocks(s, t.Br)) * s.d * s.d;
+    return pairs_of_rows(s, t.Br) * (Words(2) * s.d + s.d_v) + visited_keys(s, t.Br) * s.d * s.d_v +
+           2 * span_of(shared_query_blocks(s, t.Br)) * s.d * s.d;
   }
 
   template <Machine M>

@@ -115,10 +115,9 @@ struct QueryOuterGradient : Defaults {
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const Words pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.queries.Br); });
     const Words rows = c ? Words(s.n_q) : span_of(shared_query_blocks(s, t.queries.Br));
-    return query_projection(x).macs() + value_projection(x).macs() + pairs * (Words(2) * s.d + s.d_v) +
-           rows * s.d * s.d;
+    return query_projection(x).macs() + value_projection(x).macs() +
+           pairs_of_rows(s, t.queries.Br) * (Words(2) * s.d + s.d_v) + rows * s.d * s.d;
   }
 
   template <Machine M>

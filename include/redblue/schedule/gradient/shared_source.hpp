@@ -60,11 +60,11 @@ struct SharedSourceGradient : Defaults {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, QueryPass t) {
-    Words blocks;
-    for (const Sizes& part : documents_of(s))
-      blocks = std::max(blocks, query_blocks_footprint(part, t.Br, [&](index_t rows, index_t kappa) {
-                          return row_tiles(part, rows, t.bc) + s.tile(SlowArray::A2, std::min(t.bc, kappa), s.d);
-                        }));
+    const Words blocks = most_of_parts(s, [&](const Sizes& part) {
+      return query_blocks_footprint(part, t.Br, [&](index_t rows, index_t kappa) {
+        return row_tiles(part, rows, t.bc) + s.tile(SlowArray::A2, std::min(t.bc, kappa), s.d);
+      });
+    });
     return {blocks, s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d)};
   }
   static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
@@ -75,19 +75,17 @@ struct SharedSourceGradient : Defaults {
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
-    const Words rows = queries_of_parts(s),
-                visits = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_keys(t.queries.Br); });
+    const Words rows = queries_of_parts(s);
     return sum_over_parts(s, output_dots_io) + io_of(products(GradientXOperands(s, 1)), t.products) +
            Io().read(SlowArray::A1X, rows * s.d)
                .read(SlowArray::dU, rows * s.d)
                .read(SlowArray::lse, rows * s.statistics())
                .read(SlowArray::D, rows * s.statistics())
-               .read(SlowArray::A2, visits * s.d)
+               .read(SlowArray::A2, visited_keys(s, t.queries.Br) * s.d)
                .write(SlowArray::U, Words(s.n_q) * s.d);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
-    return macs_of(products(GradientXOperands(s, 1))) +
-           sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.queries.Br) * s.d * 3; });
+    return macs_of(products(GradientXOperands(s, 1))) + pairs_of_rows(s, t.queries.Br) * s.d * 3;
   }
 
   template <Machine M>

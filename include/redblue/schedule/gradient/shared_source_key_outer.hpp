@@ -51,17 +51,16 @@ struct SharedSourceKeyOuterGradient : Defaults {
              s.tile(SlowArray::dU, rows, d) +
              std::max(s.tile(SlowArray::A1, rows, d) + s.tile(SlowArray::A1X, rows, d), word);
     };
-    Words blocks;
-    for (const Sizes& part : documents_of(s))
-      blocks = std::max(
-          blocks, key_blocks_footprint(part, t.Bc, [&](index_t Bc, index_t rho) { return block(part, Bc, rho); }));
+    const Words blocks = most_of_parts(s, [&](const Sizes& part) {
+      return key_blocks_footprint(part, t.Bc, [&](index_t Bc, index_t rho) { return block(part, Bc, rho); });
+    });
     return {s.tile(SlowArray::X, d, d) + s.tile(SlowArray::g, d, d) + s.tile(SlowArray::Y, d, s.d_v) + blocks,
             s.tile(SlowArray::A1, most, d) + statistics(most) + word};
   }
   static Words footprint(const Sizes& s, Tiling t) { return footprint_of({output_dots_phase(s), pass(s, t)}); }
   static Words prefetch(const Sizes& s, Tiling t) { return prefetch_of({output_dots_phase(s), pass(s, t)}); }
   static Io io(const Sizes& s, Tiling t) {
-    const Words visits = visits_of(s, t), d = s.d;
+    const Words visits = visited_rows(s, t.Bc), d = s.d;
     return sum_over_parts(s, output_dots_io) + Io().read(SlowArray::X, d * d)
                                                    .read(SlowArray::Y, d * s.d_v)
                                                    .read(SlowArray::A2, d * keys_of_parts(s))
@@ -71,12 +70,9 @@ struct SharedSourceKeyOuterGradient : Defaults {
                                                    .read(SlowArray::D, visits * s.statistics())
                                                    .write(SlowArray::g, d * d);
   }
-  static Words visits_of(const Sizes& s, Tiling t) {
-    return sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_rows(t.Bc); });
-  }
   static Words macs(const Sizes& s, Tiling t) {
-    const Words d = s.d, pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_keys(t.Bc); });
-    return pairs * 3 * d + visits_of(s, t) * d * (2 * d + s.d_v);
+    const Words d = s.d;
+    return pairs_of_keys(s, t.Bc) * 3 * d + visited_rows(s, t.Bc) * d * (2 * d + s.d_v);
   }
 
   template <Machine M>

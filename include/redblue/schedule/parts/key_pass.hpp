@@ -36,8 +36,7 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   };
   return {key_blocks_footprint(x, t.Bc, block), arriving(br) + word};
 }
-/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number. A dBias that all
-/// keys share is added to for each query that a block meets.
+/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number.
 struct KeyVisits {
   Words queries, pairs, blocks;
   void add(const Sizes& x, index_t Bc) {
@@ -54,9 +53,7 @@ inline KeyVisits key_visits(const Sizes& x, index_t Bc) {
 /// What they read and write together: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k (d + d_v).
 inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
   const Words visits = v.queries;
-  const bool column = x.modifiers.bias_over_keys;
-  return modifiers_io(x, v.pairs, x.n_k, v.blocks) +
-         bias_gradient_io(x, column ? visits : v.pairs, column ? visits : x.n_k) +
+  return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k, visits) +
          Io().read(SlowArray::K, Words(x.n_k) * x.d)
              .read(SlowArray::V, Words(x.n_k) * x.d_v)
              .read(SlowArray::Q, visits * x.d)

@@ -136,11 +136,12 @@ inline Words shared_row_of_bias(const Sizes& x, Words keys) {
   return x.modifiers.bias == Modifiers::Bias::of_keys ? x.tile(SlowArray::bias, 1, keys) : Words(0);
 }
 
-/// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits.
-/// (Where all keys share a column: KeyVisits.)
-inline Io bias_gradient_io(const Sizes& x, Words pairs, Words visits) {
-  if (!x.modifiers.bias_gradient) return {};
-  const Words words = x.modifiers.bias == Modifiers::Bias::of_pairs ? pairs : visits;
+/// dBias is added to for each pair of the boxes; where all queries share a row, for each key that a block visits; where
+/// all keys share a column, which schedules for the softmax alone never see, for each query that a block visits.
+inline Io bias_gradient_io(const Sizes& x, Words pairs, Words keys, Words queries = 0) {
+  const Modifiers& m = x.modifiers;
+  if (!m.bias_gradient) return {};
+  const Words words = m.bias_over_keys ? queries : m.bias == Modifiers::Bias::of_pairs ? pairs : keys;
   return Io().read(SlowArray::dBias, words).write(SlowArray::dBias, words);
 }
 /// A word of dBias, which is added to as a tile of dS is finished.

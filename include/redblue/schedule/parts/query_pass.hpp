@@ -15,9 +15,8 @@ struct QueryPass {
   }
 };
 
-/// dQ, Q, dO, lse, D and the tiles P and dP of these queries; P and dP of those that a part of the core has.
-inline Words query_pass_rows(const Sizes& part, index_t rows, index_t own, index_t bc) {
-  const Sizes& x = part;
+/// dQ, Q, dO, lse, D and the tiles P and dP of these queries; P and dP of `own` of them, those in one part.
+inline Words query_pass_rows(const Sizes& x, index_t rows, index_t own, index_t bc) {
   return x.tile(SlowArray::dQ, rows, x.d) + x.tile(SlowArray::Q, rows, x.d) + x.tile(SlowArray::dO, rows, x.d_v) +
          x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows) +
          (x.modifiers.two_weights() ? 3 : 2) * x.tile(SlowArray::P, own, std::min(bc, x.n_k)) + slopes_tile(x);

@@ -193,14 +193,10 @@ index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, con
 /// The cheapest size of blocks of queries up to `largest`, and of blocks of keys, each visited by the queries that see
 /// it.
 inline index_t best_query_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) {
-    return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_keys(a); });
-  });
+  return detail::best_block(x, x.n_q, largest, step, price, [&](index_t a) { return visited_keys(x, a); });
 }
 inline index_t best_key_block(const Sizes& x, index_t largest, index_t step, const VisitPrices& price = {}) {
-  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) {
-    return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_rows(b); });
-  });
+  return detail::best_block(x, x.n_k, largest, step, price, [&](index_t b) { return visited_rows(x, b); });
 }
 
 /// The cheapest size of blocks of queries for which fits(size), monotone, holds; 0 if there is none.

@@ -64,11 +64,11 @@ struct SharedSourceForward : Defaults {
   }
   /// Second buffers: the next rows of A.
   static Phase pass(const Sizes& s, index_t Br, index_t Bc) {
-    Words blocks;
-    for (const Sizes& part : documents_of(s))
-      blocks = std::max(blocks, query_blocks_footprint(part, Br, [&](index_t rows, index_t kappa) {
-                          return row_tiles(part, rows, Bc) + s.tile(SlowArray::A2, std::min(Bc, kappa), s.d);
-                        }));
+    const Words blocks = most_of_parts(s, [&](const Sizes& part) {
+      return query_blocks_footprint(part, Br, [&](index_t rows, index_t kappa) {
+        return row_tiles(part, rows, Bc) + s.tile(SlowArray::A2, std::min(Bc, kappa), s.d);
+      });
+    });
     return {blocks, s.tile(SlowArray::A2, std::min(Bc, s.n_k), s.d)};
   }
   static std::array<Phase, 3> phases(const Sizes& s, const Tiling& t) {
@@ -79,17 +79,15 @@ struct SharedSourceForward : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    const Words visits = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().visited_keys(t.Br); });
     return query_projection(x).io(t.S) + output_product(x).io(t.O) +
            Io().read(SlowArray::A1X, queries_of_parts(s) * s.d)
-               .read(SlowArray::A2, visits * s.d)
+               .read(SlowArray::A2, visited_keys(s, t.Br) * s.d)
                .write(SlowArray::U, Words(s.n_q) * s.d)
                .write(SlowArray::lse, s.row_statistics());
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
-    const Words pairs = sum_over_parts(s, [&](const Sizes& part) { return part.pairs().pairs_of_rows(t.Br); });
-    return query_projection(x).macs() + pairs * s.d * 2 + output_product(x).macs();
+    return query_projection(x).macs() + pairs_of_rows(s, t.Br) * s.d * 2 + output_product(x).macs();
   }
 
   template <Machine M>
