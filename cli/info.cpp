@@ -123,7 +123,13 @@ std::string text_of(const Archive::Entry& e, bool computed_with = true) {
 
 /// A file of scipy.sparse.save_npz, which holds pairs and no tensors.
 int info_of_sparse(const InfoOptions& o, const Archive& archive) {
-  const SparseMatrix m = read_sparse_npz(o.file);
+  const SparseMatrix m = [&] {
+    try {
+      return read_sparse_npz(o.file);
+    } catch (const InvalidProblem& e) {
+      throw InvalidProblem(fmt::format("{}: {}", o.file, e.what()));
+    }
+  }();
   const index_t pairs = std::ssize(m.indices) * m.block[0] * m.block[1];
   const std::string command =
       fmt::format("redblue plan --nq {} --nk {} --csr {}", m.shape[0], m.shape[1], quoted(o.file));
@@ -170,11 +176,7 @@ int info_of_archive(const InfoOptions& o) {
   require_names(o.names, all_names());
   if (o.layout) FileLayout{*o.layout};
   const std::unique_ptr<Archive> archive = Archive::open(o.file);
-  if (is_sparse(*archive)) try {
-      return info_of_sparse(o, *archive);
-    } catch (const InvalidProblem& e) {
-      throw InvalidProblem(fmt::format("{}: {}", o.file, e.what()));
-    }
+  if (is_sparse(*archive)) return info_of_sparse(o, *archive);
   FileOptions files;
   files.input = o.file;
   files.names = o.names;

@@ -496,6 +496,13 @@ struct PatternNumber {
   int64_t value;
 };
 
+void hand_over(RunLists rows, index_t n_k, redblue_pattern** pattern) {
+  auto result = std::make_unique<redblue_pattern>();
+  result->rows = std::make_shared<const RunLists>(std::move(rows));
+  result->n_k = n_k;
+  *pattern = result.release();
+}
+
 /// Makes *pattern of the lists that make() returns, once no number is so large that sums of them overflow.
 template <class Make>
 redblue_status create_pattern(int64_t n_q, int64_t n_k, std::initializer_list<PatternNumber> numbers,
@@ -509,10 +516,7 @@ redblue_status create_pattern(int64_t n_q, int64_t n_k, std::initializer_list<Pa
     for (const auto& [name, value] : numbers)
       if (constexpr auto kMost = int64_t{1} << 48; value < -kMost || value > kMost)
         throw InvalidArgument(fmt::format("{} = {} is out of range: at most 2^48 either way", name, value));
-    auto result = std::make_unique<redblue_pattern>();
-    result->rows = std::make_shared<const RunLists>(make());
-    result->n_k = n_k;
-    *pattern = result.release();
+    hand_over(make(), n_k, pattern);
   });
 }
 
@@ -529,10 +533,7 @@ redblue_status join_patterns(const redblue_pattern* a, const redblue_pattern* b,
           fmt::format("a is between {} queries and {} keys, b between {} and {}: give patterns of "
                       "the same sizes",
                       a->rows->size(), a->n_k, b->rows->size(), b->n_k));
-    auto result = std::make_unique<redblue_pattern>();
-    result->rows = std::make_shared<const RunLists>(join(*a->rows, *b->rows));
-    result->n_k = a->n_k;
-    *pattern = result.release();
+    hand_over(join(*a->rows, *b->rows), a->n_k, pattern);
   });
 }
 

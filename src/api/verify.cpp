@@ -202,17 +202,20 @@ struct SharedGradients {
     if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
     if (a == SlowArray::dBias && m.bias_over_heads) head = 0;
     Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
-    for (std::size_t i = 0; i < sum.words.size() && a != SlowArray::dBias; ++i) sum.words[i] += gradient.words[i];
-    if (a != SlowArray::dBias) return;
+    if (a != SlowArray::dBias) {
+      for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += gradient.words[i];
+      return;
+    }
     const SharedWords words(p);
     words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[first] += gradient.words[e]; });
     words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[e] = sum.words[first]; });
   }
 };
 
-/// Where Q, K and V are projected: the terms of gradients that are products with the gradients of these. Terms add up
-/// like a random walk.
-void add_projected_terms(std::map<SlowArray, double>& largest, const Problem& p, const Tensors& tensors) {
+/// Where Q, K and V are projected: the largest terms of gradients that are products with dQ, dK and dV, of which
+/// `largest` are those. Terms add up like a random walk.
+std::map<SlowArray, double> projected_terms(const std::map<SlowArray, double>& largest, const Problem& p,
+                                            const Tensors& tensors) {
   struct Term {
     SlowArray gradient, of, factor;  ///< gradient = of times factor
     index_t count;
@@ -237,7 +240,7 @@ void add_projected_terms(std::map<SlowArray, double>& largest, const Problem& p,
   if (p.op == Operation::backward_x) of_projected[S::dA2] = largest.at(S::dK);  // K = A2
   if (p.sources == Sources::self) of_projected[S::dA1] += of_projected[S::dA2];
   if (p.sources != Sources::distinct) of_projected[S::dA2] += of_projected[S::dA3];
-  largest = of_projected;
+  return of_projected;
 }
 
 /// Of all instances: oracle::Dense::largest_gradient_terms, and what follows of them.
@@ -250,8 +253,7 @@ std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tenso
     for (const auto& [a, most] : Dense<Wide>(p, wide, oracle::kBlock, h).largest_gradient_terms())
       largest[a] = std::max(largest[a], static_cast<double>(most));
   }
-  if (is_projected(p.op)) add_projected_terms(largest, p, tensors);
-  return largest;
+  return is_projected(p.op) ? projected_terms(largest, p, tensors) : largest;
 }
 
 /// A score beyond this, of a bias or a sink, hides a key or hides all others.
