@@ -47,6 +47,8 @@ std::string sentence(const CLI::App& app, const CLI::Error& e) {
   if (what.starts_with("The following argument")) {
     const std::vector<std::string> words = words_backwards(rest);
     const bool none = app.get_subcommands().empty();
+    if (none && !words.empty() && (words[0] == "report" || words[0] == "explore"))
+      return fmt::format("{0} is a command of the Python package: python -m redblue {0}", words[0]);
     if (none && !words.empty() && !words[0].starts_with('-'))
       return fmt::format("{} is no command: choose from {}", words[0], fmt::join(commands, ", "));
     for (const std::string& word : words)
