@@ -27,41 +27,17 @@ std::shared_ptr<const Polynomial> drawn_polynomial(DrawOfCase& draw) {
   }
 }
 
-struct DrawnCase {
-  Problem p;
-  DType compute;
-  std::vector<Array> arrays;  ///< q, k, v, o
-  Inputs inputs() { return {arrays[0].tensor(), arrays[1].tensor(), arrays[2].tensor()}; }
-};
-
 DrawnCase drawn_case(DrawOfCase& draw) {
-  DrawnCase c;
-  c.p = drawn_problem(draw);
-  c.p.approximation = drawn_polynomial(draw);
-  const DType type = draw.of(std::array{DType::f64, DType::f32, DType::f16, DType::bf16});
-  c.compute = type == DType::f64 && !draw.one_in(4) ? DType::f64 : DType::f32;
-  const Problem& p = c.p;
-  const index_t kv = p.kv_heads.value_or(p.heads);
-  const Doubles direction = normal(std::max(p.d, p.d_v), draw.random);
-  const RowKind kind = draw.of(kRowKinds);
-  Doubles q = drawn_rows(draw, draw.one_in(2) ? kind : draw.of(kRowKinds), p.batch * p.heads * p.n_q, p.d, direction);
-  Doubles k = drawn_rows(draw, kind, p.batch * kv * p.n_k, p.d, direction);
-  Doubles v = drawn_rows(draw, draw.of(kRowKinds), p.batch * kv * p.n_k, p.d_v, direction);
+  Problem p = drawn_problem(draw);
+  p.approximation = drawn_polynomial(draw);
+  DrawnCase c = drawn_tensors(draw, p);
   // The range comes near that of the polynomial, or a little beyond; keys are as large as they may be, or tiny.
   const double range = p.approximation->range * draw.real(0.3, draw.one_in(8) ? 1.3 : 0.999);
-  const double scale = p.scale_or_default() == 0 ? 1 : std::abs(p.scale_or_default());
-  const double balanced = std::sqrt(range / scale), most = type == DType::f16 ? 12 : 40;
-  scale_all(k, balanced * (draw.one_in(3) ? std::exp2(draw.real(-most, most)) : 1) / longest_row(k, p.d));
-  scale_all(q, range / (scale * longest_row(k, p.d)) / longest_row(q, p.d));
-  scale_all(v, draw.one_in(3) ? std::exp2(draw.real(-most - 14, most + 3)) : 1);
-  if (draw.one_in(200)) scale_all(v, type == DType::f64 ? 1e-310 : 1e-40);
-  const double largest = type == DType::f16 ? 65504 : type == DType::f64 ? 1e300 : 3e38;
-  for (Doubles* x : {&q, &k, &v})
-    for (double& e : *x) e = std::clamp(e, -largest, largest);
-  c.arrays.reserve(4);
-  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O})
-    c.arrays.emplace_back(type, shape_of(p, a), draw.of(kAllStrides));
-  c.arrays[0].set(q), c.arrays[1].set(k), c.arrays[2].set(v);
+  const double most = c.type == DType::f16 ? 12 : 40;
+  scale_scores(draw, c, range, most);
+  scale_values(draw, c, most);
+  if (draw.one_in(200)) scale_all(c.v, c.type == DType::f64 ? 1e-310 : 1e-40);
+  store(draw, c);
   return c;
 }
 
@@ -83,7 +59,8 @@ void expect_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const 
   const index_t kv = p.kv_heads.value_or(p.heads);
   const index_t of_q = (h.batch * p.heads + h.head) * p.n_q, of_k = (h.batch * kv + h.head / p.group()) * p.n_k;
   const double* const V = v.data() + of_k * p.d_v;
-  Real of_run = 0, of_polynomial = 0, moved = 0;
+  HeadErrors errors;
+  Real moved = 0;
   for (index_t i = 0; i < p.n_q; ++i) {
     const index_t seen =
         p.causal ? std::clamp<index_t>(i + p.causal_offset.value_or(p.n_k - p.n_q) + 1, 0, p.n_k) : p.n_k;
@@ -100,20 +77,16 @@ void expect_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const 
     }
     const auto exact = outputs_of(p, z, V, [](Real s) { return std::exp(s); });
     const auto near = outputs_of(p, z, V, [&](Real s) { return polynomial(s); });
-    for (std::size_t t = 0; t < exact.size(); ++t) {
-      const Real ours = o[static_cast<std::size_t>((of_q + i) * p.d_v) + t], gap = std::abs(ours - exact[t]);
-      of_run = std::isnan(gap) || std::isnan(of_run) ? NAN : std::max(of_run, gap);
-      of_polynomial = std::max(of_polynomial, std::abs(near[t] - exact[t]));
-    }
+    errors.add(o.data() + (of_q + i) * p.d_v, exact, near);
   }
   const Real here = 1e-16L;  // of this computation, in long double, where p may cancel
   EXPECT_LE(moved, h.weight_error + here);
   ++totals.heads;
   if (!(h.weight_error < 1)) return;
   ++totals.in_error;
-  EXPECT_LE(of_polynomial, h.output_error + here * h.largest_v);
+  EXPECT_LE(errors.of_polynomial, h.output_error + here * h.largest_v);
   if (h.output_error > 1e-12 * h.largest_v) {
-    const double share = static_cast<double>(of_polynomial / h.output_error);
+    const double share = static_cast<double>(errors.of_polynomial / h.output_error);
     totals.nearest_exact = std::max(totals.nearest_exact, share);
     HeldTotals::Decade& decade = totals.decades[static_cast<int>(std::floor(std::log10(h.relative())))];
     ++decade.heads;
@@ -122,9 +95,9 @@ void expect_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const 
   }
   if (!std::isfinite(h.rounding)) return;
   ++totals.with_rounding;
-  EXPECT_LE(of_run, h.output_error + h.rounding + here * h.largest_v);
+  EXPECT_LE(errors.of_run, h.output_error + h.rounding + here * h.largest_v);
   if (h.rounding > 0)
-    totals.nearest = std::max(totals.nearest, static_cast<double>(of_run / (h.output_error + h.rounding)));
+    totals.nearest = std::max(totals.nearest, static_cast<double>(errors.of_run / (h.output_error + h.rounding)));
 }
 
 void run_case(std::uint64_t seed, HeldTotals& totals) {

@@ -75,6 +75,61 @@ inline Problem drawn_problem(DrawOfCase& draw) {
   return p;
 }
 
+/// A case: its tensors are drawn, made as large as the test wants them, and stored.
+struct DrawnCase {
+  Problem p;
+  DType type = DType::f32, compute = DType::f32;
+  Doubles direction, q, k, v;
+  std::vector<Array> arrays{};  ///< q, k, v, o as stored
+  Inputs inputs() { return {arrays[0].tensor(), arrays[1].tensor(), arrays[2].tensor()}; }
+};
+
+inline DrawnCase drawn_tensors(DrawOfCase& draw, const Problem& p) {
+  const DType type = draw.of(std::array{DType::f64, DType::f32, DType::f16, DType::bf16});
+  const DType compute = type == DType::f64 && !draw.one_in(4) ? DType::f64 : DType::f32;
+  const index_t kv = p.kv_heads.value_or(p.heads);
+  const Doubles direction = normal(std::max(p.d, p.d_v), draw.random);
+  const RowKind kind = draw.of(kRowKinds);
+  Doubles q = drawn_rows(draw, draw.one_in(2) ? kind : draw.of(kRowKinds), p.batch * p.heads * p.n_q, p.d, direction);
+  Doubles k = drawn_rows(draw, kind, p.batch * kv * p.n_k, p.d, direction);
+  Doubles v = drawn_rows(draw, draw.of(kRowKinds), p.batch * kv * p.n_k, p.d_v, direction);
+  return {p, type, compute, direction, std::move(q), std::move(k), std::move(v)};
+}
+/// Scores up to `range`, of keys that are as long as queries, or by up to 2^most longer or shorter.
+inline void scale_scores(DrawOfCase& draw, DrawnCase& c, double range, double most) {
+  const Problem& p = c.p;
+  const double scale = p.scale_or_default() == 0 ? 1 : std::abs(p.scale_or_default());
+  const double balanced = std::sqrt(range / scale);
+  scale_all(c.k, balanced * (draw.one_in(3) ? std::exp2(draw.real(-most, most)) : 1) / longest_row(c.k, p.d));
+  scale_all(c.q, range / (scale * longest_row(c.k, p.d)) / longest_row(c.q, p.d));
+}
+/// Values of any size.
+inline void scale_values(DrawOfCase& draw, DrawnCase& c, double most) {
+  scale_all(c.v, draw.one_in(3) ? std::exp2(draw.real(-most - 14, most + 3)) : 1);
+}
+inline void store(DrawOfCase& draw, DrawnCase& c) {
+  const double largest = c.type == DType::f16 ? 65504 : c.type == DType::f64 ? 1e300 : 3e38;
+  for (Doubles* x : {&c.q, &c.k, &c.v})
+    for (double& e : *x) e = std::clamp(e, -largest, largest);
+  c.arrays.reserve(4);
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O})
+    c.arrays.emplace_back(c.type, shape_of(c.p, a), draw.of(kAllStrides));
+  c.arrays[0].set(c.q), c.arrays[1].set(c.k), c.arrays[2].set(c.v);
+}
+
+/// The largest errors of a head so far.
+struct HeadErrors {
+  Real of_run = 0, of_polynomial = 0;
+  /// Of one query: what a run wrote, exact attention, and what the polynomial gives in exact arithmetic.
+  void add(const double* written, const std::vector<Real>& exact, const std::vector<Real>& near) {
+    for (std::size_t t = 0; t < exact.size(); ++t) {
+      const Real gap = std::abs(written[t] - exact[t]);
+      of_run = std::isnan(gap) || std::isnan(of_run) ? NAN : std::max(of_run, gap);
+      of_polynomial = std::max(of_polynomial, std::abs(near[t] - exact[t]));
+    }
+  }
+};
+
 /// Weights of the keys of a row, and outputs: f(z) in place of e^z.
 template <class F>
 std::vector<Real> outputs_of(const Problem& p, const std::vector<Real>& z, const double* v, const F& f) {

@@ -13,13 +13,6 @@
 namespace redblue::test {
 namespace {
 
-struct RowCase {
-  Problem p;
-  DType compute = DType::f32;
-  std::vector<Array> arrays;  ///< q, k, v, o
-  Inputs inputs() { return {arrays[0].tensor(), arrays[1].tensor(), arrays[2].tensor()}; }
-};
-
 Problem problem_of_rows(DrawOfCase& draw) {
   Problem p = drawn_problem(draw);
   p.causal = false;
@@ -35,37 +28,19 @@ Problem problem_of_rows(DrawOfCase& draw) {
   return p;
 }
 
-RowCase drawn_row_case(DrawOfCase& draw) {
-  RowCase c;
-  c.p = problem_of_rows(draw);
+DrawnCase drawn_row_case(DrawOfCase& draw) {
+  DrawnCase c = drawn_tensors(draw, problem_of_rows(draw));
   const Problem& p = c.p;
-  const DType type = draw.of(std::array{DType::f64, DType::f32, DType::f16, DType::bf16});
-  c.compute = type == DType::f64 && !draw.one_in(4) ? DType::f64 : DType::f32;
-  const index_t kv = p.kv_heads.value_or(p.heads);
-  const Doubles direction = normal(std::max(p.d, p.d_v), draw.random);
-  const RowKind kind = draw.of(kRowKinds);
-  Doubles q = drawn_rows(draw, draw.one_in(2) ? kind : draw.of(kRowKinds), p.batch * p.heads * p.n_q, p.d, direction);
-  Doubles k = drawn_rows(draw, kind, p.batch * kv * p.n_k, p.d, direction);
-  Doubles v = drawn_rows(draw, draw.of(kRowKinds), p.batch * kv * p.n_k, p.d_v, direction);
   if (draw.one_in(2)) {  // a common part, which is centred away
     const double common = std::exp2(draw.real(-3, 6));
-    for (std::size_t e = 0; e < k.size(); ++e) k[e] += common * direction[e % static_cast<std::size_t>(p.d)];
+    for (std::size_t e = 0; e < c.k.size(); ++e) c.k[e] += common * c.direction[e % static_cast<std::size_t>(p.d)];
   }
-  const double range = p.approximation->range * std::exp2(draw.real(-1, 5));
-  const double scale = p.scale_or_default() == 0 ? 1 : std::abs(p.scale_or_default());
-  const double balanced = std::sqrt(range / scale), most = type == DType::f16 ? 12 : 30;
-  scale_all(k, balanced * (draw.one_in(3) ? std::exp2(draw.real(-most, most)) : 1) / longest_row(k, p.d));
-  scale_all(q, range / (scale * longest_row(k, p.d)) / longest_row(q, p.d));
+  const double range = p.approximation->range * std::exp2(draw.real(-1, 5)), most = c.type == DType::f16 ? 12 : 30;
+  scale_scores(draw, c, range, most);
   if (draw.one_in(2))  // from rows that are far within the range to some beyond it
-    for (std::size_t e = 0; e < q.size(); ++e) q[e] *= std::exp2(-static_cast<double>(e / p.d % 5));
-  scale_all(v, draw.one_in(3) ? std::exp2(draw.real(-most - 14, most + 3)) : 1);
-  const double largest = type == DType::f16 ? 65504 : type == DType::f64 ? 1e300 : 3e38;
-  for (Doubles* x : {&q, &k, &v})
-    for (double& e : *x) e = std::clamp(e, -largest, largest);
-  c.arrays.reserve(4);
-  for (const SlowArray a : {SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O})
-    c.arrays.emplace_back(type, shape_of(p, a), draw.of(kAllStrides));
-  c.arrays[0].set(q), c.arrays[1].set(k), c.arrays[2].set(v);
+    for (std::size_t e = 0; e < c.q.size(); ++e) c.q[e] *= std::exp2(-static_cast<double>(e / p.d % 5));
+  scale_values(draw, c, most);
+  store(draw, c);
   return c;
 }
 
@@ -108,7 +83,7 @@ struct WideKeys {
   }
 };
 
-void expect_head_holds(const RowCase& c, const Doubles& q, const Doubles& k, const Doubles& v, const Doubles& o,
+void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const Doubles& v, const Doubles& o,
                        const HeadCertificate& h, RowTotals& totals) {
   const Problem& p = c.p;
   const RowPolynomials& fits = *p.row_polynomials;
@@ -118,7 +93,8 @@ void expect_head_holds(const RowCase& c, const Doubles& q, const Doubles& k, con
   const WideKeys wide(p, k.data() + of_k * p.d);
   const Real here = 1e-15L, scale = static_cast<Real>(p.scale_or_default());
   EXPECT_LE(wide.longest, h.longest * (1 + here));
-  Real of_run = 0, of_polynomial = 0, moved = 0;
+  HeadErrors errors;
+  Real moved = 0;
   index_t beyond = 0;
   for (index_t i = 0; i < p.n_q; ++i) {
     const std::vector<Real> query(q.data() + (of_q + i) * p.d, q.data() + (of_q + i + 1) * p.d);
@@ -138,11 +114,7 @@ void expect_head_holds(const RowCase& c, const Doubles& q, const Doubles& k, con
     const Real top = *std::max_element(z.begin(), z.end());
     const auto weight = [top](Real s) { return std::exp(s - top); };
     const auto exact = outputs_of(p, z, V, weight), ours = outputs_of(p, near, V, weight);
-    for (std::size_t t = 0; t < exact.size(); ++t) {
-      const Real written = o[static_cast<std::size_t>((of_q + i) * p.d_v) + t], gap = std::abs(written - exact[t]);
-      of_run = std::isnan(gap) || std::isnan(of_run) ? NAN : std::max(of_run, gap);
-      of_polynomial = std::max(of_polynomial, std::abs(ours[t] - exact[t]));
-    }
+    errors.add(o.data() + (of_q + i) * p.d_v, exact, ours);
   }
   ++totals.heads;
   totals.exact += beyond;
@@ -151,19 +123,19 @@ void expect_head_holds(const RowCase& c, const Doubles& q, const Doubles& k, con
   if (!std::isfinite(h.weight_error)) return;
   EXPECT_LE(moved, h.weight_error + here);
   ++totals.proved;
-  EXPECT_LE(of_polynomial, h.output_error + here * h.largest_v);
+  EXPECT_LE(errors.of_polynomial, h.output_error + here * h.largest_v);
   if (h.output_error > 1e-12 * h.largest_v)
-    totals.nearest_exact = std::max(totals.nearest_exact, static_cast<double>(of_polynomial / h.output_error));
+    totals.nearest_exact = std::max(totals.nearest_exact, static_cast<double>(errors.of_polynomial / h.output_error));
   if (!std::isfinite(h.rounding)) return;
   ++totals.with_rounding;
-  EXPECT_LE(of_run, h.output_error + h.rounding + here * h.largest_v);
+  EXPECT_LE(errors.of_run, h.output_error + h.rounding + here * h.largest_v);
   if (h.rounding > 0)
-    totals.nearest = std::max(totals.nearest, static_cast<double>(of_run / (h.output_error + h.rounding)));
+    totals.nearest = std::max(totals.nearest, static_cast<double>(errors.of_run / (h.output_error + h.rounding)));
 }
 
 void run_row_case(std::uint64_t seed, RowTotals& totals) {
   DrawOfCase draw(seed);
-  RowCase c = drawn_row_case(draw);
+  DrawnCase c = drawn_row_case(draw);
   const Certificate proved = certify(c.p, c.inputs(), c.compute);
   const plan::Plan plan = drawn_plan(draw, c.p);
   RunOptions options;
