@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # The documentation as web pages, build/site/index.html, from the files that the repository has anyway, and pages of the
-# Python, C and C++ interfaces made of their own comments. A link that leads nowhere is an error. Needs mkdocs in
-# PYTHON (default: build/venv/bin/python).
+# Python, C and C++ interfaces made of their own comments. A link that leads nowhere is an error. Needs mkdocs
+# and the package redblue, of this state of the code, in PYTHON (default: build/venv/bin/python).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 python=${PYTHON-build/venv/bin/python}

@@ -47,7 +47,7 @@ def of_module(file: str) -> str:
 def of_package() -> str:
     """What `import redblue` brings, from the files where it is defined."""
     tree = ast.parse((PACKAGE / "__init__.py").read_text())
-    brought = [x for x in tree.body if isinstance(x, ast.ImportFrom) and x.level == 1 and x.module not in (None, "_core")]
+    brought = [x for x in ast.walk(tree) if isinstance(x, ast.ImportFrom) and x.level == 1 and x.module not in (None, "_core")]
     things = []
     for x in brought:
         known = definitions(f"{x.module}.py")

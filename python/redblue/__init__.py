@@ -11,17 +11,19 @@ docs/python.md is the guide. `redblue.torch` is imported where it is first used;
 from __future__ import annotations
 
 import importlib
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from . import patterns
 from ._attention import Gradients, attention, attention_backward
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
-from ._explore import explore
 from ._plan import Plan, bound, certify, count, explain, plan
-from ._report import report
 from ._scores import scores, weights
 from ._shims import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
+
+if TYPE_CHECKING:
+    from ._explore import explore
+    from ._report import report
 
 __all__ = [
     "CapacityError",
@@ -53,12 +55,13 @@ __all__ = [
     "weights",
 ]
 
-_OF_TORCH = ("install", "uninstall", "use")
+#: Where these are, which are imported when they are first used: torch is not needed before, nor what pages are made of.
+_LATER = {"explore": "_explore", "install": "torch", "report": "_report", "uninstall": "torch", "use": "torch"}
 
 
 def __getattr__(name: str) -> Any:
     if name == "torch":
         return importlib.import_module(".torch", __name__)
-    if name in _OF_TORCH:
-        return getattr(importlib.import_module(".torch", __name__), name)
+    if name in _LATER:
+        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module 'redblue' has no attribute '{name}'")

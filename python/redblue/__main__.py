@@ -2,20 +2,15 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 from pathlib import Path
 
 
 def main() -> None:
-    if sys.argv[1:2] == ["report"]:
-        from ._report import main as report
-
-        return report(sys.argv[2:])
-    if sys.argv[1:2] == ["explore"]:
-        from ._explore import main as explore
-
-        return explore(sys.argv[2:])
+    if sys.argv[1:2] in (["report"], ["explore"]):
+        return importlib.import_module(f"redblue._{sys.argv[1]}").main(sys.argv[2:])
     program = Path(__file__).parent / "bin" / "redblue"
     if not program.exists():
         sys.exit(f"redblue: the program is not at {program}: install the package with pip")

@@ -38,14 +38,14 @@ class Request(NamedTuple):
     seed: int
     tolerance: Optional[float]
 
-    def arrays(self, *others: Any) -> tuple:
-        """The tuple that _core takes: `others` are o, lse, do, dq, dk, dv, dbias, dsinks, s and p, as far as there are
-        any."""
+    def arrays(
+        self, o: Any = None, lse: Any = None, do: Any = None, dq: Any = None, dk: Any = None, dv: Any = None,
+        dbias: Any = None, dsinks: Any = None, s: Any = None, p: Any = None,
+    ) -> tuple:  # fmt: skip
+        """The tuple that _core takes, of these arrays and the call's own."""
         n = self.family.native
-        o, lse, *rest = (None if x is None else n(x) for x in others + (None,) * (10 - len(others)))
-        given = (self.q, self.k, self.v, self.bias, self.slopes, self.sinks)
-        q, k, v, bias, slopes, sinks = (None if x is None else n(x) for x in given)
-        return (q, k, v, o, lse, bias, slopes, sinks, *rest)
+        all_ = (self.q, self.k, self.v, o, lse, self.bias, self.slopes, self.sinks, do, dq, dk, dv, dbias, dsinks, s, p)
+        return tuple([None if x is None else n(x) for x in all_])
 
 
 def request(

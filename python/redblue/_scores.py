@@ -42,7 +42,6 @@ def _of_pairs(op: str, q: Any, k: Any, lse: Any, options: Options) -> Any:
     call = call_for(op, family, r.q, r.k, r.v, r.settings, ())
     lse = None if lse is None else family.given(lse, "lse")
     matrix = family.empty(r.q, call.pairs_shape, family.type_of(r.q, "q"))
-    outputs = (matrix, None) if op == "scores" else (None, matrix)
-    arrays = r._replace(v=None).arrays(None, lse, None, None, None, None, None, None, *outputs)
-    call.plan.run(arrays, call.tokens_first, 0, False)
+    output = {"scores": {"s": matrix}, "weights": {"p": matrix}}[op]
+    call.plan.run(r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0, False)
     return family.finished(matrix)

@@ -93,8 +93,23 @@ def io_against_memory(
     return ax
 
 
-def _grid(op: str, d: Sequence[int], M: Sequence[int], options: Mapping[str, Any]) -> list[list[Optional[Plan]]]:
-    return [[_plan(op, size, {**options, "d": width}) for width in d] for size in M]
+def _grid(
+    op: str, d: Optional[Sequence[int]], M: Optional[Sequence[int]], options: Mapping[str, Any]
+) -> tuple[list[int], list[int], list[list[Optional[Plan]]]]:
+    """The axes of a map, and its plans: a row for each M."""
+    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
+    return d, M, [[_plan(op, size, {**options, "d": width}) for width in d] for size in M]
+
+
+def _draw_map(ax: Axes, d: Sequence[int], M: Sequence[int], values: Any, **style: Any) -> Any:
+    """Cells of these values, and the line M = d^2 as far as there are cells."""
+    cells = ax.pcolormesh(d, M, np.array(values), shading="nearest", **style)
+    ax.set(xscale="log", yscale="log", xlabel="head dimension d", ylabel="fast memory M (words)")
+    limits = ax.get_ylim()
+    ax.plot(d, np.square(d), color="white", linestyle="--", linewidth=1)
+    ax.annotate("M = d²", (d[len(d) // 2], d[len(d) // 2] ** 2), (4, -12), textcoords="offset points", color="white")
+    ax.set(ylim=limits)
+    return cells
 
 
 def regimes(
@@ -107,13 +122,11 @@ def regimes(
 ) -> Axes:
     """The schedule that moves the fewest words, over head dimension and fast memory. Options as for `redblue.plan`."""
     ax = _axes(ax)
-    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
-    grid = _grid(op, d, M, options)
+    d, M, grid = _grid(op, d, M, options)
     names = list(dict.fromkeys(p.schedule for row in grid for p in row if p is not None))
-    chosen = np.array([[np.nan if p is None else names.index(p.schedule) for p in row] for row in grid])
+    chosen = [[np.nan if p is None else names.index(p.schedule) for p in row] for row in grid]
     colours = [COLOURS[i % len(COLOURS)] for i in range(len(names))]
-    ax.pcolormesh(d, M, chosen, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(names) - 0.5, shading="nearest")
-    _d_squared(ax, d)
+    _draw_map(ax, d, M, chosen, cmap=ListedColormap(colours), vmin=-0.5, vmax=len(names) - 0.5)
     ax.legend(
         handles=[Patch(color=c, label=n) for c, n in zip(colours, names)],
         loc="upper left", bbox_to_anchor=(1, 1), frameon=False, fontsize="small",
@@ -132,21 +145,12 @@ def ratios(
 ) -> Axes:
     """Words of the best plan over the proven lower bound, over head dimension and fast memory: 1 is optimal."""
     ax = _axes(ax)
-    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
-    values = np.array([[np.nan if p is None or p.ratio is None else p.ratio for p in row] for row in _grid(op, d, M, options)])
-    mesh = ax.pcolormesh(d, M, values, cmap="cividis", vmin=1, shading="nearest")
-    ax.figure.colorbar(mesh, ax=ax, label="words / lower bound")
-    _d_squared(ax, d)
+    d, M, grid = _grid(op, d, M, options)
+    values = [[np.nan if p is None or p.ratio is None else p.ratio for p in row] for row in grid]
+    cells = _draw_map(ax, d, M, values, cmap="cividis", vmin=1)
+    ax.figure.colorbar(cells, ax=ax, label="words / lower bound")
     ax.set(title=_title(op, options))
     return ax
-
-
-def _d_squared(ax: Axes, d: Sequence[int]) -> None:
-    ax.set(xscale="log", yscale="log", xlabel="head dimension d", ylabel="fast memory M (words)")
-    limits = ax.get_ylim()
-    ax.plot(d, np.square(d), color="white", linestyle="--", linewidth=1)
-    ax.annotate("M = d²", (d[len(d) // 2], d[len(d) // 2] ** 2), (4, -12), textcoords="offset points", color="white")
-    ax.set(ylim=limits)
 
 
 def roofline(
