@@ -13,11 +13,13 @@
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
 
-/// Are the documents packed or padded sequences, all with one mask? Else they come from a pattern.
-inline bool are_sequences(const Documents& documents) {
+/// Are the documents packed sequences, or one padded sequence, all with one mask? Else they come from a pattern.
+inline bool are_sequences(const Sizes& x) {
+  const std::vector<Document>& list = x.documents->list;
+  if (list.empty()) return false;
   index_t row = 0, key = 0;
-  const Mask& first = documents.list.front().mask;
-  return std::ranges::all_of(documents.list, [&](const Document& one) {
+  const Mask& first = list.front().mask;
+  const bool alike = std::ranges::all_of(list, [&](const Document& one) {
     const Mask& m = one.mask;
     const index_t offset = m.hi != Mask::kFar    ? m.hi - 1
                            : m.lo != -Mask::kFar ? m.lo
@@ -27,6 +29,7 @@ inline bool are_sequences(const Documents& documents) {
     key = one.keys.end;
     return next && one.pattern == nullptr && m.lo == first.lo && m.hi == first.hi && one.slope_offset == offset;
   });
+  return alike && (list.size() == 1 || (row == x.n_q && key == x.n_k));
 }
 
 /// The problem that has these sizes: one group of heads, at a scale where even exp without a shift stays finite.
@@ -41,7 +44,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.d_v = x.d_v;
   p.d_in = x.d_in;
   Mask mask = x.mask;
-  if (x.documents != nullptr && (x.documents->list.empty() || !are_sequences(*x.documents))) {
+  if (x.documents != nullptr && !are_sequences(x)) {
     std::vector<RunLists> heads(static_cast<std::size_t>(mask.group));
     index_t row = 0;
     const auto up_to = [&](index_t end) {  // see no key
@@ -65,7 +68,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
     lists.reserve(heads.size());
     for (RunLists& one : heads) lists.push_back(std::make_shared<const RunLists>(std::move(one)));
     p.patterns = std::move(lists);
-  } else if (x.documents != nullptr) {  // all with one mask, packed without gaps, or one sequence and padding
+  } else if (x.documents != nullptr) {
     const auto& list = x.documents->list;
     mask = list.front().mask;
     for (const Document& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);

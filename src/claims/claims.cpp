@@ -368,6 +368,11 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     m.bias_gradient_of_rows = true;  // as Problem::modifiers has it
   }
   ask_for(s.traits.method, c.sizes, draw);
+  if (is_projected(s.operation) && c.sizes.documents != nullptr) {  // as Problem::documents says
+    Documents all = *c.sizes.documents;
+    close_gaps(all.list, c.sizes.n_q / c.sizes.mask.group, c.sizes.n_k);
+    c.sizes.documents = std::make_shared<const Documents>(std::move(all));
+  }
   if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
     const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];
     const RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};

@@ -78,6 +78,41 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
   return list;
 }
 
+std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t positions, index_t n_k) {
+  Order order;
+  std::vector<Document> closed;
+  closed.reserve(list.size());
+  const auto take = [](std::vector<index_t>& places, Range taken) {
+    for (index_t i = taken.begin; i < taken.end; ++i) places.push_back(i);
+  };
+  for (Document one : list) {
+    const index_t group = one.mask.group;
+    Range rows{0, one.rows.size()}, keys{0, one.keys.size()};
+    if (one.pattern == nullptr) {
+      const Pairs pairs{one.mask, rows.size(), keys.size()};
+      rows = pairs.rows_of(keys);
+      keys = pairs.keys_of(rows);
+      if (rows.size() == 0 || keys.size() == 0) continue;
+      one.mask = part_of(pairs, rows, keys).mask;
+      one.slope_offset += rows.begin / group - keys.begin;
+    }
+    rows = rows.shifted(one.rows.begin);
+    keys = keys.shifted(one.keys.begin);
+    if (closed.empty()) {  // the first stays where it is
+      take(order.queries, {0, rows.begin / group});
+      take(order.keys, {0, keys.begin});
+    }
+    one.rows = Range{0, rows.size()}.shifted(static_cast<index_t>(order.queries.size()) * group);
+    one.keys = Range{0, keys.size()}.shifted(static_cast<index_t>(order.keys.size()));
+    take(order.queries, {rows.begin / group, rows.end / group});
+    take(order.keys, keys);
+    closed.push_back(std::move(one));
+  }
+  order.complete(positions, n_k);
+  list = std::move(closed);
+  return order.idle() ? nullptr : std::make_shared<const Order>(std::move(order));
+}
+
 void make_pattern(Document& one, const PatternIndex& index) {
   if (one.pattern != nullptr) return;
   RunLists rows;

@@ -133,6 +133,11 @@ std::vector<index_t> inverse_of(const std::vector<index_t>& order) {
 
 }  // namespace
 
+void Order::complete(index_t positions, index_t n_k) {
+  redblue::complete(queries, positions);
+  redblue::complete(keys, n_k);
+}
+
 bool Order::idle() const {
   const auto stays = [](const std::vector<index_t>& list) {
     for (std::size_t k = 0; k < list.size(); ++k)
@@ -178,8 +183,7 @@ std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n
     }
     std::ranges::stable_sort(order.keys, {}, [&](index_t j) { return seen[static_cast<std::size_t>(j)]; });
   }
-  complete(order.queries, positions.size());
-  complete(order.keys, n_k);
+  order.complete(positions.size(), n_k);
   return order;
 }
 

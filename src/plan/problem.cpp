@@ -367,14 +367,19 @@ bool Patterns::alike() const {
 /// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
 std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {
-    if (several()) whole = Mask{.group = group()};
-    return sequences();
+    if (!several()) return nullptr;
+    whole = Mask{.group = group()};
+    Documents all = *sequences();
+    // Products of A1 and A3 go over all queries and keys of the core.
+    if (is_projected(op) && all.batches == 1) all.orders = {close_gaps(all.list, n_q, n_k)};
+    return std::make_shared<const Documents>(std::move(all));
   }
   const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
   std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,
                                  n_k, causal, text(causal_offset), text(window_left), text(window_right), prefix,
-                                 may_reorder() + 2 * (alibi ? 1 : 0), name_of(order), fmt::join(cu_seqlens_q, ","),
-                                 fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","), fmt::join(seqused_k, ","));
+                                 may_reorder() + 2 * (alibi ? 1 : 0) + 4 * (is_projected(op) ? 1 : 0), name_of(order),
+                                 fmt::join(cu_seqlens_q, ","), fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","),
+                                 fmt::join(seqused_k, ","));
   const std::lock_guard lock(patterns.made_->mutex);
   auto& known = patterns.made_->known;
   auto found = known.find(from);
@@ -477,7 +482,8 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     std::shared_ptr<const Order> moved;
     const bool is_pattern = !documents.empty() && documents.front().pattern != nullptr;
     // A bias has n_q n_k words to copy: it stays unless an order is asked for.
-    if (may_reorder() && ((is_pattern && !bias) || order != PatternOrder::natural)) {
+    const bool drops = (is_pattern && !bias) || is_projected(op);  // what no pair has
+    if (may_reorder() && (drops || order != PatternOrder::natural)) {
       auto found = order_of(order, rows, n_k, group());
       if (!found)
         throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",

@@ -120,6 +120,30 @@ def test_blocks_are_shared_by_short_sequences():
     assert four["9R-d"] == one["9R-d"] and four["9R-f"] == one["9R-f"]
 
 
+@pytest.mark.parametrize("index", range(8))
+def test_tokens_of_no_pair_cost_nothing_but_their_outputs(index):
+    """Queries without keys and keys without queries, wherever they lie: the plan without them, and rows of 0 in O, lse."""
+    rng = random.Random(f"gaps/{index}")
+    d, v, causal = rng.randint(1, 9), rng.randint(1, 9), rng.random() < 0.5
+    pairs = []  # of (queries, keys); under a causal mask the first queries of a sequence with fewer keys see none
+    for _ in range(rng.randint(2, 4)):
+        pairs += [(n := rng.randint(1, 20), n + rng.randint(0, 9)), rng.choice([(0, rng.randint(1, 60)), (rng.randint(1, 60), 0)])]
+    pairs.append((7, 5))
+    needed = [(min(n, k) if causal else n, k) for n, k in pairs if n * k > 0]
+    M = rng.randint(2 * d * d + 6 * d + 6 * v + 9, 4000)
+
+    def words(op, sequences):
+        lengths = [",".join(str(p[side]) for p in sequences) for side in (0, 1)]
+        done = redblue("plan", "--op", op, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--d", d, "--dv", v, "--M", M,
+                       *["--causal"] * causal, "--json")
+        assert done.returncode == 0, done.stderr
+        return {p["schedule"]: p["reads"] + p["writes"] for p in json.loads(done.stdout)["plans"]}
+
+    blind = sum(n for n, _ in pairs) - sum(n for n, _ in needed)
+    assert words("gradient-x", pairs) == words("gradient-x", needed)
+    assert words("forward-x", pairs) == {name: w + blind * (v + 1) for name, w in words("forward-x", needed).items()}
+
+
 # ---- Values ----
 
 

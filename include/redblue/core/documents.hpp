@@ -56,6 +56,11 @@ std::optional<Mask> mask_of(const RunLists& rows, index_t n_k, index_t group);
 /// row 0 and key 0.
 std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Document& all);
 
+/// Puts the documents of one batch side by side, so that queries and keys that no pair has do not lie between them:
+/// these come last. Documents with interval masks lose those inside, too. Returns the order in which the positions of
+/// queries and the keys are then taken; null where none moves.
+std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t positions, index_t n_k);
+
 /// The parts of a problem that see nothing but themselves, as problems without documents: those of one batch, or of
 /// all. Of a problem that has no documents itself.
 std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});

@@ -29,6 +29,8 @@ struct Order {
   std::vector<index_t> queries;
   std::vector<index_t> keys;
 
+  /// Adds the positions and keys that are missing, in ascending order.
+  void complete(index_t positions, index_t n_k);
   /// Does everything stay where it is?
   bool idle() const;
 };

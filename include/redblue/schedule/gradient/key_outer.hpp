@@ -111,8 +111,7 @@ struct KeyOuterGradient : Defaults {
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
-    const std::vector<Shared> list = shared_key_blocks(s, t.Bc);
-    const Words keys = span_of(list), visits = visited_rows(s, t.Bc), d = s.d;
+    const Words keys = s.n_k, visits = visited_rows(s, t.Bc), d = s.d;
     Io io = sum_over_parts(s, output_dots_io) + Io().read(SlowArray::X, d * d)
                                                     .read(SlowArray::A2, d * keys)
                                                     .read(SlowArray::A1, visits * d)
@@ -121,11 +120,10 @@ struct KeyOuterGradient : Defaults {
                                                     .read(SlowArray::D, visits * s.statistics())
                                                     .write(SlowArray::g, d * d);
     if (stored) return io.read(SlowArray::h, keys * s.d_v) + value_projection(GradientXOperands(s, 1)).io(t.h);
-    return io.read(SlowArray::A3, d * keys).read(SlowArray::Y, count_of(list) * d * s.d_v);
+    return io.read(SlowArray::A3, d * keys).read(SlowArray::Y, count_of(shared_key_blocks(s, t.Bc)) * d * s.d_v);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
-    const Words keys = stored ? Words(s.n_k) : span_of(shared_key_blocks(s, t.Bc));
-    return keys * s.d * s.d_v + pairs_of_keys(s, t.Bc) * (Words(2) * s.d + s.d_v) +
+    return Words(s.n_k) * s.d * s.d_v + pairs_of_keys(s, t.Bc) * (Words(2) * s.d + s.d_v) +
            2 * visited_rows(s, t.Bc) * s.d * s.d;
   }
 

@@ -52,15 +52,13 @@ struct OnTheFlyGradient : Defaults {
     return s.tile(SlowArray::A2, std::min(t.bc, s.n_k), s.d) + s.word(SlowArray::A3);
   }
   static Io io(const Sizes& s, Tiling t) {
-    const std::vector<Shared> list = shared_query_blocks(s, t.Br);
-    const Words T = count_of(list), rows = span_of(list), d = s.d, statistics = queries_of_parts(s) * s.statistics(),
-                visits = visited_keys(s, t.Br);
+    const Words T = count_of(shared_query_blocks(s, t.Br)), rows = s.n_q, d = s.d, visits = visited_keys(s, t.Br);
     return Io()
         .read(SlowArray::Y, d * s.d_v)
         .read(SlowArray::A1, 2 * rows * d)
         .read(SlowArray::X, T * d * d)
         .read(SlowArray::dO, rows * s.d_v)
-        .read(SlowArray::O, statistics * s.d_v)
+        .read(SlowArray::O, rows * s.statistics() * s.d_v)
         .read(SlowArray::lse, rows * s.statistics())
         .read(SlowArray::A3, visits * d)
         .read(SlowArray::A2, visits * d)
@@ -68,7 +66,7 @@ struct OnTheFlyGradient : Defaults {
   }
   static Words macs(const Sizes& s, Tiling t) {
     return pairs_of_rows(s, t.Br) * (Words(2) * s.d + s.d_v) + visited_keys(s, t.Br) * s.d * s.d_v +
-           2 * span_of(shared_query_blocks(s, t.Br)) * s.d * s.d;
+           2 * Words(s.n_q) * s.d * s.d;
   }
 
   template <Machine M>

@@ -99,25 +99,20 @@ struct QueryOuterGradient : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const std::vector<Shared> list = shared_query_blocks(s, t.queries.Br);
-    const Words g = Words(s.d) * s.d, between = span_of(list) - queries_of_parts(s);
-    const Io io =
-        query_projection(x).io(t.S) + value_projection(x).io(t.h) +
-        sum_over_parts(s, [&](const Sizes& part) { return renamed(query_pass_io(part, t.queries.Br), kProjected); }) +
-        Io().read(SlowArray::A1X, between * s.d)
-            .read(SlowArray::dO, between * s.d_v)
-            .read(SlowArray::lse, between * s.statistics());
+    const Words g = Words(s.d) * s.d;
+    const Io io = query_projection(x).io(t.S) + value_projection(x).io(t.h) + sum_over_parts(s, [&](const Sizes& part) {
+                    return renamed(query_pass_io(part, t.queries.Br), kProjected);
+                  });
     if (c) return io + Io().write(SlowArray::U, Words(s.n_q) * s.d) + gradient_product(x).io(t.g);
-    const Words visits = b ? count_of(list) : Words(1);
-    return io + Io().read(SlowArray::A1, span_of(list) * s.d)
+    const Words visits = b ? count_of(shared_query_blocks(s, t.queries.Br)) : Words(1);
+    return io + Io().read(SlowArray::A1, Words(s.n_q) * s.d)
                     .read(SlowArray::g, (visits - 1) * g)
                     .write(SlowArray::g, visits * g);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const Words rows = c ? Words(s.n_q) : span_of(shared_query_blocks(s, t.queries.Br));
     return query_projection(x).macs() + value_projection(x).macs() +
-           pairs_of_rows(s, t.queries.Br) * (Words(2) * s.d + s.d_v) + rows * s.d * s.d;
+           pairs_of_rows(s, t.queries.Br) * (Words(2) * s.d + s.d_v) + Words(s.n_q) * s.d * s.d;
   }
 
   template <Machine M>
@@ -153,7 +148,6 @@ struct QueryOuterGradient : Defaults {
     }
   }
 
-  /// U, with 0 between blocks.
   template <class M>
   static void write_rows(M& m, const GradientXOperands& x, index_t bc, const std::vector<Shared>& list) {
     for_each_block(m, list, [&](auto& w, const Shared& shared, Range I) {
@@ -161,7 +155,6 @@ struct QueryOuterGradient : Defaults {
       form_rows(w, x, bc, shared, I, U_i);
       w.store(U_i, x.U.rows(I));
     });
-    for_queries_between(list, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
   }
 
   /// U_i = SUM_j p_ij A2_j

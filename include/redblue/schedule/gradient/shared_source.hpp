@@ -75,14 +75,14 @@ struct SharedSourceGradient : Defaults {
   static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
-    const Words rows = queries_of_parts(s);
+    const Words rows = s.n_q;
     return sum_over_parts(s, output_dots_io) + io_of(products(GradientXOperands(s, 1)), t.products) +
            Io().read(SlowArray::A1X, rows * s.d)
                .read(SlowArray::dU, rows * s.d)
                .read(SlowArray::lse, rows * s.statistics())
                .read(SlowArray::D, rows * s.statistics())
                .read(SlowArray::A2, visited_keys(s, t.queries.Br) * s.d)
-               .write(SlowArray::U, Words(s.n_q) * s.d);
+               .write(SlowArray::U, rows * s.d);
   }
   static Words macs(const Sizes& s, const Tiling& t) {
     return macs_of(products(GradientXOperands(s, 1))) + pairs_of_rows(s, t.queries.Br) * s.d * 3;
@@ -97,7 +97,6 @@ struct SharedSourceGradient : Defaults {
       output_dots(w, part, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
       form_rows(w, part, t.queries);
     });
-    for_queries_between_parts(x.shape, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
     g_product.run(m, x.shape.fast, t.products[2]);  // g = A1^T U
   }
 

@@ -63,7 +63,7 @@ struct SharedSourceKeyOuterGradient : Defaults {
     const Words visits = visited_rows(s, t.Bc), d = s.d;
     return sum_over_parts(s, output_dots_io) + Io().read(SlowArray::X, d * d)
                                                    .read(SlowArray::Y, d * s.d_v)
-                                                   .read(SlowArray::A2, d * keys_of_parts(s))
+                                                   .read(SlowArray::A2, d * s.n_k)
                                                    .read(SlowArray::A1, visits * d)
                                                    .read(SlowArray::dO, visits * s.d_v)
                                                    .read(SlowArray::lse, visits * s.statistics())

@@ -88,10 +88,8 @@ struct SmallCacheGradient : Defaults {
   static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
   static Io io(const Sizes& s, const Tiling& t) {
     const GradientXOperands x(s, 1);
-    const Words between = s.n_q - queries_of_parts(s);
     return query_projection(x).io(t.S) + value_projection(x).io(t.h) +
-           sum_over_parts(s, [&](const Sizes& part) { return io_of_part(part, t); }) +
-           Io().write(SlowArray::U, between * s.d) + gradient_product(x).io(t.g);
+           sum_over_parts(s, [&](const Sizes& part) { return io_of_part(part, t); }) + gradient_product(x).io(t.g);
   }
   static Io io_of_part(const Sizes& part, const Tiling& t) {
     return output_dots_io(part) + probabilities_io(part, SlowArray::A1X, SlowArray::A2, t.f) +
@@ -117,7 +115,6 @@ struct SmallCacheGradient : Defaults {
       score_gradients(w, part, t.p);                                          // P <- p = scale P o (dO h^T - D)
       rows_product(part).run(w, x.shape.fast, t.U);                           // U = p A2
     });
-    for_queries_between_parts(x.shape, [&](Range rows) { m.update(kernel::ZeroOver{}, x.U.rows(rows)); });
     gradient_product(x).run(m, x.shape.fast, t.g);  // g = A1^T U
   }
 };

@@ -2,7 +2,8 @@
 #include "redblue/schedule/parts/visible.hpp"
 
 /// Loops over the parts of a core that has several (core/documents.hpp): packed sequences, where a gradient with
-/// respect to shared factors is a sum over all of them. A core without parts is its own.
+/// respect to shared factors is a sum over all of them. The parts lie side by side (close_gaps): together they have all
+/// queries and keys of the core. A core without parts is its own.
 namespace redblue::schedule {
 
 /// f(worker, operands of a part), for parts that do not wait for each other.
@@ -27,7 +28,7 @@ inline Range keys_of(const Sizes& core, const Sizes& part) { return Range{0, par
 
 /// Neighbouring parts that lie in one block together, or one part that is cut into blocks.
 struct Shared {
-  Range span;     ///< their queries, or their keys, among those of the core, with what lies between them
+  Range span;     ///< their queries, or their keys, among those of the core
   Blocks blocks;  ///< of the span
   std::vector<Sizes> parts;
   std::vector<Range> places;  ///< of the parts
@@ -83,16 +84,10 @@ inline std::vector<Shared> shared_query_blocks(const Sizes& core, index_t size) 
 inline std::vector<Shared> shared_key_blocks(const Sizes& core, index_t size) {
   return detail::shared_blocks(core, size, keys_of, [&](const Sizes& part) { return part.pairs().key_blocks(size); });
 }
-/// How many blocks, and how many queries or keys they have together: those between parts of one block, too.
 inline Words count_of(const std::vector<Shared>& list) {
   Words count;
   for (const Shared& shared : list) count += shared.blocks.count();
   return count;
-}
-inline Words span_of(const std::vector<Shared>& list) {
-  Words span;
-  for (const Shared& shared : list) span += shared.span.size();
-  return span;
 }
 /// The largest block.
 inline index_t largest_block(const std::vector<Shared>& list) {
@@ -128,23 +123,6 @@ void for_each_block(M& m, const std::vector<Shared>& list, const F& f) {
   };
   if (list.size() == 1) return blocks(m, list.front());
   m.each(static_cast<index_t>(list.size()), [&](auto& w, index_t k) { blocks(w, list[static_cast<std::size_t>(k)]); });
-}
-
-/// f(queries) for those of a core that lie between shared blocks; and between parts, none of which share a block of 0.
-template <class F>
-void for_queries_between(const std::vector<Shared>& list, const F& f) {
-  for (std::size_t k = 1; k < list.size(); ++k)
-    if (list[k].span.begin > list[k - 1].span.end) f(Range{list[k - 1].span.end, list[k].span.begin});
-}
-template <class F>
-void for_queries_between_parts(const Sizes& core, const F& f) {
-  for_queries_between(shared_query_blocks(core, 0), f);
-}
-inline Words queries_of_parts(const Sizes& core) {
-  return sum_over_parts(core, [](const Sizes& part) { return Words(part.n_q); });
-}
-inline Words keys_of_parts(const Sizes& core) {
-  return sum_over_parts(core, [](const Sizes& part) { return Words(part.n_k); });
 }
 
 /// What tiles over both queries and keys are chosen for: the part, where there is one. Of several it has as many

@@ -31,8 +31,8 @@ struct On : S {
 
 /// A schedule S of plain attention between the products of Operands X: products before it project its inputs, products
 /// after it carry its gradients back to the sources. The phases follow each other, so words add up and the footprint is
-/// the largest. The products are of the queries and keys from the first that are needed to the last; attention runs on
-/// each part of them by itself, and leaves 0 where no query sees a key.
+/// the largest. The products are of the queries and keys that pairs need; attention runs on each part of them by
+/// itself, and leaves 0 where no query sees a key.
 template <class S, class X = ForwardXOperands>
 struct Projected : Defaults {
   using Operands = X;

@@ -80,7 +80,7 @@ struct SharedSourceForward : Defaults {
   static Io io(const Sizes& s, const Tiling& t) {
     const ForwardXOperands x(s, 1);
     return query_projection(x).io(t.S) + output_product(x).io(t.O) +
-           Io().read(SlowArray::A1X, queries_of_parts(s) * s.d)
+           Io().read(SlowArray::A1X, Words(s.n_q) * s.d)
                .read(SlowArray::A2, visited_keys(s, t.Br) * s.d)
                .write(SlowArray::U, Words(s.n_q) * s.d)
                .write(SlowArray::lse, s.row_statistics());
@@ -94,10 +94,6 @@ struct SharedSourceForward : Defaults {
   static void run(M& m, const ForwardXOperands& x, const Tiling& t) {
     query_projection(x).run(m, x.shape.fast, t.S);  // S = A1 X
     for_each_part(m, x, [&](auto& w, const ForwardXOperands& part) { attend(w, part, t); });
-    for_queries_between_parts(x.shape, [&](Range rows) {
-      m.update(kernel::ZeroOver{}, x.U.rows(rows));
-      if (x.shape.statistics() > 0) m.update(kernel::NoKeysOver{}, x.lse.rows(rows));
-    });
     output_product(x).run(m, x.shape.fast, t.O);  // O = U Y
   }
 
