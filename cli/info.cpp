@@ -168,7 +168,10 @@ int info_of_npy(const InfoOptions& o) {
     return 0;
   }
   fmt::print("{}: npy, {}\n", o.file, text_of(e));
-  if (e.type) fmt::print("redblue run takes such a file for each tensor: --q, --k, --v and --o for the forward pass\n");
+  if (e.type == DType::boolean)
+    fmt::print("redblue run takes a file of bool as --mask (true: the query sees the key), or as --blocks\n");
+  else if (e.type)
+    fmt::print("redblue run takes such a file for each tensor: --q, --k, --v and --o for the forward pass\n");
   return 0;
 }
 

@@ -168,6 +168,12 @@ std::unique_ptr<Archive> open_npz(const std::string& path) { return std::make_un
 
 SparseMatrix read_sparse_npz(const std::string& path) {
   const Npz file(path);
+  const auto require_known = [](const std::string& format) {
+    if (format != "csr" && format != "bsr")
+      throw InvalidProblem(fmt::format(
+          "it is a sparse matrix of format '{}': csr and bsr are read; convert it with .tocsr()", readable(format)));
+  };
+  if (file.contains("format")) require_known(file.text("format"));
   for (const char* const name : {"format", "shape", "indptr", "indices"})
     if (!file.contains(name))
       throw InvalidProblem(
@@ -180,9 +186,6 @@ SparseMatrix read_sparse_npz(const std::string& path) {
     return std::move(numbers.values);
   };
   SparseMatrix m{file.text("format"), list("shape"), list("indptr"), list("indices")};
-  if (m.format != "csr" && m.format != "bsr")
-    throw InvalidProblem(fmt::format(
-        "it is a sparse matrix of format '{}': csr and bsr are read; convert it with .tocsr()", readable(m.format)));
   if (m.shape.size() != 2)
     throw InvalidProblem(fmt::format("its shape is ({}): a pattern is queries x keys", fmt::join(m.shape, ", ")));
   const bool bsr = m.format == "bsr";

@@ -132,8 +132,10 @@ void Problem::require_sequences() const {
                     cu_seqlens_q.empty() ? "cu_seqlens_k" : "cu_seqlens_q", n_q, n_k,
                     cu_seqlens_q.empty() ? "cu_seqlens_q" : "cu_seqlens_k"));
   if (packed && !cu_seqlens_q.empty() && !cu_seqlens_k.empty() && cu_seqlens_q.size() != cu_seqlens_k.size())
-    throw InvalidProblem(fmt::format("cu_seqlens_q has {} sequences and cu_seqlens_k {}: give as many of both",
-                                     cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
+    throw InvalidProblem(
+        fmt::format("cu_seqlens_q (--seqlens) has {} sequences and cu_seqlens_k (--seqlens-k) {}: give as many of "
+                    "both",
+                    cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
   require_used("seqused_q", seqused_q, batch, n_q);
   require_used("seqused_k", seqused_k, batch, n_k);
 }

@@ -1148,6 +1148,9 @@ def bad_patterns(directory):
     i4 = lambda *x: np.array(x, "i4")
     yield sparse("beyond", indices=i4(0, 2, 1, 2, 4)), ["4"]
     yield sparse("negative", indices=i4(-1, 2, 1, 2, 3)), ["-1"]
+    coo = directory / "coo.npz"  # has other arrays than a csr matrix
+    np.savez(coo, format=b"coo", shape=[3, 4], row=i4(0, 2), col=i4(1, 3), data=np.ones(2))
+    yield ["--csr", coo], ["format 'coo'", r"\.tocsr\(\)"]
     yield sparse("unsorted", indices=i4(2, 0, 1, 2, 3)), ["query 0|row 0"]
     yield sparse("twice", indices=i4(0, 2, 1, 1, 3)), ["query 2|row 2"]
     yield sparse("falls", indptr=i4(0, 2, 1, 5)), ["1"]

@@ -192,6 +192,8 @@ def test_info_reads_npy(tmp_path):
     np.save(tmp_path / "i.npy", np.arange(3))
     assert "q.npy: npy, f64 [2, 3]\nredblue run takes" in did(tmp_path, "info", "q.npy").stdout
     assert did(tmp_path, "info", "i.npy").stdout == "i.npy: npy, <i8 [3]: redblue does not compute with this type\n"
+    np.save(tmp_path / "m.npy", np.ones((3, 3), bool))
+    assert "m.npy: npy, bool [3, 3]\nredblue run takes a file of bool as --mask" in did(tmp_path, "info", "m.npy").stdout
     assert json.loads(did(tmp_path, "info", "q.npy", "--json").stdout)["tensors"][0]["shape"] == [2, 3]
     assert "--name and --layout are for" in refused(tmp_path, "info", "q.npy", "--layout", "nd")
     (tmp_path / "short.npy").write_bytes((tmp_path / "q.npy").read_bytes()[:-8])

@@ -121,7 +121,7 @@ def test_many_sequences_are_planned_fast():
         (["--seqlens", "9223372036854775808"], "9223372036854775808 does not fit 64 bits"),
         (["--seqlens", "5,4", "--n", "10"], "ends with 9, and there are 10 queries"),
         (["--seqlens-k", "5,4", "--n", "9"], "--seqlens-k is for --seqlens"),
-        (["--seqlens", "5,4", "--seqlens-k", "9"], "2 sequences and cu_seqlens_k 1"),
+        (["--seqlens", "5,4", "--seqlens-k", "9"], r"--seqlens\) has 2 sequences and cu_seqlens_k \(--seqlens-k\) 1"),
         (["--seqused-k", "5,4", "--n", "9"], "2 lengths for 1 batches"),
         (["--seqused-k", "12", "--n", "9"], "give a length from 0 to 9"),
         (["--seqlens", "9223372036854775807,9"], "add up to more than"),
@@ -130,6 +130,12 @@ def test_many_sequences_are_planned_fast():
 def test_bad_lists_are_refused(options, says):
     done = redblue("plan", "--d", 8, "--M", 500, *options)
     assert done.returncode == 2 and re.search(says, done.stderr), done.stderr
+
+
+def test_lengths_in_a_file_of_numpy_are_refused(tmp_path):
+    np.save(tmp_path / "lengths.npy", np.array([5, 4]))
+    done = redblue("plan", "--d", 8, "--M", 500, "--seqlens", tmp_path / "lengths.npy")
+    assert done.returncode == 2 and "this is a file of NumPy; give lengths as text" in done.stderr
 
 
 @pytest.mark.parametrize(
