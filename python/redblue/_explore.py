@@ -14,12 +14,13 @@ from . import _core
 from ._errors import CapacityError, Error, FileError, InvalidProblem, Unsupported
 from ._plan import Plan, plan
 
-#: The problems of the page. d_v = d.
+#: The problems of the page. d_v/d: the value dimension d_v is d times this.
 AXES: dict[str, Sequence[Any]] = {
     "op": ("forward", "backward"),
     "mask": ("none", "causal", "window of 256"),
     "n": (256, 1024, 4096, 16384, 65536),
     "d": (16, 32, 64, 128, 256, 512),
+    "d_v/d": (0.5, 1, 2),
     "M": tuple(2**k for k in range(9, 21)),
 }
 _MASKS: dict[str, dict] = {"none": {}, "causal": {"causal": True}, "window of 256": {"window": (128, 127)}}
@@ -36,15 +37,23 @@ class _Numbered:
         return self.all.setdefault(text, len(self.all))
 
 
-def _plan(op: str, mask: str, n: int, d: int, M: int) -> Optional[Plan]:
+def _d_v(d: int, ratio: float) -> int:
+    d_v = d * ratio
+    if d_v != int(d_v) or d_v < 1:
+        raise InvalidProblem(f"axes: d_v/d = {ratio} with d = {d}: their product is no whole number from 1 on")
+    return int(d_v)
+
+
+def _plan(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> Optional[Plan]:
     try:
-        return plan(op, n=n, d=d, M=M, **_MASKS[mask])
+        return plan(op, n=n, d=d, d_v=_d_v(d, ratio), M=M, **_MASKS[mask])
     except (CapacityError, Unsupported):
         return None
 
 
-def _nest(op: str, mask: str, n: int, d: int, M: int) -> str:
-    sizes = [word for name, value in (("n", n), ("d", d), ("M", M)) for word in (f"--{name}", str(value))]
+def _nest(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> str:
+    values = {"n": n, "d": d, "dv": _d_v(d, ratio), "M": M}
+    sizes = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "redblue", "explain", "--op", op, *sizes, *_OPTIONS[mask]]
     done = subprocess.run(command, capture_output=True, text=True)
     return done.stdout if done.returncode == 0 else done.stderr
@@ -58,8 +67,8 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
     names, theorems, reasons = _Numbered(), _Numbered(), _Numbered()
     cells: list = []
     nests: dict[str, list[str]] = {}
-    for op, mask, n, d, M in product(*(axes[name] for name in AXES)):
-        p = _plan(op, mask, n, d, M)
+    for op, mask, n, d, ratio, M in product(*(axes[name] for name in AXES)):
+        p = _plan(op, mask, n, d, ratio, M)
         if p is None:
             cells.append(None)
             continue
@@ -69,7 +78,7 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
         cells.append([p.io, p.bound, theorems(p.theorem), p.footprint, tiling, reasons(p.reason), numbered])
         key = f"{op} {mask} {p.schedule}"
         if key not in nests:
-            nests[key] = [f"n = {n}, d = {d}, M = {M}", _nest(op, mask, n, d, M)]
+            nests[key] = [f"n = {n}, d = {d}, d_v = {_d_v(d, ratio)}, M = {M}", _nest(op, mask, n, d, ratio, M)]
     return {
         "axes": {name: list(values) for name, values in axes.items()},
         "cells": cells,
@@ -77,13 +86,13 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
         "theorems": list(theorems.all),
         "reasons": list(reasons.all),
         "nests": nests,
-        "source": f"{len(cells)} plans, computed beforehand by redblue {_core.version}: exact words, d_v = d, each head with "
-        "keys of its own. Other problems: redblue plan.",
+        "source": f"{len(cells)} plans, computed beforehand by redblue {_core.version}: exact words, each head with keys "
+        "of its own. Other problems: redblue plan.",
     }
 
 
 def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None) -> None:
-    """Writes a self-contained page: sliders for operation, mask, n, d, M and heads; words against M beside the bound, the
+    """Writes a self-contained page: sliders for operation, mask, n, d, d_v, M and heads; words against M beside the bound, the
     best schedule with its tiles and the reason, all others, and its loop nest. It needs no network.
 
     axes: the problems of the page, as redblue._explore.AXES has them; the more, the longer it takes (some milliseconds a

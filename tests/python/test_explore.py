@@ -1,5 +1,6 @@
 """The page of redblue.explore: its numbers are those of plans; in a browser, where there is one, it shows them."""
 
+import itertools
 import json
 import re
 import shutil
@@ -9,7 +10,7 @@ import sys
 import pytest
 
 redblue = pytest.importorskip("redblue")
-AXES = {"op": ["forward", "backward"], "mask": ["none", "causal"], "n": [256, 1024], "d": [16, 64], "M": [64, 4096, 65536]}
+AXES = {"op": ["forward", "backward"], "mask": ["none", "causal"], "n": [256, 1024], "d": [16, 64], "d_v/d": [1, 2], "M": [64, 4096, 65536]}
 
 
 @pytest.fixture(scope="module")
@@ -23,24 +24,20 @@ def test_every_cell_is_a_plan(page):
     text = page.read_text()
     data = json.loads(re.search(r"const DATA = (.*);\n", text).group(1).replace("<\\/", "</"))
     cells = iter(data["cells"])
-    for op in AXES["op"]:
-        for mask in AXES["mask"]:
-            for n in AXES["n"]:
-                for d in AXES["d"]:
-                    for M in AXES["M"]:
-                        cell = next(cells)
-                        try:
-                            plan = redblue.plan(op, n=n, d=d, M=M, causal=mask == "causal")
-                        except redblue.CapacityError:
-                            assert cell is None
-                            continue
-                        io, bound, theorem, footprint, tiling, reason, rows = cell
-                        assert (io, bound, footprint) == (plan.io, plan.bound, plan.footprint)
-                        assert data["names"][rows[0][0]] == plan.schedule and rows[0][1] == io
-                        assert data["theorems"][theorem] == plan.theorem and data["reasons"][reason] == plan.reason
-                        assert sorted(row[1] for row in rows) == sorted(row["io"] for row in plan.rows)
-                        what, nest = data["nests"][f"{op} {mask} {plan.schedule}"]
-                        assert what.startswith("n = ") and plan.schedule in nest and "load" in nest
+    for op, mask, n, d, ratio, M in itertools.product(*AXES.values()):
+        cell = next(cells)
+        try:
+            plan = redblue.plan(op, n=n, d=d, d_v=d * ratio, M=M, causal=mask == "causal")
+        except redblue.CapacityError:
+            assert cell is None
+            continue
+        io, bound, theorem, footprint, tiling, reason, rows = cell
+        assert (io, bound, footprint) == (plan.io, plan.bound, plan.footprint)
+        assert data["names"][rows[0][0]] == plan.schedule and rows[0][1] == io
+        assert data["theorems"][theorem] == plan.theorem and data["reasons"][reason] == plan.reason
+        assert sorted(row[1] for row in rows) == sorted(row["io"] for row in plan.rows)
+        what, nest = data["nests"][f"{op} {mask} {plan.schedule}"]
+        assert what.startswith("n = ") and plan.schedule in nest and "load" in nest
     assert next(cells, "end") == "end"
     assert not re.search(r"(src|href)=|https?://", text)  # needs no network
 
@@ -48,10 +45,10 @@ def test_every_cell_is_a_plan(page):
 @pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_the_plan_that_is_chosen(page, width):
-    address = f"{page.as_uri()}#op=backward&mask=causal&n=1024&d=64&M=4096&heads=8"
+    address = f"{page.as_uri()}#op=backward&mask=causal&n=1024&d=64&d_v/d=2&M=4096&heads=8"
     browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000"]
     dom = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120).stdout
-    plan = redblue.plan("backward", n=1024, d=64, M=4096, heads=8, causal=True)
+    plan = redblue.plan("backward", n=1024, d=64, d_v=128, M=4096, heads=8, causal=True)
     assert re.search(r'<b id="io">([\d,]+)</b>', dom).group(1) == f"{plan.io:,}"
     assert plan.schedule in dom and "<svg" in dom and dom.count("<tr") > 3
 
@@ -59,6 +56,8 @@ def test_a_browser_shows_the_plan_that_is_chosen(page, width):
 def test_what_cannot_be_written_is_refused(tmp_path):
     with pytest.raises(redblue.InvalidProblem, match="axes"):
         redblue.explore(tmp_path / "page.html", axes={"n": [4]})
+    with pytest.raises(redblue.InvalidProblem, match="d_v/d = 0.5 with d = 3"):
+        redblue.explore(tmp_path / "page.html", axes={**AXES, "d": [3], "d_v/d": [0.5]})
     with pytest.raises(redblue.FileError):
         redblue.explore(tmp_path / "no" / "page.html", axes={**AXES, "n": [256], "d": [16], "op": ["forward"]})
     bad = subprocess.run([sys.executable, "-m", "redblue", "explore", "--no"], capture_output=True, text=True)
