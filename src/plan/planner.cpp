@@ -271,8 +271,8 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   const schedule::Limits limits = limits_of(options, problem.op);
   for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
-    return std::make_tuple(a.cost, a.io.total_writes(), a.flops) <
-           std::make_tuple(b.cost, b.io.total_writes(), b.flops);
+    return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
+           std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
   });
   const auto chosen =
       std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
