@@ -8,6 +8,7 @@
 #include "redblue/schedule/approximate/performer.hpp"
 #include "redblue/schedule/approximate/polynomial.hpp"
 #include "redblue/schedule/approximate/polynomial_backward.hpp"
+#include "redblue/schedule/approximate/polynomial_pairs.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
 #include "redblue/schedule/approximate/polynomial_tiled.hpp"
 #include "redblue/schedule/approximate/reformer.hpp"
@@ -21,6 +22,7 @@ void add_approximate(Registry& registry) {
   registry.add(describe_fast<PolynomialForward>());
   registry.add(describe_fast<PolynomialTiledForward>());
   registry.add(describe_fast<PolynomialRowsForward>());
+  registry.add(describe_fast<PolynomialPairsForward>());
   registry.add(describe_fast<PolynomialTwoStateBackward>());
   registry.add(describe_fast<PolynomialBackward>());
   registry.add(describe_fast<LinearAttentionForward>());

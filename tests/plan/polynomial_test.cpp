@@ -142,6 +142,32 @@ TEST(PolynomialPlans, LessWorkspaceDecidesAmongEqualWords) {
   }
 }
 
+/// The words of docs/algorithms/polynomial-pairs.md, where data list h rows, and its footprint for one key at a time.
+TEST(PolynomialPlans, ByPairsHaveTheWordsOfTheirPage) {
+  for (const bool centred : {false, true}) {
+    Problem p = problem_of(kTable[1]);
+    const Words n = p.n_q, d = p.d, H = 4096, M = 16384, r = 153, g = 2, cen = centred ? 1 : 0;
+    p.row_polynomials = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = H.to_index()});
+    p.approximation = p.row_polynomials->whole_range();
+    const plan::Plan plan = plan::make_plan(p, {.M = M});
+    const plan::Row& row = plan.row();
+    ASSERT_EQ(row.schedule, "polynomial_pairs") << "4096 keys and values are 131072 words";
+    const index_t br = value(row.tiling, "br"), Br = value(row.tiling, "Br");
+    for (const index_t h : std::array<index_t, 4>{0, 1, 700, 65536}) {
+      const Words passes = schedule::c(p.n_q, br), exact = schedule::c(h, Br);
+      const auto costs = row.algorithm->costs(plan.sizes(), row.tiling, {p.n_q, h});
+      EXPECT_EQ(costs.io.total_reads(), (cen + 1) * n * d + (n - H) * 2 * d + passes * H * 2 * d + n * d +
+                                            Words(h) * (d + 1) + exact * n * 2 * d);
+      EXPECT_EQ(costs.io.total_writes(), n * d + h);
+      EXPECT_LE(costs.footprint, M);
+    }
+    const plan::Tiling one = plan::Tiling{{"br", 5}, {"bc", 1}, {"Br", 1}, {"Bc", 1}};
+    const Words state = r * (d + 1) + 1 + H + cen * d;
+    EXPECT_EQ(row.algorithm->footprint(plan.sizes(), one),
+              std::max(cen * d + 2 * H + d + 4, state + 5 * (2 * d + 2) + std::max(1 + g, 2 * d + 5)));
+  }
+}
+
 TEST(PolynomialPlans, RefuseWhatTheyCannotDo) {
   Problem p = problem_of(kTable[0]);
   p.softcap = 3;

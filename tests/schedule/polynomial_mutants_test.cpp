@@ -20,14 +20,18 @@ Sizes polynomial_sizes(Mask mask = {}) {
 }
 
 /// Does a claim on a few random cases find something?
-template <mutants::RowSlip slip>
-bool is_caught() {
+template <class Mutant>
+bool is_found() {
   try {
-    claims::check(describe<mutants::SlippingRows<slip>>(), 60);
+    claims::check(describe<Mutant>(), 60);
   } catch (const claims::Broken&) {
     return true;
   }
   return false;
+}
+template <mutants::RowSlip slip>
+bool is_caught() {
+  return is_found<mutants::SlippingRows<slip>>();
 }
 
 }  // namespace
@@ -42,6 +46,14 @@ TEST(PolynomialMutants, OfPolynomialRowsAreCaught) {
   EXPECT_TRUE(is_caught<takes_the_sum_for_the_mean>());
   EXPECT_TRUE(is_caught<takes_places_for_ids>());
   EXPECT_TRUE(is_caught<keeps_the_state>());
+}
+
+/// In what this one does by itself; the rest is what the test above holds.
+TEST(PolynomialMutants, OfPolynomialPairsAreCaught) {
+  using enum mutants::RowSlip;
+  EXPECT_TRUE(is_found<mutants::SlippingPairs<keeps_the_first>>());
+  EXPECT_TRUE(is_found<mutants::SlippingPairs<takes_the_sum_for_the_mean>>());
+  EXPECT_TRUE(is_found<mutants::SlippingPairs<takes_places_for_ids>>());
 }
 
 TEST(PolynomialMutants, OfTiledAreCaught) {

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "redblue/core/data_machine.hpp"
+#include "redblue/schedule/approximate/polynomial_pairs.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
 
 /// Slips in polynomial attention by rows.
@@ -67,7 +68,7 @@ struct SlippingRows : PolynomialRowsForward {
     Slipping<M, slip> slipping(m);
     if constexpr (slip == RowSlip::keeps_the_state) {
       std::vector<index_t> listed;
-      const RowState<M> state(m, x.shape);
+      const RowState<M> state(m, x.shape, exact_keys(x.shape));
       keys_by_length(m, x, state, t.bc);
       for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
       for (index_t i = 0; i < std::ssize(listed); i += t.Br)
@@ -75,6 +76,18 @@ struct SlippingRows : PolynomialRowsForward {
     } else {
       PolynomialRowsForward::run(slipping, x, t);
     }
+  }
+};
+
+/// The same slips where exact keys pass instead of being kept.
+template <RowSlip slip>
+struct SlippingPairs : PolynomialPairsForward {
+  static constexpr std::string_view name = "slipping_pairs";
+
+  template <DataMachine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    Slipping<M, slip> slipping(m);
+    PolynomialPairsForward::run(slipping, x, t);
   }
 };
 

@@ -80,7 +80,7 @@ struct PolynomialRowsForward : Defaults {
   /// The worst of a decision is that its row is listed.
   static Costs decided(const Sizes& x, Tiling t, const Decisions& decisions) {
     const RowPolynomials& fits = *x.row_polynomials;
-    const index_t h = decisions.worst, kept = std::min(fits.exact_keys, x.n_k);
+    const index_t h = decisions.worst, kept = exact_keys(x);
     const Words listed = h, passes = c(h, t.Br), rows = x.n_q, keys = x.n_k;
     const Words state = monomials(x.d, fits.degree()) * (Words(x.d_v) + 1), pair = Words(x.d) + x.d_v;
     return {Io().read(SlowArray::K, (passes + (fits.centred ? 2 : 1)) * keys * x.d)
@@ -97,7 +97,7 @@ struct PolynomialRowsForward : Defaults {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
     {
-      const RowState<M> state(m, x.shape);
+      const RowState<M> state(m, x.shape, exact_keys(x.shape));
       keys_by_length(m, x, state, t.bc);
       for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
     }

@@ -1,5 +1,6 @@
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "redblue/core/data_machine.hpp"
@@ -11,13 +12,16 @@
 /// weights; rows that read it; and rows that attend to the keys themselves.
 namespace redblue::schedule {
 
+/// The keys that have exact weights.
+inline index_t exact_keys(const Sizes& s) { return std::min(s.row_polynomials->exact_keys, s.n_k); }
+
 /// What stays while keys enter and rows read: monomials of the keys (of their difference from the mean, if they are
 /// centred), the length of the longest of them, and the keys that are kept.
 template <class M>
 struct RowState {
-  RowState(M& m, const Sizes& s)
+  RowState(M& m, const Sizes& s, index_t kept)
       : all(all_monomials(s)),
-        kept(std::min(s.row_polynomials->exact_keys, s.n_k)),
+        kept(kept),
         Z(m.alloc(SlowArray::Z, {all.rows, s.d_v})),
         z(m.alloc(SlowArray::Z, {all.rows, 1})),
         longest(m.alloc(SlowArray::den, {1, 1})),
@@ -42,6 +46,14 @@ void mean_of_keys(M& m, const ForwardOperands& x, const Tile<M>& mean) {
   m.compute(kernel::Scale{1 / static_cast<double>(n_k)}, mean);
 }
 
+/// These keys enter the state.
+template <class M>
+void add_to_state(M& m, const RowState<M>& state, const Tile<M>& K_j, const Tile<M>& V_j) {
+  m.compute(kernel::LongestRow{}, state.longest, K_j);
+  const auto stack = m.alloc(SlowArray::den, {state.all.monomials.degree, 1});
+  m.compute(kernel::AddMonomials{state.all.monomials}, state.Z, state.z, stack, K_j, V_j, kNoWords);
+}
+
 /// All keys, the first into those that are kept, then bc at a time: a longer one takes the place of the shortest that
 /// is kept, and what is left enters the state.
 template <class M>
@@ -64,36 +76,46 @@ void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, in
       const auto shortest = m.alloc(SlowArray::den, {2, 1});
       m.compute(kernel::KeepLongest{}, state.K, state.V, K_j, V_j, shortest);
     }
-    m.compute(kernel::LongestRow{}, state.longest, K_j);
-    const auto stack = m.alloc(SlowArray::den, {state.all.monomials.degree, 1});
-    m.compute(kernel::AddMonomials{state.all.monomials}, state.Z, state.z, stack, K_j, V_j, kNoWords);
+    add_to_state(m, state, K_j, V_j);
   }
+}
+
+/// The number of the polynomial of row i, if its radius is in the range; else it goes on the list. Beside the query
+/// and the state this takes one word, `number`.
+template <class M, class Row, class Word>
+std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i,
+                                         const Row& Q_i, const Word& number, std::vector<index_t>& listed) {
+  const RowPolynomials& fits = *x.shape.row_polynomials;
+  const index_t beyond = RowPolynomials::kSteps, most = fits.exact_rows ? beyond : beyond - 1;
+  m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
+  const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, most);
+  if (k != beyond) return k;
+  m.compute(kernel::SetTo{static_cast<double>(i)}, number);
+  m.store(number, x.ids.rows(std::ssize(listed), 1));
+  listed.push_back(i);
+  return std::nullopt;
+}
+
+/// num, den += polynomial k of the scores of this query, by the state.
+template <class M, class Sums, class Sum, class Row>
+void read_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t k, const Sums& num, const Sum& den,
+                const Row& Q_i) {
+  const auto stack = m.alloc(SlowArray::den, {state.all.monomials.degree, 1});
+  m.compute(kernel::ApplyMonomials{state.all.monomials.times((*x.shape.row_polynomials)[k], x.scale)}, num, den, stack,
+            Q_i, state.Z, state.z);
 }
 
 /// Row i by the state, if its radius is in the range; else it goes on the list.
 template <class M>
 void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i, std::vector<index_t>& listed) {
-  const Sizes& s = x.shape;
-  const RowPolynomials& fits = *s.row_polynomials;
-  const index_t beyond = RowPolynomials::kSteps, g = state.all.monomials.degree;
+  const index_t g = state.all.monomials.degree;
   const auto Q_i = m.load(x.Q.rows(i, 1)), number = m.alloc(SlowArray::den, {1, 1});
-  const index_t most = fits.exact_rows ? beyond : beyond - 1;
-  m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
-  const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, most);
-  if (k == beyond) {
-    m.compute(kernel::SetTo{static_cast<double>(i)}, number);
-    m.store(number, x.ids.rows(std::ssize(listed), 1));
-    listed.push_back(i);
-    return;
-  }
+  const std::optional<index_t> k = polynomial_of_row(m, x, state, i, Q_i, number, listed);
+  if (!k) return;
   const auto num = m.alloc(x.O.rows(i, 1)), den = m.alloc(SlowArray::den, {1, 1});
   m.compute(kernel::Zero{}, num);
   m.compute(kernel::Zero{}, den);
-  {
-    const auto stack = m.alloc(SlowArray::den, {g, 1});
-    m.compute(kernel::ApplyMonomials{state.all.monomials.times(fits[k], x.scale)}, num, den, stack, Q_i, state.Z,
-              state.z);
-  }
+  read_state(m, x, state, *k, num, den, Q_i);
   m.compute(kernel::Zero{}, number);  // now the running maximum, from 0
   const auto S = m.alloc(SlowArray::S, {1, std::min(g, state.kept)});
   for (index_t j = 0; j < state.kept; j += g) {
@@ -128,11 +150,21 @@ void exact_rows(M& m, const ForwardOperands& x, Range places, const std::vector<
   for (index_t r = 0; r < rows; ++r) m.store(O.rows(r, 1), x.O.rows(id(r), 1));
 }
 
+/// exact_rows, where `h` are listed.
+inline Phase phase_of_exact_rows(const Sizes& x, index_t Br, index_t Bc, index_t h) {
+  using A = SlowArray;
+  const index_t rows = std::min(Br, h);
+  const Words passing = std::max(x.word(A::K), x.word(A::V));
+  return {x.tile(A::ids, rows, 1) + x.tile(A::Q, rows, x.d) + x.tile(A::O, rows, x.d_v) + 2 * x.tile(A::lse, rows, 1) +
+              x.tile(A::S, rows, std::min(Bc, x.n_k)) + passing,
+          passing};
+}
+
 /// The phases, where `h` rows are listed.
 inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc, index_t bc, index_t h) {
   using A = SlowArray;
   const RowPolynomials& fits = *x.row_polynomials;
-  const index_t kept = std::min(fits.exact_keys, x.n_k), entering = std::min(bc, x.n_k - kept), g = fits.degree();
+  const index_t kept = exact_keys(x), entering = std::min(bc, x.n_k - kept), g = fits.degree();
   const Words r = monomials(x.d, g), word = x.tile(A::den, 1, 1), stack = x.tile(A::den, g, 1);
   const Words state =
       x.tile(A::Z, r, x.d_v) + x.tile(A::Z, r, 1) + word + x.tile(A::K, kept, x.d) + x.tile(A::V, kept, x.d_v);
@@ -145,12 +177,7 @@ inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc,
   phases.push_back({state + mean + keys + (entering > 0 ? scratch : Words(0)), keys});
   const Words sums = x.tile(A::O, 1, x.d_v) + word + std::max(stack, x.tile(A::S, 1, std::min(g, kept)));
   phases.push_back({state + query + word + (h < x.n_q ? sums : Words(0)), query});
-  const index_t rows = std::min(Br, h);
-  const Words passing = std::max(x.word(A::K), x.word(A::V));
-  if (h > 0)
-    phases.push_back({x.tile(A::ids, rows, 1) + x.tile(A::Q, rows, x.d) + x.tile(A::O, rows, x.d_v) +
-                          2 * x.tile(A::lse, rows, 1) + x.tile(A::S, rows, std::min(Bc, x.n_k)) + passing,
-                      passing});
+  if (h > 0) phases.push_back(phase_of_exact_rows(x, Br, Bc, h));
   return phases;
 }
 
