@@ -118,6 +118,8 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
     add_method("polynomial", fmt::format("{}:{}", degree, range));
   for (const char* text : {"2:12,centred,no-exact-rows", "2:3,centred,exact-keys=16", "2:6,centred,exact-keys=64"})
     add_method("polynomial", text);
+  if (problem.n_k >= 4)
+    add_method("polynomial", fmt::format("2:6,centred,exact-keys={}", problem.n_k / 4));  // too many to be kept
   add_method("linear", "linear");
   for (const char* text : {"performer:64", "performer:256", "performer:1024"}) add_method("performer", text);
   for (const char* text : {"linformer:64", "linformer:256", "linformer:256,signs"}) add_method("linformer", text);

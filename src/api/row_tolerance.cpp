@@ -26,15 +26,22 @@ double wanted_weight_error(const Certificate& norms, double tolerance) {
   return 2 * share / (1 + share * share) * (1 - 1e-9);  // moved_share of it is `share`
 }
 
-/// The words of polynomial_rows, if all of fast memory held listed rows: where h rows of an instance are exact.
-Words least_words(const Problem& p, const RowOptions& how, const std::vector<index_t>& listed, const Words& M) {
-  const index_t pair = p.d + p.d_v, group = p.group();
+/// The words of polynomial_rows, or of polynomial_pairs where exact keys do not fit beside the state, if rows had all
+/// the fast memory that is left: where h rows of an instance are exact. None: no row fits.
+std::optional<Words> least_words(const Problem& p, const RowOptions& how, const std::vector<index_t>& listed,
+                                 const Words& M, const Words& state) {
+  const index_t pair = p.d + p.d_v, rows = p.group() * p.n_q;
+  const auto passes = [](const Words& of, const Words& at_a_time) { return (of + at_a_time - 1) / at_a_time; };
+  Words keys = Words(p.n_k) * pair + Words(how.centred ? p.n_k * p.d : 0);
+  if (M > 0 && state + Words(how.exact_keys) * pair > M) {
+    if (M < state + how.exact_keys + pair + 2) return std::nullopt;
+    const Words visits = passes(rows, (M - state - how.exact_keys) / (pair + 2));
+    keys += Words(p.n_k) * p.d + (visits - 1) * how.exact_keys * pair;
+  }
   Words all;
   for (const index_t h : listed) {
-    const Words at_a_time = M > 0 ? M / (pair + 3) : Words(h),
-                passes = h > 0 ? (h + at_a_time - 1) / at_a_time : Words();
-    all += (passes + 1) * p.n_k * pair + Words(how.centred ? p.n_k * p.d : 0) + Words(group * p.n_q) * pair +
-           Words(h) * (p.d + 2);
+    const Words exact = h > 0 ? passes(h, M > 0 ? M / (pair + 3) : Words(h)) : Words();
+    all += keys + exact * p.n_k * pair + Words(rows) * pair + Words(h) * (p.d + 2);
   }
   return all;
 }
@@ -57,33 +64,41 @@ std::vector<std::vector<double>> radii_of(const Certificate& norms, const RowOpt
   return radii;
 }
 
+/// With the number of exact keys (0 or a power of 2) that moves the fewest words; of equal words, the fewest keys.
+/// None: nothing fits.
+std::optional<RowCandidate> best_candidate(const Problem& p, const Certificate& norms, const RowLengths& lengths,
+                                           index_t degree, double widest, bool centred, const Words& M) {
+  constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
+  const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
+  std::optional<RowCandidate> best;
+  for (index_t exact_keys = 0; exact_keys < p.n_k; exact_keys = std::max<index_t>(1, 2 * exact_keys)) {
+    const RowOptions how{.centred = centred, .exact_keys = exact_keys};
+    const auto radii = radii_of(norms, how, lengths);
+    double needed = kLeastRange;
+    for (const std::vector<double>& of_head : radii)
+      for (const double x : of_head) needed = std::max(needed, x);
+    const double range = std::min(widest, needed);
+    if (range < kLeastRange) continue;
+    const auto words = least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M, state);
+    if (words && (!best || *words < best->least_words))
+      best = RowCandidate{degree, range, how, state + exact_keys, *words};
+  }
+  return best;
+}
+
 /// In the order of the words that they move at least.
 std::vector<RowCandidate> row_candidates(const Problem& p, const Certificate& norms, const RowLengths& lengths,
                                          double tolerance, const Words& M) {
-  constexpr double kLeastRange = 0x1p-10;  // as in least_polynomial
-  constexpr index_t kMostDegree = 8;       // fits of more take tens of milliseconds each
-  constexpr double kLeastError = 1e-15;    // coefficients in doubles are no more precise
+  constexpr index_t kMostDegree = 8;     // fits of more take tens of milliseconds each
+  constexpr double kLeastError = 1e-15;  // coefficients in doubles are no more precise
   const double error = wanted_weight_error(norms, tolerance);
   std::vector<RowCandidate> list;
   if (error < kLeastError) return list;
   for (index_t degree = 1; degree <= kMostDegree; ++degree) {
-    const Words state = monomials(p.d, degree) * (Words(p.d_v) + 1);
-    if (M > 0 && state > M) break;
+    if (M > 0 && monomials(p.d, degree) * (Words(p.d_v) + 1) > M) break;
     const double widest = plan::largest_range(degree, error) * (1 - 1e-3);
     for (const bool centred : {false, true})
-      for (const index_t exact_keys : {0, 16, 64}) {
-        const RowOptions how{.centred = centred, .exact_keys = exact_keys};
-        const Words kept = state + Words(exact_keys) * (p.d + p.d_v);
-        if (exact_keys >= p.n_k || (M > 0 && kept > M)) continue;
-        const auto radii = radii_of(norms, how, lengths);
-        double needed = kLeastRange;
-        for (const std::vector<double>& of_head : radii)
-          for (const double x : of_head) needed = std::max(needed, x);
-        const double range = std::min(widest, needed);
-        if (range < kLeastRange) continue;
-        list.push_back(
-            {degree, range, how, kept, least_words(p, how, rows_beyond(radii, lengths.keys.size(), range), M)});
-      }
+      if (const auto best = best_candidate(p, norms, lengths, degree, widest, centred, M)) list.push_back(*best);
   }
   std::stable_sort(list.begin(), list.end(),
                    [](const RowCandidate& a, const RowCandidate& b) { return a.least_words < b.least_words; });

@@ -104,6 +104,27 @@ TEST(Tolerance, TakesAPolynomialForEachRow) {
   EXPECT_EQ(text.out.find("max|V| from exact attention", distance + 1), std::string::npos);
 }
 
+/// Of 400 keys, 27 are long: no polynomial serves them, and beside the state of the others they do not fit.
+TEST(Tolerance, TakesExactKeysThatDoNotFit) {
+  const Workplace w;
+  const Problem p = problem(400, 400, 3, 2);
+  Data x = generate(p);
+  for (double& e : x.q) e *= 0.5;
+  for (std::size_t e = 0; e < x.k.size(); ++e) x.k[e] *= e / 3 % 15 == 7 ? 40 : 0.5;
+  w.safetensors("x.safetensors", p, x);
+  const Finished f =
+      w.run({"run", "--M", "180", "--input", w / "x.safetensors", "--output", w / "y.safetensors", "--compute-dtype",
+             "f64", "--tolerance", "1e-2", "--certificate", w / "c.json", "--json", "--verify"});
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  const auto report = f.json();
+  EXPECT_EQ(report["schedule"], "polynomial_pairs");
+  EXPECT_EQ(report["certificate"]["rows"]["exact_keys"], 32);
+  EXPECT_EQ(report["tolerance"]["row_words"], report["moved"]["io"]);
+  EXPECT_LT(report["tolerance"]["row_words"], report["tolerance"]["exact_words"]);
+  EXPECT_LE(report["certificate"]["output_error"], 1e-2);
+  EXPECT_TRUE(report["certificate"]["verify"]["ok"]);
+}
+
 TEST(Tolerance, GoesWithAScheduleByName) {
   const Small w;
   const auto run = [&](const std::string& name, const char* tolerance) {
