@@ -183,9 +183,17 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     return forward(q, k, v, out, return_lse, **options)
 
 
+def require_lse(wanted: bool, approximate: Optional[str], tolerance: Optional[float] = None) -> None:
+    """Approximations write no lse."""
+    for name, value in (("approximate", approximate), ("tolerance", tolerance)):
+        if wanted and value is not None:
+            raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
+
+
 def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, **options: Unpack[Options]) -> Any:
     """attention, of which torch records nothing."""
     r = request(q, k, v, **options)
+    require_lse(return_lse, r.settings.approximate, r.tolerance)
     family = r.family
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
     o = family.empty(r.q, call.o_shape, family.type_of(r.q, "q")) if out is None else family.given(out, "out")

@@ -10,6 +10,7 @@ from ._errors import Unsupported
 
 _TENSORS = 6  # q, k, v, bias, slopes, sinks come first, then the options
 _LAYOUT, _DROPOUT, _CU_SEQLENS, _SEQUSED = 0, 7, (9, 10), (11, 12)  # among the options
+APPROXIMATE, PATTERNS = 15, 17
 
 
 class _Calls:
@@ -28,6 +29,9 @@ class _Calls:
             raise Unsupported("vmap over packed sequences: they are one batch; put all sequences into one call")
         if self.options[_DROPOUT] and info.randomness != "different":
             raise Unsupported(f"vmap with dropout and randomness = {info.randomness!r}: give randomness='different'")
+        numbers = self.options[PATTERNS]
+        if numbers is not None and self.batch > 1 and len(numbers) == self.batch * q[1 if self.options[_LAYOUT] == "bhsd" else 2]:
+            self.options[PATTERNS] = numbers.repeat(self.times)  # one for each head of each batch
         for i in _SEQUSED:
             if self.options[i] is not None:
                 self.options[i] = self.folded(self.options[i], dims[_TENSORS + i], 1)
@@ -60,7 +64,8 @@ def forward(op: Any, info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
     q, v = calls.shapes[0], calls.shapes[2]
     assert q is not None and v is not None
     rows = q[:-1] if calls.options[_LAYOUT] == "bhsd" else (*q[:-3], q[-2], q[-3])
-    return (calls.of_each(o, (*q[:-1], v[-1])), calls.of_each(lse, rows)), (0, 0)
+    exact = calls.options[APPROXIMATE] is None
+    return (calls.of_each(o, (*q[:-1], v[-1])), calls.of_each(lse, rows) if exact else lse.expand(calls.times, 0)), (0, 0)
 
 
 def backward(op: Any, info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
@@ -69,7 +74,8 @@ def backward(op: Any, info: Any, dims: Sequence[Any], *arguments: Any) -> Any:
         raise Unsupported("vmap with a gradient of sinks: it is summed over all calls; loop over the calls")
     calls = _Calls(info, rest, dims[5:])
     do, o = (calls.folded(x, dim, 4) for x, dim in ((do, dims[0]), (o, dims[1])))
-    lse = calls.folded(lse, dims[2], 3)
+    if calls.options[APPROXIMATE] is None:
+        lse = calls.folded(lse, dims[2], 3)
     dq, dk, dv, dbias, none = op(do, o, lse, bias_gradient, False, *calls.tensors, *calls.options)
     each = [calls.of_each(x, shape) for x, shape in zip((dq, dk, dv), calls.shapes) if shape is not None]
     empty = none.new_empty((calls.times, 0))

@@ -11,13 +11,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
+import weakref
 from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
 
 from . import _vmap
-from ._attention import attention_backward, forward
+from ._attention import attention_backward, forward, require_lse
+from ._core import Pattern
 from ._errors import InvalidProblem, Unsupported
 from ._settings import sizes_of
 from ._shims import require_sdpa
@@ -26,11 +29,39 @@ __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_
 
 _PLANNING = ("M", "memory", "max_workspace", "threads")
 
+#: Operators take tensors: a pattern passes as a number in one, which no other pattern gets.
+_numbers = itertools.count()
+_number_of: "weakref.WeakKeyDictionary[Pattern, int]" = weakref.WeakKeyDictionary()
+_pattern_of: "weakref.WeakValueDictionary[int, Pattern]" = weakref.WeakValueDictionary()
+
+
+@torch.compiler.disable
+def _numbered(pattern: Any) -> Tensor:
+    """The numbers of a pattern, or of a list of them."""
+    patterns = list(pattern) if isinstance(pattern, (list, tuple)) else [pattern]
+    for one in patterns:
+        if not isinstance(one, Pattern):
+            raise InvalidProblem(f"pattern is a {type(one).__name__}: redblue.patterns makes patterns, as in patterns.mask(seen)")
+        if one not in _number_of:
+            _number_of[one] = number = next(_numbers)
+            _pattern_of[number] = one
+    numbers = torch.tensor([_number_of[one] for one in patterns])
+    numbers.patterns = patterns  # type: ignore[attr-defined]
+    return numbers
+
+
+def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:
+    found = None if numbers is None else tuple(_pattern_of.get(number) for number in numbers.tolist())
+    if found is not None and None in found:
+        raise InvalidProblem("a pattern was deleted before its gradients were computed: keep it until then in compiled code")
+    return found  # type: ignore[return-value]
+
 
 def _options(
     layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
     softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
     cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
+    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
 ) -> dict:  # fmt: skip
     """Arguments of an operator as options of redblue.attention."""
     return {
@@ -47,6 +78,10 @@ def _options(
         "cu_seqlens_k": cu_seqlens_k,
         "seqused_q": seqused_q,
         "seqused_k": seqused_k,
+        "order": order,
+        "approximate": approximate,
+        "compute": compute,
+        "pattern": _patterns_in(patterns),
         **{name: None if value < 0 else value for name, value in zip(_PLANNING, planning)},
     }
 
@@ -57,19 +92,25 @@ def _forward_op(
     layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
     softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
     cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
+    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
 ) -> Tuple[Tensor, Tensor]:  # fmt: skip
     options = _options(
         layout, causal, alignment, window, prefix, scale, softcap, dropout, seed, cu_seqlens_q, cu_seqlens_k, seqused_q,
-        seqused_k, planning,
+        seqused_k, planning, order, approximate, compute, patterns,
     )  # fmt: skip
-    return forward(q, k, v, None, True, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
+    exact = approximate is None  # of an approximation there is no lse
+    o = forward(q, k, v, None, exact, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
+    return o if exact else (o, q.new_empty(0))
 
 
 @_forward_op.register_fake
 def _(q, k, v, bias, slopes, sinks, layout, *options):  # type: ignore[no-untyped-def]
+    o = q.new_empty((*q.shape[:-1], v.shape[-1]))
+    if options[_vmap.APPROXIMATE - 1] is not None:
+        return o, q.new_empty(0)
     lse_type = torch.float64 if q.dtype == torch.float64 else torch.float32
     rows = q.shape[:-1] if layout == "bhsd" else (*q.shape[:-3], q.shape[-2], q.shape[-3])
-    return q.new_empty((*q.shape[:-1], v.shape[-1])), q.new_empty(rows, dtype=lse_type)
+    return o, q.new_empty(rows, dtype=lse_type)
 
 
 @torch.library.custom_op("redblue::attention_backward", mutates_args=(), device_types="cpu")
@@ -79,13 +120,16 @@ def _backward_op(
     layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
     softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
     cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
+    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
 ) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     options = _options(
         layout, causal, alignment, window, prefix, scale, softcap, dropout, seed, cu_seqlens_q, cu_seqlens_k, seqused_q,
-        seqused_k, planning,
+        seqused_k, planning, order, approximate, compute, patterns,
     )  # fmt: skip
+    if compute == "bf16":
+        options["compute"] = None  # it is of the forward pass alone
     gradients = attention_backward(
-        do, q, k, v, o, lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
+        do, q, k, v, o, None if approximate else lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
         sinks_gradient=sinks_gradient, **options,
     )  # fmt: skip
     return tuple(q.new_empty(0) if g is None else g for g in gradients)  # type: ignore[return-value]
@@ -107,21 +151,22 @@ def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
     ctx.mark_non_differentiable(output[1])
     q, k, v, bias, slopes, sinks, *options = inputs
     seed, *sequences = options[8:13]
-    ctx.save_for_backward(q, k, v, bias, slopes, sinks, *output, seed, *sequences)
-    ctx.options = (*options[:8], options[13])
+    ctx.save_for_backward(q, k, v, bias, slopes, sinks, *output, seed, *sequences, options[_vmap.PATTERNS])
+    ctx.options = (*options[:8], options[13 : _vmap.PATTERNS])
+    ctx.patterns = options[_vmap.PATTERNS]  # this very object holds the patterns until the gradients are computed
 
 
 def _gradients(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
-    q, k, v, bias, slopes, sinks, o, lse, seed, *sequences = ctx.saved_tensors
-    *options, planning = ctx.options
+    q, k, v, bias, slopes, sinks, o, lse, seed, *sequences, patterns = ctx.saved_tensors
+    *options, choices = ctx.options
     needs = ctx.needs_input_grad
     if needs[4]:
         raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
-    none = (None,) * (len(options) + 6)
+    none = (None,) * (len(options) + 6 + len(choices))
     if do is None:
         return (None,) * 6 + none
     dq, dk, dv, dbias, dsinks = _backward_op(
-        do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *options, seed, *sequences, planning
+        do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *options, seed, *sequences, *choices, patterns
     )
     return (dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, *none)
 
@@ -150,17 +195,19 @@ def attention(
     scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
     cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, seqused_q: Any = None, seqused_k: Any = None,
     M: Optional[int] = None, memory: Optional[int] = None, max_workspace: Optional[int] = None,
-    threads: Optional[int] = None, **others: Any,
+    threads: Optional[int] = None, pattern: Any = None, order: Optional[str] = None, approximate: Optional[str] = None,
+    compute: Optional[str] = None, **others: Any,
 ) -> Any:  # fmt: skip
     """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
 
     Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from torch's generator.
-    Gradients do not go with out, pattern, order, approximate, tolerance, compute and schedule. Deterministic; not twice
-    differentiable.
+    `compute` is of the forward pass, and of the gradients unless it is bf16. Gradients do not go with out, tolerance (nothing is
+    proved of them) and schedule (it names the schedule of one pass). Deterministic; not twice differentiable.
     """
     given = [name for name, value in others.items() if value is not None] + (["out"] if out is not None else [])
     if given:
         raise Unsupported(f"{', '.join(given)}: not with gradients; detach the tensors, or call it under torch.no_grad()")
+    require_lse(return_lse, approximate)
     if dropout and seed is None:
         seed = torch.randint(1 << 53, ())
     elif seed is not None and not isinstance(seed, Tensor):
@@ -169,7 +216,8 @@ def attention(
         q, k, v, bias, alibi_slopes, sinks, layout, causal, _offset(alignment),
         [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale, softcap or 0.0, dropout,
         seed if dropout else None, *(_tensor(x) for x in (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)),
-        [-1 if x is None else x for x in (M, memory, max_workspace, threads)],
+        [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
+        None if pattern is None else _numbered(pattern),
     )  # fmt: skip
     return (o, lse) if return_lse else o
 

@@ -57,7 +57,8 @@ Made joined(const NamedPattern& a, const NamedPattern& b, const Join& join) {
 
 void add_patterns(nb::module_& m) {
   using namespace nb::literals;
-  nb::class_<NamedPattern>(m, "Pattern", "Which keys each query sees. redblue.patterns makes patterns.")
+  nb::class_<NamedPattern>(m, "Pattern", nb::is_weak_referenceable(),
+                           "Which keys each query sees. redblue.patterns makes patterns.")
       .def_prop_ro("n_q", [](const NamedPattern& p) { return p.rows->size(); })
       .def_ro("n_k", &NamedPattern::n_k)
       .def_prop_ro("pairs", [](const NamedPattern& p) { return integer_of(count_of(*p.rows)); })

@@ -64,6 +64,67 @@ def test_gradcheck():
     )
 
 
+def seen_by(kind, n_q, n_k):
+    """A pattern, or one for each of 4 heads, and what it shows, [n_q, n_k] or [4, n_q, n_k]."""
+    make = redblue.patterns
+    masks = torch.rand(4, n_q, n_k) < 0.4
+    rows, cols = masks[0].nonzero(as_tuple=True)
+    indptr = np.searchsorted(rows.numpy(), np.arange(n_q + 1))
+    near = (torch.arange(n_q)[:, None] + n_k - n_q - torch.arange(n_k)).abs() <= 2
+    return {
+        "window": (make.window(n_q, n_k, 2, 2), near),
+        "csr": (make.csr(n_q, n_k, indptr, cols.numpy()), masks[0]),
+        "mask": (make.mask(masks[0].numpy()), masks[0]),
+        "heads": ([make.mask(m.numpy()) for m in masks], masks),
+    }[kind]
+
+
+@pytest.mark.parametrize("order", [None, "natural"])
+@pytest.mark.parametrize("kind", ["window", "csr", "mask", "heads"])
+def test_gradients_of_patterns(kind, order):
+    """As those of a bool mask, whose schedules know nothing of patterns."""
+    pattern, mask = seen_by(kind, 9, 11)
+    inputs = tensors((2, 4, 9, 8), (2, 2, 11, 8), (2, 2, 11, 8), dtype=torch.float64)
+    want = rt.attention(*inputs, bias=mask)
+    got = rt.attention(*inputs, pattern=pattern, order=order)
+    del pattern  # the graph keeps it
+    torch.testing.assert_close(got, want)
+    do = torch.randn_like(want)
+    for g, w in zip(torch.autograd.grad(got, inputs, do), torch.autograd.grad(want, inputs, do)):
+        torch.testing.assert_close(g, w)
+
+
+def test_gradients_of_polynomials_and_in_another_arithmetic():
+    inputs = [(0.3 * x).detach().requires_grad_() for x in tensors(*[(1, 2, 6, 4)] * 3, dtype=torch.float64)]
+    torch.autograd.gradcheck(lambda *x: rt.attention(*x, approximate="2:0.8"), inputs)
+    exact = torch.autograd.grad(rt.attention(*inputs).sum(), inputs)
+    half = torch.autograd.grad(rt.attention(*inputs, compute="f32").sum(), inputs)
+    for g, w in zip(half, exact):
+        torch.testing.assert_close(g, w, rtol=0, atol=1e-5)
+        assert not torch.equal(g, w)
+
+
+def test_patterns_under_compile_break_the_graph_and_give_the_same():
+    step = lambda q, k, v, p: redblue.attention(q, k, v, pattern=p).sin().sum()
+    inputs = tensors((1, 4, 9, 8), (1, 4, 11, 8), (1, 4, 11, 8))
+    compiled = torch.compile(step, backend="aot_eager")
+    for kind in ("window", "csr"):  # the second has the same type as the first
+        pattern, _ = seen_by(kind, 9, 11)
+        got = torch.autograd.grad(compiled(*inputs, pattern), inputs)
+        for g, w in zip(got, torch.autograd.grad(step(*inputs, pattern), inputs)):
+            torch.testing.assert_close(g, w)
+    with pytest.raises(Exception, match="disable"):
+        torch.compile(lambda q: redblue.attention(q, q, q, pattern=pattern), fullgraph=True)(inputs[1])
+
+
+def test_a_pattern_that_is_gone_is_refused():
+    (q,) = tensors((1, 2, 9, 8))
+    numbers = rt._numbered(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
+    with pytest.raises(redblue.InvalidProblem, match="deleted"):
+        rt._forward_op(q, q, q, *(None,) * 3, "bhsd", False, None, [-1, -1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4,
+                       None, None, None, numbers)  # fmt: skip
+
+
 def test_second_derivatives_are_refused():
     (x,) = tensors((1, 1, 4, 4), dtype=torch.float64)
     (g,) = torch.autograd.grad(rt.attention(x, x, x).sin().sum(), x, create_graph=True)
@@ -71,16 +132,21 @@ def test_second_derivatives_are_refused():
         g.sum().backward()
 
 
-@pytest.mark.parametrize("case", ["plain", "biased", "packed"])
+@pytest.mark.parametrize("case", ["plain", "biased", "packed", "patterned", "approximate"])
 def test_opcheck(case):
     none = (None,) * 3
+    pattern = redblue.patterns.window(5, 6, 2, 0)
+    choices = ("natural", None, "f64", rt._numbered(pattern)) if case == "patterned" else (None,) * 4
+    if case == "approximate":
+        choices = (None, "2:0.8", None, None)
     if case == "packed":
         q, k, v = tensors((9, 2, 4), (9, 2, 4), (9, 2, 3))
         ends = torch.tensor([0, 4, 9], dtype=torch.int32)
-        options = ("bshd", True, None, [-1, -1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4)
+        options = ("bshd", True, None, [-1, -1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4, *choices)
     else:
         q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
-        options = ("bhsd", True, 0, [3, -1], 0, 0.5, 1.0, 0.0, None, None, None, None, None, [-1] * 4)
+        softcap = 0.0 if case == "approximate" else 1.0
+        options = ("bhsd", case == "plain", 0, [3 if case == "plain" else -1, -1], 0, 0.5, softcap, 0.0, None, None, None, None, None, [-1] * 4, *choices)
         if case == "biased":
             none = (*tensors((4, 5, 6)), None, *tensors((4,)))
     torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *none, *options))
@@ -171,7 +237,10 @@ def test_refusals():
     q, k, v = tensors((2, 2, 6, 4), (2, 2, 6, 4), (2, 2, 6, 4))
     for options, error, text in (
         ({"out": torch.empty_like(q)}, redblue.Unsupported, "out"),
-        ({"pattern": redblue.patterns.mask(np.eye(6))}, redblue.Unsupported, "pattern"),
+        ({"pattern": np.eye(6)}, redblue.InvalidProblem, r"ndarray: redblue.patterns makes patterns"),
+        ({"schedule": "flash"}, redblue.Unsupported, "schedule"),
+        ({"tolerance": 0.1}, redblue.Unsupported, "tolerance"),
+        ({"approximate": "2:0.8", "return_lse": True}, redblue.InvalidProblem, "no lse"),
         ({"bias": np.zeros((6, 6), np.float32)}, TypeError, "bias"),
         ({"bias": torch.zeros(5, 6)}, redblue.InvalidProblem, "bias"),
         ({"alibi_slopes": torch.ones(2, requires_grad=True)}, redblue.Unsupported, "alibi_slopes"),
@@ -245,6 +314,17 @@ def test_vmap_is_a_loop_over_calls(shape):
     torch.testing.assert_close(torch.func.vmap(f)(q, k, v), torch.stack([f(*x) for x in zip(q, k, v)]))
     got = torch.func.vmap(f, in_dims=(1, None, 2), out_dims=1)(q.movedim(0, 1), k[0], v.movedim(0, 2))
     torch.testing.assert_close(got, torch.stack([f(x, k[0], y) for x, y in zip(q, v)], 1))
+
+
+@pytest.mark.parametrize("each", ["one", "head", "batch"])
+def test_vmap_with_patterns(each):
+    patterns = [redblue.patterns.mask(m.numpy()) for m in torch.rand(8, 5, 5) < 0.5]
+    pattern = {"one": patterns[0], "head": patterns[:4], "batch": patterns}[each]
+    f = lambda q: redblue.attention(q, q, q, pattern=pattern)
+    q = torch.randn(3, 2, 4, 5, 8, dtype=torch.float64)
+    torch.testing.assert_close(torch.func.vmap(f)(q), torch.stack([f(x) for x in q]))
+    g = lambda q: redblue.attention(0.1 * q, q, q, approximate="2:0.8")
+    torch.testing.assert_close(torch.func.vmap(g)(q), torch.stack([g(x) for x in q]))
 
 
 def test_gradients_of_several_losses_at_once():
