@@ -146,7 +146,11 @@ Json to_json(const plan::Options& o) {
 
 Json to_json(const plan::Plan& plan) {
   Json rows = Json::array(), refused = Json::array(), bounds = Json::array();
-  for (const plan::Row& r : plan.rows) rows.push_back(to_json(r));
+  for (const plan::Row& r : plan.rows) {
+    Json row = to_json(r);
+    row["may_be_chosen"] = plan.may_choose(r);
+    rows.push_back(row);
+  }
   for (const plan::Refusal& r : plan.refused)
     refused.push_back({{"schedule", std::string(r.schedule)},
                        {"why", r.why},

@@ -242,6 +242,9 @@ Measured count(const plan::Plan& plan);
 /// plan has fast memory in bytes.
 std::vector<machine::OutlineLine> outline(const plan::Plan& plan);
 
+/// outline() in columns to read, as `redblue explain` prints it: lines, words moved, and what is resident after each.
+std::string outline_text(const plan::Plan& plan);
+
 /// The operations of the chosen row, in order, without those of a forward plan before it. Throws InvalidProblem when
 /// there are more than `most`.
 machine::Trace trace(const plan::Plan& plan, std::size_t most = 1'000'000);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import html
 from typing import TYPE_CHECKING, Any, Optional, Union
 
@@ -21,7 +22,8 @@ class Plan:
 
     Every entry of `to_dict()` is an attribute as well: schedule, tiling, reads, writes, io (words, over all batches and
     heads), bound, theorem, ratio (io over bound), footprint (words), workspace (words), flops, reason, rows (all ranked
-    schedules), refused, bounds, forward (the forward plan that runs first, if any), compute, threads, ...
+    schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the forward plan that runs first,
+    if any), compute, threads, ...
     """
 
     def __init__(self, core: Any, decision: str = ""):
@@ -44,6 +46,13 @@ class Plan:
     def count(self) -> dict:
         """Runs the schedule without data, and returns what was counted: io equals that of the plan."""
         return self._core.count()
+
+    @functools.cached_property
+    def loop_nest(self) -> str:
+        """The loops of the chosen schedule with the words of every line, without those of `forward`: as `redblue explain`
+        prints them. Found by a walk through the schedule, which takes seconds where blocks are small and masks hide pairs.
+        Raises InvalidProblem after 10^8 operations."""
+        return self._core.loop_nest()
 
     def __repr__(self) -> str:
         f = self._facts
@@ -84,10 +93,17 @@ class Plan:
             for row in f["rows"]
         )
         bound = f"bound {f['bound']:,} words (theorem {f['theorem']})"
+        pairs = f["sizes"]["n_q"] * f["sizes"]["n_k"]
+        nest = self.loop_nest if pairs <= _PAIRS_SHOWN else "print(plan.loop_nest) walks through the schedule and shows it"
         return (
             f"<p><b>{html.escape(f['schedule'])}</b>: {f['io']:,} words; {html.escape(bound)}</p>"
             f"<p>{html.escape(f['decision'] or f['reason'])}</p><table>{head}{body}</table>"
+            f"<details><summary>loop nest</summary><pre>{html.escape(nest)}</pre></details>"
         )
+
+
+#: A notebook shows the loop nest of at most these query-key pairs: a walk takes up to some operations for each.
+_PAIRS_SHOWN = 1 << 18
 
 
 def _ratio(row: dict) -> str:

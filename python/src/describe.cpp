@@ -81,7 +81,11 @@ nb::dict describe(const plan::Plan& plan) {
   d["bounds"] = describe(plan.bounds);
   d["reason"] = text_of(plan.reason);
   nb::list rows, refused;
-  for (const plan::Row& r : plan.rows) rows.append(describe(r));
+  for (const plan::Row& r : plan.rows) {
+    nb::dict row = describe(r);
+    row["may_be_chosen"] = plan.may_choose(r);
+    rows.append(row);
+  }
   for (const plan::Refusal& r : plan.refused) {
     nb::dict refusal;
     refusal["schedule"] = text_of(r.schedule);

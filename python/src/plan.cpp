@@ -74,6 +74,10 @@ void add_plan(nb::module_& m) {
            "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, "
            "None where the operation has none. Returns what the run counted, if `measure`.")
       .def("count", &counted, "Runs the plan without data; returns what was counted.")
+      .def(
+          "loop_nest", [](const NamedPlan& p) { return outline_text(p.plan); },
+          nb::call_guard<nb::gil_scoped_release>(),
+          "The loop nest of the chosen schedule, as `redblue explain` prints it.")
       .def("describe", nb::overload_cast<const NamedPlan&>(&describe), "The plan as numbers and texts in a dict.")
       .def("certificate", &certificate, "arrays"_a, "tokens_first"_a,
            "What the norms of these arrays prove of the answer, as a dict.")

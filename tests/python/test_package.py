@@ -341,6 +341,30 @@ def test_explain_says_what_runs(qkv):
         p.shedule
 
 
+def test_a_plan_has_the_loop_nest_that_the_program_prints():
+    p = redblue.plan(n=40, d=8, M=600)
+    program = [os.environ["REDBLUE_CLI"]] if "REDBLUE_CLI" in os.environ else [sys.executable, "-m", "redblue"]
+    text = subprocess.check_output([*program, *"explain --n 40 --d 8 --M 600".split()], text=True)
+    assert p.loop_nest == text and "load q = Q" in text
+    assert "<pre>" + p.loop_nest.replace("<", "&lt;")[:20] in p._repr_html_()
+
+    # The printed algorithm of Saha and Ye is listed, and not stable, so that it is not chosen.
+    plans = json.loads(subprocess.check_output([*program, *"plan --n 40 --d 8 --M 600 --json".split()]))["plans"]
+    chosen = {row["schedule"]: row["may_be_chosen"] for row in p.rows}
+    assert chosen[p.schedule] and not chosen["saha_ye"]
+    assert {row["schedule"]: row["may_be_chosen"] for row in plans} == chosen
+
+
+def test_a_notebook_does_not_walk_through_long_schedules():
+    assert "plan.loop_nest" in redblue.plan(n=100_000, d=8, M=600, causal=True)._repr_html_()
+
+
+@pytest.mark.parametrize("options", [{"approximate": "2:0.8"}, {"tolerance": 0.1}], ids=str)
+def test_approximations_give_no_lse(qkv, options):
+    with pytest.raises(redblue.InvalidProblem, match="no lse"):
+        redblue.attention(*qkv, return_lse=True, **options)
+
+
 def test_a_tolerance_is_kept(rng):
     q, k, v = arrays(rng, (1, 1, 2048, 4), (1, 1, 2048, 4), (1, 1, 2048, 4))
     q *= 0.2
