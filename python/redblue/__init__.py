@@ -5,7 +5,8 @@
 >>> redblue.attention(q, k, v, causal=True).shape
 (1, 2, 16, 8)
 
-docs/python.md is the guide. `redblue.torch` is imported where it is first used; torch is not needed otherwise.
+docs/python.md is the guide. `redblue.torch` and `redblue.jax` are imported where they are first used; torch and
+JAX are not needed otherwise.
 """
 
 from __future__ import annotations
@@ -60,8 +61,8 @@ _LATER = {"explore": "_explore", "install": "torch", "report": "_report", "unins
 
 
 def __getattr__(name: str) -> Any:
-    if name == "torch":
-        return importlib.import_module(".torch", __name__)
+    if name in ("jax", "torch"):
+        return importlib.import_module(f".{name}", __name__)
     if name in _LATER:
         return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module 'redblue' has no attribute '{name}'")
