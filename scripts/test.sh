@@ -47,12 +47,7 @@ build() {
 
 format() { find include src cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
-# The wheel, compiled as the release preset compiles, so that ccache has the library's objects already.
-wheel() {
-  CC=/usr/bin/gcc CXX=/usr/bin/g++ CMAKE_BUILD_PARALLEL_LEVEL=$jobs build/venv/bin/pip install --quiet \
-    --disable-pip-version-check --no-deps --no-build-isolation --force-reinstall . \
-    --config-settings=build-dir=build/wheel --config-settings=cmake.define.REDBLUE_WERROR=ON
-}
+wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     build/venv/bin/python -m pytest -q -n "$jobs" tests/python
