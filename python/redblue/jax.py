@@ -96,7 +96,8 @@ def _backward(fixed: tuple, kept: Any, cotangents: Any) -> Any:
         found = attention_backward(*given, bias_gradient=wants_bias, sinks_gradient=sinks is not None, **options)
         return tuple(g for g in found if g is not None)
 
-    found = iter(jax.pure_callback(run, shapes, cotangents[0], o, lse, q, k, v, bias, slopes, sinks, seed, vmap_method="sequential"))
+    arrays = (cotangents[0], o, lse, q, k, v, bias, slopes, sinks, seed)
+    found = iter(jax.pure_callback(run, shapes, *arrays, vmap_method="sequential"))
     dq, dk, dv, dbias, dsinks = (None if x is None else next(found) for x in wanted)
     return dq, dk, dv, dbias, None, dsinks, None
 

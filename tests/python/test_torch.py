@@ -146,7 +146,8 @@ def test_opcheck(case):
     else:
         q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
         softcap = 0.0 if case == "approximate" else 1.0
-        options = ("bhsd", case == "plain", 0, [3 if case == "plain" else -1, -1], 0, 0.5, softcap, 0.0, None, None, None, None, None, [-1] * 4, *choices)
+        masks = (False, 0, [-1, -1]) if case == "approximate" else (True, 0, [3, -1])
+        options = ("bhsd", *masks, 0, 0.5, softcap, 0.0, *(None,) * 5, [-1] * 4, *choices)
         if case == "biased":
             none = (*tensors((4, 5, 6)), None, *tensors((4,)))
     torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *none, *options))
