@@ -355,11 +355,19 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
 }
 
 void require_bf16(const Problem& p, const Tensors& tensors) {
-  if (p.op != Operation::forward)
-    throw Unsupported(fmt::format(
-        "compute type bf16 for {}: bf16 products are for the forward pass, f32 and f64 for all", name_of(p.op)));
+  if (p.op != Operation::forward && p.op != Operation::backward)
+    throw Unsupported(
+        fmt::format("compute type bf16 for {}: bf16 products are for forward and backward, f32 and f64 "
+                    "for all",
+                    name_of(p.op)));
+  if (p.op == Operation::backward && (p.score != Score::softmax || p.method_kind() != MethodKind::exact ||
+                                      p.softcap > 0 || p.alibi || p.dropout > 0 || p.bias))
+    throw Unsupported(
+        "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
+        "dropout; f32 takes them all");
   for (const SlowArray a : inputs_of(p))
-    if (!is_of_modifiers(a) && (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
+    if (!is_of_modifiers(a) && a != SlowArray::O && a != SlowArray::lse &&
+        (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
       throw Unsupported(
           fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
                       "any type and strides",

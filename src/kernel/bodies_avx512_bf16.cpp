@@ -1,4 +1,4 @@
-#include "kernel/simd/bf16.hpp"
+#include "kernel/simd/bf16_key_gradients.hpp"
 #include "kernel/simd/online_attention.hpp"
 #include "kernel/tables.hpp"
 
@@ -8,7 +8,10 @@ Bodies<float> with_bf16(Bodies<float> b) {
   b.isa = Isa::avx512_bf16;
   b.bf16 = true;
   b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16, simd::Bf16Rows>);
+  b.set<KeyGradients>(simd::bf16_key_gradients);
+  b.set<GemmOver>(simd::bf16_gemm_over);
   b.pack_queries = simd::pack_bf16;
+  b.pack = simd::pack_bf16_keys;
   b.pair_rows = simd::pair_rows;
   return b;
 }

@@ -44,18 +44,25 @@ struct KeyStep {
     }
   }
 
-  /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p.
-  [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p) const {
+  /// Does the mask hide one of these keys from one of these rows? Under a pattern that is not looked into.
+  bool hides(Range rows, Range keys) const {
+    return !scores.place.mask.full() &&
+           (scores.place.mask.pattern != nullptr || seen({rows.begin, rows.begin + 1}).end < keys.end ||
+            seen({rows.end - 1, rows.end}).begin > keys.begin);
+  }
+
+  /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p, whose rows are `stride` apart.
+  [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p, index_t stride) const {
     if (scores.place.mask.pattern != nullptr) {
       const index_t keys = std::min(vectors * V::kLanes, P.cols() - first);
       for (index_t r = 0; r < rows; ++r)
         scores.place.at(q, first).for_hidden(
-            r, keys, [&](Range hidden) { std::fill_n(p + r * P.row_stride + hidden.begin, hidden.size(), T(0)); });
+            r, keys, [&](Range hidden) { std::fill_n(p + r * stride + hidden.begin, hidden.size(), T(0)); });
       return;
     }
     for (index_t r = 0; r < rows; ++r)
       for (index_t v = 0; v < vectors; ++v) {
-        T* const to = p + r * P.row_stride + v * V::kLanes;
+        T* const to = p + r * stride + v * V::kLanes;
         const Range keys = seen({q + r, q + r + 1});
         const auto lane = [&](index_t key) { return std::clamp<index_t>(key - first - v * V::kLanes, 0, V::kLanes); };
         V::zero().first_or(lane(keys.begin), V::load(to).first_or(lane(keys.end), V::zero())).store(to);
@@ -80,10 +87,7 @@ struct KeyStep {
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
     }
-    if (!scores.place.mask.full() &&
-        (scores.place.mask.pattern != nullptr || seen({q, q + 1}).end < first + N * V::kLanes ||
-         seen({q + R - 1, q + R}).begin > first))
-      hide(q, R, first, N, p);
+    if (hides({q, q + R}, {first, first + N * V::kLanes})) hide(q, R, first, N, p, P.row_stride);
     products(c, dO, q, v_panel, width, first == 0);
     const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
@@ -141,8 +145,8 @@ struct KeyStep {
         c[r][v].store(g + r * P.row_stride + v * L);  // all have one stride
       }
     if (!scores.place.mask.full()) {
-      hide(q, R, first, N, p);
-      hide(q, R, first, N, g);
+      hide(q, R, first, N, p, P.row_stride);
+      hide(q, R, first, N, g, P.row_stride);
     }
     products(c, dO, q, v_panel, width, first == 0);
     for (int r = 0; r < R; ++r) {
@@ -217,10 +221,11 @@ struct KeyStep {
   }
 };
 
+/// Can a fused body of the softmax take these operands, as they are laid out, and these lse?
 template <class V>
-bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
-  const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &D = x[8],
-             &dO = x[9], &G = x[10], &F = x[11], &bias = x[12], &slopes = x[13];
+bool can_fuse(const KeyGradients& step, std::span<const View<typename V::T>> x) {
+  const auto &P = x[0], &dS = x[1], &dK = x[2], &dV = x[3], &Q = x[4], &K = x[5], &Vv = x[6], &lse = x[7], &dO = x[9],
+             &G = x[10], &F = x[11], &bias = x[12];
   const bool laid_out = P.layout == Layout::padded_rows && dS.layout == Layout::padded_rows &&
                         K.layout == Layout::key_panels && Vv.layout == Layout::key_panels;
   const bool rows = dK.col_stride == 1 && dV.col_stride == 1 && Q.col_stride == 1 && dO.col_stride == 1;
@@ -230,15 +235,26 @@ bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>
     if (tile.words() > 0 && tile.layout != Layout::padded_rows) return false;
   for (index_t r = 0; r < lse.rows(); ++r)  // so large, or NaN: for the parts, which look at each score
     if (!(std::abs(lse[r]) <= kFar<typename V::T>) && lse[r] != kMinusInf<typename V::T>) return false;
-  const Scores scores{step.scores.scale, simplest(step.scores.place, P.shape)};
-  const KeyStep<V> s{scores, step.weights, P, dS, G, F, Q, K, Vv, lse, D, dO, bias, slopes};
+  return true;
+}
+
+template <class V>
+KeyStep<V> key_step(const KeyGradients& step, std::span<const View<typename V::T>> x) {
+  const Scores scores{step.scores.scale, simplest(step.scores.place, x[0].shape)};
+  return {scores, step.weights, x[0], x[1], x[10], x[11], x[4], x[5], x[6], x[7], x[8], x[9], x[12], x[13]};
+}
+
+template <class V>
+bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
+  if (!can_fuse<V>(step, x)) return false;
+  const KeyStep<V> s = key_step<V>(step, x);
   s.weights();
-  s.accumulate(dV, P, dO);
-  if (F.words() > 0) {
-    Copy{}.run<typename V::T>(P, dS);
-    kernel::Multiply{}.run<typename V::T>(dS, F);
+  s.accumulate(x[3], s.P, s.dO);
+  if (s.F.words() > 0) {
+    Copy{}.run<typename V::T>(s.P, s.dS);
+    kernel::Multiply{}.run<typename V::T>(s.dS, s.F);
   }
-  s.accumulate(dK, dS, Q);
+  s.accumulate(x[2], s.dS, s.Q);
   return true;
 }
 

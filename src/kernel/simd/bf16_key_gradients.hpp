@@ -1,0 +1,160 @@
+#pragma once
+#include "kernel/simd/bf16_products.hpp"
+#include "kernel/simd/key_gradients.hpp"
+#include "kernel/simd/table.hpp"
+
+/// KeyGradients with bf16 products. K^T and V^T are panels of pairs of features. P is left as pairs of queries, as
+/// P^T dO reads them, and then gives way to dS, as dS^T Q does: after the step P holds no weights.
+namespace redblue::kernel::simd {
+namespace {
+
+/// Features of a row of queries or values that the body has room for.
+inline constexpr index_t kMostFeatures = 256;
+
+struct Bf16KeyStep : KeyStep<F32x16> {
+  using V = F32x16;
+  static constexpr index_t kRowsAtATime = 48;  // a multiple of every height of a register tile
+  struct Rounded {
+    alignas(64) std::uint16_t words[kRowsAtATime * kMostFeatures];
+    void take(const View<const float>& from, index_t row, index_t rows) {
+      round_rows(&from(row, 0), from.row_stride, rows, from.cols(), words, kMostFeatures);
+    }
+    Rows<std::uint16_t> from(index_t row) const { return {words + row * kMostFeatures, kMostFeatures, 2}; }
+  };
+  /// Some queries, and their dO, as bf16: from `first` on.
+  struct Queries {
+    index_t first;
+    Rounded Q, dO;
+  };
+  struct Panels {
+    const float *K, *V;
+  };
+
+  /// Of the pair of queries that q is the first of.
+  float* pair(index_t q, index_t key) const { return P.data + q / 2 * P.row_stride + key; }
+
+  template <int R, int NV, int N>
+  [[gnu::noinline]] void tile(index_t q, index_t first, const Queries& queries, const Panels& panels) const {
+    constexpr index_t width = NV * V::kLanes, L = V::kLanes;
+    alignas(64) float p[R * N * L];
+    V c[R][N];
+    clear(c);
+    multiply(c, queries.Q.from(q - queries.first), panels.K, width, ceil_div(Q.cols(), 2), MultiplyBf16{});
+    const V factor = V::all(static_cast<float>(scores.scale) * kLog2E<float>);
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      const float l = lse(q + r, 0);
+      const V shift = V::all(l == kMinusInf<float> ? kMinusInf<float> : -l * kLog2E<float>);
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) MultiplyBf16::exp2(fma(c[r][v], factor, shift)).store(p + (r * N + v) * L);
+    }
+    if (hides({q, q + R}, {first, first + N * L})) hide(q, R, first, N, p, N * L);
+#pragma GCC unroll 12
+    for (int r = 0; r < R; r += 2)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v)
+        MultiplyBf16::store_pair(V::load(p + (r * N + v) * L),
+                                 r + 1 < R ? V::load(p + ((r + 1) * N + v) * L) : V::zero(),
+                                 pair(q + r, first) + v * L);
+    clear(c);
+    multiply(c, queries.dO.from(q - queries.first), panels.V, width, ceil_div(dO.cols(), 2), MultiplyBf16{});
+    const V scale = V::all(static_cast<float>(scores.scale));
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r) {
+      const V d = V::all(D(q + r, 0));
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) {
+        const V e = V::load(p + (r * N + v) * L);
+        (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d))).store(&dS(q + r, first) + v * L);
+      }
+    }
+  }
+  /// The vectors of a panel that some of these rows see; the others get zeros.
+  template <int R, int NV, int N = NV>
+  void seen_tile(index_t q, index_t first, const Queries& queries, const Panels& panels) const {
+    if constexpr (N > 0) {
+      const Range keys = seen({q, q + R});
+      if (keys.end <= first + (N - 1) * V::kLanes || keys.begin >= first + N * V::kLanes)
+        return seen_tile<R, NV, N - 1>(q, first, queries, panels);
+    }
+    for (int v = N; v < NV; ++v)
+      for (int r = 0; r < R; ++r) {
+        V::zero().store(&dS(q + r, first) + v * V::kLanes);
+        if (r % 2 == 0) V::zero().store(pair(q + r, first) + v * V::kLanes);
+      }
+    if constexpr (N > 0) tile<R, NV, N>(q, first, queries, panels);
+  }
+
+  void weights() const {
+    Queries queries;
+    for (index_t q = 0; q < P.rows(); q += kRowsAtATime) {
+      const index_t rows = std::min(kRowsAtATime, P.rows() - q);
+      queries.first = q;
+      queries.Q.take(Q, q, rows);
+      queries.dO.take(dO, q, rows);
+      for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
+        const Panels panels{K.panels + first * ceil_div(K.cols(), 2), Vv.panels + first * ceil_div(Vv.cols(), 2)};
+        const auto run = [&]<int NV>(Height<NV>) {
+          for_row_blocks<kRows<V, NV>>(
+              rows, [&]<int R>(index_t r, Height<R>) { seen_tile<R, NV>(q + r, first, queries, panels); });
+        };
+        switch (width / V::kLanes) {
+          case 1:
+            return run(Height<1>{});
+          case 2:
+            return run(Height<2>{});
+          default:
+            return run(Height<3>{});
+        }
+      });
+    }
+  }
+
+  /// C <- C + W^T B for the weights whose pairs lie in P.
+  void accumulate(View<float> C, View<const float> B) const {
+    const auto seeing = [&](index_t row, index_t rows) {
+      const Range queries = scores.place.rows_of(Range{row, row + rows}, P.rows());
+      return Depth{queries.begin, queries.end};
+    };
+    multiply_paired(C, PairedRows{P.data, P.row_stride}, B, seeing, false);
+  }
+};
+
+inline bool bf16_key_gradients(const KeyGradients& step, std::span<const View<float>> x) {
+  if (!can_fuse<F32x16>(step, x)) return false;
+  const Bf16KeyStep s{key_step<F32x16>(step, x)};
+  if (s.modified() || s.Q.cols() > kMostFeatures || s.dO.cols() > kMostFeatures) return false;
+  s.weights();
+  s.accumulate(x[3], s.dO);
+  round_pairs(s.dS.data, s.dS.row_stride, s.dS.shape, s.P.data, s.P.row_stride);
+  s.accumulate(x[2], s.Q);
+  return true;
+}
+
+/// dQ += dS K: operands of few rows are not worth a pairing of B.
+inline bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
+  const auto &C = x[0], &A = x[1], &B = x[2];
+  constexpr int kMostRows = F32x16::kAccumulators;
+  if (k.transpose_a || k.transpose_b || A.rows() < kMostRows || A.cols() == 0) return gemm_over_body<F32x16>(k, x);
+  for (const auto& v : {A, B, C})
+    if (v.packed() || v.col_stride != 1) return gemm_over_body<F32x16>(k, x);
+  const Place place = simplest(k.place, A.shape);
+  const auto seen = [&](index_t row, index_t rows) {
+    const Range keys = place.cols_of(Range{row, row + rows}, A.cols());
+    return Depth{keys.begin, keys.end};
+  };
+  alignas(64) std::uint16_t rows[kMostRows * kPaired];
+  multiply_paired(C, RoundedRows{A, rows}, B, seen, k.first);
+  return true;
+}
+
+/// Panels of keys and of values are pairs of features; those of outputs, words.
+inline void pack_bf16_keys(View<const float> from, float* panels) {
+  if (from.layout == Layout::key_panels)
+    pack_bf16(from, panels);
+  else
+    pack<F32x16>(from, panels);
+}
+
+}  // namespace
+}  // namespace redblue::kernel::simd
