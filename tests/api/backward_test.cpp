@@ -8,6 +8,7 @@
 #include "api/plans.hpp"
 #include "api/problems.hpp"
 #include "oracle/dense.hpp"
+#include "redblue/isa.hpp"
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/trace.hpp"
 #include "redblue/verify.hpp"
@@ -15,6 +16,7 @@
 #include "support/generators.hpp"
 #include "support/oracle.hpp"
 #include "support/tolerance.hpp"
+#include "threads/pools.hpp"
 
 /// Gradients, and attention of A1 X, A2, A3 Y, on the caller's memory: every schedule against the definition.
 namespace redblue::test {
@@ -719,6 +721,57 @@ TEST(RunGradient, RefusesOutputsThatOverlapAnything) {
       tensors[out].strides[2] = tensors[out].shape[3] - 1;
       EXPECT_THAT(refusal(plan, tensors), HasSubstr("output " + tensor_name(out) + " overlaps itself"));
     }
+  }
+}
+
+/// Gradients of bf16 tensors by this plan, computed in this type.
+Values of_bf16(const plan::Plan& plan, const Memory& filled, DType compute, int threads) {
+  Memory memory = filled;
+  AllAtOnce pool;
+  RunOptions options;
+  options.compute = compute;
+  options.pool = &pool;
+  options.threads = threads;
+  const Measured m = run(plan, memory.tensors(), options);
+  EXPECT_EQ(m.io, plan.io());
+  EXPECT_EQ(m.kernels, name_of(compute == DType::bf16 ? best_isa() : std::min(best_isa(), Isa::avx512)));
+  return memory.outputs();
+}
+
+// Weights and gradients of scores are rounded to bf16, gradients once at the end.
+TEST(RunGradient, ProductsOfBf16ErrByTwiceWhatFp32DoesAndDoNotDependOnThreads) {
+  for (const Problem& shape :
+       cases<Problem>({problem(130, 97, 40, 24), causal(problem(150, 150, 64, 64)), causal(problem(97, 33, 5, 6)),
+                       windowed(problem(120, 120, 33, 17), 20, 10), with_heads(problem(50, 61, 16, 15), 2, 4, 2),
+                       patterned(problem(70, 70, 8, 8), 2)})) {
+    const Problem p = of(Operation::backward, shape);
+    const Memory filled(p, values_of(p), {DType::bf16, DType::bf16});
+    Memory inputs = filled;
+    const Values truth = definition<double>(p, inputs.inputs(), What::given);
+    for (const std::string_view schedule : plan::Registry::built_in().names(p.op)) {
+      plan::Options o;
+      o.schedule = schedule;
+      if (const Words least = least_memory(p, o); least == 0 || least > 20000) continue;
+      o.M = 20000;
+      const plan::Plan plan = plan::make_plan(p, o);
+      SCOPED_TRACE(text_of(plan));
+      const Values ours = of_bf16(plan, filled, DType::bf16, 1), plain = of_bf16(plan, filled, DType::f32, 1);
+      EXPECT_EQ(ours, of_bf16(plan, filled, DType::bf16, 3));
+      for (const auto& [a, words] : ours)
+        EXPECT_LE(max_error(words, truth.at(a)), 2 * max_error(plain.at(a), truth.at(a))) << tensor_name(a);
+    }
+  }
+}
+
+TEST(RunGradient, ProductsOfBf16AreForTheSoftmaxWithoutModifiers) {
+  Problem capped = of(Operation::backward, problem(4, 4, 4, 4)), other = capped;
+  capped.softcap = 2;
+  other.score = Score::sigmoid;
+  for (const Problem& p : {capped, other}) {
+    Memory memory(p, values_of(p), {DType::bf16, DType::bf16});
+    RunOptions options;
+    options.compute = DType::bf16;
+    EXPECT_THROW(run(some_plan(p), memory.tensors(), options), Unsupported);
   }
 }
 

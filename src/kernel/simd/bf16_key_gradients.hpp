@@ -1,7 +1,7 @@
 #pragma once
 #include "kernel/simd/bf16_products.hpp"
 #include "kernel/simd/key_gradients.hpp"
-#include "kernel/simd/table.hpp"
+#include "kernel/tables.hpp"
 
 /// KeyGradients with bf16 products. K^T and V^T are panels of pairs of features. P is left as pairs of queries, as
 /// P^T dO reads them, and then gives way to dS, as dS^T Q does: after the step P holds no weights.
@@ -131,16 +131,16 @@ inline bool bf16_key_gradients(const KeyGradients& step, std::span<const View<fl
   return true;
 }
 
-/// dQ += dS K: operands of few rows are not worth a pairing of B.
+/// dQ += dS K. Few rows are not worth a pairing of B, and other layouts are for words: the body of AVX-512 takes them.
 inline bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
   const auto &C = x[0], &A = x[1], &B = x[2];
   constexpr int kMostRows = F32x16::kAccumulators;
-  if (k.transpose_a || k.transpose_b || A.rows() < kMostRows || A.cols() == 0) return gemm_over_body<F32x16>(k, x);
-  for (const auto& v : {A, B, C})
-    if (v.packed() || v.col_stride != 1) return gemm_over_body<F32x16>(k, x);
+  bool plain = !k.transpose_a && !k.transpose_b && A.rows() >= kMostRows && A.cols() > 0;
+  for (const auto& v : {A, B, C}) plain = plain && !v.packed() && v.col_stride == 1;
+  if (!plain) return kAvx512F32.body<GemmOver>()(k, x);
   const Place place = simplest(k.place, A.shape);
   const auto seen = [&](index_t row, index_t rows) {
-    const Range keys = place.cols_of(Range{row, row + rows}, A.cols());
+    const Range keys = keys_seen(place, {row, row + rows}, A.cols());
     return Depth{keys.begin, keys.end};
   };
   alignas(64) std::uint16_t rows[kMostRows * kPaired];

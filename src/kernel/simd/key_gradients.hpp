@@ -27,7 +27,7 @@ struct KeyStep {
   const View<T>& derivative() const { return F.words() > 0 ? F : G; }
 
   /// Keys of this tile that one of these rows sees.
-  Range seen(Range rows) const { return scores.place.cols_of(rows, P.cols()); }
+  Range seen(Range rows) const { return keys_seen(scores.place, rows, P.cols()); }
 
   /// c <- R rows of A times a panel, and rows further on are fetched.
   template <int R, int N>

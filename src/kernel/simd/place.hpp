@@ -11,5 +11,10 @@ namespace {
   return place.sees_all(s) ? Place{{}, place.row, place.col} : place;
 }
 
+/// Of `keys` keys those that one of these rows sees.
+[[gnu::noinline, gnu::flatten]] inline Range keys_seen(const Place& place, Range rows, index_t keys) {
+  return place.cols_of(rows, keys);
+}
+
 }  // namespace
 }  // namespace redblue::kernel::simd
