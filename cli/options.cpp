@@ -619,9 +619,10 @@ void set_widths(plan::Options& o, Operation op, DType element, DType word,
 }
 
 void add_compute_dtype(const Command& command, std::optional<std::string>& to) {
-  command.option("--compute-dtype", to,
-                 "arithmetic: f64, f32, or bf16 with sums in f32 (forward, with bf16 inputs); default: f64 if an input "
-                 "is f64, else f32");
+  command.option(
+      "--compute-dtype", to,
+      "arithmetic: f64, f32, or bf16 with sums in f32 (forward and backward, with bf16 inputs); default: f64 "
+      "if an input is f64, else f32");
 }
 
 DType compute_of(const std::optional<std::string>& asked, bool any_f64) {

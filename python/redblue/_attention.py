@@ -221,7 +221,7 @@ def attention_backward(
 
     do has the shape of o; o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and
     options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
-    is f32 or f64. `out`: Gradients of arrays of their own to write to, which saves the time of fresh memory. With fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed
+    is f32, f64, or for bfloat16 with the softmax and without modifiers bf16. `out`: Gradients of arrays of their own to write to, which saves the time of fresh memory. With fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed
     over what shares the bias.
 
     Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients have the same
