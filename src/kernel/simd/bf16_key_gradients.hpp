@@ -35,8 +35,8 @@ struct Bf16KeyStep : KeyStep<F32x16> {
 
   template <int R, int NV, int N>
   [[gnu::noinline]] void tile(index_t q, index_t first, const Queries& queries, const Panels& panels) const {
-    constexpr index_t width = NV * V::kLanes, L = V::kLanes;
-    alignas(64) float p[R * N * L];
+    constexpr index_t L = V::kLanes, width = NV * L, kRow = N * L;
+    alignas(64) float p[R * kRow];
     V c[R][N];
     clear(c);
     multiply(c, queries.Q.from(q - queries.first), panels.K, width, ceil_div(Q.cols(), 2), MultiplyBf16{});
@@ -46,15 +46,15 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       const float l = lse(q + r, 0);
       const V shift = V::all(l == kMinusInf<float> ? kMinusInf<float> : -l * kLog2E<float>);
 #pragma GCC unroll 4
-      for (int v = 0; v < N; ++v) MultiplyBf16::exp2(fma(c[r][v], factor, shift)).store(p + (r * N + v) * L);
+      for (int v = 0; v < N; ++v) MultiplyBf16::exp2(fma(c[r][v], factor, shift)).store(p + r * kRow + v * L);
     }
-    if (hides({q, q + R}, {first, first + N * L})) hide(q, R, first, N, p, N * L);
+    if (hides({q, q + R}, {first, first + kRow})) hide(q, R, first, N, p, kRow);
 #pragma GCC unroll 12
     for (int r = 0; r < R; r += 2)
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v)
-        MultiplyBf16::store_pair(V::load(p + (r * N + v) * L),
-                                 r + 1 < R ? V::load(p + ((r + 1) * N + v) * L) : V::zero(),
+        MultiplyBf16::store_pair(V::load(p + r * kRow + v * L),
+                                 r + 1 < R ? V::load(p + (r + 1) * kRow + v * L) : V::zero(),
                                  pair(q + r, first) + v * L);
     clear(c);
     multiply(c, queries.dO.from(q - queries.first), panels.V, width, ceil_div(dO.cols(), 2), MultiplyBf16{});
@@ -64,7 +64,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       const V d = V::all(D(q + r, 0));
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) {
-        const V e = V::load(p + (r * N + v) * L);
+        const V e = V::load(p + r * kRow + v * L);
         (scale * where_equal(e, V::zero(), V::zero(), e * (c[r][v] - d))).store(&dS(q + r, first) + v * L);
       }
     }
