@@ -42,6 +42,8 @@ class Bf16Gradients : public testing::Test {
     if (!is_available(Isa::avx512_bf16))
       GTEST_SKIP() << "THIS MACHINE HAS NO PRODUCTS OF bf16: their bodies are untested";
     table = &bf16_bodies(Isa::avx512_bf16);
+    ASSERT_NE(table->body<KeyGradients>(), bodies<float>(Isa::avx512).body<KeyGradients>());
+    ASSERT_NE(table->body<GemmOver>(), bodies<float>(Isa::avx512).body<GemmOver>());
   }
   index_t draw(index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(random); }
   /// Near multiples of vectors, register tiles and the terms that are paired at a time.
