@@ -181,7 +181,7 @@ typedef struct redblue_plan_options {
   int64_t fast_memory_words; /* M, of each thread */
   const char* schedule;      /* NULL: the planner's choice */
   redblue_objective objective;
-  redblue_dtype compute;     /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; forward of bf16: REDBLUE_BF16 */
+  redblue_dtype compute;     /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; of bf16, too: REDBLUE_BF16 */
   redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
   int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
   size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */

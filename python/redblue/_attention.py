@@ -158,8 +158,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8), "linear", "performer:256,seed=7", ...
     tolerance       exact attention, or a polynomial, where that moves fewer words, whose output is proved to be within
                     this many max|v| of exact attention for the norms of these arrays
-    compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32; forward). Default: f64 for
-                    float64, bf16 for the exact forward pass of bfloat16, else f32
+    compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,
+                    bf16 for exact attention of bfloat16 (gradients: without modifiers), else f32
     M, memory       words or bytes of fast memory: the plan that moves the fewest words. Default: the plan of least time
                     on this machine, which is measured once, in three seconds (`python -m redblue doctor` does it)
     schedule        this one only, by name
@@ -221,8 +221,10 @@ def attention_backward(
 
     do has the shape of o; o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and
     options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
-    is f32, f64, or for bfloat16 with the softmax and without modifiers bf16. `out`: Gradients of arrays of their own to write to, which saves the time of fresh memory. With fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed
-    over what shares the bias.
+    is bf16 for bfloat16 without bias, ALiBi, softcap and dropout only, and by default where o and lse are given, too, and
+    there are no sinks. `out`: Gradients of arrays of their own to write to, which saves the time of fresh memory. With
+    fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed over what shares the
+    bias.
 
     Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients have the same
     bits for any number of threads. Raises what `attention` raises.
@@ -237,8 +239,8 @@ def attention_backward(
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
     family = r.family
-    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient))
     do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
+    call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
 
     def like(x: Any) -> Any:
         return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))

@@ -57,14 +57,17 @@ def measure_once() -> None:
         _log.warning("%s; the measurement is not kept", e)
 
 
-def arithmetic(op: str, type: str, dense: bool, s: Settings) -> str:
-    """The type of arithmetic: that of q; fp32 for 16 bits, but for the exact forward pass of bf16, whose products are of
-    bf16 with sums in fp32 where the processor has them."""
+def arithmetic(op: str, type: str, dense: bool, s: Settings, gradients: tuple) -> str:
+    """The type of arithmetic: that of q; fp32 for 16 bits, but for exact attention of bf16, whose products are of bf16
+    with sums in fp32 where the processor has them: the forward pass, and without modifiers the backward pass from its o
+    and lse."""
     if s.compute is not None:
         return s.compute
     if type == "f64":
         return "f64"
-    return "bf16" if type == "bf16" and dense and op == "forward" and s.approximate is None else "f32"
+    plain = s.bias is None and not (s.alibi or s.sinks or s.softcap or s.dropout)
+    known = op == "forward" or (op == "backward" and gradients[0] and plain)
+    return "bf16" if type == "bf16" and dense and known and s.approximate is None else "f32"
 
 
 def make_plan(problem: Any, wanted: Any) -> Any:
@@ -85,7 +88,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
         problem.lse_required = gradients[0]
     elif op == "backward":
         problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
-    wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s))
+    wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
     return Call(
         make_plan(problem, wanted),
@@ -98,9 +101,10 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     )
 
 
-def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple) -> Call:
-    """The call of these arrays and options, made now or before."""
+def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple, do: Any = None) -> Call:
+    """The call of these arrays and options, made now or before. do: of a backward pass."""
     dense = s.compute is None and (is_dense := family.is_dense)(q) and is_dense(k) and is_dense(v)
+    dense = dense and (do is None or (do.dtype == q.dtype and is_dense(do)))
     key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
     call = _calls.get(key)
     if call is None:

@@ -127,7 +127,7 @@ def _backward_op(
         seqused_k, planning, order, approximate, compute, patterns,
     )  # fmt: skip
     if compute == "bf16":
-        options["compute"] = None  # it is of the forward pass alone
+        options["compute"] = None  # gradients with modifiers are computed in fp32
     gradients = attention_backward(
         do, q, k, v, o, None if approximate else lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
         sinks_gradient=sinks_gradient, **options,
@@ -201,7 +201,8 @@ def attention(
     """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
 
     Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from torch's generator.
-    `compute` is of the forward pass, and of the gradients unless it is bf16. Gradients do not go with out, tolerance
+    `compute` is of the forward pass, and of the gradients unless it is bf16: then they take their own default
+    (redblue.attention_backward). Gradients do not go with out, tolerance
     (nothing is proved of them) and schedule (it names the schedule of one pass). Deterministic; not twice differentiable.
     """
     given = [name for name, value in others.items() if value is not None] + (["out"] if out is not None else [])
