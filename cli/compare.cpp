@@ -136,6 +136,9 @@ void require_files(const FileOptions& files) {
   const bool all = given("q") && given("k") && given("v"), any = given("q") || given("k") || given("v");
   if (files.input ? any : !all)
     throw InvalidProblem("give the tensors q, k and v: --input X.safetensors (or .npz), or --q --k --v as .npy files");
+  if (!files.input && !files.names.empty())
+    throw InvalidProblem(fmt::format("--name {}: .npy files hold one tensor without a name", files.names[0]));
+  require_names(files.names, {"q", "k", "v"});
 }
 
 int compare_command(const CompareFlags& flags) {

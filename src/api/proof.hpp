@@ -53,8 +53,8 @@ void for_rows(const Problem& p, const Tensors& tensors, SlowArray a, index_t ins
     machine::gather<double>(storage, {a, instance, i, 0, {1, shape.cols}}, row.data(), shape.cols);
     for (const double x : row)
       if (!std::isfinite(x))
-        throw InvalidProblem(
-            fmt::format("{} has an entry {} in row {}: nothing is proved of it", tensor_name(a), x, i));
+        throw InvalidProblem(fmt::format("{} has an entry {} in row {}: no error can be proved; give finite numbers",
+                                         tensor_name(a), x, i));
     f(i, row);
   }
 }

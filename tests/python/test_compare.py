@@ -135,6 +135,7 @@ def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, m
         (["--input", "X", "--M", 500, "--repetitions", 0], "--repetitions 0"),
         (["--input", "X", "--M", 500, "--compute-dtype", "f16"], "f16"),
         (["--input", "missing.safetensors", "--M", 500], "missing.safetensors"),
+        (["--input", "X", "--M", 500, "--name", "foo=q"], "--name foo=q: give TENSOR=NAME with TENSOR one of q, k, v"),
     ],
 )
 def test_bad_input_is_refused(tensors, options, message):

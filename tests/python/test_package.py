@@ -341,6 +341,24 @@ def test_explain_says_what_runs(qkv):
         p.shedule
 
 
+def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv):
+    """By default as with compute="bf16"; with modifiers, without o, and with dO of rows that do not lie side by side, in fp32."""
+    q, k, v = (x.astype(BF16) for x in qkv)
+    o, lse = redblue.attention(q, k, v, causal=True, return_lse=True)
+    do = np.random.default_rng(5).normal(size=o.shape).astype(BF16)
+    same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a[:3], b[:3]))
+    run = lambda do=do, o=o, lse=lse, **options: redblue.attention_backward(do, q, k, v, o, lse, causal=True, **options)
+    assert same(run(), run(compute="bf16"))
+    exact = redblue.attention_backward(*(x.astype("f8") for x in (do, q, k, v)), causal=True)
+    for gradient, right in zip(run()[:3], exact[:3]):
+        assert gradient.dtype == BF16 and np.abs(gradient.astype("f8") - right).max() < 0.02 * np.abs(right).max()
+    sinks = np.zeros(q.shape[-3], BF16)
+    for options in ({"alibi_slopes": np.full(q.shape[-3], 0.1, "f4")}, {"softcap": 9.0}, {"sinks": sinks}, {"dropout": 0.1, "seed": 3}):
+        assert same(run(**options), run(compute="f32", **options)), options
+    strided = np.repeat(do, 2, -1)[..., ::2]
+    assert same(run(strided), run(compute="f32")) and same(run(o=None, lse=None), run(o=None, lse=None, compute="f32"))
+
+
 def test_a_plan_has_the_loop_nest_that_the_program_prints():
     p = redblue.plan(n=40, d=8, M=600)
     program = [os.environ["REDBLUE_CLI"]] if "REDBLUE_CLI" in os.environ else [sys.executable, "-m", "redblue"]
