@@ -89,7 +89,7 @@ std::vector<index_t> parse_lengths(std::string_view option, const std::string& g
                       readable(given), e.what()));
     }
   const std::string where = fmt::format("{} {}", option, given);
-  if (text.starts_with("\x93NUMPY"))
+  if (text.starts_with("\x93NUMPY") || text.starts_with("PK\x03\x04"))
     throw InvalidProblem(fmt::format("{}: this is a file of NumPy; give lengths as text, such as 512,300,212", where));
   constexpr std::string_view kBlanks = " \t\r\n";
   if (text.find_first_not_of(kBlanks) == std::string::npos)

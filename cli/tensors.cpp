@@ -28,7 +28,8 @@ std::vector<std::string> tensor_names(const std::vector<SlowArray>& arrays) {
 Problem sample(Problem kind) {
   kind.n_q = kind.n_k = kind.d = kind.d_v = kind.d_in = 1;
   if (kind.bias) kind.bias = {1, 1, 1, 1};
-  kind.patterns = {};  // of other sizes
+  kind.patterns = {};  // of other sizes, as are lengths
+  for (auto* lengths : {&kind.cu_seqlens_q, &kind.cu_seqlens_k, &kind.seqused_q, &kind.seqused_k}) lengths->clear();
   return kind;
 }
 

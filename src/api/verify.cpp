@@ -230,11 +230,15 @@ std::map<SlowArray, double> projected_terms(const std::map<SlowArray, double>& l
   if (p.op == Operation::backward_w)
     terms = {{S::dWQ, S::dQ, S::A1, p.n_q}, {S::dWK, S::dK, S::A2, p.n_k}, {S::dWV, S::dV, S::A3, p.n_k},
              {S::dA1, S::dQ, S::WQ, p.d},   {S::dA2, S::dK, S::WK, p.d},   {S::dA3, S::dV, S::WV, p.d_v}};
+  const auto given = [&](SlowArray a) {  // the source that serves as this one
+    if (p.sources == Sources::self && (a == S::A2 || a == S::A3)) return S::A1;
+    return p.sources == Sources::shared && a == S::A3 ? S::A2 : a;
+  };
   std::map<SlowArray, double> of_projected;
   for (const Term& t : terms) {
     double most = 0;
     for (index_t h = 0; h < p.instances(); ++h)
-      most = std::max(most, largest_of(gathered(p, tensors, t.factor, h).words));
+      most = std::max(most, largest_of(gathered(p, tensors, given(t.factor), h).words));
     of_projected[t.gradient] = std::sqrt(static_cast<double>(t.count)) * largest.at(t.of) * most;
   }
   if (p.op == Operation::backward_x) of_projected[S::dA2] = largest.at(S::dK);  // K = A2
@@ -474,7 +478,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   // made of such weights; outputs only where the plan keeps lse in one word, each time with another rounding.
   const double times = std::sqrt(static_cast<double>(backward ? std::max<index_t>(lse_roundings, 1) : lse_roundings));
   // Scores themselves are off by what plain attention's are.
-  const double of_weights = times * 2 * largest_lse * eps_of(compute) + (backward ? 0 : 2 * score_error);
+  const double of_weights = times * 2 * largest_lse * eps_of(compute) + 2 * score_error;
   const double lse_rounding = p.op == Operation::scores ? 0 : of_weights;
   Verification v;
   for (const SlowArray a : outputs) {

@@ -108,7 +108,8 @@ void require_cumulative(std::string_view name, const std::vector<index_t>& ends,
 void require_used(std::string_view name, const std::vector<index_t>& used, index_t batch, index_t n) {
   if (used.empty()) return;
   if (static_cast<index_t>(used.size()) != batch)
-    throw InvalidProblem(fmt::format("{} has {} lengths for {} batches: give one for each", name, used.size(), batch));
+    throw InvalidProblem(
+        fmt::format("{} has {} lengths for a batch of {}: give one for each entry", name, used.size(), batch));
   for (std::size_t b = 0; b < used.size(); ++b)
     if (used[b] < 0 || used[b] > n)
       throw InvalidProblem(fmt::format("{}[{}] = {}: give a length from 0 to {}", name, b, used[b], n));
@@ -370,6 +371,7 @@ bool Patterns::alike() const {
 std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {
     if (!several()) return nullptr;
+    require_sequences();
     whole = Mask{.group = group()};
     Documents all = *sequences();
     // Products of A1 and A3 go over all queries and keys of the core.

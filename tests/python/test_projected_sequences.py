@@ -227,6 +227,40 @@ def test_values(tmp_path, op, masks):
         np.testing.assert_allclose(y[name], numbers, atol=1e-9, err_msg=name)
 
 
+@pytest.mark.parametrize("lengths", [("100,100", "100,100"), ("0,150,60", "80,0,130")])
+def test_longer_sequences(tmp_path, lengths):
+    draw = np.random.default_rng(2)
+    x = {"a1": draw.normal(size=(1, 2, sum(map(int, lengths[0].split(","))), 4))}
+    x |= {name: draw.normal(size=(1, 2, sum(map(int, lengths[1].split(","))), 4)) for name in ("a2", "a3")}
+    x |= {name: draw.normal(size=(1, 2, 4, 4)) for name in ("x", "y")}
+    np.savez(tmp_path / "x.npz", **x)
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
+    done = redblue("run", "--op", "forward-x", "--M", 300, *files, "--seqlens", lengths[0], "--seqlens-k", lengths[1], "--scale", 0.2)
+    assert done.returncode == 0, done.stderr
+    rows, keys = (np.repeat(range(len(n.split(","))), [int(s) for s in n.split(",")]) for n in lengths)
+    o = wanted("forward-x", x, (rows[:, None] == keys)[None])["o"]
+    np.testing.assert_allclose(np.load(tmp_path / "y.npz")["o"], o, atol=1e-9)
+
+
+@pytest.mark.parametrize("sources", ["shared", "self"])
+@pytest.mark.parametrize("op", ["backward-x", "backward-w"])
+def test_verify_knows_that_sources_are_shared(tmp_path, op, sources):
+    """Each query sees one key, so that gradients of Q and K are 0 but for roundings."""
+    draw = np.random.default_rng(3)
+    n, d = 8, 4
+    factors = ("wq", "wk", "wv") if op == "backward-w" else ("x", "y")
+    x = {name: draw.normal(size=(1, 1, n, d)) for name in ("a1", "do") + (("a2",) if sources == "shared" else ())}
+    x |= {name: draw.normal(size=(1, 1, d, d)) for name in factors}
+    if op == "backward-w":
+        a2 = x.get("a2", x["a1"])
+        x |= {"o": a2 @ x["wv"], "lse": 0.2 * ((x["a1"] @ x["wq"]) * (a2 @ x["wk"])).sum(-1)}
+    np.savez(tmp_path / "x.npz", **x)
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd"]
+    done = redblue("run", "--op", op, *files, "--M", 300, "--scale", 0.2, "--sources", sources, "--window", "0,0", "--verify")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert (tmp_path / "y.npz").exists()
+
+
 @pytest.mark.parametrize("op", ["gradient-x", "backward-x", "backward-w"])
 def test_verify_accepts_gradients_that_are_0_but_for_roundings(tmp_path, op):
     """A query that sees one key has dS = 0: what is left in gradients of Q and K are roundings of larger terms."""

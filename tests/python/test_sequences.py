@@ -122,7 +122,7 @@ def test_many_sequences_are_planned_fast():
         (["--seqlens", "5,4", "--n", "10"], "ends with 9, and there are 10 queries"),
         (["--seqlens-k", "5,4", "--n", "9"], "--seqlens-k is for --seqlens"),
         (["--seqlens", "5,4", "--seqlens-k", "9"], r"--seqlens\) has 2 sequences and cu_seqlens_k \(--seqlens-k\) 1"),
-        (["--seqused-k", "5,4", "--n", "9"], "2 lengths for 1 batches"),
+        (["--seqused-k", "5,4", "--n", "9"], "2 lengths for a batch of 1"),
         (["--seqused-k", "12", "--n", "9"], "give a length from 0 to 9"),
         (["--seqlens", "9223372036854775807,9"], "add up to more than"),
     ],
@@ -134,8 +134,24 @@ def test_bad_lists_are_refused(options, says):
 
 def test_lengths_in_a_file_of_numpy_are_refused(tmp_path):
     np.save(tmp_path / "lengths.npy", np.array([5, 4]))
-    done = redblue("plan", "--d", 8, "--M", 500, "--seqlens", tmp_path / "lengths.npy")
-    assert done.returncode == 2 and "this is a file of NumPy; give lengths as text" in done.stderr
+    np.savez(tmp_path / "lengths.npz", np.array([5, 4]))
+    for name in ("lengths.npy", "lengths.npz"):
+        done = redblue("plan", "--d", 8, "--M", 500, "--seqlens", tmp_path / name)
+        assert done.returncode == 2 and "this is a file of NumPy; give lengths as text" in done.stderr
+
+
+@pytest.mark.parametrize(
+    "options, words",  # at most, of the best plan: those of other tiles
+    [
+        (["--d", 64, "--M", 65536, "--seqlens", "680,457,424"], 488217),
+        (["--op", "backward", "--d", 16, "--M", 2590, "--seqlens", "73,43,23,28"], 28551),
+        (["--op", "backward", "--d", 64, "--M", 65536, "--n", 1024, "--batch", 4,
+          "--seqused-q", "767,258,633,379", "--seqused-k", "767,258,633,379"], 2417973),
+    ],
+)  # fmt: skip
+def test_one_tiling_suits_unlike_lengths(options, words):
+    best = json.loads(redblue("plan", *options, "--json").stdout)["plans"][0]
+    assert best["reads"] + best["writes"] <= words
 
 
 @pytest.mark.parametrize(

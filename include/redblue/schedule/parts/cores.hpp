@@ -1,7 +1,9 @@
 #pragma once
 #include <algorithm>
 #include <array>
+#include <functional>
 #include <optional>
+#include <set>
 #include <vector>
 
 #include "redblue/core/documents.hpp"
@@ -97,6 +99,24 @@ inline std::optional<Sizes> core_of(const Sizes& x) {
   }
   core.documents = std::make_shared<const Documents>(std::move(all));
   return core;
+}
+
+/// Tiles that cut one of the longest of these cores into even blocks: as many as tiles of size `now` do, one more, or
+/// up to two fewer. The fewer cores, the more of them are looked at.
+inline std::set<index_t> even_tiles(const std::vector<Core>& list, index_t Sizes::* along, index_t now, index_t step) {
+  constexpr index_t kWork = 1024;
+  std::set<index_t, std::greater<>> lengths;
+  for (const Core& core : list) lengths.insert(core.sizes.*along);
+  std::set<index_t> sizes;
+  index_t left = std::clamp<index_t>(kWork / static_cast<index_t>(list.size()), 2, 16);
+  for (const index_t n : lengths) {
+    if (left-- == 0) break;
+    const index_t blocks = ceil_div(n, now);
+    for (index_t k = std::max<index_t>(1, blocks - 2); k <= std::min(n, blocks + 1); ++k)
+      sizes.insert(ceil_div(ceil_div(n, k), step) * step);
+  }
+  sizes.erase(now);
+  return sizes;
 }
 
 /// Appends the core of one document, cut where no query sees keys on both sides of the cut.
@@ -296,7 +316,30 @@ struct Masked : S {
           best = t;
           least = cost;
         }
-    return best ? best : fitting(x, limits, smallest(x, limits.multiple));
+    if (!best) return fitting(x, limits, smallest(x, limits.multiple));
+    return x.documents == nullptr || has_pattern(x) ? best : improved(x, cores(parts), limits, *best);
+  }
+  /// The tiling with other tiles of queries and of keys, one after another, where these move fewer words of all cores.
+  static Tiling improved(const Sizes& x, const std::vector<Core>& list, const Limits& limits, Tiling best) {
+    Words least = limits.price.of(io(x, best));
+    std::size_t which = 0;
+    Tiling(best).knobs([&](const KnobRange& range, index_t now, bool = true) {
+      const std::size_t knob = which++;
+      if (range.along != &Sizes::n_q && range.along != &Sizes::n_k) return;
+      const index_t step = range.along == &Sizes::n_q ? limits.multiple.query : limits.multiple.key;
+      for (const index_t size : even_tiles(list, range.along, now, step)) {
+        Tiling other = best;
+        std::size_t k = 0;
+        other.knobs([&](const KnobRange&, index_t& value, bool = true) { value = k++ == knob ? size : value; });
+        const auto t = fitting(x, limits, other);
+        if (!t) continue;
+        if (const Words cost = limits.price.of(io(x, *t)); cost < least) {
+          best = *t;
+          least = cost;
+        }
+      }
+    });
+    return best;
   }
 
   /// The whole problem with nothing hidden: no tiling that is chosen for a masked one moves more words than its tiling.
