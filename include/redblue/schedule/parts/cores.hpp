@@ -325,7 +325,7 @@ struct Masked : S {
     std::size_t which = 0;
     Tiling(best).knobs([&](const KnobRange& range, index_t now, bool = true) {
       const std::size_t knob = which++;
-      if (range.along != &Sizes::n_q && range.along != &Sizes::n_k) return;
+      if (now == 0 || (range.along != &Sizes::n_q && range.along != &Sizes::n_k)) return;  // 0: nothing is pinned
       const index_t step = range.along == &Sizes::n_q ? limits.multiple.query : limits.multiple.key;
       for (const index_t size : even_tiles(list, range.along, now, step)) {
         Tiling other = best;
