@@ -664,6 +664,7 @@ static void test_wrong_problems(void) {
   p = problem_of(REDBLUE_BACKWARD);
   x = options;
   x.compute = x.dtype = REDBLUE_BF16;
+  p.softcap = 9;
   REFUSED(redblue_plan_create(&p, &x, &plan), REDBLUE_UNSUPPORTED, "compute type bf16 for backward");
   CHECK(redblue_plan_create(&right, &x, &plan) == REDBLUE_OK);
   redblue_plan_destroy(plan);
