@@ -168,12 +168,10 @@ std::unique_ptr<Archive> open_npz(const std::string& path) { return std::make_un
 
 SparseMatrix read_sparse_npz(const std::string& path) {
   const Npz file(path);
-  const auto require_known = [](const std::string& format) {
-    if (format != "csr" && format != "bsr")
-      throw InvalidProblem(fmt::format(
-          "it is a sparse matrix of format '{}': csr and bsr are read; convert it with .tocsr()", readable(format)));
-  };
-  if (file.contains("format")) require_known(file.text("format"));
+  const std::string format = file.contains("format") ? file.text("format") : "";
+  if (!format.empty() && format != "csr" && format != "bsr")
+    throw InvalidProblem(fmt::format(
+        "it is a sparse matrix of format '{}': csr and bsr are read; convert it with .tocsr()", readable(format)));
   for (const char* const name : {"format", "shape", "indptr", "indices"})
     if (!file.contains(name))
       throw InvalidProblem(
@@ -185,7 +183,7 @@ SparseMatrix read_sparse_npz(const std::string& path) {
           fmt::format("its array '{}' is [{}]: it has one dimension", name, fmt::join(numbers.shape, ", ")));
     return std::move(numbers.values);
   };
-  SparseMatrix m{file.text("format"), list("shape"), list("indptr"), list("indices")};
+  SparseMatrix m{format, list("shape"), list("indptr"), list("indices")};
   if (m.shape.size() != 2)
     throw InvalidProblem(fmt::format("its shape is ({}): a pattern is queries x keys", fmt::join(m.shape, ", ")));
   const bool bsr = m.format == "bsr";

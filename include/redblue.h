@@ -181,10 +181,10 @@ typedef struct redblue_plan_options {
   int64_t fast_memory_words; /* M, of each thread */
   const char* schedule;      /* NULL: the planner's choice */
   redblue_objective objective;
-  redblue_dtype compute;     /* arithmetic: REDBLUE_F32 (default), REDBLUE_F64; of bf16, too: REDBLUE_BF16 */
-  redblue_dtype dtype;       /* of tensors; default REDBLUE_F32 */
-  int32_t threads;           /* default 0: as many of redblue's own as the work is worth */
-  size_t max_workspace;      /* most bytes of a run beside inputs and outputs; 0: no limit */
+  redblue_dtype compute; /* arithmetic: REDBLUE_F32 (default) or REDBLUE_F64; for tensors of bf16 also REDBLUE_BF16 */
+  redblue_dtype dtype;   /* of tensors; default REDBLUE_F32 */
+  int32_t threads;       /* default 0: as many of redblue's own as the work is worth */
+  size_t max_workspace;  /* most bytes of a run beside inputs and outputs; 0: no limit */
   const char* hardware_file; /* objective time: the file of `redblue doctor`; NULL: this machine */
   int64_t fast_memory_bytes; /* objective words: in place of fast_memory_words */
   int64_t multiple_of_queries, multiple_of_keys,

@@ -91,7 +91,7 @@ def _backward(fixed: tuple, kept: Any, cotangents: Any) -> Any:
     def run(do: Any, o: Any, lse: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
         options = _options(fixed, *others)
         if options.get("compute") == "bf16":
-            del options["compute"]  # it is of the forward pass alone
+            del options["compute"]  # gradients with modifiers are computed in fp32
         given = (np.asarray(x) for x in (do, q, k, v, o, lse))
         found = attention_backward(*given, bias_gradient=wants_bias, sinks_gradient=sinks is not None, **options)
         return tuple(g for g in found if g is not None)

@@ -200,10 +200,10 @@ def attention(
 ) -> Any:  # fmt: skip
     """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
 
-    Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from torch's generator.
-    `compute` is of the forward pass, and of the gradients unless it is bf16: then they take their own default
-    (redblue.attention_backward). Gradients do not go with out, tolerance
-    (nothing is proved of them) and schedule (it names the schedule of one pass). Deterministic; not twice differentiable.
+    Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from
+    torch's generator. `compute` is of the forward pass, and of the gradients unless it is bf16: then they take their own
+    default (redblue.attention_backward). Gradients do not go with out, tolerance (nothing is proved of them) and schedule
+    (it names the schedule of one pass). Deterministic; not twice differentiable.
     """
     given = [name for name, value in others.items() if value is not None] + (["out"] if out is not None else [])
     if given:

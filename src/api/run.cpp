@@ -357,8 +357,7 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
 void require_bf16(const Problem& p, const Tensors& tensors) {
   if (p.op != Operation::forward && p.op != Operation::backward)
     throw Unsupported(
-        fmt::format("compute type bf16 for {}: bf16 products are for forward and backward, f32 and f64 "
-                    "for all",
+        fmt::format("compute type bf16 for {}: bf16 products are for forward and backward; f32 and f64 are for all",
                     name_of(p.op)));
   if (p.op == Operation::backward && (p.score != Score::softmax || p.method_kind() != MethodKind::exact ||
                                       p.softcap > 0 || p.alibi || p.dropout > 0 || p.bias))

@@ -79,38 +79,38 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
 }
 
 std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t positions, index_t n_k) {
+  for (Document& one : list) {
+    if (one.pattern != nullptr) continue;
+    const Pairs pairs{one.mask, one.rows.size(), one.keys.size()};
+    const Range rows = pairs.rows_of({0, one.keys.size()}), keys = pairs.keys_of(rows);
+    if (rows.size() > 0) {
+      one.mask = part_of(pairs, rows, keys).mask;
+      one.slope_offset += rows.begin / one.mask.group - keys.begin;
+    }
+    one.rows = rows.shifted(one.rows.begin);
+    one.keys = keys.shifted(one.keys.begin);
+  }
+  std::erase_if(list, [](const Document& one) { return one.rows.size() == 0 || one.keys.size() == 0; });
+  const auto apart = [](const Document& a, const Document& b) {
+    return b.rows.begin != a.rows.end || b.keys.begin != a.keys.end;
+  };
+  if (std::ranges::adjacent_find(list, apart) == list.end()) return nullptr;
   Order order;
-  std::vector<Document> closed;
-  closed.reserve(list.size());
   const auto take = [](std::vector<index_t>& places, Range taken) {
     for (index_t i = taken.begin; i < taken.end; ++i) places.push_back(i);
   };
-  for (Document one : list) {
-    const index_t group = one.mask.group;
-    Range rows{0, one.rows.size()}, keys{0, one.keys.size()};
-    if (one.pattern == nullptr) {
-      const Pairs pairs{one.mask, rows.size(), keys.size()};
-      rows = pairs.rows_of(keys);
-      keys = pairs.keys_of(rows);
-      if (rows.size() == 0 || keys.size() == 0) continue;
-      one.mask = part_of(pairs, rows, keys).mask;
-      one.slope_offset += rows.begin / group - keys.begin;
-    }
-    rows = rows.shifted(one.rows.begin);
-    keys = keys.shifted(one.keys.begin);
-    if (closed.empty()) {  // the first stays where it is
-      take(order.queries, {0, rows.begin / group});
-      take(order.keys, {0, keys.begin});
-    }
-    one.rows = Range{0, rows.size()}.shifted(static_cast<index_t>(order.queries.size()) * group);
-    one.keys = Range{0, keys.size()}.shifted(static_cast<index_t>(order.keys.size()));
+  const index_t group = list.front().mask.group;
+  take(order.queries, {0, list.front().rows.begin / group});  // the first stays where it is
+  take(order.keys, {0, list.front().keys.begin});
+  for (Document& one : list) {
+    const Range rows = one.rows, keys = one.keys;
+    one.rows = Range{0, rows.size()}.shifted(std::ssize(order.queries) * group);
+    one.keys = Range{0, keys.size()}.shifted(std::ssize(order.keys));
     take(order.queries, {rows.begin / group, rows.end / group});
     take(order.keys, keys);
-    closed.push_back(std::move(one));
   }
   order.complete(positions, n_k);
-  list = std::move(closed);
-  return order.idle() ? nullptr : std::make_shared<const Order>(std::move(order));
+  return std::make_shared<const Order>(std::move(order));
 }
 
 void make_pattern(Document& one, const PatternIndex& index) {

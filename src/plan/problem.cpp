@@ -373,10 +373,11 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
     if (!several()) return nullptr;
     require_sequences();
     whole = Mask{.group = group()};
-    Documents all = *sequences();
-    // Products of A1 and A3 go over all queries and keys of the core.
-    if (is_projected(op) && all.batches == 1) all.orders = {close_gaps(all.list, n_q, n_k)};
-    return std::make_shared<const Documents>(std::move(all));
+    std::shared_ptr<const Documents> all = sequences();
+    if (!is_projected(op) || all->batches > 1) return all;
+    Documents closed = *all;  // products of A1 and A3 go over all queries and keys of the core
+    closed.orders = {close_gaps(closed.list, n_q, n_k)};
+    return std::make_shared<const Documents>(std::move(closed));
   }
   const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
   std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,

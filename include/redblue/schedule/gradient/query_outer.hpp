@@ -148,6 +148,7 @@ struct QueryOuterGradient : Defaults {
     }
   }
 
+  /// U, block by block.
   template <class M>
   static void write_rows(M& m, const GradientXOperands& x, index_t bc, const std::vector<Shared>& list) {
     for_each_block(m, list, [&](auto& w, const Shared& shared, Range I) {

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <numeric>
 #include <vector>
 
 #include "redblue/schedule/parts/polynomial_rows.hpp"
@@ -14,17 +13,17 @@ struct SplitKeys {
   std::vector<index_t> exact, others;  ///< ascending
 };
 
-/// These keys, gathered, less the mean (if there is one).
-template <class M, class Keys>
-void gather_keys(M& m, const ForwardOperands& x, const Tile<M>& mean, const std::vector<index_t>& list, index_t first,
-                 index_t count, const Keys& K) {
-  for (index_t r = 0; r < count; ++r) m.load_into(K.rows(r, 1), x.K.rows(list[static_cast<std::size_t>(first + r)], 1));
+/// These keys, from list[first] on, less the mean (if there is one), and their values.
+template <class M>
+void gather(M& m, const ForwardOperands& x, const Tile<M>& mean, const std::vector<index_t>& list, index_t first,
+            const Tile<M>& K, const Tile<M>& V) {
+  const auto rows = [&](const Tile<M>& to, const SlowMatrix& from) {
+    for (index_t r = 0; r < to.shape().rows; ++r)
+      m.load_into(to.rows(r, 1), from.rows(list[static_cast<std::size_t>(first + r)], 1));
+  };
+  rows(K, x.K);
   if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, K, mean);
-}
-template <class M, class Values>
-void gather_values(M& m, const ForwardOperands& x, const std::vector<index_t>& list, index_t first, index_t count,
-                   const Values& V) {
-  for (index_t r = 0; r < count; ++r) m.load_into(V.rows(r, 1), x.V.rows(list[static_cast<std::size_t>(first + r)], 1));
+  rows(V, x.V);
 }
 
 /// ids <- the numbers of the longest keys, as many as it has words: keys pass one by one, and only lengths and numbers
@@ -69,8 +68,7 @@ void others_into_state(M& m, const ForwardOperands& x, const Tile<M>& mean, cons
   for (index_t j = 0; j < n; j += bc) {
     const index_t count = std::min(bc, n - j);
     const auto K_j = m.alloc(SlowArray::K, {count, x.shape.d}), V_j = m.alloc(SlowArray::V, {count, x.shape.d_v});
-    gather_keys(m, x, mean, keys.others, j, count, K_j);
-    gather_values(m, x, keys.others, j, count, V_j);
+    gather(m, x, mean, keys.others, j, K_j, V_j);
     add_to_state(m, state, K_j, V_j);
   }
 }
@@ -99,8 +97,7 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
   for (index_t j = 0; j < exact; j += bc) {
     const index_t count = std::min(bc, exact - j);
     const auto K_j = m.alloc(SlowArray::K, {count, s.d}), V_j = m.alloc(SlowArray::V, {count, s.d_v});
-    gather_keys(m, x, mean, keys.exact, j, count, K_j);
-    gather_values(m, x, keys.exact, j, count, V_j);
+    gather(m, x, mean, keys.exact, j, K_j, V_j);
     const auto S = m.alloc(SlowArray::S, {rows, count});
     m.compute(kernel::OnlineAttention{{x.scale}}, S, O, max, sum, Q, K_j, V_j, kNoWords, kNoWords);
   }

@@ -12,7 +12,7 @@
 /// weights; rows that read it; and rows that attend to the keys themselves.
 namespace redblue::schedule {
 
-/// The keys that have exact weights.
+/// How many keys have exact weights.
 inline index_t exact_keys(const Sizes& s) { return std::min(s.row_polynomials->exact_keys, s.n_k); }
 
 /// What stays while keys enter and rows read: monomials of the keys (of their difference from the mean, if they are
