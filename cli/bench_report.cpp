@@ -46,12 +46,6 @@ double variation(const BenchCell& cell, const std::function<double(const Repetit
   return n < 2 ? 0 : std::sqrt(squares / (n - 1)) / mean;
 }
 
-std::string schedule_text(const plan::Row& row) {
-  std::string text(row.schedule);
-  for (const schedule::Knob& k : row.tiling) text += fmt::format(" {}={}", k.name, k.value);
-  return text;
-}
-
 std::string name_of(const BenchCell& cell) {
   const Problem& p = cell.plan.problem;
   std::string name = fmt::format("{}/batch:{}/heads:{}/nq:{}/nk:{}/d:{}/dv:{}", redblue::name_of(p.op), p.batch,
@@ -74,7 +68,7 @@ void add_counters(Json& entry, const BenchCell& cell) {
   if (cell.plan.row().ratio) entry["ratio"] = *cell.plan.row().ratio;
   entry["footprint"] = to_json(cell.plan.footprint());
   entry["M"] = to_json(cell.plan.options.M);
-  entry["label"] = schedule_text(cell.plan.row());
+  entry["label"] = plan::text_of(cell.plan.row());
 }
 
 constexpr double kMilli = 1e3;
@@ -157,7 +151,7 @@ void print_line(const BenchCell& cell) {
       median(cell, [&](const Repetition& r) { return cell.gflops(r); }),
       median(cell, [&](const Repetition& r) { return cell.peak_share(r); }) * 100, cell.measured.io.total().str(),
       cell.plan.bound.words.str(), row.ratio ? fmt::format("{:.4f}", *row.ratio) : "-", cell.plan.footprint().str(),
-      schedule_text(row));
+      plan::text_of(row));
   std::fflush(stdout);
 }
 

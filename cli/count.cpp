@@ -47,6 +47,7 @@ void add_count(Program& program) {
              {"M", to_json(plan.options.M)},
              {"schedule", std::string(row.schedule)},
              {"tiling", to_json(row.tiling)},
+             {"own_tilings", own_tilings_to_json(row.tiling)},
              {"counted", counts_to_json(counted.io, peak, counted.flops)},
              {"formula", counts_to_json(io, footprint, plan.flops())},
              {"footprint_in", plan.options.memory ? "bytes" : "words"},

@@ -67,6 +67,19 @@ Json to_json(const std::vector<schedule::Knob>& tiling) {
   return j;
 }
 
+Json own_tilings_to_json(const std::vector<schedule::Knob>& tiling) {
+  Json list = Json::array();
+  for (const auto& [core, own] : schedule::own_tilings(tiling)) {
+    Json j{{"rows", core.n_q}, {"keys", core.n_k}};
+    if (core.lo != -Mask::kFar) j["lo"] = core.lo;
+    if (core.hi != Mask::kFar) j["hi"] = core.hi;
+    if (core.prefix > 0) j["prefix"] = core.prefix;
+    j["tiling"] = to_json(own);
+    list.push_back(std::move(j));
+  }
+  return list;
+}
+
 Json counts_to_json(const Io& io, Words peak, Words flops) {
   Json arrays = Json::object();
   for (std::size_t a = 0; a < kSlowArrays; ++a)
@@ -97,6 +110,7 @@ Json to_json(const model::Time& t) {
 Json to_json(const plan::Row& row) {
   Json j{{"schedule", std::string(row.schedule)},
          {"tiling", to_json(row.tiling)},
+         {"own_tilings", own_tilings_to_json(row.tiling)},
          {"reads", to_json(row.io.total_reads())},
          {"writes", to_json(row.io.total_writes())},
          {"io", to_json(row.io.total())},

@@ -59,6 +59,8 @@ void print_c_header(const plan::Plan& plan) {
   if (left) define("MASK_LO", mask.lo);
   if (right) define("MASK_HI", mask.hi);
   if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
+  if (!schedule::own_tilings(r.tiling).empty())
+    fmt::print("/* Tiles of the largest sequence: some others have their own, which plan --json lists. */\n");
   for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);
   if (o.memory)
     count("MEMORY_BYTES", o.memory->bytes);

@@ -153,10 +153,8 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
              tensor_name(inputs_of(p).front()), layout, p.batch, p.heads, p.kv_heads.value_or(p.heads), p.n_q, p.n_k,
              p.d, p.d_v);
   if (const std::string more = mask_text(p); !more.empty()) fmt::print("with {}\n", more.substr(2));
-  std::string tiling;
-  for (const schedule::Knob& k : row.tiling) tiling += fmt::format(" {}={}", k.name, k.value);
   if (plan.forward) fmt::print("{} computes o and lse first, its words are counted\n", plan.forward->row().schedule);
-  fmt::print("{}{}: {}\n", row.schedule, tiling, plan.reason);
+  fmt::print("{}: {}\n", plan::text_of(row), plan.reason);
   const Io io = plan.io();
   fmt::print("{:<14} {:>20} {:>20} {:>20}\n", "", "moved", "formula", "bound");
   const auto line = [](const char* what, Words a, Words b, const std::string& c) {
@@ -223,6 +221,7 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
            {"M", to_json(plan.options.M)},
            {"schedule", std::string(row.schedule)},
            {"tiling", to_json(row.tiling)},
+           {"own_tilings", own_tilings_to_json(row.tiling)},
            {"compute_dtype", std::string(name_of(compute))},
            {"moved", counts_to_json(measured.io, measured.peak, measured.flops)},
            {"formula", counts_to_json(plan.io(), plan.footprint(), plan.flops())},

@@ -36,6 +36,7 @@ void add_trace(Program& program) {
              {"M", to_json(plan.options.M)},
              {"schedule", std::string(plan.row().schedule)},
              {"tiling", to_json(plan.row().tiling)},
+             {"own_tilings", own_tilings_to_json(plan.row().tiling)},
              {"operations", lines}});
     } else {
       std::cout << text.rdbuf() << std::flush;

@@ -16,7 +16,7 @@ typename S::Tiling tiling_of(const plan::Tiling& t) {
 /// The schedule text S on a machine, once for each instance: the outermost loop.
 template <class S, class M>
 void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
-  const auto tiling = tiling_of<S>(t);
+  const auto tiling = tiling_of<schedule::Masked<S>>(t);
   const auto run = [&](auto& w, index_t instance) {
     schedule::Masked<S>::run(w, typename S::Operands(x.sizes, x.scale, instance), tiling);
   };
@@ -79,7 +79,7 @@ plan::Schedule describe() {
             const Sizes taken = S::taken(x, tiling);
             std::vector<Workspace> list;
             list.reserve(Text::workspace.size());
-            for (const SlowMatrix& m : schedule::workspace_of<Text>(typename S::Operands(taken, 1), tiling))
+            for (const SlowMatrix& m : schedule::workspace_of<Text>(typename S::Operands(taken, 1), tiling.all))
               list.push_back(laid_out(taken, m));
             return list;
           },

@@ -23,7 +23,8 @@ class Plan:
     Every entry of `to_dict()` is an attribute as well: schedule, tiling, reads, writes, io (words, over all batches and
     heads), bound, theorem, ratio (io over bound), footprint (words), workspace (words), flops, reason, rows (all ranked
     schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the forward plan that runs first,
-    if any), compute, threads, ...
+    if any), compute, threads, ... Sequences of some shapes may have tiles of their own: own_tilings has their rows,
+    keys, edges of the mask, and tiling; `tiling` is that of the largest and of all others.
     """
 
     def __init__(self, core: Any, decision: str = ""):

@@ -27,6 +27,22 @@ nb::dict tiles_of(const plan::Tiling& tiling) {
   return d;
 }
 
+/// The tilings of sequences of some shapes, as the program's JSON has them.
+nb::list own_tilings_of(const plan::Tiling& tiling) {
+  nb::list all;
+  for (const auto& [core, own] : schedule::own_tilings(tiling)) {
+    nb::dict d;
+    d["rows"] = core.n_q;
+    d["keys"] = core.n_k;
+    if (core.lo != -Mask::kFar) d["lo"] = core.lo;
+    if (core.hi != Mask::kFar) d["hi"] = core.hi;
+    if (core.prefix > 0) d["prefix"] = core.prefix;
+    d["tiling"] = tiles_of(own);
+    all.append(d);
+  }
+  return all;
+}
+
 nb::dict describe(const bound::Bound& b) {
   nb::dict d;
   d["theorem"] = text_of(b.name);
@@ -48,6 +64,7 @@ nb::dict describe(const plan::Row& r) {
   nb::dict d;
   d["schedule"] = text_of(r.schedule);
   d["tiling"] = tiles_of(r.tiling);
+  d["own_tilings"] = own_tilings_of(r.tiling);
   d["reads"] = integer_of(r.io.total_reads());
   d["writes"] = integer_of(r.io.total_writes());
   d["io"] = integer_of(r.io.total());

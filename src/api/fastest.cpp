@@ -283,11 +283,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   return list;
 }
 
-std::string text_of(const plan::Row& row) {
-  std::string text{row.schedule};
-  for (const schedule::Knob& k : row.tiling) text += fmt::format(" {}={}", k.name, k.value);
-  return text;
-}
+bool is_same(const plan::Row& a, const plan::Row& b) { return a.schedule == b.schedule && a.tiling == b.tiling; }
 std::string text_of(const model::Time& t) {
   return fmt::format("{:.3g} ms: compute {:.3g}, exp {:.3g}, passes {:.3g}, transfer {:.3g}", 1e3 * t.total_s,
                      1e3 * t.compute_s, 1e3 * t.exp_s, 1e3 * t.pass_s, 1e3 * t.transfer_s);
@@ -317,7 +313,7 @@ std::string reason(const plan::Plan& plan, bool fastest, const plan::Row& fewest
   if (words <= least) return text + "; no plan moves fewer words";
   const std::string more = words < 1.001 * least ? "less than 0.1 % more than" : fmt::format("{:.4g}x", words / least);
   return text + fmt::format("; it moves {} the fewest words, with which {} would take {:.2f}x the time ({})", more,
-                            text_of(fewest), fewest.time->total_s / best.time->total_s, text_of(*fewest.time));
+                            plan::text_of(fewest), fewest.time->total_s / best.time->total_s, text_of(*fewest.time));
 }
 
 /// Takes out the rows that break the cap of the plan. A schedule of which none is left is refused, with the least bytes
@@ -367,14 +363,13 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   Problem alone = problem;
   alone.forward_given = true;                          // what runs before does not matter to the tilings
   plan::Plan plan = plan::make_plan(alone, uncapped);  // refuses what cannot be done
-  const std::string fewest_words = text_of(plan.row());
+  const plan::Row fewest_words = plan.row();
   plan.problem = problem;
   plan.options = options;
 
-  std::set<std::string> seen;
   std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
-    if (!seen.insert(text_of(row)).second) return;
+    if (std::ranges::any_of(considered, [&](const plan::Row& r) { return is_same(r, row); })) return;
     row.time = modeller.time_of(problem, row);
     considered.push_back(std::move(row));
   };
@@ -405,7 +400,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   }
   // Of tilings that move the same words, the one that the planner of words takes.
   for (auto r = considered.begin(); r != considered.end(); ++r)
-    if (text_of(*r) == fewest_words) fewest = r;
+    if (is_same(*r, fewest_words)) fewest = r;
 
   std::map<std::string_view, plan::Row> shown{{best->schedule, *best}};  // of the others the fastest tilings
   for (const plan::Row& row : considered) shown.try_emplace(row.schedule, row);

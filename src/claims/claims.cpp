@@ -397,10 +397,11 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   }
   c.sizes.lse_required = c.sizes.statistics() > 0;
   if (!can_solve(s, c.sizes)) return {};
-  // Tilings are chosen for what the problem moves without its modifiers (docs/model.md), and for some of its sequences.
+  // Tilings are chosen for what the problem moves without its modifiers (docs/model.md); of sequences with patterns,
+  // for some of them.
   if (claim == all().size()) {
     c.sizes.modifiers = {};
-    if (!has_pattern(c.sizes) || c.sizes.documents->list.size() > 1) c.sizes.documents = nullptr;
+    if (has_pattern(c.sizes) && c.sizes.documents->list.size() > 1) c.sizes.documents = nullptr;
     if (!can_solve(s, c.sizes)) return {};
   }
   std::vector<Tiling> tilings;

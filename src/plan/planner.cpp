@@ -229,6 +229,10 @@ std::string reason(const Plan& plan) {
 
 }  // namespace
 
+std::string text_of(const Row& row) {
+  return row.tiling.empty() ? std::string(row.schedule) : fmt::format("{} {}", row.schedule, text_of(row.tiling));
+}
+
 Residence residence_of(Operation op, DType operand, DType accumulator) {
   Residence fast;
   fast.width.fill(static_cast<std::uint8_t>(size_of(accumulator)));

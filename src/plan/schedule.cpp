@@ -18,6 +18,8 @@ namespace redblue::plan {
 std::string text_of(const Tiling& tiling) {
   std::string text;
   for (const schedule::Knob& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
+  if (const auto shapes = schedule::own_tilings(tiling).size(); shapes > 0)
+    text += fmt::format(" (others for {} shape{} of sequences)", shapes, shapes == 1 ? "" : "s");
   return text;
 }
 

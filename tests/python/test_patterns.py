@@ -604,15 +604,30 @@ def pieces(E, group, drop):
     return found
 
 
-def walk(op, schedule, tiling, case):
-    """The tally of all heads and batches."""
+def tiling_of(piece, row, group):
+    """That of the plan for a piece of this shape."""
+    for own in row["own_tilings"]:
+        if (own["rows"], own["keys"]) != piece.shape:
+            continue
+        r, j = np.indices(piece.shape)
+        p = r // group
+        seen = ((j >= p + own.get("lo", -(10**9))) & (j < p + own.get("hi", 10**9))) | (j < own.get("prefix", 0))
+        if (seen == piece).all():
+            return own["tiling"]
+    return row["tiling"]
+
+
+def walk(op, schedule, row, case):
+    """The tally of all heads and batches, with the tiling of this plan, or with this one."""
+    row = row if "tiling" in row else {"tiling": row, "own_tilings": []}
     assert case.seen.shape == (case.batch, case.heads, case.n_q, case.n_k)
     d, v = case.d, case.v
     all_ = Tally()
     rows, keys = case.batch * case.heads * case.n_q, case.batch * case.kv * case.n_k
     for E in case.stacked():
         for piece in pieces(E, case.group, case.drop):
-            WALKS[op][schedule](all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiling.items()})
+            tiles = tiling_of(piece, row, case.group)
+            WALKS[op][schedule](all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiles.items()})
             rows -= len(piece)
             keys -= piece.shape[1]
     # Outputs of no piece are 0, written word by word.
@@ -783,10 +798,10 @@ def check_rows(op, case, M, extra=()):
         got = (row["index_words"], row["index_footprint"])
         if is_pattern and name in HIDING[op]:
             continue
-        want = index_words(case, walk(op, name, row["tiling"], case)) if is_pattern else (0, 0)
+        want = index_words(case, walk(op, name, row, case)) if is_pattern else (0, 0)
         assert got == want, (done.args, name, row["tiling"])
     for name in known.keys() & rows.keys():
-        row, mine = rows[name], walk(op, name, rows[name]["tiling"], case)
+        row, mine = rows[name], walk(op, name, rows[name], case)
         got = {key: row[key] for key in ("reads", "writes", "footprint")}
         want = {"reads": mine.reads.total(), "writes": mine.writes.total(), "footprint": mine.peak}
         assert got == want, (done.args, name, row["tiling"])
@@ -1107,14 +1122,14 @@ def test_words_with_a_bias(tmp_path):
                 continue
             count = json.loads(done.stdout)
             assert count["equal"] and count["counted"] == count["formula"]
-            mine = walk(op, schedule, count["tiling"], case).words()
+            mine = walk(op, schedule, count, case).words()
             theirs = count["counted"]["per_array"]
             theirs.pop("slopes", None)
             assert theirs == mine, (done.args, count["tiling"])
             plan = answer("plan", "--op", op, *case.sizes, *case.options, "--alibi", "--M", 120)
             is_pattern = any("masks that are intervals" in refused["why"] for refused in plan["refused"])
             row = next(row for row in plan["plans"] if row["schedule"] == schedule)
-            want = index_words(case, walk(op, schedule, row["tiling"], case)) if is_pattern else (0, 0)
+            want = index_words(case, walk(op, schedule, row, case)) if is_pattern else (0, 0)
             assert (row["index_words"], row["index_footprint"]) == want, done.args
 
 

@@ -60,15 +60,17 @@ def shared_blocks(lengths, size):
     return blocks
 
 
-def words(schedule, all_, t, d, v):
+def words(schedule, all_, plan, d, v):
     """Reads and writes."""
+    t, own = plan["tiling"], {(o["rows"], o["keys"]): o["tiling"] for o in plan["own_tilings"]}
     n, k, nnz = (sum(getattr(s, x) for s in all_) for x in ("n", "k", "nnz"))
     A, B = (lambda a: sum(s.A(a) for s in all_)), (lambda b: sum(s.B(b) for s in all_))
     S = product(n, d, d, t, "S") if "S.b1" in t else 0
     h = product(k, d, v, t, "h") if "h.b1" in t else 0
     g = product(d, n, d, t, "g") if "g.b1" in t else 0
     if schedule == "xy_flash":
-        return S + h + n * d + (d + v) * A(t["Br"]), n * d + k * v + n * (v + 1)
+        visits = sum(s.A(own.get((s.n, s.k), t)["Br"]) for s in all_)
+        return S + h + n * d + (d + v) * visits, n * d + k * v + n * (v + 1)
     if schedule == "6R":
         f, p = (sum(scores(s, w, t, x) for s in all_) for x, w in (("f", d), ("p", v)))
         U = c(d, t["U.b2"]) * nnz + d * A(t["U.b1"])
@@ -108,7 +110,7 @@ def test_words_are_those_of_the_pairs(index):
     for name in ("xy_flash", "6R", "9R-a", "9R-b", "9R-c", "9R-d", "9R-e", "9R-f"):
         if name in tiles:
             plan = tiles[name]
-            assert (plan["reads"], plan["writes"]) == words(name, all_, plan["tiling"], d, v), (name, plan["tiling"], rows, keys)
+            assert (plan["reads"], plan["writes"]) == words(name, all_, plan, d, v), (name, plan["tiling"], rows, keys)
     assert {"xy_flash", "6R"} <= set(tiles)
 
 

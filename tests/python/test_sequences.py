@@ -141,7 +141,7 @@ def test_lengths_in_a_file_of_numpy_are_refused(tmp_path):
 
 
 @pytest.mark.parametrize(
-    "options, words",  # at most, of the best plan: those of other tiles
+    "options, words",  # at most, of the best plan: those of one tiling for all
     [
         (["--d", 64, "--M", 65536, "--seqlens", "680,457,424"], 488217),
         (["--op", "backward", "--d", 16, "--M", 2590, "--seqlens", "73,43,23,28"], 28551),
@@ -149,7 +149,7 @@ def test_lengths_in_a_file_of_numpy_are_refused(tmp_path):
           "--seqused-q", "767,258,633,379", "--seqused-k", "767,258,633,379"], 2417973),
     ],
 )  # fmt: skip
-def test_one_tiling_suits_unlike_lengths(options, words):
+def test_tiles_suit_unlike_lengths(options, words):
     best = json.loads(redblue("plan", *options, "--json").stdout)["plans"][0]
     assert best["reads"] + best["writes"] <= words
 

@@ -93,7 +93,7 @@ TEST(Mutants, OfSddmmAreCaught) {
   const Sizes window{7, 9, 3, 2, {.lo = -2, .hi = 3}, true};
   for (const schedule::ScoreTiling t : {schedule::ScoreTiling{0, 3, 2}, schedule::ScoreTiling{1, 3, 2}})
     for (int slip = 0; slip <= static_cast<int>(mutants::SddmmSlip::streams_keys_of_the_whole_block); ++slip) {
-      const std::string found = test::verdict<S>(window, {t}, [&](auto& m, const schedule::WeightsOperands& x) {
+      const std::string found = test::verdict<S>(window, S::One{t}, [&](auto& m, const schedule::WeightsOperands& x) {
         mutants::Sddmm::run(m, x, t, static_cast<mutants::SddmmSlip>(slip));
       });
       EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;

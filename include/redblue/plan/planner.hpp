@@ -76,6 +76,9 @@ struct Row {
   std::optional<model::Time> time;  ///< modelled, where time was asked for (redblue/fastest.hpp)
 };
 
+/// The schedule and its tiling: "flash Br=64 Bc=16".
+std::string text_of(const Row& row);
+
 /// A schedule that is not in the table, and why.
 struct Refusal {
   std::string_view schedule;

@@ -53,6 +53,8 @@ struct Defaults {
   static constexpr bool one_core = false;
   /// May that core have several parts (core/documents.hpp)? It then goes over them itself.
   static constexpr bool knows_parts = false;
+  /// Is it given the tilings of all cores (Tilings, parts/knobs.hpp), for parts of its own? It then chooses them, too.
+  static constexpr bool takes_tilings = false;
   /// Does it write this output at these sizes?
   static constexpr bool writes(const Sizes&, SlowArray) { return true; }
   /// The words of a list of a pattern's pairs (parts/index_words.hpp), for a schedule that runs under patterns.

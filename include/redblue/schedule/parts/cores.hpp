@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <array>
-#include <functional>
 #include <optional>
 #include <set>
 #include <vector>
@@ -101,24 +100,6 @@ inline std::optional<Sizes> core_of(const Sizes& x) {
   return core;
 }
 
-/// Tiles that cut one of the longest of these cores into even blocks: as many as tiles of size `now` do, one more, or
-/// up to two fewer. The fewer cores, the more of them are looked at.
-inline std::set<index_t> even_tiles(const std::vector<Core>& list, index_t Sizes::* along, index_t now, index_t step) {
-  constexpr index_t kWork = 1024;
-  std::set<index_t, std::greater<>> lengths;
-  for (const Core& core : list) lengths.insert(core.sizes.*along);
-  std::set<index_t> sizes;
-  index_t left = std::clamp<index_t>(kWork / static_cast<index_t>(list.size()), 2, 16);
-  for (const index_t n : lengths) {
-    if (left-- == 0) break;
-    const index_t blocks = ceil_div(n, now);
-    for (index_t k = std::max<index_t>(1, blocks - 2); k <= std::min(n, blocks + 1); ++k)
-      sizes.insert(ceil_div(ceil_div(n, k), step) * step);
-  }
-  sizes.erase(now);
-  return sizes;
-}
-
 /// Appends the core of one document, cut where no query sees keys on both sides of the cut.
 inline void add_cores(const Sizes& document, std::vector<Core>& list) {
   const std::optional<Sizes> core = core_of(document);
@@ -199,12 +180,21 @@ concept WritesPairs = requires { typename Operands::Hidden; };
 template <class S>
 struct Masked : S {
   using Operands = typename S::Operands;
-  using Tiling = typename S::Tiling;
+  using One = typename S::Tiling;
+  using Tiling = Tilings<One>;
+
+  /// The tiling of a core; all of them for a text that passes them on to parts of its own.
+  static const auto& of(const Tiling& t, const Sizes& core) {
+    if constexpr (S::takes_tilings)
+      return t;
+    else
+      return t.of(core);
+  }
 
   /// Does it form hidden pairs of a pattern? A schedule that can do either says so of each tiling.
   static bool hides(const Tiling& t) {
     if constexpr (S::traits.hides && S::traits.patterns)
-      return S::hides(t);
+      return S::hides(t.all);
     else
       return S::traits.hides;
   }
@@ -266,9 +256,9 @@ struct Masked : S {
       if (const auto why = S::unsupported(c.sizes)) return why;
     return std::nullopt;
   }
-  static std::string_view caveat(const Sizes& x, const Tiling& t) { return S::caveat(largest_of(taken(x, t)), t); }
+  static std::string_view caveat(const Sizes& x, const Tiling& t) { return S::caveat(largest_of(taken(x, t)), t.all); }
   static bool allows(const Sizes& x, const Tiling& t) {
-    return all_of(taken(x, t), [&](const Sizes& core) { return S::allows(core, t); });
+    return all_of(taken(x, t), [&](const Sizes& core) { return S::allows(core, of(t, core)); });
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return S::smallest(largest_of(taken(x, S::traits.hides)), m);
@@ -288,58 +278,62 @@ struct Masked : S {
   /// Of a problem x whose loops take it as `parts`.
   static std::optional<Tiling> choose_tiling_for(const Sizes& x, const Sizes& parts, const Limits& limits) {
     // Where no query sees a key nothing runs, and any tiling will do.
-    if (cores(parts).empty()) return fitting(x, limits, smallest(x, limits.multiple));
+    const std::vector<Core> list = cores(parts);
+    if (list.empty()) return fitting(x, limits, smallest(x, limits.multiple));
     Limits left = limits;
     left.M -= kept_slopes(core_with_most(parts, kept_slopes));
-    if (is_plain(x)) return fitting(x, limits, S::choose_tiling(x, left));
-    // Sequences of any lengths have one tiling: the best of some of them, whichever costs least for all.
-    std::vector<Sizes> candidates{largest_of(parts)};
+    std::optional<Tiling> best;
+    Words least;
+    const auto consider = [&](std::optional<Tiling> found) {
+      const auto t = fitting(x, limits, std::move(found));
+      if (!t) return;
+      if (const Words cost = limits.price.of(io(x, *t)); !best || cost < least) {
+        best = t;
+        least = cost;
+      }
+    };
+    const auto for_all = [&](const Sizes& core) { consider(S::choose_tiling(core, left)); };
+    const Sizes largest = largest_of(parts);
+    if (has_pattern(x))
+      for_all(largest);
+    else if constexpr (S::takes_tilings)
+      consider(S::choose_tilings(x, largest, list, left));
+    else
+      consider(of_each_shape(largest, list, left));
+    if (is_plain(x)) return best;
     if (x.documents != nullptr) {
       const Sizes rows = core_with_most(parts, [](const Sizes& c) { return Words(c.n_q); }),
                   keys = core_with_most(parts, [](const Sizes& c) { return Words(c.n_k); });
-      Sizes both = largest_of(parts);  // as many rows as the one and as many keys as the other, without a mask
+      if (has_pattern(x)) for_all(rows), for_all(keys);
+      Sizes both = largest;  // as many rows as the one and as many keys as the other, without a mask
       if (both.mask.pattern == nullptr) {
         both.n_q = rows.n_q;
         both.n_k = keys.n_k;
         both.mask = Mask{.group = both.mask.group};
         both.documents = nullptr;
+        for_all(both);
       }
-      candidates.insert(candidates.end(), {rows, keys, both});
     }
-    if (!S::traits.only_patterns && (x.documents != nullptr || x.modifiers.any()))
-      candidates.push_back(without_mask(x));
-    std::optional<Tiling> best;
-    Words least;
-    for (const Sizes& core : candidates)
-      if (const auto t = fitting(x, limits, S::choose_tiling(core, left)))
-        if (const Words cost = limits.price.of(io(x, *t)); !best || cost < least) {
-          best = t;
-          least = cost;
-        }
-    if (!best) return fitting(x, limits, smallest(x, limits.multiple));
-    return x.documents == nullptr || has_pattern(x) ? best : improved(x, cores(parts), limits, *best);
+    if (!S::traits.only_patterns && (x.documents != nullptr || x.modifiers.any())) for_all(without_mask(x));
+    return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
-  /// The tiling with other tiles of queries and of keys, one after another, where these move fewer words of all cores.
-  static Tiling improved(const Sizes& x, const std::vector<Core>& list, const Limits& limits, Tiling best) {
-    Words least = limits.price.of(io(x, best));
-    std::size_t which = 0;
-    Tiling(best).knobs([&](const KnobRange& range, index_t now, bool = true) {
-      const std::size_t knob = which++;
-      if (now == 0 || (range.along != &Sizes::n_q && range.along != &Sizes::n_k)) return;  // 0: nothing is pinned
-      const index_t step = range.along == &Sizes::n_q ? limits.multiple.query : limits.multiple.key;
-      for (const index_t size : even_tiles(list, range.along, now, step)) {
-        Tiling other = best;
-        std::size_t k = 0;
-        other.knobs([&](const KnobRange&, index_t& value, bool = true) { value = k++ == knob ? size : value; });
-        const auto t = fitting(x, limits, other);
-        if (!t) continue;
-        if (const Words cost = limits.price.of(io(x, *t)); cost < least) {
-          best = *t;
-          least = cost;
-        }
-      }
-    });
-    return best;
+  /// The best tiling of the largest core, and those of cores of other shapes where theirs costs less.
+  static std::optional<Tiling> of_each_shape(const Sizes& largest, const std::vector<Core>& list,
+                                             const Limits& limits) {
+    const std::optional<One> all = S::choose_tiling(largest, limits);
+    if (!all) return std::nullopt;
+    Tiling t(*all);
+    std::set<CoreShape> seen{CoreShape(largest)};
+    for (const Core& core : list) {
+      const Sizes& one = core.sizes;
+      if (!seen.insert(CoreShape(one)).second) continue;
+      const std::optional<One> own = S::choose_tiling(one, limits);
+      if (!own || S::copies(*own) != S::copies(*all)) continue;  // copies of all cores lie in one array
+      const bool does = S::allows(one, *all) && limits.fit(S::footprint(one, *all), S::prefetch(one, *all));
+      if (!does || limits.price.of(S::io(one, *own)) < limits.price.of(S::io(one, *all)))
+        t.own.emplace(CoreShape(one), *own);
+    }
+    return t;
   }
 
   /// The whole problem with nothing hidden: no tiling that is chosen for a masked one moves more words than its tiling.
@@ -365,7 +359,7 @@ struct Masked : S {
   static Words footprint(const Sizes& problem, const Tiling& t) {
     const Sizes x = taken(problem, t);
     Words most;
-    for (const Core& c : cores(x)) most = std::max(most, kept_slopes(c.sizes) + S::footprint(c.sizes, t));
+    for (const Core& c : cores(x)) most = std::max(most, kept_slopes(c.sizes) + S::footprint(c.sizes, of(t, c.sizes)));
     for_hidden(x, [&](const SlowMatrix& m, Range) {
       most = std::max(most, x.word(m.array) + (m.array == SlowArray::lse ? passing_sink(x, 0) : Words(0)));
     });
@@ -376,9 +370,9 @@ struct Masked : S {
   static Words prefetch(const Sizes& x, const Tiling& t) {
     Words most, with;
     for (const Core& c : cores(taken(x, t))) {
-      const Words footprint = kept_slopes(c.sizes) + S::footprint(c.sizes, t);
+      const Words footprint = kept_slopes(c.sizes) + S::footprint(c.sizes, of(t, c.sizes));
       most = std::max(most, footprint);
-      with = std::max(with, footprint + S::prefetch(c.sizes, t));
+      with = std::max(with, footprint + S::prefetch(c.sizes, of(t, c.sizes)));
     }
     return with - most;
   }
@@ -386,7 +380,7 @@ struct Masked : S {
   static Io io(const Sizes& problem, const Tiling& t) {
     const Sizes x = taken(problem, t);
     Io io;
-    for (const Core& c : cores(x)) io = io + Words(c.count) * S::io(c.sizes, t);
+    for (const Core& c : cores(x)) io = io + Words(c.count) * S::io(c.sizes, of(t, c.sizes));
     if (x.modifiers.slopes)
       for (index_t batch = 0; batch < batches_of(x); ++batch)
         io.read(SlowArray::slopes, slopes_of_all(x, batch).words());
@@ -399,7 +393,7 @@ struct Masked : S {
   }
   static Words macs(const Sizes& x, const Tiling& t) {
     Words macs;
-    for (const Core& c : cores(taken(x, t))) macs += c.count * S::macs(c.sizes, t);
+    for (const Core& c : cores(taken(x, t))) macs += c.count * S::macs(c.sizes, of(t, c.sizes));
     return macs;
   }
 
@@ -410,7 +404,7 @@ struct Masked : S {
     if (!has_pattern(x)) return words;
     for (const Sizes& part : documents_of(x))
       if (part.pattern->rows().index().kind == PatternIndex::Kind::pairs)
-        words = words.then(hides(t) ? IndexWords{Words(2) * part.nnz(), 2} : S::index(part, t));
+        words = words.then(hides(t) ? IndexWords{Words(2) * part.nnz(), 2} : S::index(part, t.all));
     for (const Words& blocks : x.documents->block_index) words = words.then({blocks, blocks});
     return words;
   }
@@ -444,7 +438,7 @@ struct Masked : S {
     const auto run_core = [&](auto& w, index_t i) {
       Operands core(list(i), x.scale, x.instance());
       if constexpr (std::derived_from<Operands, ModifierOperands>) core.kept_slopes = slopes.arg();
-      S::run(w, core, t);
+      S::run(w, core, of(t, core.shape));
     };
     if (list.count() > 1 && cores_are_independent(x.shape.modifiers))
       m.each(list.count(), run_core);

@@ -47,6 +47,7 @@ struct Projected : Defaults {
   }();
   static constexpr bool one_core = true;
   static constexpr bool knows_parts = true;
+  static constexpr bool takes_tilings = true;
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 
   struct Tiling {
@@ -60,52 +61,81 @@ struct Projected : Defaults {
     }
   };
 
+  /// Those of attention on the parts; products have those of the batch.
+  static typename Inner::Tiling of_attention(const Tilings<Tiling>& t) {
+    typename Inner::Tiling inner(t.all.attention);
+    for (const auto& [core, own] : t.own) inner.own.emplace(core, own.attention);
+    return inner;
+  }
+
   static std::optional<std::string_view> unsupported(const Sizes& s) { return Inner::unsupported(s); }
-  static std::string_view caveat(const Sizes& s, const Tiling& t) { return Inner::caveat(s, t.attention); }
-  static bool allows(const Sizes& s, const Tiling& t) { return Inner::allows(s, t.attention); }
+  static std::string_view caveat(const Sizes& s, const Tilings<Tiling>& t) { return Inner::caveat(s, of_attention(t)); }
+  static bool allows(const Sizes& s, const Tilings<Tiling>& t) { return Inner::allows(s, of_attention(t)); }
   static index_t copies(const Tiling& t) { return S::copies(t.attention); }
 
   static Tiling smallest(const Sizes& s, const Multiples& m) {
     const X x(s, 1);
-    return {smallest_of(x.projections(), m), Inner::smallest(s, m), smallest_of(x.gradients(), m)};
+    return {smallest_of(x.projections(), m), Inner::smallest(s, m).all, smallest_of(x.gradients(), m)};
   }
-  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
+  /// With the best products for a batch s.
+  static std::optional<Tiling> with_products(const Sizes& s, const Limits& limits,
+                                             const typename S::Tiling& attention) {
     const X x(s, 1);
     const auto projections = choose_all(s, x.projections(), limits);
     const auto gradients = choose_all(s, x.gradients(), limits);
+    if (!projections || !gradients) return std::nullopt;
+    return Tiling{*projections, attention, *gradients};
+  }
+  static std::optional<Tiling> choose_tiling(const Sizes& s, const Limits& limits) {
     const auto attention = Inner::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
-    if (!projections || !attention || !gradients) return std::nullopt;
-    return Tiling{*projections, *attention, *gradients};
+    return attention ? with_products(s, limits, attention->all) : std::nullopt;
+  }
+  /// Products with a tiling for each batch, attention with one for each shape of its own cores.
+  static std::optional<Tilings<Tiling>> choose_tilings(const Sizes& s, const Sizes& largest,
+                                                       const std::vector<Core>& batches, const Limits& limits) {
+    const auto attention = Inner::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
+    if (!attention) return std::nullopt;
+    const auto all = with_products(largest, limits, attention->all);
+    if (!all) return std::nullopt;
+    Tilings<Tiling> t(*all);
+    for (const auto& [core, own] : attention->own) t.own.emplace(core, Tiling{all->projections, own, all->gradients});
+    for (const Core& batch : batches) {
+      const auto own = with_products(batch.sizes, limits, attention->of(batch.sizes));
+      if (!own) return std::nullopt;
+      if (CoreShape(batch.sizes) != CoreShape(largest)) t.own.insert_or_assign(CoreShape(batch.sizes), *own);
+    }
+    return t;
   }
 
-  static std::vector<Phase> phases(const Sizes& s, const Tiling& t) {
+  static std::vector<Phase> phases(const Sizes& s, const Tilings<Tiling>& t) {
     const X x(s, 1);
     const Sizes inner = renamed(s, X::names);
-    std::vector<Phase> phases{{Inner::footprint(inner, t.attention), Inner::prefetch(inner, t.attention)}};
-    add_phases(phases, s, x.projections(), t.projections);
-    add_phases(phases, s, x.gradients(), t.gradients);
+    const auto attention = of_attention(t);
+    std::vector<Phase> phases{{Inner::footprint(inner, attention), Inner::prefetch(inner, attention)}};
+    add_phases(phases, s, x.projections(), t.of(s).projections);
+    add_phases(phases, s, x.gradients(), t.of(s).gradients);
     return phases;
   }
-  static Words footprint(const Sizes& s, const Tiling& t) { return footprint_of(phases(s, t)); }
-  static Words prefetch(const Sizes& s, const Tiling& t) { return prefetch_of(phases(s, t)); }
-  static Io io(const Sizes& s, const Tiling& t) {
+  static Words footprint(const Sizes& s, const Tilings<Tiling>& t) { return footprint_of(phases(s, t)); }
+  static Words prefetch(const Sizes& s, const Tilings<Tiling>& t) { return prefetch_of(phases(s, t)); }
+  static Io io(const Sizes& s, const Tilings<Tiling>& t) {
     const X x(s, 1);
-    return io_of(x.projections(), t.projections) + renamed(Inner::io(s, t.attention), X::names) +
-           io_of(x.gradients(), t.gradients);
+    return io_of(x.projections(), t.of(s).projections) + renamed(Inner::io(s, of_attention(t)), X::names) +
+           io_of(x.gradients(), t.of(s).gradients);
   }
-  static Words macs(const Sizes& s, const Tiling& t) {
+  static Words macs(const Sizes& s, const Tilings<Tiling>& t) {
     const X x(s, 1);
-    return macs_of(x.projections()) + Inner::macs(s, t.attention) + macs_of(x.gradients());
+    return macs_of(x.projections()) + Inner::macs(s, of_attention(t)) + macs_of(x.gradients());
   }
 
   /// Of one part.
   static IndexWords index(const Sizes& part, const Tiling& t) { return S::index(part, t.attention); }
 
   template <Machine M>
-  static void run(M& m, const X& x, const Tiling& t) {
-    run_all(m, x.shape.fast, x.projections(), t.projections);
-    Inner::run(m, x.attention(), t.attention);
-    run_all(m, x.shape.fast, x.gradients(), t.gradients);
+  static void run(M& m, const X& x, const Tilings<Tiling>& t) {
+    run_all(m, x.shape.fast, x.projections(), t.of(x.shape).projections);
+    Inner::run(m, x.attention(), of_attention(t));
+    run_all(m, x.shape.fast, x.gradients(), t.of(x.shape).gradients);
   }
 };
 
