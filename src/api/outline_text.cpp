@@ -152,7 +152,7 @@ Words words_moved_in(const std::vector<OutlineLine>& lines) {
 std::string outline_text(const plan::Plan& plan) {
   const plan::Row& row = plan.row();
   const bool bytes = plan.options.memory.has_value();
-  std::string result = fmt::format("{} {}: {}\n", row.schedule, plan::text_of(row.tiling), row.algorithm->idea);
+  std::string result = fmt::format("{}: {}\n", plan::text_of(row), row.algorithm->idea);
   OutlineText text(plan);
   const Problem& p = plan.problem;
   const Sizes x = p.sizes();
@@ -165,6 +165,8 @@ std::string outline_text(const plan::Plan& plan) {
     result += fmt::format(
         "{}: each is attention of its own, below one after another; the mask is that of each\n",
         p.cu_seqlens_q.empty() ? "padded batches" : fmt::format("{} packed sequences", p.cu_seqlens_q.size() - 1));
+  if (p.patterns.empty() && x.documents != nullptr && x.documents->reordered())
+    result += "queries and keys that no pair has are taken last, and numbered so\n";
   if (!p.patterns.empty() && x.documents != nullptr)
     result += fmt::format("a pattern says who sees whom: {} pairs in {} parts, each attention of its own{}\n",
                           visible_pairs(x).str(), x.documents->list.size(),

@@ -93,10 +93,7 @@ class Reordered {
       : kv_heads_(p.kv_heads.value_or(p.heads)), documents_(std::move(documents)) {}
 
   /// Does anything move?
-  bool any() const {
-    return documents_ != nullptr &&
-           std::ranges::any_of(documents_->orders, [](const auto& order) { return order != nullptr; });
-  }
+  bool any() const { return documents_ != nullptr && documents_->reordered(); }
   bool moves(SlowArray a) const { return any() && (side_of(a) != Side::neither || is_bias(a)); }
   void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
   void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }

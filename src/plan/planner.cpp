@@ -224,7 +224,10 @@ std::string reason_without_caveat(const Plan& plan) {
 
 std::string reason(const Plan& plan) {
   const std::string_view caveat = plan.row().algorithm->caveat(plan.problem.sizes(), plan.row().tiling);
-  return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat));
+  const Sizes x = plan.problem.sizes();
+  const bool closed = plan.problem.patterns.empty() && x.documents != nullptr && x.documents->reordered();
+  return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat)) +
+         (closed ? "; queries and keys that no pair has are taken last" : "");
 }
 
 }  // namespace

@@ -122,6 +122,13 @@ def test_blocks_are_shared_by_short_sequences():
     assert four["9R-d"] == one["9R-d"] and four["9R-f"] == one["9R-f"]
 
 
+@pytest.mark.parametrize("keys, closed", [("9,5,9", False), ("9,0,9", True)])
+def test_says_that_gaps_are_closed(keys, closed):
+    problem = ("--op", "forward-x", "--seqlens", "9,5,9", "--seqlens-k", keys, "--d", 4, "--M", 200)
+    for command in ("plan", "explain"):
+        assert ("that no pair has are taken last" in redblue(command, *problem).stdout) == closed
+
+
 @pytest.mark.parametrize("index", range(8))
 def test_tokens_of_no_pair_cost_nothing_but_their_outputs(index):
     """Queries without keys and keys without queries, wherever they lie: the plan without them, and rows of 0 in O, lse."""

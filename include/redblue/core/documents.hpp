@@ -42,6 +42,10 @@ struct Documents {
   index_t batch_of(index_t instance, index_t kv_heads) const {
     return batches == 1 ? 0 : by_head ? instance : instance / kv_heads;
   }
+  /// Is any batch taken in another order than it has?
+  bool reordered() const {
+    return std::ranges::any_of(orders, [](const auto& order) { return order != nullptr; });
+  }
   /// Of a key-value head of all batches; null where nothing is moved.
   const Order* order_of(index_t instance, index_t kv_heads) const {
     return orders.empty() ? nullptr : orders[static_cast<std::size_t>(batch_of(instance, kv_heads))].get();
