@@ -137,9 +137,8 @@ std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
     part.n_k = one.keys.size();
     part.row0 += one.rows.begin;
     part.key0 += one.keys.begin;
-    part.mask = part_of({one.mask, part.n_q, part.n_k}, {0, part.n_q}, {0, part.n_k}).mask;
+    part.mask = one.pairs().mask;
     part.pattern = one.pattern;
-    part.mask.pattern = one.pattern.get();
     part.hiding = one.hiding;
     part.pair0 = pairs;
     if (one.pattern != nullptr) pairs += one.pattern->pairs();
@@ -184,18 +183,25 @@ SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
   return {a, {most, 1}, instance};
 }
 
-SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
+namespace {
+
+/// The most keys that a row sees. No pattern.
+index_t most_keys(const Sizes& x) {
   index_t most = 0;
-  if (x.pattern == nullptr && !has_pattern(x))
-    for (const Sizes& part : documents_of(x)) most = std::max(most, part.pairs().most_keys(1));
+  for_pairs(x, [&](const Pairs& pairs) { most = std::max(most, pairs.most_keys(1)); });
+  return most;
+}
+
+}  // namespace
+
+SlowMatrix band_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
+  const index_t most = x.pattern == nullptr && !has_pattern(x) ? most_keys(x) : 0;
   return {a, {most, x.n_q}, instance, 0, x.row0};
 }
 
 Workspace laid_out(const Sizes& x, const SlowMatrix& m) {
   if (!is_of_pairs(m.array) || x.pattern != nullptr || has_pattern(x)) return {m, m.shape.cols};
-  index_t most = 0;
-  for (const Sizes& part : documents_of(x)) most = std::max(most, part.pairs().most_keys(1));
-  return {m, most};
+  return {m, most_keys(x)};
 }
 
 }  // namespace redblue

@@ -25,6 +25,12 @@ struct Document {
   std::shared_ptr<const Pattern> pattern{};
   std::shared_ptr<const Pattern> hiding{};  ///< Sizes::hiding
 
+  /// Those of its rows and keys that see each other.
+  Pairs pairs() const {
+    Pairs all{mask, rows.size(), keys.size()};
+    all.mask.pattern = pattern.get();
+    return part_of(all, {0, all.n_q}, {0, all.n_k});
+  }
   friend bool operator==(const Document&, const Document&) = default;
 };
 
@@ -69,6 +75,14 @@ std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t pos
 /// all. Of a problem that has no documents itself.
 std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});
 
+/// f(Pairs of a part) for these parts, which need not be made for it.
+template <class F>
+void for_pairs(const Sizes& x, const F& f) {
+  if (x.documents == nullptr) return f(x.pairs());
+  for (const Document& one : x.documents->list)
+    if (one.rows.size() > 0 && one.keys.size() > 0) f(one.pairs());
+}
+
 /// f(part) of these parts, added up.
 template <class F>
 auto sum_over_parts(const Sizes& x, const F& f) {
@@ -87,17 +101,23 @@ Words most_of_parts(const Sizes& x, const F& f) {
 }
 
 /// Pairs::visited_keys and its like, of these parts together.
+template <class F>
+Words sum_of_pairs(const Sizes& x, const F& f) {
+  Words sum;
+  for_pairs(x, [&](const Pairs& pairs) { sum += f(pairs); });
+  return sum;
+}
 inline Words visited_keys(const Sizes& x, index_t a) {
-  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_keys(a); });
+  return sum_of_pairs(x, [&](const Pairs& pairs) { return pairs.visited_keys(a); });
 }
 inline Words visited_rows(const Sizes& x, index_t b) {
-  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().visited_rows(b); });
+  return sum_of_pairs(x, [&](const Pairs& pairs) { return pairs.visited_rows(b); });
 }
 inline Words pairs_of_rows(const Sizes& x, index_t a) {
-  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().pairs_of_rows(a); });
+  return sum_of_pairs(x, [&](const Pairs& pairs) { return pairs.pairs_of_rows(a); });
 }
 inline Words pairs_of_keys(const Sizes& x, index_t b) {
-  return sum_over_parts(x, [&](const Sizes& part) { return part.pairs().pairs_of_keys(b); });
+  return sum_of_pairs(x, [&](const Pairs& pairs) { return pairs.pairs_of_keys(b); });
 }
 
 /// Says with a pattern what the document's mask says.
@@ -130,7 +150,7 @@ inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : 
 
 /// The pairs that see each other, of one key-value head of batches_of(x) batches.
 inline Words visible_pairs(const Sizes& x) {
-  return sum_over_parts(x, [](const Sizes& part) { return visible_pairs(part.pairs()); });
+  return sum_of_pairs(x, [](const Pairs& pairs) { return visible_pairs(pairs); });
 }
 
 }  // namespace redblue

@@ -48,9 +48,12 @@ struct Series {
 /// SUM over r of the series of floor(r / group) + shift, held between low and high. No r is negative.
 inline Words clamped_sum(const Series& s, index_t group, index_t shift, index_t low, index_t high) {
   if (low == high) return Words(s.count) * low;
-  const auto value = [&](index_t k) { return std::clamp((s.start + k * s.step) / group + shift, low, high); };
-  const index_t above = first_that(s.count, [&](index_t k) { return value(k) > low; });
-  const index_t top = first_that(s.count, [&](index_t k) { return value(k) == high; });
+  // The first that reaches a value: r >= group (value - shift).
+  const auto first = [&](Words value) {
+    const Words missing = Words(group) * (value - shift) - s.start;
+    return missing <= 0 ? 0 : std::min<Words>(s.count, (missing + s.step - 1) / s.step).to_index();
+  };
+  const index_t above = first(Words(low) + 1), top = first(high);
   Words sum = Words(above) * low + Words(s.count - top) * high;
   if (top > above)
     sum += Words(top - above) * shift + floor_sum(top - above, group, s.step, s.start + Words(above) * s.step);
