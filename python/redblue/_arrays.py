@@ -4,23 +4,29 @@ A family has
     native(x)             what redblue._core takes for x: a buffer, or a tuple (address, type, shape, strides)
     type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
-    empty(x, shape, type) a new array like x of this shape and type
+    empty(x, shape, type) a new array like x, and where x is, of this shape and type
     given(x, name)        x, checked and as the family wants it
     finished(o)           an output as its caller gets it
 """
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any
 
 import numpy as np
+
+from ._errors import InvalidProblem
 
 _NAMES = {np.dtype(np.float64): "f64", np.dtype(np.float32): "f32", np.dtype(np.float16): "f16", np.dtype(bool): "bool"}
 _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float32), "f16": np.dtype(np.float16)}
 
 
 def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
+    if isinstance(what, np.dtype) and what.kind == "f" and not what.isnative:
+        native = f"astype('{what.newbyteorder().name}')"
+        return TypeError(f"{name} has elements of type {what}, in the other byte order: give {name}.{native}")
     mask = f"; whole numbers where 1 shows a key become a mask by .{to_bool}" if name == "bias" else ""
     return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")
 
@@ -53,6 +59,11 @@ class NumPy:
     @staticmethod
     def given(x: Any, name: str) -> np.ndarray:
         if isinstance(x, np.ndarray):
+            if np.ma.is_masked(x):
+                raise TypeError(
+                    f"{name} is a masked array with masked elements, which attention would read as they lie in memory: fill "
+                    "them, as .filled(0) does, and hide keys by a bias of bool, where True keeps"
+                )
             array = x.view(np.ndarray)
         else:
             array = _imported(x, name)
@@ -91,6 +102,15 @@ def _imported(x: Any, name: str) -> np.ndarray:
         return np.asarray(x)  # NumPy's DLPack has no bfloat16
 
 
+def is_tensor(x: Any) -> bool:
+    """Is x a tensor of torch?"""
+    if not hasattr(x, "requires_grad"):
+        return False
+    import torch
+
+    return isinstance(x, torch.Tensor)
+
+
 _FAMILIES: dict[type, Any] = {np.ndarray: NumPy}
 
 
@@ -99,7 +119,7 @@ def family_of(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any, Any]:
     kind = type(q)
     if type(k) is kind and type(v) is kind:
         family = _FAMILIES.get(kind)
-        if family is not None:
+        if family is not None and (family is NumPy or not (q.is_neg() or k.is_neg() or v.is_neg())):
             return family, q, k, v
     torch = sys.modules.get("torch")
     if torch is not None and any(isinstance(x, torch.Tensor) for x in (q, k, v)):
@@ -115,8 +135,11 @@ def family_of(q: Any, k: Any, v: Any) -> tuple[Any, Any, Any, Any]:
     return family, family.given(q, "q"), family.given(k, "k"), family.given(v, "v")
 
 
-def integers(x: Any) -> tuple[int, ...]:
+def integers(x: Any, name: str) -> tuple[int, ...]:
     """A list or array of whole numbers, as a tuple; empty for None."""
     if x is None:
         return ()
-    return tuple(int(i) for i in (x.tolist() if hasattr(x, "tolist") else x))
+    try:
+        return tuple(map(operator.index, x.tolist() if hasattr(x, "tolist") else x))
+    except TypeError:
+        raise InvalidProblem(f"{name} = {x!r}: give a list or an array of whole numbers, of one dimension") from None

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+import numbers
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
 from . import _threads
-from ._arrays import family_of, integers
+from ._arrays import family_of, integers, is_tensor
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
-from ._settings import Options, Settings
+from ._settings import Options, Settings, unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -79,17 +81,20 @@ def request(
     max_workspace: Optional[int] = None,
     schedule: Optional[str] = None,
     threads: Optional[int] = None,
+    **unknown: Any,
 ) -> Request:
+    if unknown:
+        raise unknown_options("attention", unknown, Options.__annotations__)
     family, q, k, v = family_of(q, k, v)
     if bias is not None or alibi_slopes is not None or sinks is not None:
         bias, alibi_slopes, sinks = (
             None if x is None else family.given(x, name)
             for x, name in ((bias, "bias"), (alibi_slopes, "alibi_slopes"), (sinks, "sinks"))
         )
-    if dropout and seed is None:
-        raise InvalidProblem(f"dropout = {dropout} and no seed: give one, a whole number from 0 to 2^53")
+    if dropout:
+        require_seed(seed, dropout)
     if tolerance is not None:
-        if not 0 < tolerance < 1:
+        if not isinstance(tolerance, numbers.Real) or not 0 < tolerance < 1:
             raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
         if approximate is not None:
             raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
@@ -102,10 +107,10 @@ def request(
         scale,
         softcap,
         dropout,
-        integers(cu_seqlens_q),
-        integers(cu_seqlens_k),
-        integers(seqused_q),
-        integers(seqused_k),
+        integers(cu_seqlens_q, "cu_seqlens_q"),
+        integers(cu_seqlens_k, "cu_seqlens_k"),
+        integers(seqused_q, "seqused_q"),
+        integers(seqused_k, "seqused_k"),
         tuple(pattern) if isinstance(pattern, list) else pattern,
         order,
         approximate,
@@ -119,11 +124,21 @@ def request(
         alibi_slopes is not None,
         sinks is not None,
     )
-    return Request(family, q, k, v, bias, alibi_slopes, sinks, settings, seed or 0, tolerance)
+    return Request(family, q, k, v, bias, alibi_slopes, sinks, settings, int(seed or 0), tolerance)
+
+
+def require_seed(seed: Any, dropout: float) -> None:
+    if seed is None:
+        raise InvalidProblem(f"dropout = {dropout} and no seed: give one, a whole number from 0 to 2^53")
+    if not hasattr(seed, "__index__") or not 0 <= seed <= 2**53:
+        raise InvalidProblem(f"seed = {seed!r}: give a whole number from 0 to 2^53")
 
 
 def chosen(r: Request, call: Call, arrays: tuple) -> tuple[Any, str]:
     """The plan that is run, of exact attention or, under a tolerance, of a polynomial, and why."""
+    if call.plan is None:
+        shapes = ", ".join(f"{name} {list(x.shape)}" for name, x in (("q", r.q), ("k", r.k), ("v", r.v)))
+        raise InvalidProblem(f"{shapes}: a size is 0, so that nothing is planned")
     if r.tolerance is None:
         return call.plan, ""
     found, why = call.plan.within(arrays, call.tokens_first, call.wanted, r.tolerance)
@@ -170,16 +185,17 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
                     float64, else float32
 
-    Returns o [batch, heads, n_q, d_v] (in the layout of q), of the kind and type of q. A query that sees no key has
-    o = 0, lse = -inf. Raises InvalidProblem (a ValueError), Unsupported (a NotImplementedError), CapacityError,
-    NotEnoughMemory, or TypeError for arrays that it cannot read. redblue.explain, with the same arguments, says what runs.
+    Returns o [batch, heads, n_q, d_v] (in the layout of q), of the kind and type of q. A query that sees no key, or has
+    none to see (n_k = 0), has o = 0, lse = -inf. Raises InvalidProblem (a ValueError), Unsupported (a NotImplementedError),
+    CapacityError, NotEnoughMemory, or TypeError for arrays that it cannot read. redblue.explain, with the same arguments,
+    says what runs.
 
     Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
     """
-    if _is_differentiable(q, k, v, options):
+    if is_tensor(q):
         from . import torch
 
-        return torch.attention(q, k, v, out=out, return_lse=return_lse, **options)  # type: ignore[arg-type]
+        return torch.attention(q, k, v, out=out, return_lse=return_lse, **options)
     return forward(q, k, v, out, return_lse, **options)
 
 
@@ -198,8 +214,15 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, **options: Unpac
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
     o = family.empty(r.q, call.o_shape, family.type_of(r.q, "q")) if out is None else family.given(out, "out")
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
-    arrays = r.arrays(o, lse)
-    chosen(r, call, arrays)[0].run(arrays, call.tokens_first, r.seed, False)
+    if call.plan is None:
+        if tuple(o.shape) != call.o_shape:
+            raise InvalidProblem(f"out is {list(o.shape)}, the result is {list(call.o_shape)}")
+        o[...] = 0
+        if lse is not None:
+            lse[...] = -math.inf if r.sinks is None else r.sinks[:, None]
+    else:
+        arrays = r.arrays(o, lse)
+        chosen(r, call, arrays)[0].run(arrays, call.tokens_first, r.seed, False)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
 
@@ -251,21 +274,11 @@ def attention_backward(
     else:
         named = zip(Gradients(*out), wanted, Gradients._fields)
         gradients = Gradients(*(None if x is None else family.given(g, f"out.{name}") for g, x, name in named))
-    call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)
+    if call.plan is None:
+        for g in gradients:
+            if g is not None:
+                g[...] = 0
+    else:
+        call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)
     return Gradients(*(None if g is None else family.finished(g) for g in gradients)) if out is None else out
 
-
-def _is_differentiable(q: Any, k: Any, v: Any, options: Options) -> bool:
-    """Does an argument, a tensor of torch, require gradients, or is torch tracing, or mapping (torch.func)?"""
-    if not hasattr(q, "requires_grad"):
-        return False
-    import torch
-
-    if not isinstance(q, torch.Tensor):
-        return False
-    if torch.compiler.is_compiling():
-        return True
-    tensors = (q, k, v, options.get("bias"), options.get("sinks"))
-    if any(isinstance(x, torch.Tensor) and torch._C._functorch.is_functorch_wrapped_tensor(x) for x in tensors):
-        return True
-    return torch.is_grad_enabled() and any(getattr(x, "requires_grad", False) for x in tensors)

@@ -7,8 +7,9 @@ import os
 from typing import Any, NamedTuple
 
 from . import _core
+from ._arrays import type_error
 from ._errors import FileError
-from ._settings import Settings, problem_of, sizes_of, tokens_first, wanted_of
+from ._settings import Settings, flag, problem_of, sizes_of, tokens_first, wanted_of
 
 _log = logging.getLogger("redblue")
 
@@ -17,7 +18,7 @@ MOST_PLANS = 512
 
 
 class Call(NamedTuple):
-    """A plan and what its runs need."""
+    """A plan and what its runs need. `plan` is None where a size is 0: then there is nothing to run."""
 
     plan: Any
     tokens_first: bool
@@ -83,15 +84,19 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     x = sizes_of(q, k, v, s.layout)
     if not types[0] == types[1] == types[2]:
         raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
+    if types[0] == "bool":
+        raise type_error("q", "bool")
     problem = problem_of(op, x, s)
     if op == "forward":
-        problem.lse_required = gradients[0]
+        problem.lse_required = flag("return_lse", gradients[0])
     elif op == "backward":
         problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
+    # Without features no score is defined, and without heads of k and v those of q have none to share.
+    empty = 0 in (x.batch, x.heads, x.n_q, x.n_k, x.d_v) and x.d > 0 and (x.kv_heads > 0 or x.heads == 0)
     return Call(
-        make_plan(problem, wanted),
+        None if empty else make_plan(problem, wanted),
         tokens_first(s.layout),
         tuple(q[:-1]) + (x.d_v,),
         lse_shape,
@@ -106,7 +111,10 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     dense = s.compute is None and (is_dense := family.is_dense)(q) and is_dense(k) and is_dense(v)
     dense = dense and (do is None or (do.dtype == q.dtype and is_dense(do)))
     key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
-    call = _calls.get(key)
+    try:
+        call = _calls.get(key)
+    except TypeError:  # an option of a type that no option has; problem_of says which
+        call = None
     if call is None:
         types = tuple(family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
         call = plan_of(op, types, (tuple(q.shape), tuple(k.shape), tuple(v.shape)), dense, s, gradients)

@@ -7,10 +7,11 @@ import html
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core
+from ._arrays import integers
 from ._attention import chosen, request
 from ._calls import call_for, make_plan
 from ._errors import InvalidProblem
-from ._settings import Options, Settings, Sizes, problem_of, wanted_of
+from ._settings import Options, Settings, Sizes, problem_of, unknown_options, wanted_of
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -114,7 +115,7 @@ def _ratio(row: dict) -> str:
 def _problem(
     op: str,
     *,
-    d: int,
+    d: Optional[int] = None,
     n: Optional[int] = None,
     n_q: Optional[int] = None,
     n_k: Optional[int] = None,
@@ -132,11 +133,13 @@ def _problem(
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
     n_q, n_k = (n if x is None else x for x in (n_q, n_k))
-    if n_q is None or n_k is None:
-        raise InvalidProblem("n, or n_q and n_k: give the numbers of queries and keys")
+    if n_q is None or n_k is None or d is None:
+        raise InvalidProblem("n, or n_q and n_k, and d: give the numbers of queries and keys, and that of their features")
     lists: dict[str, Any] = {
-        name: tuple(options.pop(name, ())) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+        name: integers(options.pop(name, None), name) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
     }
+    if unknown := options.keys() - set(Settings._fields):
+        raise unknown_options("a plan", unknown, (*_problem.__kwdefaults__, *Settings._fields))
     s = Settings(threads=default_threads() if threads is None else threads, **lists, **options)
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)

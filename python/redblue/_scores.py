@@ -43,5 +43,6 @@ def _of_pairs(op: str, q: Any, k: Any, lse: Any, options: Options) -> Any:
     lse = None if lse is None else family.given(lse, "lse")
     matrix = family.empty(r.q, call.pairs_shape, family.type_of(r.q, "q"))
     output = {"scores": {"s": matrix}, "weights": {"p": matrix}}[op]
-    call.plan.run(r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0, False)
+    if call.plan is not None:  # without queries or keys the matrix has no entry
+        call.plan.run(r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0, False)
     return family.finished(matrix)

@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple, Optional, Sequence, TypedDict, Union
+import difflib
+import numbers
+from typing import Any, Iterable, NamedTuple, Optional, Sequence, TypedDict, Union
+
+import numpy as np
 
 from . import _core
+from ._arrays import integers
 from ._errors import InvalidProblem
 
 
@@ -78,7 +83,48 @@ class Sizes(NamedTuple):
     d_v: int
 
 
+OPERATIONS = ("forward", "backward", "scores", "weights")
+ORDERS = ("natural", "rcm", "jaccard")  # of a pattern's queries and keys
+_OFFSETS = {"bottom-right": None, "top-left": 0}
 LAYOUTS = {"bhsd": False, "bshd": True}  # do tokens come first?
+
+
+def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
+    """The error for options that `caller` does not have."""
+    known = list(known)
+    name = next(iter(unknown))
+    near = difflib.get_close_matches(name, known, n=1)
+    return TypeError(f"{caller} has no option '{name}': " + (f"did you mean '{near[0]}'?" if near else f"give {', '.join(known)}"))
+
+
+def _whole(name: str, value: Any) -> int:
+    """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
+    if not isinstance(value, numbers.Integral) or not -(2**63) <= value < 2**63:
+        raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
+    return int(value)
+
+
+def _whole_or_none(name: str, value: Any) -> Optional[int]:
+    return None if value is None else _whole(name, value)
+
+
+def real(name: str, value: Any) -> float:
+    """A number. A tensor is refused even where it has one element: no gradient would reach it."""
+    if not isinstance(value, numbers.Real):
+        raise InvalidProblem(f"{name} = {value!r}: give a plain number, as float(...) makes it of an array of one element")
+    return float(value)
+
+
+def _text(name: str, value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidProblem(f"{name} = {value!r}: give a text")
+    return value
+
+
+def flag(name: str, value: Any) -> bool:
+    if not isinstance(value, (bool, np.bool_, int)) or value not in (0, 1):
+        raise InvalidProblem(f"{name} = {value!r}: give True or False")
+    return bool(value)
 
 
 def tokens_first(layout: str) -> bool:
@@ -95,9 +141,9 @@ def sizes_of(q: tuple, k: tuple, v: tuple, layout: str) -> Sizes:
     full = []
     for name, shape in (("q", q), ("k", k), ("v", v)):
         if not least <= len(shape) <= 4 or len(shape) != len(q):
+            beside = f", q has {len(q)}" if name != "q" else ""
             raise InvalidProblem(
-                f"{name} has {len(shape)} dimensions, q has {len(q)}: give all three the same number, {least} to 4 "
-                f"(layout {layout!r})"
+                f"{name} has {len(shape)} dimensions{beside}: give q, k and v the same number, {least} to 4 (layout {layout!r})"
             )
         shape = (1,) * (4 - len(shape)) + tuple(shape)
         full.append((shape[0], shape[2], shape[1], shape[3]) if tokens else shape)
@@ -114,13 +160,12 @@ def sizes_of(q: tuple, k: tuple, v: tuple, layout: str) -> Sizes:
     return Sizes(batch, heads, kv_heads, n_q, n_k, d, d_v)
 
 
-def _offset(alignment: Union[str, int]) -> Optional[int]:
-    if alignment == "bottom-right":
-        return None
-    if alignment == "top-left":
-        return 0
-    if isinstance(alignment, int) and not isinstance(alignment, bool):
-        return alignment
+def offset_of(alignment: Union[str, int]) -> Optional[int]:
+    """The offset, or None for n_k - n_q."""
+    if isinstance(alignment, str) and alignment in _OFFSETS:
+        return _OFFSETS[alignment]
+    if isinstance(alignment, numbers.Integral) and not isinstance(alignment, bool):
+        return _whole("alignment", alignment)
     raise InvalidProblem(f"alignment = {alignment!r}: give 'top-left', 'bottom-right' or the offset, a whole number")
 
 
@@ -131,43 +176,58 @@ def _edges(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
         left, right = window
     except (TypeError, ValueError):
         raise InvalidProblem(f"window = {window!r}: give (left, right), -1 or None where there is no edge") from None
+    left, right = _whole_or_none("window's left edge", left), _whole_or_none("window's right edge", right)
     return (None if left is None or left < 0 else left), (None if right is None or right < 0 else right)
+
+
+def patterns_of(pattern: Any) -> list:
+    """The patterns that an option `pattern` holds: one, or a list of them."""
+    found = list(pattern) if isinstance(pattern, (tuple, list)) else [pattern]
+    for one in found:
+        if not isinstance(one, _core.Pattern):
+            raise InvalidProblem(f"pattern is a {type(one).__name__}: redblue.patterns makes patterns, as in patterns.mask(seen)")
+    return found
 
 
 def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     """The _core.Problem. Raises InvalidProblem where the options make no sense."""
+    if op not in OPERATIONS:
+        raise InvalidProblem(f"operation {op!r}: give one of {', '.join(OPERATIONS)}")
     p = _core.Problem()
     p.op = op
-    p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = x
-    p.causal = bool(s.causal)
-    p.causal_offset = _offset(s.alignment)
+    p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (_whole(*size) for size in x._asdict().items())
+    p.causal = flag("causal", s.causal)
+    p.causal_offset = offset_of(s.alignment)
     p.window_left, p.window_right = _edges(s.window)
-    p.prefix = s.prefix
+    p.prefix = _whole("prefix", s.prefix)
     if s.scale is not None:
-        p.scale = float(s.scale)
-    p.softcap = float(s.softcap or 0)
-    p.dropout = float(s.dropout)
+        p.scale = real("scale", s.scale)
+    p.softcap = real("softcap", s.softcap or 0)
+    p.dropout = real("dropout", s.dropout)
     p.cu_seqlens_q, p.cu_seqlens_k = s.cu_seqlens_q, s.cu_seqlens_k
     p.seqused_q, p.seqused_k = s.seqused_q, s.seqused_k
     if s.bias is not None:
-        if len(s.bias) > 4:
-            raise InvalidProblem(f"bias has {len(s.bias)} dimensions: give at most 4")
-        p.bias = (1,) * (4 - len(s.bias)) + tuple(s.bias)
+        shape = integers(s.bias, "the shape of bias")
+        if len(shape) > 4:
+            raise InvalidProblem(f"bias has {len(shape)} dimensions: give at most 4")
+        p.bias = (1,) * (4 - len(shape)) + shape
     p.alibi, p.sinks = s.alibi, s.sinks
     if s.pattern is not None:
-        p.set_patterns(list(s.pattern) if isinstance(s.pattern, (tuple, list)) else [s.pattern])
+        p.set_patterns(patterns_of(s.pattern))
     if s.order is not None:
+        if s.order not in ORDERS:
+            raise InvalidProblem(f"order = {s.order!r}: give one of {', '.join(ORDERS)}, or None")
         p.set_order(s.order)
     if s.approximate is not None:
-        p.approximate(s.approximate)
+        p.approximate(_text("approximate", s.approximate))
     return p
 
 
 def wanted_of(s: Settings, type: str, compute: str) -> Any:
     w = _core.Wanted()
-    w.M, w.memory, w.max_workspace = s.M, s.memory, s.max_workspace
-    w.schedule = s.schedule or ""
-    w.threads = s.threads
+    w.M, w.memory, w.max_workspace = (_whole_or_none(name, getattr(s, name)) for name in ("M", "memory", "max_workspace"))
+    w.schedule = _text("schedule", s.schedule or "")
+    w.threads = _whole("threads", s.threads)
     w.reorder = s.order is None
-    w.tensors, w.compute = type, compute
+    w.tensors, w.compute = _text("dtype", type), _text("compute", compute)
     return w

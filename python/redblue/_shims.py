@@ -5,17 +5,9 @@ from __future__ import annotations
 import secrets
 from typing import Any, Optional
 
+from ._arrays import is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
-
-
-def _of_torch(x: Any) -> bool:
-    """Is x a tensor of torch? Its differentiable functions are in redblue.torch."""
-    if not hasattr(x, "requires_grad"):
-        return False
-    import torch
-
-    return isinstance(x, torch.Tensor)
 
 
 def _seed(dropout: float) -> Optional[int]:
@@ -36,10 +28,11 @@ def scaled_dot_product_attention(
 
     query [..., heads, n_q, d], key [..., kv_heads, n_k, d], value [..., kv_heads, n_k, d_v]; attn_mask broadcasts to
     [..., heads, n_q, n_k]: of bool (True keeps), or added to the scores. is_causal is aligned at the top left, as in
-    torch: the first query sees one key. It does not go with attn_mask. Fewer heads of key and value need enable_gqa.
+    torch: the first query sees one key. It does not go with attn_mask. Fewer heads of key and value need enable_gqa; one
+    serves all without it. Tensors of torch broadcast as torch broadcasts them.
     A query that sees no key gives 0. Returns [..., heads, n_q, d_v]. Raises what `attention` raises.
     """
-    if _of_torch(query):
+    if is_tensor(query):
         from . import torch
 
         return torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -61,7 +54,7 @@ def require_sdpa(query: Any, key: Any, attn_mask: Any, is_causal: bool, enable_g
     if is_causal and attn_mask is not None:
         raise InvalidProblem("attn_mask and is_causal: give one of them, as torch wants it")
     if len(query.shape) > 2 and len(key.shape) > 2 and not enable_gqa:
-        if query.shape[-3] != key.shape[-3]:
+        if query.shape[-3] != key.shape[-3] and 1 not in (query.shape[-3], key.shape[-3]):
             raise InvalidProblem(
                 f"query has {query.shape[-3]} heads and key {key.shape[-3]}: give enable_gqa=True for groups of heads"
             )
@@ -134,7 +127,7 @@ def _flash(
         "alibi_slopes": slopes,
         **sequences,
     }
-    if _of_torch(q):
+    if is_tensor(q):
         from . import torch
 
         result = torch.attention(q, k, v, return_lse=lse, **options)

@@ -13,6 +13,10 @@ _NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16
 _TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
 
 
+def _no_memory(x: torch.Tensor) -> TypeError:
+    return TypeError(f"a tensor has no dense memory of its own ({x.layout}): give a plain one, as .to_dense() makes it")
+
+
 class Torch:
     """torch.Tensor, dense and on the CPU."""
 
@@ -30,17 +34,18 @@ class Torch:
         try:
             return x.data_ptr(), _NUMBERS[x.dtype], x.shape, x.stride()
         except RuntimeError:
-            raise TypeError(
-                f"a tensor has no dense memory of its own ({x.layout}): give a plain one, as .to_dense() makes it"
-            ) from None
+            raise _no_memory(x) from None
 
     @staticmethod
     def is_dense(x: torch.Tensor) -> bool:
-        return x.stride()[-1:] == (1,)
+        try:
+            return x.stride()[-1:] == (1,)
+        except RuntimeError:
+            raise _no_memory(x) from None
 
     @staticmethod
     def empty(x: torch.Tensor, shape: tuple[int, ...], type: str) -> torch.Tensor:
-        return torch.empty(shape, dtype=_TYPES[type])
+        return x.new_empty(shape, dtype=_TYPES[type])
 
     @staticmethod
     def given(x: Any, name: str) -> torch.Tensor:
@@ -51,7 +56,9 @@ class Torch:
         if not x.is_cpu:
             raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
         Torch.type_of(x, name)
-        return x.detach()
+        if x.is_neg() and name.startswith("out"):
+            raise TypeError(f"{name} is a negated view, whose memory holds the other sign: give a plain tensor")
+        return x.detach().resolve_neg()
 
     @staticmethod
     def finished(o: torch.Tensor) -> torch.Tensor:

@@ -17,12 +17,13 @@ from typing import Any, Iterator, List, Optional, Tuple
 
 import torch
 from torch import Tensor
+from torch.autograd import forward_ad
 
 from . import _vmap
-from ._attention import attention_backward, forward, require_lse
+from ._attention import attention_backward, forward, require_lse, require_seed
 from ._core import Pattern
 from ._errors import InvalidProblem, Unsupported
-from ._settings import sizes_of
+from ._settings import Options, offset_of, patterns_of, real, unknown_options
 from ._shims import require_sdpa
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
@@ -38,14 +39,12 @@ _pattern_of: "weakref.WeakValueDictionary[int, Pattern]" = weakref.WeakValueDict
 @torch.compiler.disable
 def _numbered(pattern: Any) -> Tensor:
     """The numbers of a pattern, or of a list of them."""
-    patterns = list(pattern) if isinstance(pattern, (list, tuple)) else [pattern]
+    patterns = patterns_of(pattern)
     for one in patterns:
-        if not isinstance(one, Pattern):
-            raise InvalidProblem(f"pattern is a {type(one).__name__}: redblue.patterns makes patterns, as in patterns.mask(seen)")
         if one not in _number_of:
             _number_of[one] = number = next(_numbers)
             _pattern_of[number] = one
-    numbers = torch.tensor([_number_of[one] for one in patterns])
+    numbers = torch.tensor([_number_of[one] for one in patterns], device="cpu")
     numbers.patterns = patterns  # type: ignore[attr-defined]
     return numbers
 
@@ -188,8 +187,64 @@ _forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op))
 _backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op))
 
 
-def attention(
-    q: Tensor, k: Tensor, v: Tensor, *, out: None = None, return_lse: bool = False, bias: Optional[Tensor] = None,
+def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, return_lse: bool = False, **options: Any) -> Any:
+    """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
+
+    Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from
+    torch's generator. Under torch.autocast, q, k, v and bias are cast as for torch's own function. `compute` is of the
+    forward pass, and of the gradients unless it is bf16: then they take their own default (redblue.attention_backward).
+    out, tolerance (nothing is proved of gradients) and schedule (it names the schedule of one pass) do not go with
+    gradients, and with nothing else in which torch must know the call as an operator. Deterministic; not twice
+    differentiable.
+    """
+    if torch.is_autocast_enabled("cpu"):
+        to = torch.get_autocast_dtype("cpu")
+        q, k, v, bias = (_autocast(x, to) for x in (q, k, v, options.get("bias")))
+        if bias is not None:
+            options["bias"] = bias
+    if options.get("dropout") and options.get("seed") is None:
+        options["seed"] = torch.randint(1 << 53, (), device="cpu")
+    if not _is_operator((q, k, v, options.get("bias"), options.get("alibi_slopes"), options.get("sinks"))):
+        return forward(q, k, v, out, return_lse, **options)
+    return _operator(q, k, v, out, return_lse, **options)
+
+
+def _autocast(x: Any, to: torch.dtype) -> Any:
+    """As torch casts the arguments of scaled_dot_product_attention."""
+    if not isinstance(x, Tensor) or not x.is_floating_point() or x.dtype == torch.float64 or x.device.type != "cpu":
+        return x
+    return x.to(to)
+
+
+def _is_operator(tensors: Tuple) -> bool:
+    """Must torch know the call as an operator: to differentiate, compile, trace, map or dispatch it, or to find the shapes
+    of meta tensors?"""
+    if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
+        return True
+    if torch._C._len_torch_dispatch_stack() > 0:
+        return True
+    if forward_ad._current_level >= 0:
+        _refuse_tangents(tensors)
+    recorded = torch.is_grad_enabled()
+    for x in tensors:
+        if isinstance(x, Tensor) and (
+            (recorded and x.requires_grad)
+            or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
+            or x.is_meta
+            or torch._C._functorch.is_functorch_wrapped_tensor(x)
+        ):
+            return True
+    return False
+
+
+def _refuse_tangents(tensors: Tuple) -> None:
+    """torch gives results of custom operators no tangent, and no error."""
+    if any(isinstance(x, Tensor) and forward_ad.unpack_dual(x).tangent is not None for x in tensors):
+        raise Unsupported("derivatives of attention in forward mode (jvp, forward_ad) are not computed: use backward mode")
+
+
+def _operator(
+    q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_lse: bool, *, bias: Optional[Tensor] = None,
     alibi_slopes: Optional[Tensor] = None, sinks: Optional[Tensor] = None, layout: str = "bhsd", causal: bool = False,
     alignment: Any = "bottom-right", window: Optional[Tuple[int, int]] = None, prefix: int = 0,
     scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
@@ -198,37 +253,52 @@ def attention(
     threads: Optional[int] = None, pattern: Any = None, order: Optional[str] = None, approximate: Optional[str] = None,
     compute: Optional[str] = None, **others: Any,
 ) -> Any:  # fmt: skip
-    """redblue.attention for tensors, with gradients of q, k, v, bias and sinks.
-
-    Arguments and result are those of redblue.attention; lse has no gradient. Without a seed, dropout takes one from
-    torch's generator. `compute` is of the forward pass, and of the gradients unless it is bf16: then they take their own
-    default (redblue.attention_backward). Gradients do not go with out, tolerance (nothing is proved of them) and schedule
-    (it names the schedule of one pass). Deterministic; not twice differentiable.
-    """
+    """attention, as torch's operator redblue::attention."""
+    if unknown := others.keys() - Options.__annotations__.keys():
+        raise unknown_options("attention", unknown, Options.__annotations__)
     given = [name for name, value in others.items() if value is not None] + (["out"] if out is not None else [])
     if given:
-        raise Unsupported(f"{', '.join(given)}: not with gradients; detach the tensors, or call it under torch.no_grad()")
+        raise Unsupported(
+            f"{', '.join(given)}: not with gradients, nor in what torch compiles, traces or maps; detach the tensors, or call it "
+            "under torch.no_grad()"
+        )
     require_lse(return_lse, approximate)
-    if dropout and seed is None:
-        seed = torch.randint(1 << 53, ())
-    elif seed is not None and not isinstance(seed, Tensor):
-        seed = torch.tensor(seed)
+    if dropout and not isinstance(seed, Tensor):
+        require_seed(seed, dropout)
+    lists = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
+    seed, *sequences = (_tensor(x) for x in (seed if dropout else None, *lists))
+    for name, number in (("scale", scale), ("softcap", softcap), ("dropout", dropout)):
+        if isinstance(number, Tensor):  # the operator would take its value, and no gradient would reach it
+            real(name, number)
+    for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sinks", sinks)):
+        _require_place(name, x, q, q.device)
+    for x in sequences:
+        _require_place("a list of sequences", x, q, torch.device("cpu"))
     o, lse = _forward_op(
-        q, k, v, bias, alibi_slopes, sinks, layout, causal, _offset(alignment),
-        [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale, softcap or 0.0, dropout,
-        seed if dropout else None, *(_tensor(x) for x in (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)),
-        [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
+        q, k, v, bias, alibi_slopes, sinks, layout, causal, offset_of(alignment),
+        [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale, softcap or 0.0, dropout, seed,
+        *sequences, [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
         None if pattern is None else _numbered(pattern),
     )  # fmt: skip
     return (o, lse) if return_lse else o
 
 
-def _offset(alignment: Any) -> Optional[int]:
-    return {"bottom-right": None, "top-left": 0}[alignment] if isinstance(alignment, str) else alignment
+def _require_place(name: str, x: Any, q: Tensor, device: torch.device) -> None:
+    """The operator of tensors of which some are of the meta device would return memory that nobody wrote."""
+    if x is None:
+        return
+    if not isinstance(x, Tensor):
+        raise TypeError(f"{name} is a {type(x).__name__} and others are tensors of torch: give arrays of one kind")
+    if x.layout != torch.strided:
+        raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
+    if x.device.type not in ("cpu", "meta"):
+        raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
+    if x.device != device and not (q.is_meta and x.is_cpu and device.type == "cpu"):
+        raise TypeError(f"{name} is on device {x.device} and q on {q.device}: give all tensors on one device")
 
 
 def _tensor(x: Any) -> Optional[Tensor]:
-    return x if x is None or isinstance(x, Tensor) else torch.tensor(x)
+    return x if x is None or isinstance(x, Tensor) else torch.tensor(x, device="cpu")
 
 
 def scaled_dot_product_attention(
@@ -237,26 +307,28 @@ def scaled_dot_product_attention(
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats."""
     require_sdpa(query, key, attn_mask, is_causal, enable_gqa)
-    q, k, v = _broadcast(query, key, value)
-    options: Any = {"bias": attn_mask, "dropout": dropout_p, "causal": is_causal, "alignment": "top-left", "scale": scale}
-    tensors = (query, key, value) if attn_mask is None else (query, key, value, attn_mask)
-    if torch.compiler.is_compiling() or torch.is_grad_enabled() and any(x.requires_grad for x in tensors):
-        return attention(q, k, v, **options)
-    seed = int(torch.randint(1 << 53, ())) if dropout_p else None
-    return forward(q, k, v, None, False, seed=seed, **options)
+    batch, q, k, v, mask = _as_one_batch(query, key, value, attn_mask, enable_gqa)
+    o = attention(q, k, v, bias=mask, dropout=dropout_p, causal=is_causal, alignment="top-left", scale=scale)
+    return o if len(batch) < 2 else o.unflatten(0, batch)
 
 
-def _broadcast(q: Tensor, k: Tensor, v: Tensor) -> Tuple[Tensor, Tensor, Tensor]:
-    """One batch for all, as torch broadcasts it."""
-    if not q.dim() == k.dim() == v.dim() or q.dim() > 4:
-        if q.dim() > 4 or k.dim() > 4 or v.dim() > 4:
-            raise InvalidProblem(f"query has {q.dim()} dimensions: give at most 4, by .flatten(0, -4)")
-        most = max(q.dim(), k.dim(), v.dim())
-        q, k, v = (x.reshape((1,) * (most - x.dim()) + tuple(x.shape)) for x in (q, k, v))
-    if q.dim() == 4 and not q.shape[0] == k.shape[0] == v.shape[0]:
-        batch = torch.broadcast_shapes(q.shape[:1], k.shape[:1], v.shape[:1])
-        q, k, v = (x.expand(*batch, *x.shape[1:]) for x in (q, k, v))
-    return q, k, v
+def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], grouped: bool) -> Tuple:
+    """The sizes in front of [heads, n, features], as torch broadcasts them, and the tensors with at most one size there.
+    Heads of size 1 are those of all heads."""
+    dims = max(q.dim(), k.dim(), v.dim())
+    if dims < 5 and q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
+        if dims < 3 or k.shape[-3] == v.shape[-3] and (grouped or k.shape[-3] in (1, q.shape[-3])):
+            return (), q, k, v, mask
+    q, k, v = (x.reshape((1,) * (dims - x.dim()) + tuple(x.shape)) for x in (q, k, v))
+    batch = torch.broadcast_shapes(q.shape[:-3], k.shape[:-3], v.shape[:-3])
+    heads = max(x.shape[-3] for x in (q, k, v))
+    q, k, v = (x.expand(*batch, -1 if grouped or x.shape[-3] != 1 else heads, -1, -1) for x in (q, k, v))
+    if dims < 5:
+        return (), q, k, v, mask
+    if mask is not None and mask.dim() > 3:
+        mask = mask.reshape((1,) * (dims - mask.dim()) + tuple(mask.shape))
+        mask = mask.expand(*batch, *mask.shape[-3:]).flatten(0, -4)
+    return (tuple(batch), *(x.flatten(0, -4) for x in (q, k, v)), mask)
 
 
 _replaced: List[Any] = []

@@ -24,8 +24,8 @@ struct Given {
 }
 
 void require_dimensions(SlowArray name, index_t dimensions) {
-  if (dimensions < 1 || dimensions > 4)
-    throw InvalidProblem(fmt::format("{} has {} dimensions: give 1 to 4", tensor_name(name), dimensions));
+  if (dimensions > 4)
+    throw InvalidProblem(fmt::format("{} has {} dimensions: give at most 4", tensor_name(name), dimensions));
 }
 
 DType dtype_of_format(SlowArray name, const char* format) {

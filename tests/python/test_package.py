@@ -259,7 +259,7 @@ def test_refusals(qkv):
     for wrong, error, text in (
         ((q.astype(object), k, v), TypeError, "object"),
         ((q.astype(np.int32),) * 3, TypeError, "int32"),
-        ((q.astype(">f4"),) * 3, TypeError, ">f4"),
+        ((q.astype(">f4"),) * 3, TypeError, r">f4.*astype\('float32'\)"),
         ((q.astype(np.float64), k, v), TypeError, "one type"),
         ((q.tolist(), k, v), TypeError, "list"),
         ((q, None, v), TypeError, "NoneType"),
@@ -268,8 +268,10 @@ def test_refusals(qkv):
         ((q[:, :3], k, v), redblue.InvalidProblem, "heads"),
         ((q, k, v[:, :, :9]), redblue.InvalidProblem, "sequence"),
         ((q[0], k, v), redblue.InvalidProblem, "dimensions"),
-        ((q[:, :, :0], k, v), redblue.InvalidProblem, "n_q"),
-        ((q[:0], k[:0], v[:0]), redblue.InvalidProblem, "batch"),
+        ((q[..., :0], k[..., :0], v), redblue.InvalidProblem, "d = 0"),
+        ((q, k[:, :0], v[:, :0]), redblue.InvalidProblem, "kv_heads"),
+        ((q.astype(bool),) * 3, TypeError, "bool"),
+        ((q, np.ma.masked_less(k, 0), v), TypeError, "masked"),
         ((np.float32(1),) * 3, TypeError, "float32"),
         ((np.array(1, np.float32),) * 3, redblue.InvalidProblem, "dimensions"),
     ):
@@ -294,7 +296,26 @@ def test_refusals(qkv):
         ({"M": 4096, "memory": 4096}, redblue.InvalidProblem, "give one"),
         ({"compute": "f16"}, redblue.Unsupported, "f16"),
         ({"threads": -1}, redblue.InvalidProblem, "threads"),
-        ({"widow": 1}, TypeError, "widow"),
+        ({"widow": 1}, TypeError, "widow.*mean 'window'"),
+        ({"causal": "no"}, redblue.InvalidProblem, "causal = 'no'"),
+        ({"window": (1.5, 2)}, redblue.InvalidProblem, "left edge = 1.5"),
+        ({"prefix": 1.5}, redblue.InvalidProblem, "prefix = 1.5"),
+        ({"alignment": 1 << 70}, redblue.InvalidProblem, "alignment"),
+        ({"scale": "x"}, redblue.InvalidProblem, "scale = 'x'"),
+        ({"scale": np.ones(())}, redblue.InvalidProblem, "scale"),
+        ({"layout": []}, redblue.InvalidProblem, "layout"),
+        ({"M": 1e6}, redblue.InvalidProblem, "M = 1000000.0"),
+        ({"threads": "2"}, redblue.InvalidProblem, "threads = '2'"),
+        ({"schedule": 3}, redblue.InvalidProblem, "schedule = 3"),
+        ({"compute": np.float32}, redblue.InvalidProblem, "compute"),
+        ({"approximate": 2}, redblue.InvalidProblem, "approximate = 2"),
+        ({"tolerance": "0.1"}, redblue.InvalidProblem, "tolerance"),
+        ({"pattern": np.eye(4)}, redblue.InvalidProblem, "redblue.patterns"),
+        ({"pattern": redblue.patterns.window(19, 23, 1, 1), "order": "z"}, redblue.InvalidProblem, "jaccard"),
+        ({"dropout": 0.5, "seed": -1}, redblue.InvalidProblem, "seed = -1"),
+        ({"dropout": 0.5, "seed": 1.5}, redblue.InvalidProblem, "seed = 1.5"),
+        ({"seqused_k": [2.5, 3]}, redblue.InvalidProblem, "seqused_k.*whole numbers"),
+        ({"cu_seqlens_q": 3}, redblue.InvalidProblem, "cu_seqlens_q = 3"),
     ):
         with pytest.raises(error, match=text):
             redblue.attention(q, k, v, **options)
@@ -302,6 +323,43 @@ def test_refusals(qkv):
         redblue.attention(unaligned, unaligned, unaligned)
     with pytest.raises(redblue.InvalidProblem, match="both"):
         redblue.attention_backward(q, q, q, q, q)
+
+
+@pytest.mark.parametrize("zero", ["batch", "heads", "n_q", "n_k", "d_v"])
+def test_sizes_of_zero_are_computed(rng, zero):
+    """No query: nothing; no key: o = 0, lse as where a mask hides all keys; and gradients of 0."""
+    size = {"batch": 2, "heads": 4, "n_q": 5, "n_k": 6, "d_v": 3, zero: 0}
+    b, h, n_q, n_k, d_v = (size[name] for name in ("batch", "heads", "n_q", "n_k", "d_v"))
+    q, k, v = (rng.standard_normal(s, dtype=np.float32) for s in ((b, h, n_q, 8), (b, h // 2, n_k, 8), (b, h // 2, n_k, d_v)))
+    sinks = rng.standard_normal(h, dtype=np.float32)
+    for options in ({}, {"sinks": sinks}):
+        o, lse = redblue.attention(q, k, v, causal=True, return_lse=True, **options)
+        assert o.shape == (b, h, n_q, d_v) and lse.shape == (b, h, n_q) and not o.any()
+        if zero == "n_k":
+            key, value = np.ones((2, 2, 1, 8), np.float32), np.ones((2, 2, 1, 3), np.float32)
+            hidden = redblue.attention(q, key, value, bias=np.zeros((1, 1), bool), return_lse=True, **options)
+            np.testing.assert_array_equal(lse, hidden[1])
+        gradients = redblue.attention_backward(o, q, k, v, o, lse, sinks_gradient="sinks" in options, **options)
+        for g, x in zip(gradients, (q, k, v, None, sinks)):
+            assert g is None or (g.shape == x.shape and not g.any())
+    assert redblue.scores(q, k).shape == (b, h, n_q, n_k) or zero == "d_v"
+    if zero != "d_v":
+        with pytest.raises(redblue.InvalidProblem, match="a size is 0"):
+            redblue.explain(q, k, v)
+    with pytest.raises(redblue.InvalidProblem, match="out is"):
+        redblue.attention(q, k, v, out=np.empty((1, 1, 1, 1), np.float32))
+
+
+def test_a_plan_says_which_of_its_sizes_is_wrong():
+    for options, error, text in (
+        ({"n": 3}, redblue.InvalidProblem, "and d"),
+        ({"n": 3.5, "d": 4}, redblue.InvalidProblem, "n_q = 3.5"),
+        ({"n": 3, "d": 4, "bias": 3}, redblue.InvalidProblem, "bias = 3"),
+        ({"n": 3, "d": 4, "op": "bckward"}, redblue.InvalidProblem, "forward, backward"),
+        ({"n": 3, "d": 4, "kvheads": 2}, TypeError, "kv_heads"),
+    ):
+        with pytest.raises(error, match=text):
+            redblue.plan(**options)
 
 
 def test_outputs_may_not_overlap_inputs(rng):

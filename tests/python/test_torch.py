@@ -259,6 +259,100 @@ def test_refusals():
         redblue.attention(plain.to("meta"), plain, plain)
 
 
+def test_negated_views_are_read_as_torch_shows_them():
+    q, k, v = (torch.randn(1, 2, 5, 4, dtype=torch.cfloat).conj().imag for _ in range(3))
+    assert q.is_neg()
+    with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+        want = SDPA(q, k, v)
+    torch.testing.assert_close(redblue.attention(q, k, v), want)
+    with pytest.raises(TypeError, match="negated"):
+        redblue.attention(q.clone(), k, v, out=q)
+
+
+def test_traces_hold_the_call_and_not_its_result():
+    f = lambda q: redblue.scaled_dot_product_attention(q, q, q, is_causal=True) + redblue.attention(q, q, q)
+    traced = torch.jit.trace(f, torch.randn(1, 2, 5, 4))
+    x = torch.randn(1, 2, 5, 4)
+    assert torch.equal(traced(x), f(x))
+    exported = torch.export.export(type("Model", (torch.nn.Module,), {"forward": lambda self, q: f(q)})(), (x,)).module()
+    assert torch.equal(exported(x), f(x))
+
+
+def test_meta_tensors_give_shapes_and_mixtures_are_refused():
+    q = torch.randn(1, 2, 5, 4)
+    m = q.to("meta")
+    o, lse = redblue.attention(m, m, m, return_lse=True)
+    assert o.is_meta and o.shape == q.shape and lse.shape == q.shape[:-1]
+    grad = q.clone().requires_grad_()
+    for arrays, options in (((grad, q, m), {}), ((m, q, q), {}), ((grad, q, q), {"bias": torch.zeros(5, 5, device="meta")})):
+        with pytest.raises(TypeError, match="meta"):
+            redblue.attention(*arrays, **options)
+    with pytest.raises(TypeError, match="ndarray"):
+        redblue.attention(grad, q, q.numpy())
+    with torch.device("meta"):  # where new tensors go; not where q is
+        assert torch.equal(redblue.attention(q, q, q), redblue.attention(grad, q, q, cu_seqlens_q=[0, 5], cu_seqlens_k=[0, 5]))
+        assert redblue.scaled_dot_product_attention(q, q, q, dropout_p=0.1).is_cpu
+    with torch._subclasses.fake_tensor.FakeTensorMode() as mode:
+        assert redblue.attention(*[mode.from_tensor(q)] * 3).shape == q.shape
+
+
+@pytest.mark.parametrize("grad", [False, True])
+def test_autocast_is_that_of_torchs_function(grad):
+    q, k, v = tensors((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 4), grad=grad)
+    for to in (torch.bfloat16, torch.float16):
+        with torch.autocast("cpu", dtype=to):
+            for mask in (None, torch.randn(5, 6), torch.rand(5, 6) < 2):
+                want = SDPA(q, k.to(to), v, mask)
+                for o in (redblue.scaled_dot_product_attention(q, k.to(to), v, mask), redblue.attention(q, k.to(to), v, bias=mask)):
+                    assert o.dtype == want.dtype == to and o.requires_grad == grad
+                    torch.testing.assert_close(o, want, rtol=0, atol=0.05)
+            assert redblue.attention(q.double(), k.double(), v.double()).dtype == torch.float64
+
+
+@pytest.mark.parametrize("shapes", [
+    ((2, 3, 4, 5, 8), (2, 3, 4, 7, 8)), ((2, 1, 4, 5, 8), (1, 3, 1, 7, 8)), ((4, 5, 8), (2, 4, 7, 8)), ((2, 4, 5, 8), (2, 1, 7, 8)),
+    ((2, 1, 5, 8), (2, 4, 7, 8)), ((5, 8), (2, 4, 7, 8)), ((1, 2, 3, 4, 5, 8), (7, 8)), ((0, 4, 5, 8), (0, 4, 7, 8)),
+    ((0, 3, 4, 5, 8), (1, 3, 4, 7, 8)), ((2, 4, 5, 8), (2, 4, 0, 8)), ((2, 4, 0, 8), (2, 4, 7, 8)),
+], ids=str)  # fmt: skip
+def test_shapes_broadcast_as_torchs_do(shapes):
+    q, k, v = tensors(shapes[0], shapes[1], shapes[1], dtype=torch.float64)
+    front = torch.broadcast_shapes(q.shape[:-2], k.shape[:-2])
+    masks = [None, torch.randn(()).double(), torch.rand(5, k.shape[-2]) < 2, torch.randn(*front[-2:], q.shape[-2], 1).double()]
+    if len(front) > 2:
+        masks.append(torch.randn(*front[:-1], 1, q.shape[-2], k.shape[-2]).double())
+    for mask in masks if q.shape[-2] else [None]:
+        with torch.nn.attention.sdpa_kernel(torch.nn.attention.SDPBackend.MATH):
+            want = SDPA(q, k, v, mask)
+        got = redblue.scaled_dot_product_attention(q, k, v, mask)
+        torch.testing.assert_close(got, torch.nan_to_num(want))
+        do = torch.randn_like(want)
+        for g, w in zip(torch.autograd.grad(got, (q, k, v), do), torch.autograd.grad(want, (q, k, v), do)):
+            torch.testing.assert_close(g, torch.nan_to_num(w))
+
+
+def test_what_would_lose_a_gradient_is_refused():
+    (q,) = tensors((1, 2, 5, 4))
+    for scale in (torch.tensor(0.5), torch.tensor(0.5, requires_grad=True)):
+        for x in (q, q.detach()):
+            with pytest.raises(redblue.InvalidProblem, match="scale = tensor"):
+                redblue.attention(x, x, x, scale=scale)
+    for f in (redblue.attention, redblue.scaled_dot_product_attention):
+        with pytest.raises(redblue.Unsupported, match="forward mode"):
+            torch.func.jvp(lambda x: f(x, x, x), (q.detach(),), (q.detach(),))
+        with torch.autograd.forward_ad.dual_level():
+            assert f(q, q, q).shape == q.shape
+    with pytest.raises(TypeError, match="mean 'causal'"):
+        redblue.attention(q, q, q, is_causal=True)
+    with pytest.raises(redblue.InvalidProblem, match="alignment"):
+        redblue.attention(q, q, q, alignment="left")
+
+
+def test_vmap_of_torchs_signature():
+    q = torch.randn(3, 2, 4, 5, 8)
+    f = lambda q: redblue.scaled_dot_product_attention(q, q, q, is_causal=True)
+    torch.testing.assert_close(torch.func.vmap(f)(q), torch.stack([f(x) for x in q]))
+
+
 def test_threads_follow_torch():
     from redblue._threads import default_threads
 
