@@ -43,9 +43,13 @@ def _forget() -> None:
 os.register_at_fork(after_in_child=_forget)
 
 
+_measured = False  # in this process, which remembers the result where no file can keep it
+
+
 def measure_once() -> None:
     """For plans of least time: measures this machine where nobody has, and keeps the result, as the program does."""
-    if _core.has_hardware_file():
+    global _measured
+    if _measured or _core.has_hardware_file():
         return
     path = _core.hardware_path()
     _log.warning(
@@ -56,6 +60,7 @@ def measure_once() -> None:
         _core.measure_machine(path)
     except FileError as e:
         _log.warning("%s; the measurement is not kept", e)
+    _measured = True
 
 
 def arithmetic(op: str, type: str, dense: bool, s: Settings, gradients: tuple) -> str:

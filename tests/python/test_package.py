@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import redblue
+from redblue import _calls
 
 pytestmark = pytest.mark.usefixtures("hardware")
 BF16 = np.dtype(ml_dtypes.bfloat16)
@@ -127,8 +128,6 @@ def test_modifiers(rng, qkv):
 
 
 def test_dropout_depends_on_the_seed_alone_and_needs_no_new_plan(qkv):
-    from redblue import _calls
-
     first = redblue.attention(*qkv, dropout=0.4, seed=1)
     plans = len(_calls._calls)
     assert np.array_equal(first, redblue.attention(*qkv, dropout=0.4, seed=1, threads=None))
@@ -524,9 +523,18 @@ def test_many_small_calls_are_cheap_and_leave_nothing(rng):
     assert best < 40e-6
 
 
-def test_plans_that_are_kept_are_limited(rng):
-    from redblue import _calls
+def test_a_machine_without_a_home_is_measured_once(monkeypatch, caplog):
+    measured = []
+    monkeypatch.setattr(_calls._core, "has_hardware_file", lambda: False)
+    monkeypatch.setattr(_calls._core, "hardware_path", lambda: "")
+    monkeypatch.setattr(_calls._core, "measure_machine", measured.append)
+    monkeypatch.setattr(_calls, "_measured", False, raising=False)
+    for _ in range(3):
+        _calls.measure_once()
+    assert measured == [""] and caplog.text.count("three seconds") == 1
 
+
+def test_plans_that_are_kept_are_limited(rng):
     x = arrays(rng, (1, 1, 8, 4), (1, 1, 8, 4), (1, 1, 8, 4))
     for i in range(_calls.MOST_PLANS + 5):
         redblue.attention(*x, M=256, scale=1 + i / 1000)
