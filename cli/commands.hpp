@@ -1,12 +1,15 @@
 #pragma once
 #include "command_line.hpp"
 
-/// One function per subcommand: adds it to the program.
 namespace redblue::cli {
 
 /// The exit code of a run whose files are written, and whose report standard output did not take.
 inline constexpr int kReportLost = 3;
 
+/// All subcommands of this build.
+void add_commands(Program& program);
+
+// One function per subcommand: adds it to the program.
 void add_plan(Program& program);
 void add_bound(Program& program);
 void add_count(Program& program);

@@ -20,18 +20,7 @@ int run_program(int argc, char** argv) {
       "Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input, 3 the files of "
       "a run are written, but standard output did not take its report.");
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
-  redblue::cli::add_plan(program);
-  redblue::cli::add_bound(program);
-  redblue::cli::add_count(program);
-  redblue::cli::add_explain(program);
-  redblue::cli::add_bench(program);
-  redblue::cli::add_run(program);
-  redblue::cli::add_info(program);
-  redblue::cli::add_trace(program);
-  redblue::cli::add_compare(program);
-  redblue::cli::add_regimes(program);
-  redblue::cli::add_figure1(program);
-  redblue::cli::add_doctor(program);
+  redblue::cli::add_commands(program);
   int exit_code = 0;
   try {
     exit_code = program.run(argc, argv);

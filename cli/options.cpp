@@ -425,32 +425,6 @@ void ObjectiveOptions::add_to(const Command& command) {
       .type_name("FILE");
 }
 
-std::string assumed_memory() {
-  const bool measured = has_hardware_file();
-  const Hardware h = measured ? load_hardware(default_hardware_path()) : describe_hardware();
-  const MemoryLevel& cache = h.private_cache();
-  note(fmt::format("neither --M nor --memory is given: fast memory is the {} of this machine, {} bytes ({})",
-                   cache.name, cache.bytes, measured ? "measured by redblue doctor" : "as the system reports it"));
-  return fmt::format("{}", cache.bytes);
-}
-
-void ObjectiveOptions::choose_for_run(const MemoryOptions& memory) {
-  if (objective || memory.given()) return;
-  objective = "time";
-  if (machine || has_hardware_file()) return;
-  const std::string path = default_hardware_path();
-  note(fmt::format("measuring this machine, for plans of least time{}",
-                   path.empty() ? "; without HOME the result is not kept" : fmt::format(", once, into {}", path)));
-  measured = true;
-  const Hardware& hardware = this_machine();
-  if (path.empty()) return;
-  try {
-    save_hardware(hardware, path);
-  } catch (const IoError& e) {  // a home directory that cannot be written
-    note(fmt::format("{}; the measurement is not kept", e.what()));
-  }
-}
-
 plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
                                   DType dtype, int threads) const {
   if (!words() && objective != "time")
@@ -463,16 +437,12 @@ plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const
   }
   if (options.write_cost != 1)
     throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
-  if (!machine && !measured && !has_hardware_file())
-    note("measuring this machine, for plans of least time; redblue doctor keeps the result");
+  if (memory.given()) options.M = memory.words(compute);
   TimeOptions time;
-  time.hardware = machine ? load_hardware(*machine) : this_machine();
   time.dtype = compute;
   time.tensors = dtype;
   time.threads = threads;
-  if (!machine) time.isa = best_isa();
-  if (memory.given()) options.M = memory.words(compute);
-  return make_fastest_plan(p, options, time);
+  return fastest(p, options, std::move(time));
 }
 
 void ProblemOptions::add_to(const Command& command, bool with_planner) {

@@ -7,6 +7,10 @@
 #include "command_line.hpp"
 #include "redblue/attention.hpp"
 
+namespace redblue {
+struct TimeOptions;
+}
+
 namespace redblue::cli {
 
 /// Fast memory: --M words or --memory bytes.
@@ -79,6 +83,10 @@ struct ObjectiveOptions {
   /// bad.
   plan::Plan plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute, DType dtype,
                   int threads) const;
+
+ private:
+  /// The plan of least time for this machine, or for that of the file; `time` lacks the machine.
+  plan::Plan fastest(const Problem& p, const plan::Options& options, TimeOptions time) const;
 };
 
 /// The computation, apart from sizes.

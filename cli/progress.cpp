@@ -4,8 +4,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <condition_variable>
 #include <cstdio>
 #include <cstdlib>
+#include <mutex>
+#include <thread>
 
 #include "redblue/core/error.hpp"
 #include "standard_output.hpp"
@@ -64,23 +67,36 @@ void Progress::show(double share) {
   }
 }
 
-Heartbeat::Heartbeat(std::string doing) {
-  const std::chrono::duration<double> every = progress_period();
-  const auto start = std::chrono::steady_clock::now();
-  thread_ = std::thread([this, every, start, doing = std::move(doing)] {
-    std::unique_lock lock(mutex_);
-    while (!ended_.wait_for(lock, every, [this] { return over_; }))
-      note(fmt::format("{} for {:.0f} s so far", doing, seconds_since(start)));
-  });
-}
-
-Heartbeat::~Heartbeat() {
-  {
-    const std::lock_guard lock(mutex_);
-    over_ = true;
+class Heartbeat::Watch {
+ public:
+  explicit Watch(std::string doing) {
+    const std::chrono::duration<double> every = progress_period();
+    const auto start = std::chrono::steady_clock::now();
+    thread_ = std::thread([this, every, start, doing = std::move(doing)] {
+      std::unique_lock lock(mutex_);
+      while (!ended_.wait_for(lock, every, [this] { return over_; }))
+        note(fmt::format("{} for {:.0f} s so far", doing, seconds_since(start)));
+    });
   }
-  ended_.notify_one();
-  thread_.join();
-}
+  ~Watch() {
+    {
+      const std::lock_guard lock(mutex_);
+      over_ = true;
+    }
+    ended_.notify_one();
+    thread_.join();
+  }
+  Watch(const Watch&) = delete;
+  Watch& operator=(const Watch&) = delete;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable ended_;
+  bool over_ = false;
+  std::thread thread_;
+};
+
+Heartbeat::Heartbeat(std::string doing) : watch_(std::make_unique<Watch>(std::move(doing))) {}
+Heartbeat::~Heartbeat() = default;
 
 }  // namespace redblue::cli

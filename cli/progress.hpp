@@ -1,10 +1,8 @@
 #pragma once
 #include <chrono>
-#include <condition_variable>
 #include <functional>
-#include <mutex>
+#include <memory>
 #include <string>
-#include <thread>
 
 namespace redblue::cli {
 
@@ -36,10 +34,8 @@ class Heartbeat {
   Heartbeat& operator=(const Heartbeat&) = delete;
 
  private:
-  std::mutex mutex_;
-  std::condition_variable ended_;
-  bool over_ = false;
-  std::thread thread_;
+  class Watch;  ///< the thread that speaks
+  std::unique_ptr<Watch> watch_;
 };
 
 /// Ten seconds, or what the environment variable REDBLUE_PROGRESS_SECONDS says. Throws InvalidProblem if that is no

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import base64
+import gzip
 import json
 import subprocess
 import sys
@@ -23,6 +25,10 @@ AXES: dict[str, Sequence[Any]] = {
     "d_v/d": (0.5, 1, 2),
     "M": tuple(2**k for k in range(9, 21)),
 }
+#: The same where the page has the planner: these are for browsers that cannot run it.
+FEW: dict[str, Sequence[Any]] = {**AXES, "n": (1024, 4096, 16384), "d": (32, 64, 128), "d_v/d": (1,)}
+#: The planner as a module of WebAssembly; a wheel has it if scripts/wasm.sh could build it.
+MODULE = Path(__file__).parent / "redblue_plan.wasm"
 _MASKS: dict[str, dict] = {"none": {}, "causal": {"causal": True}, "window of 256": {"window": (128, 127)}}
 _OPTIONS = {"none": [], "causal": ["--causal"], "window of 256": ["--window", "128,127"]}
 
@@ -86,22 +92,29 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
         "theorems": list(theorems.all),
         "reasons": list(reasons.all),
         "nests": nests,
+        "options": _OPTIONS,
+        "version": _core.version,
         "source": f"{len(cells)} plans, computed beforehand by redblue {_core.version}: exact words, each head with keys "
         "of its own. Other problems: redblue plan.",
     }
 
 
-def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None) -> None:
+def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None, planner: bool = True) -> None:
     """Writes a self-contained page: sliders for operation, mask, n, d, d_v, M and heads; words against M beside the bound, the
     best schedule with its tiles and the reason, all others, and its loop nest. It needs no network.
 
-    axes: the problems of the page, as redblue._explore.AXES has them; the more, the longer it takes (some milliseconds a
-    problem). Raises InvalidProblem, FileError.
+    planner: the page computes plans with redblue's planner, compiled to WebAssembly, if this package has it; then any
+    problem can be chosen. axes: the problems that the page knows without it, as redblue._explore.AXES has them; the more, the
+    longer it takes to write (some milliseconds a problem). Raises InvalidProblem, FileError.
     """
-    page = (Path(__file__).parent / "explore.html").read_text(encoding="utf-8")
-    text = json.dumps(data(axes or AXES), separators=(",", ":")).replace("</", "<\\/")
+    here = Path(__file__).parent
+    live = planner and MODULE.exists()
+    text = json.dumps(data(axes or (FEW if live else AXES)), separators=(",", ":")).replace("</", "<\\/")
+    module = base64.b64encode(gzip.compress(MODULE.read_bytes(), mtime=0)).decode() if live else None
+    page = (here / "explore.html").read_text(encoding="utf-8")
+    page = page.replace("/*PLANNER*/", (here / "planner.js").read_text(encoding="utf-8")) if live else page
     try:
-        Path(output).write_text(page.replace("/*DATA*/null", text), encoding="utf-8")
+        Path(output).write_text(page.replace("/*DATA*/null", text).replace("/*MODULE*/null", json.dumps(module)), encoding="utf-8")
     except OSError as e:
         raise FileError(f"{output}: {e.strerror}") from e
 
@@ -109,9 +122,10 @@ def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[An
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser("redblue explore", description="Writes a page with sliders over problems and plans.")
     parser.add_argument("-o", "--output", default="redblue-explore.html", help="default: redblue-explore.html")
+    parser.add_argument("--no-planner", action="store_true", help="leave out the planner: the page has computed plans only")
     options = parser.parse_args(arguments)
     try:
-        explore(options.output)
+        explore(options.output, planner=not options.no_planner)
     except Error as e:
         sys.exit(f"redblue: {e}")
     print(f"{options.output}: open it in a browser")

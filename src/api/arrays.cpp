@@ -5,6 +5,7 @@
 #include <cctype>
 
 #include "redblue/attention.hpp"
+#include "redblue/core/word_type.hpp"
 
 /// What arrays an operation has, and of which sizes.
 namespace redblue {
@@ -58,6 +59,17 @@ std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
   const Shape s = plan::matrix_of(p.op, p.sizes(), array).shape;
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
+}
+
+Tensors contiguous_tensors(const Problem& p, DType dtype) {
+  Tensors tensors;
+  for (const auto& list : {inputs_of(p), outputs_of(p)})
+    for (const SlowArray a : list)
+      if (a != SlowArray::lse)
+        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
+      else if (!is_forward(p.op) || p.lse_required)
+        tensors[a] = Tensor(nullptr, word_of(dtype), shape_of(p, a));
+  return tensors;
 }
 
 void detail::require_within(std::size_t words, const std::array<index_t, 4>& shape,

@@ -351,25 +351,6 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   return all;
 }
 
-void require_bf16(const Problem& p, const Tensors& tensors) {
-  if (p.op != Operation::forward && p.op != Operation::backward)
-    throw Unsupported(
-        fmt::format("compute type bf16 for {}: bf16 products are for forward and backward; f32 and f64 are for all",
-                    name_of(p.op)));
-  if (p.op == Operation::backward && (p.score != Score::softmax || p.method_kind() != MethodKind::exact ||
-                                      p.softcap > 0 || p.alibi || p.dropout > 0 || p.bias))
-    throw Unsupported(
-        "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
-        "dropout; f32 takes them all");
-  for (const SlowArray a : inputs_of(p))
-    if (!is_of_modifiers(a) && a != SlowArray::O && a != SlowArray::lse &&
-        (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
-      throw Unsupported(
-          fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
-                      "any type and strides",
-                      tensor_name(a)));
-}
-
 /// f(null pointer of the type of a word in fast memory)
 template <class F>
 decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tensors, const F& f) {
@@ -427,15 +408,6 @@ void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, cons
   }
 }
 
-void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
-  if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
-  if (compute == DType::bf16) require_bf16(p, tensors);
-  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.softcap)))
-    throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", p.softcap));
-  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
-    throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
-}
-
 Tensors tensors_of(const Inputs& in, const Outputs& out) {
   Tensors t;
   t[SlowArray::Q] = in.q;
@@ -485,17 +457,6 @@ Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   const Tensors all = with_forward(plan.problem, tensors, options);
   return with_compute(options.compute, plan.problem, all,
                       [&]<class T>(T*) { return need_of<T>(plan, all, options, memo).bytes; });
-}
-
-Tensors contiguous_tensors(const Problem& p, DType dtype) {
-  Tensors tensors;
-  for (const auto& list : {inputs_of(p), outputs_of(p)})
-    for (const SlowArray a : list)
-      if (a != SlowArray::lse)
-        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
-      else if (!is_forward(p.op) || p.lse_required)
-        tensors[a] = Tensor(nullptr, word_of(dtype), shape_of(p, a));
-  return tensors;
 }
 
 plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& options) {

@@ -112,7 +112,8 @@ RunLists big_bird(const Between& x, const BigBird& b) {
                                               static_cast<std::uint32_t>(I >> 32), 0},
                  static_cast<std::uint64_t>(b.seed));
       const std::uint64_t wide = (static_cast<std::uint64_t>(draw[0]) << 32) | draw[1];
-      const auto at = static_cast<std::size_t>(k), pick = at + wide % static_cast<std::uint64_t>(others - k);
+      const auto at = static_cast<std::size_t>(k);
+      const auto pick = at + static_cast<std::size_t>(wide % static_cast<std::uint64_t>(others - k));
       std::swap(places[at], places[pick]);
       picks.push_back(pick);
       const index_t J = places[at] < before ? globals + places[at] : window.end + places[at] - before;

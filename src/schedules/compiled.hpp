@@ -12,6 +12,14 @@ namespace redblue {
 template <class T>
 using Computing = machine::Observed<machine::Counted<machine::Ram<T>>>;
 
+/// A build that only plans, for web pages (cmake/wasm), leaves them out: Any counts as well, and code must be small
+/// there.
+#ifdef REDBLUE_PLANS_ONLY
+inline constexpr bool kCompiled = false;
+#else
+inline constexpr bool kCompiled = true;
+#endif
+
 struct plan::Compiled {
   void (*count)(machine::Counting&, const Instances&, const Tiling&);
   void (*run)(Computing<float>&, const Instances&, const Tiling&);  ///< null: through Any
@@ -38,21 +46,21 @@ inline constexpr plan::Compiled kComputedByCalls{run_instances<S, machine::Count
 template <class S>
 plan::Schedule describe_counted() {
   plan::Schedule s = describe<S>();
-  s.compiled = &detail::kCounted<S>;
+  if constexpr (kCompiled) s.compiled = &detail::kCounted<S>;
   return s;
 }
 /// Compiled for counting and for runs in f32.
 template <class S>
 plan::Schedule describe_fast() {
   plan::Schedule s = describe<S>();
-  s.compiled = &detail::kComputed<S>;
+  if constexpr (kCompiled) s.compiled = &detail::kComputed<S>;
   return s;
 }
 /// The same of a schedule so large that g++ 12 takes minutes to flatten it: counting then makes calls.
 template <class S>
 plan::Schedule describe_fast_large() {
   plan::Schedule s = describe<S>();
-  s.compiled = &detail::kComputedByCalls<S>;
+  if constexpr (kCompiled) s.compiled = &detail::kComputedByCalls<S>;
   return s;
 }
 

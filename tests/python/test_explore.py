@@ -16,7 +16,16 @@ AXES = {"op": ["forward", "backward"], "mask": ["none", "causal"], "n": [256, 10
 @pytest.fixture(scope="module")
 def page(tmp_path_factory):
     path = tmp_path_factory.mktemp("explore") / "page.html"
-    redblue.explore(path, axes=AXES)
+    redblue.explore(path, axes=AXES, planner=False)
+    return path
+
+
+@pytest.fixture(scope="module")
+def live(tmp_path_factory):
+    if not redblue._explore.MODULE.exists():
+        pytest.skip("this package is without the planner of web pages (scripts/wasm.sh)")
+    path = tmp_path_factory.mktemp("explore") / "live.html"
+    redblue.explore(path, axes={**AXES, "n": [256], "d": [16]})
     return path
 
 
@@ -42,15 +51,57 @@ def test_every_cell_is_a_plan(page):
     assert not re.search(r"(src|href)=|https?://", text)  # needs no network
 
 
-@pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
+def shown(page, problem, width):
+    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=9000"]
+    return subprocess.run([*browser, "--dump-dom", f"{page.as_uri()}#{problem}"], capture_output=True, text=True, timeout=120).stdout
+
+
+def io_of(dom):
+    return re.search(r'<b id="io">([\d,]+)</b>', dom).group(1)
+
+
+in_a_browser = pytest.mark.skipif(not shutil.which("chromium"), reason="no chromium here")
+
+
+@in_a_browser
 @pytest.mark.parametrize("width", [390, 1280])
 def test_a_browser_shows_the_plan_that_is_chosen(page, width):
-    address = f"{page.as_uri()}#op=backward&mask=causal&n=1024&d=64&d_v/d=2&M=4096&heads=8"
-    browser = ["chromium", "--headless", "--no-sandbox", "--disable-gpu", f"--window-size={width},900", "--virtual-time-budget=3000"]
-    dom = subprocess.run([*browser, "--dump-dom", address], capture_output=True, text=True, timeout=120).stdout
+    dom = shown(page, "op=backward&mask=causal&n=1024&d=64&dv=128&M=4096&heads=8", width)
     plan = redblue.plan("backward", n=1024, d=64, d_v=128, M=4096, heads=8, causal=True)
-    assert re.search(r'<b id="io">([\d,]+)</b>', dom).group(1) == f"{plan.io:,}"
+    assert io_of(dom) == f"{plan.io:,}"
     assert plan.schedule in dom and "<svg" in dom and dom.count("<tr") > 3
+    assert "computed beforehand" in dom and "Not live: this page was made without the planner" in dom
+
+
+@in_a_browser
+@pytest.mark.parametrize("width", [390, 1280])
+def test_a_browser_runs_the_planner_for_any_problem(live, width):
+    dom = shown(live, "op=backward&mask=causal&n=1000&d=48&dv=100&M=5000&heads=6&more=--kv-heads+3", width)
+    plan = redblue.plan("backward", n=1000, d=48, d_v=100, M=5000, heads=6, kv_heads=3, causal=True)
+    assert io_of(dom) == f"{plan.io:,}" and plan.reason in dom
+    assert "Computed by the real planner (WebAssembly)" in dom and "computed beforehand" not in dom
+    assert "<svg" in dom and dom.count("<tr") == len(plan.rows) + 1
+    assert re.search(f'id="nest-title">Loop nest of {plan.schedule}, here with n = 512, .*<pre id="nest">.*load', dom, re.DOTALL)
+
+
+@in_a_browser
+def test_a_refusal_is_shown(live):
+    dom = shown(live, "op=forward&n=1000&d=48&dv=48&M=5000&more=--kv-heads+7", 1280)
+    assert "kv_heads" in re.search(r'id="answer"[^>]*>([^<]*)<', dom).group(1)
+
+
+@in_a_browser
+def test_a_browser_without_webassembly_falls_back_and_says_so(live, tmp_path):
+    broken = tmp_path / "broken.html"
+    broken.write_text(live.read_text().replace("<script>", "<script>WebAssembly = undefined;</script><script>", 1))
+    dom = shown(broken, "op=backward&mask=causal&n=256&d=16&dv=32&M=4096", 1280)
+    plan = redblue.plan("backward", n=256, d=16, d_v=32, M=4096, causal=True)
+    assert io_of(dom) == f"{plan.io:,}"
+    assert "computed beforehand" in dom and "Not live: this browser does not run the planner" in dom
+
+
+def test_a_page_with_the_planner_needs_no_network(live):
+    assert not re.search(r"(src|href)=|https?://", live.read_text())
 
 
 def test_what_cannot_be_written_is_refused(tmp_path):
