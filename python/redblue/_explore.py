@@ -120,7 +120,7 @@ def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[An
 
 
 def main(arguments: Sequence[str]) -> None:
-    parser = argparse.ArgumentParser("redblue explore", description="Writes a page with sliders over problems and plans.")
+    parser = argparse.ArgumentParser("redblue explore", allow_abbrev=False, description="Writes a page with sliders over problems and plans.")
     parser.add_argument("-o", "--output", default="redblue-explore.html", help="default: redblue-explore.html")
     parser.add_argument("--no-planner", action="store_true", help="leave out the planner: the page has computed plans only")
     options = parser.parse_args(arguments)
