@@ -5,33 +5,39 @@
 /// Monomials of a block of keys or queries, which lie in vector lanes: one product each.
 namespace redblue::kernel::simd {
 
-/// Rows Phi(a, i) = w_a x_i^a of some monomials for a block of rows x_i, in the order of detail::MonomialWalk. Where
-/// kSums, their sums over i, too, in as many parts as a vector has lanes.
-template <class V, bool kSums>
+/// What is added up of Phi as it is formed.
+enum class SumsOf {
+  rows,    ///< each row over i, in as many parts as a vector has lanes
+  columns  ///< each column over a, row a times z_a
+};
+
+/// Rows Phi(a, i) = w_a x_i^a of some monomials for a block of at most kWidth rows x_i, in the order of
+/// detail::MonomialWalk, kMostRows of them at a time; and their sums.
+template <class V, index_t kWidth, index_t kMostRows, SumsOf kSums>
 class MonomialRows {
  public:
   using T = typename V::T;
-  static constexpr index_t kStride = 64;  ///< between rows of Phi, and the most rows of X at a time
-  static constexpr index_t kMostRows = 128;
+  static constexpr index_t kStride = kWidth + V::kLanes;  ///< between rows of Phi: no power of two, for caches
 
   /// Rows of X at a time; 0: X has too many coordinates.
   static index_t width(index_t coordinates) {
-    return std::min(kStride, kCoordinates / std::max<index_t>(1, coordinates)) / V::kLanes * V::kLanes;
+    return std::min(kWidth, kCoordinates / std::max<index_t>(1, coordinates)) / V::kLanes * V::kLanes;
   }
 
-  MonomialRows(const Monomials& m, index_t coordinates, index_t rows)
-      : m_(m), d_(coordinates), blocks_(ceil_div(d_, m.block)), end_(m.first + rows - (m.constant ? 1 : 0)) {
+  /// `z`, for sums of columns: a word for each row of the state, or none where they are not wanted.
+  MonomialRows(const Monomials& m, index_t coordinates, index_t rows, const View<T>& z = {})
+      : m_(m), z_(z), d_(coordinates), blocks_(ceil_div(d_, m.block)), end_(m.first + rows - (m.constant ? 1 : 0)) {
     double power = 1;
     for (std::size_t l = 0; l < weight_.size(); ++l, power *= m.scale) weight_[l] = m.weighted ? m.c[l] * power : 1;
   }
 
-  /// f(first row of the state, rows, Phi, sums): all of them for these rows of X, some at a time, `most` but for the
-  /// end.
+  /// f(first row of the state, rows, Phi, sums of these rows): all of them for these rows of X, kMostRows at a time but
+  /// for the end. Returns the sums of columns.
   template <class F>
-  void operator()(View<const T> X, index_t most, const F& f) {
+  const T* operator()(View<const T> X, const F& f) {
     width_ = ceil_div(X.rows(), V::kLanes) * V::kLanes;
-    most_ = std::min(most, kMostRows);
     begin_ = held_ = next_ = 0;
+    if (kSums == SumsOf::columns) std::fill_n(sums_, width_, T(0));
     transpose_in<V>(X, x_, width_);
     std::fill_n(parents_, X.rows(), T(1));
     std::fill(parents_ + X.rows(), parents_ + width_, T(0));
@@ -42,32 +48,39 @@ class MonomialRows {
     }
     if (d_ > 0 && m_.degree > 1) extend(0, 0, 0, 1, f);
     if (held_ > 0) f(begin_, held_, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
+    return sums_;
   }
 
  private:
   static constexpr index_t kCoordinates = 16384;
+  static constexpr T kNoSum = 0;
 
   V weight(index_t degree, double ways) const {
     return V::all(m_.weighted ? static_cast<T>(weight_[static_cast<std::size_t>(degree)] * ways) : T(1));
   }
   /// The next row of Phi; one that nobody reads for a monomial that is not among these.
   index_t row(bool is_one) {
-    if (!is_one) return most_ + 1;
-    return next_++ < m_.first ? most_ + 1 : held_++;
+    if (!is_one) return kMostRows + 1;
+    return next_++ < m_.first ? kMostRows + 1 : held_++;
   }
   /// Hands out full rows. One more may be there already.
   template <class F>
   void settle(const F& f) {
-    if (held_ < most_) return;
-    f(begin_, most_, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
-    begin_ += most_;
-    held_ -= most_;
+    if (held_ < kMostRows) return;
+    f(begin_, kMostRows, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
+    begin_ += kMostRows;
+    held_ -= kMostRows;
     if (held_ == 0) return;
-    std::copy_n(phi_ + most_ * kStride, width_, phi_);
-    std::copy_n(sums_ + most_ * V::kLanes, V::kLanes, sums_);
+    std::copy_n(phi_ + kMostRows * kStride, width_, phi_);
+    if (kSums == SumsOf::rows) std::copy_n(sums_ + kMostRows * V::kLanes, V::kLanes, sums_);
   }
+  /// z_a of a row of Phi; 0 for one that nobody reads.
+  V z_of(index_t row) const { return V::all(z_.words() > 0 && row <= kMostRows ? z_(begin_ + row, 0) : T(0)); }
   void keep_sum(index_t row, V sum) {
-    if constexpr (kSums) sum.store(sums_ + row * V::kLanes);
+    if constexpr (kSums == SumsOf::rows) sum.store(sums_ + row * V::kLanes);
+  }
+  void add_to_column(index_t i, V terms) {
+    if constexpr (kSums == SumsOf::columns) (V::load(sums_ + i) + terms).store(sums_ + i);
   }
   void scale_row(T* to, const T* from, V w) const {
     for (index_t i = 0; i < width_; i += V::kLanes) (V::load(from + i) * w).store(to + i);
@@ -75,10 +88,12 @@ class MonomialRows {
   /// A row of Phi <- a row times w.
   [[gnu::always_inline]] void product(index_t row, const T* from, V w) {
     V sum = V::zero();
+    const V z = z_of(row);
     for (index_t i = 0; i < width_; i += V::kLanes) {
       const V p = V::load(from + i) * w;
       p.store(phi_ + row * kStride + i);
-      if constexpr (kSums) sum = sum + p;
+      sum = sum + p;
+      add_to_column(i, p * z);
     }
     keep_sum(row, sum);
   }
@@ -112,14 +127,19 @@ class MonomialRows {
     const T *const parent = parents_ + level * kStride, *const x = x_ + t * width_;
     T* const value = parents_ + (level + 1) * kStride;
     const index_t one = row(has_all), two = row(has_all && next_ < end_);
-    const V w = weight(level + 1, ways), w_again = weight(m_.degree, again), w_once = weight(m_.degree, once);
+    // What nobody reads is 0: it must not make a sum of columns infinite.
+    const V w = one > kMostRows ? V::zero() : weight(level + 1, ways),
+            w_again = two > kMostRows ? V::zero() : weight(m_.degree, again), w_once = weight(m_.degree, once);
+    const V z_one = z_of(one), z_two = z_of(two);
     V sum_one = V::zero(), sum_two = V::zero();
     for (index_t i = 0; i < width_; i += V::kLanes) {
       const V x_i = V::load(x + i), p = V::load(parent + i) * x_i, p_one = p * w, p_two = p * w_again * x_i;
       (p * w_once).store(value + i);
       p_one.store(phi_ + one * kStride + i);
       p_two.store(phi_ + two * kStride + i);
-      if constexpr (kSums) sum_one = sum_one + p_one, sum_two = sum_two + p_two;
+      sum_one = sum_one + p_one;
+      sum_two = sum_two + p_two;
+      add_to_column(i, fma(p_one, z_one, p_two * z_two));
     }
     keep_sum(one, sum_one);
     keep_sum(two, sum_two);
@@ -130,21 +150,29 @@ class MonomialRows {
   /// The next rows of Phi, in NV vectors of columns from i on: this parent times each x from t on.
   template <int NV>
   void products(index_t rows, const T* parent, index_t t, index_t i) {
-    V p[NV];
+    constexpr bool kRowSums = kSums == SumsOf::rows;
+    V p[NV], column[NV];
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) p[v] = V::load(parent + v * V::kLanes);
+    for (int v = 0; v < NV; ++v) p[v] = V::load(parent + v * V::kLanes), column[v] = V::zero();
     const T* x = x_ + t * width_ + i;
+    const index_t z_step = z_.words() > 0 ? z_.row_stride : 0;
+    const T* z = z_.words() > 0 ? &z_(begin_ + held_, 0) : &kNoSum;
     T *phi = phi_ + held_ * kStride + i, *sums = sums_ + held_ * V::kLanes;
-    for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += V::kLanes) {
-      V sum = i == 0 || !kSums ? V::zero() : V::load(sums);
+    for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += V::kLanes, z += z_step) {
+      V sum = i == 0 || !kRowSums ? V::zero() : V::load(sums);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
         const V product = p[v] * V::load(x + v * V::kLanes);
         product.store(phi + v * V::kLanes);
-        if constexpr (kSums) sum = sum + product;
+        if constexpr (kRowSums)
+          sum = sum + product;
+        else
+          column[v] = fma(product, V::all(*z), column[v]);
       }
-      if constexpr (kSums) sum.store(sums);
+      if constexpr (kRowSums) sum.store(sums);
     }
+#pragma GCC unroll 4
+    for (int v = 0; v < NV; ++v) add_to_column(i + v * V::kLanes, column[v]);
   }
   /// This parent times each of these coordinates.
   template <class F>
@@ -153,7 +181,7 @@ class MonomialRows {
     next_ += skipped;
     t += skipped;
     for (index_t left = std::min(to - t, end_ - next_); left > 0;) {
-      const index_t now = std::min(left, most_ - held_);
+      const index_t now = std::min(left, kMostRows - held_);
       index_t i = 0;
       for (; i + 4 * V::kLanes <= width_; i += 4 * V::kLanes) products<4>(now, parent + i, t, i);
       for (; i < width_; i += V::kLanes) products<1>(now, parent + i, t, i);
@@ -166,12 +194,13 @@ class MonomialRows {
   }
 
   const Monomials& m_;
+  View<T> z_;
   index_t d_, blocks_, end_;
-  index_t width_ = 0, most_ = 0, begin_ = 0, held_ = 0, next_ = 0;
+  index_t width_ = 0, begin_ = 0, held_ = 0, next_ = 0;
   std::array<double, Monomials::kMostDegree + 1> weight_{};
   alignas(64) T parents_[Monomials::kMostDegree * kStride];  ///< 1, and the products on the way to a monomial
   alignas(64) T phi_[(kMostRows + 2) * kStride];
-  alignas(64) T sums_[(kMostRows + 2) * V::kLanes];
+  alignas(64) T sums_[std::max(kSums == SumsOf::rows ? (kMostRows + 2) * V::kLanes : 0, kWidth)];
   alignas(64) T x_[kCoordinates];
 };
 

@@ -24,8 +24,7 @@ void add_lane_sums(const View<typename V::T>& z, const typename V::T* sums) {
 template <class V>
 bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
-  using Monomials = MonomialRows<V, true>;
-  constexpr index_t kRowsAtOnce = 48;
+  using Monomials = MonomialRows<V, 256, 48, SumsOf::rows>;
   const auto &Z = v[0], &z = v[1], &X = v[3], &U = v[4], &u = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || Z.packed() || U.packed() || X.packed() || Z.col_stride != 1 || U.col_stride != 1) return false;
@@ -46,7 +45,7 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
         z(first + a, 0) += sum(total);
       }
     };
-    monomials(rows_of(View<const T>(X), i, n), kRowsAtOnce, add);
+    monomials(rows_of(View<const T>(X), i, n), add);
   }
   return true;
 }
@@ -55,24 +54,18 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
 template <class V>
 bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
-  using Monomials = MonomialRows<V, false>;
-  constexpr index_t kRowsAtOnce = 96;
+  using Monomials = MonomialRows<V, 192, 48, SumsOf::columns>;
   const auto &O = v[0], &den = v[1], &X = v[3], &Z = v[4], &z = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || O.packed() || Z.packed() || X.packed() || O.col_stride != 1 || Z.col_stride != 1) return false;
-  Monomials monomials(k, X.cols(), Z.rows());
+  Monomials monomials(k, X.cols(), Z.rows(), z);
   for (index_t i = 0; i < X.rows(); i += width) {
     const index_t n = std::min(width, X.rows() - i);
-    alignas(64) T sums[Monomials::kStride]{};
-    const auto apply = [&](index_t first, index_t rows, const T* phi, const T*) {
-      constexpr index_t stride = Monomials::kStride;
-      multiply_into<V>(rows_of(O, i, n), Side<T>{phi, stride}, Z.data + first * Z.row_stride, Z.row_stride, whole(rows),
-                       Into::add);
-      if (z.words() > 0)
-        multiply_into<V>(View<T>(sums, {1, n}, stride), Rows<T>{z.data + first * z.row_stride, 0, z.row_stride}, phi,
-                         stride, whole(rows), Into::add);
-    };
-    monomials(rows_of(View<const T>(X), i, n), kRowsAtOnce, apply);
+    const T* sums =
+        monomials(rows_of(View<const T>(X), i, n), [&](index_t first, index_t rows, const T* phi, const T*) {
+          multiply_into<V>(rows_of(O, i, n), Side<T>{phi, Monomials::kStride}, Z.data + first * Z.row_stride,
+                           Z.row_stride, whole(rows), Into::add);
+        });
     for (index_t j = 0; j < n && z.words() > 0; ++j) den[i + j] += sums[j];
   }
   return true;

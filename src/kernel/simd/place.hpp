@@ -16,5 +16,10 @@ namespace {
   return place.cols_of(rows, keys);
 }
 
+/// Of `rows` rows those that see one of these keys.
+[[gnu::noinline, gnu::flatten]] inline Range rows_seeing(const Place& place, Range keys, index_t rows) {
+  return place.rows_of(keys, rows);
+}
+
 }  // namespace
 }  // namespace redblue::kernel::simd

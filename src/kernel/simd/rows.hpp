@@ -2,6 +2,7 @@
 #include "kernel/simd/exp.hpp"
 #include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/gemm.hpp"
+#include "kernel/simd/place.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/kernel/materialised.hpp"
 
@@ -57,6 +58,23 @@ bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::
       l[r] *= alpha;
     }
     l[r] += exponentials<V>(S, r, m[r]);
+  }
+  return true;
+}
+
+/// O <- O / l row by row, 0 where l is 0.
+template <class V>
+bool divide_rows(const DivideRows&, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &O = x[0], &l = x[1];
+  if (O.packed() || O.col_stride != 1) return false;
+  for (index_t r = 0; r < O.rows(); ++r) {
+    const T sum = l[r], by = T(1) / sum;
+    const bool has_inverse = sum != T(0) && by - by == T(0);  // 1 / sum may be beyond the range
+    for_vectors<V>(&O(r, 0), O.cols(), [&](T* p, index_t n) {
+      const V o = V::load_first(p, n);
+      (has_inverse ? o * V::all(by) : sum == T(0) ? V::zero() : o / V::all(sum)).store_first(p, n);
+    });
   }
   return true;
 }
@@ -189,10 +207,20 @@ bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
   if (S.rows() <= kFewRows<V> && Q.col_stride == 1 && K.col_stride == 1) {
     few_scores<V, PlainRows<V>>(S, Q, K, static_cast<T>(k.scale));
   } else {
-    if (!gemm<V>(S, Q, K.transposed(), Into::overwrite)) return false;
+    const Place place = simplest(k.place, S.shape);
+    const index_t step = place.mask.full() ? std::max<index_t>(1, S.cols()) : 2 * V::kLanes;
     const V scale = V::all(static_cast<T>(k.scale));
-    for (index_t r = 0; r < S.rows(); ++r)
-      for_vectors<V>(&S(r, 0), S.cols(), [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
+    for (index_t j = 0; j < S.cols(); j += step) {
+      const index_t keys = std::min(step, S.cols() - j);
+      const Range seeing = rows_seeing(place, {j, j + keys}, S.rows());
+      View<T> part = rows_of(S, seeing.begin, seeing.size());
+      part.data += j;
+      part.shape.cols = keys;
+      if (!gemm<V>(part, rows_of(Q, seeing.begin, seeing.size()), rows_of(K, j, keys).transposed(), Into::overwrite))
+        return false;
+      for (index_t r = 0; r < part.rows(); ++r)
+        for_vectors<V>(&part(r, 0), keys, [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
+    }
   }
   fill_hidden(k.place, S, kMinusInf<T>);
   return true;

@@ -59,6 +59,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<AddMonomials>(add_monomials_body<V>);
   b.template set<ApplyMonomials>(apply_monomials_body<V>);
   b.template set<PolynomialWeights>(polynomial_weights_body<V>);
+  b.template set<DivideRows>(divide_rows<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;

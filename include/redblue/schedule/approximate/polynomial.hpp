@@ -36,7 +36,8 @@ struct PolynomialForward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    return doubled_in_turn<PolynomialForward>(x, limits);
+    constexpr index_t kMany = 256;  // what a step costs beside its kernels weighs on short heads
+    return doubled_in_turn<PolynomialForward>(x, limits, kMany, x.mask.full() ? kMany : kEnough);
   }
 
   static Words footprint(const Sizes& x, Tiling t) { return chunked_phase(x, t.br, t.bc).footprint; }

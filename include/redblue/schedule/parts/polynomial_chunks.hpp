@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/kernel/backward.hpp"
 #include "redblue/kernel/polynomial_weights.hpp"
 #include "redblue/schedule/parts/polynomial_state.hpp"
 
@@ -54,16 +55,17 @@ void chunk_outputs(M& m, const ForwardOperands& x, const kernel::ApplyMonomials&
   const auto num = m.alloc(x.O.rows(I)), den = m.alloc(SlowArray::den, {I.size(), 1});
   m.compute(kernel::Zero{}, num);
   m.compute(kernel::Zero{}, den);
-  const auto Q_i = m.load(x.Q.rows(I));
+  const auto Q_i = m.load(x.Q.rows(I), Layout::read_only);
   {
     const auto stack = m.alloc(SlowArray::den, {apply.degree, 1});
     m.compute(apply, num, den, stack, Q_i, Z, z);
   }
   if (J.size() > 0) {
     const auto S = m.alloc(SlowArray::S, {I.size(), J.size()});
-    m.compute(kernel::Scores{x.scale, {s.mask, I.begin, J.begin}}, S, Q_i, K_j);
+    const Place place{s.mask, I.begin, J.begin};
+    m.compute(kernel::Scores{x.scale, place}, S, Q_i, K_j);
     m.compute(kernel::PolynomialWeights{*s.polynomial}, S, den);
-    m.compute(kernel::Gemm{}, num, S, V_j);
+    m.compute(kernel::GemmOver{.place = place}, num, S, V_j);
   }
   m.compute(kernel::DivideRows{}, num, den);
   m.store(num, x.O.rows(I));
@@ -74,7 +76,7 @@ template <class M>
 void chunk(M& m, const ForwardOperands& x, const MonomialGroup& g, Range I, Range J, const Tile<M>& Z,
            const Tile<M>& z) {
   const Sizes& s = x.shape;
-  const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
+  const auto K_j = m.load(x.K.rows(J), Layout::read_only), V_j = m.load(x.V.rows(J), Layout::read_only);
   chunk_outputs(m, x, kernel::ApplyMonomials{g.monomials.times(*s.polynomial, x.scale)}, I, J, Z, z, K_j, V_j);
   if (J.size() == 0 || I.end == s.n_q) return;
   const auto stack = m.alloc(SlowArray::den, {g.monomials.degree, 1});

@@ -23,7 +23,8 @@ template <class W>
 class Coordinates {
  public:
   Coordinates(W& w, const MonomialGroup& g, const SlowMatrix& x, Range rows)
-      : tile_(g.coordinates == x.shape.cols ? w.load(x.rows(rows)) : w.alloc(x.array, {rows.size(), g.coordinates})) {
+      : tile_(g.coordinates == x.shape.cols ? w.load(x.rows(rows), Layout::read_only)
+                                            : w.alloc(x.array, {rows.size(), g.coordinates})) {
     if (g.coordinates == x.shape.cols) return;
     index_t at = 0;
     for (index_t k = 0; k < g.count; ++k) {
@@ -71,7 +72,7 @@ template <class M, class Operands>
 void keys_into_state(M& m, const Operands& x, const MonomialGroup& g, StateColumns c, Range J, const Tile<M>& Z,
                      const Tile<M>& z) {
   const Coordinates K_j(m, g, x.K, J);
-  const auto V_j = m.load(x.V.block(J, {c.first, c.first + c.values}));
+  const auto V_j = m.load(x.V.block(J, {c.first, c.first + c.values}), Layout::read_only);
   const auto stack = m.alloc(SlowArray::den, {g.monomials.degree, 1});
   m.compute(kernel::AddMonomials{g.monomials}, Z, z, stack, K_j.tile(), V_j, kNoWords);
 }

@@ -1,0 +1,113 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "kernel/tiles.hpp"
+#include "redblue/kernel/bodies.hpp"
+
+/// Fast bodies of the kernels of approximate methods against the portable ones: any monomials, ragged blocks of keys
+/// and queries, with and without sums.
+namespace redblue::kernel {
+namespace {
+
+template <class T>
+class ApproximateBodiesTest : public testing::Test {
+ protected:
+  std::mt19937 random{20261125};
+
+  index_t draw(index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(random); }
+  /// Some of the monomials of degree <= 4 in d coordinates, and the rows that they take.
+  std::pair<Monomials, index_t> monomials(index_t d) {
+    Monomials m;
+    m.degree = draw(1, d > 8 ? 2 : 4);
+    m.block = draw(std::max<index_t>(1, ceil_div(d, m.degree)), d);  // each of the blocks occurs in some monomial
+    m.constant = draw(0, 1) == 0;
+    index_t all = 0;
+    Matrix<double> x({1, d}), stack({m.degree, 1});
+    detail::for_monomials<double>(m, x.view(), 0, stack.view(), index_t{1} << 20,
+                                  [&](index_t, double, double, const auto&, index_t degree) { all += degree > 0; });
+    m.first = draw(0, 2) == 0 ? draw(0, all - 1) : 0;
+    const index_t rows = draw(0, 1) == 0 ? all - m.first : draw(1, all - m.first);
+    if (draw(0, 1) == 0) m = m.times(near_exp(Fit::minimax, m.degree, 1), 0.5);
+    return {m, rows + (m.constant ? 1 : 0)};
+  }
+  Matrix<T> drawn(Shape s) { return Matrix<T>(s, random, 0.5, draw(0, 3)); }
+  void expect_equal(Matrix<T> fast, Matrix<T> portable) {
+    const double allowed = 400 * static_cast<double>(std::numeric_limits<T>::epsilon());
+    double most = 0, size = 1;  // of what is summed: sums may cancel
+    for (index_t i = 0; i < fast.shape.rows; ++i)
+      for (index_t j = 0; j < fast.shape.cols; ++j) {
+        const double x = static_cast<double>(fast.view()(i, j)), y = static_cast<double>(portable.view()(i, j));
+        most = std::max(most, std::isfinite(x) ? std::abs(x - y) : HUGE_VAL);
+        size = std::max(size, std::abs(y));
+      }
+    EXPECT_LT(most / size, allowed);
+  }
+  /// Runs both bodies on these operands; what they write or update must agree, but for the stack of monomials.
+  template <class K, class... M>
+  void expect_same(const Bodies<T>& table, const K& k, M... operands) {
+    std::array<Matrix<T>, sizeof...(M)> portable{operands...}, fast{operands...};
+    const auto views = [](auto& list) {
+      std::array<View<T>, sizeof...(M)> v;
+      for (std::size_t i = 0; i < v.size(); ++i) v[i] = list[i].view();
+      return v;
+    };
+    run<T>(k, views(portable));
+    ASSERT_TRUE((table.template body<K>()(k, views(fast)))) << K::name;
+    for (std::size_t i = 0; i < fast.size(); ++i) {
+      SCOPED_TRACE(testing::Message() << K::name << ", argument " << i);
+      const bool stack = i == 2 && std::is_base_of_v<Monomials, K>;
+      if (K::access[i] != Access::read && !stack) expect_equal(fast[i], portable[i]);
+    }
+  }
+  template <class F>
+  void on_every_isa(const F& f) {
+    for (const Isa isa : kIsas) {
+      if (isa == Isa::portable || !is_available(isa)) continue;
+      SCOPED_TRACE(name_of(isa));
+      for (int i = 0; i < 40 && !this->HasFailure(); ++i) {
+        SCOPED_TRACE(i);
+        f(bodies<T>(isa));
+      }
+    }
+  }
+};
+
+using WordTypes = testing::Types<float, double>;
+TYPED_TEST_SUITE(ApproximateBodiesTest, WordTypes);
+
+/// Keys go through blocks of 256, queries through blocks of 192, monomials through blocks of 48.
+TYPED_TEST(ApproximateBodiesTest, StatesAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t d = std::array<index_t, 5>{1, 3, 6, 16, 19}[static_cast<std::size_t>(this->draw(0, 4))];
+    const index_t rows = std::array<index_t, 5>{1, 15, 64, 97, 300}[static_cast<std::size_t>(this->draw(0, 4))];
+    const index_t cols = std::array<index_t, 5>{0, 1, 16, 33, 64}[static_cast<std::size_t>(this->draw(0, 4))];
+    const auto [m, r] = this->monomials(d);
+    const index_t sums = cols == 0 ? 1 : this->draw(0, 1), weights = this->draw(0, 1) * sums;
+    const Matrix<T> X = this->drawn({rows, d}), U = this->drawn({rows, cols}),
+                    u = this->drawn({weights * rows, weights}), stack({m.degree, 1});
+    const Matrix<T> Z = this->drawn({r, cols}), z = this->drawn({sums * r, sums});
+    this->expect_same(table, AddMonomials{m}, Z, z, stack, X, U, u);
+    this->expect_same(table, ApplyMonomials{m}, this->drawn({rows, cols}), this->drawn({sums * rows, sums}), stack, X,
+                      Z, z);
+  });
+}
+
+/// Sums whose inverse is beyond the range, and rows without any weight.
+TYPED_TEST(ApproximateBodiesTest, RowsAreDividedByAnySum) {
+  using T = TypeParam;
+  constexpr T kSmallest = std::numeric_limits<T>::denorm_min();
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t cols = this->draw(1, 40);
+    Matrix<T> O = this->drawn({4, cols}), l({4, 1});
+    l.words = {T(3), T(0), kSmallest, T(-0.25), T(0)};
+    for (index_t t = 0; t < cols; ++t) O.view()(2, t) = kSmallest * T(t % 5);
+    O.view()(1, 0) = std::numeric_limits<T>::quiet_NaN();
+    this->expect_same(table, DivideRows{}, O, l);
+  });
+}
+
+}  // namespace
+}  // namespace redblue::kernel
