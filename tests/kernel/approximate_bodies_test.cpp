@@ -109,5 +109,43 @@ TYPED_TEST(ApproximateBodiesTest, RowsAreDividedByAnySum) {
   });
 }
 
+/// Feature maps, landmarks and units.
+TYPED_TEST(ApproximateBodiesTest, FeaturesAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const auto size = [&] {
+      return std::array<index_t, 6>{1, 5, 16, 33, 64, 70}[static_cast<std::size_t>(this->draw(0, 5))];
+    };
+    const index_t rows = 3 * size(), d = size(), cols = size();
+    const auto drawn = [&](index_t r, index_t c) { return this->drawn({r, c}); };
+    const auto column = [&](index_t r) {
+      Matrix<T> m({r, 1}, this->random);
+      for (T& w : m.words) w = std::abs(w) + T(0.5);
+      return m;
+    };
+    const Matrix<T> X = drawn(rows, d), P = drawn(rows, cols);
+    this->expect_same(table, AddElu{}, drawn(d, cols), column(d), X, drawn(rows, cols));
+    this->expect_same(table, ApplyElu{}, drawn(rows, cols), column(rows), X, drawn(d, cols), column(d));
+    const index_t first = this->draw(0, 9);
+    this->expect_same(table, RandomFeatures{cols + 9, 3, first, 0.25, this->draw(0, 1) == 0}, P, X);
+    this->expect_same(table, RescaleRows{}, P, drawn(rows, d), column(rows), drawn(rows, 1));
+    this->expect_same(table, RescaleState{}, P, drawn(cols, d), column(cols), drawn(1, 1));
+    this->expect_same(table, SoftmaxRows{}, P, this->draw(0, 1) == 0 ? column(cols) : Matrix<T>({0, 0}));
+    this->expect_same(table, UnitScores{0.5}, P, Matrix<T>({1, cols}), X, drawn(cols, d));
+    Matrix<T> A = drawn(d, d), Z({d, d});  // an inverse of which is near
+    for (index_t i = 0; i < d; ++i)
+      for (index_t j = 0; j < d; ++j) {
+        A.view()(i, j) = T(i == j ? 1 : 0) + A.view()(i, j) / T(4 * d);
+        Z.view()(i, j) = T(i == j ? 0.9 : 0);
+      }
+    std::array<Matrix<T>, 2> N{Matrix<T>({d, d}), Matrix<T>({d, d})};
+    Matrix<T> t({d, 1}), u({d, 1});
+    run<T>(PseudoInverseStep{}, std::array{N[0].view(), t.view(), u.view(), A.view(), Z.view()});
+    ASSERT_TRUE((table.template body<PseudoInverseStep>()(
+        PseudoInverseStep{}, std::array{N[1].view(), t.view(), u.view(), A.view(), Z.view()})));
+    this->expect_equal(N[1], N[0]);  // t and u are scratch
+  });
+}
+
 }  // namespace
 }  // namespace redblue::kernel

@@ -5,9 +5,12 @@
 #include "redblue/isa.hpp"
 #include "redblue/kernel/attention.hpp"
 #include "redblue/kernel/backward.hpp"
+#include "redblue/kernel/feature_maps.hpp"
+#include "redblue/kernel/landmarks.hpp"
 #include "redblue/kernel/materialised.hpp"
 #include "redblue/kernel/polynomial_weights.hpp"
 #include "redblue/kernel/softmax.hpp"
+#include "redblue/kernel/sorting.hpp"
 
 /// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body defines
 /// what a kernel does; docs/kernels.md says how the others are built.
@@ -30,7 +33,8 @@ struct Slots : Slot<T, K>... {
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
                        OnlineSoftmax, Weights, WeightsAccumulate, BlockSoftmax, ScoreGradient, ScoreGradientOver,
-                       ValueGradients, RowDots, AddMonomials, ApplyMonomials, PolynomialWeights, DivideRows>;
+                       ValueGradients, RowDots, AddMonomials, ApplyMonomials, PolynomialWeights, DivideRows, AddElu,
+                       ApplyElu, RandomFeatures, RescaleRows, RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

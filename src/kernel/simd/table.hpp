@@ -1,4 +1,5 @@
 #pragma once
+#include "kernel/simd/feature_maps.hpp"
 #include "kernel/simd/half.hpp"
 #include "kernel/simd/key_gradients.hpp"
 #include "kernel/simd/monomials.hpp"
@@ -60,6 +61,14 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<ApplyMonomials>(apply_monomials_body<V>);
   b.template set<PolynomialWeights>(polynomial_weights_body<V>);
   b.template set<DivideRows>(divide_rows<V>);
+  b.template set<AddElu>(add_elu_body<V>);
+  b.template set<ApplyElu>(apply_elu_body<V>);
+  b.template set<RandomFeatures>(random_features_body<V>);
+  b.template set<RescaleRows>(rescale_rows_body<V>);
+  b.template set<RescaleState>(rescale_state_body<V>);
+  b.template set<SoftmaxRows>(softmax_rows_body<V>);
+  b.template set<PseudoInverseStep>(pseudo_inverse_step_body<V>);
+  b.template set<UnitScores>(unit_scores_body<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;
