@@ -221,7 +221,7 @@ def _is_operator(tensors: Tuple) -> bool:
     of meta tensors?"""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
-    if torch._C._len_torch_dispatch_stack() > 0:
+    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None:
         return True
     if forward_ad._current_level >= 0:
         _refuse_tangents(tensors)
@@ -231,7 +231,6 @@ def _is_operator(tensors: Tuple) -> bool:
             (recorded and x.requires_grad)
             or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
             or x.is_meta
-            or torch._C._functorch.is_functorch_wrapped_tensor(x)
         ):
             return True
     return False
@@ -315,6 +314,9 @@ def scaled_dot_product_attention(
 def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], grouped: bool) -> Tuple:
     """The sizes in front of [heads, n, features], as torch broadcasts them, and the tensors with at most one size there.
     Heads of size 1 are those of all heads."""
+    a, b, c = q.shape, k.shape, v.shape
+    if len(a) == len(b) == len(c) == 4 and a[0] == b[0] == c[0] and b[1] == c[1] and (grouped or b[1] in (1, a[1])):
+        return (), q, k, v, mask  # what most calls give
     dims = max(q.dim(), k.dim(), v.dim())
     if dims < 5 and q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
         if dims < 3 or k.shape[-3] == v.shape[-3] and (grouped or k.shape[-3] in (1, q.shape[-3])):
