@@ -320,7 +320,8 @@ typedef struct redblue_plan_info {
   int64_t footprint_words; /* most words resident at a time */
   int64_t flops;           /* 2 x multiply-adds of products */
   double ratio;            /* words moved / bound_words; 0 if bound_words is 0 */
-  const char* tiling;      /* "Br=64 Bc=16": the tile sizes by name; redblue_plan_tile gives one of them */
+  const char* tiling; /* "Br=64 Bc=16": the tile sizes by name; redblue_plan_tile gives one of them. Sequences of some
+                       * shapes may have their own: redblue_plan_own_tiling; this is that of all others */
   int64_t footprint_bytes; /* most bytes resident at a time; 0: fast memory was not given in bytes */
   /* as given for the plan */
   int64_t multiple_of_queries, multiple_of_keys, multiple_of_features, reserve_words;
@@ -331,6 +332,16 @@ typedef struct redblue_plan_info {
 } redblue_plan_info;
 #define REDBLUE_PLAN_INFO_INIT \
   {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, 0, 0, 0, 0, 0, 0, 0, 0}
+
+/* The tile sizes of packed or padded sequences of one shape. A row at position p of such a sequence sees its keys from
+ * p + lo to before p + hi, and the first `prefix`. */
+typedef struct redblue_own_tiling {
+  size_t struct_size;
+  int64_t rows, keys;     /* of the sequence: queries of all heads that share K and V, and keys, that have a pair */
+  int64_t lo, hi, prefix; /* INT64_MIN, INT64_MAX: this edge hides nothing */
+  const char* tiling;     /* as redblue_plan_info.tiling; lives as long as the plan */
+} redblue_own_tiling;
+#define REDBLUE_OWN_TILING_INIT {sizeof(redblue_own_tiling), 0, 0, 0, 0, 0, NULL}
 
 /* "0.1.0" */
 REDBLUE_API const char* redblue_version(void);
@@ -393,6 +404,9 @@ REDBLUE_API void redblue_plan_destroy(redblue_plan* plan);
 REDBLUE_API redblue_status redblue_plan_describe(const redblue_plan* plan, redblue_plan_info* info);
 /* The size of the tile that is called `name` in redblue_plan_info.tiling. */
 REDBLUE_API redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int64_t* size);
+/* How many shapes of sequences have tiles of their own, 0 if plan is NULL; and those of one of them, from 0 on. */
+REDBLUE_API int64_t redblue_plan_own_tilings(const redblue_plan* plan);
+REDBLUE_API redblue_status redblue_plan_own_tiling(const redblue_plan* plan, int64_t index, redblue_own_tiling* own);
 
 /* The bytes that the run with these arguments takes beside the tensors: fast memory of each thread, workspace, staging
  * buffers, outputs held in the compute type. They do not include bookkeeping on the heap: at most 9 KiB and 9 KiB more

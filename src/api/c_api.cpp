@@ -32,6 +32,7 @@ struct redblue_plan {
   mutable ArenaMemo memo;
   // Strings that end in a null byte, as C wants them.
   std::string schedule, forward_schedule, theorem, tiling;
+  std::vector<std::pair<schedule::CoreShape, std::string>> own_tilings;
 };
 
 struct redblue_pattern {
@@ -667,7 +668,9 @@ redblue_status redblue_plan_create(const redblue_problem* problem, const redblue
     result->schedule = result->plan.row().schedule;
     if (result->plan.forward) result->forward_schedule = result->plan.forward->row().schedule;
     result->theorem = result->plan.bound.name;
-    result->tiling = plan::text_of(result->plan.row().tiling);
+    result->tiling = plan::sizes_text(result->plan.row().tiling);
+    for (const auto& [core, own] : schedule::own_tilings(result->plan.row().tiling))
+      result->own_tilings.emplace_back(core, plan::sizes_text(own));
     *plan = result.release();
   });
 }
@@ -715,6 +718,27 @@ redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int
     for (const schedule::Knob& k : plan->plan.row().tiling)
       if (k.name == name) return void(*size = k.value);
     throw InvalidArgument(fmt::format("{} has no tile '{}': {}", plan->schedule, name, plan->tiling));
+  });
+}
+
+int64_t redblue_plan_own_tilings(const redblue_plan* plan) {
+  return plan == nullptr ? 0 : std::ssize(plan->own_tilings);
+}
+
+redblue_status redblue_plan_own_tiling(const redblue_plan* plan, int64_t index, redblue_own_tiling* own) {
+  return guarded([&] {
+    require_pointer(plan, "plan");
+    checked(own, "redblue_own_tiling");
+    if (index < 0 || index >= std::ssize(plan->own_tilings))
+      throw InvalidArgument(fmt::format("index = {}: {} shapes of sequences have tiles of their own, from 0 on", index,
+                                        plan->own_tilings.size()));
+    const auto& [core, tiling] = plan->own_tilings[static_cast<std::size_t>(index)];
+    own->rows = core.n_q;
+    own->keys = core.n_k;
+    own->lo = core.lo == -Mask::kFar ? INT64_MIN : core.lo;
+    own->hi = core.hi == Mask::kFar ? INT64_MAX : core.hi;
+    own->prefix = core.prefix;
+    own->tiling = tiling.c_str();
   });
 }
 

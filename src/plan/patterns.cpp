@@ -178,11 +178,12 @@ RunLists of_csr(const Between& x, std::span<const index_t> indptr, std::span<con
   require(indptr.back() == std::ssize(indices),
           fmt::format("indptr ends with {} and there are {} indices: it ends with their number", indptr.back(),
                       indices.size()));
+  for (std::size_t i = 0; i + 1 < indptr.size(); ++i)
+    require(indptr[i] <= indptr[i + 1] && indptr[i + 1] <= std::ssize(indices),
+            fmt::format("indptr goes from {} to {} at query {}: it never falls, and stays within the {} indices",
+                        indptr[i], indptr[i + 1], i, indices.size()));
   RunLists lists = of_queries(x, [&](index_t i) {
     const index_t begin = indptr[static_cast<std::size_t>(i)], end = indptr[static_cast<std::size_t>(i + 1)];
-    require(begin <= end && end <= std::ssize(indices),
-            fmt::format("indptr goes from {} to {} at query {}: it never falls, and stays within the {} indices", begin,
-                        end, i, indices.size()));
     std::vector<Range> runs;
     runs.reserve(static_cast<std::size_t>(end - begin));
     for (index_t k = begin; k < end; ++k) {

@@ -140,9 +140,6 @@ bool has_left_edge(const Sizes& x) {
   return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
 }
 
-/// Has a batch several sequences?
-bool is_packed(const Sizes& x) { return std::ssize(documents_of(x)) > batches_of(x); }
-
 /// Adds the schedule to the rows of the plan, or to what is refused.
 void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
               const schedule::Limits& limits) {
@@ -150,7 +147,6 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   const Schedule& s = *schedule;
   if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
   if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
-  if (s.traits.narrow && !has_left_edge(x) && !is_packed(x) && o.schedule.empty()) return;
   if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (x.method_kind() != s.traits.method && o.schedule.empty()) return;                      // likewise

@@ -15,12 +15,15 @@
 
 namespace redblue::plan {
 
-std::string text_of(const Tiling& tiling) {
+std::string sizes_text(const Tiling& tiling) {
   std::string text;
   for (const schedule::Knob& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
-  if (const auto shapes = schedule::own_tilings(tiling).size(); shapes > 0)
-    text += fmt::format(" (others for {} shape{} of sequences)", shapes, shapes == 1 ? "" : "s");
   return text;
+}
+std::string text_of(const Tiling& tiling) {
+  const auto shapes = schedule::own_tilings(tiling).size();
+  return sizes_text(tiling) +
+         (shapes == 0 ? "" : fmt::format(" (others for {} shape{} of sequences)", shapes, shapes == 1 ? "" : "s"));
 }
 
 bool Schedule::has_quadratic_workspace() const {

@@ -172,6 +172,30 @@ static void test_sequences(void) {
   redblue_plan_destroy(plan);
 }
 
+/* Three sequences of unlike lengths, two of which have tiles of their own. */
+static void test_own_tilings(void) {
+  const int64_t ends[] = {0, 100, 131, 190};
+  redblue_problem p = problem_of(REDBLUE_FORWARD);
+  p.batch = p.heads = p.kv_heads = 1;
+  p.causal = 0;
+  p.n_q = p.n_k = 190, p.d = p.d_v = 16;
+  p.sequences = 3, p.cu_seqlens_q = p.cu_seqlens_k = ends;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 300;
+  options.schedule = "score_tiles";
+  redblue_plan* plan = NULL;
+  CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
+  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_own_tiling own = REDBLUE_OWN_TILING_INIT;
+  CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strcmp(info.tiling, "a=10 b=25") == 0);
+  CHECK(redblue_plan_own_tilings(plan) == 2);
+  CHECK(redblue_plan_own_tiling(plan, 0, &own) == REDBLUE_OK && strcmp(own.tiling, "a=8 b=31") == 0);
+  CHECK(own.rows == 31 && own.keys == 31 && own.lo == INT64_MIN && own.hi == INT64_MAX && own.prefix == 0);
+  CHECK(redblue_plan_own_tiling(plan, 1, &own) == REDBLUE_OK && own.rows == 59);
+  REFUSED(redblue_plan_own_tiling(plan, 2, &own), REDBLUE_INVALID_ARGUMENT, "index = 2: 2 shapes of sequences");
+  redblue_plan_destroy(plan);
+}
+
 static redblue_plan* plan_under(redblue_operation operation, const redblue_pattern* const* patterns, int64_t n,
                                 redblue_pattern_order order) {
   redblue_problem p = problem_of(operation);
@@ -493,6 +517,10 @@ static void test_bytes(void) {
   CHECK(redblue_plan_tile(plan, "Br", &Br) == REDBLUE_OK && Br == 64);
   REFUSED(redblue_plan_tile(plan, "br", &Br), REDBLUE_INVALID_ARGUMENT, "flash_tiled has no tile 'br': Br=64 Bc=16");
   REFUSED(redblue_plan_tile(plan, "Br", NULL), REDBLUE_INVALID_ARGUMENT, "size is NULL");
+  CHECK(redblue_plan_own_tilings(plan) == 0 && redblue_plan_own_tilings(NULL) == 0);
+  redblue_own_tiling own = REDBLUE_OWN_TILING_INIT;
+  REFUSED(redblue_plan_own_tiling(plan, 0, &own), REDBLUE_INVALID_ARGUMENT,
+          "index = 0: 0 shapes of sequences have tiles of their own, from 0 on");
   redblue_plan_destroy(plan);
 
   options.double_buffer = 1; /* a second block of keys or values: fewer queries */
@@ -794,6 +822,7 @@ int main(void) {
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
   test_results();
   test_sequences();
+  test_own_tilings();
   test_patterns();
   test_big_bird_seed();
   test_window_as_csr();

@@ -452,16 +452,50 @@ TEST(Planner, ReproducesTheTableOfStrips) {
   }
 }
 
-TEST(Planner, SpeaksOfStripsWhereRowsAreNarrow) {
-  Problem p = problem(4096, 4096, 512, 512);
-  p.causal = true;
-  const auto rank_of_strips = [&] {
-    const Plan plan = make_plan(p, with_M(8192));
-    return std::ranges::find(plan.rows, "strips", &Row::schedule) - plan.rows.begin();
+TEST(Planner, TakesStripsWhereverTheyMoveTheFewestWords) {
+  Problem p = problem(90, 90, 512, 512);
+  const auto best = [&](index_t M) {
+    const Plan plan = make_plan(p, with_M(M));
+    EXPECT_EQ(plan.row().schedule, "strips");
+    return plan.row().io.total();
   };
-  EXPECT_EQ(rank_of_strips(), std::ssize(make_plan(p, with_M(8192)).rows));
-  for (index_t first = 0; first <= 4096; first += 64) p.cu_seqlens_q.push_back(first);
-  EXPECT_EQ(rank_of_strips(), 0);
+  EXPECT_EQ(best(4096), 276'570);
+  p.causal = true;
+  const Words alone = best(4096);
+  EXPECT_EQ(alone, 196'698);
+  p.n_q = p.n_k = 180, p.cu_seqlens_q = {0, 90, 180};
+  EXPECT_EQ(best(4096), 2 * alone);
+}
+
+TEST(Planner, TakesStripsOfTheMaskAroundAPattern) {
+  Problem p = problem(1024, 1024, 128, 128);
+  p.window_left = 63;
+  p.causal = true;
+  const Words window = make_plan(p, with_M(4096)).row().io.total();
+  RunLists rows;  // the window without one pair
+  for (index_t i = 0; i < 1024; ++i) {
+    const index_t first = std::max<index_t>(0, i - 63);
+    if (i == 500)
+      rows.append(1, {{first, 480}, {481, i + 1}});
+    else
+      rows.append(1, {{first, i + 1}});
+  }
+  p.window_left.reset(), p.causal = false;
+  p.patterns = {std::make_shared<const RunLists>(std::move(rows))};
+  EXPECT_EQ(make_plan(p, with_M(4096)).row().io.total(), window);
+}
+
+TEST(Planner, ReadsLittleOfABiasThatAMaskHides) {
+  Problem p = problem(4096, 4096, 64, 64);
+  p.heads = 8;
+  p.causal = true;
+  p.bias = {1, 8, 4096, 4096};
+  Words before = make_plan(p, with_M(300'000)).row().cost;
+  for (const index_t M : {400'000, 535'590, 700'000, 902'554, 1'200'000}) {
+    const Words words = make_plan(p, with_M(M)).row().cost;
+    EXPECT_LE(words.to_double(), 1.01 * before.to_double()) << M;
+    before = words;
+  }
 }
 
 TEST(Planner, AnswersForSizesFarBeyondMemory) {

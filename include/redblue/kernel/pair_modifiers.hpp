@@ -32,6 +32,40 @@ struct PairDrop : OnPairs {
   }
 };
 
+/// T <- -inf for pairs of the box's interval mask that its pattern has not. T has a word for each pair of the mask.
+struct PairHide : OnPairs {
+  static constexpr std::string_view name = "pair_hide";
+  static constexpr std::array access{Access::update};
+  static constexpr bool fits(Shape T) { return T.cols == 1; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr auto parameter_names = kPairBoxNames;
+  auto parameters() { return parameters_of_box(place, extent); }
+  using OnPairs::OnPairs;
+  PairBox formed() const {
+    PairBox b = box();
+    b.place.mask.pattern = nullptr;
+    return b;
+  }
+  bool fits_pattern(Shape T) const {
+    const PairBox b = formed();
+    return box().is_inside(b.rows, T.rows) && b.is_inside(b.rows, T.rows) && T.rows == b.pairs();
+  }
+  template <class T>
+  void run(View<T> tile) const {
+    formed().for_runs([&](index_t r, Range seen, index_t pair) {
+      index_t j = seen.begin;
+      const auto hide_until = [&](index_t end) {
+        for (; j < std::min(end, seen.end); ++j) tile[pair + j - seen.begin] = kMinusInf<T>;
+      };
+      place.for_seen(r, extent.cols, [&](Range kept) {
+        hide_until(kept.begin);
+        j = std::max(j, kept.end);
+      });
+      hide_until(seen.end);
+    });
+  }
+};
+
 /// T <- softcap tanh(T / softcap) - slope |distance|, and F <- the derivative of the softcap, where F has words.
 struct PairModify : OnPairs {
   static constexpr std::string_view name = "pair_modify";

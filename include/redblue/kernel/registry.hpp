@@ -29,7 +29,7 @@ using AnyPlainKernel = std::variant<
     Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised,
     AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights,
     PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn,
-    PairDrop, PairModify, PairBias, PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials,
+    PairDrop, PairHide, PairModify, PairBias, PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials,
     DivisionGradients, PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber, SetTo,
     AddElu, ApplyElu, RandomFeatures, MinusInfinity, RescaleState, RescaleRows, AddColumnSums, ProjectRows, SoftmaxRows,
     PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft, ProjectRow, Larger, AddRounded, SmyrfKeys, SortPairs,

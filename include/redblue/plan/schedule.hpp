@@ -20,7 +20,8 @@ namespace redblue::plan {
 
 /// Tile sizes by name, in the order of Schedule::knobs. Those that are missing have their defaults.
 using Tiling = std::vector<schedule::Knob>;
-/// "Br=64 Bc=16".
+/// "Br=64 Bc=16"; text_of also says whether some sequences have tiles of their own.
+std::string sizes_text(const Tiling& tiling);
 std::string text_of(const Tiling& tiling);
 
 /// What a schedule runs on: `count` instances (heads, or groups of heads that share K and V) of the same sizes.

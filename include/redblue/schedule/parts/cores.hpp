@@ -292,7 +292,7 @@ struct Masked : S {
         least = cost;
       }
     };
-    const auto for_all = [&](const Sizes& core) { consider(S::choose_tiling(core, left)); };
+    const auto for_all = [&](const Sizes& core) { consider(best_of(core, left)); };
     const Sizes largest = largest_of(parts);
     if (has_pattern(x))
       for_all(largest);
@@ -317,17 +317,46 @@ struct Masked : S {
     if (!S::traits.only_patterns && (x.documents != nullptr || x.modifiers.any())) for_all(without_mask(x));
     return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
+  /// Tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias that
+  /// nobody uses: the best of the tilings for this M and for parts of it, one after another, then around the best part.
+  static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
+    std::optional<One> best = S::choose_tiling(core, limits);
+    if (!best || core.modifiers.bias == Modifiers::Bias::none || core.mask.full()) return best;
+    Words least = limits.price.of(S::io(core, *best)), room = limits.M;
+    const auto consider = [&](Words M) {
+      Limits part = limits;
+      part.M = M;
+      const std::optional<One> t = S::choose_tiling(core, part);
+      if (!t) return false;
+      if (const Words cost = limits.price.of(S::io(core, *t)); cost < least) {
+        best = t;
+        least = cost;
+        room = M;
+      }
+      return true;
+    };
+    int since = 0;  // the last that was better
+    for (Words M = limits.M * 3 / 4; M > 0 && since < 5; M = M * 3 / 4) {
+      const Words before = least;
+      if (!consider(M)) break;
+      since = least < before ? 0 : since + 1;
+    }
+    for (Words step = room / 16; step > 0 && step * 1024 > limits.M; step = step / 2)
+      for (const Words M : {room - step, room + step})
+        if (M > 0 && M <= limits.M) consider(M);
+    return best;
+  }
   /// The best tiling of the largest core, and those of cores of other shapes where theirs costs less.
   static std::optional<Tiling> of_each_shape(const Sizes& largest, const std::vector<Core>& list,
                                              const Limits& limits) {
-    const std::optional<One> all = S::choose_tiling(largest, limits);
+    const std::optional<One> all = best_of(largest, limits);
     if (!all) return std::nullopt;
     Tiling t(*all);
     std::set<CoreShape> seen{CoreShape(largest)};
     for (const Core& core : list) {
       const Sizes& one = core.sizes;
       if (!seen.insert(CoreShape(one)).second) continue;
-      const std::optional<One> own = S::choose_tiling(one, limits);
+      const std::optional<One> own = best_of(one, limits);
       if (!own || S::copies(*own) != S::copies(*all)) continue;  // copies of all cores lie in one array
       const bool does = S::allows(one, *all) && limits.fit(S::footprint(one, *all), S::prefetch(one, *all));
       if (!does || limits.price.of(S::io(one, *own)) < limits.price.of(S::io(one, *all)))

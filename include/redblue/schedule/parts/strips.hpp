@@ -107,7 +107,12 @@ inline Io strip_scores_io(const Sizes& x, index_t a) {
 template <class W, class Operands, class T, class F>
 void modify_strip(W& w, const Operands& x, const T& tile, const Strip& strip, const F& derivative) {
   const Slopes slopes(w, x);
-  pair_scores(w, x, strip.box(x.shape), tile, derivative, slopes.arg());
+  const kernel::PairBox box = strip.box(x.shape);
+  pair_scores(w, x, box, tile, derivative, slopes.arg());
+  if (x.shape.hiding == nullptr) return;
+  kernel::PairBox hidden = box;
+  hidden.place = x.shape.place(strip.rows.begin, strip.keys.begin);
+  w.compute(kernel::PairHide(hidden), tile);
 }
 
 /// Y = T X, or T^T X, for the rows of Y that the strip has: a column of Y is resident while that of X streams past.
