@@ -140,6 +140,20 @@ bool has_left_edge(const Sizes& x) {
   return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
 }
 
+/// Has a batch several sequences?
+bool is_packed(const Sizes& x) { return std::ssize(documents_of(x)) > batches_of(x); }
+
+/// Leaves out schedules for narrow rows where rows are not narrow and another one is chosen.
+void leave_out_narrow(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
+  if (!plan.options.schedule.empty() || has_left_edge(x) || is_packed(x)) return;
+  const std::string_view name = chosen->schedule;
+  std::erase_if(plan.rows, [&](const Row& r) { return r.algorithm->traits.narrow && r.schedule != name; });
+  std::erase_if(plan.refused, [&](const Refusal& r) {
+    return plan.options.registry->find(plan.problem.op, r.schedule)->traits.narrow;
+  });
+  chosen = std::ranges::find(plan.rows, name, &Row::schedule);
+}
+
 /// Adds the schedule to the rows of the plan, or to what is refused.
 void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
               const schedule::Limits& limits) {
@@ -277,12 +291,12 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
            std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
   });
-  const auto chosen =
-      std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
+  auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
   if (chosen == plan.rows.end()) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);
   }
+  leave_out_narrow(plan, x, chosen);
   if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
   order_rows(plan, chosen);
   compare_rows(plan);

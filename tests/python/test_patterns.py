@@ -771,8 +771,8 @@ def trivial(op, case, lse=False):
 
 
 # They form the pairs of an interval mask around a pattern; MasksCostNothing and the claims have them.
-HIDING = {"forward": {"key_outer", "small_cache", "score_tiles", "naive"},
-          "backward": {"fused_query_outer", "fused_values", "materialised", "spilled"}}
+HIDING = {"forward": {"key_outer", "small_cache", "score_tiles", "naive", "strips"},
+          "backward": {"fused_query_outer", "fused_values", "materialised", "spilled", "strips"}}
 
 
 def check_rows(op, case, M, extra=()):

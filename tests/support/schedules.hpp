@@ -10,7 +10,7 @@ namespace redblue::test {
 inline std::vector<std::string_view> softmax_schedules(Operation op = Operation::forward) {
   std::vector<std::string_view> names;
   for (const auto& s : plan::Registry::built_in().of(op))
-    if (s->traits.only_score.value_or(Score::softmax) == Score::softmax && !s->traits.windows &&
+    if (s->traits.only_score.value_or(Score::softmax) == Score::softmax && !s->traits.windows && !s->traits.narrow &&
         !s->traits.only_patterns && s->traits.method == MethodKind::exact)
       names.push_back(s->name);
   return names;

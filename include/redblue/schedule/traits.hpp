@@ -13,6 +13,8 @@ struct Traits {
   bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
   bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
   bool windows = false;           ///< for masks with a left edge: of others the planner does not speak
+  bool narrow = false;            ///< for rows that see few keys: without a left edge or packed sequences the planner
+                                  ///< speaks of it only where it is chosen
   bool own_softmax = false;       ///< gradients: forms softmax itself and reads no O, and lse at most for dK and dV;
                                   ///< chosen only where a forward pass of ours made them, or by name
   bool masks = false;             ///< runs where a mask hides keys

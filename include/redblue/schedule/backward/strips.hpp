@@ -15,8 +15,13 @@ struct StripsBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "strips";
   static constexpr std::string_view idea = "keeping all pairs of a block of queries, then of keys, resident";
-  static constexpr Traits traits{
-      .keeps_scores = true, .own_softmax = true, .masks = true, .hides = true, .modifiers = true, .products = 5};
+  static constexpr Traits traits{.keeps_scores = true,
+                                 .narrow = true,
+                                 .own_softmax = true,
+                                 .masks = true,
+                                 .hides = true,
+                                 .modifiers = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::P_b, SlowArray::dS_b};
 
   struct Tiling {

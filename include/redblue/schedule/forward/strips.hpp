@@ -13,7 +13,7 @@ struct StripsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "strips";
   static constexpr std::string_view idea = "keeping all scores of a block of queries resident";
-  static constexpr Traits traits{.keeps_scores = true, .masks = true, .hides = true, .modifiers = true};
+  static constexpr Traits traits{.keeps_scores = true, .narrow = true, .masks = true, .hides = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
