@@ -266,7 +266,7 @@ struct Masked : S {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
     if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, x, limits);
-    const auto hiding = choose_tiling_for(x, with_hulls(x), limits);
+    std::optional<Tiling> hiding = choose_tiling_for(x, with_hulls(x), limits);
     if (!S::traits.patterns) return hiding;
     return cheaper(x, limits, choose_tiling_for(x, x, limits), hiding);
   }
