@@ -221,10 +221,12 @@ def _is_operator(tensors: Tuple) -> bool:
     of meta tensors?"""
     if torch.compiler.is_compiling() or torch._C._get_tracing_state() is not None:
         return True
-    if torch._C._len_torch_dispatch_stack() > 0 or torch._C._functorch.peek_interpreter_stack() is not None:
+    if torch._C._len_torch_dispatch_stack() > 0:
         return True
     if forward_ad._current_level >= 0:
         _refuse_tangents(tensors)
+    if torch._C._functorch.peek_interpreter_stack() is not None:
+        return True
     recorded = torch.is_grad_enabled()
     for x in tensors:
         if isinstance(x, Tensor) and (
