@@ -157,8 +157,9 @@ class MonomialRows {
     const T* x = x_ + t * width_ + i;
     const index_t z_step = z_.words() > 0 ? z_.row_stride : 0;
     const T* z = z_.words() > 0 ? &z_(begin_ + held_, 0) : &kNoSum;
-    T *phi = phi_ + held_ * kStride + i, *sums = sums_ + held_ * V::kLanes;
-    for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += V::kLanes, z += z_step) {
+    constexpr index_t kSumStep = kRowSums ? V::kLanes : 0;
+    T *phi = phi_ + held_ * kStride + i, *sums = sums_ + held_ * kSumStep;
+    for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += kSumStep, z += z_step) {
       V sum = i == 0 || !kRowSums ? V::zero() : V::load(sums);
 #pragma GCC unroll 4
       for (int v = 0; v < NV; ++v) {
