@@ -68,6 +68,7 @@ bool divide_rows(const DivideRows&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &O = x[0], &l = x[1];
   if (O.packed() || O.col_stride != 1) return false;
+  if (O.words() == 0) return true;
   for (index_t r = 0; r < O.rows(); ++r) {
     const T sum = l[r], by = T(1) / sum;
     const bool has_inverse = sum != T(0) && by - by == T(0);  // 1 / sum may be beyond the range
