@@ -332,11 +332,7 @@ std::string text_of(const Sizes& x) {
         m.sinks_gradient, m.softcap, m.dropout, m.seed);
   return text;
 }
-std::string text_of(const Tiling& t) {
-  std::string text;
-  for (const schedule::Knob& k : t) text += fmt::format(" {}={}", k.name, k.value);
-  return text;
-}
+std::string text_of(const Tiling& t) { return " " + plan::text_of(t); }
 
 /// The rounds of a random case: what is drawn depends on the seed alone. `share` of a hundred shrinks it.
 class Random {
