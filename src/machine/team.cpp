@@ -2,7 +2,9 @@
 
 #include <algorithm>
 #include <exception>
+#include <memory>
 
+#include "threads/sleeper.hpp"
 #include "threads/spin.hpp"
 
 namespace redblue::machine {
@@ -31,7 +33,8 @@ struct Team::Loop {
 };
 
 void Team::run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main) {
-  Team team(workers);
+  const auto sleepers = std::make_unique<threads::Sleeper[]>(static_cast<std::size_t>(workers));
+  Team team(workers, sleepers.get());
   if (workers == 1) return main(team);
   std::exception_ptr error;
   std::atomic<int> arrived{0};
@@ -99,12 +102,13 @@ void Team::help_until(const Done& done, int index, int depth) {
     if (done()) return;
     if (help(index, depth)) continue;
     const auto signalled = [&] { return signals_ != seen; };
-    if (!threads::spin_until(signalled)) signals_.wait(seen);
+    if (!threads::spin_until(signalled)) sleepers_[index].wait(signals_, seen);
   }
 }
 
 void Team::signal() {
   ++signals_;
+  for (int i = 0; i < workers_; ++i) sleepers_[i].keep_away();
   signals_.notify_all();
 }
 

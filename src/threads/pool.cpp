@@ -14,6 +14,8 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/threads.hpp"
+#include "threads/sleeper.hpp"
+#include "threads/slice.hpp"
 #include "threads/spin.hpp"
 
 // There if the program has an OpenMP runtime.
@@ -70,8 +72,10 @@ class Crew {
     n_ = n;
     next_.store(0, std::memory_order_relaxed);
     for (int i = 0; i < helpers; ++i) {
-      helpers_[static_cast<std::size_t>(i)]->call.store(kCalled, std::memory_order_release);
-      helpers_[static_cast<std::size_t>(i)]->call.notify_one();
+      Helper& helper = *helpers_[static_cast<std::size_t>(i)];
+      helper.call.store(kCalled, std::memory_order_seq_cst);  // before the question whether it sleeps
+      helper.sleeper.keep_away();
+      helper.call.notify_one();
     }
     inside_a_task = true;
     work();
@@ -87,6 +91,7 @@ class Crew {
 
   struct alignas(64) Helper {
     std::atomic<int> call{kIdle};
+    threads::Sleeper sleeper;
     std::thread thread;
 
     void dismiss() {
@@ -109,10 +114,11 @@ class Crew {
   }
 
   void serve(Helper& self) {
+    threads::ask_for_short_slices();
     inside_a_task = true;
     for (;;) {
       const auto called = [&] { return self.call.load(std::memory_order_relaxed) != kIdle; };
-      if (!threads::spin_until(called)) self.call.wait(kIdle, std::memory_order_relaxed);
+      if (!threads::spin_until(called)) self.sleeper.wait(self.call, int{kIdle});
       int seen = kCalled;
       if (self.call.compare_exchange_strong(seen, kAtWork, std::memory_order_acquire)) {
         work();

@@ -7,6 +7,10 @@
 #include "redblue/core/types.hpp"
 #include "redblue/threads.hpp"
 
+namespace redblue::threads {
+class Sleeper;
+}
+
 namespace redblue::machine {
 
 /// The workers of one run. They enter together, once: the first to arrive runs the main function, and the others take
@@ -39,7 +43,7 @@ class Team {
  private:
   struct Loop;
 
-  explicit Team(int workers) : workers_(workers) {}
+  Team(int workers, threads::Sleeper* sleepers) : workers_(workers), sleepers_(sleepers) {}
   void publish(Loop& loop);
   void withdraw(Loop& loop);
   bool help(int index, int depth);
@@ -48,6 +52,7 @@ class Team {
   void signal();
 
   const int workers_;
+  threads::Sleeper* const sleepers_;  ///< one for each worker
   std::mutex mutex_;
   std::vector<Loop*> loops_;     ///< under way
   std::atomic<int> signals_{0};  ///< changes when a loop is published, left by its last helper, or main has ended
