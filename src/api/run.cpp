@@ -67,13 +67,21 @@ class Converted {
   }
   Words words() const { return words_; }
   template <class T>
-  void finish() const {
+  void finish(ThreadPool& pool, int workers) const {
+    constexpr index_t kRows = 256;  // of a piece: pieces are what workers share
+    const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
     for (const auto& [from, to] : list_) {
       const auto [B, H, rows, cols] = to.shape;
       const machine::Storage target = storage_of(to, H, 1, true);
-      for (index_t i = 0; i < B * H; ++i)
-        machine::scatter<T>(target, {SlowArray::O, i, 0, 0, {rows, cols}},
-                            static_cast<const T*>(from.data) + i * rows * cols, cols, 1);
+      const T* const words = static_cast<const T*>(from.data);
+      const index_t of_instance = ceil_div(rows, kRows);
+      pool.run(workers, [&, B = B, H = H, rows = rows, cols = cols](int worker) {
+        for (index_t i = worker; i < B * H * of_instance; i += workers) {
+          const index_t instance = i / of_instance, row = i % of_instance * kRows;
+          machine::scatter<T>(target, {SlowArray::O, instance, row, 0, {std::min(kRows, rows - row), cols}},
+                              words + (instance * rows + row) * cols, cols, 1, half_rows);
+        }
+      });
     }
   }
 
@@ -119,10 +127,11 @@ class Reordered {
     for (const Move& m : outputs_) {
       const machine::Storage target = storage_of(m.to, m.to.shape[1], 1, true);
       const index_t rows = m.to.shape[2], cols = m.to.shape[3];
+      const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
       for_rows(m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const T* words = static_cast<const T*>(m.from.data) + (instance * rows + place) * cols;
         if (!is_bias(m.array))
-          return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1);
+          return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1, half_rows);
         for (index_t t = 0; t < cols; ++t)
           machine::scatter<T>(target, {m.array, instance, row, column(t), {1, 1}}, words + t, 1, 1);
       });
@@ -333,9 +342,11 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                  with.report = std::ref(*report);
                }
                reordered.gather();
+               ThreadPool& pool = *with.pool;
+               const auto workers = static_cast<int>(with.arenas.size());
                const Measured m = run_row<T>(part, std::move(with));
                reordered.scatter<T>();
-               converted.finish<T>();
+               converted.finish<T>(pool, workers);
                all.io = all.io + m.io;
                all.peak = std::max(all.peak, m.peak);
                all.flops += m.flops;

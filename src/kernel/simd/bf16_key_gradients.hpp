@@ -34,7 +34,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
   float* pair(index_t q, index_t key) const { return P.data + q / 2 * P.row_stride + key; }
 
   template <int R, int NV, int N>
-  [[gnu::noinline]] void tile(index_t q, index_t first, const Queries& queries, const Panels& panels) const {
+  [[gnu::noinline]] void tile(index_t q, index_t first, Range all, const Queries& queries, const Panels& panels) const {
     constexpr index_t L = V::kLanes, width = NV * L, kRow = N * L;
     alignas(64) float p[R * kRow];
     V c[R][N];
@@ -48,7 +48,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) MultiplyBf16::exp2(fma(c[r][v], factor, shift)).store(p + r * kRow + v * L);
     }
-    if (hides({q, q + R}, {first, first + kRow})) hide(q, R, first, N, p, kRow);
+    if (all.begin > first || all.end < first + kRow) hide(q, R, first, N, p, kRow);
 #pragma GCC unroll 12
     for (int r = 0; r < R; r += 2)
 #pragma GCC unroll 4
@@ -71,18 +71,16 @@ struct Bf16KeyStep : KeyStep<F32x16> {
   }
   /// The vectors of a panel that some of these rows see; the others get zeros.
   template <int R, int NV, int N = NV>
-  void seen_tile(index_t q, index_t first, const Queries& queries, const Panels& panels) const {
-    if constexpr (N > 0) {
-      const Range keys = seen({q, q + R});
-      if (keys.end <= first + (N - 1) * V::kLanes || keys.begin >= first + N * V::kLanes)
-        return seen_tile<R, NV, N - 1>(q, first, queries, panels);
-    }
+  void seen_tile(index_t q, index_t first, const Sight& sight, const Queries& queries, const Panels& panels) const {
+    if constexpr (N > 0)
+      if (sight.some.end <= first + (N - 1) * V::kLanes || sight.some.begin >= first + N * V::kLanes)
+        return seen_tile<R, NV, N - 1>(q, first, sight, queries, panels);
     for (int v = N; v < NV; ++v)
       for (int r = 0; r < R; ++r) {
         V::zero().store(&dS(q + r, first) + v * V::kLanes);
         if (r % 2 == 0) V::zero().store(pair(q + r, first) + v * V::kLanes);
       }
-    if constexpr (N > 0) tile<R, NV, N>(q, first, queries, panels);
+    if constexpr (N > 0) tile<R, NV, N>(q, first, sight.all, queries, panels);
   }
 
   void weights() const {
@@ -95,8 +93,9 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
         const Panels panels{K.panels + first * ceil_div(K.cols(), 2), Vv.panels + first * ceil_div(Vv.cols(), 2)};
         const auto run = [&]<int NV>(Height<NV>) {
-          for_row_blocks<kRows<V, NV>>(
-              rows, [&]<int R>(index_t r, Height<R>) { seen_tile<R, NV>(q + r, first, queries, panels); });
+          for_row_blocks<kRows<V, NV>>(rows, [&]<int R>(index_t r, Height<R>) {
+            seen_tile<R, NV>(q + r, first, sight({q + r, q + r + R}), queries, panels);
+          });
         };
         switch (width / V::kLanes) {
           case 1:

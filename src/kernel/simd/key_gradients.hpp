@@ -44,11 +44,16 @@ struct KeyStep {
     }
   }
 
-  /// Does the mask hide one of these keys from one of these rows? Under a pattern that is not looked into.
-  bool hides(Range rows, Range keys) const {
-    return !scores.place.mask.full() &&
-           (scores.place.mask.pattern != nullptr || seen({rows.begin, rows.begin + 1}).end < keys.end ||
-            seen({rows.end - 1, rows.end}).begin > keys.begin);
+  /// Keys that one of some rows sees, and those that all of them see: under a pattern that is not looked into.
+  struct Sight {
+    Range some, all;
+  };
+  Sight sight(Range rows) const {
+    constexpr Range kAll{0, Mask::kFar};
+    if (scores.place.mask.full()) return {kAll, kAll};
+    if (scores.place.mask.pattern != nullptr) return {seen(rows), {0, 0}};
+    const Range top = seen({rows.begin, rows.begin + 1}), bottom = seen({rows.end - 1, rows.end});
+    return {{top.begin, bottom.end}, {bottom.begin, top.end}};
   }
 
   /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p, whose rows are `stride` apart.
@@ -70,9 +75,9 @@ struct KeyStep {
   }
 
   /// P and dS of R queries and the first N vectors of a panel of keys, `first` being its first key: the others' keys
-  /// are hidden from all of them.
+  /// are hidden from all of them. `all`: what all of them see.
   template <int R, int NV, int N>
-  [[gnu::noinline]] void tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+  [[gnu::noinline]] void tile(index_t q, index_t first, Range all, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
@@ -87,7 +92,7 @@ struct KeyStep {
 #pragma GCC unroll 4
       for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
     }
-    if (hides({q, q + R}, {first, first + N * V::kLanes})) hide(q, R, first, N, p, P.row_stride);
+    if (all.begin > first || all.end < first + N * V::kLanes) hide(q, R, first, N, p, P.row_stride);
     products(c, dO, q, v_panel, width, first == 0);
     const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
@@ -171,25 +176,24 @@ struct KeyStep {
   /// P and dS of R queries and NV vectors of keys: those vectors are left out, from the last one on, whose keys are
   /// hidden from all of the queries.
   template <int R, int NV, int N = NV>
-  void seen_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
-    if constexpr (N > 0) {
-      const Range keys = seen({q, q + R});
-      if (keys.end <= first + (N - 1) * V::kLanes || keys.begin >= first + N * V::kLanes)
-        return seen_tile<R, NV, N - 1>(q, first, k_panel, v_panel);
-    }
+  void seen_tile(index_t q, index_t first, const Sight& sight, const T* k_panel, const T* v_panel) const {
+    if constexpr (N > 0)
+      if (sight.some.end <= first + (N - 1) * V::kLanes || sight.some.begin >= first + N * V::kLanes)
+        return seen_tile<R, NV, N - 1>(q, first, sight, k_panel, v_panel);
     for (const View<T>& hidden : {P, dS, G, F})
       for (index_t r = 0; N < NV && hidden.words() > 0 && r < R; ++r)
         for (int v = N; v < NV; ++v) V::zero().store(&hidden(q + r, first) + v * V::kLanes);
     if constexpr (N > 0) {
       if (modified()) return modified_tile<R, NV, N>(q, first, k_panel, v_panel);
-      tile<R, NV, N>(q, first, k_panel, v_panel);
+      tile<R, NV, N>(q, first, sight.all, k_panel, v_panel);
     }
   }
 
   template <int NV>
   void panel(index_t first, const T* k_panel, const T* v_panel) const {
-    for_row_blocks<kRows<V, NV>>(P.rows(),
-                                 [&]<int R>(index_t q, Height<R>) { seen_tile<R, NV>(q, first, k_panel, v_panel); });
+    for_row_blocks<kRows<V, NV>>(P.rows(), [&]<int R>(index_t q, Height<R>) {
+      seen_tile<R, NV>(q, first, sight({q, q + R}), k_panel, v_panel);
+    });
   }
 
   void weights() const {

@@ -11,9 +11,12 @@ namespace {
   return place.sees_all(s) ? Place{{}, place.row, place.col} : place;
 }
 
-/// Of `keys` keys those that one of these rows sees.
-[[gnu::noinline, gnu::flatten]] inline Range keys_seen(const Place& place, Range rows, index_t keys) {
+[[gnu::noinline, gnu::flatten]] inline Range keys_under_mask(const Place& place, Range rows, index_t keys) {
   return place.cols_of(rows, keys);
+}
+/// Of `keys` keys those that one of these rows sees. Asked for each register tile: no call where there is no mask.
+[[gnu::always_inline]] inline Range keys_seen(const Place& place, Range rows, index_t keys) {
+  return place.mask.full() ? Range{0, keys} : keys_under_mask(place, rows, keys);
 }
 
 /// Of `rows` rows those that see one of these keys.
