@@ -70,13 +70,13 @@ class Converted {
   void finish(ThreadPool& pool, int workers) const {
     constexpr index_t kRows = 256;  // of a piece: pieces are what workers share
     const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
-    for (const auto& [from, to] : list_) {
-      const auto [B, H, rows, cols] = to.shape;
-      const machine::Storage target = storage_of(to, H, 1, true);
-      const T* const words = static_cast<const T*>(from.data);
-      const index_t of_instance = ceil_div(rows, kRows);
-      pool.run(workers, [&, B = B, H = H, rows = rows, cols = cols](int worker) {
-        for (index_t i = worker; i < B * H * of_instance; i += workers) {
+    for (const Pair& pair : list_) {
+      const index_t heads = pair.to.shape[1], rows = pair.to.shape[2], cols = pair.to.shape[3];
+      const index_t of_instance = ceil_div(rows, kRows), pieces = pair.to.shape[0] * heads * of_instance;
+      const machine::Storage target = storage_of(pair.to, heads, 1, true);
+      const T* const words = static_cast<const T*>(pair.from.data);
+      pool.run(workers, [&](int worker) {
+        for (index_t i = worker; i < pieces; i += workers) {
           const index_t instance = i / of_instance, row = i % of_instance * kRows;
           machine::scatter<T>(target, {SlowArray::O, instance, row, 0, {std::min(kRows, rows - row), cols}},
                               words + (instance * rows + row) * cols, cols, 1, half_rows);
