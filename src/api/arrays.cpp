@@ -4,8 +4,10 @@
 #include <algorithm>
 #include <cctype>
 
+#include "plan/matrices.hpp"
 #include "redblue/attention.hpp"
 #include "redblue/core/word_type.hpp"
+#include "shapes.hpp"
 
 /// What arrays an operation has, and of which sizes.
 namespace redblue {
@@ -34,41 +36,52 @@ std::string tensor_name(SlowArray a) {
 }
 
 std::vector<SlowArray> inputs_of(const Problem& p) {
-  const Sizes x = p.sizes();
+  const Shapes shapes(p);
   std::vector<SlowArray> list;
   list.reserve(plan::inputs_of(p.op).size());
   for (const SlowArray a : plan::inputs_of(p.op)) {
     const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
-    if (!computed && !is_copy(p, a) && has_words(plan::matrix_of(p.op, x, a).shape)) list.push_back(a);
+    if (!computed && !is_copy(p, a) && has_words(shapes.matrix(a))) list.push_back(a);
   }
   return list;
 }
 
 std::vector<SlowArray> outputs_of(const Problem& p) {
-  const Sizes x = p.sizes();
+  const Shapes shapes(p);
   std::vector<SlowArray> list;
   list.reserve(plan::outputs_of(p.op).size());
   for (const SlowArray a : plan::outputs_of(p.op))
-    if (has_words(plan::matrix_of(p.op, x, a).shape)) list.push_back(a);
+    if (has_words(shapes.matrix(a))) list.push_back(a);
   return list;
 }
 
-std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) {
+Shapes::Shapes(const Problem& p) : problem_(p), matrices_(plan::matrices_of(p.op, p.sizes())) {}
+
+Shape Shapes::matrix(SlowArray array) const {
+  const auto found = std::ranges::find(matrices_, array, &SlowMatrix::array);
+  return found == matrices_.end() ? Shape{0, 0} : found->shape;
+}
+
+std::array<index_t, 4> Shapes::operator[](SlowArray array) const {
+  const Problem& p = problem_;
   if (array == SlowArray::bias || array == SlowArray::dBias) return p.bias.value_or(std::array<index_t, 4>{});
   if (array == SlowArray::slopes || array == SlowArray::sinks || array == SlowArray::dSinks) return {1, p.heads, 1, 1};
-  const Shape s = plan::matrix_of(p.op, p.sizes(), array).shape;
+  const Shape s = matrix(array);
   if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
 }
 
+std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) { return Shapes(p)[array]; }
+
 Tensors contiguous_tensors(const Problem& p, DType dtype) {
+  const Shapes shapes(p);
   Tensors tensors;
   for (const auto& list : {inputs_of(p), outputs_of(p)})
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
-        tensors[a] = Tensor(nullptr, dtype, shape_of(p, a));
+        tensors[a] = Tensor(nullptr, dtype, shapes[a]);
       else if (!is_forward(p.op) || p.lse_required)
-        tensors[a] = Tensor(nullptr, word_of(dtype), shape_of(p, a));
+        tensors[a] = Tensor(nullptr, word_of(dtype), shapes[a]);
   return tensors;
 }
 

@@ -19,6 +19,7 @@
 #include "redblue/core/word_type.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/version.hpp"
+#include "shapes.hpp"
 #include "storage_of.hpp"
 
 /// The C interface: redblue.h in terms of attention.hpp.
@@ -295,9 +296,10 @@ struct Named {
 
 template <class List>
 Tensors tensors_of(const Problem& p, const List& list) {
+  const Shapes shapes(p);
   Tensors result;
   for (const auto& [array, input, output] : list) {
-    const auto shape = shape_of(p, array);
+    const auto shape = shapes[array];
     result[array] = input != nullptr ? tensor_of(*input, shape, array) : tensor_of(*output, shape, array);
   }
   return result;

@@ -18,6 +18,7 @@
 #include "overlap.hpp"
 #include "redblue/core/physical_memory.hpp"
 #include "redblue/core/word_type.hpp"
+#include "shapes.hpp"
 #include "storage_of.hpp"
 
 namespace redblue {
@@ -393,11 +394,11 @@ Tensors with_forward(const Problem& p, Tensors tensors, const RunOptions& option
   return tensors;
 }
 
-/// Those of the operation, with data.
-Tensors used(const Problem& p, const Tensors& tensors, const RunOptions& options) {
+/// Those of these arrays, with data.
+Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const std::vector<SlowArray>& outputs) {
   Tensors result;
-  for (const auto& list : {inputs_of(p), written_by(p, options)})
-    for (const SlowArray a : list)
+  for (const auto* list : {&inputs, &outputs})
+    for (const SlowArray a : *list)
       if (tensors[a].data != nullptr) result[a] = tensors[a];
   return result;
 }
@@ -405,10 +406,11 @@ Tensors used(const Problem& p, const Tensors& tensors, const RunOptions& options
 }  // namespace
 
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
+  const Shapes shapes(p);
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
     if (a == SlowArray::lse && is_forward(p.op) && t.data == nullptr) continue;  // not wanted
-    auto wanted = shape_of(p, a);
+    auto wanted = shapes[a];
     if ((a == SlowArray::slopes || a == SlowArray::sinks) && t.shape[0] == p.batch) wanted[0] = p.batch;
     if (t.dtype == DType::boolean && a != SlowArray::bias)
       throw Unsupported(fmt::format("tensor {} is bool: only a bias may be, as a mask", tensor_name(a)));
@@ -489,7 +491,7 @@ Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& o
       throw InvalidProblem(
           fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
   require_no_overlap(all, inputs, outputs, options.memory);
-  const Tensors mine = used(plan.problem, all, options);
+  const Tensors mine = used(all, inputs, outputs);
   if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(

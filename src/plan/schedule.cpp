@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "plan/matrices.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/schedule/backward/operands.hpp"
 #include "redblue/schedule/forward/operands.hpp"
@@ -103,6 +104,12 @@ std::vector<SlowArray> arrays_of(Operation op) {
     for (const SlowMatrix& m : X({}, 1).all()) list.push_back(m.array);
   });
   return list;
+}
+std::vector<SlowMatrix> matrices_of(Operation op, const Sizes& sizes) {
+  return with_operands(op, [&]<class X>(X*) {
+    const auto all = X(sizes, 1).all();
+    return std::vector<SlowMatrix>(all.begin(), all.end());
+  });
 }
 SlowMatrix matrix_of(Operation op, const Sizes& sizes, SlowArray array) {
   return with_operands(op, [&]<class X>(X*) { return schedule::matrix_of(X(sizes, 1), array); });

@@ -1,0 +1,25 @@
+#pragma once
+#include <array>
+#include <vector>
+
+#include "redblue/attention.hpp"
+#include "redblue/core/slow_matrix.hpp"
+
+namespace redblue {
+
+/// The shapes of the arrays of a problem, which must outlive this: a run asks for all of them.
+class Shapes {
+ public:
+  explicit Shapes(const Problem& problem);
+
+  /// Of one instance; no words where the operation has no such array.
+  Shape matrix(SlowArray array) const;
+  /// As shape_of: [batch, heads, rows, columns].
+  std::array<index_t, 4> operator[](SlowArray array) const;
+
+ private:
+  const Problem& problem_;
+  std::vector<SlowMatrix> matrices_;
+};
+
+}  // namespace redblue
