@@ -290,6 +290,16 @@ Mask Problem::mask() const {
   return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
 }
 
+namespace {
+
+/// Are these lengths, one for each batch, one and the same?
+bool one_length(const std::vector<index_t>& used) {
+  return std::ranges::adjacent_find(used, std::ranges::not_equal_to()) == used.end();
+}
+
+}  // namespace
+
+/// Nothing where the lengths are those of the whole problem.
 std::shared_ptr<const Documents> Problem::sequences() const {
   if (!several()) return nullptr;
   Documents all;
@@ -305,10 +315,12 @@ std::shared_ptr<const Documents> Problem::sequences() const {
     const auto& k = cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k;
     for (std::size_t s = 1; s < q.size(); ++s) add(0, {q[s - 1], q[s]}, {k[s - 1], k[s]});
   } else {
-    all.batches = batch;
-    for (index_t b = 0; b < batch; ++b) {
+    all.batches = one_length(seqused_q) && one_length(seqused_k) ? std::min<index_t>(batch, 1) : batch;
+    for (index_t b = 0; b < all.batches; ++b) {
       const auto at = static_cast<std::size_t>(b);
-      add(b, {0, seqused_q.empty() ? n_q : seqused_q[at]}, {0, seqused_k.empty() ? n_k : seqused_k[at]});
+      const Range queries{0, seqused_q.empty() ? n_q : seqused_q[at]}, keys{0, seqused_k.empty() ? n_k : seqused_k[at]};
+      if (all.batches == 1 && queries == Range{0, n_q} && keys == Range{0, n_k}) return nullptr;
+      add(b, queries, keys);
     }
   }
   return std::make_shared<const Documents>(std::move(all));
@@ -372,8 +384,9 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {
     if (!several()) return nullptr;
     require_sequences();
-    whole = Mask{.group = group()};
     std::shared_ptr<const Documents> all = sequences();
+    if (all == nullptr) return nullptr;
+    whole = Mask{.group = group()};
     if (!is_projected(op) || all->batches > 1) return all;
     Documents closed = *all;  // products of A1 and A3 go over all queries and keys of the core
     closed.orders = {close_gaps(closed.list, n_q, n_k)};
@@ -433,7 +446,7 @@ bool Problem::may_reorder() const {
   if (!bias) return true;
   const Modifiers m = modifiers();
   const bool own = !m.bias_over_batches && !m.bias_over_heads;
-  return own || (seqused_q.empty() && seqused_k.empty() && patterns.alike());
+  return own || (one_length(seqused_q) && one_length(seqused_k) && patterns.alike());
 }
 
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {

@@ -1,5 +1,7 @@
 #pragma once
 #include <atomic>
+
+#include "threads/spin.hpp"
 #if defined(__linux__)
 #include <sched.h>
 #include <unistd.h>
@@ -7,7 +9,8 @@
 
 /// A thread that sleeps until another one changes a word. Some kernels put a thread that wakes onto the CPU of the one
 /// that woke it, even if others are free: there it waits until that one is done, or for the scheduler to move it, up to
-/// 4 ms later. So whoever wakes it first keeps it away from the own CPU, and once awake it may go everywhere again.
+/// 4 ms later. So whoever wakes it first keeps it away from the own CPU, and once awake it may again go wherever it
+/// might before. What others do to its affinity in the meantime stays.
 namespace redblue::threads {
 
 class Sleeper {
@@ -25,14 +28,13 @@ class Sleeper {
   void keep_away() {
     State seen = asleep;
     if (state_ != asleep || !state_.compare_exchange_strong(seen, moving)) return;
+    give_back();
     const int here = sched_getcpu();
-    change_cpus([&](cpu_set_t& cpus) {
-      if (left_out_ >= 0) CPU_SET(left_out_, &cpus);
-      left_out_ = -1;
-      if (here < 0 || here >= CPU_SETSIZE || !CPU_ISSET(here, &cpus) || CPU_COUNT(&cpus) < 2) return;
-      CPU_CLR(here, &cpus);
-      left_out_ = here;
-    });
+    if (here >= 0 && here < CPU_SETSIZE && read(whole_) && CPU_ISSET(here, &whole_) && CPU_COUNT(&whole_) > 1) {
+      part_ = whole_;
+      CPU_CLR(here, &part_);
+      has_part_ = sched_setaffinity(thread_, sizeof part_, &part_) == 0;
+    }
     state_ = asleep;
   }
 
@@ -44,23 +46,21 @@ class Sleeper {
     state_ = asleep;
   }
   void get_up() {
-    for (State seen = asleep; !state_.compare_exchange_weak(seen, awake); seen = asleep) {
-    }
-    if (left_out_ >= 0) change_cpus([&](cpu_set_t& cpus) { CPU_SET(left_out_, &cpus); });
-    left_out_ = -1;
+    for (State seen = asleep; !state_.compare_exchange_weak(seen, awake); seen = asleep) pause();
+    give_back();
   }
   /// Where the system does not allow it, or has more CPUs than cpu_set_t, the thread stays where it is.
-  template <class Change>
-  void change_cpus(const Change& change) {
-    cpu_set_t cpus;
-    if (sched_getaffinity(thread_, sizeof cpus, &cpus) != 0) return;
-    change(cpus);
-    sched_setaffinity(thread_, sizeof cpus, &cpus);
+  bool read(cpu_set_t& cpus) const { return sched_getaffinity(thread_, sizeof cpus, &cpus) == 0; }
+  void give_back() {
+    cpu_set_t now;
+    if (has_part_ && read(now) && CPU_EQUAL(&now, &part_)) sched_setaffinity(thread_, sizeof whole_, &whole_);
+    has_part_ = false;
   }
 
   std::atomic<State> state_{awake};
   pid_t thread_ = 0;
-  int left_out_ = -1;  ///< the CPU that it is kept away from
+  bool has_part_ = false;       ///< is it kept away from a CPU?
+  cpu_set_t whole_{}, part_{};  ///< where it might run before, and where it may run now
 #else
   void keep_away() {}
 

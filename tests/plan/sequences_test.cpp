@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "redblue/core/error.hpp"
+#include "redblue/patterns.hpp"
 #include "redblue/plan/planner.hpp"
 
 /// Plans of several sequences against plans of each alone: each piece has blocks and tiles of its own (theory.md 2j).
@@ -100,6 +101,23 @@ TEST(Sequences, OfUnlikeLengthsHaveTilesOfTheirOwn) {
   const auto own = schedule::own_tilings(plan.row().tiling);
   EXPECT_FALSE(own.empty());
   EXPECT_NE(plan::text_of(plan.row()).find("of sequences"), std::string::npos);
+}
+
+/// Lengths that hide nothing are none, and batches of one length need no order of their own.
+TEST(Sequences, OfOneLengthAreAsGoodAsOne) {
+  Problem p{.batch = 2, .heads = 2, .n_q = 64, .n_k = 64, .d = 16, .d_v = 16, .bias = {{1, 1, 64, 64}}};
+  p.patterns = {std::make_shared<const RunLists>(patterns::strided({64, 64}, 4))};
+  const plan::Plan plain = plan::make_plan(p, {.M = 400});
+  p.seqused_k = {64, 64};
+  EXPECT_EQ(plan::make_plan(p, {.M = 400}).row().io.total().str(), plain.row().io.total().str());
+  p.seqused_k = {48, 48};
+  EXPECT_TRUE(p.may_reorder());
+  EXPECT_LE(plan::make_plan(p, {.M = 400}).row().io.total(), plain.row().io.total());
+  p.seqused_k = {48, 47};
+  EXPECT_FALSE(p.may_reorder());
+  p.patterns = {};
+  p.seqused_k = {64, 64};
+  EXPECT_EQ(p.sizes().documents, nullptr);
 }
 
 }  // namespace

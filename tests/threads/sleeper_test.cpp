@@ -45,6 +45,34 @@ TEST(ThreadsSleeper, MayNotWakeWhereItIsCalledAndMayThenGoEverywhere) {
   EXPECT_TRUE(equal(after, all));
 }
 
+TEST(ThreadsSleeper, StaysWhereOthersPutItWhileItSleeps) {
+  const cpu_set_t all = cpus_of(0);
+  if (CPU_COUNT(&all) < 2) GTEST_SKIP() << "one CPU";
+  threads::Sleeper sleeper;
+  std::atomic<int> word{0}, thread{0};
+  cpu_set_t after{};
+  std::thread sleeping([&] {
+    thread = gettid();
+    sleeper.wait(word, 0);
+    after = cpus_of(0);
+  });
+  while (thread == 0) std::this_thread::yield();
+  for (cpu_set_t now = all; equal(now, all); now = cpus_of(thread)) {  // until it is asleep
+    std::this_thread::sleep_for(std::chrono::milliseconds(1));
+    sleeper.keep_away();
+  }
+  cpu_set_t one;
+  CPU_ZERO(&one);
+  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
+    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  ASSERT_EQ(sched_setaffinity(thread, sizeof one, &one), 0);
+  sleeper.keep_away();
+  word = 1;
+  word.notify_one();
+  sleeping.join();
+  EXPECT_TRUE(equal(after, one));
+}
+
 TEST(ThreadsSleeper, TasksOfAPoolMayRunOnEveryCpu) {
   const cpu_set_t all = cpus_of(0);
   const auto pool = make_pool(3);

@@ -318,7 +318,8 @@ struct Masked : S {
     return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
   /// Tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias that
-  /// nobody uses: the best of the tilings for this M and for parts of it, one after another, then around the best part.
+  /// nobody uses: the best of the tilings for this M and for less memory, the same amounts whatever M is, then around
+  /// the best amount.
   static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
     std::optional<One> best = S::choose_tiling(core, limits);
     if (!best || core.modifiers.bias == Modifiers::Bias::none || core.mask.full()) return best;
@@ -327,20 +328,14 @@ struct Masked : S {
       Limits part = limits;
       part.M = M;
       const std::optional<One> t = S::choose_tiling(core, part);
-      if (!t) return false;
+      if (!t) return;
       if (const Words cost = limits.price.of(S::io(core, *t)); cost < least) {
         best = t;
         least = cost;
         room = M;
       }
-      return true;
     };
-    int since = 0;  // the last that was better
-    for (Words M = limits.M * 3 / 4; M > 0 && since < 5; M = M * 3 / 4) {
-      const Words before = least;
-      if (!consider(M)) break;
-      since = least < before ? 0 : since + 1;
-    }
+    for (Words M = 1; M < limits.M; M = M + std::max(Words(1), M / 4)) consider(M);
     for (Words step = room / 16; step > 0 && step * 1024 > limits.M; step = step / 2)
       for (const Words M : {room - step, room + step})
         if (M > 0 && M <= limits.M) consider(M);
