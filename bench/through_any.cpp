@@ -1,4 +1,5 @@
-// What a run costs more when its schedule is compiled for machine::Any alone. docs/machines.md has the figures.
+// What a run and a count cost more through machine::Any than where the schedule is compiled for their machine.
+// docs/machines.md has the figures.
 //   g++ -O3 -std=c++20 -Iinclude bench/through_any.cpp build/release/libredblue.a -lpthread -o through_any
 //   ./through_any
 #include <algorithm>
@@ -7,7 +8,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "redblue/attention.hpp"
+#include "redblue/describe.hpp"
+#include "redblue/machine/counting.hpp"
+#include "redblue/machine/ram.hpp"
+#include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/forward/small_cache.hpp"
 
 using namespace redblue;
 
@@ -34,54 +39,43 @@ void race(const char* what, const auto& a, const auto& b) {
     of_b.push_back(seconds_of(b, times));
   }
   const double x = median(of_a), y = median(of_b);
-  std::printf("%-58s compiled %10.3f us  through Any %10.3f us  %+.1f %%\n", what, 1e6 * x, 1e6 * y, 100 * (y / x - 1));
+  std::printf("%-40s compiled %10.3f us  through Any %10.3f us  %+.1f %%\n", what, 1e6 * x, 1e6 * y, 100 * (y / x - 1));
 }
 
-void race_plans(const char* name, index_t n, plan::Tiling tiling) {
-  Problem problem;
-  problem.n_q = problem.n_k = n;
-  problem.d = problem.d_v = 64;
-  plan::Options options{.M = 1 << 20};
-  options.schedule = name;
-  const plan::Registry& ours = plan::Registry::built_in();
-  plan::Schedule general = *ours.find(problem.op, name);
-  general.compiled = nullptr;
-  plan::Registry registry;
-  registry.add(general);
-  plan::Plan compiled = plan::make_plan(problem, options);
-  options.registry = &registry;
-  plan::Plan any = plan::make_plan(problem, options);
-  for (plan::Plan* p : {&compiled, &any}) {
-    plan::Row& row = p->rows[p->chosen];
-    if (!tiling.empty()) row.tiling = tiling;
-    row.footprint = row.algorithm->footprint(problem.sizes(), row.tiling);
+/// One head of n queries and keys, d = 64, with these tiles: S compiled for a machine, and S on it through Any.
+template <class S>
+void race_machines(index_t n, const plan::Tiling& tiling) {
+  const plan::Instances one{{.n_q = n, .n_k = n, .d = 64, .d_v = 64}, 0.125, 1};
+  const index_t M = S::footprint(one.sizes, detail::tiling_of<S>(tiling)).to_index();
+  machine::SlowMemory slow;
+  std::array<std::vector<float>, kSlowArrays> data;
+  for (const SlowMatrix& m : schedule::ForwardOperands(one.sizes, one.scale).all()) {
+    std::vector<float>& words = data[index_of(m.array)];
+    words.assign(static_cast<std::size_t>(m.shape.words()), 0.5F);
+    slow[index_of(m.array)] = machine::Storage::matrix(words.data(), m.shape);
   }
-  std::vector<float> data(static_cast<std::size_t>(4 * n * 64), 0.5F);
-  const std::array<index_t, 4> shape{1, 1, n, 64};
-  const auto tensor = [&](index_t i) { return Tensor(data.data() + i * n * 64, DType::f32, shape); };
-  Tensors tensors;
-  tensors[SlowArray::Q] = tensor(0);
-  tensors[SlowArray::K] = tensor(1);
-  tensors[SlowArray::V] = tensor(2);
-  tensors[SlowArray::O] = tensor(3);
-  char what[100];
-  std::snprintf(what, sizeof what, "run, n = %lld, M = %s: %s", static_cast<long long>(n),
-                compiled.row().footprint.str().c_str(), name);
-  RunOptions one;
-  one.threads = 1;
-  race(what, [&] { run(compiled, tensors, one); }, [&] { run(any, tensors, one); });
-  std::snprintf(what, sizeof what, "count, n = %lld, M = %s: %s", static_cast<long long>(n),
-                compiled.row().footprint.str().c_str(), name);
-  race(what, [&] { count(compiled); }, [&] { count(any); });
+  machine::Ram<float> ram(M, {slow});
+  machine::Counted running(ram);
+  machine::Counting counting;
+  const auto race_on = [&](const char* verb, auto& m) {
+    machine::Any any(m);
+    char what[100];
+    std::snprintf(what, sizeof what, "%s, n = %lld, M = %lld: %s", verb, static_cast<long long>(n),
+                  static_cast<long long>(M), S::name.data());
+    race(what, [&] { detail::run_instances<S>(m, one, tiling); }, [&] { detail::run_instances<S>(any, one, tiling); });
+  };
+  race_on("run", running);
+  race_on("count", counting);
 }
 
 }  // namespace
 
 int main() {
-  race_plans("flash", 16, {{"Br", 16}, {"Bc", 16}});
-  race_plans("flash", 16, {{"Br", 16}, {"Bc", 1}});
-  race_plans("flash", 256, {{"Br", 2}, {"Bc", 1}});
-  race_plans("flash", 256, {{"Br", 8}, {"Bc", 1}});
-  race_plans("small_cache", 256, {{"panel", 0}, {"a", 16}, {"b", 16}, {"a2", 16}, {"c2", 16}});
-  race_plans("flash", 1024, {{"Br", 96}, {"Bc", 128}});
+  using schedule::FlashForward;
+  race_machines<FlashForward>(16, {{"Br", 16}, {"Bc", 16}});
+  race_machines<FlashForward>(16, {{"Br", 16}, {"Bc", 1}});
+  race_machines<FlashForward>(256, {{"Br", 2}, {"Bc", 1}});
+  race_machines<FlashForward>(256, {{"Br", 8}, {"Bc", 1}});
+  race_machines<schedule::SmallCacheForward>(256, {{"panel", 0}, {"a", 16}, {"b", 16}, {"a2", 16}, {"c2", 16}});
+  race_machines<FlashForward>(1024, {{"Br", 96}, {"Bc", 128}});
 }

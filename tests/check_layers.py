@@ -23,7 +23,7 @@ ALLOWED = {
     "plan": ["core/", "bound/", "schedule/", "model/", "patterns.hpp", "problem.hpp"],
     "problem": ["core/", "bound/"],  # problem.hpp: what plan/ plans
     "oracle": ["core/", "problem.hpp"],
-    "schedules": [""],  # the lists of schedules: where they meet the machines they are compiled for
+    "schedules": [""],  # the lists of schedules
     "claims": [""],
     "api": [""],  # src/api and the headers at the top: the only place where a schedule meets a machine
     "cli": [""],

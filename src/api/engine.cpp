@@ -1,7 +1,8 @@
 #include "engine.hpp"
 
+#include "redblue/machine/counting.hpp"
+#include "redblue/machine/observed.hpp"
 #include "redblue/machine/weighed.hpp"
-#include "schedules/compiled.hpp"
 
 namespace redblue {
 
@@ -39,11 +40,7 @@ Measured count_row(const plan::Plan& plan) {
     m.peak_bytes = weighed.peak();
     return m;
   }
-  const plan::Compiled* const compiled = plan.row().algorithm->compiled;
-  if (compiled != nullptr)
-    compiled->count(counting, plan.instances(), plan.row().tiling);
-  else
-    run_behind_any(counting, plan);
+  run_behind_any(counting, plan);
   return measured(counting);
 }
 
@@ -55,17 +52,10 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
   machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
     machine::Ram<T> ram(team, with.words, std::move(with.slow), bodies, with.arenas);
     Counted counted(ram);
-    typename Computing<T>::Callback report;
+    typename machine::Observed<Counted>::Callback report;
     if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
-    Computing<T> observed(counted, report);
-    const plan::Compiled* const compiled = plan.row().algorithm->compiled;
-    const auto run_compiled = [&] {
-      if constexpr (std::same_as<T, float>)
-        if (compiled != nullptr && compiled->run != nullptr)
-          return compiled->run(observed, plan.instances(), plan.row().tiling), true;
-      return false;
-    };
-    if (!run_compiled()) run_behind_any(observed, plan);
+    machine::Observed observed(counted, report);
+    run_behind_any(observed, plan);
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();

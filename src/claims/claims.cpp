@@ -12,12 +12,12 @@
 #include "redblue/machine/any.hpp"
 #include "redblue/machine/checked.hpp"
 #include "redblue/machine/counting.hpp"
+#include "redblue/machine/observed.hpp"
 #include "redblue/machine/ram.hpp"
 #include "redblue/machine/trace.hpp"
 #include "redblue/machine/weighed.hpp"
 #include "reordered.hpp"
 #include "sabotaged.hpp"
-#include "schedules/compiled.hpp"
 
 namespace redblue::claims {
 
@@ -96,19 +96,15 @@ void io_is_the_formula(const Schedule& s, const Sizes& x, const Tiling& t) {
   const plan::Instances one{x, 1, 1};
   for (const Answers how : answers_for(s)) {
     Answering answering(how);
-    machine::Counted behind_any(answering);
-    run(behind_any, s, one, t);
-    require_counts(behind_any, s, x, t, "behind Any");
-    if (behind_any.resident() != 0) fail("{} words are resident at the end", behind_any.resident());
-    const Decisions& decided = behind_any.decisions();
-    if (decided.worst == decided.asked && (behind_any.io() != s.io(x, t) || behind_any.macs() != s.macs(x, t)))
+    machine::Counted counted(answering);
+    run(counted, s, one, t);
+    require_counts(counted, s, x, t, "without data");
+    if (counted.resident() != 0) fail("{} words are resident at the end", counted.resident());
+    const Decisions& decided = counted.decisions();
+    if (decided.worst == decided.asked && (counted.io() != s.io(x, t) || counted.macs() != s.macs(x, t)))
       fail("where every decision is the worst it costs something else than io and macs say");
     if (s.decided == nullptr && decided.asked > 0) fail("it asks for decisions, and has no costs that depend on them");
   }
-  if (s.compiled == nullptr) return;
-  machine::Counting compiled;
-  s.compiled->count(compiled, one, t);
-  require_counts(compiled, s, x, t, "compiled");
 }
 
 /// The footprint holds in the unit of the sizes, too.
@@ -189,19 +185,15 @@ void equals_dense_attention(const Schedule& s, const Sizes& x, const Tiling& t) 
   require_dense_numbers(ran<float>(s, x, t), 1e-3);
 }
 
-/// The counters see the same words on a machine that computes as without data, and where a run is compiled it gives the
-/// bits of the run behind Any.
+/// The counters see the same words on a machine that computes as without data, and change no bit of a run.
 void runs_alike_on_every_machine(const Schedule& s, const Sizes& x, const Tiling& t) {
   const auto plain = ran<float>(s, x, t);
   Arrays<float> a(s, x, t);
   machine::Ram<float> ram(s.footprint(x, t).to_index(), a.slow());
   machine::Counted counted(ram);
-  const Computing<float>::Callback nothing;
-  Computing<float> computing(counted, nothing);
-  if (s.compiled != nullptr && s.compiled->run != nullptr)
-    s.compiled->run(computing, {x, *a.problem.scale, 1}, t);
-  else
-    run(computing, s, a, t);
+  const machine::Observed<machine::Counted<machine::Ram<float>>>::Callback nothing;
+  machine::Observed observed(counted, nothing);
+  run(observed, s, a, t);
   if (!a.same_bits(plain)) fail("a counted run gives other bits than a plain one");
   require_counts(counted, s, x, t, "a run in f32");
 }

@@ -1,5 +1,5 @@
-#include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/describe.hpp"
 #include "redblue/schedule/approximate/coreset.hpp"
 #include "redblue/schedule/approximate/hyper_attention.hpp"
 #include "redblue/schedule/approximate/linear_attention.hpp"
@@ -19,20 +19,20 @@ namespace redblue::plan {
 using namespace schedule;
 
 void add_approximate(Registry& registry) {
-  registry.add(describe_fast<PolynomialForward>());
-  registry.add(describe_fast<PolynomialTiledForward>());
-  registry.add(describe_fast<PolynomialRowsForward>());
-  registry.add(describe_fast<PolynomialPairsForward>());
-  registry.add(describe_fast<PolynomialTwoStateBackward>());
-  registry.add(describe_fast<PolynomialBackward>());
-  registry.add(describe_fast<LinearAttentionForward>());
-  registry.add(describe_fast<PerformerForward>());
-  registry.add(describe_fast<LinformerForward>());
-  registry.add(describe_fast<NystroemformerForward>());
-  registry.add(describe_fast<SmyrfForward>());
-  registry.add(describe_fast<HyperAttentionForward>());
-  registry.add(describe_fast<ReformerForward>());
-  registry.add(describe_fast<CoresetForward>());
+  registry.add(describe<PolynomialForward>());
+  registry.add(describe<PolynomialTiledForward>());
+  registry.add(describe<PolynomialRowsForward>());
+  registry.add(describe<PolynomialPairsForward>());
+  registry.add(describe<PolynomialTwoStateBackward>());
+  registry.add(describe<PolynomialBackward>());
+  registry.add(describe<LinearAttentionForward>());
+  registry.add(describe<PerformerForward>());
+  registry.add(describe<LinformerForward>());
+  registry.add(describe<NystroemformerForward>());
+  registry.add(describe<SmyrfForward>());
+  registry.add(describe<HyperAttentionForward>());
+  registry.add(describe<ReformerForward>());
+  registry.add(describe<CoresetForward>());
 }
 
 }  // namespace redblue::plan

@@ -1,5 +1,5 @@
-#include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/describe.hpp"
 #include "redblue/schedule/backward/fused_key_outer.hpp"
 #include "redblue/schedule/backward/fused_query_outer.hpp"
 #include "redblue/schedule/backward/fused_values.hpp"
@@ -22,23 +22,23 @@ namespace redblue::plan {
 using namespace schedule;
 
 void add_backward(Registry& registry) {
-  registry.add(describe_fast<FusedQueryOuterBackward>());
-  registry.add(describe_fast<FusedKeyOuterBackward>());
-  registry.add(describe_fast<TwoPassBackward>());
-  registry.add(describe_fast<SpilledBackward>());
-  registry.add(describe_fast<FusedValuesBackward>());
-  registry.add(describe_fast<MaterialisedBackward>());
-  registry.add(describe_fast<RingBackward>());
-  registry.add(describe_fast<RingQueriesBackward>());
+  registry.add(describe<FusedQueryOuterBackward>());
+  registry.add(describe<FusedKeyOuterBackward>());
+  registry.add(describe<TwoPassBackward>());
+  registry.add(describe<SpilledBackward>());
+  registry.add(describe<FusedValuesBackward>());
+  registry.add(describe<MaterialisedBackward>());
+  registry.add(describe<RingBackward>());
+  registry.add(describe<RingQueriesBackward>());
   registry.add(describe<RingTwoPassBackward>());
   registry.add(describe<StripsBackward>());
   registry.add(describe<SparseBackward>());
   registry.add(describe<SparseValuesBackward>());
   registry.add(describe<SparseSpilledBackward>());
-  registry.add(describe_fast_large<GroupedKeyOuterBackward>());
-  registry.add(describe_fast<LinearBackward>());
-  registry.add(describe_fast<LinearTwoStateBackward>());
-  registry.add(describe_fast<LinearProductsBackward>());
+  registry.add(describe<GroupedKeyOuterBackward>());
+  registry.add(describe<LinearBackward>());
+  registry.add(describe<LinearTwoStateBackward>());
+  registry.add(describe<LinearProductsBackward>());
 }
 
 }  // namespace redblue::plan

@@ -1,5 +1,5 @@
-#include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/describe.hpp"
 #include "redblue/schedule/forward/column_split.hpp"
 #include "redblue/schedule/forward/flash.hpp"
 #include "redblue/schedule/forward/flash_pinned.hpp"
@@ -20,21 +20,21 @@ namespace redblue::plan {
 using namespace schedule;
 
 void add_forward(Registry& registry) {
-  registry.add(describe_fast<FlashForward>());
-  registry.add(describe_fast<FlashPinnedForward>());
-  registry.add(describe_fast<ColumnSplitForward>());
-  registry.add(describe_fast<KeyOuterForward>());
-  registry.add(describe_fast<SmallCacheForward>());
-  registry.add(describe_fast<ScoreTilesForward>());
-  registry.add(describe_fast<FlashTiledForward>());
-  registry.add(describe_fast<NaiveForward>());
-  registry.add(describe_fast<SahaYeForward>());
-  registry.add(describe_fast<SplitKeysForward>());
-  registry.add(describe_fast<RingForward>());
+  registry.add(describe<FlashForward>());
+  registry.add(describe<FlashPinnedForward>());
+  registry.add(describe<ColumnSplitForward>());
+  registry.add(describe<KeyOuterForward>());
+  registry.add(describe<SmallCacheForward>());
+  registry.add(describe<ScoreTilesForward>());
+  registry.add(describe<FlashTiledForward>());
+  registry.add(describe<NaiveForward>());
+  registry.add(describe<SahaYeForward>());
+  registry.add(describe<SplitKeysForward>());
+  registry.add(describe<RingForward>());
   registry.add(describe<StripsForward>());
   registry.add(describe<SparseForward>());
-  registry.add(describe_fast<LinearForward>());
-  registry.add(describe_fast<LinearProductsForward>());
+  registry.add(describe<LinearForward>());
+  registry.add(describe<LinearProductsForward>());
 }
 
 }  // namespace redblue::plan

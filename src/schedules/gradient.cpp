@@ -1,5 +1,5 @@
-#include "compiled.hpp"
 #include "lists.hpp"
+#include "redblue/describe.hpp"
 #include "redblue/schedule/gradient/algorithm_1.hpp"
 #include "redblue/schedule/gradient/algorithm_6.hpp"
 #include "redblue/schedule/gradient/algorithm_9.hpp"
@@ -15,18 +15,18 @@ namespace redblue::plan {
 using namespace schedule;
 
 void add_gradient(Registry& registry) {
-  registry.add(describe_counted<QueryOuterGradient<RowsGo::out>>());
-  registry.add(describe_counted<QueryOuterGradient<RowsGo::into_slow_g>>());
-  registry.add(describe_counted<QueryOuterGradient<RowsGo::into_resident_g>>());
-  registry.add(describe_counted<OnTheFlyGradient>());
-  registry.add(describe_counted<KeyOuterGradient<Values::formed>>());
-  registry.add(describe_counted<KeyOuterGradient<Values::stored>>());
-  registry.add(describe_counted<SmallCacheGradient>());
-  registry.add(describe_counted<SharedSourceGradient>());
-  registry.add(describe_counted<SharedSourceKeyOuterGradient>());
-  registry.add(describe_counted<Algorithm1Gradient>());
-  registry.add(describe_counted<Algorithm6Gradient>());
-  registry.add(describe_counted<Algorithm9Gradient>());
+  registry.add(describe<QueryOuterGradient<RowsGo::out>>());
+  registry.add(describe<QueryOuterGradient<RowsGo::into_slow_g>>());
+  registry.add(describe<QueryOuterGradient<RowsGo::into_resident_g>>());
+  registry.add(describe<OnTheFlyGradient>());
+  registry.add(describe<KeyOuterGradient<Values::formed>>());
+  registry.add(describe<KeyOuterGradient<Values::stored>>());
+  registry.add(describe<SmallCacheGradient>());
+  registry.add(describe<SharedSourceGradient>());
+  registry.add(describe<SharedSourceKeyOuterGradient>());
+  registry.add(describe<Algorithm1Gradient>());
+  registry.add(describe<Algorithm6Gradient>());
+  registry.add(describe<Algorithm9Gradient>());
 }
 
 }  // namespace redblue::plan

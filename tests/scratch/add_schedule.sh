@@ -12,7 +12,7 @@ trap 'rm -rf "$work"' EXIT
 
 cp -r "$root/include" "$root/src" "$root/docs" "$work"
 cp "$root/examples/two_sweeps.hpp" "$work/include/redblue/schedule/forward/"                                     # its header
-sed -i 's/^  registry.add(describe_fast<FlashForward>());/&\n  registry.add(describe_fast<TwoSweepsForward>());/' \
+sed -i 's/^  registry.add(describe<FlashForward>());/&\n  registry.add(describe<TwoSweepsForward>());/' \
   "$work/src/schedules/forward.cpp"                                                                             # its line
 sed -i '0,/^#include "redblue/s//#include "redblue\/schedule\/forward\/two_sweeps.hpp"\n&/' "$work/src/schedules/forward.cpp"
 
@@ -35,7 +35,7 @@ int main() {
   const plan::Plan plan = plan::make_plan({.n_q = 300, .n_k = 300, .d = 16, .d_v = 16}, {.M = 2048, .schedule = "two_sweeps"});
   claims::check(*plan.row().algorithm, 100);
   std::cerr << plan.reason << '\n';
-  if (count(plan).io != plan.row().io || plan.row().algorithm->compiled == nullptr) return 1;
+  if (count(plan).io != plan.row().io) return 1;
   try {
     claims::check(describe<ForgetsTheStream>(), 100);
     return 1;

@@ -80,7 +80,7 @@ class Runs {
  public:
   Runs(const Runs&) = delete;
   Runs& operator=(const Runs&) = delete;
-  [[gnu::noinline]] ~Runs() {}    // NOLINT(modernize-use-equals-default): flattened loops are long enough without it
+  [[gnu::noinline]] ~Runs() {}    // NOLINT(modernize-use-equals-default): loops are long enough without it
   Runs(Range one) : one_(one) {}  // NOLINT(google-explicit-constructor): a range is one run
   explicit Runs(std::vector<Range> many) : many_(std::move(many)) {}
   const Range* begin() const { return many_.empty() ? &one_ : many_.data(); }

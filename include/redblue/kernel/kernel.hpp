@@ -16,7 +16,7 @@
 #include "redblue/core/layout.hpp"
 #include "redblue/core/view.hpp"
 
-/// Questions to any kernel: plain, composite or behind a virtual interface. core/kernel.hpp says what a kernel is.
+/// Questions to any kernel: plain, composite, or of a type that is not known. core/kernel.hpp says what a kernel is.
 namespace redblue::kernel {
 
 namespace detail {
@@ -51,29 +51,70 @@ struct Tally {
   index_t passing = 0;                      ///< most words of streams that are open at a time
 };
 
-/// A kernel behind a virtual interface, for machines chosen at run time and for traces. The free functions below treat
-/// it like any other kernel.
+class AnyKernel;
+
+/// What is known of a type of kernels: the answers of AnyKernel. kinds.hpp makes them.
+struct Kind {
+  using Args = std::span<const Arg>;
+  using VisitPart = std::function<void(const AnyKernel&, Args)>;
+  std::string_view name;
+  std::span<const Access> access;
+  std::span<const Layout> layouts;
+  bool adds;
+  bool (*fits)(Args args);
+  // The first argument is the kernel.
+  index_t (*macs)(const void*, Args args);
+  index_t (*most_passing)(const void*, Args args);
+  void (*add_to)(const void*, Tally& tally, Args args);
+  void (*run_f32)(const void*, const Bodies<float>& table, std::span<const View<float>> views);
+  void (*run_f64)(const void*, const Bodies<double>& table, std::span<const View<double>> views);
+  std::vector<double> (*parameters)(const void*);
+  const Place* (*place)(const void*);
+  void (*parts)(const void*, const VisitPart& visit, Args args);
+};
+template <Kernel K>
+const Kind& kind_of();  // kinds.hpp
+
+/// Does this operation visit its first argument for the first time (so that it reads nothing of it)?
+template <Kernel K>
+constexpr bool first_of(const K& k) {
+  if constexpr (requires { k.first; })
+    return k.first;
+  else
+    return false;
+}
+
+/// A kernel of any type, for machines chosen at run time and for traces. The kernel must outlive it. The free functions
+/// below treat it like any other kernel.
 class AnyKernel {
  public:
-  AnyKernel() = default;
-  AnyKernel(const AnyKernel&) = delete;
-  AnyKernel& operator=(const AnyKernel&) = delete;
-  virtual ~AnyKernel() = default;
+  using VisitPart = Kind::VisitPart;
+  template <Kernel K>
+  explicit AnyKernel(const K& k) : kind_(kind_of<K>()), kernel_(&k), first_(first_of(k)) {}
 
-  virtual std::string_view name() const = 0;
-  virtual std::span<const Access> access() const = 0;
-  virtual bool first() const = 0;
-  virtual bool adds() const = 0;
-  virtual std::span<const Layout> layouts() const = 0;
-  virtual bool fits(std::span<const Arg> args) const = 0;
-  virtual index_t macs(std::span<const Arg> args) const = 0;
-  virtual void add_to(Tally& tally, std::span<const Arg> args) const = 0;
-  virtual void run(const Bodies<float>& table, std::span<const View<float>> views) const = 0;
-  virtual void run(const Bodies<double>& table, std::span<const View<double>> views) const = 0;
-  using VisitPart = std::function<void(const AnyKernel&, std::span<const Arg>)>;
-  virtual std::vector<double> parameters() const = 0;
-  virtual const Place* place() const = 0;
-  virtual void parts(const VisitPart& visit, std::span<const Arg> args) const = 0;
+  std::string_view name() const { return kind_.name; }
+  std::span<const Access> access() const { return kind_.access; }
+  bool first() const { return first_; }
+  bool adds() const { return kind_.adds; }
+  std::span<const Layout> layouts() const { return kind_.layouts; }
+  bool fits(std::span<const Arg> args) const { return kind_.fits(args); }
+  index_t macs(std::span<const Arg> args) const { return kind_.macs(kernel_, args); }
+  index_t most_passing(std::span<const Arg> args) const { return kind_.most_passing(kernel_, args); }
+  void add_to(Tally& tally, std::span<const Arg> args) const { kind_.add_to(kernel_, tally, args); }
+  void run(const Bodies<float>& table, std::span<const View<float>> views) const {
+    kind_.run_f32(kernel_, table, views);
+  }
+  void run(const Bodies<double>& table, std::span<const View<double>> views) const {
+    kind_.run_f64(kernel_, table, views);
+  }
+  std::vector<double> parameters() const { return kind_.parameters(kernel_); }
+  const Place* place() const { return kind_.place(kernel_); }
+  void parts(const VisitPart& visit, std::span<const Arg> args) const { kind_.parts(kernel_, visit, args); }
+
+ private:
+  const Kind& kind_;
+  const void* kernel_;
+  bool first_;
 };
 
 // ---- One set of questions for plain, composite and type-erased kernels ----
@@ -90,14 +131,6 @@ std::span<const Access> access_of(const K&) {
 }
 inline std::span<const Access> access_of(const AnyKernel& k) { return k.access(); }
 
-/// Does this operation visit its first argument for the first time (so that it reads nothing of it)?
-template <Kernel K>
-constexpr bool first_of(const K& k) {
-  if constexpr (requires { k.first; })
-    return k.first;
-  else
-    return false;
-}
 inline bool first_of(const AnyKernel& k) { return k.first(); }
 
 /// Is what it does to the block that it updates to add numbers which do not depend on it? Words of such a block may be
@@ -218,6 +251,15 @@ void add_to(Tally& tally, const K& k, std::span<const Arg> args) {
 }
 inline void add_to(Tally& tally, const AnyKernel& k, std::span<const Arg> args) { k.add_to(tally, args); }
 
+/// The most words of streams that are open at a time.
+template <Kernel K>
+index_t most_passing(const K& k, std::span<const Arg> args) {
+  index_t most = 0;
+  for_parts(k, args, [&](const auto&, std::span<const Arg> part_args) { most = std::max(most, passing(part_args)); });
+  return most;
+}
+inline index_t most_passing(const AnyKernel& k, std::span<const Arg> args) { return k.most_passing(args); }
+
 /// Runs the kernel's body; a composite's portable body is the composition of its parts.
 template <class T, Kernel K>
 void run(const K& k, std::span<const View<T>> views) {
@@ -231,48 +273,10 @@ void run(const K& k, std::span<const View<T>> views) {
     spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
   }
 }
-/// Puts a kernel, which must outlive it, behind AnyKernel.
-template <Kernel K>
-class Erased final : public AnyKernel {
- public:
-  explicit Erased(const K& k) : k_(k) {}
-  std::string_view name() const override { return K::name; }
-  std::span<const Access> access() const override { return K::access; }
-  bool first() const override { return first_of(k_); }
-  bool adds() const override { return kernel::adds(k_); }
-  std::span<const Layout> layouts() const override { return layouts_of(k_); }
-  bool fits(std::span<const Arg> args) const override {
-    if constexpr (Composite<K>)
-      return args.size() == arity<K>;
-    else
-      return kernel::fits(k_, args);
-  }
-  index_t macs(std::span<const Arg> args) const override {
-    index_t total = 0;
-    for_parts(k_, args, [&](const auto& part, std::span<const Arg> a) { total += kernel::macs(part, a); });
-    return total;
-  }
-  void add_to(Tally& tally, std::span<const Arg> args) const override { kernel::add_to(tally, k_, args); }
-  std::vector<double> parameters() const override { return parameters_of(k_); }
-  const Place* place() const override { return place_of(k_); }
-  void run(const Bodies<float>& table, std::span<const View<float>> views) const override {
-    kernel::run(table, k_, views);
-  }
-  void run(const Bodies<double>& table, std::span<const View<double>> views) const override {
-    kernel::run(table, k_, views);
-  }
-  void parts(const VisitPart& visit, std::span<const Arg> args) const override {
-    for_parts(k_, args,
-              [&](const auto& part, std::span<const Arg> a) { visit(Erased<std::decay_t<decltype(part)>>(part), a); });
-  }
-
- private:
-  const K& k_;
-};
 
 template <Kernel K>
-Erased<K> erase(const K& k) {
-  return Erased<K>(k);
+AnyKernel erase(const K& k) {
+  return AnyKernel(k);
 }
 inline const AnyKernel& erase(const AnyKernel& k) { return k; }
 

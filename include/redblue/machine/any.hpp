@@ -1,86 +1,93 @@
 #pragma once
 #include <functional>
-#include <memory>
 
 #include "redblue/core/data_machine.hpp"
-#include "redblue/kernel/bodies.hpp"
+#include "redblue/kernel/kinds.hpp"
 
 namespace redblue::machine {
 
-/// A machine chosen at run time: the same words behind one virtual call each. A schedule instantiated once for Any runs
-/// on every machine; the compiled-in machines are faster.
+/// A machine chosen at run time: the same words, a call through a pointer each. It must outlive this. A schedule is
+/// compiled once, for Any, and runs on every machine; docs/machines.md says what that costs.
 class Any : public MachineFace<Any> {
  public:
   template <class M>
     requires(!std::same_as<M, Any>)
-  explicit Any(M& m) : backend_(std::make_unique<Over<M>>(m)) {}
+  explicit Any(M& m) : machine_(&m), calls_(kCalls<M>) {}
 
-  index_t open(SlowArray array, Shape s, Layout layout) { return backend_->open(array, s, layout); }
-  void close(index_t depth, SlowArray array, Shape s) { backend_->close(depth, array, s); }
-  void read(const Arg& tile, const Block& b) { backend_->read(tile, b); }
-  void write(const Block& b, const Arg& tile) { backend_->write(b, tile); }
+  index_t open(SlowArray array, Shape s, Layout layout) { return calls_.open(machine_, array, s, layout); }
+  void close(index_t depth, SlowArray array, Shape s) { calls_.close(machine_, depth, array, s); }
+  void read(const Arg& tile, const Block& b) { calls_.read(machine_, tile, b); }
+  void write(const Block& b, const Arg& tile) { calls_.write(machine_, b, tile); }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    backend_->run(kernel::erase(k), args);
+    calls_.run(machine_, kernel::erase(k), args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
-    backend_->modify(kernel::erase(k), args);
+    calls_.modify(machine_, kernel::erase(k), args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst) { return backend_->tell(question, word, worst); }
+  index_t tell(Question question, const Arg& word, index_t worst) {
+    return calls_.tell(machine_, question, word, worst);
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
-    backend_->each(*this, n, [&](Any& worker, index_t i) { body(worker, i); });
+    calls_.each(machine_, *this, n, [&](Any& worker, index_t i) { body(worker, i); });
   }
-  int workers() const { return backend_->workers(); }
-  int worker() const { return backend_->worker(); }
+  int workers() const { return calls_.workers(machine_); }
+  int worker() const { return calls_.worker(machine_); }
 
  private:
-  struct Backend {
-    Backend() = default;
-    Backend(const Backend&) = delete;
-    Backend& operator=(const Backend&) = delete;
-    virtual ~Backend() = default;
-    virtual index_t open(SlowArray array, Shape s, Layout layout) = 0;
-    virtual void close(index_t depth, SlowArray array, Shape s) = 0;
-    virtual void read(const Arg& tile, const Block& b) = 0;
-    virtual void write(const Block& b, const Arg& tile) = 0;
-    virtual void run(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
-    virtual void modify(const kernel::AnyKernel& k, std::span<const Arg> args) = 0;
-    virtual index_t tell(Question question, const Arg& word, index_t worst) = 0;
-    virtual void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) = 0;
-    virtual int workers() const = 0;
-    virtual int worker() const = 0;
+  using Body = std::function<void(Any&, index_t)>;
+
+  /// What a type of machines does. The first argument is the machine.
+  struct Calls {
+    index_t (*open)(void*, SlowArray array, Shape s, Layout layout);
+    void (*close)(void*, index_t depth, SlowArray array, Shape s);
+    void (*read)(void*, const Arg& tile, const Block& b);
+    void (*write)(void*, const Block& b, const Arg& tile);
+    void (*run)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
+    void (*modify)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
+    index_t (*tell)(void*, Question question, const Arg& word, index_t worst);
+    void (*each)(void*, Any& self, index_t n, const Body& body);
+    int (*workers)(const void*);
+    int (*worker)(const void*);
   };
 
   template <class M>
-  struct Over final : Backend {
-    explicit Over(M& m) : m(m) {}
-    index_t open(SlowArray array, Shape s, Layout layout) override { return m.open(array, s, layout); }
-    void close(index_t depth, SlowArray array, Shape s) override { m.close(depth, array, s); }
-    void read(const Arg& tile, const Block& b) override { m.read(tile, b); }
-    void write(const Block& b, const Arg& tile) override { m.write(b, tile); }
-    void run(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.run(k, args); }
-    void modify(const kernel::AnyKernel& k, std::span<const Arg> args) override { m.modify(k, args); }
-    index_t tell(Question question, const Arg& word, index_t worst) override {
-      if constexpr (DataMachine<M>)
-        return m.tell(question, word, worst);
-      else
-        return worst;  // it says nothing of data
-    }
-    void each(Any& self, index_t n, const std::function<void(Any&, index_t)>& body) override {
-      m.each(n, [&](M& worker, index_t i) {
-        if (&worker == &m) return body(self, i);
-        Any any(worker);
-        body(any, i);
-      });
-    }
-    int workers() const override { return m.workers(); }
-    int worker() const override { return m.worker(); }
-    M& m;
+  static M& of(void* m) {
+    return *static_cast<M*>(m);
+  }
+  template <class M>
+  static index_t tell_of(void* m, Question question, const Arg& word, index_t worst) {
+    if constexpr (DataMachine<M>)
+      return of<M>(m).tell(question, word, worst);
+    else
+      return worst;  // it says nothing of data
+  }
+  template <class M>
+  static void each_of(void* m, Any& self, index_t n, const Body& body) {
+    of<M>(m).each(n, [&](M& worker, index_t i) {
+      if (&worker == m) return body(self, i);
+      Any any(worker);
+      body(any, i);
+    });
+  }
+  template <class M>
+  static constexpr Calls kCalls{
+      .open = [](void* m, SlowArray array, Shape s, Layout layout) { return of<M>(m).open(array, s, layout); },
+      .close = [](void* m, index_t depth, SlowArray array, Shape s) { of<M>(m).close(depth, array, s); },
+      .read = [](void* m, const Arg& tile, const Block& b) { of<M>(m).read(tile, b); },
+      .write = [](void* m, const Block& b, const Arg& tile) { of<M>(m).write(b, tile); },
+      .run = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).run(k, args); },
+      .modify = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).modify(k, args); },
+      .tell = tell_of<M>,
+      .each = each_of<M>,
+      .workers = [](const void* m) { return static_cast<const M*>(m)->workers(); },
+      .worker = [](const void* m) { return static_cast<const M*>(m)->worker(); },
   };
 
-  std::unique_ptr<Backend> backend_;
+  void* machine_;
+  const Calls& calls_;
 };
 
 }  // namespace redblue::machine

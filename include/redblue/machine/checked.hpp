@@ -7,7 +7,7 @@
 
 #include "redblue/core/data_machine.hpp"
 #include "redblue/core/error.hpp"
-#include "redblue/kernel/bodies.hpp"
+#include "redblue/kernel/kinds.hpp"
 #include "redblue/machine/counting.hpp"
 
 namespace redblue::machine {

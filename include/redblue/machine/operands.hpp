@@ -7,11 +7,15 @@
 
 namespace redblue::machine {
 
-/// The views that the body of a kernel gets.
+/// The views that the body of a kernel gets. Those beyond `size` are not even cleared, for there is a list in every
+/// call.
 template <class T>
 struct Views {
-  std::array<View<T>, kMaxArgs> list{};
-  std::size_t size = 0;
+  explicit Views(std::size_t n) : size(n) {}
+  union {
+    std::array<View<T>, kMaxArgs> list;
+  };
+  std::size_t size;
   std::span<const View<T>> span() const { return {list.data(), size}; }
 };
 
@@ -57,8 +61,7 @@ template <class T, class K, class Slow>
 Views<T> operands(const K& k, std::span<const Arg> args, std::size_t from, Arena<T>& arena, const Slow& slow,
                   const kernel::Bodies<T>& bodies) {
   if constexpr (kernel::Kernel<K>) static_assert(kernel::arity<K> <= kMaxArgs);
-  Views<T> views;
-  views.size = args.size();
+  Views<T> views(args.size());
   for_routes(k, args, from, bodies, slow, [&](std::size_t i, Route route) {
     views.list[i] = operand(args[i], i, route, kernel::access_of(k, i), arena, slow, bodies);
   });

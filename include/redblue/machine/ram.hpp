@@ -71,7 +71,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
-    kernel::for_parts(k, args, [&](const auto&, std::span<const Arg> a) { arena_.require(passing(a)); });
+    arena_.require(kernel::most_passing(k, args));
     const Views<T> views = operands(k, args, 0, arena_, slow_, bodies());
     kernel::run(bodies(), k, views.span());
   }

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "redblue/core/data_machine.hpp"
-#include "redblue/kernel/registry.hpp"
+#include "redblue/kernel/kinds.hpp"
 
 namespace redblue::machine {
 
@@ -143,14 +143,10 @@ void play(const Trace& trace, M& m) {
         m.write(op.args[0].block, op.args[1]);
         break;
       case Operation::Kind::run:
-        std::visit([&](const auto& k) { m.run(k, op.args); }, op.kernel);
+        m.run(kernel::erase(op.kernel), op.args);
         break;
       case Operation::Kind::modify:
-        std::visit(
-            [&](const auto& k) {
-              if constexpr (requires { k.first; }) m.modify(k, op.args);
-            },
-            op.kernel);
+        m.modify(kernel::erase(op.kernel), op.args);
         break;
       case Operation::Kind::step:
         break;

@@ -31,9 +31,6 @@ struct Instances {
   index_t count = 1;
 };
 
-/// Machines that redblue's own schedules are compiled for, besides machine::Any (src/schedules/compiled.hpp).
-struct Compiled;
-
 /// A schedule as a value: all that is known of it, and how to run it on any machine. describe<S>() of
 /// redblue/describe.hpp makes one of a schedule text S. Everything that takes a Tiling throws InvalidProblem where a
 /// name in it is none of this schedule's knobs.
@@ -72,7 +69,6 @@ struct Schedule {
   /// The costs of a run that decided this (core/machine.hpp); those above are then the most that any data cost: io and
   /// macs where every decision is the worst, footprint of any. Null: it asks for no decision.
   schedule::Costs (*decided)(const Sizes&, const Tiling&, const Decisions&) = nullptr;
-  const Compiled* compiled = nullptr;
 
   /// decided(), or what it costs whatever the data.
   schedule::Costs costs(const Sizes& x, const Tiling& t, const Decisions& decisions) const {

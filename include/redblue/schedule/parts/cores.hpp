@@ -14,7 +14,7 @@
 
 /// The core of a masked problem: the queries that see a key, and the keys that a query sees. A schedule runs on the
 /// core alone and reads nothing else; what the others have of the outputs is written directly. What is done once for an
-/// instance or a core is not inlined: counting machines flatten whole schedules.
+/// instance or a core is not inlined: all schedules share it, and compilers take long enough.
 namespace redblue::schedule {
 
 /// Cores of the same sizes, one after another: where a query sees one key only, each position is a core of its own.

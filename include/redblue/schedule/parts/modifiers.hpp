@@ -11,8 +11,7 @@
 /// key that a block visits where all queries share a row. The slopes of ALiBi, a word for each query head of the group,
 /// are resident. What a problem does not have takes no words.
 ///
-/// Functions that few problems need are not inlined: counting machines flatten whole schedules, which takes compilers
-/// long enough without them.
+/// Functions that few problems need are not inlined: every schedule calls them, and compilers take long enough.
 namespace redblue::schedule {
 
 /// The arrays of modifiers.
