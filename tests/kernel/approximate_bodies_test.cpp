@@ -44,7 +44,8 @@ class ApproximateBodiesTest : public testing::Test {
       }
     EXPECT_LT(most / size, allowed);
   }
-  /// Runs both bodies on these operands; what they write or update must agree, but for the stack of monomials.
+  /// Runs both bodies on these operands; what they write or update must agree, but for scratch: the stack of monomials
+  /// and scores.
   template <class K, class... M>
   void expect_same(const Bodies<T>& table, const K& k, M... operands) {
     std::array<Matrix<T>, sizeof...(M)> portable{operands...}, fast{operands...};
@@ -57,8 +58,9 @@ class ApproximateBodiesTest : public testing::Test {
     ASSERT_TRUE((table.template body<K>()(k, views(fast)))) << K::name;
     for (std::size_t i = 0; i < fast.size(); ++i) {
       SCOPED_TRACE(testing::Message() << K::name << ", argument " << i);
-      const bool stack = i == 2 && std::is_base_of_v<Monomials, K>;
-      if (K::access[i] != Access::read && !stack) expect_equal(fast[i], portable[i]);
+      const bool scratch =
+          (i == 2 && std::is_base_of_v<Monomials, K>) || (i == 0 && std::is_same_v<PolynomialAttention, K>);
+      if (K::access[i] != Access::read && !scratch) expect_equal(fast[i], portable[i]);
     }
   }
   template <class F>
@@ -92,6 +94,23 @@ TYPED_TEST(ApproximateBodiesTest, StatesAgree) {
     this->expect_same(table, AddMonomials{m}, Z, z, stack, X, U, u);
     this->expect_same(table, ApplyMonomials{m}, this->drawn({rows, cols}), this->drawn({sums * rows, sums}), stack, X,
                       Z, z);
+  });
+}
+
+/// Queries go through blocks of four vectors, keys through blocks of 64, under any mask without a left edge.
+TYPED_TEST(ApproximateBodiesTest, PolynomialAttentionAgrees) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const auto size = [&](index_t most) { return this->draw(0, 2) == 0 ? this->draw(1, 5) : this->draw(1, most); };
+    const index_t rows = size(140), keys = size(140), d = size(40), cols = size(70);
+    PolynomialAttention k{{0.5}, PolynomialWeights{near_exp(Fit::minimax, this->draw(1, 5), 1)}};
+    Place& place = k.scores.place;
+    place = {{}, this->draw(0, 90), this->draw(0, 90)};
+    place.mask.group = this->draw(1, 3);
+    if (this->draw(0, 4) > 0) place.mask.hi = this->draw(-20, 40);
+    if (place.mask.hi < Mask::kFar && this->draw(0, 2) == 0) place.mask.prefix = this->draw(0, 150);
+    this->expect_same(table, k, Matrix<T>({rows, keys}), this->drawn({rows, cols}), this->drawn({rows, 1}),
+                      this->drawn({rows, d}), this->drawn({keys, d}), this->drawn({keys, cols}));
   });
 }
 

@@ -111,7 +111,10 @@ TEST(PolynomialPlans, HaveTheFiguresOfTheNotes) {
   EXPECT_THROW(plan::make_plan(p, {.M = least - 1, .schedule = "polynomial"}), CapacityError);
   EXPECT_GT(plan::make_plan(p, {.M = 262144}).row().footprint, least) << "more rows, as there is room";
   p.causal = true;
-  EXPECT_EQ(plan::make_plan(p, {.M = 262144}).row().io.total(), 4 * n * d);
+  const plan::Row causal = plan::make_plan(p, {.M = 262144}).row();
+  EXPECT_EQ(causal.io.total(), 4 * n * d);
+  // A chunk of 64 queries meets 63 keys as scores, and holds the one that the next chunk begins with, too.
+  EXPECT_EQ(causal.footprint, r * (d + 1) + 64 * 2 * d + 64 * (2 * d + 1) + 64 * 63);
   p.causal = false;
   p.op = Operation::backward;
   const plan::Row two = plan::make_plan(p, {.M = 262144}).row();

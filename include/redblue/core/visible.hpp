@@ -173,14 +173,20 @@ struct Pairs {
     return visited_rows(b) * b - Words(b - ragged.size()) * runs_of_rows(ragged).count();
   }
 
-  /// The keys that a block of rows sees, and its first row does not; the most of a whole block of `a` rows; and SUM |I|
-  /// times these keys over blocks of `a` rows. All rows see keys from the first on.
+  /// The keys that a block of rows sees, and its first row does not, and the most of a whole block of `a` rows. All
+  /// rows see keys from the first on.
   constexpr index_t fresh_keys(Range rows) const {
     return keys_of(rows).end - keys_of({rows.begin, rows.begin + 1}).end;
   }
   index_t most_fresh_keys(index_t a) const {
     return mask.full() ? 0 : most_of_rows(a, [&](Range rows) { return fresh_keys(rows); });
   }
+  /// The same keys with those that the row after the block sees first.
+  constexpr index_t keys_to_next(Range rows) const { return fresh_keys({rows.begin, std::min(rows.end + 1, n_q)}); }
+  index_t most_keys_to_next(index_t a) const {
+    return mask.full() ? 0 : most_of_rows(a, [&](Range rows) { return keys_to_next(rows); });
+  }
+  /// SUM |I| fresh_keys(I) over blocks I of `a` rows.
   Words pairs_with_fresh_keys(index_t a) const {
     if (mask.full() || n_q == 0) return 0;
     const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a, least = std::clamp<index_t>(mask.prefix, 0, n_k);

@@ -33,7 +33,7 @@ struct Slots : Slot<T, K>... {
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
                        OnlineSoftmax, Weights, WeightsAccumulate, BlockSoftmax, ScoreGradient, ScoreGradientOver,
-                       ValueGradients, RowDots, AddMonomials, ApplyMonomials, PolynomialWeights, DivideRows, AddElu,
+                       ValueGradients, RowDots, AddMonomials, ApplyMonomials, PolynomialAttention, DivideRows, AddElu,
                        ApplyElu, RandomFeatures, RescaleRows, RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores>;
 }  // namespace detail
 

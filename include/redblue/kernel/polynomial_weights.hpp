@@ -38,4 +38,23 @@ struct PolynomialWeights {
   }
 };
 
+/// num <- num + p(scale Q K^T) V, den <- den + row sums of these weights; those of hidden pairs are 0. S is for the
+/// scores. A machine may run it as one body; the parts in this order define its result.
+struct PolynomialAttention {
+  static constexpr bool kComposite = true;
+  static constexpr std::string_view name = "polynomial_attention";
+  static constexpr std::array access{Access::write, Access::update, Access::update,
+                                     Access::read,  Access::read,   Access::read};
+
+  Scores scores;
+  PolynomialWeights weights;
+  template <class Visit, class A>
+  void parts(const Visit& visit, const A& S_ij, const A& num_i, const A& den_i, const A& Q_i, const A& K_j,
+             const A& V_j) const {
+    visit(scores, S_ij, Q_i, K_j);
+    visit(weights, S_ij, den_i);
+    visit(Gemm{}, num_i, S_ij, V_j);
+  }
+};
+
 }  // namespace redblue::kernel

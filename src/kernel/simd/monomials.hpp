@@ -1,8 +1,6 @@
 #pragma once
 #include "kernel/simd/gemm.hpp"
 #include "kernel/simd/monomial_rows.hpp"
-#include "kernel/simd/rows.hpp"
-#include "redblue/kernel/polynomial_weights.hpp"
 
 /// Polynomial attention: what comes of monomials is a product of matrices.
 namespace redblue::kernel::simd {
@@ -67,28 +65,6 @@ bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename
                            Z.row_stride, whole(rows), Into::add);
         });
     for (index_t j = 0; j < n && z.words() > 0; ++j) den[i + j] += sums[j];
-  }
-  return true;
-}
-
-/// S <- p(S), 0 where hidden; den <- den + row sums of S
-template <class V>
-bool polynomial_weights_body(const PolynomialWeights& k, std::span<const View<typename V::T>> v) {
-  using T = typename V::T;
-  const auto &S = v[0], &den = v[1];
-  if (S.packed() || S.col_stride != 1) return false;
-  const auto c = [&](index_t l) { return V::all(static_cast<T>(k.c[static_cast<std::size_t>(l)])); };
-  for (index_t r = 0; r < S.rows(); ++r) {
-    V sums = V::zero();
-    for_vectors<V>(&S(r, 0), S.cols(), [&](T* at, index_t n) {
-      const V s = V::load_first(at, n);
-      V p = c(k.degree);
-      for (index_t l = k.degree - 1; l >= 0; --l) p = fma(p, s, c(l));
-      p = where_equal(s, V::all(kMinusInf<T>), V::zero(), p).first_or(n, V::zero());
-      p.store_first(at, n);
-      sums = sums + p;
-    });
-    den[r] += sum(sums);
   }
   return true;
 }

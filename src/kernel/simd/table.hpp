@@ -4,6 +4,7 @@
 #include "kernel/simd/key_gradients.hpp"
 #include "kernel/simd/monomials.hpp"
 #include "kernel/simd/online_attention.hpp"
+#include "kernel/simd/polynomial_attention.hpp"
 #include "kernel/simd/row_dots.hpp"
 #include "kernel/simd/rows.hpp"
 #include "redblue/kernel/bodies.hpp"
@@ -59,7 +60,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<RowDots>(row_dots<V>);
   b.template set<AddMonomials>(add_monomials_body<V>);
   b.template set<ApplyMonomials>(apply_monomials_body<V>);
-  b.template set<PolynomialWeights>(polynomial_weights_body<V>);
+  b.template set<PolynomialAttention>(polynomial_attention_body<V>);
   b.template set<DivideRows>(divide_rows<V>);
   b.template set<AddElu>(add_elu_body<V>);
   b.template set<ApplyElu>(apply_elu_body<V>);

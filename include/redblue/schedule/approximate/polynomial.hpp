@@ -9,9 +9,9 @@ namespace redblue::schedule {
 /// over the r = C(d + g, g) monomials a. The state Z_a = SUM_j k_j^a (v_j, 1) stays resident, and every word moves
 /// once: the trivial bound. How far the answer may be from exact attention is proved (Polynomial::output_error).
 ///   reads n_k (d + d_v) + n_q d   writes n_q d_v   footprint r (d_v + 1) + d + d_v + 1 + g for br = bc = 1
-/// Under a mask the queries of a chunk read the state of the keys that all of them see, and meet the others as scores:
-/// J of them take J (d + d_v) words, and C queries C (d + d_v + 1) + max(g, C J). For br = 1 there are no others. The
-/// same words move.
+/// Under a mask the queries of a chunk read the state of the keys that all of them see, and meet J others as scores.
+/// With the next chunk's first key these take (J + 1)(d + d_v) words, and C queries C (d + d_v + 1) + max(g, C J). For
+/// br = 1 there are no others. The same words move.
 struct PolynomialForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial";
@@ -62,9 +62,7 @@ struct PolynomialForward : Defaults {
         keys = std::min(t.bc, seen_by_all - entered);
         keys_into_state(m, x, all, {0, s.d_v}, {entered, entered + keys}, Z, z);
       }
-      const Range J{entered, s.pairs().keys_of(I).end};
-      chunk(m, x, all, I, J, Z, z);
-      entered = J.end;
+      entered = chunk(m, x, all, I, entered, Z, z);
     }
   }
 };
