@@ -11,7 +11,7 @@ build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev
                 python3-dev python3-venv)
 test_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libgtest-dev libgmock-dev librapidcheck-dev
                pkg-config ccache
-               lld-19 wasi-libc libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32 nodejs)
+               lld-19 wasi-libc libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32 binaryen nodejs)
 
 case ${1-} in
 "") packages=("${build_packages[@]}") ;;
