@@ -47,7 +47,7 @@ class Blocks {
   void run(const K& k, std::span<const Arg> args) {
     std::vector<View<double>> views;
     for (const Arg& a : args) views.push_back(view(a));
-    kernel::run<double>(k, std::span<const View<double>>(views));
+    kernel::run(kernel::bodies<double>(Isa::portable), k, std::span<const View<double>>(views));
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
