@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import multiprocessing
 import weakref
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -21,12 +22,16 @@ from torch.autograd import forward_ad
 
 from . import _vmap
 from ._attention import attention_backward, forward, require_lse, require_seed
-from ._core import Pattern
+from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, offset_of, patterns_of, real, unknown_options
 from ._shims import require_sdpa
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
+
+# A child that came from fork() has none of the threads that torch may have started before.
+if multiprocessing.parent_process() is None:
+    use_openmp()
 
 _PLANNING = ("M", "memory", "max_workspace", "threads")
 

@@ -5,6 +5,7 @@
 #include <exception>
 #include <string>
 
+#include "plan.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/hardware.hpp"
 #include "redblue/threads.hpp"
@@ -53,6 +54,8 @@ NB_MODULE(_core, m) {
   m.def(
       "pool_size", [] { return default_pool().size(); },
       "Threads of the pool of this process: REDBLUE_THREADS, or the CPUs.");
+  m.def("use_openmp", &python::use_openmp,
+        "Runs take the threads of OpenMP in place of their own, in this process and if it has them.");
   m.def("has_hardware_file", &has_hardware_file,
         "Has `redblue doctor`, or a first plan, left a measurement of this machine?");
   m.def("hardware_path", &default_hardware_path,

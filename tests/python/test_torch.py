@@ -1,5 +1,8 @@
 """redblue.torch: the operators, their gradients, and what replaces torch's own function. Skipped where torch is missing."""
 
+import subprocess
+import sys
+
 import numpy as np
 import pytest
 
@@ -358,6 +361,39 @@ def test_threads_follow_torch():
 
     torch.set_num_threads(3)
     assert default_threads() == 3
+
+
+ON_OPENMP = """
+import os, threading, time, numpy as np, torch, redblue
+torch.set_num_threads(2)
+q = torch.randn(1, 4, 256, 64)
+run = lambda: redblue.scaled_dot_product_attention(q, q, q).numpy()
+wanted = run()
+torch.set_num_threads(1)
+assert np.array_equal(run(), wanted)
+torch.set_num_threads(2)
+
+def often():
+    for _ in range(50):
+        assert np.array_equal(run(), wanted)
+
+threads = [threading.Thread(target=often) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+pid = os.fork()
+if pid == 0:  # the threads of OpenMP stayed in the parent
+    os._exit(0 if np.array_equal(run(), wanted) else 1)
+end = time.time() + 60
+while (found := os.waitpid(pid, os.WNOHANG))[0] == 0 and time.time() < end:
+    time.sleep(0.01)
+if found[0] == 0: os.kill(pid, 9)
+print(found == (pid, 0))
+"""
+
+
+def test_runs_on_threads_of_openmp_and_not_after_fork():
+    run = subprocess.run([sys.executable, "-c", ON_OPENMP], capture_output=True, text=True, timeout=120)
+    assert run.stdout == "True\n", run.stderr
 
 
 def _one(i):
