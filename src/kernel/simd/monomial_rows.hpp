@@ -54,6 +54,9 @@ class MonomialRows {
  private:
   static constexpr index_t kCoordinates = 16384;
   static constexpr T kNoSum = 0;
+  /// Vectors of a parent that registers hold, with sums of columns if there are such: a sum of rows is stored once for
+  /// all of them.
+  static constexpr int kMost = V::kAccumulators < 24 ? 4 : kSums == SumsOf::rows ? 16 : 12;
 
   V weight(index_t degree, double ways) const {
     return V::all(m_.weighted ? static_cast<T>(weight_[static_cast<std::size_t>(degree)] * ways) : T(1));
@@ -152,7 +155,7 @@ class MonomialRows {
   void products(index_t rows, const T* parent, index_t t, index_t i) {
     constexpr bool kRowSums = kSums == SumsOf::rows;
     V p[NV], column[NV];
-#pragma GCC unroll 4
+#pragma GCC unroll 16
     for (int v = 0; v < NV; ++v) p[v] = V::load(parent + v * V::kLanes), column[v] = V::zero();
     const T* x = x_ + t * width_ + i;
     const index_t z_step = z_.words() > 0 ? z_.row_stride : 0;
@@ -161,7 +164,7 @@ class MonomialRows {
     T *phi = phi_ + held_ * kStride + i, *sums = sums_ + held_ * kSumStep;
     for (index_t r = 0; r < rows; ++r, x += width_, phi += kStride, sums += kSumStep, z += z_step) {
       V sum = i == 0 || !kRowSums ? V::zero() : V::load(sums);
-#pragma GCC unroll 4
+#pragma GCC unroll 16
       for (int v = 0; v < NV; ++v) {
         const V product = p[v] * V::load(x + v * V::kLanes);
         product.store(phi + v * V::kLanes);
@@ -172,7 +175,7 @@ class MonomialRows {
       }
       if constexpr (kRowSums) sum.store(sums);
     }
-#pragma GCC unroll 4
+#pragma GCC unroll 16
     for (int v = 0; v < NV; ++v) add_to_column(i + v * V::kLanes, column[v]);
   }
   /// This parent times each of these coordinates.
@@ -184,7 +187,9 @@ class MonomialRows {
     for (index_t left = std::min(to - t, end_ - next_); left > 0;) {
       const index_t now = std::min(left, kMostRows - held_);
       index_t i = 0;
-      for (; i + 4 * V::kLanes <= width_; i += 4 * V::kLanes) products<4>(now, parent + i, t, i);
+      for (; i + kMost * V::kLanes <= width_; i += kMost * V::kLanes) products<kMost>(now, parent + i, t, i);
+      if constexpr (kMost > 4)
+        for (; i + 4 * V::kLanes <= width_; i += 4 * V::kLanes) products<4>(now, parent + i, t, i);
       for (; i < width_; i += V::kLanes) products<1>(now, parent + i, t, i);
       t += now;
       held_ += now;

@@ -1,4 +1,5 @@
 #pragma once
+#include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "kernel/simd/monomial_rows.hpp"
 
@@ -52,7 +53,8 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
 template <class V>
 bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
-  using Monomials = MonomialRows<V, 192, 48, SumsOf::columns>;
+  constexpr index_t kRows = 160;  // all monomials of degree 2 in 16 coordinates: O is read and written once
+  using Monomials = MonomialRows<V, 192, kRows, SumsOf::columns>;
   const auto &O = v[0], &den = v[1], &X = v[3], &Z = v[4], &z = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || O.packed() || Z.packed() || X.packed() || O.col_stride != 1 || Z.col_stride != 1) return false;
