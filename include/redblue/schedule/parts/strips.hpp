@@ -41,10 +41,10 @@ Words key_strips_footprint(const Sizes& x, index_t b, const BlockWords& words) {
 }
 
 /// The size of blocks of n queries or keys for which fits(size) holds and visits(size) is least; 0 if there is none.
-/// Neither is monotone. could_fit(size, pairs) says whether a block of this size with so few pairs would fit: `pairs` is
-/// the mean of the blocks, of which the largest has no fewer. From some size on it fails for all; sizes are tried from
-/// there down, multiples of `step`, kTries at most, until even blocks without a hidden pair would cost more. A multiple
-/// of a size fits only where the size does.
+/// Neither is monotone. could_fit(size, pairs) says whether a block of this size with so few pairs would fit: `pairs`
+/// is the mean of the blocks, of which the largest has no fewer. From some size on it fails for all; sizes are tried
+/// from there down, multiples of `step`, kTries at most, until even blocks without a hidden pair would cost more. A
+/// multiple of a size fits only where the size does.
 template <class CouldFit, class Fits, class Visits>
 index_t best_strip(const Sizes& x, index_t n, index_t step, const CouldFit& could_fit, const Fits& fits,
                    const Visits& visits) {
