@@ -10,7 +10,7 @@
 /// A thread that sleeps until another one changes a word. Some kernels put a thread that wakes onto the CPU of the one
 /// that woke it, even if others are free: there it waits until that one is done, or for the scheduler to move it, up to
 /// 4 ms later. So whoever wakes it first keeps it away from the own CPU, and once awake it may again go wherever it
-/// might before. What others do to its affinity in the meantime stays.
+/// might before. What others do to its affinity in the meantime stays, unless it is just what it was left with.
 namespace redblue::threads {
 
 class Sleeper {

@@ -57,14 +57,13 @@ TEST(ThreadsSleeper, StaysWhereOthersPutItWhileItSleeps) {
     after = cpus_of(0);
   });
   while (thread == 0) std::this_thread::yield();
-  for (cpu_set_t now = all; equal(now, all); now = cpus_of(thread)) {  // until it is asleep
+  cpu_set_t one = all;
+  while (equal(one, all)) {  // until it is asleep
     std::this_thread::sleep_for(std::chrono::milliseconds(1));
     sleeper.keep_away();
+    one = cpus_of(thread);
   }
-  cpu_set_t one;
-  CPU_ZERO(&one);
-  for (int cpu = 0; CPU_COUNT(&one) == 0; ++cpu)
-    if (CPU_ISSET(cpu, &all)) CPU_SET(cpu, &one);
+  CPU_XOR(&one, &one, &all);  // the CPU that it is kept away from
   ASSERT_EQ(sched_setaffinity(thread, sizeof one, &one), 0);
   sleeper.keep_away();
   word = 1;
