@@ -33,9 +33,12 @@ struct Team::Loop {
 };
 
 void Team::run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main) {
+  if (workers == 1) {  // it never waits
+    Team alone(1, nullptr);
+    return main(alone);
+  }
   const auto sleepers = std::make_unique<threads::Sleeper[]>(static_cast<std::size_t>(workers));
   Team team(workers, sleepers.get());
-  if (workers == 1) return main(team);
   std::exception_ptr error;
   std::atomic<int> arrived{0};
   pool.run(workers, [&](int) {
