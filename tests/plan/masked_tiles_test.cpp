@@ -63,6 +63,34 @@ TEST(FlashPinned, HasTheBestOfAllBlocksWhereAllSeeTheFirstKey) {
     }
 }
 
+/// Slopes and sinks are words that each block reads: blocks are chosen for these, too.
+TEST(Blocks, AreChosenForSlopesAndSinksToo) {
+  std::mt19937 random(3);
+  const auto draw = [&](index_t least, index_t most) {
+    return std::uniform_int_distribution<index_t>(least, most)(random);
+  };
+  for (int round = 0; round < 60; ++round) {
+    const bool backward = round % 2 == 1;
+    Problem p{.op = backward ? Operation::backward : Operation::forward, .heads = draw(1, 4), .kv_heads = 1};
+    p.n_q = draw(5, 60), p.n_k = draw(5, 60), p.d = draw(1, 4), p.d_v = draw(2, 4);
+    p.alibi = true, p.sinks = draw(0, 1) == 1;
+    if (draw(0, 2) == 0)
+      p.causal = true;
+    else
+      p.window_left = draw(0, 40), p.window_right = draw(0, 3);
+    const auto schedules = backward ? std::vector<std::string>{"two_pass", "fused_key_outer", "fused_query_outer"}
+                                    : std::vector<std::string>{"flash", "flash_pinned", "flash_tiled", "column_split"};
+    for (const std::string& schedule : schedules) {
+      Words before = Words(index_t{1} << 60);
+      for (index_t M = 80; M < 600; M += draw(1, 40)) {
+        const Words words = plan_row(p, M, {}, schedule).io.total();
+        EXPECT_LE(words, before) << schedule << " M " << M << " round " << round;
+        before = words;
+      }
+    }
+  }
+}
+
 TEST(Sddmm, ReadsNoMoreOfABiasUnderAPatternThanUnderTheMaskAroundIt) {
   for (const Operation op : {Operation::scores, Operation::weights})
     for (const index_t step : {1, 3}) {

@@ -24,7 +24,7 @@ struct FusedKeyOuterBackward : Defaults {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto keys = choose_key_pass(x, limits, x.word(SlowArray::dQ));
+    const auto keys = choose_key_pass(x, limits, revisited_queries_io(x), x.word(SlowArray::dQ));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys};
   }

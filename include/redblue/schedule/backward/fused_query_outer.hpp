@@ -27,7 +27,9 @@ struct FusedQueryOuterBackward : Defaults {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto queries = choose_query_pass(x, limits, [&](QueryPass t) { return pass(x, t); });
+    const auto queries = choose_query_pass(
+        x, limits, [&](QueryPass t) { return pass(x, t); },
+        prices_with_modifiers(x, limits, limits.price.of(keys_io(x, 1) + gradients_io(x, 1, 1)), false));
     if (!queries) return std::nullopt;
     return Tiling{*queries};
   }
@@ -38,12 +40,16 @@ struct FusedQueryOuterBackward : Defaults {
   static Words revisited(const Sizes& x) { return std::max(x.word(SlowArray::dK), x.word(SlowArray::dV)); }
   static Phase pass(const Sizes& x, QueryPass t) { return query_pass_phase(x, t, revisited(x)); }
   static Io io(const Sizes& x, Tiling t) {
-    const Words visits = x.pairs().visited_keys(t.Br), again = visits - x.n_k;
-    return query_pass_io(x, t.Br) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d)
-                                        .read(SlowArray::dK, again * x.d)
-                                        .write(SlowArray::dK, visits * x.d)
-                                        .read(SlowArray::dV, again * x.d_v)
-                                        .write(SlowArray::dV, visits * x.d_v);
+    const Words visits = x.pairs().visited_keys(t.Br);
+    return query_pass_io(x, t.Br) + gradients_io(x, visits - x.n_k, visits) +
+           Io().write(SlowArray::dQ, Words(x.n_q) * x.d);
+  }
+  static Io gradients_io(const Sizes& x, Words reads, Words writes) {
+    return Io()
+        .read(SlowArray::dK, reads * x.d)
+        .read(SlowArray::dV, reads * x.d_v)
+        .write(SlowArray::dK, writes * x.d)
+        .write(SlowArray::dV, writes * x.d_v);
   }
   static Words macs(const Sizes& x, Tiling t) {
     return x.pairs().pairs_of_rows(t.Br) * (Words(3) * x.d + Words(2) * x.d_v);

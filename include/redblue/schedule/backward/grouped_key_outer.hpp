@@ -82,8 +82,8 @@ struct GroupedKeyOuterBackward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
     const Range of_one{0, std::min(x.n_k, ceil_div(ceil_div(x.n_k, G), step) * step)};
-    const auto keys =
-        choose_key_pass(of_keys(x, of_one), limits, std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
+    const auto keys = choose_key_pass(of_keys(x, of_one), limits, revisited_queries_io(x),
+                                      std::max(x.word(SlowArray::dQ), x.word(SlowArray::dQg)));
     if (!keys || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, std::min(G, ceil_div(x.n_k, keys->Bc))};
   }

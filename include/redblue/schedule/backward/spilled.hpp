@@ -34,7 +34,7 @@ struct SpilledBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const auto keys = choose_key_pass(x, limits);
+    const auto keys = choose_key_pass(x, limits, queries_io(x, 1));
     const auto dQ = query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     if (!keys || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{*keys, *dQ};

@@ -38,7 +38,8 @@ struct ColumnSplitForward : Defaults {
     for (index_t w = x.d_v; w > step_w;) {
       w = balanced(x.d_v, (ceil_div(w, step_w) - 1) * step_w, step_w);
       const index_t Br = choose_query_block(
-          x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc, w}), prefetch(x, {size, Bc, w})); });
+          x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc, w}), prefetch(x, {size, Bc, w})); },
+          query_block_prices(x, limits, c(x.d_v, w)));
       if (Br == 0) continue;
       const Tiling t{Br, Bc, w};
       const Words cost = limits.price.of(io(x, t));

@@ -35,7 +35,8 @@ struct FlashForward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
     const index_t Br = choose_query_block(
-        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); });
+        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); },
+        query_block_prices(x, limits));
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }

@@ -45,46 +45,52 @@ struct FlashPinnedForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
-  /// Fewer blocks of queries or more pinned keys? The best Br with as many pinned keys as there is room for.
+  /// Fewer blocks of queries or more pinned keys? The best Br with as many pinned keys as there is room for. Where
+  /// all keys fit, and blocks load nothing else, any Br will do.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
     const auto fits = [&](index_t Br, index_t rho) {
       return limits.fit(footprint(x, {Br, rho, Bc}), prefetch(x, {Br, rho, Bc}));
     };
-    const index_t all_pinned = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, x.n_k); });
-    if (all_pinned > 0) return Tiling{balanced(x.n_q, all_pinned, step), x.n_k, Bc};
+    const VisitPrices price = query_block_prices(x, limits);
+    if (price.block == 0) {
+      const index_t Br = largest_tile(x.n_q, step, [&](index_t rows) { return fits(rows, x.n_k); });
+      if (Br > 0) return Tiling{balanced(x.n_q, Br, step), x.n_k, Bc};
+    }
     const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
     if (largest == 0) return std::nullopt;
     const auto pins = [&](index_t Br) {
       return Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t rho) { return fits(Br, rho); });
     };
+    const auto cost = [&](index_t Br, Words visits) { return price.visit * visits + price.block * c(x.n_q, Br); };
     const index_t Br =
-        x.mask.from_first_key() ? best_rows(x, largest, step, pins) : likely_rows(x, largest, step, pins);
+        x.mask.from_first_key() ? best_rows(x, largest, step, pins, cost) : likely_rows(x, largest, step, pins, cost);
     return Tiling{Br, pins(Br), Bc};
   }
   /// Where all see keys from the first on, neither a larger Br nor more pinned keys ever add a visit, and a smaller Br
   /// leaves room for no fewer pinned keys. So the sizes from one to another visit no less than the last of them would
   /// with the pinned keys of the first. Where sizes tie, the fewest blocks, as even as they can be.
-  template <class Pins>
-  static index_t best_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins) {
+  template <class Pins, class Cost>
+  static index_t best_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins, const Cost& cost) {
     const auto size = [&](index_t k) { return std::min(x.n_q, k * step); };
     const index_t best = least_of(ceil_div(largest, step), [&](index_t first, index_t last) {
-      return visited(x, size(last), pins(size(first)));
+      return cost(size(last), visited(x, size(last), pins(size(first))));
     });
     return x.mask.full() ? balanced(x.n_q, size(best), step) : size(best);
   }
   /// Else visits are not monotone. Under a pattern the sizes that flash tries; pinned keys save each block but one
   /// their visits at most. Else all likely sizes.
-  template <class Pins>
-  static index_t likely_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins) {
+  template <class Pins, class Cost>
+  static index_t likely_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins, const Cost& cost) {
     index_t best = 0;
-    Words fewest;
+    Words least;
     const auto try_rows = [&](index_t Br) {
       const index_t rho = pins(Br);
-      const bool may_win = best == 0 || x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * rho < fewest;
-      if (const Words visits = may_win ? visited(x, Br, rho) : fewest; best == 0 || visits < fewest) {
+      const Words fewest = x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * rho;
+      if (best > 0 && cost(Br, fewest) >= least) return true;
+      if (const Words found = cost(Br, visited(x, Br, rho)); best == 0 || found < least) {
         best = Br;
-        fewest = visits;
+        least = found;
       }
       return true;
     };

@@ -35,7 +35,8 @@ struct FlashTiledForward : Defaults {
     const index_t Bc = smallest_tile(x.n_k, limits.multiple.key);  // the words do not depend on Bc
     const index_t step = limits.multiple.query;
     const index_t Br = choose_query_block(
-        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); });
+        x, step, [&](index_t size) { return limits.fit(footprint(x, {size, Bc}), prefetch(x, {size, Bc})); },
+        query_block_prices(x, limits));
     if (Br == 0) return std::nullopt;
     return Tiling{Br, Bc};
   }

@@ -50,25 +50,35 @@ inline KeyVisits key_visits(const Sizes& x, index_t Bc) {
   v.add(x, Bc);
   return v;
 }
+/// What blocks of keys read of the queries that see them.
+inline Io queries_io(const Sizes& x, Words visits) {
+  return Io()
+      .read(SlowArray::Q, visits * x.d)
+      .read(SlowArray::dO, visits * x.d_v)
+      .read(SlowArray::lse, visits * x.statistics())
+      .read(SlowArray::D, visits * x.statistics());
+}
+/// The same where the gradients of these queries are added to as well.
+inline Io revisited_queries_io(const Sizes& x) {
+  return queries_io(x, 1) + Io().read(SlowArray::dQ, x.d).write(SlowArray::dQ, x.d);
+}
 /// What they read and write together: reads n_k (d + d_v) + B(Bc) (d + d_v + 2), writes n_k (d + d_v).
 inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
   const Words visits = v.queries;
   return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k, visits) +
          Io().read(SlowArray::K, Words(x.n_k) * x.d)
              .read(SlowArray::V, Words(x.n_k) * x.d_v)
-             .read(SlowArray::Q, visits * x.d)
-             .read(SlowArray::dO, visits * x.d_v)
-             .read(SlowArray::lse, visits * x.statistics())
-             .read(SlowArray::D, visits * x.statistics())
              .write(SlowArray::dK, Words(x.n_k) * x.d)
-             .write(SlowArray::dV, Words(x.n_k) * x.d_v);
+             .write(SlowArray::dV, Words(x.n_k) * x.d_v) +
+         queries_io(x, visits);
 }
 
-/// The Bc for which blocks visit the fewest queries.
-inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits, Words also = 0) {
+/// The cheapest Bc, where a query that is visited moves these words.
+inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limits, const Io& visit, Words also = 0) {
   const index_t br = smallest_tile(x.n_q, limits.multiple.query);
-  const index_t Bc =
-      choose_key_block(x, limits.multiple.key, [&](index_t b) { return limits.fit(key_pass_phase(x, {b, br}, also)); });
+  const index_t Bc = choose_key_block(
+      x, limits.multiple.key, [&](index_t b) { return limits.fit(key_pass_phase(x, {b, br}, also)); },
+      prices_with_modifiers(x, limits, limits.price.of(visit), false));
   if (Bc == 0) return std::nullopt;
   return KeyPass{Bc, br};
 }

@@ -32,6 +32,10 @@ inline Phase query_pass_phase(const Sizes& x, QueryPass t, Words also = 0) {
   };
   return {shared_query_footprint(x, t.Br, block), x.tile(SlowArray::K, std::min(t.bc, x.n_k), x.d) + word};
 }
+/// Keys and values.
+inline Io keys_io(const Sizes& x, Words visits) {
+  return Io().read(SlowArray::K, visits * x.d).read(SlowArray::V, visits * x.d_v);
+}
 /// What all blocks of Br queries read: n_q (d + 2 d_v + 1) + A(Br) (d + d_v).
 inline Io query_pass_io(const Sizes& x, index_t Br) {
   const Words visits = x.pairs().visited_keys(Br);
@@ -39,15 +43,14 @@ inline Io query_pass_io(const Sizes& x, index_t Br) {
          Io().read(SlowArray::Q, Words(x.n_q) * x.d)
              .read(SlowArray::dO, Words(x.n_q) * x.d_v)
              .read(SlowArray::O, x.row_statistics() * x.d_v)
-             .read(SlowArray::lse, x.row_statistics())
-             .read(SlowArray::K, visits * x.d)
-             .read(SlowArray::V, visits * x.d_v);
+             .read(SlowArray::lse, x.row_statistics()) +
+         keys_io(x, visits);
 }
 
 /// The cheapest Br for which phase(pass) fits.
 template <class PhaseOf>
 std::optional<QueryPass> choose_query_pass(const Sizes& x, const Limits& limits, const PhaseOf& phase,
-                                           const VisitPrices& price = {}) {
+                                           const VisitPrices& price) {
   const index_t bc = smallest_tile(x.n_k, limits.multiple.key), step = limits.multiple.query;
   const index_t Br =
       choose_query_block(x, step, [&](index_t size) { return limits.fit(phase(QueryPass{size, bc})); }, price);

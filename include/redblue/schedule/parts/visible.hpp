@@ -126,6 +126,21 @@ struct VisitPrices {
   Words visit = 1;
   Words block = 0;
 };
+/// Where each block loads the slopes, if any, and begins with the sinks of its rows.
+inline VisitPrices prices_with_modifiers(const Sizes& x, const Limits& limits, Words visit, bool sinks) {
+  Words block;
+  if (x.modifiers.loads_slopes()) block += limits.price.reading(SlowArray::slopes) * x.mask.group;
+  if (sinks && x.modifiers.sinks) block += limits.price.reading(SlowArray::sinks) * x.mask.group;
+  return {visit, block};
+}
+/// Of blocks of queries that visit keys in each of `passes` passes, and their values in one.
+inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Words passes = 1) {
+  const Prices& price = limits.price;
+  VisitPrices p = prices_with_modifiers(
+      x, limits, passes * price.reading(SlowArray::K) * x.d + price.reading(SlowArray::V) * x.d_v, true);
+  p.block = passes * p.block;
+  return p;
+}
 
 namespace detail {
 /// How many sizes of blocks are tried under a pattern: each takes a pass over its runs.
