@@ -47,6 +47,21 @@ class Piece:
         ends = range(self.n - a, 0, -a)
         return max((self.rows[end - 1][1] - self.rows[end][0] for end in ends), default=0)
 
+    def staying(self, a, rho):
+        """Of blocks of a rows where rho keys stay: the keys that are loaded or stream past, and for each block its rows
+        and whether any stream. The first keys stay if all rows see the first, else the last ones of a block stay for
+        the next one."""
+        first_seen_by_all = self.rows[-1][0] == 0
+        visits, blocks, stay = 0, [], set()
+        for end in reversed(range(self.n, 0, -a)):
+            begin = max(0, end - a)
+            keys = range(self.rows[begin][0], self.rows[end - 1][1])
+            later = set(range(rho)) if first_seen_by_all else set(keys[max(0, len(keys) - rho):])
+            visits += len({*keys, *(later if not blocks else ())} - stay)
+            blocks.append((end - begin, len({*keys} - stay - later) > 0))
+            stay = later
+        return visits, blocks
+
     def seeing(self, b):
         """The rows that see each block of b keys, from the first to the one after the last."""
         for j in range(0, self.k, b):
@@ -131,8 +146,16 @@ def forward(d, v):
     tiles = lambda x: [(a, b) for a in range(1, x.n + 1) for b in range(1, x.k + 1)]
     values = lambda x: [(a, b) for a in range(1, x.n + 1) for b in range(1, v + 1)]
     rows, keys = lambda x: range(1, x.n + 1), lambda x: range(1, x.k + 1)
+
+    def flash_pinned(x, t):
+        rho = min(t[1], x.k if x.rows[-1][0] == 0 else max(seen for _, seen in x.blocks(t[0])))
+        visits, blocks = x.staying(t[0], rho)
+        footprint = rho * (d + v) + max(n * (d + v + 3) + streams for n, streams in blocks)
+        return x.n * d + visits * (d + v), x.n * (v + 1), footprint
+
     return {
         "flash": [(rows, lambda x, a: (x.n * d + (d + v) * x.A(a), x.n * (v + 1), min(a, x.n) * (d + v + 3) + 1))],
+        "flash_pinned": [(lambda x: product(range(1, x.n + 1), range(x.k + 1)), flash_pinned)],
         "ring": [(rows, lambda x, a: (x.n * d + x.k * (d + v), x.n * (v + 1),
                                       max(1, x.kept(a)) * (d + v) + min(a, x.n) * (d + v + 3)))],
         "strips": [(rows, lambda x, a: (x.n * d + x.A(a) * (d + v), x.n * (v + 1),

@@ -100,9 +100,9 @@ TEST(Mutants, OfSddmmAreCaught) {
     }
 }
 
-TEST(Mutants, OfPinnedKeysUnderAWindowAreCaught) {
+TEST(Mutants, OfKeysThatStayUnderAWindowAreCaught) {
   const schedule::FlashPinnedForward::Tiling t{2, 3, 1};
-  for (int slip = 0; slip <= static_cast<int>(mutants::PinnedSlip::pins_one_key_more); ++slip) {
+  for (int slip = 0; slip <= static_cast<int>(mutants::PinnedSlip::keeps_one_key_more); ++slip) {
     const std::string found = test::verdict<schedule::FlashPinnedForward>(
         Sizes{7, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const ForwardOperands& x) {
           mutants::FlashPinned::run(m, x, t, static_cast<mutants::PinnedSlip>(slip));
@@ -204,6 +204,37 @@ TEST(Ring, HasAPlaceForEachKeyThatTwoBlocksSee) {
     ASSERT_EQ(pairs.most_kept_rows(b), kept_rows) << what;
     ASSERT_EQ(schedule::most_seen_keys(*core, a), seen) << what;
     ASSERT_EQ(schedule::most_seeing_rows(*core, b), seeing) << what;
+  }
+}
+
+TEST(KeptKeys, AreReadOnce) {
+  std::mt19937 random(9);
+  const auto draw = [&](index_t least, index_t most) {
+    return std::uniform_int_distribution<index_t>(least, most)(random);
+  };
+  for (int round = 0; round < 20000; ++round) {
+    const std::optional<Sizes> core = any_core(draw);
+    if (!core || core->mask.from_first_key()) continue;
+    const index_t a = draw(1, core->n_q), most = draw(0, core->n_k);
+    const Pairs pairs = core->pairs();
+    const Blocks blocks = pairs.row_blocks(a);
+    index_t visits = 0;
+    bool streams = false;
+    Range kept;
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range keys = pairs.keys_of(blocks(i)), keep{std::max(keys.begin, keys.end - most), keys.end};
+      for (index_t j = keys.begin; j < keys.end; ++j) {
+        visits += kept.holds(j) ? 0 : 1;
+        streams = streams || (!kept.holds(j) && !keep.holds(j) && blocks(i).size() == a);
+      }
+      kept = keep;
+    }
+    const schedule::KeptKeys closed(pairs, a, most);
+    const std::string what =
+        fmt::format("n_q {} n_k {} lo {} hi {} prefix {} group {} a {} most {}", core->n_q, core->n_k, core->mask.lo,
+                    core->mask.hi, core->mask.prefix, core->mask.group, a, most);
+    ASSERT_EQ(closed.visits(), visits) << what;
+    ASSERT_EQ(closed.streams(), streams) << what;
   }
 }
 

@@ -140,6 +140,24 @@ struct Pairs {
            detail::clamped_sum({end, a, left - 1}, mask.group, mask.lo, 0, n_k) -
            keys_of({std::max<index_t>(0, end - a), end}).begin;
   }
+  /// The same where the last `most` keys of each block need no visit by the next one: each key once, and again for each
+  /// block that sees it and the block before it had to let go. Blocks before which some had to go are neighbours. The
+  /// mask has a left edge.
+  Words visited_keys_keeping(index_t a, index_t most) const {
+    const Blocks blocks = row_blocks(a);
+    const index_t pairs = blocks.count() - 1;
+    const auto begin = [&](index_t i) { return keys_of(blocks(i)).begin; };
+    const auto end = [&](index_t i) { return keys_of(blocks(i)).end; };
+    const index_t from = detail::first_that(pairs, [&](index_t i) { return end(i) >= most; });
+    // Away from the ends two blocks share hi - lo keys, or one less.
+    const index_t enough = most < mask.hi - mask.lo ? most : most + 1;
+    const index_t count =
+        detail::first_that(pairs - from, [&](index_t i) { return end(from + i) - begin(from + i + 1) < enough; });
+    if (count <= 0) return n_k;
+    const index_t row = blocks(from).end, least = std::clamp<index_t>(mask.prefix, 0, n_k);
+    return Words(n_k) + detail::clamped_sum({row - 1, a, count}, mask.group, mask.hi, least, n_k) -
+           detail::clamped_sum({row, a, count}, mask.group, mask.lo, 0, n_k) - Words(count) * most;
+  }
   /// B(b): the rows that see a key of a block of b keys, summed over the blocks.
   Words visited_rows(index_t b) const {
     if (mask.pattern != nullptr) return mask.pattern->visited_rows(b);
@@ -192,6 +210,14 @@ struct Pairs {
     const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a, least = std::clamp<index_t>(mask.prefix, 0, n_k);
     const Words begins = detail::clamped_sum({end, a, T - 1}, mask.group, mask.hi, least, n_k);
     return pairs_of_rows(a) - begins * a - Words(end) * keys_of({0, 1}).end;
+  }
+
+  /// The most keys that a whole block of `a` rows sees, and no row before it.
+  index_t most_new_keys(index_t a) const {
+    return most_of_rows(a, [&](Range rows) {
+      const Range keys = keys_of(rows);
+      return keys.end - (rows.begin == 0 ? keys.begin : std::max(keys.begin, keys_of({0, rows.begin}).end));
+    });
   }
 
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.

@@ -4,35 +4,42 @@
 #include "redblue/schedule/parts/cores.hpp"
 #include "redblue/schedule/scores/sddmm.hpp"
 
-/// Slips in what lets no mask make a schedule dearer: pinned keys under a window, hidden pairs that are formed, slopes
-/// that stay from sequence to sequence.
+/// Slips in what lets no mask make a schedule dearer: keys that stay under a window, hidden pairs that are formed,
+/// slopes that stay from sequence to sequence.
 namespace redblue::test::mutants {
 
 using namespace redblue::schedule;
 
 enum class PinnedSlip {
   none,
-  streams_keys_before_the_window,
-  streams_pinned_keys_again,
-  pins_one_key_more,
+  loads_kept_keys_again,
+  keeps_the_first_keys,
+  keeps_one_key_more,
 };
 
 struct FlashPinned {
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, FlashPinnedForward::Tiling t, PinnedSlip slip) {
     using enum PinnedSlip;
-    const index_t rho = t.rho + (slip == pins_one_key_more ? 1 : 0);
-    const auto K_pin = m.load(x.K.rows(0, rho)), V_pin = m.load(x.V.rows(0, rho));
+    const index_t rho = t.rho + (slip == keeps_one_key_more ? 1 : 0);
+    const auto K_kept = m.alloc(x.K.rows(0, rho)), V_kept = m.alloc(x.V.rows(0, rho));
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.Br);
+    Range kept;
     for (index_t i = 0; i < blocks.count(); ++i) {
       const Range I = blocks(i), keys = pairs.keys_of(I);
-      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)},
-                           Range{slip == streams_keys_before_the_window ? 0 : keys.begin, keys.end}, t.Bc,
-                           [&](auto&, const Block& b) {
-                             if (b.row >= rho || slip == streams_pinned_keys_again) return Arg::streaming(b);
-                             return (b.array == x.K.array ? K_pin : V_pin).rows(b.row, b.shape.rows);
-                           });
+      Range keep{std::max(keys.begin, keys.end - rho), keys.end};
+      if (slip == keeps_the_first_keys) keep = {keys.begin, std::min(keys.end, keys.begin + rho)};
+      std::vector<Range> one_by_one;
+      for (index_t j = keys.begin; j < keys.end; ++j) one_by_one.push_back({j, j + 1});
+      const auto pass = [&](auto& w, const Block& b) {
+        if (!kept.holds(b.row) && !keep.holds(b.row)) return Arg::streaming(b);
+        const Arg place = (b.array == x.K.array ? K_kept : V_kept).rows(b.row % rho, 1);
+        if (!kept.holds(b.row) || slip == loads_kept_keys_again) w.load_into(place, b);
+        return place;
+      };
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, Runs(std::move(one_by_one)), t.Bc, pass);
+      kept = keep;
     }
   }
 };

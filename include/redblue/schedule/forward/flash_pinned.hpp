@@ -1,14 +1,18 @@
 #pragma once
 #include "redblue/schedule/forward/flash.hpp"
+#include "redblue/schedule/parts/kept_keys.hpp"
 
 namespace redblue::schedule {
 
-/// Flash with the first rho keys and values pinned for the whole run. It uses the words that rounding Br leaves free,
-/// and is far better than flash when there are few blocks of queries (M close to n d).
+/// Flash with rho keys and values that stay resident from block to block. It uses the words that rounding Br leaves
+/// free, and is far better than flash when there are few blocks of queries (M close to n d).
 ///   reads n_q d + (rho + ceil(n_q/Br) (n_k - rho)) (d + d_v)   writes n_q (d_v + 1)
 ///   footprint rho (d + d_v) + Br (d + d_v + 2 + Bc) + [rho < n_k]
-/// Under a mask a block streams those of its kappa_I keys that are not pinned; n_k - rho without one, so no mask makes
-/// it dearer.
+/// The first rho keys are pinned for the whole run; under a mask a block streams those of its kappa_I keys that are not
+/// pinned. Under a mask with a left edge the last rho keys of a block stay for the next one instead
+/// (parts/kept_keys.hpp):
+///   reads n_q d + (n_k + SUM_I max(0, keys that I and the block before it see - rho)) (d + d_v)
+/// Never more than without a mask.
 struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
@@ -18,8 +22,8 @@ struct FlashPinnedForward : Defaults {
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
-    index_t rho = 0;  ///< keys and values resident throughout: of the multiple of keys, or all
-    index_t Bc = 1;   ///< keys per step; a step ends where pinned keys do
+    index_t rho = 0;  ///< keys and values that stay: of the multiple of keys, or all
+    index_t Bc = 1;   ///< keys per step; a step ends where keys that stay do
     void knobs(const auto& knob) {
       knob({"Br", &Sizes::n_q}, Br);
       knob({"rho", &Sizes::n_k, 0}, rho);
@@ -32,7 +36,12 @@ struct FlashPinnedForward : Defaults {
     if (x.mask.pattern != nullptr) return blocks_met(x.pattern->keys(), {rho, x.n_k}, x.n_q, Br, true);
     return Pairs{x.mask.from(0, rho), x.n_q, x.n_k - rho}.visited_keys(Br);
   }
-  static index_t pinned(const Sizes& x, Tiling t) { return std::min(t.rho, x.n_k); }
+  /// Do keys stay from block to block only?
+  static bool moves(const Sizes& x) { return x.mask.pattern == nullptr && !x.mask.from_first_key(); }
+  static index_t pinned(const Sizes& x, Tiling t) {
+    return std::min(t.rho, moves(x) ? most_seen_keys(x, t.Br) : x.n_k);
+  }
+  static KeptKeys kept_keys(const Sizes& x, Tiling t) { return {x.pairs(), std::min(t.Br, x.n_q), pinned(x, t)}; }
   /// Those of the pinned keys that a query sees.
   static std::vector<Range> seen_of_pinned(const Sizes& x, index_t rho) {
     if (x.mask.pattern == nullptr) return {{0, rho}};
@@ -45,22 +54,24 @@ struct FlashPinnedForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), 0, smallest_tile(x.n_k, m.key)};
   }
-  /// Fewer blocks of queries or more pinned keys? The best Br with as many pinned keys as there is room for. Where
-  /// all keys fit, and blocks load nothing else, any Br will do.
+  /// Fewer blocks of queries or more keys that stay? The best Br with as many of these as there is room for. Where all
+  /// keys fit, and blocks load nothing else, any Br will do.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
     const auto fits = [&](index_t Br, index_t rho) {
       return limits.fit(footprint(x, {Br, rho, Bc}), prefetch(x, {Br, rho, Bc}));
     };
     const VisitPrices price = query_block_prices(x, limits);
-    if (price.block == 0) {
+    if (!moves(x) && price.block == 0) {
       const index_t Br = largest_tile(x.n_q, step, [&](index_t rows) { return fits(rows, x.n_k); });
       if (Br > 0) return Tiling{balanced(x.n_q, Br, step), x.n_k, Bc};
     }
     const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
     if (largest == 0) return std::nullopt;
     const auto pins = [&](index_t Br) {
-      return Br >= x.n_q ? 0 : largest_tile(x.n_k, Bc, [&](index_t rho) { return fits(Br, rho); });
+      if (Br >= x.n_q) return index_t{0};
+      const index_t useful = moves(x) ? std::min(x.n_k, ceil_div(x.pairs().most_kept(Br), Bc) * Bc) : x.n_k;
+      return largest_tile(useful, Bc, [&](index_t rho) { return fits(Br, rho); });
     };
     const auto cost = [&](index_t Br, Words visits) { return price.visit * visits + price.block * c(x.n_q, Br); };
     const index_t Br =
@@ -79,7 +90,7 @@ struct FlashPinnedForward : Defaults {
     return x.mask.full() ? balanced(x.n_q, size(best), step) : size(best);
   }
   /// Else visits are not monotone. Under a pattern the sizes that flash tries; pinned keys save each block but one
-  /// their visits at most. Else all likely sizes.
+  /// their visits at most. Else all likely sizes, up to one that reads each key once.
   template <class Pins, class Cost>
   static index_t likely_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins, const Cost& cost) {
     index_t best = 0;
@@ -92,13 +103,13 @@ struct FlashPinnedForward : Defaults {
         best = Br;
         least = found;
       }
-      return true;
+      return x.mask.pattern != nullptr || least > cost(Br, x.n_k);
     };
     if (x.mask.pattern != nullptr) {
       detail::for_pattern_sizes(*x.mask.pattern, largest, step, try_rows);
       return best;
     }
-    for (index_t Br = largest; Br > 0; Br = likely_below(x.n_q, Br, step)) try_rows(Br);
+    for (index_t Br = largest; Br > 0 && try_rows(Br);) Br = likely_below(x.n_q, Br, step);
     return best;
   }
 
@@ -108,13 +119,15 @@ struct FlashPinnedForward : Defaults {
   }
   /// A word that streams past, if any does.
   static Words passing(const Sizes& x, Tiling t) {
-    return t.rho < x.n_k ? FlashForward::passing(x) : passing_modifiers(x);
+    const bool streams = moves(x) ? kept_keys(x, t).streams() : t.rho < x.n_k;
+    return streams ? FlashForward::passing(x) : passing_modifiers(x);
   }
   /// The next one.
   static Words prefetch(const Sizes& x, Tiling t) { return passing(x, t); }
   static Io io(const Sizes& x, Tiling t) { return query_outer_io(x, t.Br, visited(x, t.Br, pinned(x, t))); }
   /// Keys that are loaded or stream past, summed over the blocks.
   static Words visited(const Sizes& x, index_t Br, index_t rho) {
+    if (moves(x)) return kept_keys(x, {Br, rho}).visits();
     Words seen;
     for (const Range& run : seen_of_pinned(x, rho)) seen += run.size();
     return seen + streamed(x, Br, rho);
@@ -124,6 +137,34 @@ struct FlashPinnedForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
+    if (moves(x.shape))
+      run_with_keys_that_stay(m, x, t);
+    else
+      run_with_pinned_keys(m, x, t);
+  }
+
+ private:
+  template <Machine M>
+  static void run_with_keys_that_stay(M& m, const ForwardOperands& x, Tiling t) {
+    const KeptKeys kept = kept_keys(x.shape, t);
+    const index_t rho = pinned(x.shape, t);
+    const auto K_kept = m.alloc(x.K.rows(0, rho)), V_kept = m.alloc(x.V.rows(0, rho));
+    const Blocks blocks = x.shape.pairs().row_blocks(t.Br);
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const auto pass = [&](auto& w, const Block& b) {
+        const index_t key = b.row - x.K.first_row;
+        const KeptKeys::Way way = kept.way(i, key);
+        if (way == KeptKeys::Way::streams) return Arg::streaming(b);
+        const Arg rows = (b.array == x.K.array ? K_kept : V_kept).rows(kept.row_of(key), b.shape.rows);
+        if (way == KeptKeys::Way::enters) w.load_into(rows, b);
+        return rows;
+      };
+      const Range I = blocks(i);
+      FlashForward::attend(m, x, {I, x.O.rows(I), x.lse.rows(I)}, kept.parts(i), t.Bc, pass);
+    }
+  }
+  template <Machine M>
+  static void run_with_pinned_keys(M& m, const ForwardOperands& x, Tiling t) {
     const index_t rho = pinned(x.shape, t);
     const std::vector<Range> seen = seen_of_pinned(x.shape, rho);
     const auto K_pin = m.alloc(x.K.rows(0, rho));
