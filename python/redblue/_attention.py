@@ -50,7 +50,12 @@ class Request(NamedTuple):
         return tuple([None if x is None else n(x) for x in all_])
 
 
-def request(
+def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
+    return request_of(*family_of(q, k, v), **options)
+
+
+def request_of(
+    family: Any,
     q: Any,
     k: Any,
     v: Any,
@@ -85,7 +90,6 @@ def request(
 ) -> Request:
     if unknown:
         raise unknown_options("attention", unknown, Options.__annotations__)
-    family, q, k, v = family_of(q, k, v)
     if bias is not None or alibi_slopes is not None or sinks is not None:
         bias, alibi_slopes, sinks = (
             None if x is None else family.given(x, name)

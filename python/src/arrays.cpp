@@ -9,23 +9,10 @@ namespace redblue::python {
 
 namespace {
 
-/// An array as it was given, its sizes and strides (in elements) from the first dimension on.
-struct Given {
-  void* data = nullptr;
-  DType dtype = DType::f32;
-  std::size_t dimensions = 0;
-  std::array<index_t, 4> shape{}, strides{};
-};
-
 [[noreturn]] void refuse_type(SlowArray name, std::string_view what) {
   throw nb::type_error(
       fmt::format("{} has elements of type {}: give float64, float32, float16 or bfloat16", tensor_name(name), what)
           .c_str());
-}
-
-void require_dimensions(SlowArray name, index_t dimensions) {
-  if (dimensions > 4)
-    throw InvalidProblem(fmt::format("{} has {} dimensions: give at most 4", tensor_name(name), dimensions));
 }
 
 DType dtype_of_format(SlowArray name, const char* format) {
@@ -95,9 +82,18 @@ Given from_tuple(PyObject* tuple, SlowArray name) {
 
 }  // namespace
 
+void require_dimensions(SlowArray name, index_t dimensions) {
+  if (dimensions > 4)
+    throw InvalidProblem(fmt::format("{} has {} dimensions: give at most 4", tensor_name(name), dimensions));
+}
+
 Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buffers& buffers) {
-  const Given g = PyTuple_CheckExact(array.ptr()) != 0 ? from_tuple(array.ptr(), name)
-                                                       : from_buffer(array, name, writable, buffers);
+  return tensor_of(PyTuple_CheckExact(array.ptr()) != 0 ? from_tuple(array.ptr(), name)
+                                                        : from_buffer(array, name, writable, buffers),
+                   form, name);
+}
+
+Tensor tensor_of(const Given& g, Form form, SlowArray name) {
   const std::size_t behind = form == Form::rows ? 1 : form == Form::heads ? 2 : 0;
   if (g.dimensions + behind > 4)
     throw InvalidProblem(fmt::format("{} has {} dimensions: at most {}", tensor_name(name), g.dimensions, 4 - behind));

@@ -36,9 +36,23 @@ enum class Form {
   heads,         ///< [batch,] heads: slopes and sinks
 };
 
+/// An array as it was given, its sizes and strides (in elements) from the first dimension on.
+struct Given {
+  void* data = nullptr;
+  DType dtype = DType::f32;
+  std::size_t dimensions = 0;  ///< at most 4
+  std::array<index_t, 4> shape{}, strides{};
+};
+
+/// Throws InvalidProblem where an array has more than 4 dimensions.
+void require_dimensions(SlowArray name, index_t dimensions);
+
+/// Sizes that are missing in front are 1. Throws InvalidProblem, naming the array.
+Tensor tensor_of(const Given& given, Form form, SlowArray name);
+
 /// `array` offers the buffer protocol, or is a tuple (address, type of elements, shape, strides in elements), the type
-/// being the number of a DType. In a buffer bf16 lies as unsigned integers of 16 bits. Sizes that are missing in front
-/// are 1. Throws nb::type_error and InvalidProblem, naming the array.
+/// being the number of a DType. In a buffer bf16 lies as unsigned integers of 16 bits. Throws nb::type_error and
+/// InvalidProblem, naming the array.
 Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buffers& buffers);
 
 }  // namespace redblue::python

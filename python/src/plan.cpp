@@ -70,7 +70,8 @@ void add_plan(nb::module_& m) {
           "tensors", [](const Wanted& w) { return std::string(name_of(w.tensors)); },
           [](Wanted& w, const std::string& name) { w.tensors = dtype_named(name); });
   nb::class_<NamedPlan>(m, "Plan", "A plan of the C++ library, with what its runs remember.")
-      .def("run", &run, "arrays"_a, "tokens_first"_a, "seed"_a, "measure"_a,
+      .def("run", nb::overload_cast<const NamedPlan&, nb::handle, bool, index_t, bool>(&run), "arrays"_a,
+           "tokens_first"_a, "seed"_a, "measure"_a,
            "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, "
            "None where the operation has none. Returns what the run counted, if `measure`.")
       .def("count", &counted, "Runs the plan without data; returns what was counted.")

@@ -11,6 +11,20 @@ namespace redblue::python {
 
 namespace {
 
+/// The chosen row alone, with another seed.
+plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
+  plan::Plan copy;
+  copy.problem = plan.problem;
+  copy.problem.seed = seed;
+  copy.problem.validate();
+  copy.options = plan.options;
+  copy.rows = {plan.row()};
+  if (plan.forward) copy.forward = std::make_shared<const plan::Plan>(reseeded(*plan.forward, seed));
+  return copy;
+}
+
+}  // namespace
+
 Form form_of(SlowArray a, bool tokens_first) {
   switch (a) {
     case SlowArray::lse:
@@ -36,19 +50,6 @@ bool is_written(const Problem& p, SlowArray a) {
          a == SlowArray::dSinks || a == SlowArray::S || a == SlowArray::P;
 }
 
-/// The chosen row alone, with another seed.
-plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
-  plan::Plan copy;
-  copy.problem = plan.problem;
-  copy.problem.seed = seed;
-  copy.options = plan.options;
-  copy.rows = {plan.row()};
-  if (plan.forward) copy.forward = std::make_shared<const plan::Plan>(reseeded(*plan.forward, seed));
-  return copy;
-}
-
-}  // namespace
-
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers) {
   if (PyTuple_CheckExact(arrays.ptr()) == 0 || PyTuple_Size(arrays.ptr()) != std::ssize(kRunArrays))
     throw nb::type_error(fmt::format("arrays: a tuple of {}", kRunArrays.size()).c_str());
@@ -62,19 +63,23 @@ Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first,
   return result;
 }
 
-nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {
+Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed) {
   const Problem& problem = p.plan.problem;
-  Buffers buffers;
-  const Tensors tensors = tensors_in(arrays, problem, tokens_first, buffers);
   RunOptions options;
   options.compute = p.compute;
   options.pool = &pool_of(p.threads);
   if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
+  if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
+  ArenaMemo memo;
+  return redblue::run(reseeded(p.plan, seed), tensors, options, memo);
+}
+
+nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {
+  Buffers buffers;
+  const Tensors tensors = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
   const auto run_it = [&] {
     const nb::gil_scoped_release unlocked;
-    if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
-    ArenaMemo memo;
-    return redblue::run(reseeded(p.plan, seed), tensors, options, memo);
+    return run(p, tensors, seed);
   };
   const Measured m = run_it();
   return measure ? nb::object(describe(m)) : nb::none();

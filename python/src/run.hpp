@@ -11,10 +11,18 @@ inline constexpr auto kRunArrays =
                               SlowArray::slopes, SlowArray::sinks, SlowArray::dO, SlowArray::dQ, SlowArray::dK,
                               SlowArray::dV, SlowArray::dBias, SlowArray::dSinks, SlowArray::S, SlowArray::P});
 
+/// How an array of a run lies, where those of tokens have tokens first or heads.
+Form form_of(SlowArray array, bool tokens_first);
+/// Does a run of the problem write the array?
+bool is_written(const Problem& problem, SlowArray array);
+
 /// The tensors of a problem in `arrays`, which are as kRunArrays.
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers);
 
-/// `seed` is that of dropout, in place of the plan's. Returns what the run counted, if `measure`, or None.
+/// `seed` is that of dropout, in place of the plan's. Knows nothing of Python. Throws what redblue::run throws, and
+/// InvalidProblem for a seed that is out of range.
+Measured run(const NamedPlan& plan, const Tensors& tensors, index_t seed);
+/// The same, of Python's arrays, without the interpreter's lock. Returns what the run counted, if `measure`, or None.
 nb::object run(const NamedPlan& plan, nb::handle arrays, bool tokens_first, index_t seed, bool measure);
 nb::dict counted(const NamedPlan& plan);
 
