@@ -1,22 +1,33 @@
 """Attention for arrays of JAX, with gradients, inside and outside of jax.jit: redblue.jax.attention.
 
-A call is a jax.pure_callback: JAX hands the arrays over in the CPU's memory, and redblue runs on them there.
+A call is a custom call of XLA, which redblue runs on XLA's own buffers: a handler of jax.ffi.
 """
 
 from __future__ import annotations
 
 import functools
+import hashlib
+import itertools
+import os
 from typing import Any
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
-from ._attention import attention_backward, forward
+from . import _core
+from ._arrays import NumPy
+from ._attention import Request, request_of
+from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._settings import LAYOUTS, sizes_of
+from ._settings import Settings
+from ._threads import default_threads
 
 __all__ = ["attention"]
+
+if not hasattr(jax, "ffi"):
+    raise ImportError(f"redblue.jax needs jax.ffi, of JAX 0.5 or later, and this is JAX {jax.__version__}")
+_TARGET = "redblue_attention"
+jax.ffi.register_ffi_target(_TARGET, _core.xla_handler(), platform="cpu")
 
 _STATIC = (
     "layout", "causal", "alignment", "window", "prefix", "scale", "softcap", "dropout", "cu_seqlens_q", "cu_seqlens_k",
@@ -25,25 +36,47 @@ _STATIC = (
 _REFUSED = ("out", "approximate", "tolerance", "schedule")
 
 
+class _Traced(NumPy):
+    """The family (_arrays.py) of JAX's arrays, most of them traced: they have a shape and a type of NumPy."""
+
+    @staticmethod
+    def native(x: Any) -> Any:
+        return x
+
+    @staticmethod
+    def is_dense(x: Any) -> bool:
+        return True  # as XLA's buffers are for a custom call
+
+    @staticmethod
+    def given(x: Any, name: str) -> Any:
+        NumPy.type_of(x, name)
+        return x
+
+
 def attention(
     q: Any, k: Any, v: Any, *, bias: Any = None, alibi_slopes: Any = None, sinks: Any = None, seed: Any = None,
     return_lse: bool = False, **options: Any,
 ) -> Any:  # fmt: skip
-    """redblue.attention for arrays of JAX: jit, grad and vmap (one call after another) go with it.
+    """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (one call after another) go with it.
 
     Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks; lse has
     none. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
-    among them. out, approximate, tolerance and schedule are refused. Raises Unsupported and InvalidProblem; what a run
-    raises inside jax.jit arrives as an error of JAX with the same text. Second derivatives are refused by JAX.
+    among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
+    redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
+    with the same text. Second derivatives are refused by JAX.
     """
     unknown = [name for name in options if name not in _STATIC]
     if unknown:
         known = all(name in _REFUSED for name in unknown)
         raise (Unsupported if known else TypeError)(f"{', '.join(unknown)}: redblue.jax.attention takes {', '.join(_STATIC)}")
-    if options.get("dropout") and seed is None:
-        raise InvalidProblem(f"dropout = {options['dropout']} and no seed: give one, a whole number from 0 to 2^53")
+    if options.get("threads") is None:
+        options["threads"] = default_threads()
     fixed = tuple((name, _hashable(name, options[name])) for name in sorted(options) if options[name] is not None)
-    o, lse = _attention(fixed, q, k, v, bias, alibi_slopes, sinks, None if seed is None else jnp.asarray(seed))
+    if not options.get("dropout"):
+        seed = None
+    elif seed is None:
+        raise InvalidProblem(f"dropout = {options['dropout']} and no seed: give one, a whole number from 0 to 2^53")
+    o, lse = _attention(fixed, bool(return_lse), q, k, v, bias, alibi_slopes, sinks, seed)
     return (o, jax.lax.stop_gradient(lse)) if return_lse else o
 
 
@@ -55,51 +88,84 @@ def _hashable(name: str, value: Any) -> Any:
     return tuple(value) if isinstance(value, list) else value
 
 
-def _options(fixed: tuple, bias: Any, slopes: Any, sinks: Any, seed: Any) -> dict:
-    """Options of redblue.attention, the arrays among them as NumPy's."""
-    bias, slopes, sinks = (None if x is None else np.asarray(x) for x in (bias, slopes, sinks))
-    return {**dict(fixed), "bias": bias, "alibi_slopes": slopes, "sinks": sinks, "seed": None if seed is None else int(seed)}
+def _request(fixed: tuple, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, backward: bool = False) -> Request:
+    options = dict(fixed)
+    if backward and options.get("compute") == "bf16":
+        del options["compute"]  # gradients with modifiers are computed in fp32
+    if options.get("dropout"):
+        options["seed"] = 0  # the handler has the seed of each run
+    return request_of(_Traced, q, k, v, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
 
 
-@functools.partial(jax.custom_vjp, nondiff_argnums=(0,))
-def _attention(fixed: tuple, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, seed: Any) -> Any:
-    layout = dict(fixed).get("layout", "bhsd")
-    x = sizes_of(q.shape, k.shape, v.shape, layout)
-    rows = q.shape[:-1] if not LAYOUTS[layout] else (*q.shape[:-3], q.shape[-2], q.shape[-3])
-    shapes = (
-        jax.ShapeDtypeStruct((*q.shape[:-1], x.d_v), q.dtype),
-        jax.ShapeDtypeStruct(rows, jnp.float64 if q.dtype == jnp.float64 else jnp.float32),
-    )
-
-    def run(q: Any, k: Any, v: Any, *others: Any) -> Any:
-        return forward(np.asarray(q), np.asarray(k), np.asarray(v), None, True, **_options(fixed, *others))
-
-    return jax.pure_callback(run, shapes, q, k, v, bias, slopes, sinks, seed, vmap_method="sequential")
+_names: dict[tuple, str] = {}
+_PROCESS = os.urandom(16).hex()
+_numbers = itertools.count()
 
 
-def _forward(fixed: tuple, *arrays: Any) -> Any:
-    results = _attention(fixed, *arrays)
-    return results, (arrays, results)
+def _name(call: Call, op: str, r: Request, gradients: tuple) -> str:
+    """The name by which the handler knows a plan. It follows from all that the plan depends on: JAX may keep a compiled
+    program in a file, and then calls by this name in another process. Patterns are of one process alone."""
+    s: Settings = r.settings
+    key = (_core.version, op, *((x.dtype, x.shape) for x in (r.q, r.k, r.v)), s, gradients)
+    name = _names.get(key)
+    if name is None:
+        own = "" if s.pattern is None else f"{_PROCESS} {next(_numbers)}"
+        name = hashlib.sha256(f"{key} {own}".encode()).hexdigest()
+        _core.add_callee(name, call.plan, call.tokens_first)
+        _names[key] = name
+    return name
 
 
-def _backward(fixed: tuple, kept: Any, cotangents: Any) -> Any:
-    (q, k, v, bias, slopes, sinks, seed), (o, lse) = kept
+def _run(name: str, results: list, arrays: tuple, seed: Any) -> Any:
+    """The handler's results, from those of `arrays`, in the order of Request.arrays, that are there."""
+    inputs = [x for x in arrays if x is not None]
+    if seed is not None:
+        inputs.append(_whole(seed))
+    shapes = [jax.ShapeDtypeStruct(shape, dtype) for shape, dtype in results]
+    return jax.ffi.ffi_call(_TARGET, shapes, vmap_method="sequential")(*inputs, plan=name)
+
+
+def _whole(seed: Any) -> Any:
+    if seed.shape or not jnp.issubdtype(seed.dtype, jnp.integer):
+        raise InvalidProblem(f"seed is of shape {list(seed.shape)} and type {seed.dtype}: give one whole number")
+    return seed if seed.dtype.itemsize >= 4 else seed.astype(jnp.int32)
+
+
+@functools.partial(jax.custom_vjp, nondiff_argnums=(0, 1))
+def _differentiable(fixed: tuple, return_lse: bool, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, seed: Any) -> Any:
+    r = _request(fixed, q, k, v, bias, slopes, sinks)
+    call = call_for("forward", _Traced, q, k, v, r.settings, (return_lse,))
+    lse_type = jnp.float64 if call.lse_type == "f64" else jnp.float32
+    if call.plan is None:  # a size is 0
+        lse = -jnp.inf if sinks is None else sinks[:, None].astype(lse_type)
+        return jnp.zeros(call.o_shape, q.dtype), jnp.full(call.lse_shape, lse, lse_type) if return_lse else None
+    results = [(call.o_shape, q.dtype), (call.lse_shape, lse_type)][: 1 + return_lse]
+    o, *lse = _run(_name(call, "forward", r, (return_lse,)), results, r.arrays(), seed)
+    return o, lse[0] if return_lse else None
+
+
+def _forward(fixed: tuple, return_lse: bool, *arrays: Any) -> Any:
+    o, lse = _differentiable(fixed, True, *arrays)
+    return (o, lse if return_lse else None), (arrays, o, lse)
+
+
+@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
+def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any:
+    (q, k, v, bias, slopes, sinks, seed), o, lse = kept
+    do = cotangents[0]
+    r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
+    gradients = (True, wants_bias, sinks is not None)
+    call = call_for("backward", _Traced, q, k, v, r.settings, gradients, do)
     wanted = (q, k, v, bias if wants_bias else None, sinks)
-    shapes = tuple(jax.ShapeDtypeStruct(x.shape, x.dtype) for x in wanted if x is not None)
-
-    def run(do: Any, o: Any, lse: Any, q: Any, k: Any, v: Any, *others: Any) -> Any:
-        options = _options(fixed, *others)
-        if options.get("compute") == "bf16":
-            del options["compute"]  # gradients with modifiers are computed in fp32
-        given = (np.asarray(x) for x in (do, q, k, v, o, lse))
-        found = attention_backward(*given, bias_gradient=wants_bias, sinks_gradient=sinks is not None, **options)
-        return tuple(g for g in found if g is not None)
-
-    arrays = (cotangents[0], o, lse, q, k, v, bias, slopes, sinks, seed)
-    found = iter(jax.pure_callback(run, shapes, *arrays, vmap_method="sequential"))
+    results = [(x.shape, x.dtype) for x in wanted if x is not None]
+    if call.plan is None:
+        found = iter([jnp.zeros(*x) for x in results])
+    else:
+        found = iter(_run(_name(call, "backward", r, gradients), results, r.arrays(o, lse, do), seed))
     dq, dk, dv, dbias, dsinks = (None if x is None else next(found) for x in wanted)
     return dq, dk, dv, dbias, None, dsinks, None
 
 
-_attention.defvjp(_forward, _backward)
+_differentiable.defvjp(_forward, _backward)
+_attention = jax.jit(_differentiable, static_argnums=(0, 1), inline=True)

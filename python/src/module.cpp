@@ -73,4 +73,5 @@ NB_MODULE(_core, m) {
   python::add_problem(m);
   python::add_patterns(m);
   python::add_plan(m);
+  python::add_xla(m);
 }

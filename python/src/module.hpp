@@ -12,6 +12,7 @@ void add_errors(nb::module_& m);
 void add_problem(nb::module_& m);
 void add_patterns(nb::module_& m);
 void add_plan(nb::module_& m);
+void add_xla(nb::module_& m);
 
 /// As one of Python's integers, which have no largest.
 nb::object integer_of(Words words);
