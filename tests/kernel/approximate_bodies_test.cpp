@@ -79,7 +79,7 @@ class ApproximateBodiesTest : public testing::Test {
 using WordTypes = testing::Types<float, double>;
 TYPED_TEST_SUITE(ApproximateBodiesTest, WordTypes);
 
-/// Keys go through blocks of 256, queries through blocks of 192, monomials through blocks of 48 or 160.
+/// Keys go through blocks of 128, queries through blocks of 192, monomials through blocks of 24 or 160.
 TYPED_TEST(ApproximateBodiesTest, StatesAgree) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {

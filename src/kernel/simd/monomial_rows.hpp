@@ -56,7 +56,7 @@ class MonomialRows {
   static constexpr T kNoSum = 0;
   /// Vectors of a parent that registers hold, with sums of columns if there are such: a sum of rows is stored once for
   /// all of them.
-  static constexpr int kMost = V::kAccumulators < 24 ? 4 : kSums == SumsOf::rows ? 16 : 12;
+  static constexpr int kMost = V::kAccumulators < 24 ? 4 : kSums == SumsOf::rows ? 8 : 12;
 
   V weight(index_t degree, double ways) const {
     return V::all(m_.weighted ? static_cast<T>(weight_[static_cast<std::size_t>(degree)] * ways) : T(1));

@@ -23,7 +23,7 @@ void add_lane_sums(const View<typename V::T>& z, const typename V::T* sums) {
 template <class V>
 bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
-  using Monomials = MonomialRows<V, 256, 48, SumsOf::rows>;
+  using Monomials = MonomialRows<V, 128, 24, SumsOf::rows>;
   const auto &Z = v[0], &z = v[1], &X = v[3], &U = v[4], &u = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || Z.packed() || U.packed() || X.packed() || Z.col_stride != 1 || U.col_stride != 1) return false;
