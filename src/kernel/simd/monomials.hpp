@@ -2,6 +2,7 @@
 #include "kernel/simd/few_rows.hpp"
 #include "kernel/simd/gemm.hpp"
 #include "kernel/simd/monomial_rows.hpp"
+#include "kernel/simd/quadratics.hpp"
 
 /// Polynomial attention: what comes of monomials is a product of matrices.
 namespace redblue::kernel::simd {
@@ -49,6 +50,22 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
   return true;
 }
 
+/// The same as below, for all monomials of degree at most 2.
+template <class V>
+void apply_quadratics(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
+  using T = typename V::T;
+  const auto &O = v[0], &den = v[1];
+  const View<const T> X = v[3], Z = v[4], z = v[5];
+  Quadratics<V> quadratics(k);
+  const index_t width = Quadratics<V>::width(X.cols());
+  for (index_t i = 0; i < X.rows(); i += width) {
+    const index_t n = std::min(width, X.rows() - i);
+    quadratics.begin(rows_of(X, i, n));
+    quadratics.add_to(rows_of(O, i, n), Z);
+    if (z.words() > 0) quadratics.add_to_sums(rows_of(den, i, n), z);
+  }
+}
+
 /// O <- O + Phi^T Z, den <- den + Phi^T z: queries in rows, monomials summed over.
 template <class V>
 bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
@@ -58,6 +75,10 @@ bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename
   const auto &O = v[0], &den = v[1], &X = v[3], &Z = v[4], &z = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || O.packed() || Z.packed() || X.packed() || O.col_stride != 1 || Z.col_stride != 1) return false;
+  if (Quadratics<V>::suits(k, X.cols(), Z.rows())) {
+    apply_quadratics<V>(k, v);
+    return true;
+  }
   Monomials monomials(k, X.cols(), Z.rows(), z);
   for (index_t i = 0; i < X.rows(); i += width) {
     const index_t n = std::min(width, X.rows() - i);
