@@ -43,11 +43,56 @@ typename V::T exponentials(const View<typename V::T>& S, index_t r, typename V::
   return sum(sums);
 }
 
+/// Rows that hold so few words go across vector lanes, a row in each.
+template <class V>
+inline constexpr index_t kNarrow = V::kLanes / 4;
+
+template <class V>
+void online_softmax_across(const View<typename V::T>& S, const View<typename V::T>& O, const View<typename V::T>& m,
+                           const View<typename V::T>& l) {
+  using T = typename V::T;
+  constexpr index_t L = V::kLanes;
+  const V minus_inf = V::all(kMinusInf<T>), to_log2 = V::all(kLog2E<T>);
+  for (index_t r = 0; r < S.rows(); r += L) {
+    const index_t rows = std::min(L, S.rows() - r);
+    alignas(64) T old[L]{}, now[L], alpha[L], sums[L], s[kNarrow<V>][L]{};
+    for (index_t i = 0; i < rows; ++i) {
+      old[i] = m[r + i];
+      for (index_t j = 0; j < S.cols(); ++j) s[j][i] = S(r + i, j);
+    }
+    V most = V::load(old), sum = V::zero();
+    for (index_t j = 0; j < S.cols(); ++j) most = max(V::load(s[j]), most);
+    const V top = where_equal(most, minus_inf, V::zero(), most);
+    for (index_t j = 0; j < S.cols(); ++j) {
+      const V e = exp2((V::load(s[j]) - top) * to_log2);
+      e.store(s[j]);
+      sum = sum + e;
+    }
+    most.store(now);
+    sum.store(sums);
+    exp2((V::load(old) - top) * to_log2).store(alpha);
+    for (index_t i = 0; i < rows; ++i) {
+      m[r + i] = now[i];
+      if (alpha[i] != T(1)) {
+        for_vectors<V>(&O(r + i, 0), O.cols(),
+                       [&](T* p, index_t n) { (V::load_first(p, n) * V::all(alpha[i])).store_first(p, n); });
+        l[r + i] *= alpha[i];
+      }
+      l[r + i] += sums[i];
+      for (index_t j = 0; j < S.cols(); ++j) S(r + i, j) = s[j][i];
+    }
+  }
+}
+
 template <class V>
 bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
   if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
+  if (S.cols() <= kNarrow<V>) {
+    online_softmax_across<V>(S, O, m, l);
+    return true;
+  }
   for (index_t r = 0; r < S.rows(); ++r) {
     const T old = m[r];
     m[r] = max_or_nan(old, largest_of_row<V>(S, r));
