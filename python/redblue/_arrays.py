@@ -104,11 +104,8 @@ def _imported(x: Any, name: str) -> np.ndarray:
 
 def is_tensor(x: Any) -> bool:
     """Is x a tensor of torch?"""
-    if not hasattr(x, "requires_grad"):
-        return False
-    import torch
-
-    return isinstance(x, torch.Tensor)
+    torch = sys.modules.get("torch")
+    return torch is not None and isinstance(x, torch.Tensor)
 
 
 _FAMILIES: dict[type, Any] = {np.ndarray: NumPy}

@@ -6,6 +6,8 @@ import math
 import numbers
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
+import redblue  # whose attribute `torch` is imported where it is first used
+
 from . import _threads
 from ._arrays import family_of, integers, is_tensor
 from ._calls import Call, call_for
@@ -54,12 +56,12 @@ def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
     return request_of(*family_of(q, k, v), **options)
 
 
+# Options not by name alone: each default of a keyword-only argument is looked up at every call.
 def request_of(
     family: Any,
     q: Any,
     k: Any,
     v: Any,
-    *,
     layout: str = "bhsd",
     causal: bool = False,
     alignment: Union[str, int] = "bottom-right",
@@ -111,10 +113,10 @@ def request_of(
         scale,
         softcap,
         dropout,
-        integers(cu_seqlens_q, "cu_seqlens_q"),
-        integers(cu_seqlens_k, "cu_seqlens_k"),
-        integers(seqused_q, "seqused_q"),
-        integers(seqused_k, "seqused_k"),
+        () if cu_seqlens_q is None else integers(cu_seqlens_q, "cu_seqlens_q"),
+        () if cu_seqlens_k is None else integers(cu_seqlens_k, "cu_seqlens_k"),
+        () if seqused_q is None else integers(seqused_q, "seqused_q"),
+        () if seqused_k is None else integers(seqused_k, "seqused_k"),
         tuple(pattern) if isinstance(pattern, list) else pattern,
         order,
         approximate,
@@ -197,26 +199,25 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     Source: Vaswani et al. 2017, arXiv 1706.03762; schedules: docs/schedules.md.
     """
     if is_tensor(q):
-        from . import torch
-
-        return torch.attention(q, k, v, out=out, return_lse=return_lse, **options)
-    return forward(q, k, v, out, return_lse, **options)
+        return redblue.torch.of_tensors(q, k, v, out, return_lse, options)
+    return forward(q, k, v, out, return_lse, options)
 
 
-def require_lse(wanted: bool, approximate: Optional[str], tolerance: Optional[float] = None) -> None:
-    """Approximations write no lse."""
+def require_exact(approximate: Optional[str], tolerance: Optional[float] = None) -> None:
+    """For return_lse: approximations write no lse."""
     for name, value in (("approximate", approximate), ("tolerance", tolerance)):
-        if wanted and value is not None:
+        if value is not None:
             raise InvalidProblem(f"return_lse with {name} = {value}: approximations have no lse; leave return_lse out")
 
 
-def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, **options: Unpack[Options]) -> Any:
+def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options) -> Any:
     """attention, of which torch records nothing."""
     r = request(q, k, v, **options)
-    require_lse(return_lse, r.settings.approximate, r.tolerance)
+    if return_lse:
+        require_exact(r.settings.approximate, r.tolerance)
     family = r.family
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
-    o = family.empty(r.q, call.o_shape, family.type_of(r.q, "q")) if out is None else family.given(out, "out")
+    o = family.empty(r.q, call.o_shape, call.type) if out is None else family.given(out, "out")
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:
         if tuple(o.shape) != call.o_shape:
@@ -226,7 +227,8 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, **options: Unpac
             lse[...] = -math.inf if r.sinks is None else r.sinks[:, None]
     else:
         arrays = r.arrays(o, lse)
-        chosen(r, call, arrays)[0].run(arrays, call.tokens_first, r.seed, False)
+        plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
+        plan.run(arrays, call.tokens_first, r.seed, False)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
 

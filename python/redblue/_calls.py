@@ -21,6 +21,7 @@ class Call(NamedTuple):
     """A plan and what its runs need. `plan` is None where a size is 0: then there is nothing to run."""
 
     plan: Any
+    type: str
     tokens_first: bool
     o_shape: tuple
     lse_shape: tuple
@@ -83,8 +84,8 @@ def make_plan(problem: Any, wanted: Any) -> Any:
 
 
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
-    """`gradients` of op "backward": are lse and o given, are those of bias and sinks wanted? Of "forward": is lse wanted?
-    Of "scores" and "weights": nothing; v is k."""
+    """`dense`: are the arrays of bf16, and do the features of a row lie side by side? `gradients` of op "backward": are lse
+    and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of "scores" and "weights": nothing; v is k."""
     q, k, v = shapes
     x = sizes_of(q, k, v, s.layout)
     if not types[0] == types[1] == types[2]:
@@ -102,6 +103,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
     empty = 0 in (x.batch, x.heads, x.n_q, x.n_k, x.d_v) and x.d > 0 and (x.kv_heads > 0 or x.heads == 0)
     return Call(
         None if empty else make_plan(problem, wanted),
+        types[0],
         tokens_first(s.layout),
         tuple(q[:-1]) + (x.d_v,),
         lse_shape,
@@ -113,8 +115,8 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
 
 def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple, do: Any = None) -> Call:
     """The call of these arrays and options, made now or before. do: of a backward pass."""
-    dense = s.compute is None and (is_dense := family.is_dense)(q) and is_dense(k) and is_dense(v)
-    dense = dense and (do is None or (do.dtype == q.dtype and is_dense(do)))
+    dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
+    dense = dense and (do is None or (do.dtype == q.dtype and family.is_dense(do)))
     key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
     try:
         call = _calls.get(key)

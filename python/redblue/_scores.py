@@ -41,7 +41,7 @@ def _of_pairs(op: str, q: Any, k: Any, lse: Any, options: Options) -> Any:
     family = r.family
     call = call_for(op, family, r.q, r.k, r.v, r.settings, ())
     lse = None if lse is None else family.given(lse, "lse")
-    matrix = family.empty(r.q, call.pairs_shape, family.type_of(r.q, "q"))
+    matrix = family.empty(r.q, call.pairs_shape, call.type)
     output = {"scores": {"s": matrix}, "weights": {"p": matrix}}[op]
     if call.plan is not None:  # without queries or keys the matrix has no entry
         call.plan.run(r._replace(v=None).arrays(lse=lse, **output), call.tokens_first, 0, False)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import secrets
 from typing import Any, Optional
 
+import redblue  # whose attribute `torch` is imported where it is first used
+
 from ._arrays import is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
@@ -33,10 +35,8 @@ def scaled_dot_product_attention(
     A query that sees no key gives 0. Returns [..., heads, n_q, d_v]. Raises what `attention` raises.
     """
     if is_tensor(query):
-        from . import torch
-
-        return torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    require_sdpa(query, key, attn_mask, is_causal, enable_gqa)
+        return redblue.torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
+    require_sdpa(query.shape, key.shape, attn_mask, is_causal, enable_gqa)
     return attention(
         query,
         key,
@@ -50,14 +50,13 @@ def scaled_dot_product_attention(
     )
 
 
-def require_sdpa(query: Any, key: Any, attn_mask: Any, is_causal: bool, enable_gqa: bool) -> None:
+def require_sdpa(query: tuple, key: tuple, attn_mask: Any, is_causal: bool, enable_gqa: bool) -> None:
+    """query and key are shapes."""
     if is_causal and attn_mask is not None:
         raise InvalidProblem("attn_mask and is_causal: give one of them, as torch wants it")
-    if len(query.shape) > 2 and len(key.shape) > 2 and not enable_gqa:
-        if query.shape[-3] != key.shape[-3] and 1 not in (query.shape[-3], key.shape[-3]):
-            raise InvalidProblem(
-                f"query has {query.shape[-3]} heads and key {key.shape[-3]}: give enable_gqa=True for groups of heads"
-            )
+    if len(query) > 2 and len(key) > 2 and not enable_gqa:
+        if query[-3] != key[-3] and 1 not in (query[-3], key[-3]):
+            raise InvalidProblem(f"query has {query[-3]} heads and key {key[-3]}: give enable_gqa=True for groups of heads")
 
 
 def flash_attn_func(
@@ -128,9 +127,7 @@ def _flash(
         **sequences,
     }
     if is_tensor(q):
-        from . import torch
-
-        result = torch.attention(q, k, v, return_lse=lse, **options)
+        result = redblue.torch.attention(q, k, v, return_lse=lse, **options)
     else:
         result = attention(q, k, v, return_lse=lse, seed=_seed(dropout), **options)
     return (*result, None) if lse else result

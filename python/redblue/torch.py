@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import _vmap
-from ._attention import attention_backward, forward, require_lse, require_seed
+from ._attention import attention_backward, forward, require_exact, require_seed
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, offset_of, patterns_of, real, unknown_options
@@ -103,7 +103,7 @@ def _forward_op(
         seqused_k, planning, order, approximate, compute, patterns,
     )  # fmt: skip
     exact = approximate is None  # of an approximation there is no lse
-    o = forward(q, k, v, None, exact, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
+    o = forward(q, k, v, None, exact, {"bias": bias, "alibi_slopes": slopes, "sinks": sinks, **options})
     return o if exact else (o, q.new_empty(0))
 
 
@@ -202,6 +202,11 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     gradients, and with nothing else in which torch must know the call as an operator. Deterministic; not twice
     differentiable.
     """
+    return of_tensors(q, k, v, out, return_lse, options)
+
+
+def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_lse: bool, options: Any) -> Any:
+    """attention, with its options in a dict of the caller's own."""
     if torch.is_autocast_enabled("cpu"):
         to = torch.get_autocast_dtype("cpu")
         q, k, v, bias = (_autocast(x, to) for x in (q, k, v, options.get("bias")))
@@ -210,7 +215,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, 
     if options.get("dropout") and options.get("seed") is None:
         options["seed"] = torch.randint(1 << 53, (), device="cpu")
     if not _is_operator((q, k, v, options.get("bias"), options.get("alibi_slopes"), options.get("sinks"))):
-        return forward(q, k, v, out, return_lse, **options)
+        return forward(q, k, v, out, return_lse, options)
     return _operator(q, k, v, out, return_lse, **options)
 
 
@@ -234,11 +239,12 @@ def _is_operator(tensors: Tuple) -> bool:
         return True
     recorded = torch.is_grad_enabled()
     for x in tensors:
-        if isinstance(x, Tensor) and (
-            (recorded and x.requires_grad)
-            or (type(x) is not Tensor and type(x) is not torch.nn.Parameter)
-            or x.is_meta
-        ):
+        if x is None:
+            continue
+        if type(x) is Tensor or type(x) is torch.nn.Parameter:
+            if (recorded and x.requires_grad) or x.is_meta:
+                return True
+        elif isinstance(x, Tensor):
             return True
     return False
 
@@ -268,7 +274,8 @@ def _operator(
             f"{', '.join(given)}: not with gradients, nor in what torch compiles, traces or maps; detach the tensors, or call it "
             "under torch.no_grad()"
         )
-    require_lse(return_lse, approximate)
+    if return_lse:
+        require_exact(approximate)
     if dropout and not isinstance(seed, Tensor):
         require_seed(seed, dropout)
     lists = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
@@ -312,16 +319,17 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats."""
-    require_sdpa(query, key, attn_mask, is_causal, enable_gqa)
-    batch, q, k, v, mask = _as_one_batch(query, key, value, attn_mask, enable_gqa)
-    o = attention(q, k, v, bias=mask, dropout=dropout_p, causal=is_causal, alignment="top-left", scale=scale)
+    batch, q, k, v, mask = _as_one_batch(query, key, value, attn_mask, is_causal, enable_gqa)
+    options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": "top-left", "scale": scale}
+    o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
 
 
-def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], grouped: bool) -> Tuple:
+def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causal: bool, grouped: bool) -> Tuple:
     """The sizes in front of [heads, n, features], as torch broadcasts them, and the tensors with at most one size there.
     Heads of size 1 are those of all heads."""
     a, b, c = q.shape, k.shape, v.shape
+    require_sdpa(a, b, mask, causal, grouped)
     if len(a) == len(b) == len(c) == 4 and a[0] == b[0] == c[0] and b[1] == c[1] and (grouped or b[1] in (1, a[1])):
         return (), q, k, v, mask  # what most calls give
     dims = max(q.dim(), k.dim(), v.dim())
