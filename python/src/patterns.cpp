@@ -5,7 +5,10 @@
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 
+#include <cstring>
+#include <new>
 #include <span>
+#include <vector>
 
 #include "module.hpp"
 #include "pattern.hpp"
@@ -53,6 +56,43 @@ Made joined(const NamedPattern& a, const NamedPattern& b, const Join& join) {
   return made(join(*a.rows, *b.rows), a.n_k);
 }
 
+/// What pickle and copy keep: the sizes, how the pattern is given, and for neighbours with the same keys their number
+/// and their runs, as numbers one after another.
+nb::bytes state_of(const NamedPattern& p) {
+  const PatternIndex& index = p.rows->index();
+  std::vector<index_t> numbers{p.n_k, static_cast<index_t>(index.kind), index.rows, index.cols};
+  p.rows->for_groups([&](Range rows, std::span<const Range> runs) {
+    numbers.insert(numbers.end(), {rows.size(), std::ssize(runs)});
+    for (const Range& run : runs) numbers.insert(numbers.end(), {run.begin, run.end});
+  });
+  return nb::bytes(numbers.data(), numbers.size() * sizeof(index_t));
+}
+NamedPattern pattern_from(const nb::bytes& state) {
+  std::vector<index_t> numbers(state.size() / sizeof(index_t));
+  std::memcpy(numbers.data(), state.data(), numbers.size() * sizeof(index_t));
+  std::size_t at = 0;
+  const auto next = [&] {
+    if (at == numbers.size()) throw InvalidProblem("the state of a pattern is cut off: pickle it again");
+    return numbers[at++];
+  };
+  const index_t n_k = next();
+  PatternIndex index{.kind = static_cast<PatternIndex::Kind>(next())};
+  index.rows = next();
+  index.cols = next();
+  RunLists rows;
+  while (at < numbers.size()) {
+    const index_t count = next();
+    std::vector<Range> runs(static_cast<std::size_t>(next()));
+    for (Range& run : runs) {
+      run.begin = next();
+      run.end = next();
+    }
+    rows.append(count, runs);
+  }
+  rows.set_index(index);
+  return {std::make_shared<const RunLists>(std::move(rows)), n_k};
+}
+
 }  // namespace
 
 void add_patterns(nb::module_& m) {
@@ -64,6 +104,8 @@ void add_patterns(nb::module_& m) {
       .def_prop_ro("pairs", [](const NamedPattern& p) { return integer_of(count_of(*p.rows)); })
       .def("__or__", [](const NamedPattern& a, const NamedPattern& b) { return joined(a, b, patterns::united); })
       .def("__and__", [](const NamedPattern& a, const NamedPattern& b) { return joined(a, b, patterns::intersected); })
+      .def("__getstate__", state_of)
+      .def("__setstate__", [](NamedPattern& p, const nb::bytes& state) { new (&p) NamedPattern(pattern_from(state)); })
       .def("__repr__", [](const NamedPattern& p) {
         const std::string text = fmt::format("<redblue.Pattern: {} queries, {} keys, {} pairs>", p.rows->size(), p.n_k,
                                              count_of(*p.rows).str());

@@ -1,9 +1,11 @@
 """The Python package, as `pip install .` leaves it, without PyTorch: numbers, kinds of arrays, errors, threads, cost."""
 
 import array
+import copy
 import json
 import multiprocessing
 import os
+import pickle
 import subprocess
 import sys
 import threading
@@ -170,6 +172,19 @@ def test_patterns(rng):
         p.csr(40, 40, indptr[:-1], [])
     with pytest.raises(redblue.InvalidProblem, match="keys"):
         redblue.attention(q, k, v, pattern=p.mask(keep[:, :30]))
+
+
+def test_patterns_can_be_copied_and_pickled():
+    p = redblue.patterns
+    keep = np.random.default_rng(3).random((40, 40)) < 0.3
+    for pattern in (p.mask(keep), p.csr(40, 40, [0] * 20 + [2] * 21, [3, 9]), p.blocks(40, 40, 20, 10, np.ones((2, 4))), p.strided(40, 40, 5)):
+        for same in (pickle.loads(pickle.dumps(pattern)), copy.deepcopy(pattern)):
+            plans = [redblue.plan(n=40, d=8, M=300, pattern=x).to_dict() for x in (pattern, same)]
+            assert repr(same) == repr(pattern) and plans[0] == plans[1] and same.__getstate__() == pattern.__getstate__()
+            # the same pairs: neither has one that the other has not
+            assert (same & pattern).pairs == same.pairs == (same | pattern).pairs
+    with pytest.raises(redblue.InvalidProblem, match="cut off"):
+        type(pattern).__setstate__(type(pattern).__new__(type(pattern)), pattern.__getstate__()[:-8])
 
 
 def test_shims_align_as_their_models_do(qkv):
