@@ -43,6 +43,38 @@ TEST(FlashPinned, PinsKeysUnderAWindowWhateverTheMultiples) {
   EXPECT_LE(plan_row(p, 250, {2, 2, 1}).io.total(), without);
 }
 
+/// With no keys that stay it is flash, whatever else is read.
+TEST(FlashPinned, NeverMovesMoreThanFlash) {
+  std::mt19937 random(5);
+  const auto draw = [&](index_t least, index_t most) {
+    return std::uniform_int_distribution<index_t>(least, most)(random);
+  };
+  for (int round = 0; round < 200; ++round) {
+    Problem p{.heads = draw(1, 3), .kv_heads = 1};
+    p.n_q = draw(1, 1) == draw(1, 4) ? draw(1100, 2000) : draw(5, 80), p.n_k = draw(5, 80);
+    p.d = draw(1, 4), p.d_v = draw(1, 4);
+    if (draw(0, 3) == 0)
+      p.causal = true;
+    else
+      p.window_left = draw(0, 40), p.window_right = draw(0, 3);
+    if (draw(0, 2) > 0) p.bias = {{1, 1, draw(0, 1) == 0 ? 1 : p.n_q, p.n_k}};
+    p.alibi = draw(0, 1) == 1;
+    const Words M = draw(60, 900);
+    EXPECT_LE(plan_row(p, M, {}, "flash_pinned").io.total(), plan_row(p, M, {}, "flash").io.total()) << round;
+  }
+}
+
+/// Sequences of 7 and 8 queries: a block of 7 is the whole of one, and no multiple of 2 for the other.
+TEST(Blocks, KeepToMultiplesInEachSequence) {
+  Problem p{.n_q = 15, .n_k = 24, .d = 1, .d_v = 1, .causal = true};
+  p.cu_seqlens_q = {0, 7, 15}, p.cu_seqlens_k = {0, 16, 24};
+  const plan::Row row = plan_row(p, 38, {2, 1, 1}, "flash");
+  const auto Br = std::ranges::find(row.tiling, "Br", &schedule::Knob::name);
+  EXPECT_EQ(Br->value, 7);
+  ASSERT_EQ(Br->own.size(), 1);
+  EXPECT_EQ(Br->own[0].value % 2, 0);
+}
+
 TEST(FlashPinned, HasTheBestOfAllBlocksWhereAllSeeTheFirstKey) {
   Problem p{.n_q = 4096, .n_k = 4096, .d = 64, .d_v = 64, .causal = true};
   EXPECT_EQ(plan_row(p, 288358, {}, "flash_pinned").io.total(), 1294336);

@@ -56,6 +56,8 @@ struct Defaults {
   static constexpr bool knows_parts = false;
   /// Is it given the tilings of all cores (Tilings, parts/knobs.hpp), for parts of its own? It then chooses them, too.
   static constexpr bool takes_tilings = false;
+  /// Does its choice of tiles count the words of a bias under a mask?
+  static constexpr bool counts_bias = false;
   /// Does it write this output at these sizes?
   static constexpr bool writes(const Sizes&, SlowArray) { return true; }
   /// The words of a list of a pattern's pairs (parts/index_words.hpp), for a schedule that runs under patterns.

@@ -19,6 +19,7 @@ struct FlashPinnedForward : Defaults {
   static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
   static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
+  static constexpr bool counts_bias = true;
 
   struct Tiling {
     index_t Br = 1;   ///< queries resident at a time
@@ -58,64 +59,83 @@ struct FlashPinnedForward : Defaults {
   /// keys fit, and blocks load nothing else, any Br will do.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t step = limits.multiple.query, Bc = smallest_tile(x.n_k, limits.multiple.key);
-    const auto fits = [&](index_t Br, index_t rho) {
-      return limits.fit(footprint(x, {Br, rho, Bc}), prefetch(x, {Br, rho, Bc}));
-    };
-    const VisitPrices price = query_block_prices(x, limits);
-    if (!moves(x) && price.block == 0) {
-      const index_t Br = largest_tile(x.n_q, step, [&](index_t rows) { return fits(rows, x.n_k); });
+    if (!moves(x) && query_block_prices(x, limits).block == 0 && x.modifiers.bias == Modifiers::Bias::none) {
+      const index_t Br = largest_tile(x.n_q, step, [&](index_t rows) { return fits(x, limits, {rows, x.n_k, Bc}); });
       if (Br > 0) return Tiling{balanced(x.n_q, Br, step), x.n_k, Bc};
     }
-    const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(Br, 0); });
+    const index_t largest = largest_tile(x.n_q, step, [&](index_t Br) { return fits(x, limits, {Br, 0, Bc}); });
     if (largest == 0) return std::nullopt;
-    const auto pins = [&](index_t Br) {
-      if (Br >= x.n_q) return index_t{0};
-      const index_t useful = moves(x) ? std::min(x.n_k, ceil_div(x.pairs().most_kept(Br), Bc) * Bc) : x.n_k;
-      return largest_tile(useful, Bc, [&](index_t rho) { return fits(Br, rho); });
-    };
-    const auto cost = [&](index_t Br, Words visits) { return price.visit * visits + price.block * c(x.n_q, Br); };
-    const index_t Br =
-        x.mask.from_first_key() ? best_rows(x, largest, step, pins, cost) : likely_rows(x, largest, step, pins, cost);
+    if (!x.mask.from_first_key()) return likely_tiling(x, limits, largest, Bc);
+    const auto pins = [&](index_t Br) { return most_pinned(x, limits, Br, Bc); };
+    const index_t Br = best_rows(x, limits, largest, pins);
     return Tiling{Br, pins(Br), Bc};
+  }
+  static bool fits(const Sizes& x, const Limits& limits, Tiling t) {
+    return limits.fit(footprint(x, t), prefetch(x, t));
+  }
+  /// As many as there is room for.
+  static index_t most_pinned(const Sizes& x, const Limits& limits, index_t Br, index_t Bc) {
+    if (Br >= x.n_q) return 0;
+    if (!moves(x)) return largest_tile(x.n_k, Bc, [&](index_t rho) { return fits(x, limits, {Br, rho, Bc}); });
+    // A word that streams past costs one key at most.
+    const auto with = [&](index_t rho, Words word) { return limits.fit(tiles(x, {Br, rho, Bc}, rho) + word, word); };
+    const index_t useful = std::min(x.n_k, ceil_div(x.pairs().most_kept(Br), Bc) * Bc);
+    const index_t most = largest_tile(useful, Bc, [&](index_t rho) { return with(rho, passing_modifiers(x)); });
+    if (fits(x, limits, {Br, most, Bc})) return most;
+    return largest_tile(useful, Bc, [&](index_t rho) { return with(rho, FlashForward::passing(x)); });
+  }
+  /// What all blocks of Br queries move.
+  static Words cost(const Sizes& x, const Limits& limits, index_t Br, Words visits) {
+    return limits.price.of(query_outer_io(x, Br, visits));
   }
   /// Where all see keys from the first on, neither a larger Br nor more pinned keys ever add a visit, and a smaller Br
   /// leaves room for no fewer pinned keys. So the sizes from one to another visit no less than the last of them would
-  /// with the pinned keys of the first. Where sizes tie, the fewest blocks, as even as they can be.
-  template <class Pins, class Cost>
-  static index_t best_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins, const Cost& cost) {
+  /// with the pinned keys of the first, and read no less of a bias than its pairs. Where sizes tie, the fewest blocks,
+  /// as even as they can be.
+  template <class Pins>
+  static index_t best_rows(const Sizes& x, const Limits& limits, index_t largest, const Pins& pins) {
+    const index_t step = limits.multiple.query;
     const auto size = [&](index_t k) { return std::min(x.n_q, k * step); };
+    const Pairs pairs = x.pairs();
+    const Words nnz = x.nnz();
     const index_t best = least_of(ceil_div(largest, step), [&](index_t first, index_t last) {
-      return cost(size(last), visited(x, size(last), pins(size(first))));
+      const index_t Br = size(last);
+      const Words visits = visited(x, Br, pins(size(first))), blocks = c(x.n_q, Br);
+      if (first == last) return cost(x, limits, Br, visits);
+      return limits.price.of(query_outer_io(x, {nnz, pairs.visited_keys(Br), blocks, blocks}, visits));
     });
     return x.mask.full() ? balanced(x.n_q, size(best), step) : size(best);
   }
-  /// Else visits are not monotone. Under a pattern the sizes that flash tries; pinned keys save each block but one
-  /// their visits at most. Else all likely sizes, up to one that reads each key once.
-  template <class Pins, class Cost>
-  static index_t likely_rows(const Sizes& x, index_t largest, index_t step, const Pins& pins, const Cost& cost) {
-    index_t best = 0;
+  /// Else words are not monotone: those of flash, then likely sizes. What stays saves each block but one its visits at
+  /// most, and each key is read once.
+  static Tiling likely_tiling(const Sizes& x, const Limits& limits, index_t largest, index_t Bc) {
+    Tiling best{0, 0, Bc};
     Words least;
     const auto try_rows = [&](index_t Br) {
-      const index_t rho = pins(Br);
-      const Words fewest = x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * rho;
-      if (best > 0 && cost(Br, fewest) >= least) return true;
-      if (const Words found = cost(Br, visited(x, Br, rho)); best == 0 || found < least) {
-        best = Br;
+      const index_t room =
+          largest_tile(x.n_k, Bc, [&](index_t rho) { return limits.fit(tiles(x, {Br, rho, Bc}, rho), 0); });
+      const Words fewest = std::max(Words(0), x.pairs().visited_keys(Br) - (c(x.n_q, Br) - 1) * room);
+      if (best.Br > 0 && cost(x, limits, Br, fewest) >= least) return true;
+      const index_t rho = most_pinned(x, limits, Br, Bc);
+      if (const Words found = cost(x, limits, Br, visited(x, Br, rho)); best.Br == 0 || found < least) {
+        best = {Br, rho, Bc};
         least = found;
       }
-      return x.mask.pattern != nullptr || least > cost(Br, x.n_k);
+      return !moves(x) || x.modifiers.bias != Modifiers::Bias::none || least > cost(x, limits, Br, x.n_k);
     };
-    if (x.mask.pattern != nullptr) {
-      detail::for_pattern_sizes(*x.mask.pattern, largest, step, try_rows);
-      return best;
-    }
-    for (index_t Br = largest; Br > 0 && try_rows(Br);) Br = likely_below(x.n_q, Br, step);
+    if (const auto flash = FlashForward::choose_tiling(x, limits)) try_rows(flash->Br);
+    if (x.mask.pattern != nullptr)
+      detail::for_pattern_sizes(*x.mask.pattern, largest, limits.multiple.query, try_rows);
+    else
+      for_many_sizes(x.n_q, largest, limits.multiple.query, try_rows, [&] { return best.Br; });
     return best;
   }
 
-  static Words footprint(const Sizes& x, Tiling t) {
-    return x.tile(SlowArray::K, pinned(x, t), x.d) + x.tile(SlowArray::V, pinned(x, t), x.d_v) +
-           FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x) + passing(x, t);
+  static Words footprint(const Sizes& x, Tiling t) { return tiles(x, t, pinned(x, t)) + passing(x, t); }
+  /// All but what streams past.
+  static Words tiles(const Sizes& x, Tiling t, index_t rho) {
+    return x.tile(SlowArray::K, rho, x.d) + x.tile(SlowArray::V, rho, x.d_v) +
+           FlashForward::footprint(x, {t.Br, t.Bc}) - FlashForward::passing(x);
   }
   /// A word that streams past, if any does.
   static Words passing(const Sizes& x, Tiling t) {
@@ -137,7 +157,7 @@ struct FlashPinnedForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    if (moves(x.shape))
+    if (moves(x.shape) && t.rho > 0)
       run_with_keys_that_stay(m, x, t);
     else
       run_with_pinned_keys(m, x, t);

@@ -317,12 +317,12 @@ struct Masked : S {
     if (!S::traits.only_patterns && (x.documents != nullptr || x.modifiers.any())) for_all(without_mask(x));
     return best ? best : fitting(x, limits, smallest(x, limits.multiple));
   }
-  /// Tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias that
-  /// nobody uses: the best of the tilings for this M and for less memory, the same amounts whatever M is, then around
-  /// the best amount.
+  /// Most tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias
+  /// that nobody uses: the best of the tilings for this M and for less memory, the same amounts whatever M is, then
+  /// around the best amount.
   static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
     std::optional<One> best = S::choose_tiling(core, limits);
-    if (!best || core.modifiers.bias == Modifiers::Bias::none || core.mask.full()) return best;
+    if (!best || S::counts_bias || core.modifiers.bias == Modifiers::Bias::none || core.mask.full()) return best;
     Words least = limits.price.of(S::io(core, *best)), room = limits.M;
     const auto consider = [&](Words M) {
       Limits part = limits;
@@ -353,7 +353,8 @@ struct Masked : S {
       if (!seen.insert(CoreShape(one)).second) continue;
       const std::optional<One> own = best_of(one, limits);
       if (!own || S::copies(*own) != S::copies(*all)) continue;  // copies of all cores lie in one array
-      const bool does = S::allows(one, *all) && limits.fit(S::footprint(one, *all), S::prefetch(one, *all));
+      const bool does = is_legal(one, limits.multiple, *all) && S::allows(one, *all) &&
+                        limits.fit(S::footprint(one, *all), S::prefetch(one, *all));
       if (!does || limits.price.of(S::io(one, *own)) < limits.price.of(S::io(one, *all)))
         t.own.emplace(CoreShape(one), *own);
     }

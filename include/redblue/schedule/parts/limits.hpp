@@ -129,6 +129,18 @@ class SquareSides {
   std::array<Step, 4> steps_;
 };
 
+/// Are all sizes multiples, or the whole of their dimension?
+template <class Tiling>
+bool is_legal(const Sizes& x, const Multiples& m, Tiling t) {
+  bool legal = true;
+  t.knobs([&](const KnobRange& range, index_t size, bool = true) {
+    if (range.along == nullptr || size >= x.*range.along) return;
+    const index_t step = range.along == &Sizes::n_q ? m.query : range.along == &Sizes::n_k ? m.key : m.feature;
+    legal = legal && size % step == 0;
+  });
+  return legal;
+}
+
 /// The smallest tile size: one step, or the whole dimension if that is less.
 constexpr index_t smallest_tile(index_t n, index_t step) { return std::min(n, step); }
 
@@ -157,6 +169,24 @@ constexpr index_t likely_above(index_t n, index_t size, index_t step) {
   if (fewer <= 0) return n;
   const index_t largest = (n - 1) / fewer / step * step;
   return size < largest ? largest : std::min(n, ceil_div(ceil_div(n, fewer), step) * step);
+}
+
+/// f(size) for sizes of n rows or keys, from `largest` down until f is false: all where these are few, else the first
+/// likely ones, then fewer and fewer, and at last those around best().
+template <class F, class Best>
+void for_many_sizes(index_t n, index_t largest, index_t step, const F& f, const Best& best) {
+  constexpr index_t kAll = 1024, kLikely = 64, kParts = 64, kAround = 32;
+  const auto below = [&](index_t size) { return (size - 1) / step * step; };
+  index_t tries = 0;
+  for (index_t size = largest; size > 0 && f(size); ++tries) {
+    if (size <= kAll * step)
+      size = below(size);
+    else
+      size = tries < kLikely ? likely_below(n, size, step) : below(size - size / kParts);
+  }
+  if (largest <= kAll * step) return;
+  const index_t from = std::min(largest, best() + kAround * step), to = from - 2 * kAround * step;
+  for (index_t size = from; size > std::max<index_t>(0, to) && f(size);) size = below(size);
 }
 
 /// The largest legal tile of a dimension n for which fits() holds (monotone); 0 if not even the smallest fits.

@@ -136,8 +136,9 @@ inline VisitPrices prices_with_modifiers(const Sizes& x, const Limits& limits, W
 /// Of blocks of queries that visit keys in each of `passes` passes, and their values in one.
 inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Words passes = 1) {
   const Prices& price = limits.price;
-  VisitPrices p = prices_with_modifiers(
-      x, limits, passes * price.reading(SlowArray::K) * x.d + price.reading(SlowArray::V) * x.d_v, true);
+  Words visit = passes * price.reading(SlowArray::K) * x.d + price.reading(SlowArray::V) * x.d_v;
+  if (x.modifiers.bias == Modifiers::Bias::of_keys) visit += passes * price.reading(SlowArray::bias);
+  VisitPrices p = prices_with_modifiers(x, limits, visit, true);
   p.block = passes * p.block;
   return p;
 }
