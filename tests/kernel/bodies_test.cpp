@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <random>
@@ -14,11 +15,11 @@
 namespace redblue::kernel {
 namespace {
 
-/// Largest difference over the largest entry. Infinities and NaN must agree; but where the portable body makes a NaN
-/// of a weight of 0, the fast one may not have looked.
+/// Largest difference over the largest entry, or over `size` if all are smaller. Infinities and NaN must agree; but
+/// where the portable body makes a NaN of a weight of 0, the fast one may not have looked.
 template <class T>
-double difference(Matrix<T> fast, Matrix<T> portable, bool may_skip = false) {
-  double most = 0, size = 1e-30;
+double difference(Matrix<T> fast, Matrix<T> portable, bool may_skip = false, double size = 1e-30) {
+  double most = 0;
   for (index_t i = 0; i < fast.shape.rows; ++i)
     for (index_t j = 0; j < fast.shape.cols; ++j) {
       const double x = static_cast<double>(fast.view()(i, j)), y = static_cast<double>(portable.view()(i, j));
@@ -39,7 +40,7 @@ class BodiesTest : public testing::Test {
   index_t draw(index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(random); }
   /// Shapes near multiples of vectors, register tiles and panels, and tiny ones.
   index_t size() {
-    const index_t near = std::array<index_t, 8>{1, 4, 8, 16, 24, 48, 96, 130}[static_cast<std::size_t>(draw(0, 7))];
+    const index_t near = std::array<index_t, 9>{1, 4, 8, 16, 24, 48, 64, 96, 130}[static_cast<std::size_t>(draw(0, 8))];
     return std::max<index_t>(1, near + draw(-1, 1));
   }
   Mask mask(index_t row0, index_t col0, index_t rows) {
@@ -262,7 +263,9 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
       j += keys;
     }
     x.finish();
-    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && !mask.full()), this->allowed);
+    // Infinite weights of both signs: whether their sum is an infinity or a NaN depends on its order.
+    const bool both = overflows && score != Score::softmax;
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && (both || !mask.full())), this->allowed);
     EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
   });
 }
@@ -388,6 +391,7 @@ TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
 
 TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
   using T = TypeParam;
+  int compared = 0;
   this->on_every_isa([&](const Bodies<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), d_v = this->size();
     const index_t row0 = this->draw(0, 50), col0 = this->draw(0, 50);
@@ -424,10 +428,15 @@ TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
         rounding = std::max(rounding, x / 100);
     const double most = this->allowed * rounding;
     EXPECT_LT(difference(fast_P.plain(table), P), most);
+    // A weight below the smallest normal number is 0 in a fast body, and so is its product with an infinity.
+    if (std::ranges::any_of(P.words, [](T w) { return std::fpclassify(w) == FP_SUBNORMAL; })) return;
+    ++compared;
     EXPECT_LT(difference(fast_dS.plain(table), dS), most);
     EXPECT_LT(difference(fast_dK, dK, skips), most);
     EXPECT_LT(difference(fast_dV, dV, skips), most);
   });
+  if (this->IsSkipped() || this->HasFailure()) return;
+  EXPECT_GE(compared, 130);
 }
 
 TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
@@ -503,7 +512,7 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
       run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
       ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
       EXPECT_LT(difference(fast_alone, alone), this->allowed);
-      EXPECT_LT(difference(fast_ln, ln), this->allowed);
+      EXPECT_LT(difference(fast_ln, ln, false, 1), this->allowed);  // a maximum and a logarithm may cancel
       Matrix<T> fast_S = S, fast_O = O, fast_m = m, fast_l = l;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
       ASSERT_TRUE((table.template body<OnlineSoftmax>()(
@@ -581,7 +590,7 @@ TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
       run<T>(BlockSoftmax{}, std::array{alone.view(), ln.view()});
       ASSERT_TRUE((table.template body<BlockSoftmax>()(BlockSoftmax{}, std::array{fast_alone.view(), fast_ln.view()})));
       EXPECT_LT(difference(fast_alone, alone), this->allowed);
-      EXPECT_LT(difference(fast_ln, ln), this->allowed);
+      EXPECT_LT(difference(fast_ln, ln, false, 1), this->allowed);  // a maximum and a logarithm may cancel
       Matrix<T> fast = S;
       run<T>(OnlineSoftmax{}, std::array{S.view(), O.view(), m.view(), l.view()});
       ASSERT_TRUE((table.template body<OnlineSoftmax>()(

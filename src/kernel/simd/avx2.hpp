@@ -62,6 +62,11 @@ struct F32x8 {
     };
     return {_mm256_mul_ps(_mm256_mul_ps(a.v, power(half)), power(_mm256_sub_epi32(k, half)))};
   }
+  /// The same, and 0 where x < least, which is not formed there.
+  friend F32x8 scale_unless_below(F32x8 a, F32x8 n, F32x8 x, F32x8 least) {
+    const __m256 kept = _mm256_cmp_ps(x.v, least.v, _CMP_NLT_UQ);
+    return {_mm256_and_ps(scale_by_power(a, F32x8{_mm256_and_ps(n.v, kept)}).v, kept)};
+  }
   friend float sum(F32x8 a) {
     const __m128 x = _mm_add_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
     const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
@@ -139,6 +144,10 @@ struct F64x4 {
       return _mm256_castsi256_pd(_mm256_slli_epi64(k, 52));
     };
     return {_mm256_mul_pd(_mm256_mul_pd(a.v, power(half)), power(_mm256_sub_pd(n.v, half)))};
+  }
+  friend F64x4 scale_unless_below(F64x4 a, F64x4 n, F64x4 x, F64x4 least) {
+    const __m256d kept = _mm256_cmp_pd(x.v, least.v, _CMP_NLT_UQ);
+    return {_mm256_and_pd(scale_by_power(a, F64x4{_mm256_and_pd(n.v, kept)}).v, kept)};
   }
   friend double sum(F64x4 a) {
     const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));

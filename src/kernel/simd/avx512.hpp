@@ -48,6 +48,10 @@ struct F32x16 {
   friend F32x16 exponent(F32x16 a) { return {_mm512_getexp_ps(_mm512_div_ps(a.v, mantissa(a).v))}; }
   /// a 2^n, n whole
   friend F32x16 scale_by_power(F32x16 a, F32x16 n) { return {_mm512_scalef_ps(a.v, n.v)}; }
+  /// The same, and 0 where x < least, which is not formed there.
+  friend F32x16 scale_unless_below(F32x16 a, F32x16 n, F32x16 x, F32x16 least) {
+    return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, least.v, _CMP_NLT_UQ), a.v, n.v)};
+  }
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
 
   static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(halves(p))}; }
@@ -103,6 +107,9 @@ struct F64x8 {
   friend F64x8 mantissa(F64x8 a) { return {_mm512_getmant_pd(a.v, _MM_MANT_NORM_p75_1p5, _MM_MANT_SIGN_src)}; }
   friend F64x8 exponent(F64x8 a) { return {_mm512_getexp_pd(_mm512_div_pd(a.v, mantissa(a).v))}; }
   friend F64x8 scale_by_power(F64x8 a, F64x8 n) { return {_mm512_scalef_pd(a.v, n.v)}; }
+  friend F64x8 scale_unless_below(F64x8 a, F64x8 n, F64x8 x, F64x8 least) {
+    return {_mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x.v, least.v, _CMP_NLT_UQ), a.v, n.v)};
+  }
   friend double sum(F64x8 a) { return _mm512_reduce_add_pd(a.v); }
 
  private:

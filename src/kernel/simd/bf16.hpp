@@ -40,7 +40,7 @@ struct MultiplyBf16 {
     F32x16 p = F32x16::all(0.07706653326749802F);
     p = fma(p, f, F32x16::all(0.22764571011066437F));
     p = fma(p, f, F32x16::all(0.6951165795326233F));
-    return scale_by_power(fma(p, f, F32x16::all(1)), x);
+    return scale_unless_below(fma(p, f, F32x16::all(1)), x, x, F32x16::all(kLeastPower<float>));
   }
   /// Rounds to nearest even and interleaves: lane q gets the pair (a[q], b[q]).
   static void store_pair(F32x16 a, F32x16 b, float* to) {
