@@ -90,6 +90,10 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
+  /// Panels of so many rows: a single vector that is left at the end joins the panel before it.
+  index_t panels(index_t rows) const {
+    return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
+  }
   /// Words that a tile takes in a cache: in a fused body one panel of scratch, and two copies of what it also packs.
   double words_of(Shape s, Layout layout) const {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
@@ -105,7 +109,7 @@ class Timed : public MachineFace<Timed> {
   }
   template <class K>
   void touch(const K& k, std::span<const Arg> args, bool fused) {
-    const double panels = fused ? static_cast<double>(ceil_div(args[0].shape().rows, panel())) : 1;
+    const double passes = fused ? static_cast<double>(panels(args[0].shape().rows)) : 1;
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
       double words = static_cast<double>(args[i].shape().words());
@@ -122,8 +126,8 @@ class Timed : public MachineFace<Timed> {
       } else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
         touched_ += access == kernel::Access::update ? 2 * words : words;
     }
-    add(time_.pass_s, (panels - 1) * kCallSeconds);
-    touched_ += (panels - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
+    add(time_.pass_s, (passes - 1) * kCallSeconds);
+    touched_ += (passes - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
     held_ = std::max(held_, resident_ + streamed);
   }
   void copy(const Block& b) {

@@ -102,8 +102,10 @@ struct Bf16KeyStep : KeyStep<F32x16> {
             return run(Height<1>{});
           case 2:
             return run(Height<2>{});
-          default:
+          case 3:
             return run(Height<3>{});
+          default:
+            return run(Height<4>{});
         }
       });
     }

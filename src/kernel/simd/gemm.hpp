@@ -133,19 +133,18 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
   }
   // B lies transposed: packed a panel at a time, kDeep of its rows.
   constexpr index_t kDeep = 128;
-  alignas(64) T panel[kDeep * kPanelWidth<V>];
+  alignas(64) T panel[kDeep * kWidestPanel<V> * V::kLanes];
   if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, whole(0), into);
   for (index_t t = 0; t < k; t += kDeep) {
     const index_t deep = std::min(kDeep, k - t);
-    for (index_t col = 0; col < C.cols(); col += kPanelWidth<V>) {
-      const index_t cols = std::min(kPanelWidth<V>, C.cols() - col), width = panel_width<V>(C.cols() - col);
+    for_panels<V>({C.cols(), 1}, [&](index_t col, index_t cols, index_t width, index_t) {
       transpose_in<V>({B.data + t * B.row_stride + col * B.col_stride, {cols, deep}, B.col_stride, B.row_stride}, panel,
                       width);
       View<T> part = C;
       part.data += col;
       part.shape.cols = cols;
       multiply_into<V>(part, a(t), panel, width, whole(deep), t == 0 || into == Into::go_on ? into : Into::add);
-    }
+    });
   }
   return true;
 }

@@ -204,8 +204,11 @@ struct KeyStep {
           return panel<1>(first, kp, vp);
         case 2:
           return panel<2>(first, kp, vp);
+        case 3:
+          if constexpr (kWidestPanel<V> >= 3) return panel<3>(first, kp, vp);
+          [[fallthrough]];
         default:
-          if constexpr (kPanelVectors<V> == 3) return panel<3>(first, kp, vp);
+          if constexpr (kWidestPanel<V> >= 4) return panel<4>(first, kp, vp);
       }
     });
   }

@@ -291,6 +291,9 @@ struct AttentionPanel {
       case 2:
         if constexpr (NV >= 2) return f(Height<2>{});
         [[fallthrough]];
+      case 3:
+        if constexpr (NV >= 3) return f(Height<3>{});
+        [[fallthrough]];
       default:
         return f(Height<NV>{});
     }
@@ -486,8 +489,11 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
         return run(Height<1>{});
       case 2:
         return run(Height<2>{});
+      case 3:
+        if constexpr (kWidestPanel<V> >= 3) return run(Height<3>{});
+        [[fallthrough]];
       default:
-        if constexpr (kPanelVectors<V> == 3) return run(Height<3>{});
+        if constexpr (kWidestPanel<V> >= 4) return run(Height<4>{});
     }
   });
   return true;

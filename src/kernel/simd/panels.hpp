@@ -5,7 +5,7 @@
 #include "redblue/core/view.hpp"
 
 /// Packed panels of a matrix: [panel][column][row], a panel being as many rows as a register tile is wide, the last one
-/// as many whole vectors as are left. Rows beyond the last are 0.
+/// as many whole vectors as are left, which may be one more. Rows beyond the last are 0.
 namespace redblue::kernel::simd {
 
 /// Vectors across a full panel of rows.
@@ -14,16 +14,24 @@ inline constexpr int kPanelVectors = V::kAccumulators == 24 ? 3 : 2;
 template <class V>
 inline constexpr index_t kPanelWidth = kPanelVectors<V> * V::kLanes;
 
+/// Vectors across the last panel, at most: a single vector that is left joins the panel before it, because a tile of
+/// one vector spends as many loads as multiply-adds.
+template <class V>
+inline constexpr int kWidestPanel = V::kAccumulators == 24 ? 4 : 2;
+
 template <class V>
 index_t panel_width(index_t rows_left) {
-  return rows_left >= kPanelWidth<V> ? kPanelWidth<V> : ceil_div(rows_left, V::kLanes) * V::kLanes;
+  const index_t vectors = ceil_div(rows_left, V::kLanes);
+  return (vectors <= kWidestPanel<V> ? vectors : kPanelVectors<V>)*V::kLanes;
 }
 
 /// f(first row, rows, width, offset of the panel) for each panel of a matrix.
 template <class V, class F>
 void for_panels(Shape s, const F& f) {
-  for (index_t first = 0; first < s.rows; first += kPanelWidth<V>)
-    f(first, std::min(kPanelWidth<V>, s.rows - first), panel_width<V>(s.rows - first), first * s.cols);
+  for (index_t first = 0, width = 0; first < s.rows; first += width) {
+    width = panel_width<V>(s.rows - first);
+    f(first, std::min(width, s.rows - first), width, first * s.cols);
+  }
 }
 
 /// Writes `rows` x `cols` words at `from` transposed to `to`, whose rows are `width` words apart: a multiple of lanes.

@@ -41,7 +41,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   Bodies<typename V::T> b;
   b.isa = isa;
   b.lanes = V::kLanes;
-  b.panel = kPanelWidth<V>;
+  b.panel = kWidestPanel<V> * V::kLanes;
   b.few_rows = kFewRows<V>;
   b.template set<OnlineAttention>(online_attention<V, Multiply<V>, PlainRows<V>>);
   b.template set<SoftmaxInit>(softmax_init<V>);
