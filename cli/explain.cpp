@@ -29,7 +29,11 @@ void print_outline(const plan::Plan& plan) {
   fmt::print("{}", outline_text(plan));
 }
 
-Json json_of(const Position& p) { return {{"first", p.first}, {"steps", p.steps}, {"regular", p.regular}}; }
+Json json_of(const Position& p) {
+  Json json = {{"first", p.first}, {"steps", p.steps}, {"regular", p.regular}};
+  if (p.wraps) json["modulo"] = p.rows;
+  return json;
+}
 
 Json json_of(const Operand& o) {
   const auto shape = [](Shape s) { return Json::array({s.rows, s.cols}); };

@@ -27,17 +27,28 @@ std::string loop_counter(std::size_t depth) {
   return depth < kLoopNames.size() ? std::string(1, kLoopNames[depth]) : fmt::format("i{}", depth);
 }
 
-/// "64 i + 16 j" for a block inside `depth` loops.
+/// What is nearest to 0 of all that differs from `step` by a multiple of `modulus`.
+index_t nearest(index_t step, index_t modulus) {
+  step %= modulus;
+  return 2 * std::abs(step) <= modulus ? step : step - (step < 0 ? -modulus : modulus);
+}
+
+/// "64 i + 16 j" for a block inside `depth` loops; "(8 + j) mod 32" in a ring.
 std::string position_of(const Position& p, std::size_t depth) {
   std::string text = p.first == 0 ? "" : fmt::format("{}", p.first);
+  int terms = p.first == 0 ? 0 : 1;
   for (std::size_t level = depth; level-- > 0;) {
     const std::size_t from_inside = depth - 1 - level;
-    const index_t step = from_inside < p.steps.size() ? p.steps[from_inside] : 0;
+    index_t step = from_inside < p.steps.size() ? p.steps[from_inside] : 0;
+    if (p.wraps) step = nearest(step, p.rows);
     if (step == 0) continue;
+    ++terms;
     text += fmt::format("{}{}{}", text.empty() ? (step < 0 ? "-" : "") : (step < 0 ? " - " : " + "),
                         std::abs(step) == 1 ? "" : fmt::format("{} ", std::abs(step)), loop_counter(level));
   }
-  return text.empty() ? "0" : text;
+  if (text.empty()) return "0";
+  if (!p.wraps) return text;
+  return fmt::format("{} mod {}", terms > 1 ? fmt::format("({})", text) : text, p.rows);
 }
 
 /// An outline in columns.
@@ -172,8 +183,11 @@ std::string outline_text(const plan::Plan& plan) {
                           visible_pairs(x).str(), x.documents->list.size(),
                           p.order == PatternOrder::natural ? "" : fmt::format(", in {} order", name_of(p.order)));
   if (!x.mask.full()) {
-    const auto from = x.mask.lo == -Mask::kFar ? "" : fmt::format("i + {} <= ", x.mask.lo);
-    const auto to = x.mask.hi == Mask::kFar ? "" : fmt::format(" < i + {}", x.mask.hi);
+    const auto beside = [](index_t n) {
+      return n == 0 ? std::string("i") : fmt::format("i {} {}", n < 0 ? '-' : '+', std::abs(n));
+    };
+    const auto from = x.mask.lo == -Mask::kFar ? "" : fmt::format("{} <= ", beside(x.mask.lo));
+    const auto to = x.mask.hi == Mask::kFar ? "" : fmt::format(" < {}", beside(x.mask.hi));
     result +=
         fmt::format("query i sees the keys {}j{}{}: kernels mask the scores of others, loops leave hidden blocks out\n",
                     from, to, x.mask.prefix > 0 ? fmt::format(", and those before {}", x.mask.prefix) : "");

@@ -60,11 +60,17 @@ bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body,
 /// Takes in where it is in the round number `round` of a loop around it. It goes as far with each round of the loops
 /// inside that one as before, but for a loop that had one round then or has one now: it shows no step.
 void step(Position& p, const Position& later, index_t round) {
+  const auto meets = [&p](index_t a, index_t b) {
+    const bool wraps = a != b && p.rows > 0 && (a - b) % p.rows == 0;
+    p.wraps = p.wraps || wraps;
+    return a == b || wraps;
+  };
+  p.wraps = p.wraps || later.wraps;
   const std::size_t inner = std::min(p.steps.size() - (round > 1 && !p.steps.empty() ? 1 : 0), later.steps.size());
   for (std::size_t k = 0; k < inner; ++k)
-    if (p.steps[k] != later.steps[k] && p.steps[k] != 0 && later.steps[k] != 0) p.regular = false;
+    if (p.steps[k] != 0 && later.steps[k] != 0 && !meets(p.steps[k], later.steps[k])) p.regular = false;
   if (round == 1) p.steps.push_back(later.first - p.first);
-  p.regular = p.regular && later.regular && later.first == p.first + p.steps.back() * round;
+  p.regular = p.regular && later.regular && meets(later.first, p.first + p.steps.back() * round);
 }
 
 /// Takes from `later` how far its blocks go with each round of a loop; `between` are the loops inside it, around them.
@@ -184,6 +190,7 @@ void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
   const auto set_back = [](Position& p, const Position& from) {
     p.first = from.first;
     p.regular = p.regular && from.regular;
+    p.wraps = p.wraps || from.wraps;
     p.steps.insert(p.steps.end(), from.steps.begin(), from.steps.end());
   };
   const auto restart = [&](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
@@ -396,7 +403,7 @@ Operand Outliner::operand_of(const Arg& a) const {
   const Block& b = a.block;
   if (a.kind == Arg::Kind::stream) return {"", b.array, {}, b.shape, b.shape, b.shape, {b.row}, {b.col}};
   const Held& tile = tiles_[static_cast<std::size_t>(a.depth)];
-  return {tile.name, b.array, tile.shape, b.shape, b.shape, b.shape, {b.row}, {b.col}};
+  return {tile.name, b.array, tile.shape, b.shape, b.shape, b.shape, {b.row, {}, true, tile.shape.rows}, {b.col}};
 }
 
 void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args) {

@@ -41,7 +41,7 @@ void for_lines(const std::vector<OutlineLine>& lines, const auto& f) {
 index_t value_of(const machine::Position& p, const std::vector<index_t>& counters) {
   index_t value = p.first;
   for (std::size_t i = 0; i < p.steps.size(); ++i) value += p.steps[i] * counters[counters.size() - 1 - i];
-  return value;
+  return p.wraps ? (value % p.rows + p.rows) % p.rows : value;
 }
 
 /// The blocks and the parts of tiles that a reader of the outline touches, in order. False if it does not say where.
@@ -122,6 +122,7 @@ std::vector<Problem> problems() {
     pattern.patterns = {std::make_shared<const RunLists>(patterns::longformer({24, 24}, 2, 2, 3))};
     list.push_back(pattern);
     if (op != Operation::forward && op != Operation::backward) continue;
+    list.push_back(of(op, windowed(problem(40, 40, 4, 4), 5, 4)));
     Problem approximate = of(op, problem(9, 8, 4, 4));
     approximate.lse_required = false;
     approximate.approximation = approximate_exp(2, 1);
@@ -159,28 +160,35 @@ TEST(Outline, AddsUpToTheFormulaForEverySchedule) {
 }
 
 TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
-  int played = 0, masked = 0;
+  int played = 0, masked = 0, rings = 0;
   for (const Problem& p : problems())
     for (const plan::Plan& plan : plans_of_every_schedule(p)) {
       SCOPED_TRACE(text_of(plan));
       if (plan.io().total() > 100'000) continue;  // a long trace
       std::vector<index_t> counters;
       std::vector<Touch> touches;
-      if (!play(outline(plan), counters, touches)) {
+      const std::vector<OutlineLine> lines = outline(plan);
+      if (!play(lines, counters, touches)) {
         const std::string_view name = plan.row().schedule;
-        EXPECT_TRUE(p.causal || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled" ||
+        EXPECT_TRUE(p.masked() || !p.patterns.empty() || name == "strips" || name == "polynomial_tiled" ||
                     name == "smyrf" || name == "hyper_attention" || name == "reformer")
             << "a mask makes rounds irregular, and so do the last strip, groups of monomials of many sizes and sorts";
         continue;
       }
       ++played;
-      masked += p.causal ? 1 : 0;
+      masked += p.masked() ? 1 : 0;
+      bool ring = false;
+      for_lines(lines, [&](const OutlineLine& l) {
+        ring = ring || std::ranges::any_of(l.operands, [](const Operand& o) { return o.row.wraps; });
+      });
+      rings += ring ? 1 : 0;
       const std::vector<Touch> wanted = touches_of(trace(plan));
       ASSERT_EQ(touches.size(), wanted.size());
       for (std::size_t i = 0; i < wanted.size(); ++i) ASSERT_EQ(touches[i], wanted[i]) << "the block number " << i;
     }
   EXPECT_GT(played, 150);
   EXPECT_GT(masked, 20);
+  EXPECT_GT(rings, 3);
 }
 
 TEST(Outline, IsShortHoweverLongTheScheduleIs) {

@@ -20,6 +20,8 @@ struct Position {
   index_t first = 0;
   std::vector<index_t> steps{};
   bool regular = true;  ///< false: under a mask it does not always grow like that
+  index_t rows = 0;     ///< of the tile that a row lies in, else 0
+  bool wraps = false;   ///< it is meant modulo `rows`: the tile is a ring
 };
 
 /// A tile, or a part of one, or a block of slow memory.

@@ -29,7 +29,7 @@ struct FusedQueryOuterBackward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto queries = choose_query_pass(
         x, limits, [&](QueryPass t) { return pass(x, t); },
-        prices_with_modifiers(x, limits, limits.price.of(keys_io(x, 1) + gradients_io(x, 1, 1)), false));
+        prices_with_modifiers(x, limits, limits.price.of(keys_io(x, 1) + gradients_io(x, 1, 1)), Sinks::none));
     if (!queries) return std::nullopt;
     return Tiling{*queries};
   }

@@ -48,7 +48,7 @@ struct RingQueriesBackward : Defaults {
       const auto keys_fit = [&](index_t keys) { return fits({keys, t.br, pinned}); };
       const std::optional<index_t> Bc = smallest_block(x, limits, SlowArray::K, keys_fit);
       if (!Bc) continue;
-      t.Bc = with_modifiers(x, limits, *Bc, x.n_k, limits.multiple.key, false, keys_fit);
+      t.Bc = enlarged_for_modifiers(x, limits, *Bc, x.n_k, limits.multiple.key, Sinks::none, keys_fit);
       for (index_t enough = 2; enough <= kEnough; enough *= 2) {
         t.Bc = doubled(t.Bc, x.n_k, keys_fit, enough);
         t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({t.Bc, rows, pinned}); }, enough);

@@ -37,7 +37,7 @@ struct TwoPassBackward : Defaults {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto queries = choose_query_pass(
         x, limits, [&](QueryPass t) { return query_pass_phase(x, t); },
-        prices_with_modifiers(x, limits, limits.price.of(keys_io(x, 1)), false));
+        prices_with_modifiers(x, limits, limits.price.of(keys_io(x, 1)), Sinks::none));
     const auto keys = choose_key_pass(x, limits, queries_io(x, 1));
     if (!queries || !keys) return std::nullopt;
     return Tiling{*queries, *keys};

@@ -16,7 +16,7 @@ namespace redblue::schedule {
 struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
-  static constexpr std::string_view idea = "keeping queries resident and some keys pinned";
+  static constexpr std::string_view idea = "keeping queries and some keys resident";
   static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
   static constexpr bool counts_bias = true;

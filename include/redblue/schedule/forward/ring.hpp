@@ -47,7 +47,8 @@ struct RingForward : Defaults {
       const auto rows_fit = [&](index_t rows) { return fits({rows, t.Bc, pinned}); };
       const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
       if (!Br) continue;
-      const index_t rows = with_modifiers(x, limits, *Br, x.n_q, limits.multiple.query, true, rows_fit);
+      const index_t rows =
+          enlarged_for_modifiers(x, limits, *Br, x.n_q, limits.multiple.query, Sinks::of_rows, rows_fit);
       t.Br = doubled(rows, x.n_q, rows_fit);
       t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({t.Br, keys, pinned}); });
       return t;

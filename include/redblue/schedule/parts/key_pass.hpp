@@ -78,7 +78,7 @@ inline std::optional<KeyPass> choose_key_pass(const Sizes& x, const Limits& limi
   const index_t br = smallest_tile(x.n_q, limits.multiple.query);
   const index_t Bc = choose_key_block(
       x, limits.multiple.key, [&](index_t b) { return limits.fit(key_pass_phase(x, {b, br}, also)); },
-      prices_with_modifiers(x, limits, limits.price.of(visit), false));
+      prices_with_modifiers(x, limits, limits.price.of(visit), Sinks::none));
   if (Bc == 0) return std::nullopt;
   return KeyPass{Bc, br};
 }

@@ -57,8 +57,8 @@ std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, Slow
 /// The block of this size of n queries or keys; where blocks load slopes or sinks, a larger one that fits: it moves
 /// fewer words.
 template <class Fits>
-index_t with_modifiers(const Sizes& x, const Limits& limits, index_t size, index_t n, index_t step, bool sinks,
-                       const Fits& fits) {
+index_t enlarged_for_modifiers(const Sizes& x, const Limits& limits, index_t size, index_t n, index_t step, Sinks sinks,
+                               const Fits& fits) {
   const bool pays = prices_with_modifiers(x, limits, 1, sinks).block > 0 && x.modifiers.bias == Modifiers::Bias::none;
   if (!pays) return size;
   return fits(n) ? n : std::max(size, largest_tile(n, step, fits));

@@ -126,11 +126,13 @@ struct VisitPrices {
   Words visit = 1;
   Words block = 0;
 };
-/// Where each block loads the slopes, if any, and begins with the sinks of its rows.
-inline VisitPrices prices_with_modifiers(const Sizes& x, const Limits& limits, Words visit, bool sinks) {
+/// What a block loads for sinks: nothing, or those of its rows.
+enum class Sinks : bool { none, of_rows };
+/// Where each block loads the slopes, if any, and sinks.
+inline VisitPrices prices_with_modifiers(const Sizes& x, const Limits& limits, Words visit, Sinks sinks) {
   Words block;
   if (x.modifiers.loads_slopes()) block += limits.price.reading(SlowArray::slopes) * x.mask.group;
-  if (sinks && x.modifiers.sinks) block += limits.price.reading(SlowArray::sinks) * x.mask.group;
+  if (sinks == Sinks::of_rows && x.modifiers.sinks) block += limits.price.reading(SlowArray::sinks) * x.mask.group;
   return {visit, block};
 }
 /// Of blocks of queries that visit keys in each of `passes` passes, and their values in one.
@@ -138,7 +140,7 @@ inline VisitPrices query_block_prices(const Sizes& x, const Limits& limits, Word
   const Prices& price = limits.price;
   Words visit = passes * price.reading(SlowArray::K) * x.d + price.reading(SlowArray::V) * x.d_v;
   if (x.modifiers.bias == Modifiers::Bias::of_keys) visit += passes * price.reading(SlowArray::bias);
-  VisitPrices p = prices_with_modifiers(x, limits, visit, true);
+  VisitPrices p = prices_with_modifiers(x, limits, visit, Sinks::of_rows);
   p.block = passes * p.block;
   return p;
 }
