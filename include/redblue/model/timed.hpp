@@ -90,7 +90,7 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
-  /// Panels of so many rows: a single vector that is left at the end joins the panel before it.
+  /// Panels that these rows take: a single vector that is left at the end joins the panel before it.
   index_t panels(index_t rows) const {
     return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
   }

@@ -53,7 +53,7 @@ struct RingBackward : Defaults {
     const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
     if (!Br) return std::nullopt;
     if (fits({*Br, x.d_v})) t.bv = x.d_v;
-    t.Br = doubled(*Br, x.n_q, rows_fit);
+    t.Br = doubled_block(x, *Br, x.n_q, rows_fit);
     return t;
   }
 

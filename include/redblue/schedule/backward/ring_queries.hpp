@@ -39,7 +39,7 @@ struct RingQueriesBackward : Defaults {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
   /// All move the same words: the pinned keys with which the smallest blocks take the least room, the smallest Bc that
-  /// fits; it and br doubled in turn while there is room.
+  /// fits; it and br doubled in turn while there is room and no word is moved for it.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
     Tiling t = smallest(x, limits.multiple);
@@ -50,7 +50,7 @@ struct RingQueriesBackward : Defaults {
       if (!Bc) continue;
       t.Bc = enlarged_for_modifiers(x, limits, *Bc, x.n_k, limits.multiple.key, Sinks::none, keys_fit);
       for (index_t enough = 2; enough <= kEnough; enough *= 2) {
-        t.Bc = doubled(t.Bc, x.n_k, keys_fit, enough);
+        t.Bc = doubled_block(x, t.Bc, x.n_k, keys_fit, enough);
         t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits({t.Bc, rows, pinned}); }, enough);
       }
       return t;

@@ -49,7 +49,7 @@ struct RingForward : Defaults {
       if (!Br) continue;
       const index_t rows =
           enlarged_for_modifiers(x, limits, *Br, x.n_q, limits.multiple.query, Sinks::of_rows, rows_fit);
-      t.Br = doubled(rows, x.n_q, rows_fit);
+      t.Br = doubled_block(x, rows, x.n_q, rows_fit);
       t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits({t.Br, keys, pinned}); });
       return t;
     }

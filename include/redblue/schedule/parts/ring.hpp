@@ -64,6 +64,13 @@ index_t enlarged_for_modifiers(const Sizes& x, const Limits& limits, index_t siz
   return fits(n) ? n : std::max(size, largest_tile(n, step, fits));
 }
 
+/// The block of this size, doubled while it fits, up to `enough`; as it is where a bias is read for each pair of a
+/// block, because a larger block reads it for more pairs that nobody sees.
+template <class Fits>
+index_t doubled_block(const Sizes& x, index_t size, index_t n, const Fits& fits, index_t enough = kEnough) {
+  return x.modifiers.bias == Modifiers::Bias::of_pairs && !x.mask.full() ? size : doubled(size, n, fits, enough);
+}
+
 /// The largest words(queries, keys that they see) over blocks of `a` queries, where all those keys are resident at
 /// once.
 template <class BlockWords>
