@@ -3,6 +3,7 @@
 #include <initializer_list>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -102,6 +103,8 @@ struct Problem {
   /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16" or
   /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7". Throws InvalidProblem.
   void approximate(std::string_view text);
+  /// A text that approximate() reads as this method or polynomial; empty for exact attention.
+  std::string approximate_text() const;
   bool masked() const { return causal || window_left || window_right; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.

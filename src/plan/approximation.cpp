@@ -168,4 +168,42 @@ void Problem::approximate(std::string_view text) {
   approximation = row_polynomials->whole_range();
 }
 
+namespace {
+
+struct TextOf {
+  std::string operator()(std::monostate) const { return {}; }
+  std::string operator()(const LinearAttention&) const { return "linear"; }
+  std::string operator()(const Performer& p) const { return fmt::format("performer:{},seed={}", p.features, p.seed); }
+  std::string operator()(const Linformer& l) const {
+    return fmt::format("linformer:{}", l.rank) + (l.random_signs ? fmt::format(",signs,seed={}", l.seed) : "");
+  }
+  std::string operator()(const Nystroemformer& n) const {
+    return fmt::format("nystroem:{},iterations={}", n.landmarks, n.iterations);
+  }
+  std::string operator()(const Smyrf& s) const {
+    return fmt::format("smyrf:rounds={},cluster={},seed={}", s.rounds, s.cluster, s.seed);
+  }
+  std::string operator()(const HyperAttention& h) const {
+    return fmt::format("hyper:block={},samples={},planes={},seed={}", h.block, h.samples, h.planes, h.seed);
+  }
+  std::string operator()(const Reformer& r) const {
+    return fmt::format("reformer:rounds={},chunk={},buckets={},seed={}", r.rounds, r.chunk, r.buckets, r.seed);
+  }
+  std::string operator()(const Coreset& c) const {
+    return fmt::format("coreset:block={},rank={}{}{},seed={}", c.block, c.rank, c.balanced ? ",tau=balanced" : "",
+                       c.carried ? ",carried" : "", c.seed);
+  }
+};
+
+}  // namespace
+
+std::string Problem::approximate_text() const {
+  if (approximation == nullptr) return std::visit(TextOf{}, method);
+  std::string text = fmt::format("{}:{}", approximation->degree(), approximation->range);
+  if (row_polynomials == nullptr) return text;
+  const RowOptions& how = *row_polynomials;
+  return text + fmt::format(",rows{},exact-keys={}{}", how.centred ? ",centred" : "", how.exact_keys,
+                            how.exact_rows ? "" : ",no-exact-rows");
+}
+
 }  // namespace redblue

@@ -46,6 +46,7 @@ void validate(const Options& o, Operation op) {
   if (o.cap && o.cap->most < 1) throw InvalidProblem(fmt::format("cap = {}: give 1 byte or more", o.cap->most.str()));
   if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
     throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
+  if (o.tiling && o.schedule.empty()) throw InvalidProblem("a tiling is of one schedule: give its name, too");
   const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
   for (const SlowArray a : arrays_of(op))
     if (o.width[index_of(a)] < 1 && !words)
@@ -78,6 +79,13 @@ void require_schedule(const Options& o, Operation op) {
   if (o.schedule.empty() || o.registry->find(op, o.schedule) != nullptr) return;
   throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op),
                                    o.schedule, fmt::join(o.registry->names(op), ", ")));
+}
+
+void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {
+  for (const schedule::Knob& k : tiling)
+    if (const index_t least = s.knob(k.name).least; k.value < least)
+      throw InvalidProblem(fmt::format("{} = {} of {}: give {} or more", k.name, k.value, s.name, least));
+  if (!s.allows(x, tiling)) throw InvalidProblem(fmt::format("{} cannot run with {}", s.name, text_of(tiling)));
 }
 
 /// The least M for which a schedule has a tiling: at most what its smallest tiles occupy. None if no M will do (one
@@ -169,7 +177,8 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;
   }
-  const auto tiling = s.choose(x, limits);
+  if (o.tiling) require_tiling(s, x, *o.tiling);
+  const auto tiling = o.tiling ? o.tiling : s.choose(x, limits);
   if (!tiling) return plan.refused.push_back({s.name, {}, std::nullopt});  // say_what_is_needed
   Row row = row_of(plan, schedule, *tiling, x, limits);
   if (auto refusal = beyond_cap(plan, row))
@@ -416,6 +425,7 @@ std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {
 
 std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options, const Maker& make) {
   options.schedule.clear();
+  options.tiling.reset();
   if (options.cap)  // what it takes, with its outputs, which are kept until the gradients are there
     options.cap->bytes_of = [&problem, bytes_of = options.cap->bytes_of](const Plan& forward) {
       Plan whole;

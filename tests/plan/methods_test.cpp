@@ -57,6 +57,17 @@ TEST(MethodPlans, HaveTheFiguresOfTheTable) {
   EXPECT_EQ(plan::make_plan(causal, {.M = 2180}).row().footprint, 64 * 33 + 68);  // the largest logarithm stays
 }
 
+TEST(MethodPlans, TextsAreReadAsTheyWereWritten) {
+  EXPECT_EQ(Problem().approximate_text(), "");
+  for (const std::string_view text :
+       {"linear", "performer:32,seed=7", "linformer:16", "linformer:16,signs,seed=2", "nystroem:16,iterations=4",
+        "smyrf:rounds=2,cluster=32,seed=3", "hyper:block=32,samples=16,planes=5,seed=4",
+        "reformer:rounds=2,chunk=32,buckets=8,seed=5", "coreset:block=32,rank=8,seed=0",
+        "coreset:block=32,rank=8,tau=balanced,carried,seed=6", "2:0.8", "3:0.1,rows,exact-keys=0",
+        "3:0.30000000000000004,rows,centred,exact-keys=2,no-exact-rows"})
+    EXPECT_EQ(head(text).approximate_text(), text);
+}
+
 TEST(MethodPlans, StandApartFromExactOnes) {
   const Problem p = head("performer:64");
   Problem exact = p;

@@ -389,6 +389,33 @@ TEST(Planner, GivesAReasonWithNumbers) {
   EXPECT_THAT(make_plan(problem(4096, 4096, 64, 64), with_M(16384, "naive")).reason, HasSubstr("naive was asked for"));
 }
 
+TEST(Planner, TakesTheTilingThatIsGiven) {
+  const Problem p = problem(300, 200, 16, 16);
+  Options o = with_M(2000, "flash");
+  const Row best = make_plan(p, o).row();
+  o.tiling = best.tiling;
+  EXPECT_EQ(make_plan(p, o).row().io, best.io);
+  o.tiling = {{"Br", 10}, {"Bc", 1}};
+  const Row given = make_plan(p, o).row();
+  EXPECT_EQ(given.tiling, *o.tiling);
+  EXPECT_EQ(given.io.reads[index_of(SlowArray::K)], 30 * 200 * 16) << "30 blocks of queries read all keys";
+  o.M = 300;
+  EXPECT_FALSE(make_plan(p, o).row().fits);
+  EXPECT_THAT(make_plan(p, o).reason, HasSubstr("flash was asked for; it needs"));
+}
+
+TEST(Planner, RefusesATilingThatMakesNoSense) {
+  const auto refused = [](Options o, plan::Tiling tiling, const char* why) {
+    o.tiling = std::move(tiling);
+    EXPECT_THAT([&] { make_plan(problem(300, 200, 16, 16), o); },
+                testing::ThrowsMessage<InvalidProblem>(HasSubstr(why)));
+  };
+  refused(with_M(2000), {{"Br", 10}}, "a tiling is of one schedule");
+  refused(with_M(2000, "flash"), {{"Cr", 10}}, "flash has no tile size Cr");
+  refused(with_M(2000, "flash"), {{"Br", 0}}, "Br = 0 of flash: give 1 or more");
+  refused(with_M(2000, "column_split"), {{"Br", 10}, {"w", 16}}, "column_split cannot run with Br=10 w=16");
+}
+
 TEST(Planner, NeverChoosesAnUnstableScheduleUnasked) {
   for (const index_t M : {16, 64, 256, 1024, 4096})
     EXPECT_NE(make_plan(problem(512, 512, 512, 512), with_M(M)).row().schedule, "saha_ye");

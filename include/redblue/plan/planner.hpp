@@ -50,6 +50,8 @@ struct Options {
   bool minimise_bytes = true;  ///< where widths are given; else words
   double write_cost = 1;       ///< what a write costs, in reads (resolution 1/1000)
   std::string schedule{};      ///< plan this one only, if not empty
+  /// Of `schedule`, in place of the tiling that costs least; one that takes more than M is planned, too, and fits not.
+  std::optional<Tiling> tiling{};
   std::optional<Cap> cap{};
   /// Where schedules come from; must live while plans are made. Rows keep the schedules that they need.
   const Registry* registry = &Registry::built_in();
