@@ -34,7 +34,9 @@ class Plan:
         self._facts["decision"] = decision or None
 
     def __getattr__(self, name: str) -> Any:
-        if not name.startswith("_") and name in self._facts:
+        if name.startswith("_"):  # before a copy has its facts, too
+            raise AttributeError(name)
+        if name in self._facts:
             return self._facts[name]
         raise AttributeError(f"a plan has no '{name}': it has {', '.join(self._facts)}")
 

@@ -12,6 +12,7 @@
 #include "module.hpp"
 #include "redblue/core/word_type.hpp"
 #include "run.hpp"
+#include "travel.hpp"
 
 namespace redblue::python {
 
@@ -32,6 +33,7 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
     o.memory = plan::ByteMemory{*wanted.memory, plan::residence_of(p.op, wanted.tensors, word_of(wanted.compute))};
   o.schedule = wanted.schedule;
   o.reorder = wanted.reorder;
+  o.tiling = wanted.tiling;
   if (wanted.max_workspace) {
     RunOptions run;
     run.compute = wanted.compute;
@@ -74,6 +76,8 @@ void add_plan(nb::module_& m) {
            "tokens_first"_a, "seed"_a, "measure"_a,
            "Runs the plan on a tuple of arrays: q, k, v, o, lse, bias, slopes, sinks, do, dq, dk, dv, dbias, dsinks, "
            "None where the operation has none. Returns what the run counted, if `measure`.")
+      .def("__getstate__", &plan_state)
+      .def("__setstate__", &set_plan_state)
       .def("count", &counted, "Runs the plan without data; returns what was counted.")
       .def(
           "loop_nest", [](const NamedPlan& p) { return outline_text(p.plan); },

@@ -25,6 +25,7 @@ struct Wanted {
   DType compute = DType::f32, tensors = DType::f32;
   int threads = 0;
   bool reorder = true;
+  std::optional<plan::Tiling> tiling{};  ///< of `schedule`; only a plan that travelled has one
 };
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);

@@ -187,6 +187,70 @@ def test_patterns_can_be_copied_and_pickled():
         type(pattern).__setstate__(type(pattern).__new__(type(pattern)), pattern.__getstate__()[:-8])
 
 
+def travelled_plans():
+    """Of each kind that a plan can be: for words, bytes and time, with its forward pass, patterns, tilings of their own."""
+    keep = np.random.default_rng(3).random((48, 48)) < 0.2
+    cu = [0, 5, 40, 96, 100]
+    arrays = [np.ones((1, 2, 64, 8), np.float32)] * 3
+    yield redblue.plan(n=512, d=64, heads=8, M=16384)
+    yield redblue.plan(n=512, d=64, heads=8, kv_heads=2, memory=65536, dtype="bf16", compute="bf16", causal=True)
+    yield redblue.plan(n=300, d=64, heads=3, causal=True, threads=1)
+    yield redblue.plan("backward", n=200, d=16, M=2000, window=(10, 0), bias=(1, 1, 200, 200), bias_gradient=True, dropout=0.1)
+    yield redblue.plan("backward", n=200, d=16, M=200, forward_given=False)
+    yield redblue.plan("backward", n=200, d=16, forward_given=False)
+    yield redblue.plan("scores", n=64, d=8, M=300, softcap=2.0, alibi=True)
+    yield redblue.plan(n=100, d=8, M=300, cu_seqlens_q=cu, cu_seqlens_k=cu, causal=True)
+    yield redblue.plan(batch=3, n=100, d=8, M=300, seqused_k=[5, 100, 7])
+    yield redblue.plan(n=48, d=8, M=200, heads=2, pattern=[redblue.patterns.mask(keep), redblue.patterns.strided(48, 48, 7)])
+    yield redblue.plan("backward", n=48, d=8, M=200, pattern=redblue.patterns.mask(keep), forward_given=False)
+    yield redblue.explain(*arrays, causal=True, return_lse=True)
+    yield redblue.explain(*(0.01 * x for x in arrays), tolerance=1e-3, M=2000)
+    for text in (
+        "2:0.8", "3:0.1,rows,centred,exact-keys=2", "linear", "performer:32,seed=7", "linformer:16,signs,seed=2", "linformer:16",
+        "nystroem:16,iterations=4", "smyrf:rounds=2,cluster=32,seed=3", "hyper:block=32,samples=16,planes=5,seed=4",
+        "reformer:rounds=2,chunk=32,buckets=8,seed=5", "coreset:block=32,rank=8,tau=balanced,carried,seed=6",
+    ):  # fmt: skip
+        yield redblue.plan(n=128, d=8, M=4000, approximate=text)
+
+
+def test_plans_can_be_copied_and_pickled():
+    plans = list(travelled_plans())
+    assert any(p.own_tilings for p in plans) and any("order" in p.reason for p in plans) and any(p.decision for p in plans)
+    assert {p.method for p in plans} > {"exact", "polynomial", "Performer", "coreset"} and any(p.forward for p in plans)
+    for p in plans:
+        for same in (pickle.loads(pickle.dumps(p)), copy.deepcopy(p), copy.copy(p)):
+            assert repr(same) == repr(p) and same.to_dict() == p.to_dict()
+            assert same.count() == p.count() and same.count()["io"] == p.io + (p.forward["io"] if p.forward else 0)
+            assert same.loop_nest == p.loop_nest
+            assert pickle.dumps(pickle.loads(pickle.dumps(same))) == pickle.dumps(pickle.loads(pickle.dumps(p)))
+
+
+def test_a_plan_travels_to_a_machine_that_nobody_measured(tmp_path):
+    """As its choice: the other machine, which has other times, takes none of its own, and measures nothing."""
+    p = redblue.plan(n=300, d=64, heads=3, causal=True, threads=1)
+    (tmp_path / "plan").write_bytes(pickle.dumps(p))
+    code = f"""import pickle, redblue
+p = pickle.loads(open({str(tmp_path / "plan")!r}, "rb").read())
+print(p.count()["io"], p.loop_nest.splitlines()[0])"""
+    there = {**os.environ, "HOME": str(tmp_path), "XDG_CACHE_HOME": str(tmp_path / "none")}
+    out = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True)
+    assert out.stdout == f"{p.io} {p.loop_nest.splitlines()[0]}\n" and out.stderr == ""
+    assert os.listdir(tmp_path) == ["plan"]
+
+
+def test_a_plan_of_another_version_is_refused():
+    core = redblue.plan(n=64, d=8, M=300)._core
+    *state, choice = core.__getstate__()
+    order, schedule, tiling, words, forward = choice
+    for wrong, message in (
+        ((order, "bluered", tiling, words, forward), "'bluered', which this version of redblue does not have: plan again"),
+        ((order, schedule, tiling, str(int(words) - 1), forward), f"moved {int(words) - 1} words .* moves {words} with this version"),
+        ((order, schedule, [("Cr", 4, [])], words, forward), "no tile size Cr"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=message):
+            type(core).__setstate__(type(core).__new__(type(core)), (*state, wrong))
+
+
 def test_shims_align_as_their_models_do(qkv):
     q, k, v = qkv
     o = redblue.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
