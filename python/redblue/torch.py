@@ -21,7 +21,8 @@ from torch import Tensor
 from torch.autograd import forward_ad
 
 from . import _vmap
-from ._attention import attention_backward, forward, require_exact, require_seed
+from ._arrays import integers
+from ._attention import Gradients, attention_backward, forward, require_exact, require_seed
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, offset_of, patterns_of, real, unknown_options
@@ -33,6 +34,7 @@ __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_
 if multiprocessing.parent_process() is None:
     use_openmp()
 
+_SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
 _PLANNING = ("M", "memory", "max_workspace", "threads")
 
 #: Operators take tensors: a pattern passes as a number in one, which no other pattern gets.
@@ -119,6 +121,18 @@ def _(q, k, v, bias, slopes, sinks, layout, *options):  # type: ignore[no-untype
     return o, q.new_empty(rows, dtype=lse_type)
 
 
+def _gradients_of(
+    do: Tensor, q: Tensor, k: Tensor, v: Tensor, o: Tensor, lse: Optional[Tensor], bias: Optional[Tensor],
+    slopes: Optional[Tensor], sinks: Optional[Tensor], bias_gradient: bool, sinks_gradient: bool, options: dict,
+) -> Gradients:  # fmt: skip
+    if options.get("compute") == "bf16":
+        options = {**options, "compute": None}  # gradients with modifiers are computed in fp32
+    return attention_backward(
+        do, q, k, v, o, lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
+        sinks_gradient=sinks_gradient, **options,
+    )  # fmt: skip
+
+
 def _backward(
     do: Tensor, o: Tensor, lse: Tensor, bias_gradient: bool, sinks_gradient: bool,
     q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor], sinks: Optional[Tensor],
@@ -131,12 +145,8 @@ def _backward(
         layout, causal, alignment, window, prefix, scale, softcap, dropout, seed, cu_seqlens_q, cu_seqlens_k, seqused_q,
         seqused_k, planning, order, approximate, compute, patterns,
     )  # fmt: skip
-    if compute == "bf16":
-        options["compute"] = None  # gradients with modifiers are computed in fp32
-    gradients = attention_backward(
-        do, q, k, v, o, None if approximate else lse, bias=bias, alibi_slopes=slopes, sinks=sinks, bias_gradient=bias_gradient,
-        sinks_gradient=sinks_gradient, **options,
-    )  # fmt: skip
+    lse = None if approximate else lse  # type: ignore[assignment]
+    gradients = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, bias_gradient, sinks_gradient, options)
     return tuple(q.new_empty(0) if g is None else g for g in gradients)  # type: ignore[return-value]
 
 
@@ -164,18 +174,20 @@ def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
     ctx.patterns = options[_vmap.PATTERNS]  # this very object holds the patterns until the gradients are computed
 
 
+def _refuse_slopes(needs: Tuple) -> None:
+    if needs[4]:
+        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
+
+
 def _gradients(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
     q, k, v, bias, slopes, sinks, o, lse, seed, *sequences, patterns = ctx.saved_tensors
     *options, choices = ctx.options
     needs = ctx.needs_input_grad
-    if needs[4]:
-        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
+    _refuse_slopes(needs)
     none = (None,) * (len(options) + 6 + len(choices))
     if do is None:
         return (None,) * 6 + none
-    direct = _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do)
-    run = _backward if direct else _backward_op
-    dq, dk, dv, dbias, dsinks = run(
+    dq, dk, dv, dbias, dsinks = _backward_op(
         do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *options, seed, *sequences, *choices, patterns
     )
     return (dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, *none)
@@ -185,15 +197,35 @@ _forward_op.register_autograd(_gradients, setup_context=_keep)
 
 
 class RedblueAttention(torch.autograd.Function):
-    """The operator where torch must know its gradients alone: without torch's dispatcher, which takes 0.2 ms."""
+    """attention where torch must know its gradients alone: without torch's dispatcher, which takes 0.2 ms, and with the
+    options as they are, for each argument that torch sees takes time."""
 
     @staticmethod
-    def forward(ctx: Any, *inputs: Any) -> Tuple[Tensor, Tensor]:
-        output = _forward(*inputs)
-        _keep(ctx, inputs, output)  # as setup_context, torch would take the signature apart at every call
-        return output
+    def forward(ctx: Any, q: Tensor, k: Tensor, v: Tensor, bias: Any, slopes: Any, sinks: Any, options: Any) -> Tuple:
+        exact = options.get("approximate") is None
+        o = forward(q, k, v, None, exact, {"bias": bias, "alibi_slopes": slopes, "sinks": sinks, **options})
+        o, lse = o if exact else (o, None)
+        ctx.set_materialize_grads(False)
+        if exact:
+            ctx.mark_non_differentiable(lse)
+        ctx.save_for_backward(q, k, v, bias, slopes, sinks, o, lse)
+        ctx.options = options
+        return o, lse
 
-    backward = staticmethod(_gradients)
+    @staticmethod
+    def backward(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
+        q, k, v, bias, slopes, sinks, o, lse = ctx.saved_tensors
+        needs = ctx.needs_input_grad
+        _refuse_slopes(needs)
+        if do is None:
+            return (None,) * 7
+        if _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
+            g = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, needs[3], needs[5], ctx.options)
+            return g.dq, g.dk, g.dv, g.dbias, None, g.dsinks, None
+        lse = q.new_empty(0) if lse is None else lse
+        arguments = _arguments(**ctx.options)
+        dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *arguments)
+        return dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, None
 
 
 def _refuse(ctx: Any, *gradients: Any) -> Tuple:
@@ -236,7 +268,17 @@ def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_ls
     way = _way(tensors)
     if way == _DIRECT:
         return forward(q, k, v, out, return_lse, options)
-    return _recorded(RedblueAttention.apply if way == _RECORDED else _forward_op, q, k, v, out, return_lse, **options)
+    given = [name for name in ("tolerance", "schedule") if options.get(name) is not None] + (["out"] if out is not None else [])
+    if given:
+        raise Unsupported(
+            f"{', '.join(given)}: not with gradients, nor in what torch compiles, traces or maps; detach the tensors, or call it "
+            "under torch.no_grad()"
+        )
+    if return_lse:
+        require_exact(options.get("approximate"))
+    run = _with_gradients if way == _RECORDED else _operator
+    o, lse = run(q, k, v, **options)
+    return (o, lse) if return_lse else o
 
 
 def _autocast(x: Any, to: torch.dtype) -> Any:
@@ -280,45 +322,55 @@ def _refuse_tangents(tensors: Tuple) -> None:
         raise Unsupported("derivatives of attention in forward mode (jvp, forward_ad) are not computed: use backward mode")
 
 
-def _recorded(
-    run: Any, q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_lse: bool, *, bias: Optional[Tensor] = None,
-    alibi_slopes: Optional[Tensor] = None, sinks: Optional[Tensor] = None, layout: str = "bhsd", causal: bool = False,
-    alignment: Any = "bottom-right", window: Optional[Tuple[int, int]] = None, prefix: int = 0,
-    scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
+def _with_gradients(
+    q: Tensor, k: Tensor, v: Tensor, bias: Any = None, alibi_slopes: Any = None, sinks: Any = None, **options: Any
+) -> Tuple:  # fmt: skip
+    return RedblueAttention.apply(q, k, v, bias, alibi_slopes, sinks, {name: _kept(name, x) for name, x in options.items()})
+
+
+def _kept(name: str, x: Any) -> Any:
+    """An option that stays as it is until the gradients are computed."""
+    if x is not None and name in _SEQUENCES:
+        return integers(x, name)
+    if isinstance(x, list):
+        return tuple(x)
+    return int(x) if name == "seed" and isinstance(x, Tensor) else x
+
+
+def _operator(
+    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor] = None, alibi_slopes: Optional[Tensor] = None,
+    sinks: Optional[Tensor] = None, **options: Any,
+) -> Tuple:  # fmt: skip
+    for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sinks", sinks)):
+        _require_place(name, x, q, q.device)
+    for name in _SEQUENCES:
+        if isinstance(options.get(name), Tensor):
+            _require_place("a list of sequences", options[name], q, torch.device("cpu"))
+    return _forward_op(q, k, v, bias, alibi_slopes, sinks, *_arguments(**options))
+
+
+def _arguments(
+    layout: str = "bhsd", causal: bool = False, alignment: Any = "bottom-right", window: Optional[Tuple[int, int]] = None,
+    prefix: int = 0, scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
     cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, seqused_q: Any = None, seqused_k: Any = None,
     M: Optional[int] = None, memory: Optional[int] = None, max_workspace: Optional[int] = None,
     threads: Optional[int] = None, pattern: Any = None, order: Optional[str] = None, approximate: Optional[str] = None,
-    compute: Optional[str] = None, **others: Any,
-) -> Any:  # fmt: skip
-    """attention by `run`, which has the arguments of torch's operator redblue::attention."""
-    if unknown := others.keys() - Options.__annotations__.keys():
+    compute: Optional[str] = None, tolerance: None = None, schedule: None = None, **unknown: Any,
+) -> Tuple:  # fmt: skip
+    """Options of attention as the arguments of torch's operator redblue::attention."""
+    if unknown:
         raise unknown_options("attention", unknown, Options.__annotations__)
-    given = [name for name, value in others.items() if value is not None] + (["out"] if out is not None else [])
-    if given:
-        raise Unsupported(
-            f"{', '.join(given)}: not with gradients, nor in what torch compiles, traces or maps; detach the tensors, or call it "
-            "under torch.no_grad()"
-        )
-    if return_lse:
-        require_exact(approximate)
     if dropout and not isinstance(seed, Tensor):
         require_seed(seed, dropout)
-    lists = (cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)
-    seed, *sequences = (_tensor(x) for x in (seed if dropout else None, *lists))
     for name, number in (("scale", scale), ("softcap", softcap), ("dropout", dropout)):
         if isinstance(number, Tensor):  # the operator would take its value, and no gradient would reach it
             real(name, number)
-    for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sinks", sinks)):
-        _require_place(name, x, q, q.device)
-    for x in sequences:
-        _require_place("a list of sequences", x, q, torch.device("cpu"))
-    o, lse = run(
-        q, k, v, bias, alibi_slopes, sinks, layout, causal, offset_of(alignment),
-        [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale, softcap or 0.0, dropout, seed,
-        *sequences, [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
+    return (
+        layout, causal, offset_of(alignment), [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale,
+        softcap or 0.0, dropout, *map(_tensor, (seed if dropout else None, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)),
+        [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
         None if pattern is None else _numbered(pattern),
     )  # fmt: skip
-    return (o, lse) if return_lse else o
 
 
 def _require_place(name: str, x: Any, q: Tensor, device: torch.device) -> None:

@@ -128,6 +128,19 @@ def test_a_pattern_that_is_gone_is_refused():
                        None, None, None, numbers)  # fmt: skip
 
 
+def test_gradients_are_those_of_the_options_that_the_forward_pass_had():
+    q, k, v = tensors((9, 2, 4), (9, 2, 4), (9, 2, 3))
+    given = {"cu_seqlens_q": torch.tensor([0, 4, 9]), "cu_seqlens_k": np.array([0, 4, 9]), "window": [2, 0], "seed": torch.tensor(3)}
+    options = {"layout": "bshd", "dropout": 0.2}
+    o = rt.attention(q, k, v, **options, **given)
+    wanted = torch.autograd.grad(o.sum(), (q, k, v), retain_graph=True)
+    for name, changed in (("cu_seqlens_q", 2), ("cu_seqlens_k", 2), ("window", 1)):
+        given[name][1] = changed
+    given["seed"].fill_(4)
+    for g, w in zip(torch.autograd.grad(o.sum(), (q, k, v)), wanted):
+        assert torch.equal(g, w)
+
+
 def test_second_derivatives_are_refused():
     (x,) = tensors((1, 1, 4, 4), dtype=torch.float64)
     (g,) = torch.autograd.grad(rt.attention(x, x, x).sin().sum(), x, create_graph=True)
