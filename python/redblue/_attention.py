@@ -180,7 +180,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     tolerance       exact attention, or a polynomial, where that moves fewer words, whose output is proved to be within
                     this many max|v| of exact attention for the norms of these arrays
     compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,
-                    bf16 for exact attention of bfloat16 (gradients: without modifiers), else f32
+                    bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
+                    time and this machine multiplies fp32 faster, else f32
     M, memory       words or bytes of fast memory: the plan that moves the fewest words. Default: the plan of least time
                     on this machine, which is measured once, in three seconds (`python -m redblue doctor` does it)
     schedule        this one only, by name

@@ -67,14 +67,19 @@ def measure_once() -> None:
 def arithmetic(op: str, type: str, dense: bool, s: Settings, gradients: tuple) -> str:
     """The type of arithmetic: that of q; fp32 for 16 bits, but for exact attention of bf16, whose products are of bf16
     with sums in fp32 where the processor has them: the forward pass, and without modifiers the backward pass from its o
-    and lse."""
+    and lse. A plan of least time takes fp32 where that is faster."""
     if s.compute is not None:
         return s.compute
     if type == "f64":
         return "f64"
     plain = s.bias is None and not (s.alibi or s.sinks or s.softcap or s.dropout)
     known = op == "forward" or (op == "backward" and gradients[0] and plain)
-    return "bf16" if type == "bf16" and dense and known and s.approximate is None else "f32"
+    if type != "bf16" or not dense or not known or s.approximate is not None:
+        return "f32"
+    if s.M is not None or s.memory is not None:
+        return "bf16"
+    measure_once()
+    return "bf16" if _core.bf16_is_faster() else "f32"
 
 
 def make_plan(problem: Any, wanted: Any) -> Any:

@@ -8,6 +8,8 @@
 #include "plan.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/hardware.hpp"
+#include "redblue/isa.hpp"
+#include "redblue/model/time.hpp"
 #include "redblue/threads.hpp"
 #include "redblue/version.hpp"
 
@@ -68,6 +70,15 @@ NB_MODULE(_core, m) {
       },
       nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
       "Measures this machine, in about three seconds, and keeps the result in `path`, unless that is empty.");
+  m.def(
+      "bf16_is_faster",
+      [] {
+        const auto peak = [](DType type) { return model::rates_of(this_machine(), best_isa(), type).macs; };
+        return peak(DType::bf16) >= peak(DType::f32);
+      },
+      nb::call_guard<nb::gil_scoped_release>(),
+      "Are products of bf16 no slower than those of fp32, as this machine was measured? Some have both, and the first "
+      "at half the speed.");
   nb::set_leak_warnings(false);  // plans are kept until the process ends
   python::add_errors(m);
   python::add_problem(m);

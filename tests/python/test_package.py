@@ -472,18 +472,40 @@ def test_explain_says_what_runs(qkv):
     assert p.schedule == "flash" and p.M == 600 and p.footprint <= 600
     assert p.compute == "f32" and p.sizes["kv_heads"] == 2
     bf16 = [x.astype(BF16) for x in qkv]
-    assert redblue.explain(*bf16).compute == "bf16" and redblue.explain(*bf16, compute="f32").compute == "f32"
+    assert redblue.explain(*bf16, M=600).compute == "bf16" and redblue.explain(*bf16, compute="f32").compute == "f32"
     with pytest.raises(AttributeError, match="schedule"):
         p.shedule
 
 
-def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv):
-    """By default as with compute="bf16"; with modifiers, without o, and with dO of rows that do not lie side by side, in fp32."""
+def test_plans_of_least_time_compute_bf16_in_the_faster_type(tmp_path):
+    file = tmp_path / "redblue" / "hardware.json"
+    subprocess.run([sys.executable, "-m", "redblue", "doctor", "--output", str(tmp_path / "here.json"), "--quiet"], check=True)
+    here = json.loads((tmp_path / "here.json").read_text())
+    bf16 = [p for p in here["peaks"] if p["dtype"] == "bf16"]
+    if not bf16:
+        pytest.skip("this processor has no products of bf16")
+    file.parent.mkdir()
+    code = """import ml_dtypes, numpy as np, redblue
+q = np.ones((1, 1, 16, 8), ml_dtypes.bfloat16)
+print(redblue.explain(q, q, q).compute, redblue.explain(q, q, q, M=600).compute)"""
+    fp32 = max(p["flops"] for p in here["peaks"] if p["dtype"] == "f32")
+    for times, wanted in ((2, "bf16"), (0.5, "f32")):
+        bf16[0]["flops"] = times * fp32
+        file.write_text(json.dumps(here))
+        there = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
+        out = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True).stdout
+        assert out.split() == [wanted, "bf16"]
+
+
+def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv, monkeypatch):
+    """On a machine that multiplies it fast, by default as with compute="bf16"; with modifiers, without o, and with dO of rows that do not lie side by side, in fp32."""
     q, k, v = (x.astype(BF16) for x in qkv)
     o, lse = redblue.attention(q, k, v, causal=True, return_lse=True)
     do = np.random.default_rng(5).normal(size=o.shape).astype(BF16)
     same = lambda a, b: all(np.array_equal(x, y) for x, y in zip(a[:3], b[:3]))
     run = lambda do=do, o=o, lse=lse, **options: redblue.attention_backward(do, q, k, v, o, lse, causal=True, **options)
+    monkeypatch.setattr(redblue._calls._core, "bf16_is_faster", lambda: True)
+    monkeypatch.setattr(redblue._calls, "_calls", {})
     assert same(run(), run(compute="bf16"))
     exact = redblue.attention_backward(*(x.astype("f8") for x in (do, q, k, v)), causal=True)
     for gradient, right in zip(run()[:3], exact[:3]):
