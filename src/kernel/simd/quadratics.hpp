@@ -19,7 +19,8 @@ class Quadratics {
   }
   /// Rows of X at a time.
   static index_t width(index_t coordinates) {
-    return std::min(kWidth, kCoordinates / coordinates / V::kLanes * V::kLanes);
+    const index_t most = std::min(kWidth, kCoordinates / coordinates), step = most < kTiles ? V::kLanes : kTiles;
+    return most / step * step;
   }
 
   explicit Quadratics(const Monomials& m) {
@@ -39,71 +40,134 @@ class Quadratics {
   }
   /// O <- O + what they make of Z
   void add_to(View<T> O, View<const T> Z) const {
-    constexpr index_t kMost = 2 * V::kLanes;
+    constexpr index_t kMost = kVectors * V::kLanes;
     for (index_t first = 0; first < O.cols(); first += kMost) {
       View<T> part = O;
       part.data += first;
       part.shape.cols = std::min(kMost, O.cols() - first);
       const T* const z = Z.data + first;
       const bool tail = part.cols() % V::kLanes != 0;
-      if (part.cols() > V::kLanes)
-        tail ? strip_of<2, true>(part, z, Z.row_stride) : strip_of<2, false>(part, z, Z.row_stride);
-      else
-        tail ? strip_of<1, true>(part, z, Z.row_stride) : strip_of<1, false>(part, z, Z.row_stride);
+      if constexpr (kVectors == 2)
+        if (part.cols() > V::kLanes) {
+          tail ? strip_of<2, true>(part, z, Z.row_stride) : strip_of<2, false>(part, z, Z.row_stride);
+          continue;
+        }
+      tail ? strip_of<1, true>(part, z, Z.row_stride) : strip_of<1, false>(part, z, Z.row_stride);
     }
   }
   /// den <- den + what they make of z
   void add_to_sums(View<T> den, View<const T> z) const {
     alignas(64) T sums[kWidth];
-    for_row_blocks<5>(width_ / V::kLanes,
+    for_row_blocks<4>(width_ / V::kLanes,
                       [&]<int N>(index_t v, Height<N>) { sums_of_rows<N>(v * V::kLanes, z, sums); });
     for (index_t i = 0; i < n_; ++i) den[i] += sums[i];
   }
 
  private:
-  static constexpr index_t kWidth = 15 * V::kLanes;  ///< no power of two, for caches
-  static constexpr index_t kCoordinates = 16384;
-  static constexpr index_t kStateVectors = 320;  ///< of Z that one pass over the queries takes: they stay in a cache
+  static constexpr index_t kTiles = 48;  ///< a multiple of the lanes, and of the rows of all full register tiles
+  static constexpr index_t kWidth = 4 * kTiles;
+  /// Of all rows: each pair of factors reads them anew, so they are to stay in L1 beside the rows of Z of that pair.
+  static constexpr index_t kCoordinates = index_t{36} * 1024 / index_t{sizeof(T)};
+  /// Vectors of a row of Z at a time: both brackets of a pair have that many for each row of X.
+  static constexpr int kVectors = V::kAccumulators == 24 ? 2 : 1;
+
+  static constexpr index_t kStateVectors = 320;  ///< of Z that one pass of single factors takes: they stay in a cache
+  static constexpr int kFactors = V::kAccumulators == 24 ? 4 : 2;  ///< at a time, in one column
 
   template <int NV, bool kTail>
   void strip_of(View<T> O, const T* Z, index_t ldz) const {
-    constexpr int R = kRows<V, NV> / 2;  // the other half of the accumulators has the sums of the brackets
+    for (int v = 0; v < NV; ++v) {
+      const V constant = vector<NV, kTail>(O, Z, v) * V::all(constant_);
+      for (index_t i = 0; i < n_; ++i) keep<NV, kTail>(O, i, v, vector<NV, kTail>(O, &O(i, 0), v) + constant);
+    }
     const T* z = Z + ldz;
-    for (index_t t = 0, end = 0; t < d_; t = end) {
-      index_t rows = 0;
-      do rows += d_ - end++ + 1;
-      while (end < d_ && (rows + d_ - end + 1) * NV <= kStateVectors);
-      const auto of_rows = [&]<int N>(index_t i, Height<N>) {
-        tile<N, NV, kTail>(O, i, {t, end}, z, ldz, t == 0 ? Z : nullptr);
-      };
-      // Two low tiles rather than a tall one and a very low one, which would wait for its few sums.
-      const index_t tall = n_ / R * R, low = n_ - tall,
-                    done = NV == 1 && low > 0 && low <= 4 && tall > 0 ? tall - R : tall;
-      for (index_t i = 0; i < done; i += R) of_rows(i, Height<R>{});
-      for_row_blocks<8>(n_ - done, [&]<int N>(index_t i, Height<N> h) { of_rows(done + i, h); });
-      z += rows * ldz;
+    index_t t = 0;
+    // One wide vector: registers hold a bracket and its sums for twelve rows, which costs less than pairs of factors.
+    if constexpr (NV == 1 && V::kAccumulators == 24) {
+      while (t < d_) {
+        index_t rows = 0, end = t;
+        do rows += d_ - end++ + 1;
+        while (end < d_ && rows + d_ - end + 1 <= kStateVectors);
+        for_row_blocks<kRows<V, 2>>(
+            n_, [&]<int N>(index_t i, Height<N>) { one_by_one<N, NV, kTail>(O, i, {t, end}, z, ldz); });
+        z += rows * ldz;
+        t = end;
+      }
+    } else {
+      constexpr int R = kRows<V, 2 * NV>;
+      for (; t + 2 <= d_; t += 2) {
+        for_row_blocks<R>(n_, [&]<int N>(index_t i, Height<N>) { pair<N, NV, kTail>(O, i, t, z, ldz); });
+        z += (2 * (d_ - t) + 1) * ldz;
+      }
+      if (t < d_)
+        for_row_blocks<R>(n_, [&]<int N>(index_t i, Height<N>) { one_by_one<N, NV, kTail>(O, i, {t, d_}, z, ldz); });
     }
   }
-  /// Of the rows from i on: the terms of these factors x_t, whose rows of Z begin at z, and of the constant.
+  /// Vector v of a row of Z or O, and its way back.
+  template <int NV, bool kTail>
+  [[gnu::always_inline]] static V vector(const View<T>& O, const T* p, int v) {
+    if constexpr (kTail)
+      if (v == NV - 1) return V::load_first(p + v * V::kLanes, O.cols() - v * V::kLanes);
+    return V::load(p + v * V::kLanes);
+  }
+  template <int NV, bool kTail>
+  [[gnu::always_inline]] static void keep(const View<T>& O, index_t row, int v, V x) {
+    T* const to = O.data + row * O.row_stride + v * V::kLanes;
+    if (kTail && v == NV - 1)
+      x.store_first(to, O.cols() - v * V::kLanes);
+    else
+      x.store(to);
+  }
+  /// Of the rows from i on: the terms of the factors x_t and x_t+1, whose rows of Z begin at z. What multiplies both
+  /// brackets is read once for two products.
   template <int N, int NV, bool kTail>
-  void tile(View<T> O, index_t i, Range factors, const T* z, index_t ldz, const T* constant) const {
-    const index_t last = O.cols() - (NV - 1) * V::kLanes;  // lanes of the last vector
-    const auto load = [&](const T* p, int v) __attribute__((always_inline)) {
-      if constexpr (kTail)
-        if (v == NV - 1) return V::load_first(p + v * V::kLanes, last);
-      return V::load(p + v * V::kLanes);
-    };
-    V sum[N][NV], one[NV], two[NV];
-    T* const out = &O(i, 0);
+  void pair(const View<T>& O, index_t i, index_t t, const T* z, index_t ldz) const {
+    const auto load = [&](const T* p, int v) __attribute__((always_inline)) { return vector<NV, kTail>(O, p, v); };
+    const T *const x = x_ + t * width_ + i, *const y = y_ + t * width_ + i, *const next = z + (d_ - t + 1) * ldz;
+    V bracket[N][2 * NV], one[NV], two[NV], mixed[NV];
 #pragma GCC unroll 2
-    for (int v = 0; v < NV; ++v) one[v] = constant == nullptr ? V::zero() : load(constant, v) * V::all(constant_);
+    for (int v = 0; v < NV; ++v) {
+      one[v] = load(z, v) * V::all(linear_);
+      two[v] = load(z + ldz, v) * V::all(square_);
+      mixed[v] = load(z + 2 * ldz, v);
+    }
 #pragma GCC unroll 12
     for (int r = 0; r < N; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) sum[r][v] = load(out + r * O.row_stride, v) + one[v];
+      for (int v = 0; v < NV; ++v)
+        bracket[r][v] = fma(V::all(y[width_ + r]), mixed[v], fma(V::all(y[r]), two[v], one[v]));
+#pragma GCC unroll 2
+    for (int v = 0; v < NV; ++v) {
+      one[v] = load(next, v) * V::all(linear_);
+      two[v] = load(next + ldz, v) * V::all(square_);
+    }
+#pragma GCC unroll 12
+    for (int r = 0; r < N; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) bracket[r][NV + v] = fma(V::all(y[width_ + r]), two[v], one[v]);
+    const index_t apart = (d_ - t) * ldz;
+    const auto of_both = [&](const T* p, int v)
+                             __attribute__((always_inline)) { return v < NV ? load(p, v) : load(p + apart, v - NV); };
+    multiply(bracket, Side<T>{y + 2 * width_, width_}, z + 3 * ldz, ldz, d_ - t - 2, Multiply<V>{}, of_both);
+#pragma GCC unroll 12
+    for (int r = 0; r < N; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) {
+        const V first = fma(V::all(x[r]), bracket[r][v], load(O.data + (i + r) * O.row_stride, v));
+        keep<NV, kTail>(O, i + r, v, fma(V::all(x[width_ + r]), bracket[r][NV + v], first));
+      }
+  }
+  /// The same of these factors, one after another.
+  template <int N, int NV, bool kTail>
+  void one_by_one(const View<T>& O, index_t i, Range factors, const T* z, index_t ldz) const {
+    const auto load = [&](const T* p, int v) __attribute__((always_inline)) { return vector<NV, kTail>(O, p, v); };
+    V sum[N][NV], bracket[N][NV], one[NV], two[NV];
+#pragma GCC unroll 12
+    for (int r = 0; r < N; ++r)
+#pragma GCC unroll 2
+      for (int v = 0; v < NV; ++v) sum[r][v] = load(O.data + (i + r) * O.row_stride, v);
     for (index_t t = factors.begin; t < factors.end; ++t) {
       const T *const x = x_ + t * width_ + i, *const y = y_ + t * width_ + i;
-      V bracket[N][NV];
 #pragma GCC unroll 2
       for (int v = 0; v < NV; ++v) {
         one[v] = load(z, v) * V::all(linear_);
@@ -124,49 +188,43 @@ class Quadratics {
 #pragma GCC unroll 12
     for (int r = 0; r < N; ++r)
 #pragma GCC unroll 2
-      for (int v = 0; v < NV; ++v) {
-        T* const to = out + r * O.row_stride + v * V::kLanes;
-        if (kTail && v == NV - 1)
-          sum[r][v].store_first(to, last);
-        else
-          sum[r][v].store(to);
-      }
+      for (int v = 0; v < NV; ++v) keep<NV, kTail>(O, i + r, v, sum[r][v]);
   }
-  /// The same of one column, in N vectors of rows from i on. Every second product has a sum of its own: few vectors
-  /// would wait for one.
-  template <int N>
+  /// Brackets of factors x_t, t in rows, in one column of the state: words z_ts of a triangle, one row of which is a
+  /// word shorter than the one before.
+  struct Triangle {
+    const T* p;
+    index_t step, next;  ///< from s to s + 1, and from x_t to the next factor of the first row
+
+    [[gnu::always_inline]] const T* at(int r) const { return p + (r * next - index_t{r} * (r - 1) / 2 * step); }
+    [[gnu::always_inline]] void advance() { p += step; }
+  };
+  /// The same of one column, in NV vectors of rows from i on.
+  template <int NV>
   void sums_of_rows(index_t i, View<const T> z, T* sums) const {
-    const auto word = [&](index_t a) __attribute__((always_inline)) { return z.data[a * z.row_stride]; };
-    V sum[N];
-#pragma GCC unroll 5
-    for (int v = 0; v < N; ++v) sum[v] = V::all(constant_ * word(0));
-    for (index_t t = 0, a = 1; t < d_; ++t) {
-      const T *x = x_ + t * width_ + i, *y = y_ + t * width_ + i;
-      V even[N], odd[N];
-      const V one = V::all(linear_ * word(a)), two = V::all(square_ * word(a + 1));
-#pragma GCC unroll 5
-      for (int v = 0; v < N; ++v) even[v] = fma(V::load(y + v * V::kLanes), two, one), odd[v] = V::zero();
-      a += 2;
-      y += width_;
-      index_t left = d_ - t - 1;
-      for (; left >= 2; left -= 2, a += 2, y += 2 * width_) {
-        const V first = V::all(word(a)), second = V::all(word(a + 1));
-#pragma GCC unroll 5
-        for (int v = 0; v < N; ++v) {
-          even[v] = fma(V::load(y + v * V::kLanes), first, even[v]);
-          odd[v] = fma(V::load(y + width_ + v * V::kLanes), second, odd[v]);
-        }
+    V sum[1][NV];
+    const auto word = [&](index_t a) { return z.data[a * z.row_stride]; };
+    for (int v = 0; v < NV; ++v) sum[0][v] = V::all(constant_ * word(0));
+    index_t first = 1;  // the word of x_t
+    for_row_blocks<kFactors>(d_, [&]<int R>(index_t t, Height<R>) {
+      V bracket[R][NV];
+      T corner[R * R] = {};
+      index_t a = first;
+      for (int r = 0; r < R; a += d_ - t - r + 1, ++r) {
+        const V one = V::all(linear_ * word(a));
+        for (int v = 0; v < NV; ++v) bracket[r][v] = one;
+        corner[r * R + r] = square_ * word(a + 1);
+        for (int s = r + 1; s < R; ++s) corner[r * R + s] = word(a + 1 + s - r);
       }
-      if (left > 0) {
-        const V first = V::all(word(a++));
-#pragma GCC unroll 5
-        for (int v = 0; v < N; ++v) even[v] = fma(V::load(y + v * V::kLanes), first, even[v]);
-      }
-#pragma GCC unroll 5
-      for (int v = 0; v < N; ++v) sum[v] = fma(V::load(x + v * V::kLanes), even[v] + odd[v], sum[v]);
-    }
-#pragma GCC unroll 5
-    for (int v = 0; v < N; ++v) sum[v].store(sums + i + v * V::kLanes);
+      const T *const x = x_ + t * width_ + i, *const y = y_ + t * width_ + i;
+      multiply(bracket, RowsApart<T, R>{corner}, y, width_, R);
+      const Triangle rest{&z.data[(first + 1 + R) * z.row_stride], z.row_stride, (d_ - t) * z.row_stride};
+      multiply(bracket, rest, y + R * width_, width_, d_ - t - R);
+      for (int r = 0; r < R; ++r)
+        for (int v = 0; v < NV; ++v) sum[0][v] = fma(V::load(x + r * width_ + v * V::kLanes), bracket[r][v], sum[0][v]);
+      first = a;
+    });
+    for (int v = 0; v < NV; ++v) sum[0][v].store(sums + i + v * V::kLanes);
   }
 
   T constant_ = 1, linear_ = 1, mixed_ = 1, square_ = 1;  ///< weights; square_ relative to mixed_
