@@ -102,7 +102,7 @@ class Modeller {
     part.problem.batch = 1;
     part.problem.heads = problem.group();
     part.problem.kv_heads = 1;
-    part.problem.patterns = leading(problem.patterns, problem.group(), problem.n_q, problem.n_k);
+    part.problem.patterns = head_patterns(problem, part.problem, row.algorithm->traits.only_patterns);
     part.rows = {row};
     const double instances = independent(problem), macs = row.flops.to_double() / 2;
     std::size_t most = most_operations(problem);
@@ -116,7 +116,7 @@ class Modeller {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
         Problem smaller = part.problem;
         double shrunk = shrink(smaller, std::clamp(reached, 1e-9, 0.5));
-        smaller.patterns = leading(smaller.patterns, smaller.group(), smaller.n_q, smaller.n_k);
+        smaller.patterns = corner(smaller.patterns, 0, smaller.group(), smaller.n_q, smaller.n_k);
         if (row.algorithm->traits.only_patterns && !has_pattern(smaller.sizes()))
           shrunk = 1;  // a corner that is a mask
         else
@@ -127,10 +127,21 @@ class Modeller {
       }
     }
   }
-  /// The patterns of the first heads, for the first queries and keys.
-  static Patterns leading(const Patterns& all, index_t heads, index_t n_q, index_t n_k) {
+  /// The patterns of the key-value head that stands for all: the first one; for a schedule that takes no masks, the
+  /// first one with pairs that are none.
+  static Patterns head_patterns(const Problem& problem, Problem head, bool only_patterns) {
+    const index_t group = problem.group(), heads = static_cast<index_t>(problem.patterns.size()) / group;
+    for (index_t k = 0; only_patterns && k < heads; ++k) {
+      head.patterns = corner(problem.patterns, k * group, group, problem.n_q, problem.n_k);
+      if (has_pattern(head.sizes())) return head.patterns;
+    }
+    return corner(problem.patterns, 0, group, problem.n_q, problem.n_k);
+  }
+  /// The patterns of `heads` heads from `head` on, for the first queries and keys.
+  static Patterns corner(const Patterns& all, index_t head, index_t heads, index_t n_q, index_t n_k) {
     std::vector<std::shared_ptr<const RunLists>> list;
-    for (std::size_t k = 0; k < std::min(all.size(), static_cast<std::size_t>(heads)); ++k) {
+    const auto first = static_cast<std::size_t>(head);
+    for (std::size_t k = first; k < std::min(all.size(), first + static_cast<std::size_t>(heads)); ++k) {
       RunLists rows;
       all[k].for_groups({0, n_q}, [&](Range part, std::span<const Range> runs) {
         std::vector<Range> kept;

@@ -1,8 +1,16 @@
 #include "redblue/kernel/bodies.hpp"
 
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
 #include "kernel/tables.hpp"
 
 namespace redblue::kernel {
+
+template <>
+const Bodies<float>& bodies(Isa isa);
 
 namespace {
 
@@ -10,6 +18,31 @@ template <class T>
 const Bodies<T>& choose(Isa isa, const Bodies<T>& avx2, const Bodies<T>& avx512) {
   static constexpr Bodies<T> portable;
   return isa == Isa::portable ? portable : isa == Isa::avx2 ? avx2 : avx512;
+}
+
+const Bodies<float>& fused_bf16_bodies() {
+  static const Bodies<float> table = with_bf16(kAvx512F32);
+  return table;
+}
+
+/// Many queries that are not packed, as rows of a larger tile are, have no fused body, and the parts read no 16-bit
+/// words: they run in fp32, on keys and values that are widened for this call.
+bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x) {
+  const View<float>&Q = x[4], &K = x[5], &V = x[6];
+  if (Q.packed() || Q.rows() <= fused_bf16_bodies().few_rows)
+    return fused_bf16_bodies().body<OnlineAttention>()(step, x);
+  std::vector<float> words(static_cast<std::size_t>(K.shape.words() + V.shape.words()));
+  const View<float> wide_K(words.data(), K.shape, K.cols()), wide_V(words.data() + K.shape.words(), V.shape, V.cols());
+  const auto* const keys = reinterpret_cast<const std::uint16_t*>(K.data);
+  const auto* const pairs = reinterpret_cast<const std::uint16_t*>(V.data);
+  const auto widened = [](std::uint16_t half) { return std::bit_cast<float>(std::uint32_t{half} << 16); };
+  for (index_t j = 0; j < K.rows(); ++j) {
+    for (index_t t = 0; t < K.cols(); ++t) wide_K(j, t) = widened(keys[j * K.row_stride + t]);
+    for (index_t t = 0; t < V.cols(); ++t) wide_V(j, t) = widened(pairs[2 * (j / 2 * V.row_stride + t) + j % 2]);
+  }
+  const std::array<View<float>, 9> wide{x[0], x[1], x[2], x[3], x[4], wide_K, wide_V, x[7], x[8]};
+  run(bodies<float>(Isa::avx512), step, std::span<const View<float>>(wide));
+  return true;
 }
 
 }  // namespace
@@ -25,8 +58,12 @@ const Bodies<double>& bodies(Isa isa) {
 
 const Bodies<float>& bf16_bodies(Isa isa) {
   if (isa != Isa::avx512_bf16) return bodies<float>(isa);
-  static const Bodies<float> bf16 = with_bf16(kAvx512F32);
-  return bf16;
+  static const Bodies<float> table = [] {
+    Bodies<float> b = fused_bf16_bodies();
+    b.set<OnlineAttention>(bf16_attention);
+    return b;
+  }();
+  return table;
 }
 
 }  // namespace redblue::kernel

@@ -4,6 +4,7 @@
 #include "api/plans.hpp"
 #include "api/problems.hpp"
 #include "redblue/isa.hpp"
+#include "redblue/patterns.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "support/tolerance.hpp"
@@ -88,6 +89,14 @@ TEST(Bf16, EveryScheduleMasks) {
        {causal(problem(49, 49, 16, 16)), causal(problem(50, 70, 19, 21)), causal(problem(97, 33, 5, 6)),
         causal(problem(40, 61, 8, 3), 7), causal(problem(33, 33, 4, 4), -100), causal(grouped(problem(19, 23, 4, 5)))})
     check(with_lse(p));
+}
+
+TEST(Bf16, EveryScheduleTakesPatterns) {
+  for (const index_t globals : {3, 24}) {  // in ring they are pinned; few and many queries have bodies of their own
+    Problem p = with_lse(problem(96, 96, 16, 16));
+    p.patterns = {std::make_shared<const RunLists>(patterns::longformer({96, 96}, 4, 4, globals))};
+    check(p);
+  }
 }
 
 TEST(Bf16, EveryScheduleTakesEveryStrideOfRowsThatAreContiguous) {

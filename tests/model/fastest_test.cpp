@@ -67,6 +67,21 @@ TEST(Fastest, PlansUnderPatternsOfAnySize) {
       }
 }
 
+/// One head is walked for all: it must be one that the schedule takes.
+TEST(Fastest, PlansWhereOnlySomeHeadsHaveAPatternThatIsNoMask) {
+  const std::vector<std::uint8_t> corner{1, 0, 0, 0, 0, 0, 0, 0, 0}, cross{1, 0, 1, 0, 1, 0, 1, 0, 1};
+  const auto list = [](const auto& seen) { return std::make_shared<const RunLists>(patterns::of_mask({3, 3}, seen)); };
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const bool exchanged : {false, true})
+      for (const index_t kv_heads : {1, 2}) {
+        Problem p = of(op, 3, 2, 2);
+        p.kv_heads = kv_heads;
+        p.patterns = exchanged ? Patterns({list(cross), list(corner)}) : Patterns({list(corner), list(cross)});
+        for (const plan::Row& row : make_fastest_plan(p, with_M(1000), {.hardware = invented()}).rows)
+          EXPECT_GT(row.time->total_s, 0) << row.schedule;
+      }
+}
+
 TEST(Timed, SeesEveryMultiplyAdd) {
   const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
   for (const Operation op : kAll)
