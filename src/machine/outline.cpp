@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <limits>
 #include <utility>
 
 #include "redblue/core/error.hpp"
@@ -57,20 +58,33 @@ bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body,
                     [rounds](const OutlineLine& a, const OutlineLine& b) { return same(a, b, rounds); });
 }
 
-/// Takes in where it is in the round number `round` of a loop around it. It goes as far with each round of the loops
-/// inside that one as before, but for a loop that had one round then or has one now: it shows no step.
-void step(Position& p, const Position& later, index_t round) {
+/// A loop of one round shows no step.
+constexpr index_t kNoStep = std::numeric_limits<index_t>::min();
+
+/// Takes in where it is in the round number `round` of a loop around it; `inside` loops are between them. It goes as
+/// far with each round of those as before, but for a loop that had one round then or has one now: it shows no step.
+/// With each round of the loops around that one it goes as far as before, too.
+void step(Position& p, const Position& later, index_t round, std::size_t inside) {
   const auto meets = [&p](index_t a, index_t b) {
     const bool wraps = a != b && p.rows > 0 && (a - b) % p.rows == 0;
     p.wraps = p.wraps || wraps;
     return a == b || wraps;
   };
+  const auto keeps = [&](index_t& step, index_t now) {
+    if (step == kNoStep) step = now;
+    return now == kNoStep || meets(step, now);
+  };
   p.wraps = p.wraps || later.wraps;
-  const std::size_t inner = std::min(p.steps.size() - (round > 1 && !p.steps.empty() ? 1 : 0), later.steps.size());
-  for (std::size_t k = 0; k < inner; ++k)
-    if (p.steps[k] != 0 && later.steps[k] != 0 && !meets(p.steps[k], later.steps[k])) p.regular = false;
-  if (round == 1) p.steps.push_back(later.first - p.first);
-  p.regular = p.regular && later.regular && meets(later.first, p.first + p.steps.back() * round);
+  p.regular = p.regular && later.regular;
+  const std::size_t inner = std::min({inside, p.steps.size(), later.steps.size()});
+  for (std::size_t k = 0; k < inner; ++k) p.regular = keeps(p.steps[k], later.steps[k]) && p.regular;
+  const auto own = static_cast<std::ptrdiff_t>(std::min(inside, p.steps.size()));
+  if (round == 1) p.steps.insert(p.steps.begin() + own, later.first - p.first);
+  p.regular = p.regular && p.steps.size() > inside && meets(later.first, p.first + p.steps[inside] * round);
+  const std::size_t outer = p.steps.size() - std::min(p.steps.size(), inside + 1);
+  if (outer != later.steps.size() - std::min(later.steps.size(), inside)) p.regular = false;
+  for (std::size_t k = 0; p.regular && k < outer; ++k)
+    p.regular = keeps(p.steps[inside + 1 + k], later.steps[inside + k]);
 }
 
 /// Takes from `later` how far its blocks go with each round of a loop; `between` are the loops inside it, around them.
@@ -94,16 +108,16 @@ void take_steps(Lines& lines, const Lines& later, std::size_t between) {
 void stand_still(Lines& lines) {
   for (OutlineLine& line : lines) {
     for (Operand& o : line.operands) {
-      o.row.steps.push_back(0);
-      o.col.steps.push_back(0);
+      o.row.steps.push_back(kNoStep);
+      o.col.steps.push_back(kNoStep);
     }
-    line.rounds.steps.push_back(0);
+    line.rounds.steps.push_back(kNoStep);
     stand_still(line.body);
   }
 }
 
 /// Adds what happened at the same place in the round number `round` of a loop, of which `line` holds those before.
-void absorb(OutlineLine& line, const OutlineLine& later, index_t round) {
+void absorb(OutlineLine& line, const OutlineLine& later, index_t round, std::size_t inside = 0) {
   line.times += later.times;
   line.reads += later.reads;
   line.writes += later.writes;
@@ -117,17 +131,17 @@ void absorb(OutlineLine& line, const OutlineLine& later, index_t round) {
       o.whole = now.whole;
       o.usual = now.usual;
     }
-    step(o.row, now.row, round);
-    step(o.col, now.col, round);
+    step(o.row, now.row, round, inside);
+    step(o.col, now.col, round, inside);
   }
   std::erase_if(line.parameters, [&](const auto& p) {
     return std::find(later.parameters.begin(), later.parameters.end(), p) == later.parameters.end();
   });
-  step(line.rounds, later.rounds, round);
+  step(line.rounds, later.rounds, round, inside);
   if (line.most < 2 && later.most >= 2) take_steps(line.body, later.body, 0);
   line.fewest = std::min(line.fewest, later.fewest);
   line.most = std::max(line.most, later.most);
-  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], round);
+  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], round, inside + 1);
 }
 
 OutlineLine loop_of(Lines body, bool independent, index_t rounds) {
@@ -211,7 +225,7 @@ void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
     for (std::size_t i = 0; i < l.body.size(); ++i) self(self, l.body[i], from.body[i]);
   };
   restart(restart, line, before);
-  absorb(line, later, round);
+  absorb(line, later, round, 1);
 }
 
 /// Adds a later round to the lines of a loop's body. A loop that one of them runs once, or not at all, is a loop in
@@ -376,6 +390,7 @@ namespace {
 /// A position has one step for each loop around it. Where an uneven mask folded loops of one round with loops of many,
 /// it may not: then where it goes is not known.
 void settle(Position& p, std::size_t loops) {
+  std::ranges::replace(p.steps, kNoStep, 0);
   if (p.steps.size() == loops) return;
   p.steps.resize(loops);
   p.regular = false;

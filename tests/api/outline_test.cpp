@@ -1,5 +1,6 @@
 #include "redblue/machine/outline.hpp"
 
+#include <fmt/format.h>
 #include <gtest/gtest.h>
 
 #include <algorithm>
@@ -189,6 +190,32 @@ TEST(Outline, LeadsItsReaderToTheBlocksThatTheScheduleTouches) {
   EXPECT_GT(played, 150);
   EXPECT_GT(masked, 20);
   EXPECT_GT(rings, 3);
+}
+
+/// Small ones, in which loops have one round here and several there.
+TEST(Outline, LeadsItsReaderUnderWindows) {
+  int played = 0;
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const std::string_view name : plan::Registry::built_in().names(op))
+      for (const index_t n : {9, 17, 18, 24, 28})
+        for (const auto& [left, right] : {std::pair{13, 2}, {5, n}, {3, 1}, {2, 2}, {1, 12}, {0, 1}})
+          for (const Words M : {46, 54, 103, 120}) {
+            plan::Options options{.M = M};
+            options.schedule = name;
+            std::optional<plan::Plan> plan;
+            try {
+              plan = plan::make_plan(of(op, windowed(problem(n, n, 1, 1), left, right)), options);
+            } catch (const Error&) {
+              continue;  // too small an M, or a schedule without windows
+            }
+            std::vector<index_t> counters;
+            std::vector<Touch> touches;
+            if (!play(outline(*plan), counters, touches)) continue;
+            SCOPED_TRACE(fmt::format("{} n {} window {},{} M {}", text_of(*plan), n, left, right, M.str()));
+            ++played;
+            ASSERT_EQ(touches, touches_of(trace(*plan)));
+          }
+  EXPECT_GT(played, 1000);
 }
 
 TEST(Outline, IsShortHoweverLongTheScheduleIs) {
