@@ -81,13 +81,10 @@ void add_explain(Program& program) {
   const Command command =
       program.command("explain", "the loop nest of the chosen schedule, with this problem's numbers in it");
   command.footer(
-      "Q[64 i : +64, :] is 64 rows from row 64 i on, all columns; q[i, :] is a row of the tile q; k[(1 + j) mod 39, "
-      ":]\n"
-      "a row of a tile whose 39 rows are taken in turn (--json: \"modulo\"); .. depends on the mask. lse, lse2, lse3 "
-      "hold\n"
-      "statistics of rows: the maximum, then lse, and sums. load and alloc make a tile resident, evict drops it. A "
-      "block\n"
-      "among the arguments of a kernel streams past, one word at a time. Words moved are those of all rounds.\n"
+      "Q[64 i : +64, :] is 64 rows from row 64 i on, all columns; q[i, :] is a row of the tile q; k[i mod 39, :] is a\n"
+      "row of a tile whose 39 rows are taken in turn (--json: \"modulo\"); .. depends on the mask. lse, lse2 and lse3\n"
+      "hold statistics of rows: the maximum, then lse, and sums. load and alloc make a tile resident, evict drops it.\n"
+      "A block among the arguments of a kernel streams past, one word at a time. Words moved are those of all rounds.\n"
       "Examples:\n"
       "  redblue explain --n 4096 --d 64 --M 16384\n"
       "  redblue explain --n 8192 --d 128 --heads 32 --kv-heads 8 --causal --dtype bf16 --memory 64KiB --multiple "

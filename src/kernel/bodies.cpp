@@ -9,9 +9,6 @@
 
 namespace redblue::kernel {
 
-template <>
-const Bodies<float>& bodies(Isa isa);
-
 namespace {
 
 template <class T>
@@ -41,7 +38,7 @@ bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x)
     for (index_t t = 0; t < V.cols(); ++t) wide_V(j, t) = widened(pairs[2 * (j / 2 * V.row_stride + t) + j % 2]);
   }
   const std::array<View<float>, 9> wide{x[0], x[1], x[2], x[3], x[4], wide_K, wide_V, x[7], x[8]};
-  run(bodies<float>(Isa::avx512), step, std::span<const View<float>>(wide));
+  run(kAvx512F32, step, std::span<const View<float>>(wide));
   return true;
 }
 

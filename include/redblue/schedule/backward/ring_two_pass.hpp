@@ -52,8 +52,8 @@ struct RingTwoPassBackward : Defaults {
     if (!Br || !Bc) return std::nullopt;
     const Tiling whole{*Br, *Bc, x.d, x.d_v};
     if (limits.fit(footprint(x, whole), prefetch(x, whole))) t = whole;
-    t.Br = doubled_block(x, *Br, x.n_q, rows_fit);
-    t.Bc = doubled_block(x, *Bc, x.n_k, keys_fit);
+    t.Br = doubled(*Br, x.n_q, rows_fit);
+    t.Bc = doubled(*Bc, x.n_k, keys_fit);
     return t;
   }
 
