@@ -42,8 +42,7 @@ void print_table(const Hardware& h) {
                p.flops * 1e-9, expected * 1e-9, fmt::format("{} x {}", p.vectors_per_cycle, p.macs_per_vector), ratio,
                e != nullptr ? fmt::format("{:.2f}", e->elements * 1e-9) : "-");
   }
-  fmt::print(
-      "\nper cycle: vector multiply-adds, rounded, times multiply-adds of one; Gexp2/s: exp2(s x - m) and its sum\n");
+  fmt::print("\nper cycle: instructions, rounded, times multiply-adds of one; Gexp2/s: exp2(s x - m) and its sum\n");
   if (odd) fmt::print("a ratio far from 1: the clock changed under load, or something else kept the machine busy\n");
   if (h.spread > 0.1)
     fmt::print("samples scatter by {:.0f} %: something else kept the machine busy, measure again when it is idle\n",

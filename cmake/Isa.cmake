@@ -1,5 +1,5 @@
-# A source whose name ends in _avx2, _avx512 or _avx512_bf16 is compiled for that instruction set and called only where
-# is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
+# A source whose name ends in _avx2, _avx512, _avx512_bf16 or _amx_bf16 is compiled for that instruction set and called
+# only where is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
 # tests/check_isa_symbols.py checks that. These files are optimised in every build, because vector code is slow otherwise,
 # but for builds with sanitizers, where that takes minutes a file. The compiler must not fuse a product and a sum that
@@ -16,8 +16,9 @@ function(redblue_set_isa_flags sources)
     list(APPEND avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
   endif()
   set(avx512_bf16 ${avx512} -mavx512bf16 ${bf16_optimised})
+  set(amx_bf16 ${avx512_bf16} -mamx-tile -mamx-bf16)
   set(kept ${${sources}})
-  foreach(isa avx2 avx512 avx512_bf16)
+  foreach(isa avx2 avx512 avx512_bf16 amx_bf16)
     set(files ${${sources}})
     list(FILTER files INCLUDE REGEX "_${isa}\\.cpp$")
     if(CMAKE_SYSTEM_PROCESSOR MATCHES "^(x86_64|AMD64|amd64)$")

@@ -1,6 +1,11 @@
 #include "redblue/isa.hpp"
 
 #include <fmt/format.h>
+#if defined(__x86_64__)
+#include <cpuid.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+#endif
 
 #include <algorithm>
 #include <cstdlib>
@@ -20,6 +25,17 @@ std::vector<std::string_view> names(bool (*wanted)(Isa)) {
   return list;
 }
 
+#if defined(__x86_64__)
+/// Does the processor have AMX-BF16, and does Linux let this process use its tiles? A process asks for them once.
+bool has_tiles() {
+  unsigned a = 0, b = 0, c = 0, d = 0;
+  constexpr unsigned kTile = 1U << 24, kBf16 = 1U << 22;
+  if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kBf16) == 0) return false;
+  constexpr long kAskForState = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
+  return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
+}
+#endif
+
 }  // namespace
 
 bool is_available(Isa isa) {
@@ -31,7 +47,10 @@ bool is_available(Isa isa) {
   const bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
                       __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
   if (isa == Isa::avx512) return avx512;
-  return avx512 && __builtin_cpu_supports("avx512bf16");
+  const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
+  if (isa == Isa::avx512_bf16) return bf16;
+  static const bool tiles = has_tiles();
+  return bf16 && tiles;
 #else
   return false;
 #endif

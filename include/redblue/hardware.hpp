@@ -22,8 +22,8 @@ struct Peak {
   Isa isa = Isa::portable;
   DType dtype = DType::f32;  ///< type of the factors; bf16 is summed in fp32
   double flops = 0;          ///< measured flops per second, 2 per multiply-add
-  int macs_per_vector = 0;   ///< multiply-adds of one vector instruction
-  /// Vector multiply-adds per cycle: whichever of 0.5, 1, 2, 4 is nearest to the measured rate.
+  int macs_per_vector = 0;   ///< multiply-adds of one instruction for vectors, or for matrix tiles
+  /// Such instructions per cycle: whichever of 1/16, 0.5, 1, 2, 4 is nearest to the measured rate.
   double vectors_per_cycle = 0;
 
   /// The flops per second that vector width and clock promise.
@@ -69,7 +69,7 @@ double sample_clock();
 /// below it that has one. Throws Unsupported if there is none, or if this machine cannot run `isa`.
 double sample_peak(Isa isa, DType dtype);
 
-/// Measures this machine: about three seconds on idle cores. Every instruction set that is available is measured,
+/// Measures this machine: a few seconds on idle cores. Every instruction set that is available is measured,
 /// whatever REDBLUE_ISA says.
 Hardware measure_hardware();
 
@@ -84,8 +84,13 @@ Hardware load_hardware(const std::string& path);
 /// the directory of another path does not exist.
 void save_hardware(const Hardware& hardware, const std::string& path);
 
-/// The machine at hand, as `redblue doctor` has left it in default_hardware_path(). Where there is no such file it is
-/// measured, in about three seconds. The first answer stays for the whole process. Throws IoError if the file is bad.
+/// h and, if it is of this processor, the peaks of instruction sets that the process may use and h lacks: an earlier
+/// version, which did not know them, measured it. A tenth of a second for each.
+Hardware with_new_peaks(Hardware h);
+
+/// The machine at hand, as `redblue doctor` has left it in default_hardware_path(), with_new_peaks(). Where there is no
+/// such file it is measured, in a few seconds. The first answer stays for the whole process. Throws IoError if the
+/// file is bad.
 const Hardware& this_machine();
 /// Is that file there?
 bool has_hardware_file();

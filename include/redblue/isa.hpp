@@ -11,12 +11,14 @@ enum class Isa : std::uint8_t {
   avx2,         ///< AVX2, FMA, F16C: 8 floats per vector
   avx512,       ///< AVX-512 F, BW, DQ, VL: 16 floats per vector
   avx512_bf16,  ///< and vdpbf16ps: products of bf16 pairs summed in fp32
+  amx_bf16,     ///< and AMX-TILE, AMX-BF16: the same by tiles of 16 rows of 16 pairs
 };
 
-inline constexpr Isa kIsas[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16};
+inline constexpr Isa kIsas[] = {Isa::portable, Isa::avx2, Isa::avx512, Isa::avx512_bf16, Isa::amx_bf16};
 
 constexpr std::string_view name_of(Isa isa) {
-  return isa == Isa::portable ? "portable" : isa == Isa::avx2 ? "avx2" : isa == Isa::avx512 ? "avx512" : "avx512_bf16";
+  constexpr std::string_view kNames[] = {"portable", "avx2", "avx512", "avx512_bf16", "amx_bf16"};
+  return kNames[static_cast<int>(isa)];
 }
 constexpr std::optional<Isa> isa_from_name(std::string_view name) {
   for (Isa isa : kIsas)

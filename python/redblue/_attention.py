@@ -183,11 +183,11 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
                     bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
                     time and this machine multiplies fp32 faster, else f32
     M, memory       words or bytes of fast memory: the plan that moves the fewest words. Default: the plan of least time
-                    on this machine, which is measured once, in three seconds (`python -m redblue doctor` does it)
+                    on this machine, which is measured once, in a few seconds (`python -m redblue doctor` does it)
     schedule        this one only, by name
     max_workspace   the most bytes that a run may take beside its arrays
     threads         at most this many; default: REDBLUE_THREADS, or torch.get_num_threads() where torch is loaded, or
-                    OMP_NUM_THREADS, or one for each CPU. The result is the same to the last bit for any number
+                    OMP_NUM_THREADS, or one for each CPU. The result of a plan is the same to the last bit for any number
     out             where the result goes: an array of its shape and type
     return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
                     float64, else float32
@@ -256,8 +256,8 @@ def attention_backward(
     fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed over what shares the
     bias.
 
-    Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients have the same
-    bits for any number of threads. Raises what `attention` raises.
+    Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients of a plan
+    have the same bits for any number of threads. Raises what `attention` raises.
 
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/two-pass.md.
     """

@@ -54,7 +54,7 @@ def measure_once() -> None:
         return
     path = _core.hardware_path()
     _log.warning(
-        "measuring this machine for three seconds, for plans of least time%s",
+        "measuring this machine for a few seconds, for plans of least time%s",
         f"; the result is kept in {path}" if path else ": without a home directory the result is not kept",
     )
     try:

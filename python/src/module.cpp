@@ -69,7 +69,7 @@ NB_MODULE(_core, m) {
         if (!path.empty()) save_hardware(hardware, path);
       },
       nb::arg("path"), nb::call_guard<nb::gil_scoped_release>(),
-      "Measures this machine, in about three seconds, and keeps the result in `path`, unless that is empty.");
+      "Measures this machine, in a few seconds, and keeps the result in `path`, unless that is empty.");
   m.def(
       "bf16_is_faster",
       [] {

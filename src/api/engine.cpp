@@ -59,7 +59,7 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = bodies.bf16 ? "avx512_bf16" : name_of(std::min(best_isa(), Isa::avx512));
+    m.kernels = bodies.bf16 ? name_of(bodies.isa) : name_of(std::min(best_isa(), Isa::avx512));
   });
   return m;
 }

@@ -62,7 +62,8 @@ bool has_hardware_file() {
 }
 
 const Hardware& this_machine() {
-  static const Hardware hardware = has_hardware_file() ? load_hardware(default_hardware_path()) : measure_hardware();
+  static const Hardware hardware =
+      has_hardware_file() ? with_new_peaks(load_hardware(default_hardware_path())) : measure_hardware();
   return hardware;
 }
 

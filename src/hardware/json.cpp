@@ -55,7 +55,7 @@ class Field {
   }
   Isa isa() const {
     const auto isa = isa_from_name(text());
-    if (!isa) fail("portable, avx2, avx512 or avx512_bf16");
+    if (!isa) fail("portable, avx2, avx512, avx512_bf16 or amx_bf16");
     return *isa;
   }
   DType dtype() const {
@@ -82,7 +82,7 @@ MemoryLevel level_from(const Field& f) {
           f["read_bandwidth"].positive()};
 }
 Peak peak_from(const Field& f) {
-  return {f["isa"].isa(), f["dtype"].dtype(), f["flops"].positive(), static_cast<int>(f["macs_per_vector"].count(1024)),
+  return {f["isa"].isa(), f["dtype"].dtype(), f["flops"].positive(), static_cast<int>(f["macs_per_vector"].count(8192)),
           f["vectors_per_cycle"].positive()};
 }
 ExpRate exp_rate_from(const Field& f) { return {f["isa"].isa(), f["dtype"].dtype(), f["elements"].positive()}; }

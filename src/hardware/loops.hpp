@@ -27,5 +27,6 @@ extern const Loops kPortableF32, kPortableF64;
 extern const Loops kAvx2F32, kAvx2F64;
 extern const Loops kAvx512F32, kAvx512F64;
 extern const Loops kAvx512Bf16;
+extern const Loops kAmxBf16;
 
 }  // namespace redblue::hardware

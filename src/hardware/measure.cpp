@@ -106,7 +106,7 @@ class Buffer {
 std::vector<const Loops*> available_loops() {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
 #if defined(__x86_64__)
-  for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16})
+  for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16, &kAmxBf16})
     if (is_available(l->isa)) list.push_back(l);
 #endif
   return list;
@@ -128,7 +128,7 @@ double dependent_additions(std::int64_t steps) {
 }
 
 double nearest_rate(double per_cycle) {
-  constexpr std::array<double, 4> kRates = {0.5, 1, 2, 4};
+  constexpr std::array<double, 5> kRates = {0.0625, 0.5, 1, 2, 4};
   return *std::min_element(kRates.begin(), kRates.end(), [&](double a, double b) {
     return std::abs(std::log(a / per_cycle)) < std::abs(std::log(b / per_cycle));
   });
@@ -161,12 +161,13 @@ double measure_read(Stopwatch& watch, const Loops& l, std::int64_t bytes) {
                     [&](std::int64_t passes) { return l.read(buffer.data(), buffer.bytes(), passes); });
 }
 
-/// A number of bytes that fits well into level i and is well above the size of the level below.
+/// A number of bytes that fits well into level i and is well above the size of the level below. A virtual machine may
+/// report a shared cache that is mostly not there.
 std::int64_t bytes_within(const std::vector<MemoryLevel>& levels, std::size_t i) {
   const std::int64_t below = i == 0 ? 0 : levels[i - 1].bytes;
   if (i + 1 == levels.size()) return std::min(std::max(4 * below, std::int64_t{64} << 20), levels[i].bytes / 4);
   if (levels[i].cores == 1) return levels[i].bytes / 2;
-  return std::min(std::max(2 * below, levels[i].bytes / 4), levels[i].bytes);  // others use it too
+  return std::min(std::max(2 * below, std::min(8 * below, levels[i].bytes / 4)), levels[i].bytes);  // others use it too
 }
 
 /// All cores at once, each in its own part of the memory, in wall-clock time.
@@ -226,6 +227,21 @@ double sample_peak(Isa isa, DType dtype) {
   if (!is_available(isa) || found == loops.rend())
     throw Unsupported(fmt::format("the peak of {} with {} cannot be measured here", name_of(dtype), name_of(isa)));
   return hardware::Stopwatch().sample(hardware::flops_per_step(**found), (*found)->multiply_add);
+}
+
+Hardware with_new_peaks(Hardware h) {
+  using namespace hardware;
+  if (h.cpu != cpu_name()) return h;
+  const Isa best = best_isa();
+  Stopwatch watch;
+  for (const Isa isa : kIsas)
+    if (isa <= best && std::ranges::none_of(h.peaks, [&](const Peak& p) { return p.isa == isa; }))
+      for (const Loops* l : available_loops())
+        if (l->isa == isa) {
+          h.peaks.push_back(measure_peak(watch, *l, h.clock));
+          if (l->exp2 != nullptr) h.exp_rates.push_back(measure_exp(watch, *l));
+        }
+  return h;
 }
 
 Hardware measure_hardware() {

@@ -10,5 +10,7 @@ extern const Bodies<double> kAvx2F64, kAvx512F64;
 
 /// The bodies of AVX-512, but attention multiplies bf16. For machines that have AVX512-BF16.
 Bodies<float> with_bf16(Bodies<float> avx512);
+/// The bodies of with_bf16, but attention multiplies matrix tiles. For machines that have AMX-BF16.
+Bodies<float> with_amx(Bodies<float> bf16);
 
 }  // namespace redblue::kernel

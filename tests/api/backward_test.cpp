@@ -738,8 +738,9 @@ Values of_bf16(const plan::Plan& plan, const Memory& filled, DType compute, int 
   return memory.outputs();
 }
 
-// Weights and gradients of scores are rounded to bf16, gradients once at the end.
-TEST(RunGradient, ProductsOfBf16ErrByTwiceWhatFp32DoesAndDoNotDependOnThreads) {
+// Weights and gradients of scores are rounded to bf16, gradients once at the end. M = 20000 makes blocks of one row or
+// key, M = 200000 blocks that fill tiles.
+TEST(RunGradient, ProductsOfBf16ErrLittleMoreThanFp32DoesAndDoNotDependOnThreads) {
   for (const Problem& shape :
        cases<Problem>({problem(130, 97, 40, 24), causal(problem(150, 150, 64, 64)), causal(problem(97, 33, 5, 6)),
                        windowed(problem(120, 120, 33, 17), 20, 10), with_heads(problem(50, 61, 16, 15), 2, 4, 2),
@@ -748,18 +749,19 @@ TEST(RunGradient, ProductsOfBf16ErrByTwiceWhatFp32DoesAndDoNotDependOnThreads) {
     const Memory filled(p, values_of(p), {DType::bf16, DType::bf16});
     Memory inputs = filled;
     const Values truth = definition<double>(p, inputs.inputs(), What::given);
-    for (const std::string_view schedule : plan::Registry::built_in().names(p.op)) {
-      plan::Options o;
-      o.schedule = schedule;
-      if (const Words least = least_memory(p, o); least == 0 || least > 20000) continue;
-      o.M = 20000;
-      const plan::Plan plan = plan::make_plan(p, o);
-      SCOPED_TRACE(text_of(plan));
-      const Values ours = of_bf16(plan, filled, DType::bf16, 1), plain = of_bf16(plan, filled, DType::f32, 1);
-      EXPECT_EQ(ours, of_bf16(plan, filled, DType::bf16, 3));
-      for (const auto& [a, words] : ours)
-        EXPECT_LE(max_error(words, truth.at(a)), 2 * max_error(plain.at(a), truth.at(a))) << tensor_name(a);
-    }
+    for (const std::string_view schedule : plan::Registry::built_in().names(p.op))
+      for (const index_t M : {20000, 200000}) {
+        plan::Options o;
+        o.schedule = schedule;
+        if (const Words least = least_memory(p, o); least == 0 || least > M) continue;
+        o.M = M;
+        const plan::Plan plan = plan::make_plan(p, o);
+        SCOPED_TRACE(text_of(plan));
+        const Values ours = of_bf16(plan, filled, DType::bf16, 1), plain = of_bf16(plan, filled, DType::f32, 1);
+        EXPECT_EQ(ours, of_bf16(plan, filled, DType::bf16, 3));
+        for (const auto& [a, words] : ours)
+          EXPECT_LE(max_error(words, truth.at(a)), 2 * max_error(plain.at(a), truth.at(a))) << tensor_name(a);
+      }
   }
 }
 

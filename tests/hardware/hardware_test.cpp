@@ -100,6 +100,20 @@ TEST(HardwareFile, DefaultPlaceFollowsXdg) {
   EXPECT_EQ(path("", nullptr), "");
 }
 
+/// A file of another machine is left alone. One of this processor gets the peaks that it lacks, and keeps those it has.
+TEST(HardwareFile, OfThisProcessorGetsThePeaksOfNewInstructionSets) {
+  Hardware h = load_hardware(kInvented);
+  EXPECT_EQ(to_json(with_new_peaks(h)), to_json(h));
+  h.cpu = describe_hardware().cpu;
+  const Hardware all = with_new_peaks(h);
+  for (const Isa isa : kIsas)
+    EXPECT_EQ(std::ranges::any_of(all.peaks, [&](const Peak& p) { return p.isa == isa; }),
+              isa <= best_isa() || h.peak(isa, DType::f32) != nullptr)
+        << name_of(isa);
+  EXPECT_EQ(all.peak(Isa::portable, DType::f32)->flops, h.peak(Isa::portable, DType::f32)->flops);
+  EXPECT_EQ(to_json(with_new_peaks(all)), to_json(all));
+}
+
 /// What can be said of any machine without a clock: all is there, positive, and survives its file.
 TEST(Doctor, MeasuresWhatThereIs) {
   const Hardware h = measure_hardware();
@@ -107,10 +121,11 @@ TEST(Doctor, MeasuresWhatThereIs) {
   EXPECT_GE(h.cores, 1);
   EXPECT_EQ(h.levels.back().name, "DRAM");
   for (Isa isa : kIsas) {
-    EXPECT_EQ(h.peak(isa, DType::f32) != nullptr, is_available(isa) && isa != Isa::avx512_bf16);
-    EXPECT_EQ(h.exp_rate(isa, DType::f64) != nullptr, is_available(isa) && isa != Isa::avx512_bf16);
+    EXPECT_EQ(h.peak(isa, DType::f32) != nullptr, is_available(isa) && isa <= Isa::avx512);
+    EXPECT_EQ(h.exp_rate(isa, DType::f64) != nullptr, is_available(isa) && isa <= Isa::avx512);
   }
-  EXPECT_EQ(h.peak(Isa::avx512_bf16, DType::bf16) != nullptr, is_available(Isa::avx512_bf16));
+  for (const Isa isa : {Isa::avx512_bf16, Isa::amx_bf16})
+    EXPECT_EQ(h.peak(isa, DType::bf16) != nullptr, is_available(isa));
   for (const Peak& p : h.peaks) EXPECT_GT(p.flops, 0);
   for (const MemoryLevel& l : h.levels) EXPECT_GT(l.read_bandwidth, 0) << l.name;
   const std::string text = to_json(h);

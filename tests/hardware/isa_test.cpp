@@ -50,7 +50,7 @@ TEST(Isas, ANameDecides) {
 
 TEST(Isas, UnknownNameIsRefusedWithWhatThereIs) {
   EXPECT_EQ(message_of<InvalidProblem>("sse9"),
-            "REDBLUE_ISA = 'sse9' is no instruction set: choose from portable, avx2, avx512, avx512_bf16");
+            "REDBLUE_ISA = 'sse9' is no instruction set: choose from portable, avx2, avx512, avx512_bf16, amx_bf16");
 }
 
 /// Each child is a process of its own, which starts this program again: what this one has read stays out of it.

@@ -33,15 +33,15 @@ double away(Matrix<float> x, Matrix<float> from) {
   return most / size;
 }
 
-class Bf16Gradients : public testing::Test {
+class Bf16Gradients : public testing::TestWithParam<Isa> {
  protected:
   std::mt19937 random{20261125};
   const Bodies<float>* table = nullptr;
 
   void SetUp() override {
-    if (!is_available(Isa::avx512_bf16))
-      GTEST_SKIP() << "THIS MACHINE HAS NO PRODUCTS OF bf16: their bodies are untested";
-    table = &bf16_bodies(Isa::avx512_bf16);
+    if (!is_available(GetParam()))
+      GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its bodies are untested";
+    table = &bf16_bodies(GetParam());
     ASSERT_NE(table->body<KeyGradients>(), bodies<float>(Isa::avx512).body<KeyGradients>());
     ASSERT_NE(table->body<GemmOver>(), bodies<float>(Isa::avx512).body<GemmOver>());
   }
@@ -61,7 +61,7 @@ class Bf16Gradients : public testing::Test {
   Matrix<float> normal(Shape s) { return {s, random, 1, draw(0, 3)}; }
 };
 
-TEST_F(Bf16Gradients, OfKeysAreThoseOfTheParts) {
+TEST_P(Bf16Gradients, OfKeysAreThoseOfTheParts) {
   for (int i = 0; i < 150 && !HasFailure(); ++i) {
     const index_t rows = size(), keys = size(), d = size(), d_v = size(), row0 = draw(0, 50), col0 = draw(0, 50);
     SCOPED_TRACE(testing::Message() << i << ": " << rows << " queries, " << keys << " keys, " << d << ", " << d_v);
@@ -86,7 +86,7 @@ TEST_F(Bf16Gradients, OfKeysAreThoseOfTheParts) {
   }
 }
 
-TEST_F(Bf16Gradients, OfQueriesAreTheProduct) {
+TEST_P(Bf16Gradients, OfQueriesAreTheProduct) {
   for (int i = 0; i < 150 && !HasFailure(); ++i) {
     const index_t rows = size(), keys = size(), d = size(), row0 = draw(0, 50), col0 = draw(0, 50);
     SCOPED_TRACE(testing::Message() << i << ": " << rows << " queries, " << keys << " keys, " << d);
@@ -105,7 +105,7 @@ TEST_F(Bf16Gradients, OfQueriesAreTheProduct) {
 }
 
 // Rounded operands and sums of whole numbers are exact: so the body rounds nothing but what it must.
-TEST_F(Bf16Gradients, WholeNumbersAreMultipliedExactly) {
+TEST_P(Bf16Gradients, WholeNumbersAreMultipliedExactly) {
   Matrix<float> A({200, 401}), B({401, 70}), C({200, 70});
   for (Matrix<float>* m : {&A, &B})
     for (float& w : m->words) w = static_cast<float>(draw(-9, 9));
@@ -114,6 +114,9 @@ TEST_F(Bf16Gradients, WholeNumbersAreMultipliedExactly) {
   ASSERT_TRUE(table->body<GemmOver>()(GemmOver{}, std::array{fast_C.view(), A.view(), B.view()}));
   EXPECT_EQ(fast_C.words, C.words);
 }
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Bf16Gradients, testing::Values(Isa::avx512_bf16, Isa::amx_bf16),
+                         [](const auto& isa) { return std::string(name_of(isa.param)); });
 
 }  // namespace
 }  // namespace redblue::kernel

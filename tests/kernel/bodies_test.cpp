@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/tiles.hpp"
+#include "redblue/machine/routes.hpp"
 
 /// A kernel's fast body against the portable one, over shapes with ragged edges, strides, masks, for every instruction
 /// set of this machine: what one gives, the other gives, up to rounding.
@@ -296,30 +297,29 @@ Matrix<float> rounded_to_bf16(Matrix<float> m) {
   for (float& w : m.words) w = std::bit_cast<float>(std::uint32_t{bf16_of(w)} << 16);
   return m;
 }
-/// A matrix of bf16 as OnlineAttention takes one: rows of 16 bits, or pairs of rows.
+/// A matrix of bf16 as OnlineAttention takes one: rows of 16 bits, or pairs of them.
 struct Narrow {
   std::vector<std::uint16_t> rows;
   std::vector<float> pairs;
   View<float> view;
 
-  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout)
-      : pairs(static_cast<std::size_t>(ceil_div(m.shape.rows, 2) * m.shape.cols)) {
+  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout) {
     for (const float w : m.words) rows.push_back(bf16_of(w));
-    const bool paired = layout == Layout::bf16_pairs;
-    if (paired)
-      table.pair_rows(rows.data(), m.shape, m.stride,
-                      {pairs.data(), {ceil_div(m.shape.rows, 2), m.shape.cols}, m.shape.cols});
-    view = paired ? View<float>(pairs.data(), m.shape, m.shape.cols, 1, layout)
-                  : View<float>(reinterpret_cast<float*>(rows.data()), m.shape, m.stride, 1, layout);
+    view = {reinterpret_cast<float*>(rows.data()), m.shape, m.stride, 1, layout};
+    if (!is_paired(layout)) return;
+    const Shape shape = machine::shape_of_pairs(m.shape, layout);
+    pairs.resize(static_cast<std::size_t>(shape.words()));
+    table.pair_rows(rows.data(), m.shape, m.stride, {pairs.data(), shape, shape.cols});
+    view = {pairs.data(), m.shape, shape.cols, 1, layout};
   }
 };
 
-using Bf16BodiesTest = BodiesTest<float>;
+class Bf16BodiesTest : public BodiesTest<float>, public testing::WithParamInterface<Isa> {};
 
-TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeights) {
-  if (!is_available(Isa::avx512_bf16))
-    GTEST_SKIP() << "THIS MACHINE HAS NO PRODUCTS OF bf16: their bodies are untested";
-  const Bodies<float>& table = bf16_bodies(Isa::avx512_bf16);
+TEST_P(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeights) {
+  if (!is_available(GetParam()))
+    GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its bodies are untested";
+  const Bodies<float>& table = bf16_bodies(GetParam());
   ASSERT_TRUE(table.bf16);
   for (int i = 0; i < 300 && !this->HasFailure(); ++i) {
     SCOPED_TRACE(i);
@@ -341,7 +341,7 @@ TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
       // A weight too small for a normal number times an infinity: the products of bf16 make it 0.
       if (any) skips = (draw(0, 1) == 0 ? spoil(K) : spoil(V, false)) || skips;
       const bool packed = x.fast_O.view.packed();
-      Narrow narrow_K(table, K, Layout::bf16_rows), narrow_V(table, V, packed ? Layout::bf16_pairs : Layout::bf16_rows);
+      Narrow narrow_K(table, K, Layout::bf16_rows), narrow_V(table, V, packed ? table.paired : Layout::bf16_rows);
       x.step({{scale, {mask, row0, j}}, score}, K, V, narrow_K.view, narrow_V.view);
       if (this->HasFatalFailure()) return;
       j += keys;
@@ -351,6 +351,9 @@ TEST_F(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
     EXPECT_LT(difference(x.fast_m, x.m), allowed);
   }
 }
+
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Bf16BodiesTest, testing::Values(Isa::avx512_bf16, Isa::amx_bf16),
+                         [](const auto& isa) { return std::string(name_of(isa.param)); });
 
 using HalfBodiesTest = BodiesTest<float>;
 

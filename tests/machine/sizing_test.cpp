@@ -75,7 +75,8 @@ TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
   std::vector<const kernel::Bodies<float>*> tables{&kernel::bodies<float>(Isa::portable)};
   for (const Isa isa : {Isa::avx2, Isa::avx512})
     if (is_available(isa)) tables.push_back(&kernel::bodies<float>(isa));
-  if (is_available(Isa::avx512_bf16)) tables.push_back(&kernel::bf16_bodies(Isa::avx512_bf16));
+  for (const Isa isa : {Isa::avx512_bf16, Isa::amx_bf16})
+    if (is_available(isa)) tables.push_back(&kernel::bf16_bodies(isa));
   for (const kernel::Bodies<float>* bodies : tables)
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
       for (const index_t queries : {1, 3, 17, 50}) {

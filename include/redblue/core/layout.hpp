@@ -17,16 +17,17 @@ enum class Layout : std::uint8_t {
   key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
   // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the body settle on one of the last
-  // three, or on words of the compute type (kernel::BodyTraits::halves).
-  key_rows,     ///< rows as they lie
-  value_pairs,  ///< rows as they lie, or two of them interleaved
-  f16_rows,     ///< rows of f16 words
-  bf16_rows,    ///< rows of bf16 words
-  bf16_pairs,   ///< bf16 words: [pair of rows][column][row of the pair]
+  // four, or on words of the compute type (kernel::BodyTraits::halves).
+  key_rows,      ///< rows as they lie
+  value_pairs,   ///< rows as they lie, or pairs of them interleaved
+  f16_rows,      ///< rows of f16 words
+  bf16_rows,     ///< rows of bf16 words
+  bf16_pairs,    ///< bf16 words: [pair of rows][column][row of the pair]
+  bf16_columns,  ///< bf16 words: [column][row]
 };
 inline constexpr auto kLayoutNames = std::to_array<std::string_view>(
     {"row_major", "read_only", "query_panels", "output_panels", "panel_scratch", "key_panels", "padded_rows",
-     "key_rows", "value_pairs", "f16_rows", "bf16_rows", "bf16_pairs"});
+     "key_rows", "value_pairs", "f16_rows", "bf16_rows", "bf16_pairs", "bf16_columns"});
 
 /// Only kernels that know the layout can read words that lie so.
 constexpr bool is_packed(Layout l) {
@@ -34,6 +35,8 @@ constexpr bool is_packed(Layout l) {
 }
 /// Tiles that no kernel may write: their words may be those of slow memory.
 constexpr bool is_only_read(Layout l) { return l == Layout::read_only || l == Layout::key_panels; }
+/// Do the bf16 words of two rows, a pair, lie side by side?
+constexpr bool is_paired(Layout l) { return l == Layout::bf16_pairs || l == Layout::bf16_columns; }
 constexpr bool may_be_halves(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
 
 }  // namespace redblue

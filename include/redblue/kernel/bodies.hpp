@@ -52,12 +52,12 @@ struct BodyTraits {
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
   bool widen = false;    ///< bodies for few queries widen rows of f16 and bf16 as they read them
+  Layout paired = Layout::bf16_pairs;  ///< as which of the layouts of pairs many queries take values
 
   /// The layout in which the bodies take an argument with this wish of its kernel, key_rows or value_pairs, whose rows
   /// are 16-bit words of `type`. row_major: as words of T.
   constexpr Layout halves(Layout wish, DType type, bool few_queries) const {
-    if (bf16 && type == DType::bf16)
-      return few_queries || wish == Layout::key_rows ? Layout::bf16_rows : Layout::bf16_pairs;
+    if (bf16 && type == DType::bf16) return few_queries || wish == Layout::key_rows ? Layout::bf16_rows : paired;
     if (!bf16 && widen && few_queries) return type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
     return Layout::row_major;
   }
@@ -68,7 +68,7 @@ struct Bodies : BodyTraits, private detail::AllSlots<T> {
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
-  /// Two rows of 16-bit words become one of pairs; an odd last row is paired with zeros.
+  /// Rows of 16-bit words become pairs of them, laid out as `paired` says; an odd last row is paired with zeros.
   void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;
   HalfRows<T> half_rows;
 

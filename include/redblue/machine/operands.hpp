@@ -37,8 +37,8 @@ View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access acces
     if (route.layout != Layout::row_major) {
       const Shape shape = arg.shape();
       const Rows16 rows = route.copied ? narrowed(arena.view(arg), arena.stage(i, shape)) : slow.rows16(arg.block);
-      if (route.layout == Layout::bf16_pairs) {
-        const View<T> pairs = arena.stage(0, shape_of_pairs(shape));
+      if (is_paired(route.layout)) {
+        const View<T> pairs = arena.stage(0, shape_of_pairs(shape, route.layout));
         bodies.pair_rows(rows.data, shape, rows.stride, pairs);
         return {pairs.data, shape, pairs.row_stride, 1, route.layout};
       }

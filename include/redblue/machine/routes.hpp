@@ -2,6 +2,7 @@
 #include <optional>
 #include <span>
 #include <stdexcept>
+#include <utility>
 
 #include "redblue/core/arg.hpp"
 #include "redblue/kernel/bodies.hpp"
@@ -15,7 +16,7 @@ namespace redblue::machine {
 
 /// How an argument gets to the body of a kernel.
 struct Route {
-  /// f16_rows, bf16_rows, bf16_pairs: as 16-bit words; else as words of the compute type.
+  /// f16_rows, bf16_rows, bf16_pairs, bf16_columns: as 16-bit words; else as words of the compute type.
   Layout layout = Layout::row_major;
   bool copied = false;  ///< through the staging buffer of the argument; pairs are then made in buffer 0
 };
@@ -29,9 +30,11 @@ bool is_staged(const TileStack::Tile& tile, const Slow& slow, const Block& b) {
 
 /// Staging buffer 0 where rows of 16-bit words become pairs of them: an odd number of cache lines from row to row
 /// spreads a column over all sets of a cache.
-inline Shape shape_of_pairs(Shape rows) {
+inline Shape shape_of_pairs(Shape rows, Layout layout) {
   constexpr index_t kLine = TileStack::kLineBytes / sizeof(float);
-  return {ceil_div(rows.rows, 2), (ceil_div(rows.cols, kLine) | 1) * kLine};
+  Shape pairs{ceil_div(rows.rows, 2), rows.cols};
+  if (layout == Layout::bf16_columns) std::swap(pairs.rows, pairs.cols);
+  return {pairs.rows, (ceil_div(pairs.cols, kLine) | 1) * kLine};
 }
 
 /// The element type that all arguments which may be 16-bit words have in common.

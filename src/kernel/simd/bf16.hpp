@@ -12,7 +12,12 @@ namespace {
 /// A pair of A times a vector of pairs of B.
 struct MultiplyBf16 {
   static constexpr index_t kDepth = 2;
+  static constexpr Layout kValues = Layout::bf16_pairs;
   using Element = std::uint16_t;
+  struct Session {
+    explicit Session(index_t) {}
+    MultiplyBf16 multiply() const { return {}; }
+  };
   using B = __m512bh;
 
   static B broadcast(const void* pair) {
@@ -118,12 +123,12 @@ inline void pack_bf16(View<const float> from, float* panels) {
   });
 }
 
-inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, View<float> pairs) {
+/// Rows become rows of pairs; the words `ahead` of each are on their way then.
+inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, View<float> pairs, index_t ahead) {
   constexpr index_t kWords = 32;
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
                                        5, 36, 4, 35, 3, 34, 2, 33, 1, 32, 0);
   const __m512i high = _mm512_or_si512(low, _mm512_set1_epi16(16));
-  const index_t ahead = rows_ahead<std::uint16_t>(shape.cols) * stride;
   for (index_t r = 0; r < shape.rows; r += 2)
     for (index_t t = 0; t < shape.cols; t += kWords) {
       const std::uint16_t* const a = from + r * stride + t;
@@ -136,6 +141,9 @@ inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, Vi
       _mm512_mask_storeu_epi32(to, static_cast<__mmask16>(_bzhi_u32(0xffff, n)), _mm512_permutex2var_epi16(x, low, y));
       _mm512_mask_storeu_epi32(to + 16, static_cast<__mmask16>(mask >> 16), _mm512_permutex2var_epi16(x, high, y));
     }
+}
+inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, View<float> pairs) {
+  pair_rows(from, shape, stride, pairs, rows_ahead<std::uint16_t>(shape.cols) * stride);
 }
 
 }  // namespace

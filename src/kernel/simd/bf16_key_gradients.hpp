@@ -9,11 +9,13 @@ namespace redblue::kernel::simd {
 namespace {
 
 /// Features of a row of queries or values that the body has room for.
-inline constexpr index_t kMostFeatures = 256;
+inline constexpr index_t kMostFeatures = 512;
 
+template <class Mul>
 struct Bf16KeyStep : KeyStep<F32x16> {
+  Mul mul;
   using V = F32x16;
-  static constexpr index_t kRowsAtATime = 48;  // a multiple of every height of a register tile
+  static constexpr index_t kRowsAtATime = 48;  // a multiple of every height of a tile of sums
   struct Rounded {
     alignas(64) std::uint16_t words[kRowsAtATime * kMostFeatures];
     void take(const View<const float>& from, index_t row, index_t rows) {
@@ -38,8 +40,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
     constexpr index_t L = V::kLanes, width = NV * L, kRow = N * L;
     alignas(64) float p[R * kRow];
     V c[R][N];
-    clear(c);
-    multiply(c, queries.Q.from(q - queries.first), panels.K, width, ceil_div(Q.cols(), 2), MultiplyBf16{});
+    form(c, queries.Q.from(q - queries.first), panels.K, width, ceil_div(Q.cols(), 2), mul);
     const V factor = V::all(static_cast<float>(scores.scale) * kLog2E<float>);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -56,8 +57,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
         MultiplyBf16::store_pair(V::load(p + r * kRow + v * L),
                                  r + 1 < R ? V::load(p + (r + 1) * kRow + v * L) : V::zero(),
                                  pair(q + r, first) + v * L);
-    clear(c);
-    multiply(c, queries.dO.from(q - queries.first), panels.V, width, ceil_div(dO.cols(), 2), MultiplyBf16{});
+    form(c, queries.dO.from(q - queries.first), panels.V, width, ceil_div(dO.cols(), 2), mul);
     const V scale = V::all(static_cast<float>(scores.scale));
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -93,7 +93,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
         const Panels panels{K.panels + first * ceil_div(K.cols(), 2), Vv.panels + first * ceil_div(Vv.cols(), 2)};
         const auto run = [&]<int NV>(Height<NV>) {
-          for_row_blocks<kRows<V, NV>>(rows, [&]<int R>(index_t r, Height<R>) {
+          for_row_blocks<kTileRows<V, NV, Mul>>(rows, [&]<int R>(index_t r, Height<R>) {
             seen_tile<R, NV>(q + r, first, sight({q + r, q + r + R}), queries, panels);
           });
         };
@@ -114,16 +114,20 @@ struct Bf16KeyStep : KeyStep<F32x16> {
   /// C <- C + W^T B for the weights whose pairs lie in P.
   void accumulate(View<float> C, View<const float> B) const {
     const auto seeing = [&](index_t row, index_t rows) {
-      const Range queries = scores.place.rows_of(Range{row, row + rows}, P.rows());
+      const Range queries = rows_seeing(scores.place, Range{row, row + rows}, P.rows());
       return Depth{queries.begin, queries.end};
     };
-    multiply_paired(C, PairedRows{P.data, P.row_stride}, B, seeing, false);
+    using A = std::conditional_t<MatrixTiles<Mul>, TurnedRows, PairedRows>;
+    // Not `mul`, whose smaller tiles are for the last features: these are sums over queries.
+    multiply_paired(Mul{}, C, A{P.data, P.row_stride}, B, seeing, false);
   }
 };
 
-inline bool bf16_key_gradients(const KeyGradients& step, std::span<const View<float>> x) {
+template <class Mul>
+bool bf16_key_gradients(const KeyGradients& step, std::span<const View<float>> x) {
   if (!can_fuse<F32x16>(step, x)) return false;
-  const Bf16KeyStep s{key_step<F32x16>(step, x)};
+  const typename Mul::Session session(ceil_div(x[4].cols(), index_t{2}));
+  const Bf16KeyStep<Mul> s{key_step<F32x16>(step, x), session.multiply()};
   if (s.modified() || s.Q.cols() > kMostFeatures || s.dO.cols() > kMostFeatures) return false;
   s.weights();
   s.accumulate(x[3], s.dO);
@@ -133,7 +137,8 @@ inline bool bf16_key_gradients(const KeyGradients& step, std::span<const View<fl
 }
 
 /// dQ += dS K. Few rows are not worth a pairing of B, and other layouts are for words: the body of AVX-512 takes them.
-inline bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
+template <class Mul>
+bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
   const auto &C = x[0], &A = x[1], &B = x[2];
   constexpr int kMostRows = F32x16::kAccumulators;
   bool plain = !k.transpose_a && !k.transpose_b && A.rows() >= kMostRows && A.cols() > 0;
@@ -144,8 +149,8 @@ inline bool bf16_gemm_over(const GemmOver& k, std::span<const View<float>> x) {
     const Range keys = keys_seen(place, {row, row + rows}, A.cols());
     return Depth{keys.begin, keys.end};
   };
-  alignas(64) std::uint16_t rows[kMostRows * kPaired];
-  multiply_paired(C, RoundedRows{A, rows}, B, seen, k.first);
+  const typename Mul::Session session(0);
+  multiply_paired(session.multiply(), C, RoundedRows(A), B, seen, k.first);
   return true;
 }
 

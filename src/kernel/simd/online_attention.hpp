@@ -20,6 +20,7 @@ struct AttentionPanel {
   static constexpr index_t kWidth = NV * V::kLanes;
 
   const OnlineAttention& step;
+  Mul mul;
   const T* Q;    ///< [d][width], as Mul multiplies it
   T* O;          ///< [d_v][width]
   T* S;          ///< [keys][width], scratch
@@ -46,14 +47,20 @@ struct AttentionPanel {
     const index_t steps = K.cols() / Mul::kDepth;
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
-    clear(c);
-    for (index_t t = 0; t < steps; t += kLine) {
-      multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
-      if (ahead > 0)
-        for (int r = 0; r < R; ++r) {
-          fetch(k.after(t).at(r) + ahead);
-          if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
-        }
+    if constexpr (MatrixTiles<Mul>) {
+      form(c, k, q, kWidth, steps, mul);
+      for (index_t t = 0; ahead > 0 && t < steps; t += kLine)
+        for (int r = 0; r < R; ++r) fetch(k.after(t).at(r) + ahead);
+    } else {
+      clear(c);
+      for (index_t t = 0; t < steps; t += kLine) {
+        multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
+        if (ahead > 0)
+          for (int r = 0; r < R; ++r) {
+            fetch(k.after(t).at(r) + ahead);
+            if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
+          }
+      }
     }
     if constexpr (Mul::kDepth > 1)
       if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
@@ -185,8 +192,8 @@ struct AttentionPanel {
   }
   template <int N = NV>
   void scores(index_t first, index_t end, int v0, V (&most)[NV]) const {
-    for_row_blocks<kRows<V, N>>(end - first,
-                                [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
+    for_row_blocks<kTileRows<V, N, Mul>>(
+        end - first, [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
 
   /// The last key from which steps may begin up to this one: keys of a step stay together.
@@ -238,9 +245,13 @@ struct AttentionPanel {
     for (int r = 0; r < R; ++r)
       for (int v = v0; v < v0 + N; ++v) __builtin_prefetch(at(O, t + r, v), 1);
     V c[R][N];
-    clear(c);
-    multiply(c, Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride}, at(S, from, v0), kWidth,
-             ceil_div(end - first, Mul::kDepth), Mul{});
+    const auto features = [&] {
+      if constexpr (MatrixTiles<Mul>)
+        return Rows<T>{Vv.data + t * Vv.row_stride + from, Vv.row_stride, 1};
+      else
+        return Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride};
+    };
+    form(c, features(), at(S, from, v0), kWidth, ceil_div(end - first, Mul::kDepth), mul);
     if (corr != nullptr) {
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
@@ -258,7 +269,7 @@ struct AttentionPanel {
   void values(index_t first, index_t end, int v0, const V* corr) const {
     do {
       const index_t keys = std::min(end - first, kPiece);
-      for_row_blocks<kRows<V, N>>(
+      for_row_blocks<kTileRows<V, N, Mul>>(
           Vv.cols(), [&]<int R>(index_t t, Height<R>) { value_tile<R, N>(t, first, first + keys, v0, corr); });
       first += keys;
       corr = nullptr;
@@ -372,7 +383,7 @@ struct AttentionPanel {
   /// S <- weights of keys first .. end, which all rows see, up to the key that is returned: none are far from 0.
   index_t weigh(index_t first, index_t end, double scale, Running& w, Pending& p) const {
     index_t done = first;
-    for_row_blocks<kRows<V, NV>>(end - first, [&]<int R>(index_t block, Height<R>) {
+    for_row_blocks<kTileRows<V, NV, Mul>>(end - first, [&]<int R>(index_t block, Height<R>) {
       if (w.far) return;
       const index_t key = first + block;
       if (!weight_tile<R>(key, w)) {
@@ -458,7 +469,9 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   }
   if (S.layout != OnlineAttention::S || O.layout != OnlineAttention::O || Q.layout != OnlineAttention::Q) return false;
   if (K.col_stride != 1 || Vv.col_stride != 1) return false;
-  if (Mul::kDepth > 1 && (K.layout != Layout::bf16_rows || Vv.layout != Layout::bf16_pairs)) return false;
+  if constexpr (Mul::kDepth > 1)
+    if (K.layout != Layout::bf16_rows || Vv.layout != Mul::kValues) return false;
+  const typename Mul::Session session(K.cols() / Mul::kDepth);
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   const Place place = simplest(step.scores.place, {Q.rows(), K.rows()});
   // At least the rows of a register tile, which it reads side by side.
@@ -470,6 +483,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
       const ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows);
       DropPanel<V, NV> drop(step.drop, first);
       AttentionPanel<V, NV, Mul>{step,
+                                 session.multiply(),
                                  Q.data + first * depth,
                                  O.data + first * O.cols(),
                                  S.data,

@@ -7,7 +7,8 @@
 ///   C(r, :) = SUM_t A(r, t) B(t, :)
 ///
 /// A word of A is broadcast, a row of B is NV vectors. The caller chooses which operands are queries, keys and
-/// features, so that the result of one step lies as the next step reads it, and nothing is ever transposed.
+/// features, so that the result of one step lies as the next step reads it, and nothing is transposed. (Matrix tiles,
+/// whose operands lie in other ways, are told apart below.)
 namespace redblue::kernel::simd {
 
 /// R rows of A at one distance, each step one word further. Eight rows are reached from one pointer.
@@ -56,6 +57,10 @@ template <class V>
 struct Multiply {
   static constexpr index_t kDepth = 1;  ///< words of k in a step
   using Element = typename V::T;        ///< of A
+  struct Session {                      ///< lives while products are formed; it is told the steps of most
+    explicit Session(index_t) {}
+    Multiply multiply() const { return {}; }
+  };
   using B = V;
   [[gnu::always_inline]] static B broadcast(const typename V::T* a) { return V::all(*a); }
   [[gnu::always_inline]] static B load(const typename V::T* b) { return V::load(b); }
@@ -97,6 +102,37 @@ template <class V, int R, int NV>
   for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
     for (int v = 0; v < NV; ++v) c[r][v] = V::zero();
+}
+
+/// Does an instruction multiply matrix tiles? A tile has Mul::kTile rows. It takes Mul::kTile steps; the steps that are
+/// left at the end may have tiles of their own.
+template <class Mul>
+concept MatrixTiles = requires { Mul::kTile; };
+
+/// Rows of a tile of sums that is NV vectors wide.
+template <class V, int NV, class Mul>
+inline constexpr int kTileRows = kRows<V, NV>;
+template <class V, int NV, MatrixTiles Mul>
+inline constexpr int kTileRows<V, NV, Mul> = Mul::kTile;
+
+/// Are R rows of sums those of a matrix tile?
+template <class Mul, int R>
+inline constexpr bool kIsMatrixTile = false;
+template <MatrixTiles Mul, int R>
+inline constexpr bool kIsMatrixTile<Mul, R> = R == Mul::kTile;
+
+/// c <- A B over k steps, as many of them as can be by matrix tiles.
+template <class V, int R, int NV, class A, class Mul>
+[[gnu::always_inline]] inline void form(V (&c)[R][NV], const A& a, const typename V::T* b, index_t ldb, index_t k,
+                                        Mul mul) {
+  if constexpr (kIsMatrixTile<Mul, R>) {
+    const index_t done = mul.steps_in_tiles(k);
+    mul.product(c, a.p, a.stride * index_t{sizeof *a.p}, b, ldb, done);
+    if (done < k) multiply(c, a.after(done), b + done * ldb, ldb, k - done, mul);
+  } else {
+    clear(c);
+    multiply(c, a, b, ldb, k, mul);
+  }
 }
 
 /// f(row, std::integral_constant-like R) for blocks of rows that cover 0 .. rows: full register tiles, then 8, 4, 2, 1.
