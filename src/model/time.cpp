@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <cmath>
 #include <functional>
 #include <map>
 
@@ -13,14 +14,20 @@ namespace redblue::model {
 
 namespace {
 
-/// Cycles from a multiply-add to its result, on every processor with FMA of the last ten years.
-constexpr double kLatency = 4;
+/// Cycles from a multiply-add to its result, on every processor with FMA of the last ten years; and from a product of
+/// matrix tiles.
+constexpr double kLatency = 4, kTileLatency = 52;
+/// Rows and columns of a matrix tile.
+constexpr int kTile = 16;
 
 double share_with_lanes_along(const Rates& r, index_t along, index_t across) {
-  const index_t vectors = ceil_div(along, r.lanes);
-  const double full = static_cast<double>(along) / static_cast<double>(vectors * r.lanes);
-  const double sums = static_cast<double>(std::min(across, kRegisterRows) * std::min(vectors, kRegisterVectors));
-  return full * std::min(1.0, sums / (kLatency * r.vectors_per_cycle));
+  const bool tiles = r.tile_rows > 1;
+  const index_t vectors = ceil_div(along, r.lanes), rows = ceil_div(across, r.tile_rows);
+  const double full = static_cast<double>(along) * static_cast<double>(across) /
+                      static_cast<double>(vectors * r.lanes * rows * r.tile_rows);
+  const double sums =
+      static_cast<double>(std::min(rows, tiles ? 1 : kRegisterRows) * std::min(vectors, kRegisterVectors));
+  return full * std::min(1.0, sums / ((tiles ? kTileLatency : kLatency) * r.vectors_per_cycle));
 }
 
 }  // namespace
@@ -29,6 +36,16 @@ std::size_t Rates::private_level() const {
   std::size_t level = 0;
   while (level + 2 < levels.size() && levels[level + 1].cores == 1) ++level;
   return level;
+}
+
+Rates Rates::without_bf16() const {
+  Rates r = *this;
+  if (!multiplies_bf16) return r;
+  r.multiplies_bf16 = false;
+  r.macs = f32_macs;
+  r.vectors_per_cycle = f32_vectors_per_cycle;
+  r.tile_rows = 1;
+  return r;
 }
 
 double Rates::missing(std::size_t level, double bytes) const {
@@ -72,10 +89,14 @@ Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   r.isa = p->isa;
   r.dtype = dtype;
   r.multiplies_bf16 = p->dtype == DType::bf16;
-  r.macs = p->flops / 2;
-  r.lanes = p->dtype == DType::bf16 ? p->macs_per_vector / 2 : p->macs_per_vector;
+  r.macs = p->flops / 2 * (p->isa == Isa::amx_bf16 ? kTileShare : 1);
+  r.tile_rows = p->isa == Isa::amx_bf16 ? kTile : 1;
+  r.lanes = p->isa == Isa::amx_bf16 ? kTile : p->dtype == DType::bf16 ? p->macs_per_vector / 2 : p->macs_per_vector;
   r.vectors_per_cycle = p->vectors_per_cycle;
   r.exps = e->elements;
+  const Peak* const f32 = find(peak, arithmetic);
+  r.f32_macs = f32 != nullptr ? f32->flops / 2 : r.macs;
+  r.f32_vectors_per_cycle = f32 != nullptr ? f32->vectors_per_cycle : r.vectors_per_cycle;
   const Peak* const plain = hardware.peak(Isa::portable, arithmetic);
   const ExpRate* const plain_exp = hardware.exp_rate(Isa::portable, arithmetic);
   r.portable_macs = plain != nullptr ? std::min(kPlainShare * plain->flops / 2, r.macs) : r.macs;
@@ -94,6 +115,7 @@ double register_share(const Rates& r, index_t rows, index_t cols, Lanes lanes) {
 double product_seconds(const Rates& r, index_t rows, index_t cols, double depth, double held_bytes, Lanes lanes) {
   if (rows == 0 || cols == 0) return 0;
   const double results = static_cast<double>(rows) * static_cast<double>(cols);
+  if (r.tile_rows > 1) depth = std::ceil(depth / (2 * kTile)) * (2 * kTile);  // a matrix tile has as many pairs as rows
   return results * depth / (r.macs * register_share(r, rows, cols, lanes)) + pass_seconds(r, 2 * results, held_bytes);
 }
 

@@ -30,6 +30,22 @@ TEST(TimeModel, RatesAreThoseOfTheLargestSetThatHasThem) {
   EXPECT_EQ(rates_of(h, Isa::avx2, DType::f64).isa, Isa::portable);
 }
 
+TEST(TimeModel, MatrixTilesHaveTheirOwnRatesAndKernelsWithoutThemThoseOfF32) {
+  Hardware h = invented();
+  h.peaks.push_back({Isa::amx_bf16, DType::bf16, 2e12, 8192, 0.0625});
+  const Rates tiles = rates_of(h, Isa::amx_bf16, DType::bf16), f32 = tiles.without_bf16();
+  EXPECT_EQ(tiles.macs, kTileShare * 1e12);
+  EXPECT_EQ(tiles.lanes, 16);
+  EXPECT_TRUE(tiles.multiplies_bf16);
+  EXPECT_EQ(register_share(tiles, 16, 64), 3 / 3.25) << "three tiles of sums at a time, of latency 52 / 16";
+  EXPECT_EQ(register_share(tiles, 8, 64), register_share(tiles, 16, 64) / 2) << "half of each tile";
+  EXPECT_EQ(product_seconds(tiles, 16, 64, 33, 0), product_seconds(tiles, 16, 64, 64, 0)) << "pairs fill a tile";
+  EXPECT_FALSE(f32.multiplies_bf16);
+  for (const auto& [rows, cols] : {std::pair<index_t, index_t>{16, 64}, {5, 7}})
+    EXPECT_EQ(product_seconds(f32, rows, cols, 33, 1000), product_seconds(rates(), rows, cols, 33, 1000));
+  EXPECT_EQ(rates_of(h, Isa::amx_bf16, DType::f32).macs, 95e9);
+}
+
 TEST(TimeModel, PlainKernelsReachAFifthOfThePortablePeak) { EXPECT_EQ(rates().portable_macs, 0.2 * 20e9); }
 
 TEST(TimeModel, ACacheKeepsAllOfWhatIsSmallAndNothingOfWhatIsLarge) {

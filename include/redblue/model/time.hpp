@@ -27,8 +27,11 @@ struct Rates {
   bool multiplies_bf16 = false;  ///< else bf16 words are widened to f32
   double macs = 0;               ///< peak of one core, in multiply-adds per second
   int lanes = 1;                 ///< numbers of a result in one vector
-  double vectors_per_cycle = 1;
-  double exps = 0;  ///< exponentials per second of one core
+  int tile_rows = 1;             ///< vectors of a result that one instruction forms: more for matrix tiles
+  double vectors_per_cycle = 1;  ///< instructions
+  double exps = 0;               ///< exponentials per second of one core
+  /// The same as macs and vectors_per_cycle, of f32: kernels that multiply no bf16 have these.
+  double f32_macs = 0, f32_vectors_per_cycle = 1;
   // The same for kernels without a body of their own (kernel/bodies.hpp), never more; macs times kPlainShare.
   double portable_macs = 0;
   double portable_exps = 0;
@@ -43,6 +46,8 @@ struct Rates {
   double seconds_per_byte(double bytes, std::size_t first = 0) const;
   /// The largest cache that only one core uses.
   std::size_t private_level() const;
+  /// The rates of kernels that multiply no bf16.
+  Rates without_bf16() const;
 };
 
 /// The rates of `isa` or, if the file has no peak of this type for it, of the largest instruction set below that has
@@ -58,6 +63,10 @@ inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
 /// The share of the peak of the portable instruction set that the loops of a kernel without a body of its own reach.
 inline constexpr double kPlainShare = 0.2;
+/// The share of the peak of matrix tiles that products reach, whose operands are loaded for few tiles of sums.
+inline constexpr double kTileShare = 0.35;
+/// What it takes to make columns of pairs, for matrix tiles, in passes over the words.
+inline constexpr double kTurning = 6;
 /// The time of one call of a kernel, beside its work.
 inline constexpr double kCallSeconds = 70e-9;
 /// The smaller of work and transfer hides behind the larger, up to this share, because the hardware prefetches streams.

@@ -18,7 +18,10 @@ class Timed : public MachineFace<Timed> {
   struct TooMany {};
 
   Timed(const Rates& rates, Score score, std::size_t most)
-      : rates_(rates), exponentiates_(score == Score::softmax || score == Score::sigmoid), most_(most) {}
+      : rates_(rates),
+        without_bf16_(rates.without_bf16()),
+        exponentiates_(score == Score::softmax || score == Score::sigmoid),
+        most_(most) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
     tiles_.push_back({words_of(s, layout), layout});
@@ -49,7 +52,7 @@ class Timed : public MachineFace<Timed> {
       if (fused && kernel::name_of(part) == kernel::Scores::name)
         seen = share_seen(*kernel::place_of(part), a[0].shape());
       if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
-      add_part(part, a, fused, seen);
+      add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
     });
     touch(k, args, fused);
   }
@@ -94,9 +97,11 @@ class Timed : public MachineFace<Timed> {
   index_t panels(index_t rows) const {
     return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
   }
-  /// Words that a tile takes in a cache: in a fused body one panel of scratch, and two copies of what it also packs.
+  /// Words that a tile takes in a cache: in a fused body one panel of scratch, two copies of what it also packs, and
+  /// half of what it rounds to bf16.
   double words_of(Shape s, Layout layout) const {
     if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
+    if (layout == Layout::query_panels && rates_.multiplies_bf16) return static_cast<double>(s.words()) / 2;
     return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
   }
   /// Words of a result that a fused body works on at a time: one panel if the result lies in panels, else one register
@@ -110,6 +115,7 @@ class Timed : public MachineFace<Timed> {
   template <class K>
   void touch(const K& k, std::span<const Arg> args, bool fused) {
     const double passes = fused ? static_cast<double>(panels(args[0].shape().rows)) : 1;
+    if (rates_.multiplies_bf16) round(kernel::name_of(k), args);
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
       double words = static_cast<double>(args[i].shape().words());
@@ -117,7 +123,8 @@ class Timed : public MachineFace<Timed> {
         const Layout layout = kernel::layout_of(k, i);
         if (layout == Layout::key_rows || layout == Layout::value_pairs) words /= 2;
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
-          add(time_.pass_s, pass_seconds(rates_, 2 * words, words * rates_.word_bytes));
+          add(time_.pass_s,
+              pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes));
       }
       const kernel::Access access = kernel::access_of(k, i);
       if (args[i].kind == Arg::Kind::stream) {
@@ -129,6 +136,16 @@ class Timed : public MachineFace<Timed> {
     add(time_.pass_s, (passes - 1) * kCallSeconds);
     touched_ += (passes - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
     held_ = std::max(held_, resident_ + streamed);
+  }
+  /// The backward pass holds f32 words, which it rounds for its products: 4 bytes are read, 2 are written.
+  void round(std::string_view name, std::span<const Arg> args) {
+    double words = 0;
+    const auto count = [&](std::size_t i) { words += static_cast<double>(args[i].shape().words()); };
+    if (name == kernel::KeyGradients::name)
+      for (const std::size_t i : {0, 1, 4, 4, 9, 9}) count(i);  // P, dS; Q and dO as rows, and as pairs of them
+    else if (name == kernel::GemmOver::name)
+      for (const std::size_t i : {1, 2}) count(i);
+    add(time_.pass_s, pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes));
   }
   void copy(const Block& b) {
     call();
@@ -160,7 +177,7 @@ class Timed : public MachineFace<Timed> {
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
   template <class K>
-  void add_part(const K& k, std::span<const Arg> args, bool fused, double seen) {
+  void add_part(const K& k, std::span<const Arg> args, bool fused, double seen, const Rates& rates) {
     const Shape out = args[0].shape();
     const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
@@ -169,7 +186,7 @@ class Timed : public MachineFace<Timed> {
     if (macs > 0 && plain)
       add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs);
     else if (macs > 0)
-      add(time_.compute_s, product_seconds(rates_, out.rows, out.cols,
+      add(time_.compute_s, product_seconds(rates, out.rows, out.cols,
                                            seen * static_cast<double>(macs) / static_cast<double>(out.words()), held,
                                            fused ? Lanes::better : Lanes::rows));
     const index_t exps = exponentials(kernel::name_of(k), args);
@@ -180,6 +197,11 @@ class Timed : public MachineFace<Timed> {
     double words = static_cast<double>(out.words());  // written; read below with the others
     kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
     add(time_.pass_s, pass_seconds(rates_, words, held));
+  }
+  /// The kernels whose bodies multiply bf16 where others multiply f32.
+  static bool multiplies_bf16(std::string_view name) {
+    return name == kernel::OnlineAttention::name || name == kernel::KeyGradients::name ||
+           name == kernel::GemmOver::name;
   }
   /// How many exponentials a plain kernel takes.
   index_t exponentials(std::string_view name, std::span<const Arg> args) const {
@@ -195,6 +217,7 @@ class Timed : public MachineFace<Timed> {
   }
 
   const Rates& rates_;
+  Rates without_bf16_;
   bool exponentiates_;
   std::size_t most_;
   std::size_t operations_ = 0;
