@@ -392,6 +392,22 @@ TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
   });
 }
 
+TEST_F(HalfBodiesTest, PanelsBecomeRowsOf16BitsAsByWayOfRowsOfWords) {
+  on_every_isa([&](const Bodies<float>& table) {
+    const Matrix<float> m({table.few_rows + size(), size()}, random);
+    Matrix<float> rows = m;
+    const Laid<float> laid(table, rows, OnlineAttention::O);
+    ASSERT_TRUE(laid.view.packed());
+    const DType type = draw(0, 1) == 0 ? DType::f16 : DType::bf16;
+    const index_t stride = m.shape.cols + draw(0, 5);
+    std::vector<std::uint16_t> halves(static_cast<std::size_t>(m.shape.rows * stride)), wanted = halves;
+    table.unpack_halves(type, laid.view.data, m.shape, halves.data(), stride);
+    for (index_t r = 0; r < m.shape.rows; ++r)
+      table.half_rows.narrow(type, &rows.view()(r, 0), wanted.data() + r * stride, m.shape.cols);
+    EXPECT_EQ(halves, wanted);
+  });
+}
+
 TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   int compared = 0;

@@ -1,6 +1,9 @@
 #pragma once
 #include <cmath>
+#include <concepts>
+#include <cstdint>
 #include <memory>
+#include <optional>
 #include <span>
 #include <stdexcept>
 #include <vector>
@@ -52,6 +55,8 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     }
     const View<T> v = arena_.view(tile);
     if (!v.packed()) return slow_.fetch(b, v.data, v.row_stride);
+    if (v.layout == Layout::query_panels)
+      if (const std::optional<View<const T>> pairs = pairs_of(b)) return bodies().pack(*pairs, v.data);
     View<T> plain;
     if (is_staged(place, slow_, b)) {
       plain = arena_.stage(0, b.shape);
@@ -64,6 +69,10 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   void write(const Block& b, const Arg& tile) {
     const View<T> v = arena_.view(tile);
     if (!v.packed()) return slow_.put(b, v);
+    if (const std::optional<DType> halves = slow_.halves(b); halves && bodies().unpack_halves != nullptr) {
+      const Rows16 rows = slow_.rows16(b);
+      return bodies().unpack_halves(*halves, v.data, b.shape, const_cast<std::uint16_t*>(rows.data), rows.stride);
+    }
     const bool staged = is_staged(arena_.place_of(tile.depth), slow_, b);
     const View<T> plain = staged ? arena_.stage(0, b.shape) : slow_.view(b);
     bodies().unpack(v.data, plain);
@@ -125,6 +134,17 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       : crew_(&crew), at_(at), arena_(crew.arena_of(at)), slow_(slow) {}
 
   const kernel::Bodies<T>& bodies() const { return crew_->bodies; }
+  /// A block of bf16 words, where bodies multiply pairs of them: each pair as one word, if all lie where words may.
+  std::optional<View<const T>> pairs_of(const Block& b) const {
+    if constexpr (std::same_as<T, float>)
+      if (bodies().bf16 && b.shape.cols % 2 == 0 && slow_.halves(b) == DType::bf16) {
+        const Rows16 rows = slow_.rows16(b);
+        if (rows.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % alignof(T) == 0)
+          return View<const T>(reinterpret_cast<const T*>(rows.data), {b.shape.rows, b.shape.cols / 2},
+                               rows.stride / 2);
+      }
+    return std::nullopt;
+  }
   /// Loads a tile that kernels only read: it lies where its words do, if they can be viewed.
   void read_only(const Arg& tile, const Block& b) {
     if (slow_.can_view(b)) {

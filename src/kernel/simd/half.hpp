@@ -3,6 +3,7 @@
 #include <cstdint>
 
 #include "kernel/simd/fetch.hpp"
+#include "kernel/simd/panels.hpp"
 #include "redblue/core/dtype.hpp"
 #include "redblue/core/types.hpp"
 
@@ -44,6 +45,20 @@ void narrow_row(DType to, const float* in, std::uint16_t* out, index_t words) {
     row([](V x, std::uint16_t* p) { x.store_f16(p); });
   else
     row([](V x, std::uint16_t* p) { x.store_bf16(p); });
+}
+
+/// Panels to rows of 16-bit words, by way of some columns of a panel that stay in the first cache.
+template <class V>
+void unpack_halves(DType to, const float* panels, Shape shape, std::uint16_t* rows, index_t stride) {
+  constexpr index_t kColumns = 64;
+  alignas(64) float part[kWidestPanel<V> * V::kLanes * kColumns];
+  for_panels<V>(shape, [&](index_t first, index_t count, index_t width, index_t offset) {
+    for (index_t t = 0; t < shape.cols; t += kColumns) {
+      const index_t cols = std::min(kColumns, shape.cols - t);
+      transpose_out<V>(panels + offset + t * width, width, {part, {count, cols}, kColumns});
+      for (index_t r = 0; r < count; ++r) narrow_row<V>(to, part + r * kColumns, rows + (first + r) * stride + t, cols);
+    }
+  });
 }
 
 }  // namespace redblue::kernel::simd

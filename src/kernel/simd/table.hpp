@@ -75,6 +75,7 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.unpack = unpack<V>;
   if constexpr (std::same_as<typename V::T, float>) {
     b.half_rows = {widen_row<V>, narrow_row<V>};
+    b.unpack_halves = unpack_halves<V>;
     b.widen = true;
   }
   return b;
