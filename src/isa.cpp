@@ -1,7 +1,7 @@
 #include "redblue/isa.hpp"
 
 #include <fmt/format.h>
-#if defined(__x86_64__)
+#if defined(__x86_64__) && defined(__linux__)
 #include <cpuid.h>
 #include <sys/syscall.h>
 #include <unistd.h>
@@ -25,16 +25,18 @@ std::vector<std::string_view> names(bool (*wanted)(Isa)) {
   return list;
 }
 
-#if defined(__x86_64__)
 /// Does the processor have AMX-BF16, and does Linux let this process use its tiles? A process asks for them once.
-bool has_tiles() {
+[[maybe_unused]] bool has_tiles() {
+#if defined(__x86_64__) && defined(__linux__)
   unsigned a = 0, b = 0, c = 0, d = 0;
   constexpr unsigned kTile = 1U << 24, kBf16 = 1U << 22;
   if (__get_cpuid_count(7, 0, &a, &b, &c, &d) == 0 || (d & kTile) == 0 || (d & kBf16) == 0) return false;
   constexpr long kAskForState = 0x1023, kTileData = 18;  // ARCH_REQ_XCOMP_PERM, XFEATURE_XTILEDATA
   return syscall(SYS_arch_prctl, kAskForState, kTileData) == 0;
-}
+#else
+  return false;
 #endif
+}
 
 }  // namespace
 
@@ -49,8 +51,8 @@ bool is_available(Isa isa) {
   if (isa == Isa::avx512) return avx512;
   const bool bf16 = avx512 && __builtin_cpu_supports("avx512bf16");
   if (isa == Isa::avx512_bf16) return bf16;
-  static const bool tiles = has_tiles();
-  return bf16 && tiles;
+  static const bool tiles = bf16 && has_tiles();
+  return tiles;
 #else
   return false;
 #endif
