@@ -169,7 +169,7 @@ typedef struct redblue_problem {
    0.0,                      \
    NULL}
 
-/* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in about
+/* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
  * a few seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
  * twice a core's private cache. With fast_memory_words or fast_memory_bytes the plan moves the fewest words. In bytes,
  * q, k, v and d_o take `dtype` in fast memory, all else the type of arithmetic (f32 if that is bf16); a run computes in

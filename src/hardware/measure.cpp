@@ -103,11 +103,12 @@ class Buffer {
   void* data_;
 };
 
-std::vector<const Loops*> available_loops() {
+/// The loops of instruction sets up to this one. Linux is not asked for tiles unless they are among them.
+std::vector<const Loops*> available_loops([[maybe_unused]] Isa most = *std::rbegin(kIsas)) {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
 #if defined(__x86_64__)
   for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16, &kAmxBf16})
-    if (is_available(l->isa)) list.push_back(l);
+    if (l->isa <= most && is_available(l->isa)) list.push_back(l);
 #endif
   return list;
 }
@@ -221,7 +222,7 @@ Hardware describe_hardware() {
 double sample_clock() { return hardware::Stopwatch().sample(hardware::kAdditions, hardware::dependent_additions); }
 
 double sample_peak(Isa isa, DType dtype) {
-  const auto loops = hardware::available_loops();
+  const auto loops = hardware::available_loops(isa);
   const auto found = std::find_if(loops.rbegin(), loops.rend(),
                                   [&](const hardware::Loops* l) { return l->dtype == dtype && l->isa <= isa; });
   if (!is_available(isa) || found == loops.rend())
@@ -236,7 +237,7 @@ Hardware with_new_peaks(Hardware h) {
   Stopwatch watch;
   for (const Isa isa : kIsas)
     if (isa <= best && std::ranges::none_of(h.peaks, [&](const Peak& p) { return p.isa == isa; }))
-      for (const Loops* l : available_loops())
+      for (const Loops* l : available_loops(best))
         if (l->isa == isa) {
           h.peaks.push_back(measure_peak(watch, *l, h.clock));
           if (l->exp2 != nullptr) h.exp_rates.push_back(measure_exp(watch, *l));

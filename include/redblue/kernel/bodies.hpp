@@ -52,7 +52,7 @@ struct BodyTraits {
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
   bool widen = false;    ///< bodies for few queries widen rows of f16 and bf16 as they read them
-  Layout paired = Layout::bf16_pairs;  ///< as which of the layouts of pairs many queries take values
+  Layout paired = Layout::bf16_pairs;  ///< how OnlineAttention takes bf16 values, if queries are many
 
   /// The layout in which the bodies take an argument with this wish of its kernel, key_rows or value_pairs, whose rows
   /// are 16-bit words of `type`. row_major: as words of T.

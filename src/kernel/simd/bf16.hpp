@@ -123,7 +123,7 @@ inline void pack_bf16(View<const float> from, float* panels) {
   });
 }
 
-/// Rows become rows of pairs; the words `ahead` of each are on their way then.
+/// Rows become rows of pairs; the words that lie `ahead` of each are fetched.
 inline void pair_rows(const std::uint16_t* from, Shape shape, index_t stride, View<float> pairs, index_t ahead) {
   constexpr index_t kWords = 32;
   const __m512i low = _mm512_set_epi16(47, 15, 46, 14, 45, 13, 44, 12, 43, 11, 42, 10, 41, 9, 40, 8, 39, 7, 38, 6, 37,
