@@ -7,7 +7,6 @@
 #include <unistd.h>
 #endif
 
-#include <algorithm>
 #include <cstdlib>
 #include <string>
 #include <vector>
@@ -59,8 +58,12 @@ bool is_available(Isa isa) {
 }
 
 Isa isa_asked_for(std::string_view name) {
-  if (name.empty())
-    return *std::find_if(std::rbegin(kIsas), std::rend(kIsas), [](Isa isa) { return is_available(isa); });
+  if (name.empty()) {
+    Isa largest = Isa::portable;
+    for (const Isa isa : kIsas)
+      if (is_available(isa)) largest = isa;
+    return largest;
+  }
   const auto isa = isa_from_name(name);
   if (!isa)
     throw InvalidProblem(fmt::format("REDBLUE_ISA = '{}' is no instruction set: choose from {}", name,

@@ -104,7 +104,7 @@ class Buffer {
 };
 
 /// The loops of instruction sets up to this one. Linux is not asked for tiles unless they are among them.
-std::vector<const Loops*> available_loops([[maybe_unused]] Isa most = *std::rbegin(kIsas)) {
+std::vector<const Loops*> available_loops([[maybe_unused]] Isa most = Isa::amx_bf16) {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
 #if defined(__x86_64__)
   for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16, &kAmxBf16})
