@@ -22,8 +22,8 @@ struct Route {
 };
 
 /// Do the words of a block pass through staging buffer 0 on their way into a tile, or back? A packed tile is packed
-/// from plain rows; other tiles are copied to and from slow memory as they lie. (Ram leaves the buffer alone where bodies
-/// pack or unpack 16-bit words themselves, which depends on where the data lie.)
+/// from plain rows; other tiles are copied to and from slow memory as they lie. (Ram leaves the buffer alone where
+/// bodies pack or unpack 16-bit words themselves, which depends on where the data lie.)
 template <class Slow>
 bool is_staged(const TileStack::Tile& tile, const Slow& slow, const Block& b) {
   return is_packed(tile.place.layout) && !slow.can_view(b);
