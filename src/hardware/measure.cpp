@@ -30,8 +30,13 @@ class Stopwatch {
   double rate(double units, const Run& run) {
     const std::int64_t steps = enough(run).steps;
     std::array<double, 25> samples;
-    for (double& s : samples) s = units * static_cast<double>(steps) / seconds(run, steps);
-    return median(samples);
+    std::size_t taken = 0;
+    for (double spent = 0; taken < samples.size() && (taken < kLeastSamples || spent < kEnoughSeconds); ++taken) {
+      const double sample = seconds(run, steps);
+      samples[taken] = units * static_cast<double>(steps) / sample;
+      spent += sample;
+    }
+    return median(std::span(samples).first(taken));
   }
   /// The same from one sample.
   template <class Run>
@@ -49,7 +54,9 @@ class Stopwatch {
   double spread() const { return spread_; }
 
  private:
-  static constexpr double kSampleSeconds = 4e-3;
+  static constexpr double kSampleSeconds = 4e-3;  // at least
+  static constexpr std::size_t kLeastSamples = 5;
+  static constexpr double kEnoughSeconds = 0.5;  // for long samples, as of reading a gigabyte
   struct Taken {
     std::int64_t steps;
     double seconds;
