@@ -17,6 +17,11 @@ endif()
 if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
   add_compile_options(-Wno-restrict)  # false alarms inside std::string, GCC bug 105329
 endif()
+if(CMAKE_CXX_COMPILER_ID STREQUAL GNU)
+  # g++ looks for memory to free from 128 MiB on, which takes a tenth of its time here. From 512 MiB on it takes up to
+  # 1.6 GB in place of 1.3.
+  add_compile_options(--param=ggc-min-heapsize=524288 --param=ggc-min-expand=100)
+endif()
 if(REDBLUE_WERROR)
   set(CMAKE_COMPILE_WARNING_AS_ERROR ON)
 endif()
