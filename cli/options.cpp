@@ -513,6 +513,8 @@ Problem ProblemOptions::problem() const {
   mask.apply_patterns(p);
   modifiers.apply_to(p);
   planner.apply_to(p);
+  if (lse && p.method_kind() != MethodKind::exact)
+    throw InvalidProblem("--lse with --approximate: approximations have no lse; leave --lse out");
   p.lse_required = lse;
   p.validate();
   return p;

@@ -163,9 +163,9 @@ struct PlanFlags {
   void add_to(const Command& command) {
     problem.add_to(command);
     command
-        .option("--format", format,
-                "table, json (as --json), csv, markdown, or c-header: the chosen tiles as macros to paste")
-        .one_of({"table", "json", "csv", "markdown", "c-header"});
+        .option("--format,--emit", format,
+                "table, json (as --json), csv, markdown, or c-header (header): the chosen tiles as macros to paste")
+        .one_of({"table", "json", "csv", "markdown", "c-header", "header"});
     command
         .option("--tolerance", tolerance,
                 "with --range: polynomial attention of the least degree whose output is proved to be within this many "
@@ -229,7 +229,7 @@ void add_plan(Program& program) {
       print_csv(plan);
     else if (format == "markdown")
       print_markdown(plan);
-    else if (format == "c-header")
+    else if (format == "c-header" || format == "header")
       print_c_header(plan);
     else
       print_table(plan);

@@ -10,7 +10,7 @@ from fractions import Fraction
 
 import check_rows
 import numpy as np
-from check_rows import norms, require
+from check_rows import around, norms, require
 from read_safetensors import load_file
 
 getcontext().prec = 60
@@ -37,10 +37,9 @@ def horner(c, z):
 
 def error_is_within(c, B, most):
     """Is |f| <= most, f = p(z) e^-z - 1, for |z| <= B? On |z - m| <= h: |f| <= |f(m)| + h max|q| e^(h - m), q = p' - p,
-    and max|q| <= |q(m)| + h max|q'|. What cannot be decided is cut in two."""
+    and |q| <= SUM |q_n| h^n, q_n its coefficients at m. What cannot be decided is cut in two."""
     c, B, most = [Decimal(x) for x in c], Decimal(B), Decimal(most)
     q = [(n + 1) * x - y for n, (x, y) in enumerate(zip(c[1:] + [Decimal(0)], c))]
-    slope = horner([n * abs(x) for n, x in enumerate(q)][1:], B)
     margin = TINY * (1 + horner([abs(x) for x in c], B)) * B.exp()
     todo, steps = [(Decimal(0), B)], 0
     while todo:
@@ -48,7 +47,7 @@ def error_is_within(c, B, most):
         at, steps = abs(horner(c, m) * (-m).exp() - 1) + margin, steps + 1
         if at > most or steps > 100_000:
             return False
-        if at + h * (abs(horner(q, m)) + h * slope) * (h - m).exp() * (1 + TINY) + margin > most:
+        if at + h * horner([abs(x) for x in around(q, m)], h) * (h - m).exp() * (1 + TINY) + margin > most:
             todo += [(m - h / 2, h / 2), (m + h / 2, h / 2)]
     return True
 
@@ -89,7 +88,7 @@ def check_head(c, head, q, k, v, o):
         return
     pieces = check_rows.polynomials(c, head, q, k) if "rows" in c else [(c["coefficients"], head["range"])]
     e = Decimal(head["weight_error"])
-    require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small")
+    require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small, or too near")
     tight = not all(error_is_within(*x, e * 95 / 100 - Decimal(1e-12)) for x in reversed(pieces))
     require(tight if pieces else e == 0, "weight_error too large")
     within("output_error", head["output_error"], e / (1 + (1 - e * e).sqrt()) * Decimal(head["spread"]) * (1 - TINY))
@@ -105,6 +104,7 @@ def check_head(c, head, q, k, v, o):
 def check(c, q, k, v, o=None):
     """Raises ValueError; returns what is to say of o. Arrays are float64, [batch, heads, rows, columns]."""
     require(c["schema"] == "redblue.certificate/1" and c["compute_dtype"] in ("f32", "f64"), "schema or compute_dtype")
+    require(c["output_dtype"] in BITS and isinstance(c["tolerance"], float | None), "output_dtype or tolerance")
     offset = c["mask"]["causal_offset"] if isinstance(c["mask"], dict) else 0
     require(c["mask"] in ("none", "other", {"causal_offset": offset}) and type(offset) is int, f"mask = {c['mask']}")
     sizes = [q.shape[0], q.shape[1], k.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3]]

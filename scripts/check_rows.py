@@ -1,5 +1,6 @@
 """What check_certificate.py checks where each row has its polynomial; docs/certificates.md."""
 
+import itertools
 import math
 from decimal import Decimal
 
@@ -13,6 +14,16 @@ STEPS = 64  # polynomials, for radii up to range k / STEPS
 def require(right, text):
     if not right:
         raise ValueError(text)
+
+
+def around(c, m):
+    """The coefficients of the polynomial c at m + t."""
+    at = []
+    while c:
+        *c, value = itertools.accumulate(reversed(c), lambda p, x: p * m + x)
+        c.reverse()
+        at.append(value)
+    return at
 
 
 def norms(x):
@@ -29,8 +40,9 @@ def uncertain(c, of="d"):
 def longest_key(c, k, largest_k):
     """Of those that enter the state; beside the exact ones, less the mean."""
     kept = min(c["rows"]["exact_keys"], len(k))
-    center = [math.fsum(x) / len(k) for x in k.T] if c["rows"]["centred"] else 0
-    return [*np.sort(norms(k - center))[::-1], 0][kept] + uncertain(c, "n_k") * largest_k
+    for _ in range(2 * c["rows"]["centred"]):  # the second time takes off what the mean lost by its rounding
+        k = k - [math.fsum(x) / len(k) for x in k.T]
+    return float([*np.sort(norms(k))[::-1], 0][kept]) + uncertain(c, "n_k") * largest_k
 
 
 def taken(c, head):

@@ -45,16 +45,13 @@ __all__ = [
     "explore",
     "flash_attn_func",
     "flash_attn_varlen_func",
-    "install",
     "patterns",
     "plan",
     "report",
     "scaled_dot_product_attention",
     "scores",
-    "uninstall",
-    "use",
     "weights",
-]
+]  # not install, use and uninstall: `from redblue import *` would need torch
 
 #: Where these are, which are imported when they are first used: torch is not needed before, nor what pages are made of.
 _LATER = {"explore": "_explore", "install": "torch", "report": "_report", "uninstall": "torch", "use": "torch"}
@@ -66,3 +63,7 @@ def __getattr__(name: str) -> Any:
     if name in _LATER:
         return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
     raise AttributeError(f"module 'redblue' has no attribute '{name}'")
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *_LATER, "jax", "torch"})

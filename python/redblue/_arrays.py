@@ -93,6 +93,9 @@ def _imported(x: Any, name: str) -> np.ndarray:
         raise TypeError(
             f"{name} is a {type(x).__name__}: give an array of NumPy or PyTorch, or one with DLPack or the buffer protocol"
         )
+    jax = sys.modules.get("jax")
+    if jax is not None and isinstance(x, jax.core.Tracer):
+        raise TypeError(f"{name} is a tracer of JAX, without values: redblue.jax has functions for jit, grad and vmap")
     device = x.__dlpack_device__()[0]
     if device != 1:
         raise TypeError(f"{name} is on device {x.__dlpack_device__()} (DLPack's numbers): redblue runs on the CPU; copy it there")

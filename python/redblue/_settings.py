@@ -177,7 +177,10 @@ def _edges(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
     except (TypeError, ValueError):
         raise InvalidProblem(f"window = {window!r}: give (left, right), -1 or None where there is no edge") from None
     left, right = _whole_or_none("window's left edge", left), _whole_or_none("window's right edge", right)
-    return (None if left is None or left < 0 else left), (None if right is None or right < 0 else right)
+    for edge in (left, right):
+        if edge is not None and edge < -1:
+            raise InvalidProblem(f"window = {window!r}: give (left, right), -1 or None where there is no edge")
+    return (None if left == -1 else left), (None if right == -1 else right)
 
 
 def patterns_of(pattern: Any) -> list:

@@ -5,9 +5,11 @@ from __future__ import annotations
 import secrets
 from typing import Any, Optional
 
+import numpy as np
+
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from ._arrays import is_tensor
+from ._arrays import integers, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
 
@@ -102,14 +104,34 @@ def flash_attn_varlen_func(
     """flash_attn.flash_attn_varlen_func: packed sequences, q [total_q, heads, d], k and v [total_k, kv_heads, d].
 
     cu_seqlens_q and cu_seqlens_k, from 0 to the totals, say where each sequence begins; max_seqlen_q and max_seqlen_k
-    are not needed. Otherwise as flash_attn_func; lse is [heads, total_q]. Paged keys (block_table) are refused.
+    are not needed. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys (block_table) are refused.
     """
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
+    if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
+        sequences = [_starts(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
+        if not len(sequences[0]) == len(sequences[1]) == alibi_slopes.shape[0]:
+            counts = f"{len(sequences[0])} sequences of queries, {len(sequences[1])} of keys"
+            raise InvalidProblem(f"alibi_slopes is {list(alibi_slopes.shape)}, for {counts}: give [sequences, heads]")
+        parts = [
+            _flash(q[None, i], k[None, j], v[None, j], dropout_p, softmax_scale, causal, window_size, softcap, slopes, True)
+            for i, j, slopes in zip(*sequences, alibi_slopes)
+        ]
+        join = redblue.torch.torch.cat if is_tensor(q) else np.concatenate
+        o, lse = join([o[0] for o, _, _ in parts], 0), join([lse[0] for _, lse, _ in parts], 1)
+        return (o, lse, None) if return_attn_probs else o
     return _flash(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
     )  # fmt: skip
+
+
+def _starts(cu_seqlens: Any, name: str, total: int) -> list[slice]:
+    """The rows of each sequence."""
+    at = integers(cu_seqlens, name)
+    if len(at) < 2 or at[0] != 0 or at[-1] != total or any(b < a for a, b in zip(at, at[1:])):
+        raise InvalidProblem(f"{name} = {list(at)}: give where each sequence begins, ascending from 0 to {total}")
+    return [slice(a, b) for a, b in zip(at, at[1:])]
 
 
 def _flash(

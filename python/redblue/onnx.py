@@ -84,7 +84,7 @@ class Attention(OpRun):
         with_scores = len(self.onnx_node.output) > 3 and self.onnx_node.output[3] != ""
         # softmax_precision asks for an arithmetic at least as wide; that of fp32 and fp64 is, and products of bf16 are not.
         compute = "f32" if softmax_precision and Q.dtype.name == "bfloat16" else None
-        scaled: dict[str, Any] = {"scale": scale or None, "compute": compute}
+        scaled: dict[str, Any] = {"scale": scale, "compute": compute}
         capped = {"softcap": softcap or 0.0}
         mask: dict[str, Any] = {}
         left, right = (-1 if w is None else w for w in (left_window_size, right_window_size))
@@ -104,6 +104,8 @@ class Attention(OpRun):
         s = None
         if with_scores:
             mode = qk_matmul_output_mode or 0
+            if mode not in range(4):
+                raise InvalidProblem(f"qk_matmul_output_mode = {mode}: give a number from 0 to 3")
             options = {**scaled, **(capped if mode > 0 else {}), **(mask if mode > 1 else {})}
             s = weights(q, k, lse, **options) if mode == 3 else scores(q, k, **options)
         made = (y, k, v, s)

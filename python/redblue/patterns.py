@@ -61,7 +61,7 @@ def blocks(n_q: int, n_k: int, rows: int, cols: int, seen: Any) -> Pattern:
     """seen [ceil(n_q / rows), ceil(n_k / cols)], of bool: the queries of block I see the keys of block J."""
     if rows < 1 or cols < 1:
         raise InvalidProblem(f"blocks of {rows} x {cols}: give 1 or more")
-    seen = np.asarray(seen)
+    seen = _shown(seen)
     wanted = (-(-n_q // rows), -(-n_k // cols))
     if seen.shape != wanted:
         raise InvalidProblem(f"seen has the shape {list(seen.shape)}: the sizes of the pattern want {list(wanted)}")
@@ -70,7 +70,7 @@ def blocks(n_q: int, n_k: int, rows: int, cols: int, seen: Any) -> Pattern:
 
 def mask(seen: Any) -> Pattern:
     """seen [n_q, n_k], of bool: query i sees key j."""
-    seen = np.asarray(seen)
+    seen = _shown(seen)
     if seen.ndim != 2:
         raise InvalidProblem(f"seen has {seen.ndim} dimensions: give [n_q, n_k]")
     return blocks(seen.shape[0], seen.shape[1], 1, 1, seen)
@@ -78,7 +78,22 @@ def mask(seen: Any) -> Pattern:
 
 def csr(n_q: int, n_k: int, indptr: Any, indices: Any) -> Pattern:
     """Compressed sparse rows: query i sees the keys indices[indptr[i]] to indices[indptr[i + 1] - 1], ascending."""
-    indptr, indices = (np.ascontiguousarray(x, np.int64).reshape(-1) for x in (indptr, indices))
+    indptr, indices = (_whole_numbers(x, name) for x, name in ((indptr, "indptr"), (indices, "indices")))
     if indptr.size != n_q + 1:
         raise InvalidProblem(f"indptr has {indptr.size} numbers: {n_q} queries want {n_q + 1}")
     return _core.pattern_csr(n_q, n_k, indptr, indices)
+
+
+def _shown(seen: Any) -> np.ndarray:
+    """A mask of floats is added to scores elsewhere: 0 shows a key there, and would hide it here."""
+    seen = np.asarray(seen)
+    if seen.dtype.kind not in "biu" and not (seen.dtype.kind == "f" and np.isin(seen, (0, 1)).all()):
+        raise InvalidProblem(f"seen has elements of type {seen.dtype}, not all 0 or 1: give bool, True where a query sees a key")
+    return seen
+
+
+def _whole_numbers(x: Any, name: str) -> np.ndarray:
+    found = np.asarray(x)
+    if found.ndim != 1 or (found.dtype.kind not in "iu" and found.size > 0):
+        raise InvalidProblem(f"{name} has the shape {list(found.shape)}, elements of {found.dtype}: give a list of whole numbers")
+    return np.ascontiguousarray(found, np.int64)

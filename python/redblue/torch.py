@@ -13,6 +13,7 @@ import contextlib
 import functools
 import itertools
 import multiprocessing
+import threading
 import weakref
 from typing import Any, Iterator, List, Optional, Tuple
 
@@ -230,7 +231,7 @@ class RedblueAttention(torch.autograd.Function):
 
 def _refuse(ctx: Any, *gradients: Any) -> Tuple:
     raise Unsupported(
-        "second derivatives of redblue's attention are not computed: use torch's math path for them, "
+        "second derivatives of redblue's attention are not computed: outside of redblue.use() torch's math path computes them, "
         "torch.nn.attention.sdpa_kernel(SDPBackend.MATH)"
     )
 
@@ -395,11 +396,26 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Optional[Tensor] = None, dropout_p: float = 0.0,
     is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
-    """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats."""
+    """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats.
+    attn_mask may be a torch.nn.attention.bias.CausalBias."""
+    alignment = "top-left"
+    if attn_mask is not None and type(attn_mask) is not Tensor:
+        attn_mask, is_causal, alignment = _without_causal_bias(attn_mask, is_causal)
     batch, q, k, v, mask = _as_one_batch(query, key, value, attn_mask, is_causal, enable_gqa)
-    options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": "top-left", "scale": scale}
+    options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": alignment, "scale": scale}
     o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
+
+
+def _without_causal_bias(mask: Any, causal: bool) -> Tuple:
+    """attn_mask, is_causal and alignment; a CausalBias is a tensor whose memory nobody has written."""
+    from torch.nn.attention.bias import CausalBias, CausalVariant
+
+    if not isinstance(mask, CausalBias):
+        return mask, causal, "top-left"
+    if causal:
+        raise InvalidProblem("attn_mask is a CausalBias, with is_causal: give one of them, as torch wants it")
+    return None, True, "top-left" if mask.variant == CausalVariant.UPPER_LEFT else "bottom-right"
 
 
 def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causal: bool, grouped: bool) -> Tuple:
@@ -426,6 +442,8 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
 
 
 _replaced: List[Any] = []
+_replacing = threading.Lock()
+_blocks = [0, 0]  # of use(): those that are open, in any thread, and 1 if the first of them found torch's own function
 
 
 def install() -> None:
@@ -444,14 +462,21 @@ def uninstall() -> None:
 @contextlib.contextmanager
 def use() -> Iterator[None]:
     """`with redblue.use():` torch.nn.functional.scaled_dot_product_attention is redblue's inside the block, for all
-    threads. Blocks may be nested."""
-    before = bool(_replaced)
-    install()
+    threads. Blocks may be nested, or overlap in several threads: the last one that ends gives torch its own function back."""
+    with _replacing:
+        _blocks[0] += 1
+        if not _replaced:
+            install()
+            _blocks[1] = 1
     try:
         yield
     finally:
-        if not before:
-            uninstall()
+        with _replacing:
+            _blocks[0] -= 1
+            if _blocks == [0, 1]:
+                uninstall()
+            if _blocks[0] == 0:
+                _blocks[1] = 0
 
 
 def register_transformers() -> None:

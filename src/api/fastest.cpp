@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <map>
 #include <set>
 #include <tuple>
@@ -77,32 +78,56 @@ class Modeller {
     return row;
   }
 
-  /// Sequences do not wait for each other. The longest stands for all: in proportion to its arithmetic.
+  /// Sequences do not wait for each other.
   static double independent(const Problem& problem) {
     const Sizes x = problem.sizes();
     const auto sequences = static_cast<double>(std::max<std::size_t>(1, documents_of(x).size()));
     return sequences * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
   }
-  static Problem longest_sequence(Problem p) {
-    if (!p.several() || !p.patterns.empty()) return p;
-    Sizes longest;
-    for (const Sizes& part : documents_of(p.sizes()))
-      if (Words(part.n_q) * part.n_k > Words(longest.n_q) * longest.n_k) longest = part;
-    p.cu_seqlens_q.clear(), p.cu_seqlens_k.clear(), p.seqused_q.clear(), p.seqused_k.clear();
-    if (longest.n_q == 0) return p;
-    p.n_q = longest.n_q / p.group();
-    p.n_k = longest.n_k;
-    p.prefix = std::min(p.prefix, p.n_k);
-    return p;
+  struct Sequence {
+    Range queries, keys;
+    Words pairs() const { return Words(queries.size()) * keys.size(); }
+  };
+  /// The longest first; one at least.
+  static std::vector<Sequence> sequences_of(Problem p) {
+    p.patterns = {};
+    std::vector<Sequence> list;
+    if (const auto documents = p.sizes().documents; documents != nullptr)
+      for (const Document& one : documents->list)
+        if (one.rows.size() > 0 && one.keys.size() > 0)
+          list.push_back({{one.rows.begin / p.group(), one.rows.end / p.group()}, one.keys});
+    if (list.empty()) list.push_back({{0, p.n_q}, {0, p.n_k}});
+    std::ranges::stable_sort(list, std::greater(), &Sequence::pairs);
+    return list;
+  }
+  /// One key-value head of one sequence stands for all, in proportion to its arithmetic: the first of the longest one;
+  /// for a schedule that takes no masks, the first whose pattern is none.
+  static Problem one_head(const Problem& problem, bool only_patterns) {
+    const index_t group = problem.group();
+    const auto heads = std::max<index_t>(1, static_cast<index_t>(problem.patterns.size()) / group);
+    const auto of = [&](const Sequence& s, index_t head) {
+      Problem one = problem;
+      one.cu_seqlens_q.clear(), one.cu_seqlens_k.clear(), one.seqused_q.clear(), one.seqused_k.clear();
+      one.batch = 1;
+      one.heads = group;
+      one.kv_heads = 1;
+      one.n_q = s.queries.size();
+      one.n_k = s.keys.size();
+      one.prefix = std::min(one.prefix, one.n_k);
+      one.patterns = corner(problem.patterns, head * group, group, s.queries, s.keys);
+      return one;
+    };
+    const std::vector<Sequence> sequences = sequences_of(problem);
+    if (only_patterns)
+      for (const Sequence& s : sequences)
+        for (index_t k = 0; k < heads; ++k)
+          if (Problem one = of(s, k); has_pattern(one.sizes())) return one;
+    return of(sequences.front(), 0);
   }
 
   Walk walk_of(const Problem& problem, const plan::Row& row) const {
     plan::Plan part;
-    part.problem = longest_sequence(problem);
-    part.problem.batch = 1;
-    part.problem.heads = problem.group();
-    part.problem.kv_heads = 1;
-    part.problem.patterns = head_patterns(problem, part.problem, row.algorithm->traits.only_patterns);
+    part.problem = one_head(problem, row.algorithm->traits.only_patterns);
     part.rows = {row};
     const double instances = independent(problem), macs = row.flops.to_double() / 2;
     std::size_t most = most_operations(problem);
@@ -116,7 +141,7 @@ class Modeller {
         const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
         Problem smaller = part.problem;
         double shrunk = shrink(smaller, std::clamp(reached, 1e-9, 0.5));
-        smaller.patterns = corner(smaller.patterns, 0, smaller.group(), smaller.n_q, smaller.n_k);
+        smaller.patterns = corner(smaller.patterns, 0, smaller.group(), {0, smaller.n_q}, {0, smaller.n_k});
         if (row.algorithm->traits.only_patterns && !has_pattern(smaller.sizes()))
           shrunk = 1;  // a corner that is a mask
         else
@@ -127,25 +152,15 @@ class Modeller {
       }
     }
   }
-  /// The patterns of the key-value head that stands for all: the first one; for a schedule that takes no masks, the
-  /// first one with pairs that are none.
-  static Patterns head_patterns(const Problem& problem, Problem head, bool only_patterns) {
-    const index_t group = problem.group(), heads = static_cast<index_t>(problem.patterns.size()) / group;
-    for (index_t k = 0; only_patterns && k < heads; ++k) {
-      head.patterns = corner(problem.patterns, k * group, group, problem.n_q, problem.n_k);
-      if (has_pattern(head.sizes())) return head.patterns;
-    }
-    return corner(problem.patterns, 0, group, problem.n_q, problem.n_k);
-  }
-  /// The patterns of `heads` heads from `head` on, for the first queries and keys.
-  static Patterns corner(const Patterns& all, index_t head, index_t heads, index_t n_q, index_t n_k) {
+  /// The patterns of `heads` heads from `head` on, for these queries and keys.
+  static Patterns corner(const Patterns& all, index_t head, index_t heads, Range queries, Range keys) {
     std::vector<std::shared_ptr<const RunLists>> list;
     const auto first = static_cast<std::size_t>(head);
     for (std::size_t k = first; k < std::min(all.size(), first + static_cast<std::size_t>(heads)); ++k) {
       RunLists rows;
-      all[k].for_groups({0, n_q}, [&](Range part, std::span<const Range> runs) {
+      all[k].for_groups(queries, [&](Range part, std::span<const Range> runs) {
         std::vector<Range> kept;
-        for_inside(runs, {0, n_k}, [&](Range run) { kept.push_back(run); });
+        for_inside(runs, keys, [&](Range run) { kept.push_back(run); });
         rows.append(part.size(), kept);
       });
       list.push_back(std::make_shared<const RunLists>(std::move(rows)));

@@ -282,19 +282,23 @@ class MethodWeights {
     const T longest = *std::max_element(length.begin(), length.end());
     for (std::size_t p = 0; p < std::min(static_cast<std::size_t>(c.rank), keys.size()); ++p) {
       std::vector<T> share(keys.size(), T(0));
-      for (std::size_t i = p; i < keys.size(); ++i) {
-        const T left = H(static_cast<index_t>(order[i]), static_cast<index_t>(order[i]));
-        if (left > nudge_ * static_cast<T>(Coreset::kKnown))
-          share[i] = std::exp(kappa * (length[order[i]] - longest)) * left;
-      }
+      const auto is_known = [&](std::size_t i) {  // NaN: nothing is left to draw, as in the kernel
+        const auto row = static_cast<index_t>(order[i]);
+        return p > 0 && !(H(row, row) > nudge_ * static_cast<T>(Coreset::kKnown));
+      };
+      for (std::size_t i = p; i < keys.size(); ++i)
+        if (!is_known(i))
+          share[i] = std::exp(kappa * (length[order[i]] - longest)) *
+                     H(static_cast<index_t>(order[i]), static_cast<index_t>(order[i]));
       T up_to = nudge_ * static_cast<T>(pivot_draw(c.seed, block, static_cast<index_t>(p))) *
                 sum<T>(n, n, [&](index_t i) { return share[static_cast<std::size_t>(i)]; });
       std::size_t s = keys.size();
-      for (std::size_t i = p; i < keys.size() && up_to > 0; ++i)
-        if (share[i] > 0) {
-          s = i;
-          up_to -= share[i];
-        }
+      for (std::size_t i = p; i < keys.size(); ++i) {
+        if (is_known(i)) continue;
+        s = i;
+        up_to -= share[i];
+        if (up_to <= 0) break;
+      }
       if (s == keys.size()) break;
       std::swap(order[p], order[s]);
       few.pivots.push_back(order[p]);
@@ -303,9 +307,11 @@ class MethodWeights {
     few.W = Matrix<T>({static_cast<index_t>(few.pivots.size()), n});
     for (index_t p = 0; p < few.W.shape.rows; ++p) {
       const std::size_t pivot = few.pivots[static_cast<std::size_t>(p)];
-      for (index_t i = 0; i < n; ++i)
-        few.W(p, i) = H(static_cast<index_t>(pivot), i) *
-                      std::exp(kappa / 2 * (length[static_cast<std::size_t>(i)] - length[pivot]));
+      for (index_t i = 0; i < n; ++i) {
+        const T stands_for = H(static_cast<index_t>(pivot), i);  // 0 stays 0 if the factor overflows
+        const T by = std::exp(kappa / 2 * (length[static_cast<std::size_t>(i)] - length[pivot]));
+        few.W(p, i) = stands_for == T(0) ? T(0) : stands_for * by;
+      }
       for (std::size_t q = 0; q < few.pivots.size(); ++q)
         few.W(p, static_cast<index_t>(few.pivots[q])) = static_cast<std::size_t>(p) == q ? T(1) : T(0);
     }

@@ -240,6 +240,23 @@ TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
     }
 }
 
+TEST(Cli, VerifyReportsNaNThatLeavesNoKeyToDraw) {
+  Problem p;
+  p.n_q = p.n_k = 12;
+  p.d = p.d_v = 3;
+  Data x = generate(p);
+  for (index_t j = 0; j < p.n_k; ++j) x.k[static_cast<std::size_t>(j * p.d)] = std::numeric_limits<double>::infinity();
+  const Workplace w;
+  w.inputs(p, x);
+  for (const char* method : {"coreset:block=5,rank=2", "coreset:block=5,rank=2,carried"}) {
+    const Finished f = w.run({"run", "--M", "2000", "--verify", "--approximate", method, "--q", "q.npy", "--k", "k.npy",
+                              "--v", "v.npy", "--o", "o.npy"});
+    EXPECT_EQ(f.exit_code, 1) << method << f.err;
+    EXPECT_THAT(f.out, HasSubstr("verify: NaN in the inputs")) << method;
+    EXPECT_TRUE(w.files().contains("o.npy")) << method;
+  }
+}
+
 TEST(Cli, WarnsOfNaNInInputs) {
   const Workplace w;
   std::vector<double> values(12, 0.5);

@@ -67,6 +67,25 @@ TEST(Fastest, PlansUnderPatternsOfAnySize) {
       }
 }
 
+/// One sequence is walked for all, under its own part of the pattern.
+TEST(Fastest, PlansUnderPatternsAndSequences) {
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::scores, Operation::forward_x})
+    for (const index_t kv_heads : {1, 2})
+      for (const bool packed : {false, true}) {
+        Problem p = of(op, 96, 8, 2);
+        if (op != Operation::forward_x) p.kv_heads = kv_heads;
+        p.batch = packed ? 1 : 2;
+        if (packed)
+          p.cu_seqlens_q = {0, 24, 90, 96};
+        else
+          p.seqused_q = {60, 33}, p.seqused_k = {20, 77};
+        p.patterns = {std::make_shared<const RunLists>(patterns::longformer({96, 96}, 8, 0, 2))};
+        for (const index_t M : {1000, 100'000})
+          EXPECT_GT(make_fastest_plan(p, with_M(M), {.hardware = invented()}).row().time->total_s, 0)
+              << name_of(op) << ' ' << kv_heads << ' ' << packed << ' ' << M;
+      }
+}
+
 /// One head is walked for all: it must be one that the schedule takes.
 TEST(Fastest, PlansWhereOnlySomeHeadsHaveAPatternThatIsNoMask) {
   const std::vector<std::uint8_t> corner{1, 0, 0, 0, 0, 0, 0, 0, 0}, cross{1, 0, 1, 0, 1, 0, 1, 0, 1};

@@ -102,6 +102,32 @@ def test_extremes(name, dtype, options, tmp_path):
         assert all(head["rounding"] is not None for head in certificate["per_head"])
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.float32])
+@pytest.mark.parametrize("common", [1e2, 1e4, 3e5])
+def test_centred_keys_with_a_large_common_part(common, dtype, tmp_path):
+    """The mean is off by a share of the common part, which the rest of the keys must not notice."""
+    tensors = tensors_of(5, n_q=40, n_k=50, d=2, d_v=2, dtype=dtype)
+    tensors["k"] = (tensors["k"] + common).astype(dtype)
+    tensors["q"] = (tensors["q"] / 4).astype(dtype)
+    if dtype == np.float64:
+        tensors["k"][:, :, ::2] = tensors["k"][:, :, :1]
+    _, certificate, o = certified(tmp_path, tensors, None, M="400", approximate="2:1,centred")
+    script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("range_", [7.2, 8.1])
+def test_high_degrees_for_wide_ranges(range_, tmp_path):
+    tensors = tensors_of(6, heads=1, kv_heads=1, n_q=300, n_k=300, d=1, d_v=2, dtype=np.float64)
+    longest = [np.abs(tensors[name]).max() for name in "qk"]
+    tensors["q"] *= range_ / (longest[0] * longest[1])
+    _, certificate, o = certified(tmp_path, tensors, 1e-2, M="60")
+    assert certificate["method"] == "polynomial" and certificate["degree"] >= 10
+    script.check(certificate, *wide(tensors, o))
+    low = dict(certificate, per_head=[h | {"weight_error": h["weight_error"] * 0.99} for h in certificate["per_head"]])
+    with pytest.raises(ValueError, match="weight_error"):
+        script.check(low, *wide(tensors, o))
+
+
 def by_rows(folder, seed, ways, *options, M="700", **of_tensors):
     """Queries of very different lengths, and keys that all point one way."""
     tensors = tensors_of(seed, **{"n_q": 40, "n_k": 50} | of_tensors)
@@ -244,7 +270,7 @@ def test_says_where_nothing_is_proved_of_o(tmp_path, monkeypatch):
 
 
 @pytest.mark.parametrize("field, value", [("compute_dtype", "bf16"), ("compute_dtype", "f16"), ("compute_dtype", None),
-                                          ("mask", "causal"), ("mask", None), ("mask", {}),
+                                          ("output_dtype", "junk"), ("tolerance", "junk"), ("mask", "causal"), ("mask", None), ("mask", {}),
                                           ("mask", {"causal_offset": 10.0}), ("mask", {"causal_offset": True}),
                                           ("mask", {"causal_offset": 10, "window": 2}), ("mask", ["none"])])
 def test_refuses_what_it_does_not_know(field, value, tmp_path):

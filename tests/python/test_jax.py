@@ -299,6 +299,8 @@ def test_refusals():
     ):
         with pytest.raises(error, match=text):
             rj.attention(q, q, q, **options)
+    with pytest.raises(TypeError, match="q is a tracer of JAX.*redblue.jax"):
+        jax.jit(lambda q: redblue.attention(q, q, q))(q)
     with pytest.raises(redblue.InvalidProblem, match="prefix is traced"):
         jax.jit(lambda q, n: rj.attention(q, q, q, prefix=n))(q, 2)
     with pytest.raises(redblue.CapacityError, match="M = 1"):

@@ -33,6 +33,14 @@ def arrays(*shape, kind=np.float32):
     return [rng.standard_normal(shape).astype(kind) for _ in range(3)]
 
 
+def test_a_scale_of_0_is_no_default():
+    q, k, v = arrays(1, 2, 4, 8)
+    (y,) = redblue.onnx.evaluator(node(scale=0.0)).run(None, {"Q": q, "K": k, "V": v})
+    np.testing.assert_allclose(y, np.broadcast_to(v.mean(2, keepdims=True), y.shape), atol=1e-6)
+    with pytest.raises(redblue.InvalidProblem, match="qk_matmul_output_mode = 7"):
+        redblue.onnx.evaluator(node(("Y", "", "", "S"), qk_matmul_output_mode=7)).run(None, {"Q": q, "K": k, "V": v})
+
+
 def test_there_are_node_tests():
     assert len(ours) >= 90
 

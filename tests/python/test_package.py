@@ -251,6 +251,45 @@ def test_a_plan_of_another_version_is_refused():
             type(core).__setstate__(type(core).__new__(type(core)), (*state, wrong))
 
 
+def test_slopes_of_each_packed_sequence(rng):
+    q, k, v = arrays(rng, (11, 2, 4), (13, 2, 4), (13, 2, 4))
+    slopes = rng.random((3, 2), dtype=np.float32)
+    at_q, at_k = [0, 3, 3, 11], [0, 5, 7, 13]
+    o, lse, _ = redblue.flash_attn_varlen_func(q, k, v, at_q, at_k, causal=True, alibi_slopes=slopes, return_attn_probs=True)
+    for s in range(3):
+        i, j = slice(*at_q[s : s + 2]), slice(*at_k[s : s + 2])
+        for h in range(2):
+            offset = (at_k[s + 1] - at_k[s]) - (at_q[s + 1] - at_q[s])
+            row, column = np.arange(at_q[s + 1] - at_q[s])[:, None] + offset, np.arange(at_k[s + 1] - at_k[s])
+            one = (q[None, i, h], k[None, j, h], v[None, j, h])
+            want = reference(*one, keep=column <= row, bias=-slopes[s, h] * abs(row - column))
+            np.testing.assert_allclose(o[i, h], want[0][0], atol=2e-6)
+            np.testing.assert_allclose(lse[h, i], want[1][0], atol=2e-6)
+    for wrong, text in (((at_q, [0, 5, 7, 12]), "cu_seqlens_k"), ((at_q[1:], at_k), "cu_seqlens_q"), (([0, 11], [0, 13]), "alibi_slopes")):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.flash_attn_varlen_func(q, k, v, *wrong, alibi_slopes=slopes)
+
+
+def test_patterns_take_whole_numbers_and_bools():
+    floats = np.where(np.tri(3) > 0, 0, -np.inf)
+    for make, text in (
+        (lambda: redblue.patterns.mask(floats), "float64.*bool"),
+        (lambda: redblue.patterns.blocks(6, 6, 2, 2, floats), "float64.*bool"),
+        (lambda: redblue.patterns.csr(2, 3, [0, 1, 2], [1.0, 2.5]), "indices.*float64"),
+        (lambda: redblue.patterns.csr(2, 3, [0, 1.9, 2], [1, 2]), "indptr.*float64"),
+        (lambda: redblue.patterns.csr(2, 3, [[0, 1, 2]], [1, 2]), r"indptr.*\[1, 3\]"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            make()
+    assert redblue.patterns.mask(np.tri(3, dtype=int)).pairs == 6
+    assert redblue.patterns.csr(2, 3, [0, 0, 0], []).pairs == 0
+
+
+def test_all_names_are_there_without_torch():
+    script = "from redblue import *; import redblue, sys; assert 'torch' not in sys.modules; assert {'use', 'explore'} <= set(dir(redblue))"
+    subprocess.run([sys.executable, "-c", script], check=True)
+
+
 def test_shims_align_as_their_models_do(qkv):
     q, k, v = qkv
     o = redblue.scaled_dot_product_attention(q, k, v, is_causal=True, enable_gqa=True)
@@ -367,6 +406,7 @@ def test_refusals(qkv):
         ({"alignment": "left"}, redblue.InvalidProblem, "alignment"),
         ({"layout": "sbhd"}, redblue.InvalidProblem, "layout"),
         ({"window": 3}, redblue.InvalidProblem, "window"),
+        ({"window": (-3, 1)}, redblue.InvalidProblem, r"window = \(-3, 1\)"),
         ({"tolerance": 0.0}, redblue.InvalidProblem, "tolerance"),
         ({"schedule": "flush"}, redblue.InvalidProblem, "flush"),
         ({"M": 2}, redblue.CapacityError, "needs"),

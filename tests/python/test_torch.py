@@ -201,6 +201,43 @@ def test_use_replaces_torchs_function_and_gives_it_back():
     assert F.scaled_dot_product_attention is SDPA
 
 
+def test_use_may_overlap():
+    first, second = redblue.use(), redblue.use()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    second.__exit__(None, None, None)
+    assert F.scaled_dot_product_attention is SDPA
+    redblue.install()
+    with redblue.use():
+        pass
+    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    redblue.uninstall()
+
+
+@pytest.mark.parametrize("n_k", [5, 8])
+def test_causal_bias(n_k):
+    """A tensor without memory of its own."""
+    from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+
+    q, k, v = torch.randn(1, 4, 5, 8), torch.randn(1, 4, n_k, 8), torch.randn(1, 4, n_k, 8)
+    for bias in (causal_upper_left(5, n_k), causal_lower_right(5, n_k)):
+        torch.testing.assert_close(rt.scaled_dot_product_attention(q, k, v, bias), SDPA(q, k, v, bias))
+    with pytest.raises(redblue.InvalidProblem, match="CausalBias"):
+        rt.scaled_dot_product_attention(q, k, v, causal_upper_left(5, n_k), is_causal=True)
+
+
+def test_slopes_of_each_packed_sequence():
+    q = torch.randn(11, 2, 4, dtype=torch.float64, requires_grad=True)
+    slopes, at = torch.rand(2, 2, dtype=torch.float64), torch.tensor([0, 4, 11], dtype=torch.int32)
+    o = redblue.flash_attn_varlen_func(q, q, q, at, at, 7, 7, alibi_slopes=slopes)
+    parts = [redblue.flash_attn_func(q[None, a:b], q[None, a:b], q[None, a:b], alibi_slopes=s)[0]
+             for a, b, s in zip(at[:-1], at[1:], slopes)]
+    torch.testing.assert_close(o, torch.cat(parts))
+    torch.testing.assert_close(torch.autograd.grad(o.sum(), q), torch.autograd.grad(torch.cat(parts).sum(), q))
+
+
 def test_training_follows_the_same_curve():
     """A small transformer, trained with torch's function and with redblue's."""
 
