@@ -82,15 +82,28 @@ def io_against_memory(
     for i, name in enumerate(schedules):
         io = [next((row["io"] for row in p.rows if row["schedule"] == name), np.nan) for p in plans]
         ax.plot(at, io, label=name, **_style(i))
-    ax.plot(at, [p.bound for p in plans], color="black", linewidth=2, label=f"lower bound ({plans[-1].theorem})")
+    theorems = ", ".join(dict.fromkeys(p.theorem for p in plans))
+    ax.plot(at, [p.bound for p in plans], color="black", linewidth=2, label=f"lower bound ({theorems})")
     for before, after in zip(plans, plans[1:]):
         if before.schedule != after.schedule:
-            ax.axvline(float(np.sqrt(before.M * after.M)), color="0.7", linewidth=0.8, zorder=0)
+            ax.axvline(_switch(op, before, after, options), color="0.7", linewidth=0.8, zorder=0)
     ax.axvline(d * d, color="0.4", linewidth=0.8, linestyle=":", zorder=0)
     ax.annotate("M = d²", (d * d, 1), (3, -3), xycoords=("data", "axes fraction"), textcoords="offset points", va="top", color="0.4")
     ax.set(xscale="log", yscale="log", xlabel="fast memory M (words)", ylabel="words moved", title=_title(op, options))
     ax.legend(frameon=False, fontsize="small")
     return ax
+
+
+def _switch(op: str, before: Plan, after: Plan, options: Mapping[str, Any]) -> int:
+    """A size of memory between these two from which on, word by word, another schedule than just below it is the best."""
+    low, high = before.M, after.M
+    while high - low > 1:
+        middle = _plan(op, (low + high) // 2, options)
+        if middle is not None and middle.schedule == before.schedule:
+            low = middle.M
+        else:
+            high = (low + high) // 2
+    return high
 
 
 def _grid(

@@ -36,6 +36,14 @@ def test_io_against_memory_draws_plans_and_bounds():
     assert best.tolist() == [p.io for p in plans]
 
 
+def test_the_bounds_are_all_named_and_switches_are_where_another_schedule_becomes_the_best():
+    drawn = lines(redblue.plot.io_against_memory(n=128, d=16, M=[64, 1024, 4096]))
+    assert next(label for label in drawn if label.startswith("lower bound")) == "lower bound (F', trivial)"
+    switch = next(x[0] for x in (line.get_xdata() for line in drawn.values()) if x[0] == x[1] != 256)
+    below, above = (redblue.plan(n=128, d=16, M=M).schedule for M in (switch - 1, switch))
+    assert below == redblue.plan(n=128, d=16, M=64).schedule != above
+
+
 def test_schedules_may_be_named_and_memory_that_is_too_small_is_a_gap():
     drawn = lines(redblue.plot.io_against_memory(n=64, d=64, M=[1, 4096, 8192], schedules=["flash"]))
     io = drawn["flash"].get_ydata()
