@@ -9,7 +9,7 @@ from torch import Tensor
 from ._errors import Unsupported
 
 _TENSORS = 6  # q, k, v, bias, slopes, sinks come first, then the options
-_LAYOUT, _DROPOUT, _CU_SEQLENS, _SEQUSED = 0, 7, (9, 10), (11, 12)  # among the options
+_LAYOUT, _DROPOUT, _SEED, _CU_SEQLENS, _SEQUSED = 0, 7, 8, (9, 10), (11, 12)  # among the options
 APPROXIMATE, PATTERNS = 15, 17
 
 
@@ -29,6 +29,8 @@ class _Calls:
             raise Unsupported("vmap over packed sequences: they are one batch; put all sequences into one call")
         if self.options[_DROPOUT] and info.randomness != "different":
             raise Unsupported(f"vmap with dropout and randomness = {info.randomness!r}: give randomness='different'")
+        if dims[_TENSORS + _SEED] is not None:
+            raise Unsupported("vmap over seeds: a call has one, and drops other weights in each batch; give one for all calls")
         numbers = self.options[PATTERNS]
         if numbers is not None and self.batch > 1 and len(numbers) == self.batch * q[1 if self.options[_LAYOUT] == "bhsd" else 2]:
             self.options[PATTERNS] = numbers.repeat(self.times)  # one for each head of each batch

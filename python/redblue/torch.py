@@ -264,7 +264,7 @@ def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_ls
         if bias is not None:
             options["bias"] = bias
     if options.get("dropout") and options.get("seed") is None:
-        options["seed"] = torch.randint(1 << 53, (), device="cpu")
+        options["seed"] = _drawn_seed()
     tensors = (q, k, v, options.get("bias"), options.get("alibi_slopes"), options.get("sinks"))
     way = _way(tensors)
     if way == _DIRECT:
@@ -280,6 +280,14 @@ def of_tensors(q: Tensor, k: Tensor, v: Tensor, out: Optional[Tensor], return_ls
     run = _with_gradients if way == _RECORDED else _operator
     o, lse = run(q, k, v, **options)
     return (o, lse) if return_lse else o
+
+
+def _drawn_seed() -> Tensor:
+    """One for all calls that torch maps: they become batches of one call, which drops other weights in each batch."""
+    if not torch.compiler.is_compiling() and torch._C._functorch.peek_interpreter_stack() is not None:
+        with torch._C._DisableFuncTorch():
+            return torch.randint(1 << 53, (), device="cpu")
+    return torch.randint(1 << 53, (), device="cpu")
 
 
 def _autocast(x: Any, to: torch.dtype) -> Any:

@@ -520,11 +520,26 @@ def test_gradients_of_several_losses_at_once():
             torch.testing.assert_close(mine[i], wanted)
 
 
+def test_vmap_with_dropout_is_one_call_of_all_batches():
+    q = torch.randn(3, 1, 2, 8, 4)
+    outputs = []
+    for call in (
+        lambda: torch.func.vmap(lambda q: redblue.attention(q, q, q, dropout=0.5), randomness="different")(q)[:, 0],
+        lambda: redblue.attention(q[:, 0], q[:, 0], q[:, 0], dropout=0.5),
+    ):
+        torch.manual_seed(3)
+        outputs.append(call())
+    torch.testing.assert_close(*outputs)
+
+
 def test_vmap_refuses_what_it_cannot_map():
     q = torch.randn(3, 2, 4, 5, 8)
     with pytest.raises(redblue.Unsupported, match="sinks"):
         torch.func.vmap(lambda q, s: redblue.attention(q, q, q, sinks=s))(q, torch.randn(3, 4))
     with pytest.raises(redblue.Unsupported, match="different"):
         torch.func.vmap(lambda q: redblue.attention(q, q, q, dropout=0.5, seed=3), randomness="same")(q)
+    with pytest.raises(redblue.Unsupported, match="over seeds"):
+        seeds = torch.tensor([1, 2, 3])
+        torch.func.vmap(lambda q, s: redblue.attention(q, q, q, dropout=0.5, seed=s), randomness="different")(q, seeds)
     with pytest.raises(redblue.Unsupported, match="packed"):
         torch.func.vmap(lambda q: redblue.attention(q, q, q, cu_seqlens_q=[0, 2, 5], cu_seqlens_k=[0, 2, 5]))(q[:, :1])
