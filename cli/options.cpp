@@ -11,6 +11,7 @@
 #include "redblue/core/word_type.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/file/mapped_file.hpp"
+#include "redblue/file/npy.hpp"
 #include "standard_output.hpp"
 
 namespace redblue::cli {
@@ -201,8 +202,8 @@ void ModifierShapes::add_to(const Command& command) {
   command
       .option("--bias", bias,
               "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
-              "1,8,512,512")
-      .type_name("SHAPE");
+              "1,8,512,512; or an .npy file of that shape, or of its last dimensions")
+      .type_name("SHAPE|FILE");
   command.flag("--sinks", sinks, "each row has one more score, of its head's sink, whose value is 0");
 }
 
@@ -210,7 +211,13 @@ void ModifierShapes::apply_to(Problem& p) const {
   ModifierOptions::apply_to(p);
   p.sinks = sinks;
   if (!bias) return;
-  const std::vector<index_t> shape = parse_list("--bias", *bias, "batch,heads,n_q,n_k (1 for what all share)");
+  constexpr std::string_view kShape = "batch,heads,n_q,n_k (1 for what all share)";
+  std::vector<index_t> shape =
+      bias->ends_with(".npy") ? file::read_npy(*bias).shape() : parse_list("--bias", *bias, kShape);
+  if (shape.empty() || shape.size() > 4)
+    throw InvalidProblem(fmt::format("--bias {} is [{}]: give {}, or the last of these dimensions", *bias,
+                                     fmt::join(shape, ", "), kShape));
+  shape.insert(shape.begin(), 4 - shape.size(), 1);
   p.bias = {shape[0], shape[1], shape[2], shape[3]};
 }
 

@@ -154,6 +154,17 @@ def test_a_number_that_is_0_to_a_computer_is_refused():
         subprocess.run([CLI, *sizes, "--dropout", zero], check=True, capture_output=True)
 
 
+def test_plans_take_the_shape_of_a_bias_from_its_file(tmp_path):
+    np.save(tmp_path / "b.npy", np.zeros((6, 9), np.float16))
+    np.save(tmp_path / "five.npy", np.zeros((1, 1, 1, 6, 9)))
+    command = [CLI, "plan", "--nq", "6", "--nk", "9", "--heads", "2", "--d", "4", "--M", "200", "--json", "--bias"]
+    of_file, of_shape, refused = (
+        subprocess.run([*command, x], capture_output=True, text=True) for x in (tmp_path / "b.npy", "1,1,6,9", tmp_path / "five.npy")
+    )
+    assert of_file.returncode == 0 and json.loads(of_file.stdout) == json.loads(of_shape.stdout)
+    assert refused.returncode == 2 and "[1, 1, 1, 6, 9]: give batch,heads,n_q,n_k" in refused.stderr
+
+
 def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
     draw = np.random.default_rng(1)
     x = {n: draw.normal(size=(2, 3, 20, 8)).astype(np.float32) for n in "qkv"}
