@@ -65,6 +65,8 @@ def main() -> int:
     parser.add_argument("--layers", type=int, default=2)
     parser.add_argument("--apart", type=float, default=0.02, help="the most by which the two losses may differ")
     arguments = parser.parse_args()
+    if arguments.steps < 1:
+        parser.error(f"--steps {arguments.steps}: give 1 or more")
 
     text = "".join(path.read_text(encoding="utf-8") for path in sorted(TEXT.glob("*.md")))
     letters = {letter: number for number, letter in enumerate(sorted(set(text)))}

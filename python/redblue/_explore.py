@@ -127,5 +127,6 @@ def main(arguments: Sequence[str]) -> None:
     try:
         explore(options.output, planner=not options.no_planner)
     except Error as e:
-        sys.exit(f"redblue: {e}")
+        print(f"redblue: {e}", file=sys.stderr)
+        sys.exit(2)
     print(f"{options.output}: open it in a browser")

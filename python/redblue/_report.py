@@ -226,6 +226,8 @@ def report(source: Union[str, Path, Facts], output: Union[str, Path, None] = Non
     """
     name = "this dict" if isinstance(source, Mapping) else str(source)
     facts = source if isinstance(source, Mapping) else _read(Path(source))
+    if output is not None and not isinstance(source, Mapping) and Path(output).exists() and Path(output).samefile(source):
+        raise InvalidProblem(f"the page would replace {source}, of which it is made: name another file")
     schema = facts.get("schema") if isinstance(facts, Mapping) else None
     if not isinstance(schema, str) or schema not in _PAGES:
         found = f"is of schema {schema!r}" if schema is not None else "names no schema"

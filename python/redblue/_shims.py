@@ -138,6 +138,8 @@ def _flash(
     q: Any, k: Any, v: Any, dropout: float, scale: Any, causal: bool, window: tuple, softcap: float, slopes: Any,
     lse: bool, **sequences: Any,
 ) -> Any:  # fmt: skip
+    if not isinstance(window, (tuple, list)) or len(window) != 2:
+        raise InvalidProblem(f"window_size = {window!r}: give (left, right), -1 where there is no edge")
     options: Any = {
         "layout": "bshd",
         "dropout": dropout,

@@ -303,6 +303,8 @@ def test_shims_align_as_their_models_do(qkv):
         redblue.scaled_dot_product_attention(q, k, v)
     with pytest.raises(redblue.InvalidProblem, match="attn_mask"):
         redblue.scaled_dot_product_attention(q, q, q, np.ones((19, 19), bool), is_causal=True)
+    with pytest.raises(redblue.InvalidProblem, match="window_size = 3"):
+        redblue.flash_attn_func(*tokens, window_size=3)
     with pytest.raises(redblue.InvalidProblem, match="block_table"):
         redblue.flash_attn_varlen_func(q[0], q[0], q[0], [0, 4], [0, 4], block_table=q)
 

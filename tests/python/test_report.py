@@ -164,6 +164,7 @@ def test_the_command_writes_the_page_and_refuses_with_2(printed, tmp_path):
     report = [sys.executable, "-m", "redblue", "report"]
     subprocess.run([*report, "run.json", "-o", "run.html"], cwd=tmp_path, check=True)
     assert (tmp_path / "run.html").read_text() == redblue.report(printed["run"])
-    for wrong in (["none.json", "-o", "x.html"], ["run.json", "-o", "no/folder/x.html"], ["run.json"]):
+    for wrong in (["none.json", "-o", "x.html"], ["run.json", "-o", "no/folder/x.html"], ["run.json"], ["run.json", "-o", "run.json"]):
         done = subprocess.run([*report, *wrong], cwd=tmp_path, capture_output=True, text=True)
         assert done.returncode == 2 and done.stderr and "Traceback" not in done.stderr
+    assert json.loads((tmp_path / "run.json").read_text()) == printed["run"]
