@@ -3,13 +3,36 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <chrono>
 #include <string>
+#include <thread>
+#include <utility>
 
 #include "describe.hpp"
 
 namespace redblue::python {
 
 namespace {
+
+/// Thrown inside a run in the thread that Python's main thread waits in, whose error is set then: Ctrl-C, mostly.
+struct Interrupted {};
+
+/// Asks Python for signals now and then, in the thread that made it.
+class SignalWatch {
+ public:
+  void operator()(double /*share*/) {
+    if (std::this_thread::get_id() != caller_ || Clock::now() < next_) return;
+    next_ = Clock::now() + kEvery;
+    const nb::gil_scoped_acquire locked;
+    if (PyErr_CheckSignals() != 0) throw Interrupted();
+  }
+
+ private:
+  using Clock = std::chrono::steady_clock;
+  static constexpr auto kEvery = std::chrono::milliseconds(50);
+  std::thread::id caller_ = std::this_thread::get_id();
+  Clock::time_point next_ = Clock::now() + kEvery;
+};
 
 /// The chosen row alone, with another seed.
 plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
@@ -63,9 +86,10 @@ Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first,
   return result;
 }
 
-Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed) {
+Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed, std::function<void(double)> progress) {
   const Problem& problem = p.plan.problem;
   RunOptions options;
+  options.progress = std::move(progress);
   options.compute = p.compute;
   options.pool = &pool_of(p.threads);
   if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
@@ -77,11 +101,19 @@ Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed) {
 nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {
   Buffers buffers;
   const Tensors tensors = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
+  constexpr index_t kLongFlops = 2'000'000'000;  // some 10 ms: shorter runs end before anyone asks
   const auto run_it = [&] {
     const nb::gil_scoped_release unlocked;
-    return run(p, tensors, seed);
+    return run(p, tensors, seed, p.plan.row().flops > kLongFlops ? SignalWatch() : std::function<void(double)>());
   };
-  const Measured m = run_it();
+  const auto run_or_stop = [&] {
+    try {
+      return run_it();
+    } catch (const Interrupted&) {
+      throw nb::python_error();
+    }
+  };
+  const Measured m = run_or_stop();
   return measure ? nb::object(describe(m)) : nb::none();
 }
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <functional>
+
 #include "arrays.hpp"
 #include "plan.hpp"
 
@@ -20,9 +22,10 @@ bool is_written(const Problem& problem, SlowArray array);
 Tensors tensors_in(nb::handle arrays, const Problem& problem, bool tokens_first, Buffers& buffers);
 
 /// `seed` is that of dropout, in place of the plan's. Knows nothing of Python. Throws what redblue::run throws, and
-/// InvalidProblem for a seed that is out of range.
-Measured run(const NamedPlan& plan, const Tensors& tensors, index_t seed);
-/// The same, of Python's arrays, without the interpreter's lock. Returns what the run counted, if `measure`, or None.
+/// InvalidProblem for a seed that is out of range. `progress` is that of RunOptions.
+Measured run(const NamedPlan& plan, const Tensors& tensors, index_t seed, std::function<void(double)> progress = {});
+/// The same, of Python's arrays, without the interpreter's lock; a long run heeds signals. Returns what the run
+/// counted, if `measure`, or None.
 nb::object run(const NamedPlan& plan, nb::handle arrays, bool tokens_first, index_t seed, bool measure);
 nb::dict counted(const NamedPlan& plan);
 

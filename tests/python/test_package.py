@@ -6,6 +6,7 @@ import json
 import multiprocessing
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import threading
@@ -610,6 +611,17 @@ def test_fork(rng):
     want = redblue.attention(*x, threads=2)
     with multiprocessing.get_context("fork").Pool(2) as pool:
         assert all(pool.starmap_async(_same, [(x, want)] * 4).get(timeout=60))
+
+
+def test_a_long_run_can_be_interrupted(rng):
+    (q,) = arrays(rng, (1, 1, 12000, 64))
+    redblue.attention(q[:, :, :100], q, q, schedule="naive", M=600)  # what it is made of is loaded
+    started = time.perf_counter()
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    with pytest.raises(KeyboardInterrupt):
+        redblue.attention(q, q, q, schedule="naive", M=600)
+    assert time.perf_counter() - started < 5
+    assert np.isfinite(redblue.attention(q[:, :, :100], q, q)).all()
 
 
 def test_python_threads_at_once(rng):
