@@ -88,7 +88,7 @@ def check_head(c, head, q, k, v, o):
         return
     pieces = check_rows.polynomials(c, head, q, k) if "rows" in c else [(c["coefficients"], head["range"])]
     e = Decimal(head["weight_error"])
-    require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small, or too near")
+    require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small, or too near to tell")
     tight = not all(error_is_within(*x, e * 95 / 100 - Decimal(1e-12)) for x in reversed(pieces))
     require(tight if pieces else e == 0, "weight_error too large")
     within("output_error", head["output_error"], e / (1 + (1 - e * e).sqrt()) * Decimal(head["spread"]) * (1 - TINY))

@@ -172,7 +172,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     softcap         c > 0: scores become c tanh(score / c), before bias and mask
     sinks           [heads]: one more score in each row, whose value is 0
     dropout, seed   the share of weights that become 0; which ones depends on the seed (0 to 2^53) alone
-    cu_seqlens_q, cu_seqlens_k   packed sequences: where each begins, from 0 to n_q (n_k), in all batches
+    cu_seqlens_q, cu_seqlens_k   packed sequences: where each begins, from 0 to n_q (n_k), the same in all batches
     seqused_q, seqused_k         padded batches: queries and keys in use, for each batch
     pattern         of redblue.patterns: one, or one for each head, or for each head of each batch
     order           of a pattern's queries and keys: "natural", "rcm", "jaccard"; default: what the planner finds best

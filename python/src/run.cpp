@@ -14,7 +14,7 @@ namespace redblue::python {
 
 namespace {
 
-/// Thrown inside a run in the thread that Python's main thread waits in, whose error is set then: Ctrl-C, mostly.
+/// Ends a run because Python has set an error in the thread that called: after Ctrl-C, mostly.
 struct Interrupted {};
 
 /// Asks Python for signals now and then, in the thread that made it.
