@@ -3,15 +3,17 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <cmath>
 #include <functional>
 #include <map>
+#include <optional>
 #include <set>
 #include <tuple>
 #include <utility>
 
 #include "engine.hpp"
-#include "redblue/core/documents.hpp"
+#include "redblue/core/cores.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/core/word_type.hpp"
 #include "redblue/model/timed.hpp"
@@ -27,28 +29,36 @@ std::size_t most_operations(const Problem& p) { return p.masked() ? 4'000 : 1'00
 /// A model's view of one problem and one machine.
 class Modeller {
  public:
-  Modeller(const plan::Options& options, const TimeOptions& time)
-      : options_(options),
+  Modeller(const Problem& problem, const plan::Options& options, const TimeOptions& time)
+      : problem_(problem),
+        options_(options),
         time_(time),
+        independent_(independent(problem)),
         rates_(model::rates_of(time.hardware, time.isa.value_or(model::largest_isa(time.hardware)), time.dtype)) {
     if (time.threads < 1 || time.threads > kMostCores)
       throw InvalidProblem(fmt::format("threads = {}: give a number from 1 to {}", time.threads, kMostCores));
+    for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
+      for (const SlowArray a : arrays) {
+        double words = 1;
+        for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
+        tensor_bytes_ += words * bytes_per_word(a);
+      }
   }
 
   const model::Rates& rates() const { return rates_; }
 
   /// The row on its own, for all instances.
-  model::Time time_of(const Problem& problem, const plan::Row& row) const {
-    const Walk walk = walk_of(problem, row);
+  model::Time time_of(const plan::Row& row) {
+    const Walk walk = walk_of(row);
     const double alone = walk.timed.time().work_s() * walk.times;
     // Workers idle where there are too few heads, or rounds that wait for others: `cores` of them work on average.
     const double duration = std::max(
-        {alone / time_.threads, walk.timed.span() * walk.times / independent(problem),
+        {alone / time_.threads, walk.timed.span() * walk.times / independent_,
          model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
     for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
-    model::Traffic traffic = traffic_of(problem, row, walk);
+    model::Traffic traffic = traffic_of(row, walk);
     const double transfer = model::transfer_seconds(rates_, traffic, cores);
     // Nothing is computed while words are copied: they hide behind no work.
     traffic.touched_bytes = 0;
@@ -125,20 +135,27 @@ class Modeller {
     return of(sequences.front(), 0);
   }
 
-  Walk walk_of(const Problem& problem, const plan::Row& row) const {
+  /// The same, made once.
+  const Problem& head_for(const plan::Row& row) {
+    std::optional<Problem>& head = heads_[row.algorithm->traits.only_patterns];
+    if (!head) head = one_head(problem_, row.algorithm->traits.only_patterns);
+    return *head;
+  }
+
+  Walk walk_of(const plan::Row& row) {
     plan::Plan part;
-    part.problem = one_head(problem, row.algorithm->traits.only_patterns);
+    part.problem = head_for(row);
     part.rows = {row};
-    const double instances = independent(problem), macs = row.flops.to_double() / 2;
-    std::size_t most = most_operations(problem);
+    const double macs = row.flops.to_double() / 2;
+    std::size_t most = most_operations(problem_);
     for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, problem.score, most);
+      model::Timed timed(rates_, problem_.score, most);
       try {
         machine::Any any(timed);
         run_on(any, part);
-        return {timed, std::max(instances, timed.macs() > 0 ? macs / timed.macs() : 1)};
+        return {timed, std::max(independent_, timed.macs() > 0 ? macs / timed.macs() : 1)};
       } catch (const model::Timed::TooMany&) {
-        const double reached = std::min(1.0, timed.macs() / (left * macs / instances));
+        const double reached = std::min(1.0, timed.macs() / (left * macs / independent_));
         Problem smaller = part.problem;
         double shrunk = shrink(smaller, std::clamp(reached, 1e-9, 0.5));
         smaller.patterns = corner(smaller.patterns, 0, smaller.group(), {0, smaller.n_q}, {0, smaller.n_k});
@@ -148,7 +165,7 @@ class Modeller {
           part.problem = smaller;
         if (shrunk == 1) most *= 2;  // there is no smaller problem
         left *= shrunk;
-        part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem.n_k))};
+        part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem_.n_k))};
       }
     }
   }
@@ -201,36 +218,36 @@ class Modeller {
   }
 
   /// Inputs and outputs have the tensors' type; lse and workspace are held as tiles are.
-  double bytes_per_word(const Problem& problem, SlowArray a) const {
+  double bytes_per_word(SlowArray a) const {
     if (const index_t width = options_.width[index_of(a)]; width > 0) return static_cast<double>(width);
-    const auto lists = {inputs_of(problem), outputs_of(problem)};
+    const auto lists = {inputs_of(problem_), outputs_of(problem_)};
     const bool given = a != SlowArray::lse && std::any_of(lists.begin(), lists.end(), [&](const auto& list) {
                          return std::find(list.begin(), list.end(), a) != list.end();
                        });
     return static_cast<double>(size_of(given ? time_.tensors.value_or(time_.dtype) : word_of(time_.dtype)));
   }
 
-  model::Traffic traffic_of(const Problem& problem, const plan::Row& row, const Walk& walk) const {
+  model::Traffic traffic_of(const plan::Row& row, const Walk& walk) const {
     model::Traffic t;
     for (std::size_t i = 0; i < kSlowArrays; ++i)
-      t.bytes += (row.io.reads[i] + row.io.writes[i]).to_double() * bytes_per_word(problem, static_cast<SlowArray>(i));
-    for (const auto& arrays : {inputs_of(problem), outputs_of(problem)})
-      for (const SlowArray a : arrays) {
-        double words = 1;
-        for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
-        t.distinct_bytes += words * bytes_per_word(problem, a);
-      }
+      if (const Words words = row.io.reads[i] + row.io.writes[i]; words > 0)
+        t.bytes += words.to_double() * bytes_per_word(static_cast<SlowArray>(i));
+    t.distinct_bytes = tensor_bytes_;
     t.instance_bytes =
-        t.distinct_bytes / static_cast<double>(problem.instances()) + row.workspace.to_double() * rates_.word_bytes;
+        t.distinct_bytes / static_cast<double>(problem_.instances()) + row.workspace.to_double() * rates_.word_bytes;
     t.held_bytes = walk.timed.held() * rates_.word_bytes;
     t.fast_bytes = std::min(options_.M.to_double() * rates_.word_bytes, t.held_bytes);
     t.touched_bytes = walk.timed.touched() * walk.times * rates_.word_bytes;
     return t;
   }
 
+  const Problem& problem_;
   const plan::Options& options_;
   const TimeOptions& time_;
+  double independent_;  ///< sequences of all heads
   model::Rates rates_;
+  double tensor_bytes_ = 0;
+  std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
 };
 
 /// Heads for each thread that do not leave one idle for long.
@@ -258,36 +275,38 @@ Alike alike(const Problem& problem) {
   return {usual(queries) * problem.group(), usual(keys)};
 }
 
+bool has_multiples(const plan::Options& o) { return o.multiple.query > 1 || o.multiple.key > 1; }
+
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
-/// side, some hundred on the other, and parts of M, for words alone always want the longest tile. Keys and values
-/// stream past each panel of a tile anew: room is left for those of one step.
+/// side, some hundred on the other, and a part of M, 1/share, for words alone always want the longest tile. Keys and
+/// values stream past each panel of a tile anew: room is left for those of one step.
 std::vector<plan::Options> candidates(const Problem& problem, const plan::Options& options, const model::Rates& rates,
-                                      int threads) {
+                                      int share) {
+  plan::Options o = options;
+  o.M = std::max(Words(1), options.M / share);
+  if (has_multiples(options)) return {o};
   std::vector<plan::Options> list;
-  const schedule::Multiples& given = options.multiple;
-  const bool free = given.query == 1 && given.key == 1;
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
-  const index_t rows = problem.n_q * problem.group();
-  const index_t scores = std::min(panel, rows);  // of one key, made at a time
+  const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
-  for (const index_t share : {1, 2, 4}) {
-    plan::Options o = options;
-    o.M = std::max(Words(1), options.M / share);
-    if (!free) {
+  for (const index_t q : {panel, 4 * panel})
+    for (const index_t k : {16, 64, 128, 256, 512}) {
+      if (scores * k * bytes > rates.levels.front().bytes) continue;
+      const Words passing = Words(k) * (problem.d + problem.d_v);
+      if (passing * 2 > options.M / share) continue;
+      o.M = options.M / share - passing;
+      o.multiple.query = q;
+      o.multiple.key = k;
       list.push_back(o);
-      continue;
     }
-    for (const index_t q : {panel, 4 * panel})
-      for (const index_t k : {16, 64, 128, 256, 512}) {
-        if (scores * k * bytes > rates.levels.front().bytes) continue;
-        const Words passing = Words(k) * (problem.d + problem.d_v);
-        if (passing * 2 > options.M / share) continue;
-        o.M = options.M / share - passing;
-        o.multiple.query = q;
-        o.multiple.key = k;
-        list.push_back(o);
-      }
-  }
+  return list;
+}
+
+/// The same for blocks of a size that the problem suggests.
+std::vector<plan::Options> blocks(const Problem& problem, const plan::Options& options, const model::Rates& rates,
+                                  int threads) {
+  std::vector<plan::Options> list;
+  if (has_multiples(options)) return list;
   // Blocks of these many queries, and steps of these many keys, where `also` is for a step.
   const auto block_of = [&](index_t queries, index_t keys, Words also) {
     plan::Options o = options;
@@ -298,14 +317,16 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   };
   // Under a pattern of blocks: tiles of one block, of which all queries see all keys. Gradients hold four tiles of
   // keys.
-  if (const Alike a = alike(problem); free && std::min(a.queries, a.keys) >= rates.lanes)
+  if (const Alike a = alike(problem); std::min(a.queries, a.keys) >= rates.lanes)
     block_of(a.queries, a.keys,
              problem.op == Operation::forward ? Words(0)
                                               : Words(a.keys) * (Words(2) * (problem.d + problem.d_v) + a.queries));
   // Heads too few for all threads: as many blocks of queries, of one size, as keep them all at work.
-  if (free && threads > 1 && problem.instances() < kFewHeads * threads)
-    for (const index_t blocks : {1, 2, 4})
-      block_of(ceil_div(ceil_div(rows, blocks * threads), rates.lanes) * rates.lanes, 128, 0);
+  if (threads > 1 && problem.instances() < kFewHeads * threads)
+    for (const index_t each : {1, 2, 4}) {
+      const index_t rows = ceil_div(problem.n_q * problem.group(), each * threads);
+      block_of(ceil_div(rows, rates.lanes) * rates.lanes, 128, 0);
+    }
   return list;
 }
 
@@ -370,8 +391,7 @@ Words fast_memory_of(const Hardware& hardware, DType compute) {
 }
 
 model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
-  const Modeller modeller(plan.options, time);
-  model::Time t = modeller.time_of(plan.problem, plan.row());
+  model::Time t = Modeller(plan.problem, plan.options, time).time_of(plan.row());
   if (!plan.forward) return t;
   const model::Time before = modelled_time(*plan.forward, time);
   return {t.compute_s + before.compute_s, t.exp_s + before.exp_s, t.pass_s + before.pass_s,
@@ -379,9 +399,9 @@ model::Time modelled_time(const plan::Plan& plan, const TimeOptions& time) {
 }
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
+  const CoreMemo memo;
   plan::Options options = given;
   if (options.M == 0) options.M = fast_memory_of(time.hardware, time.dtype);
-  const Modeller modeller(options, time);
   // Without the cap: tiles that move the fewest words may break it where others keep it.
   plan::Options uncapped = options;
   uncapped.cap.reset();
@@ -389,6 +409,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   Problem alone = problem;
   alone.forward_given = true;                          // what runs before does not matter to the tilings
   plan::Plan plan = plan::make_plan(alone, uncapped);  // refuses what cannot be done
+  Modeller modeller(problem, options, time);
   const plan::Row fewest_words = plan.row();
   plan.problem = problem;
   plan.options = options;
@@ -396,20 +417,17 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   std::vector<plan::Row> considered;
   const auto consider = [&](plan::Row& row) {
     if (std::ranges::any_of(considered, [&](const plan::Row& r) { return is_same(r, row); })) return;
-    row.time = modeller.time_of(problem, row);
+    row.time = modeller.time_of(row);
     considered.push_back(std::move(row));
   };
   for (plan::Row& row : std::exchange(plan.rows, {})) consider(row);
-  for (const plan::Options& o : candidates(problem, uncapped, modeller.rates(), time.threads)) {
-    try {
-      for (plan::Row& row : plan::make_plan(alone, o).rows)
-        if (row.fits) consider(row);
-    } catch (const CapacityError&) {
-      continue;  // tiles of these multiples do not fit this part of M
-    } catch (const Unsupported&) {
-      continue;  // no schedule has such tiles, whatever M
-    }
-  }
+  const Sizes x = plan::sizes_of(alone, uncapped);
+  const auto try_all = [&](const std::vector<plan::Options>& list) {
+    for (const plan::Options& o : list)
+      for (plan::Row& row : plan::rows_that_fit(alone, o, x)) consider(row);
+  };
+  for (const int share : {1, 2, 4}) try_all(candidates(problem, uncapped, modeller.rates(), share));
+  try_all(blocks(problem, uncapped, modeller.rates(), time.threads));
   keep_the_cap(plan, considered);
   const auto by_time = [](const plan::Row& a, const plan::Row& b) {
     return std::make_tuple(a.time->total_s, a.io.total()) < std::make_tuple(b.time->total_s, b.io.total());

@@ -7,7 +7,7 @@
 #include <exception>
 #include <tuple>
 
-#include "redblue/core/documents.hpp"
+#include "redblue/core/cores.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/schedule/parts/modifiers.hpp"
 
@@ -124,10 +124,15 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   const auto held = [&](const Sizes& sizes) {
     return std::pair(s.footprint(sizes, tiling), limits.double_buffer ? s.prefetch(sizes, tiling) : Words(0));
   };
-  std::tie(row.footprint, row.prefetch) = held(plan.problem.sizes());
   const auto [footprint, prefetch] = held(x);
   row.fits = limits.fit(footprint, prefetch);
-  if (plan.options.memory) row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
+  row.footprint = footprint, row.prefetch = prefetch;
+  if (plan.options.memory) {
+    row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
+    Sizes in_words = x;
+    in_words.fast = {};
+    std::tie(row.footprint, row.prefetch) = held(in_words);
+  }
   row.index = s.index(x, tiling);
   row.index.reads = Words(plan.problem.instances() / batches_of(x)) * row.index.reads;
   row.workspace = s.workspace_words(x, tiling);
@@ -263,11 +268,13 @@ Residence residence_of(Operation op, DType operand, DType accumulator) {
   return fast;
 }
 
-Sizes Plan::sizes() const {
+Sizes sizes_of(const Problem& problem, const Options& options) {
   Sizes x = problem.sizes();
   if (options.memory) x.fast = options.memory->fast;
   return x;
 }
+
+Sizes Plan::sizes() const { return sizes_of(problem, options); }
 
 bound::AttentionProblem bound_problem(const Problem& problem, const Options& options) {
   validate(options, problem.op);
@@ -281,26 +288,36 @@ bound::AttentionProblem bound_problem(const Problem& problem, const Options& opt
 
 namespace {
 
-/// With queries and keys in the order of the problem.
-Plan plan_in_order(const Problem& problem, const Options& options) {
-  problem.validate();
+/// A plan with nothing but its rows, cheapest first, and what is refused.
+Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x) {
   validate(options, problem.op);
   require_schedule(options, problem.op);
   Plan plan;
   plan.problem = problem;
   plan.options = options;
-  const bound::AttentionProblem in_bounds = bound_problem(problem, options);
-  plan.options.M = in_bounds.M;
-  plan.bounds = bound::bounds_of(problem.op, in_bounds);
-  plan.bound = bound::best(plan.bounds);
-  const Sizes x = plan.sizes();
   const schedule::Limits limits = limits_of(options, problem.op);
   for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
   std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
     return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
            std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
   });
-  auto chosen = std::find_if(plan.rows.begin(), plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
+  return plan;
+}
+
+std::vector<Row>::iterator first_choice(Plan& plan) {
+  return std::ranges::find_if(plan.rows, [&](const Row& r) { return plan.may_choose(r); });
+}
+
+/// With queries and keys in the order of the problem.
+Plan plan_in_order(const Problem& problem, const Options& options) {
+  problem.validate();
+  const bound::AttentionProblem in_bounds = bound_problem(problem, options);
+  const Sizes x = sizes_of(problem, options);
+  Plan plan = plan_of_rows(problem, options, x);
+  plan.options.M = in_bounds.M;
+  plan.bounds = bound::bounds_of(problem.op, in_bounds);
+  plan.bound = bound::best(plan.bounds);
+  auto chosen = first_choice(plan);
   if (chosen == plan.rows.end()) {
     say_what_is_needed(plan);
     throw_nothing_fits(plan);
@@ -368,6 +385,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
 }  // namespace
 
 Plan make_plan(const Problem& problem, const Options& options) {
+  const CoreMemo memo;
   Plan plan = plan_in_best_order(problem, options);
   say_what_is_needed(plan);
   if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
@@ -381,6 +399,15 @@ Plan make_plan(const Problem& problem, const Options& options) {
                            : fmt::format("; forming all pairs and masking them ({}) would cost {:.2f}x as much",
                                          plan.dense->schedule, times);
   return plan;
+}
+
+std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x) {
+  Plan plan = plan_of_rows(problem, options, x);
+  auto chosen = first_choice(plan);
+  if (chosen == plan.rows.end()) return {};
+  leave_out_narrow(plan, x, chosen);
+  std::erase_if(plan.rows, [](const Row& r) { return !r.fits; });
+  return std::move(plan.rows);
 }
 
 void throw_nothing_fits(const Plan& plan) {

@@ -139,7 +139,7 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
                     1.15 * pairs_before(n) / static_cast<double>(t.G));
         const Words summed = S::summed(x, first).size();
         // e1 on each group. But D is formed once, and what a later group has of dQ is read again by the sum.
-        const auto groups = S::groups(x, t);
+        const auto groups = S::groups(x, S::first_keys(x, t));
         Words e1 = schedule::output_dots_io(x).total();
         for (const Sizes& group : groups) {
           e1 += schedule::FusedKeyOuterBackward::io(group, {t.Bc, t.br}).total();

@@ -172,7 +172,7 @@ std::optional<Sizes> any_core(const Draw& draw) {
   if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
   if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
   if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
-  return schedule::core_of(x);
+  return core_of(x);
 }
 
 /// Closed forms against block by block, on random cores.

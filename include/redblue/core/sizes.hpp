@@ -65,6 +65,9 @@ struct Sizes {
   /// Words of a row's statistic (lse, D): 1 for the exact softmax, else 0.
   index_t statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact ? 1 : 0; }
   Words row_statistics() const { return Words(n_q) * statistics(); }
+
+  /// Documents, patterns and polynomials are the same where they are the same object.
+  friend bool operator==(const Sizes&, const Sizes&) = default;
 };
 
 }  // namespace redblue

@@ -55,9 +55,10 @@ inline Words clamped_sum(const Series& s, index_t group, index_t shift, index_t 
   };
   const index_t above = first(Words(low) + 1), top = first(high);
   Words sum = Words(above) * low + Words(s.count - top) * high;
-  if (top > above)
-    sum += Words(top - above) * shift + floor_sum(top - above, group, s.step, s.start + Words(above) * s.step);
-  return sum;
+  if (top <= above) return sum;
+  const Words n = top - above, least = s.start + Words(above) * s.step;
+  if (group == 1) return sum + n * (least + shift) + n * (n - 1) / 2 * s.step;
+  return sum + n * shift + floor_sum(n, group, s.step, least);
 }
 }  // namespace detail
 
@@ -169,7 +170,10 @@ struct Pairs {
                                        detail::clamped_sum({all * b, b, T - all}, 1, 1 - mask.hi, 0, positions));
   }
   /// All of them.
-  Words count() const { return mask.pattern != nullptr ? Words(mask.pattern->pairs()) : visited_keys(1); }
+  Words count() const {
+    if (mask.pattern != nullptr) return mask.pattern->pairs();
+    return mask.full() ? Words(n_q) * n_k : visited_keys(1);
+  }
 
   /// Those of these rows, and those of these keys. No pattern.
   Words count_of_rows(Range rows) const {

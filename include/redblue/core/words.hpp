@@ -46,7 +46,11 @@ class Words {
     return a;
   }
   /// Rounds towards zero, as for int.
-  friend constexpr Words operator/(Words a, Words b) { return from_int128(a.value_ / b.value_); }
+  friend constexpr Words operator/(Words a, Words b) {
+    if (((a.value_ | b.value_) >> 63) == 0)  // processors divide 64 bits, libraries 128
+      return static_cast<index_t>(a.value_) / static_cast<index_t>(b.value_);
+    return from_int128(a.value_ / b.value_);
+  }
   constexpr Words& operator+=(Words b) { return *this = *this + b; }
   constexpr Words& operator-=(Words b) { return *this = *this - b; }
   friend constexpr auto operator<=>(Words a, Words b) { return a.value_ <=> b.value_; }

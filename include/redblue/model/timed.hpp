@@ -167,7 +167,7 @@ class Timed : public MachineFace<Timed> {
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
   /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern.
   double share_seen(const Place& place, Shape S) const {
-    if (place.mask.full()) return 1;
+    if (place.sees_all(S)) return 1;
     const index_t step = place.mask.pattern == nullptr ? rates_.lanes : panel();
     double seen = 0;
     for (index_t r = 0; r < S.rows; r += step) {

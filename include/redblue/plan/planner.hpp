@@ -128,6 +128,9 @@ struct Plan {
   Words flops() const { return forward ? forward->flops() + row().flops : row().flops; }
 };
 
+/// The sizes of the problem; a word takes what Options::memory says.
+Sizes sizes_of(const Problem& problem, const Options& options);
+
 /// The problem as the bounds see it, under the fast memory of these options. Throws InvalidProblem for one that makes
 /// no sense.
 bound::AttentionProblem bound_problem(const Problem& problem, const Options& options);
@@ -139,6 +142,10 @@ Plan make_plan(const Problem& problem, const Options& options);
 
 // ---- For planners that rank by another measure (redblue/fastest.hpp) ----
 
+/// The rows alone of schedules that fit, cheapest first; none where no schedule may be chosen. `x` is
+/// sizes_of(problem, options), and the problem is valid. Queries and keys stay in their order. Throws InvalidProblem
+/// for options that make no sense.
+std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x);
 /// Makes a plan for a problem under some options.
 using Maker = std::function<Plan(const Problem&, const Options&)>;
 /// The plan, made by `make`, for the O and lse that a gradient starts from where they are not given. Throws what `make`

@@ -1,4 +1,5 @@
 #pragma once
+#include <span>
 #include <vector>
 
 #include "redblue/schedule/parts/cores.hpp"
@@ -52,8 +53,7 @@ struct GroupedKeyOuterBackward : Defaults {
     return first;
   }
   /// The groups that hold keys, each as a problem of its own: the queries that see one of its keys.
-  static std::vector<Sizes> groups(const Sizes& x, Tiling t) {
-    const std::vector<index_t> first = first_keys(x, t);
+  static std::vector<Sizes> groups(const Sizes& x, std::span<const index_t> first) {
     std::vector<Sizes> list;
     for (std::size_t g = 0; g + 1 < first.size(); ++g)
       if (const Range keys{first[g], first[g + 1]}; keys.size() > 0) list.push_back(of_keys(x, keys));
@@ -91,7 +91,7 @@ struct GroupedKeyOuterBackward : Defaults {
   static std::vector<Phase> phases(const Sizes& x, Tiling t) {
     std::vector<Phase> list{output_dots_phase(x)};
     const std::vector<index_t> first = first_keys(x, t);
-    for (const Sizes& group : groups(x, t)) {
+    for (const Sizes& group : groups(x, first)) {
       const bool others = group.key0 > x.key0 && again(x, group.key0 - x.key0).size() > 0;
       const bool own = x.pairs().rows_of({group.key0 - x.key0, group.key0 - x.key0 + group.n_k}).end >
                        again(x, group.key0 - x.key0).end;
@@ -106,9 +106,10 @@ struct GroupedKeyOuterBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
+    const std::vector<index_t> first = first_keys(x, t);
     KeyVisits all;
-    Words copied;  // copied: visits of queries whose first key lies in an earlier group
-    for (const Sizes& group : groups(x, t)) {
+    Words copied;  // visits of queries whose first key lies in an earlier group
+    for (const Sizes& group : groups(x, first)) {
       all.add(group, t.Bc);
       Sizes earlier = group;
       earlier.n_q = again(x, group.key0 - x.key0).size();
@@ -116,7 +117,7 @@ struct GroupedKeyOuterBackward : Defaults {
       earlier.n_k = earlier.pairs().keys_of({0, earlier.n_q}).end;
       copied += earlier.pairs().visited_rows(t.Bc);
     }
-    const Words rows = summed(x, first_keys(x, t)).size();
+    const Words rows = summed(x, first).size();
     return output_dots_io(x) + key_pass_io(x, all) +
            Io().read(SlowArray::dQ, (all.queries - copied - x.n_q + rows) * x.d)
                .write(SlowArray::dQ, (all.queries - copied + rows) * x.d)
@@ -125,7 +126,7 @@ struct GroupedKeyOuterBackward : Defaults {
   }
   static Words macs(const Sizes& x, Tiling t) {
     Words pairs = 0;
-    for (const Sizes& group : groups(x, t)) pairs += group.pairs().pairs_of_keys(t.Bc);
+    for (const Sizes& group : groups(x, first_keys(x, t))) pairs += group.pairs().pairs_of_keys(t.Bc);
     return pairs * (Words(3) * x.d + Words(2) * x.d_v);
   }
 

@@ -1,136 +1,23 @@
 #pragma once
 #include <algorithm>
-#include <array>
 #include <optional>
 #include <set>
-#include <vector>
+#include <span>
 
-#include "redblue/core/documents.hpp"
+#include "redblue/core/cores.hpp"
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/schedule/parts/knobs.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 #include "redblue/schedule/parts/modifiers.hpp"
 
-/// The core of a masked problem: the queries that see a key, and the keys that a query sees. A schedule runs on the
-/// core alone and reads nothing else; what the others have of the outputs is written directly. What is done once for an
-/// instance or a core is not inlined: all schedules share it, and compilers take long enough.
+/// A schedule under any mask: its text runs on the cores of the problem and reads nothing else; what the others have of
+/// the outputs is written directly.
 namespace redblue::schedule {
-
-/// Cores of the same sizes, one after another: where a query sees one key only, each position is a core of its own.
-struct Core {
-  Sizes sizes;
-  index_t count = 1;
-
-  /// The sizes of the i-th of them.
-  Sizes operator()(index_t i) const {
-    Sizes s = sizes;
-    s.row0 += i * s.n_q;
-    s.key0 += i * s.n_k;
-    return s;
-  }
-};
-
-/// All cores of a list, by number.
-class Numbered {
- public:
-  explicit Numbered(std::vector<Core> list) : list_(std::move(list)) {
-    before_.reserve(list_.size());
-    for (const Core& c : list_) {
-      before_.push_back(count_);
-      count_ += c.count;
-    }
-  }
-  index_t count() const { return count_; }
-  [[gnu::noinline]] Sizes operator()(index_t i) const {
-    const auto at = static_cast<std::size_t>(std::upper_bound(before_.begin(), before_.end(), i) - before_.begin()) - 1;
-    return list_[at](i - before_[at]);
-  }
-
- private:
-  std::vector<Core> list_;
-  std::vector<index_t> before_;  ///< cores before each of the list
-  index_t count_ = 0;
-};
-
-/// The part of a problem with these queries and keys.
-inline Sizes part_of(Sizes x, Range queries, Range keys) {
-  x.mask = part_of(x.pairs(), queries, keys).mask;
-  x.row0 += queries.begin;
-  x.key0 += keys.begin;
-  x.n_q = queries.size();
-  x.n_k = keys.size();
-  return x;
-}
-
-/// Of one document: from the first query that sees a key to the last, and from the first key that a query sees to the
-/// last; nothing where no query sees a key.
-inline std::optional<Sizes> core_of(const Sizes& x) {
-  if (x.mask.full() || x.mask.pattern != nullptr) return x;
-  const Range queries = x.pairs().rows_of({0, x.n_k});
-  if (queries.size() == 0) return std::nullopt;
-  return part_of(x, queries, x.pairs().keys_of(queries));
-}
-
-/// The one core of a batch: from the first query of any part that sees a key to the last, and the keys likewise. Where
-/// there are several parts it has them as its documents.
-[[gnu::noinline]] inline std::optional<Sizes> spanning_core(const Sizes& x, index_t batch) {
-  const std::vector<Sizes> documents = documents_of(x, batch);
-  std::vector<Sizes> parts;
-  parts.reserve(documents.size());
-  for (const Sizes& document : documents)
-    if (auto part = core_of(document)) parts.push_back(std::move(*part));
-  if (parts.empty()) return std::nullopt;
-  if (parts.size() == 1) return parts.front();
-  const Sizes &first = parts.front(), &last = parts.back();
-  Sizes core = x;
-  core.row0 = first.row0;
-  core.key0 = first.key0;
-  core.n_q = last.row0 + last.n_q - first.row0;
-  core.n_k = last.key0 + last.n_k - first.key0;
-  Documents all;
-  all.list.reserve(parts.size());
-  for (Sizes& part : parts) {
-    part.mask.pattern = nullptr;
-    const Range queries{0, part.n_q}, keys{0, part.n_k};
-    all.list.push_back({0, queries.shifted(part.row0 - core.row0), keys.shifted(part.key0 - core.key0), part.mask, 0,
-                        std::move(part.pattern), std::move(part.hiding)});
-  }
-  core.documents = std::make_shared<const Documents>(std::move(all));
-  return core;
-}
-
-/// Appends the core of one document, cut where no query sees keys on both sides of the cut.
-inline void add_cores(const Sizes& document, std::vector<Core>& list) {
-  const std::optional<Sizes> core = core_of(document);
-  if (!core) return;
-  const Mask& mask = core->mask;
-  const bool whole = mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1;
-  if (whole || core->hiding != nullptr) return list.push_back({*core});
-  // A query sees one key, and perhaps more of the prefix.
-  const index_t group = mask.group;
-  const index_t together = std::clamp<index_t>(mask.prefix - mask.hi + 1, 0, core->n_q / group);
-  if (together > 0) {
-    const Range queries{0, together * group};
-    list.push_back({part_of(*core, queries, mask.keys(queries, core->n_k))});
-  }
-  if (const index_t left = core->n_q / group - together; left > 0) {
-    const Range position{together * group, (together + 1) * group};
-    list.push_back({part_of(*core, position, mask.keys(position, core->n_k)), left});
-  }
-}
-/// The cores of all documents of one batch; of all batches where there are no slopes.
-[[gnu::noinline]] inline std::vector<Core> cores_of(const Sizes& x, std::optional<index_t> batch = {}) {
-  std::vector<Core> list;
-  for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
-  const bool several = list.size() > 1 || (list.size() == 1 && list[0].count > 1);
-  for (Core& c : list) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
-  return list;
-}
 
 /// f(array, queries or keys that no core holds), in order; `first` says where the problem begins.
 template <class F>
-void for_gaps(index_t n, index_t origin, const std::vector<Core>& cores, index_t Sizes::* begin, index_t Sizes::* size,
+void for_gaps(index_t n, index_t origin, std::span<const Core> cores, index_t Sizes::* begin, index_t Sizes::* size,
               const F& f) {
   index_t done = 0;
   for (const Core& c : cores) {
@@ -143,7 +30,7 @@ void for_gaps(index_t n, index_t origin, const std::vector<Core>& cores, index_t
 /// f(row, keys that it does not see) for every row of a matrix over all pairs, `cores` of which see each other; not
 /// many keys at a time, for a machine may hold them.
 template <class F>
-void for_hidden_pairs(const Sizes& x, const std::vector<Core>& cores, const F& f) {
+void for_hidden_pairs(const Sizes& x, const CoreList& cores, const F& f) {
   constexpr index_t kMost = 64;
   const auto some = [&](index_t row, Range keys) {
     for (index_t j = keys.begin; j < keys.end; j += kMost) f(row, Range{j, std::min(j + kMost, keys.end)});
@@ -167,7 +54,7 @@ void for_hidden_pairs(const Sizes& x, const std::vector<Core>& cores, const F& f
   });
 }
 /// Of one instance, or of one key-value head of all batches where these differ.
-inline Words hidden_pairs(const Sizes& x, const std::vector<Core>& cores) {
+inline Words hidden_pairs(const Sizes& x, const CoreList& cores) {
   Words pairs = Words(batches_of(x)) * x.n_q * x.n_k;
   for (const Core& c : cores) pairs -= c.count * c.sizes.nnz();
   return pairs;
@@ -204,21 +91,8 @@ struct Masked : S {
 
   /// Of one batch, or of all. Gradients with respect to shared factors are sums over all cores: one core then spans
   /// them.
-  static std::vector<Core> cores(const Sizes& x, std::optional<index_t> batch = {}) {
-    if constexpr (S::one_core) {
-      std::vector<Core> list;
-      for (index_t b = batch.value_or(0), end = batch ? b + 1 : batches_of(x); b < end; ++b)
-        if (const auto core = spanning_core(x, b)) list.push_back({*core});
-      return list;
-    } else {
-      if (batch || !x.modifiers.slopes) return cores_of(x, batch);
-      std::vector<Core> all;
-      for (index_t b = 0; b < batches_of(x); ++b) {
-        const std::vector<Core> list = cores_of(x, b);
-        all.insert(all.end(), list.begin(), list.end());
-      }
-      return all;
-    }
+  static CoreList cores(const Sizes& x, std::optional<index_t> batch = {}) {
+    return cores_of(x, batch, S::one_core ? Cut::one : Cut::each);
   }
   /// Where there are several cores, slopes are loaded once, and stay.
   static Words kept_slopes(const Sizes& core) {
@@ -278,7 +152,7 @@ struct Masked : S {
   /// Of a problem x whose loops take it as `parts`.
   static std::optional<Tiling> choose_tiling_for(const Sizes& x, const Sizes& parts, const Limits& limits) {
     // Where no query sees a key nothing runs, and any tiling will do.
-    const std::vector<Core> list = cores(parts);
+    const CoreList list = cores(parts);
     if (list.empty()) return fitting(x, limits, smallest(x, limits.multiple));
     Limits left = limits;
     left.M -= kept_slopes(core_with_most(parts, kept_slopes));
@@ -342,8 +216,7 @@ struct Masked : S {
     return best;
   }
   /// The best tiling of the largest core, and those of cores of other shapes where theirs costs less.
-  static std::optional<Tiling> of_each_shape(const Sizes& largest, const std::vector<Core>& list,
-                                             const Limits& limits) {
+  static std::optional<Tiling> of_each_shape(const Sizes& largest, const CoreList& list, const Limits& limits) {
     const std::optional<One> all = best_of(largest, limits);
     if (!all) return std::nullopt;
     Tiling t(*all);
@@ -353,8 +226,7 @@ struct Masked : S {
       if (!seen.insert(CoreShape(one)).second) continue;
       const std::optional<One> own = best_of(one, limits);
       if (!own || S::copies(*own) != S::copies(*all)) continue;  // copies of all cores lie in one array
-      const bool does = is_legal(one, limits.multiple, *all) && S::allows(one, *all) &&
-                        limits.fit(S::footprint(one, *all), S::prefetch(one, *all));
+      const bool does = is_legal(one, limits.multiple, *all) && S::allows(one, *all) && fits<S>(one, *all, limits);
       if (!does || limits.price.of(S::io(one, *own)) < limits.price.of(S::io(one, *all)))
         t.own.emplace(CoreShape(one), *own);
     }
@@ -370,7 +242,7 @@ struct Masked : S {
   /// The tiling, with tiles that span the cores spanning the whole dimension, so that they keep to any multiples;
   /// nothing if it does not run in all cores within these limits.
   static std::optional<Tiling> fitting(const Sizes& x, const Limits& limits, std::optional<Tiling> t) {
-    if (!t || !allows(x, *t) || !limits.fit(footprint(x, *t), prefetch(x, *t))) return std::nullopt;
+    if (!t || !allows(x, *t) || !fits<Masked>(x, *t, limits)) return std::nullopt;
     const Sizes parts = taken(x, *t);
     t->knobs([&](const KnobRange& range, index_t& value, bool = true) {
       const auto along = range.along;
@@ -497,7 +369,7 @@ struct Masked : S {
   template <class F>
   [[gnu::noinline]] static void for_hidden(const Sizes& x, index_t instance, index_t batch, const F& f) {
     if (is_plain(x)) return;
-    const std::vector<Core> list = cores(x, batch);
+    const CoreList list = cores(x, batch);
     const Operands all(x, 1, instance);
     for (const SlowMatrix& m : all.all()) {
       if (std::find(Operands::outputs.begin(), Operands::outputs.end(), m.array) == Operands::outputs.end()) continue;

@@ -63,6 +63,12 @@ struct Limits {
   bool fit(const Phase& p) const { return fit(p.footprint, p.prefetch); }
 };
 
+/// Does a tiling of the schedule S fit? Second buffers are counted only where there are any.
+template <class S, class Tiling>
+bool fits(const Sizes& x, const Tiling& t, const Limits& limits) {
+  return limits.fit(S::footprint(x, t), limits.double_buffer ? S::prefetch(x, t) : Words(0));
+}
+
 inline Words footprint_of(std::span<const Phase> phases) {
   Words most = 0;
   for (const Phase& p : phases) most = std::max(most, p.footprint);
@@ -274,7 +280,7 @@ std::optional<std::array<index_t, 2>> best_tile(index_t m, index_t n, index_t st
 template <class S>
 std::optional<typename S::Tiling> smallest_if_it_fits(const Sizes& x, const Limits& limits) {
   const typename S::Tiling t = S::smallest(x, limits.multiple);
-  if (!limits.fit(S::footprint(x, t), S::prefetch(x, t))) return std::nullopt;
+  if (!fits<S>(x, t, limits)) return std::nullopt;
   return t;
 }
 

@@ -19,7 +19,7 @@ template <class S>
 std::optional<typename S::Tiling> doubled_in_turn(const Sizes& x, const Limits& limits, index_t keys = kEnough,
                                                   index_t queries = kEnough) {
   using Tiling = typename S::Tiling;
-  const auto fits = [&](const Tiling& u) { return limits.fit(S::footprint(x, u), S::prefetch(x, u)); };
+  const auto fits = [&](const Tiling& u) { return schedule::fits<S>(x, u, limits); };
   Tiling t = S::smallest(x, limits.multiple);
   if (!fits(t)) return std::nullopt;
   for (index_t enough = 2; enough <= std::max(keys, queries); enough *= 2) {

@@ -91,8 +91,8 @@ struct Projected : Defaults {
     return attention ? with_products(s, limits, attention->all) : std::nullopt;
   }
   /// Products with a tiling for each batch, attention with one for each shape of its own cores.
-  static std::optional<Tilings<Tiling>> choose_tilings(const Sizes& s, const Sizes& largest,
-                                                       const std::vector<Core>& batches, const Limits& limits) {
+  static std::optional<Tilings<Tiling>> choose_tilings(const Sizes& s, const Sizes& largest, const CoreList& batches,
+                                                       const Limits& limits) {
     const auto attention = Inner::choose_tiling(renamed(s, X::names), renamed(limits, X::names));
     if (!attention) return std::nullopt;
     const auto all = with_products(largest, limits, attention->all);

@@ -1,0 +1,147 @@
+#include "redblue/core/cores.hpp"
+
+#include <algorithm>
+#include <span>
+
+namespace redblue {
+
+namespace {
+
+/// Appends the one core of a batch.
+void add_spanning_core(const Sizes& x, index_t batch, std::vector<Core>& list) {
+  const std::vector<Sizes> documents = documents_of(x, batch);
+  std::vector<Sizes> parts;
+  parts.reserve(documents.size());
+  for (const Sizes& document : documents)
+    if (auto part = core_of(document)) parts.push_back(std::move(*part));
+  if (parts.empty()) return;
+  if (parts.size() == 1) return list.push_back({std::move(parts.front())});
+  const Sizes &first = parts.front(), &last = parts.back();
+  Sizes core = x;
+  core.row0 = first.row0;
+  core.key0 = first.key0;
+  core.n_q = last.row0 + last.n_q - first.row0;
+  core.n_k = last.key0 + last.n_k - first.key0;
+  Documents all;
+  all.list.reserve(parts.size());
+  for (Sizes& part : parts) {
+    part.mask.pattern = nullptr;
+    const Range queries{0, part.n_q}, keys{0, part.n_k};
+    all.list.push_back({0, queries.shifted(part.row0 - core.row0), keys.shifted(part.key0 - core.key0), part.mask, 0,
+                        std::move(part.pattern), std::move(part.hiding)});
+  }
+  core.documents = std::make_shared<const Documents>(std::move(all));
+  list.push_back({std::move(core)});
+}
+
+/// Appends the core of one document, cut where no query sees keys on both sides of the cut.
+void add_cores(const Sizes& document, std::vector<Core>& list) {
+  std::optional<Sizes> core = core_of(document);
+  if (!core) return;
+  const Mask& mask = core->mask;
+  const bool whole = mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1;
+  if (whole || core->hiding != nullptr) return list.push_back({std::move(*core)});
+  // A query sees one key, and perhaps more of the prefix.
+  const index_t group = mask.group;
+  const index_t together = std::clamp<index_t>(mask.prefix - mask.hi + 1, 0, core->n_q / group);
+  if (together > 0) {
+    const Range queries{0, together * group};
+    list.push_back({part_of(*core, queries, mask.keys(queries, core->n_k))});
+  }
+  if (const index_t left = core->n_q / group - together; left > 0) {
+    const Range position{together * group, (together + 1) * group};
+    list.push_back({part_of(*core, position, mask.keys(position, core->n_k)), left});
+  }
+}
+
+/// Appends those of one batch.
+void add_batch(const Sizes& x, index_t batch, Cut cut, std::vector<Core>& list) {
+  if (cut == Cut::one) return add_spanning_core(x, batch, list);
+  const auto before = std::ssize(list);
+  for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
+  const auto made = std::span(list).subspan(static_cast<std::size_t>(before));
+  const bool several = made.size() > 1 || (made.size() == 1 && made[0].count > 1);
+  for (Core& c : made) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
+}
+
+CoreList made(const Sizes& x, std::optional<index_t> batch, Cut cut) {
+  std::vector<Core> list;
+  for (index_t b = batch.value_or(0), end = batch ? b + 1 : batches_of(x); b < end; ++b) add_batch(x, b, cut, list);
+  return CoreList(std::move(list));
+}
+
+}  // namespace
+
+/// The lists for the last few problems.
+struct CoreMemo::Lists {
+  struct Remembered {
+    Sizes x;
+    Cut cut;
+    CoreList all;
+    std::vector<CoreList> of_batch;
+  };
+  static constexpr std::size_t kProblems = 6;
+  std::vector<Remembered> list;
+
+  const Remembered& of(const Sizes& x, Cut cut) {
+    const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
+    if (found != list.end()) return *found;
+    if (list.size() == kProblems) list.erase(list.begin());
+    Remembered r{x, cut, made(x, {}, cut), {}};
+    if (batches_of(x) > 1)
+      for (index_t b = 0; b < batches_of(x); ++b) r.of_batch.push_back(made(x, b, cut));
+    list.push_back(std::move(r));
+    return list.back();
+  }
+};
+
+namespace {
+
+thread_local CoreMemo::Lists* memo = nullptr;  // of the outermost CoreMemo
+
+}  // namespace
+
+Numbered::Numbered(CoreList list) : list_(std::move(list)) {
+  before_.reserve(list_.size());
+  for (const Core& c : list_) {
+    before_.push_back(count_);
+    count_ += c.count;
+  }
+}
+Sizes Numbered::operator()(index_t i) const {
+  const auto at = static_cast<std::size_t>(std::upper_bound(before_.begin(), before_.end(), i) - before_.begin()) - 1;
+  return list_[at](i - before_[at]);
+}
+
+Sizes part_of(Sizes x, Range queries, Range keys) {
+  x.mask = part_of(x.pairs(), queries, keys).mask;
+  x.row0 += queries.begin;
+  x.key0 += keys.begin;
+  x.n_q = queries.size();
+  x.n_k = keys.size();
+  return x;
+}
+
+std::optional<Sizes> core_of(const Sizes& x) {
+  if (x.mask.full() || x.mask.pattern != nullptr) return x;
+  const Range queries = x.pairs().rows_of({0, x.n_k});
+  if (queries.size() == 0) return std::nullopt;
+  return part_of(x, queries, x.pairs().keys_of(queries));
+}
+
+CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
+  if (memo == nullptr || x.documents == nullptr) return made(x, batch, cut);
+  const CoreMemo::Lists::Remembered& r = memo->of(x, cut);
+  return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
+}
+
+CoreMemo::CoreMemo() {
+  if (memo != nullptr) return;
+  own_ = std::make_unique<Lists>();
+  memo = own_.get();
+}
+CoreMemo::~CoreMemo() {
+  if (own_ != nullptr) memo = nullptr;
+}
+
+}  // namespace redblue
