@@ -53,7 +53,7 @@ class Modeller {
     const double alone = walk.timed.time().work_s() * walk.times;
     // Workers idle where there are too few heads, or rounds that wait for others: `cores` of them work on average.
     const double duration = std::max(
-        {alone / time_.threads, walk.timed.span() * walk.times / independent_,
+        {alone / time_.threads, walk.timed.span() * walk.head_times,
          model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});
     const double cores = alone / duration;
     model::Time t = walk.timed.time();
@@ -71,10 +71,10 @@ class Modeller {
   }
 
  private:
-  /// One head, or a part of one; the whole problem takes `times` as long.
+  /// One head, or a part of one; the whole problem takes `times` as long, and the head `head_times`.
   struct Walk {
     model::Timed timed;
-    double times;
+    double times, head_times;
   };
 
   /// The row for a part of its keys: in groups of as many keys as before, down to some groups.
@@ -146,16 +146,18 @@ class Modeller {
     plan::Plan part;
     part.problem = head_for(row);
     part.rows = {row};
-    const double macs = row.flops.to_double() / 2;
+    const double macs = row.flops.to_double() / 2,
+                 head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
     std::size_t most = most_operations(problem_);
     for (double left = 1;;) {  // share of one head that is walked
       model::Timed timed(rates_, problem_.score, most);
       try {
         machine::Any any(timed);
         run_on(any, part);
-        return {timed, std::max(independent_, timed.macs() > 0 ? macs / timed.macs() : 1)};
+        if (timed.macs() == 0) return {timed, independent_, 1};
+        return {timed, macs / timed.macs(), head_macs / timed.macs()};
       } catch (const model::Timed::TooMany&) {
-        const double reached = std::min(1.0, timed.macs() / (left * macs / independent_));
+        const double reached = std::min(1.0, timed.macs() / (left * head_macs));
         Problem smaller = part.problem;
         double shrunk = shrink(smaller, std::clamp(reached, 1e-9, 0.5));
         smaller.patterns = corner(smaller.patterns, 0, smaller.group(), {0, smaller.n_q}, {0, smaller.n_k});

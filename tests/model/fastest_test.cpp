@@ -86,6 +86,24 @@ TEST(Fastest, PlansUnderPatternsAndSequences) {
       }
 }
 
+/// The longest sequence is walked for all, and the others take as much less as they have less work; but no number of
+/// workers ends before the longest does.
+TEST(Fastest, SequencesOfMixedLengthsTakeTheTimeOfTheirWork) {
+  Problem longest = of(Operation::forward, 1000, 64), packed = of(Operation::forward, 1320, 64);
+  packed.cu_seqlens_q = {0, 1000};
+  for (int i = 1; i <= 10; ++i) packed.cu_seqlens_q.push_back(1000 + 32 * i);
+  for (Problem* p : {&longest, &packed}) p->causal = true;
+  plan::Options o = with_M(100'000, "flash");
+  o.tiling = plan::make_plan(longest, o).row().tiling;
+  const auto time_of = [&](const Problem& p, int threads) {
+    return modelled_time(plan::make_plan(p, o), {.hardware = invented(), .threads = threads});
+  };
+  const double work =
+      plan::make_plan(packed, o).row().flops.to_double() / plan::make_plan(longest, o).row().flops.to_double();
+  EXPECT_NEAR(time_of(packed, 1).compute_s / time_of(longest, 1).compute_s, work, 1e-6);
+  EXPECT_GE(time_of(packed, 64).total_s, 0.99 * time_of(longest, 64).compute_s);
+}
+
 /// One head is walked for all: it must be one that the schedule takes.
 TEST(Fastest, PlansWhereOnlySomeHeadsHaveAPatternThatIsNoMask) {
   const std::vector<std::uint8_t> corner{1, 0, 0, 0, 0, 0, 0, 0, 0}, cross{1, 0, 1, 0, 1, 0, 1, 0, 1};
