@@ -65,13 +65,14 @@ struct KeyStep {
             r, keys, [&](Range hidden) { std::fill_n(p + r * stride + hidden.begin, hidden.size(), T(0)); });
       return;
     }
-    for (index_t r = 0; r < rows; ++r)
+    for (index_t r = 0; r < rows; ++r) {
+      const Range keys = seen({q + r, q + r + 1});
       for (index_t v = 0; v < vectors; ++v) {
         T* const to = p + r * stride + v * V::kLanes;
-        const Range keys = seen({q + r, q + r + 1});
         const auto lane = [&](index_t key) { return std::clamp<index_t>(key - first - v * V::kLanes, 0, V::kLanes); };
         V::zero().first_or(lane(keys.begin), V::load(to).first_or(lane(keys.end), V::zero())).store(to);
       }
+    }
   }
 
   /// P and dS of R queries and the first N vectors of a panel of keys, `first` being its first key: the others' keys
@@ -109,7 +110,7 @@ struct KeyStep {
   /// The same where the problem modifies scores or drops weights: G are the weights of scores then. The derivative of
   /// the softcap is a factor of them, or goes into F, and into dS later.
   template <int R, int NV, int N>
-  [[gnu::noinline]] void modified_tile(index_t q, index_t first, const T* k_panel, const T* v_panel) const {
+  [[gnu::noinline]] void modified_tile(index_t q, index_t first, Range all, const T* k_panel, const T* v_panel) const {
     constexpr index_t width = NV * V::kLanes, L = V::kLanes;
     const ModifyScores& modify = weights_of.modify;
     const Drop& drop = weights_of.drop;
@@ -149,7 +150,7 @@ struct KeyStep {
         e[r][v].store(p + r * P.row_stride + v * L);
         c[r][v].store(g + r * P.row_stride + v * L);  // all have one stride
       }
-    if (!scores.place.mask.full()) {
+    if (all.begin > first || all.end < first + N * L) {
       hide(q, R, first, N, p, P.row_stride);
       hide(q, R, first, N, g, P.row_stride);
     }
@@ -184,7 +185,7 @@ struct KeyStep {
       for (index_t r = 0; N < NV && hidden.words() > 0 && r < R; ++r)
         for (int v = N; v < NV; ++v) V::zero().store(&hidden(q + r, first) + v * V::kLanes);
     if constexpr (N > 0) {
-      if (modified()) return modified_tile<R, NV, N>(q, first, k_panel, v_panel);
+      if (modified()) return modified_tile<R, NV, N>(q, first, sight.all, k_panel, v_panel);
       tile<R, NV, N>(q, first, sight.all, k_panel, v_panel);
     }
   }
