@@ -3,6 +3,7 @@
 #include "redblue/machine/counting.hpp"
 #include "redblue/machine/observed.hpp"
 #include "redblue/machine/weighed.hpp"
+#include "threads/subnormals.hpp"
 
 namespace redblue {
 
@@ -49,18 +50,26 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
   const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
   Measured m;
-  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), [&](machine::Team& team) {
+  const auto main = [&](machine::Team& team) {
     machine::Ram<T> ram(team, with.words, std::move(with.slow), bodies, with.arenas);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
-    if (with.report) report = [&](const Counted& w) { with.report(w.worker(), w.of_worker(w.worker()).words()); };
+    if (with.report)
+      report = [&](const Counted& w) {
+        const threads::FlushSubnormals usual(false);  // what the caller is told, he may compute with
+        with.report(w.worker(), w.of_worker(w.worker()).words());
+      };
     machine::Observed observed(counted, report);
     run_behind_any(observed, plan);
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
     m.kernels = bodies.bf16 ? name_of(bodies.isa) : name_of(std::min(best_isa(), Isa::avx512));
-  });
+  };
+  // Certificates of approximations are proved for arithmetic with subnormal numbers.
+  const bool exact = plan.problem.method_kind() == MethodKind::exact;
+  machine::Team::run(*with.pool, static_cast<int>(with.arenas.size()), main,
+                     exact ? machine::Team::Subnormals::flushed : machine::Team::Subnormals::kept);
   return m;
 }
 

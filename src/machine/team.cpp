@@ -6,6 +6,7 @@
 
 #include "threads/sleeper.hpp"
 #include "threads/spin.hpp"
+#include "threads/subnormals.hpp"
 
 namespace redblue::machine {
 
@@ -32,8 +33,10 @@ struct Team::Loop {
   }
 };
 
-void Team::run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main) {
+void Team::run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main, Subnormals subnormals) {
+  const bool flush = subnormals == Subnormals::flushed;
   if (workers == 1) {  // it never waits
+    const threads::FlushSubnormals here(flush);
     Team alone(1, nullptr);
     return main(alone);
   }
@@ -42,6 +45,7 @@ void Team::run(ThreadPool& pool, int workers, const std::function<void(Team&)>& 
   std::exception_ptr error;
   std::atomic<int> arrived{0};
   pool.run(workers, [&](int) {
+    const threads::FlushSubnormals here(flush);
     const int index = arrived++;
     if (index > 0) return team.help_until([&] { return team.ended_.load(); }, index, 0);
     try {

@@ -2,10 +2,12 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
 #include <stdexcept>
 #include <thread>
 
 #include "threads/pools.hpp"
+#include "threads/subnormals.hpp"
 
 namespace redblue::test {
 namespace {
@@ -43,6 +45,35 @@ TEST(ThreadsTeam, RunsEveryItemOnce) {
       }
   });
 }
+
+/// A third of the smallest normal number, formed here and now.
+float subnormal() {
+  volatile float least = std::numeric_limits<float>::min();
+  return least / 3;
+}
+
+#if defined(__SSE__)
+TEST(ThreadsTeam, FlushesSubnormalsOnAllWorkersAndInNobodyElsesArithmetic) {
+  for_each_pool([](ThreadPool& pool) {
+    for (const int workers : {1, 3})
+      for (const auto subnormals : {Team::Subnormals::kept, Team::Subnormals::flushed}) {
+        const bool kept = subnormals == Team::Subnormals::kept;
+        const auto main = [&](Team& team) {
+          EXPECT_EQ(subnormal() > 0, kept);
+          team.each({}, 20, [&](Worker, index_t) { EXPECT_EQ(subnormal() > 0, kept); });
+          const threads::FlushSubnormals inside(false);
+          EXPECT_GT(subnormal(), 0);
+        };
+        Team::run(pool, workers, main, subnormals);
+        EXPECT_GT(subnormal(), 0);
+        EXPECT_THROW(Team::run(pool, workers, [](Team&) { throw std::runtime_error("main"); }, subnormals),
+                     std::runtime_error);
+        EXPECT_GT(subnormal(), 0);
+        pool.run(workers, [](int) { EXPECT_GT(subnormal(), 0); });
+      }
+  });
+}
+#endif
 
 TEST(ThreadsTeam, HandsOutTheLastItemFirst) {
   InOrder alone;  // so that there is one order

@@ -24,8 +24,12 @@ class Team {
   };
   using Item = std::function<void(Worker, index_t)>;
 
+  /// Results below the smallest normal number: kept as they are, or set to 0 (threads/subnormals.hpp).
+  enum class Subnormals : bool { kept, flushed };
+
   /// Runs main(team) on one thread of the pool with up to workers - 1 others to help. What main throws is thrown here.
-  static void run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main);
+  static void run(ThreadPool& pool, int workers, const std::function<void(Team&)>& main,
+                  Subnormals subnormals = Subnormals::kept);
 
   Team(const Team&) = delete;
   Team& operator=(const Team&) = delete;
