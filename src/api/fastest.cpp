@@ -62,11 +62,11 @@ class Modeller {
     const double transfer = model::transfer_seconds(rates_, traffic, cores);
     // Nothing is computed while words are copied: they hide behind no work.
     traffic.touched_bytes = 0;
-    const double copied = walk.timed.copied_share() * model::transfer_seconds(rates_, traffic, cores);
+    const double share = walk.timed.copied_share(), copied = share * model::transfer_seconds(rates_, traffic, cores);
     t.transfer_s = transfer - copied;
     t = model::combined(t);
     t.transfer_s = transfer;
-    t.total_s += copied;
+    t.total_s += std::max(copied, share * model::least_copy_seconds(rates_, traffic, cores));
     return t;
   }
 

@@ -145,6 +145,10 @@ double transfer_seconds(const Rates& r, const Traffic& t, double cores) {
          (spilled > 0 ? seconds(spilled, t.held_bytes, own + 1) : 0);
 }
 
+double least_copy_seconds(const Rates& rates, const Traffic& traffic, double cores) {
+  return traffic.bytes * rates.missing(rates.private_level(), traffic.distinct_bytes) / (kCopyRate * cores);
+}
+
 double makespan(std::span<const double> items, index_t copies, int workers) {
   double all = 0;
   for (const double item : items) all += item;

@@ -324,7 +324,7 @@ TEST(FastestPlan, AmongTimesThatAreHardlyApartMovesTheFewestWords) {
   int other_than_the_fastest = 0;
   for (const Operation op : {Operation::forward, Operation::backward})
     for (const bool causal : {false, true})
-      for (const index_t n : {64, 300, 512, 2048}) {
+      for (const index_t n : {64, 200, 300, 512, 700, 1024, 2048}) {
         Problem p = of(op, n, 64, 8);
         p.causal = causal;
         const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {invented()});

@@ -72,6 +72,9 @@ inline constexpr double kCallSeconds = 70e-9;
 /// The smaller of work and transfer hides behind the larger, up to this share, because the hardware prefetches streams.
 inline constexpr double kOverlap = 0.75;
 
+/// The bytes per second that one core copies from beyond its private caches: it has few lines under way then.
+inline constexpr double kCopyRate = 20e9;
+
 /// Which words of a result lie in vector lanes: for a row-major tile those of a row; inside a fused body those of a row
 /// or of a column, whichever is better.
 enum class Lanes : bool { rows, better };
@@ -95,6 +98,9 @@ struct Traffic {
 };
 /// The seconds of this traffic with `cores` cores at work.
 double transfer_seconds(const Rates& rates, const Traffic& traffic, double cores);
+
+/// The least seconds if all of it is copied, word by word, into tiles and out of them.
+double least_copy_seconds(const Rates& rates, const Traffic& traffic, double cores);
 
 /// The time that `workers` workers need for `copies` copies of these independent items of work, longest first.
 double makespan(std::span<const double> items, index_t copies, int workers);
