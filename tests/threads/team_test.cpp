@@ -66,8 +66,8 @@ TEST(ThreadsTeam, FlushesSubnormalsOnAllWorkersAndInNobodyElsesArithmetic) {
         };
         Team::run(pool, workers, main, subnormals);
         EXPECT_GT(subnormal(), 0);
-        EXPECT_THROW(Team::run(pool, workers, [](Team&) { throw std::runtime_error("main"); }, subnormals),
-                     std::runtime_error);
+        EXPECT_THROW(
+            Team::run(pool, workers, [](Team&) { throw std::runtime_error("main"); }, subnormals), std::runtime_error);
         EXPECT_GT(subnormal(), 0);
         pool.run(workers, [](int) { EXPECT_GT(subnormal(), 0); });
       }
