@@ -3,14 +3,15 @@
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
 # tests/check_isa_symbols.py checks that. These files are optimised in every build, because vector code is slow otherwise,
 # but for builds with sanitizers, where that takes minutes a file. The compiler must not fuse a product and a sum that
-# the source keeps apart: code must round alike everywhere.
+# the source keeps apart: code must round alike everywhere. Vectors are written as such: what a compiler makes of two
+# scalars side by side, such as the ends of a range, waits for the stores of both.
 function(redblue_set_isa_flags sources)
   set(optimised -O3)
   if(REDBLUE_SANITIZE)
     set(optimised -O0)
     set(bf16_optimised -O1)  # clang 19 -O0 loses vectors of bf16 that functions pass to each other
   endif()
-  set(avx2 ${optimised} -ffp-contract=off -mavx2 -mfma -mf16c -mbmi2)
+  set(avx2 ${optimised} -ffp-contract=off -fno-tree-slp-vectorize -mavx2 -mfma -mf16c -mbmi2)
   set(avx512 ${avx2} -mavx512f -mavx512bw -mavx512dq -mavx512vl -mprefer-vector-width=512)
   if(CMAKE_CXX_COMPILER_ID STREQUAL GNU AND CMAKE_CXX_COMPILER_VERSION VERSION_LESS 13)
     list(APPEND avx512 -Wno-uninitialized -Wno-maybe-uninitialized)  # false alarms inside avx512fintrin.h, GCC bug 105593
