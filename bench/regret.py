@@ -98,8 +98,9 @@ def main():
         others = {s: t for s, t in others.items() if t is not None}
         best = min(others, key=lambda s: others[s][0], default=None)
         regret = max(1.0, chosen[0] / others[best][0]) if best else 1.0
-        if regret > given.more:  # once more, with more repetitions: the least of each
-            regret = min(chosen[0], timed(given.redblue, options, None, 5)[0]) / min(others[best][0], timed(given.redblue, options, best, 5)[0])
+        again = (timed(given.redblue, options, None, 5), timed(given.redblue, options, best, 5)) if regret > given.more else (None, None)
+        if None not in again:  # the least of each
+            regret = min(chosen[0], again[0][0]) / min(others[best][0], again[1][0])
         regrets.append(max(1.0, regret))
         if regret > given.more:
             print(f"{regret:.2f}  {chosen[0]:.3f} ms with {chosen[1]}; faster: {others[best][1]}; {' '.join(options)}", flush=True)

@@ -51,11 +51,13 @@ class Modeller {
   model::Time time_of(const plan::Row& row) {
     const Walk walk = walk_of(row);
     const double alone = walk.timed.time().work_s() * walk.times;
+    // The last of sequences of mixed lengths begins a round of its own, however short it is.
+    const auto copies = static_cast<index_t>(std::ceil(std::clamp(walk.times - 1e-6, 1.0, 1e15)));
     // Workers idle where there are too few heads, or rounds that wait for others: `cores` of them work on average.
     const double duration = std::max(
         {alone / time_.threads, walk.timed.span() * walk.head_times,
-         model::makespan(walk.timed.items(), static_cast<index_t>(std::min(walk.times, 1e15)), time_.threads)});
-    const double cores = alone / duration;
+         model::makespan(walk.timed.items(), copies, time_.threads) * walk.times / static_cast<double>(copies)});
+    const double cores = duration > 0 ? alone / duration : 1;
     model::Time t = walk.timed.time();
     for (double* cause : {&t.compute_s, &t.exp_s, &t.pass_s}) *cause *= walk.times / cores;
     model::Traffic traffic = traffic_of(row, walk);

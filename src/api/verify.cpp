@@ -10,6 +10,7 @@
 #include "oracle/dense.hpp"
 #include "redblue/machine/storage.hpp"
 #include "storage_of.hpp"
+#include "threads/subnormals.hpp"
 
 namespace redblue {
 
@@ -573,6 +574,8 @@ Verification verify(const Problem& problem, const Tensors& tensors, DType comput
   // Where a sum has more than kBlock blocks, the chain that adds them up is the longer one.
   const Sizes x = problem.sizes();
   const index_t block = std::max({oracle::kBlock, roundings.additions, std::max(x.n_q, x.n_k) / oracle::kBlock});
+  // Plain attention loses what a run loses; the wider type has room for it.
+  const threads::FlushSubnormals as_in_a_run(problem.method_kind() == MethodKind::exact);
   return compute == DType::f64 ? verify_in<double, long double>(problem, tensors, compute, block, roundings.lse)
                                : verify_in<float, double>(problem, tensors, compute, block, roundings.lse);
 }

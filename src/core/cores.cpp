@@ -7,9 +7,8 @@ namespace redblue {
 
 namespace {
 
-/// Appends the one core of a batch.
-void add_spanning_core(const Sizes& x, index_t batch, std::vector<Core>& list) {
-  const std::vector<Sizes> documents = documents_of(x, batch);
+/// Appends the one core of a batch, which has these documents.
+void add_spanning_core(const Sizes& x, std::span<const Sizes> documents, std::vector<Core>& list) {
   std::vector<Sizes> parts;
   parts.reserve(documents.size());
   for (const Sizes& document : documents)
@@ -54,20 +53,43 @@ void add_cores(const Sizes& document, std::vector<Core>& list) {
   }
 }
 
-/// Appends those of one batch.
-void add_batch(const Sizes& x, index_t batch, Cut cut, std::vector<Core>& list) {
-  if (cut == Cut::one) return add_spanning_core(x, batch, list);
-  const auto before = std::ssize(list);
-  for (const Sizes& document : documents_of(x, batch)) add_cores(document, list);
-  const auto made = std::span(list).subspan(static_cast<std::size_t>(before));
-  const bool several = made.size() > 1 || (made.size() == 1 && made[0].count > 1);
-  for (Core& c : made) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
+/// The cores of one batch, which has these documents.
+std::vector<Core> of_one_batch(const Sizes& x, std::span<const Sizes> documents, Cut cut) {
+  std::vector<Core> list;
+  if (cut == Cut::one) {
+    add_spanning_core(x, documents, list);
+    return list;
+  }
+  for (const Sizes& document : documents) add_cores(document, list);
+  const bool several = list.size() > 1 || (list.size() == 1 && list[0].count > 1);
+  for (Core& c : list) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
+  return list;
 }
 
-CoreList made(const Sizes& x, std::optional<index_t> batch, Cut cut) {
-  std::vector<Core> list;
-  for (index_t b = batch.value_or(0), end = batch ? b + 1 : batches_of(x); b < end; ++b) add_batch(x, b, cut, list);
-  return CoreList(std::move(list));
+/// The cores of each batch. The documents are gone through once: there may be thousands of batches.
+std::vector<std::vector<Core>> of_each_batch(const Sizes& x, Cut cut) {
+  const std::vector<Sizes> documents = documents_of(x);
+  std::vector<std::vector<Core>> lists;
+  if (batches_of(x) == 1) {
+    lists.push_back(of_one_batch(x, documents, cut));
+    return lists;
+  }
+  auto next = x.documents->list.begin();
+  std::size_t begin = 0;
+  for (index_t b = 0; b < batches_of(x); ++b) {
+    std::size_t end = begin;
+    for (; next != x.documents->list.end() && next->batch == b; ++next)
+      if (next->rows.size() > 0 && next->keys.size() > 0) ++end;  // as documents_of leaves others out
+    lists.push_back(of_one_batch(x, std::span(documents).subspan(begin, end - begin), cut));
+    begin = end;
+  }
+  return lists;
+}
+
+CoreList joined(const std::vector<std::vector<Core>>& lists) {
+  std::vector<Core> all;
+  for (const std::vector<Core>& list : lists) all.insert(all.end(), list.begin(), list.end());
+  return CoreList(std::move(all));
 }
 
 }  // namespace
@@ -87,9 +109,10 @@ struct CoreMemo::Lists {
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
     if (found != list.end()) return *found;
     if (list.size() == kProblems) list.erase(list.begin());
-    Remembered r{x, cut, made(x, {}, cut), {}};
-    if (batches_of(x) > 1)
-      for (index_t b = 0; b < batches_of(x); ++b) r.of_batch.push_back(made(x, b, cut));
+    std::vector<std::vector<Core>> each = of_each_batch(x, cut);
+    Remembered r{x, cut, joined(each), {}};
+    if (each.size() > 1)
+      for (std::vector<Core>& one : each) r.of_batch.emplace_back(std::move(one));
     list.push_back(std::move(r));
     return list.back();
   }
@@ -130,7 +153,8 @@ std::optional<Sizes> core_of(const Sizes& x) {
 }
 
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
-  if (memo == nullptr || x.documents == nullptr) return made(x, batch, cut);
+  if (memo == nullptr || x.documents == nullptr)
+    return batch ? CoreList(of_one_batch(x, documents_of(x, batch), cut)) : joined(of_each_batch(x, cut));
   const CoreMemo::Lists::Remembered& r = memo->of(x, cut);
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
 }

@@ -312,10 +312,11 @@ std::vector<Row>::iterator first_choice(Plan& plan) {
 Plan plan_in_order(const Problem& problem, const Options& options) {
   problem.validate();
   const bound::AttentionProblem in_bounds = bound_problem(problem, options);
+  std::vector<bound::Bound> bounds = bound::bounds_of(problem.op, in_bounds);  // first: it soon finds sizes too large
   const Sizes x = sizes_of(problem, options);
   Plan plan = plan_of_rows(problem, options, x);
   plan.options.M = in_bounds.M;
-  plan.bounds = bound::bounds_of(problem.op, in_bounds);
+  plan.bounds = std::move(bounds);
   plan.bound = bound::best(plan.bounds);
   auto chosen = first_choice(plan);
   if (chosen == plan.rows.end()) {
