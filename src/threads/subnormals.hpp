@@ -5,9 +5,9 @@
 
 namespace redblue::threads {
 
-/// While one lives, this thread writes 0 in place of results below the smallest normal number, or it does not. Some
-/// processors take 100 times as long for such a result, and for every one that it is added to: under ALiBi the keys far
-/// away have such weights. Numbers that are read are taken as they are. Processors other than x86 keep what is set.
+/// While one lives, this thread sets results below the smallest normal number to 0, or keeps them. Some processors take
+/// 100 times as long to form such a result, and under ALiBi keys far away have them (docs/numerics.md). Numbers that
+/// are read are taken as they are. On processors other than x86 it does nothing.
 class FlushSubnormals {
  public:
 #if defined(__SSE__)
