@@ -151,15 +151,15 @@ std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n
   const RunLists positions = positions_of(rows, group);
   const bool searched = kind != PatternOrder::natural;
   if (searched && (count_of(positions) > Words(kMostSteps) || positions.runs_held() > kMostRuns)) return std::nullopt;
-  const RunLists keys = transposed(positions, n_k);
-  if (searched && positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
   Order order;
   if (!searched) {
     for (index_t i = 0; i < positions.size(); ++i)
       if (!positions.of(i).empty()) order.queries.push_back(i);
-    for (index_t j = 0; j < n_k; ++j)
-      if (!keys.of(j).empty()) order.keys.push_back(j);
+    for (const Range& seen : union_of(positions, {0, positions.size()}))
+      for (index_t j = seen.begin; j < seen.end; ++j) order.keys.push_back(j);
   } else {
+    const RunLists keys = transposed(positions, n_k);
+    if (positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
     const Search search(positions, keys);
     const auto found = kind == PatternOrder::rcm ? std::optional(search.rcm()) : search.jaccard();
     if (!found) return std::nullopt;

@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 
 #include "redblue/core/error.hpp"
@@ -16,6 +17,12 @@ namespace {
 /// The first of sorted runs that ends after i.
 auto first_after(std::span<const Range> runs, index_t i) {
   return std::partition_point(runs.begin(), runs.end(), [&](const Range& run) { return run.end <= i; });
+}
+
+/// Bits of a word, and those of a run inside one.
+constexpr index_t kBits = 64;
+constexpr std::uint64_t bits_of(Range run) {
+  return run.size() == 0 ? 0 : ~std::uint64_t{0} >> (kBits - run.size()) << run.begin;
 }
 
 /// Of a pattern: what is made of it, such as the lists the other way round and in other orders, takes several times the
@@ -76,6 +83,47 @@ void RunLists::append(index_t count, std::span<const Range> runs) {
   group_of_.resize(static_cast<std::size_t>(begin_.back()), static_cast<std::uint32_t>(first_.size() - 2));
 }
 
+void RunLists::hold_bits(index_t n) {
+  constexpr std::size_t kMostBits = 4 * sizeof(Range) * 8;  // for each run
+  const std::size_t groups = first_.size() - 1, words = static_cast<std::size_t>(ceil_div(n, kBits));
+  if (!bits_.empty() || groups * words > runs_.size() * (kMostBits / kBits)) return;
+  words_ = words;
+  bits_.assign(groups * words, 0);
+  for (std::size_t g = 0; g < groups; ++g)
+    for (const Range& run : of_group(static_cast<std::uint32_t>(g)))
+      for (index_t k = run.begin; k < run.end;) {
+        const index_t end = std::min(run.end, (k / kBits + 1) * kBits);
+        bits_[g * words + static_cast<std::size_t>(k / kBits)] |= bits_of({k % kBits, k % kBits + end - k});
+        k = end;
+      }
+}
+
+std::uint64_t RunLists::seen(index_t i, index_t from) const {
+  if (i >= size()) return 0;
+  const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
+  if (!bits_.empty()) return bits_from(group, from);
+  std::uint64_t bits = 0;
+  for_inside(of_group(group), {from, from + kBits}, [&](Range run) { bits |= bits_of(run); });
+  return bits;
+}
+
+std::uint64_t RunLists::seen_by_any(Range part, index_t from) const {
+  part.end = std::min(part.end, size());
+  if (part.size() <= 0) return 0;
+  std::uint64_t bits = 0;
+  for (std::uint32_t g = group_of_[static_cast<std::size_t>(part.begin)];
+       g <= group_of_[static_cast<std::size_t>(part.end - 1)]; ++g)
+    bits |= bits_from(g, from);
+  return bits;
+}
+
+std::uint64_t RunLists::bits_from(std::uint32_t group, index_t from) const {
+  const auto first = static_cast<std::size_t>(from / kBits);
+  const index_t shift = from % kBits;
+  const auto word = [&](std::size_t k) { return k < words_ ? bits_[group * words_ + k] : 0; };
+  return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kBits - shift);
+}
+
 RunLists transposed(const RunLists& lists, index_t n) {
   // From one group to the next only what comes in or goes out is touched. What is in began to be at `since`.
   std::vector<index_t> since(static_cast<std::size_t>(n), -1);
@@ -90,11 +138,14 @@ RunLists transposed(const RunLists& lists, index_t n) {
   };
   /// f for the parts of `runs` that `others` do not hold.
   const auto for_difference = [](std::span<const Range> runs, std::span<const Range> others, const auto& f) {
+    auto other = others.begin();
     for (const Range& run : runs) {
       index_t done = run.begin;
-      for (auto other = first_after(others, run.begin); other != others.end() && other->begin < run.end; ++other) {
+      while (other != others.end() && other->end <= done) ++other;
+      for (; other != others.end() && other->begin < run.end; ++other) {
         if (other->begin > done) f(Range{done, other->begin});
         done = std::max(done, other->end);
+        if (other->end > run.end) break;  // the next run may lie in it, too
       }
       if (done < run.end) f(Range{done, run.end});
     }
@@ -116,6 +167,8 @@ RunLists transposed(const RunLists& lists, index_t n) {
 }
 
 Pattern::Pattern(RunLists rows, index_t n_k) : rows_(std::move(rows)), keys_(transposed(rows_, n_k)), before_{0} {
+  rows_.hold_bits(n_k);
+  keys_.hold_bits(n_q());
   before_.reserve(static_cast<std::size_t>(n_q()) + 1);
   rows_.for_groups([&](Range part, std::span<const Range> runs) {
     index_t seen = 0;
@@ -131,7 +184,27 @@ Words Pattern::visited(Visits& known, const RunLists& lists, index_t n, index_t 
   return known[size] = blocks_met(lists, n, size, ragged_first);
 }
 
+/// The same of lists that hold bits.
+Range hull_of_bits(const RunLists& lists, Range part, Range window) {
+  const auto last = [](Range w) { return bits_of({0, std::min(w.size(), kBits)}); };  // what is inside the window
+  Range hull = window;
+  for (; hull.begin < window.end; hull.begin += kBits)
+    if (const std::uint64_t bits = lists.seen_by_any(part, hull.begin) & last({hull.begin, window.end}); bits != 0) {
+      hull.begin += std::countr_zero(bits);
+      break;
+    }
+  if (hull.begin >= window.end) return {window.begin, window.begin};
+  for (;; hull.end -= kBits) {
+    const index_t from = std::max(hull.begin, hull.end - kBits);
+    if (const std::uint64_t bits = lists.seen_by_any(part, from) & last({from, hull.end}); bits != 0) {
+      hull.end = from + kBits - std::countl_zero(bits);
+      return hull;
+    }
+  }
+}
+
 Range hull_of(const RunLists& lists, Range part, Range window) {
+  if (lists.holds_bits()) return hull_of_bits(lists, part, window);
   Range hull{window.end, window.end};
   bool any = false;
   lists.for_groups(part, [&](Range, std::span<const Range> runs) {
@@ -148,6 +221,18 @@ Range hull_of(const RunLists& lists, Range part, Range window) {
 
 std::vector<Range> union_of(const RunLists& lists, Range part) {
   std::vector<Range> runs;
+  if (lists.holds_bits()) {
+    for (index_t from = 0; from < lists.bits_end(); from += kBits)
+      for (std::uint64_t bits = lists.seen_by_any(part, from); bits != 0;) {
+        const index_t begin = std::countr_zero(bits), end = begin + std::countr_one(bits >> begin);
+        if (!runs.empty() && runs.back().end == from + begin)
+          runs.back().end = from + end;
+        else
+          runs.push_back({from + begin, from + end});
+        bits &= ~bits_of({begin, end});
+      }
+    return runs;
+  }
   lists.for_groups(
       part, [&](Range, std::span<const Range> of_group) { runs.insert(runs.end(), of_group.begin(), of_group.end()); });
   if (runs.empty()) return runs;

@@ -98,6 +98,42 @@ TEST(RunLists, BlocksHullsAndUnionsAreThoseOfTheEntries) {
   });
 }
 
+/// Lists that hold bits answer as those that hold runs alone, across the words of 64 bits, too.
+TEST(RunLists, BitsAreThoseOfTheEntries) {
+  int held = 0;
+  for (unsigned seed = 1; seed <= 100; ++seed) {
+    std::mt19937 random(seed);
+    const auto n_q = static_cast<index_t>(1 + random() % 20), n_k = static_cast<index_t>(1 + random() % 200);
+    const RunLists runs = random_lists(n_q, n_k, random);
+    const Entries entries = entries_of(runs, n_k);
+    RunLists bits = runs;
+    bits.hold_bits(n_k);
+    held += bits.holds_bits() ? 1 : 0;
+    EXPECT_EQ(bits, runs);
+    const auto part_of = [&random](index_t n) {
+      const auto begin = static_cast<index_t>(random() % static_cast<unsigned>(n));
+      return Range{begin, begin + 1 + static_cast<index_t>(random() % static_cast<unsigned>(n - begin))};
+    };
+    for (int k = 0; k < 20; ++k) {
+      const Range rows = part_of(n_q), keys = part_of(n_k);
+      EXPECT_EQ(union_of(bits, rows), union_of(runs, rows)) << seed;
+      EXPECT_EQ(hull_of(bits, rows, keys), hull_of(runs, rows, keys)) << seed;
+      for (const RunLists& lists : {runs, bits})
+        for (index_t j = 0; j < 64; ++j) {
+          const bool there = keys.begin + j < n_k && at(entries, rows.begin, keys.begin + j);
+          ASSERT_EQ(lists.seen(rows.begin, keys.begin) >> j & 1, there ? 1U : 0U)
+              << seed << ' ' << keys.begin << ' ' << j;
+        }
+    }
+    EXPECT_EQ(bits.seen(n_q, 0), 0U);
+  }
+  EXPECT_GT(held, 50);
+  RunLists few;
+  few.append(1, {{0, 1}, {4000, 4001}});
+  few.hold_bits(5000);  // 79 words for two runs
+  EXPECT_FALSE(few.holds_bits());
+}
+
 TEST(RunLists, PairsAreNumberedRowByRow) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
     const Pattern pattern(lists, n_k);

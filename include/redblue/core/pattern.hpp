@@ -62,6 +62,17 @@ class RunLists {
   /// The runs that are held: a measure of the work that a pass over all takes.
   index_t runs_held() const { return static_cast<index_t>(runs_.size()); }
 
+  /// Holds the lists, of n things, as bits too where these take no more than four times the memory of the runs. Then
+  /// seen(), hull_of() and union_of() take no time for each run.
+  void hold_bits(index_t n);
+  /// Bit k of 64: does list i hold from + k? None beyond the end.
+  std::uint64_t seen(index_t i, index_t from) const;
+  bool holds_bits() const { return !bits_.empty(); }
+  /// The same of any list of `part`, where bits are held.
+  std::uint64_t seen_by_any(Range part, index_t from) const;
+  /// Bits are held of so many things, none of them beyond.
+  index_t bits_end() const { return static_cast<index_t>(words_) * 64; }
+
   /// How the pattern is given, if these are the lists of one; by a rule unless said.
   const PatternIndex& index() const { return index_; }
   void set_index(const PatternIndex& index) { index_ = index; }
@@ -80,6 +91,9 @@ class RunLists {
   std::vector<std::size_t> first_{0};  ///< its first run, and the end
   std::vector<Range> runs_;
   PatternIndex index_;
+  std::uint64_t bits_from(std::uint32_t group, index_t from) const;
+  std::vector<std::uint64_t> bits_;  ///< of each group, `words_` of them
+  std::size_t words_ = 0;
 };
 
 /// Sorts runs and joins those that touch; empty ones go.

@@ -31,6 +31,11 @@ struct F32x8 {
   F32x8 first_or(index_t n, F32x8 other) const {
     return {_mm256_blendv_ps(other.v, v, _mm256_castsi256_ps(first32(n)))};
   }
+  F32x8 where_bit_or(std::uint64_t bits, F32x8 other) const {
+    const __m256i lane = _mm256_setr_epi32(1, 2, 4, 8, 16, 32, 64, 128),
+                  there = _mm256_and_si256(_mm256_set1_epi32(static_cast<int>(bits & 0xff)), lane);
+    return {_mm256_blendv_ps(other.v, v, _mm256_castsi256_ps(_mm256_cmpeq_epi32(there, lane)))};
+  }
 
   friend F32x8 operator+(F32x8 a, F32x8 b) { return {_mm256_add_ps(a.v, b.v)}; }
   friend F32x8 operator-(F32x8 a, F32x8 b) { return {_mm256_sub_ps(a.v, b.v)}; }
@@ -110,6 +115,11 @@ struct F64x4 {
   void store_first(double* p, index_t n) const { _mm256_maskstore_pd(p, first64(n), v); }
   F64x4 first_or(index_t n, F64x4 other) const {
     return {_mm256_blendv_pd(other.v, v, _mm256_castsi256_pd(first64(n)))};
+  }
+  F64x4 where_bit_or(std::uint64_t bits, F64x4 other) const {
+    const __m256i lane = _mm256_setr_epi64x(1, 2, 4, 8),
+                  there = _mm256_and_si256(_mm256_set1_epi64x(static_cast<long long>(bits & 0xf)), lane);
+    return {_mm256_blendv_pd(other.v, v, _mm256_castsi256_pd(_mm256_cmpeq_epi64(there, lane)))};
   }
 
   friend F64x4 operator+(F64x4 a, F64x4 b) { return {_mm256_add_pd(a.v, b.v)}; }

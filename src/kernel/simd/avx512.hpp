@@ -26,6 +26,10 @@ struct F32x16 {
   void store_first(float* p, index_t n) const { _mm512_mask_storeu_ps(p, first(n), v); }
   /// Lanes before n keep their value, the others get `other`.
   F32x16 first_or(index_t n, F32x16 other) const { return {_mm512_mask_blend_ps(first(n), other.v, v)}; }
+  /// Lanes whose bit is 1 keep their value, the others get `other`.
+  F32x16 where_bit_or(std::uint64_t bits, F32x16 other) const {
+    return {_mm512_mask_blend_ps(static_cast<__mmask16>(bits), other.v, v)};
+  }
 
   friend F32x16 operator+(F32x16 a, F32x16 b) { return {_mm512_add_ps(a.v, b.v)}; }
   friend F32x16 operator-(F32x16 a, F32x16 b) { return {_mm512_sub_ps(a.v, b.v)}; }
@@ -90,6 +94,9 @@ struct F64x8 {
   static F64x8 load_first(const double* p, index_t n) { return {_mm512_maskz_loadu_pd(first(n), p)}; }
   void store_first(double* p, index_t n) const { _mm512_mask_storeu_pd(p, first(n), v); }
   F64x8 first_or(index_t n, F64x8 other) const { return {_mm512_mask_blend_pd(first(n), other.v, v)}; }
+  F64x8 where_bit_or(std::uint64_t bits, F64x8 other) const {
+    return {_mm512_mask_blend_pd(static_cast<__mmask8>(bits), other.v, v)};
+  }
 
   friend F64x8 operator+(F64x8 a, F64x8 b) { return {_mm512_add_pd(a.v, b.v)}; }
   friend F64x8 operator-(F64x8 a, F64x8 b) { return {_mm512_sub_pd(a.v, b.v)}; }

@@ -59,10 +59,14 @@ struct KeyStep {
   /// Sets weights of hidden keys to 0, in these rows and vectors of a tile at p, whose rows are `stride` apart.
   [[gnu::noinline]] void hide(index_t q, index_t rows, index_t first, index_t vectors, T* p, index_t stride) const {
     if (scores.place.mask.pattern != nullptr) {
-      const index_t keys = std::min(vectors * V::kLanes, P.cols() - first);
-      for (index_t r = 0; r < rows; ++r)
-        scores.place.at(q, first).for_hidden(
-            r, keys, [&](Range hidden) { std::fill_n(p + r * stride + hidden.begin, hidden.size(), T(0)); });
+      const Place at = scores.place.at(q, first);
+      for (index_t r = 0; r < rows; ++r) {
+        const std::uint64_t bits = at.mask.pattern->rows().seen(at.row + r, at.col);
+        for (index_t v = 0; v < vectors; ++v) {
+          T* const to = p + r * stride + v * V::kLanes;
+          V::load(to).where_bit_or(bits >> v * V::kLanes, V::zero()).store(to);
+        }
+      }
       return;
     }
     for (index_t r = 0; r < rows; ++r) {

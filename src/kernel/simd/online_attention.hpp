@@ -225,15 +225,17 @@ struct AttentionPanel {
     });
   }
 
-  /// The same under a pattern.
+  /// The same under a pattern: a panel has 64 rows at most.
   void hide_runs(const Piece& piece, V (&most)[NV]) const {
-    if (piece.first >= piece.end) return;
-    for (index_t r = 0; r < rows; ++r)
-      place.at(0, piece.first).for_hidden(r, piece.end - piece.first, [&](Range hidden) {
-        for (index_t key = hidden.begin; key < hidden.end; ++key)
-          at(S, piece.first + key, 0)[r] = -std::numeric_limits<T>::infinity();
-      });
-    revise(piece, most, [](V x, index_t, int) { return x; });
+    const RunLists& seeing = place.mask.pattern->keys();
+    for (index_t key = piece.first; key < piece.end; ++key) {
+      const std::uint64_t bits = seeing.seen(place.col + key, place.row);
+      for (int v = piece.v0; v < piece.v1; ++v) {
+        const V s = V::load(at(S, key, v)).where_bit_or(bits >> v * V::kLanes, minus_inf());
+        s.store(at(S, key, v));
+        most[v] = max(most[v], s);
+      }
+    }
   }
 
   /// O^T <- O^T corr + V^T P^T for R features from t on, N vectors from v0 on and these keys, a multiple of kDepth
