@@ -107,10 +107,11 @@ class Reordered {
   void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
   void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }
 
-  void gather() const {
-    for (const Move& m : inputs_)
-      for_rows(m, [&](index_t instance, index_t place, index_t row, const auto& column) {
-        const std::size_t width = size_of(m.from.dtype);
+  void gather(ThreadPool& pool, int workers) const {
+    for (const Move& m : inputs_) {
+      const std::size_t width = size_of(m.from.dtype), cols = static_cast<std::size_t>(m.from.shape[3]);
+      const bool whole_rows = !is_bias(m.array) && m.from.strides[3] == 1;
+      for_rows(pool, workers, m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const auto at = [&](const Tensor& t, index_t r) {
           const index_t B = instance / t.shape[1], H = instance % t.shape[1];
           return static_cast<std::byte*>(t.data) +
@@ -118,18 +119,20 @@ class Reordered {
         };
         const std::byte* from = at(m.from, row);
         std::byte* to = at(m.to, place);
+        if (whole_rows) return void(std::memcpy(to, from, cols * width));
         for (index_t t = 0; t < m.from.shape[3]; ++t)
           std::memcpy(to + t * static_cast<index_t>(width),
                       from + column(t) * m.from.strides[3] * static_cast<index_t>(width), width);
       });
+    }
   }
   template <class T>
-  void scatter() const {
+  void scatter(ThreadPool& pool, int workers) const {
     for (const Move& m : outputs_) {
       const machine::Storage target = storage_of(m.to, m.to.shape[1], 1, true);
       const index_t rows = m.to.shape[2], cols = m.to.shape[3];
       const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
-      for_rows(m, [&](index_t instance, index_t place, index_t row, const auto& column) {
+      for_rows(pool, workers, m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const T* words = static_cast<const T*>(m.from.data) + (instance * rows + place) * cols;
         if (!is_bias(m.array))
           return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1, half_rows);
@@ -146,23 +149,27 @@ class Reordered {
   };
   static bool is_bias(SlowArray a) { return a == SlowArray::bias || a == SlowArray::dBias; }
   /// f(batch and head, place in the order, row of the caller's array, column(place) of the caller's array). What all
-  /// share of a bias stays.
+  /// share of a bias stays. Workers share the heads.
   template <class F>
-  void for_rows(const Move& m, const F& f) const {
+  void for_rows(ThreadPool& pool, int workers, const Move& m, const F& f) const {
+    const index_t instances = m.from.shape[0] * m.from.shape[1];
+    pool.run(workers, [&](int worker) {
+      for (index_t i = worker; i < instances; i += workers) for_rows_of(i, m, f);
+    });
+  }
+  template <class F>
+  void for_rows_of(index_t i, const Move& m, const F& f) const {
     const auto [batch, heads, rows, cols] = m.from.shape;
     const index_t group = std::max<index_t>(heads / kv_heads_, 1);
-    for (index_t i = 0; i < batch * heads; ++i) {
-      const Order* order = documents_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
-      const auto in = [order](bool moves, std::vector<index_t> Order::* list) {
-        return [to = moves && order != nullptr ? &(order->*list) : nullptr](index_t place) {
-          return to == nullptr ? place : (*to)[static_cast<std::size_t>(place)];
-        };
+    const Order* order = documents_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
+    const auto in = [order](bool moves, std::vector<index_t> Order::* list) {
+      return [to = moves && order != nullptr ? &(order->*list) : nullptr](index_t place) {
+        return to == nullptr ? place : (*to)[static_cast<std::size_t>(place)];
       };
-      const auto row =
-                     in(!is_bias(m.array) || rows > 1, side_of(m.array) == Side::keys ? &Order::keys : &Order::queries),
-                 column = in(is_bias(m.array) && cols > 1, &Order::keys);
-      for (index_t place = 0; place < rows; ++place) f(i, place, row(place), column);
-    }
+    };
+    const auto row = in(!is_bias(m.array) || rows > 1, side_of(m.array) == Side::keys ? &Order::keys : &Order::queries),
+               column = in(is_bias(m.array) && cols > 1, &Order::keys);
+    for (index_t place = 0; place < rows; ++place) f(i, place, row(place), column);
   }
 
   index_t kv_heads_;
@@ -342,11 +349,11 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
                                 plan.io().total());
                  with.report = std::ref(*report);
                }
-               reordered.gather();
                ThreadPool& pool = *with.pool;
                const auto workers = static_cast<int>(with.arenas.size());
+               reordered.gather(pool, workers);
                const Measured m = run_row<T>(part, std::move(with));
-               reordered.scatter<T>();
+               reordered.scatter<T>(pool, workers);
                converted.finish<T>(pool, workers);
                all.io = all.io + m.io;
                all.peak = std::max(all.peak, m.peak);
