@@ -3,6 +3,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <random>
+
 #include "redblue/attention.hpp"
 #include "redblue/machine/trace.hpp"
 #include "redblue/model/timed.hpp"
@@ -63,8 +65,83 @@ TEST(Fastest, PlansUnderPatternsOfAnySize) {
         p.patterns = {std::make_shared<const RunLists>(lists), std::make_shared<const RunLists>(lists)};
         const plan::Plan plan = make_fastest_plan(p, with_M(100'000), {.hardware = invented()});
         EXPECT_GT(plan.row().time->total_s, 0) << name_of(op) << ' ' << n << ' ' << blocks;
-        EXPECT_EQ(plan.problem.order, PatternOrder::natural);
       }
+}
+
+RunLists random_mask(index_t n, double share) {
+  std::vector<std::uint8_t> seen(static_cast<std::size_t>(n * n));
+  std::mt19937 random(7);
+  for (std::uint8_t& s : seen) s = std::uniform_real_distribution<>(0, 1)(random) < share ? 1 : 0;
+  return patterns::of_mask({n, n}, seen);
+}
+
+/// A walk that ends before its first product tells nothing of the time; a smaller part may have no pair.
+TEST(Fastest, NoScheduleFormsPairsInNoTime) {
+  const index_t n = 512;
+  std::vector<std::uint8_t> blocks(64, 0);  // of 64 queries and keys, none of them about the first query and key
+  for (std::size_t k = 20; k < 64; k += 3) blocks[k] = 1;
+  for (const Operation op : {Operation::forward, Operation::backward})
+    for (const RunLists& lists :
+         {random_mask(n, .5), random_mask(n, .05), patterns::of_blocks({n, n}, n / 8, n / 8, blocks)}) {
+      Problem p = of(op, n, 64);
+      p.patterns = {std::make_shared<const RunLists>(lists)};
+      plan::Options o = with_M(1 << 20);
+      o.reorder = false;
+      const plan::Plan plan = make_fastest_plan(p, o, {.hardware = invented()});
+      const model::Rates rates = model::rates_of(invented(), model::largest_isa(invented()), DType::f32);
+      const double least = count_of(lists).to_double() * 2 * 64 / rates.macs;
+      for (const plan::Row& row : plan.rows) EXPECT_GT(row.time->compute_s, least / 2) << row.schedule;
+    }
+}
+
+/// What is walked has the masks in its pattern: windows count from the first query and key, a part does not.
+TEST(Fastest, PlansPatternsUnderMasksInEveryOrder) {
+  std::mt19937 random(5);
+  for (int k = 0; k < 30; ++k) {
+    const index_t n_q = 16 * (1 + k % 5), n_k = 190;
+    std::vector<std::uint8_t> seen(static_cast<std::size_t>(n_q * n_k));
+    for (std::uint8_t& s : seen) s = random() % 50 == 0 ? 1 : 0;
+    Problem p = problem(n_q, n_k, 8, 8);
+    p.heads = 2;
+    p.kv_heads = 1 + k % 2;
+    p.order =
+        std::array{PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}[static_cast<std::size_t>(k % 3)];
+    p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({n_q, n_k}, seen))};
+    p.window_left = 50;
+    p.window_right = 10;
+    const plan::Plan plan = make_fastest_plan(p, with_M(k % 2 == 0 ? 3000 : 300'000), {.hardware = invented()});
+    EXPECT_GT(plan.row().time->compute_s, 0) << k;
+  }
+}
+
+TEST(Fastest, WithoutPairsTakesTheTimeOfItsWords) {
+  Problem p = of(Operation::forward, 64, 64);
+  p.batch = 3;
+  p.seqused_k = {0, 0, 0};
+  const plan::Plan plan = make_fastest_plan(p, with_M(1 << 19), {.hardware = invented()});
+  for (const plan::Row& row : plan.rows) {
+    EXPECT_EQ(row.time->work_s(), 0);
+    EXPECT_GT(row.time->total_s, 0);
+    EXPECT_LT(row.time->total_s, 1e-3);
+  }
+}
+
+/// Each residue of a dilated window is a window: worth the copies, where there is work enough.
+TEST(Fastest, TakesTheOrderOfLeastTime) {
+  Problem p = of(Operation::forward, 1024, 64, 4);
+  p.patterns = {std::make_shared<const RunLists>(patterns::window({1024, 1024}, 64, 64, 8))};
+  const TimeOptions time{.hardware = invented()};
+  const plan::Plan chosen = make_fastest_plan(p, with_M(1 << 20), time);
+  EXPECT_NE(chosen.problem.order, PatternOrder::natural);
+  EXPECT_THAT(chosen.reason, HasSubstr("order, as they come it takes"));
+  plan::Options stay = with_M(1 << 20);
+  stay.reorder = false;
+  const plan::Plan natural = make_fastest_plan(p, stay, time);
+  EXPECT_EQ(natural.problem.order, PatternOrder::natural);
+  EXPECT_LT(chosen.row().time->total_s, natural.row().time->total_s);
+  Problem named = p;
+  named.order = chosen.problem.order;
+  EXPECT_EQ(make_fastest_plan(named, stay, time).row().time->total_s, chosen.row().time->total_s);
 }
 
 /// One sequence is walked for all, under its own part of the pattern.
