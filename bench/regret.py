@@ -14,6 +14,9 @@ import pathlib
 import random
 import statistics
 import subprocess
+import tempfile
+
+import numpy as np
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 SCHEDULES = {
@@ -28,11 +31,19 @@ def sequences(draw, n):
     return [max(1, int(n * w / sum(weights))) for w in weights]
 
 
-def problem(draw):
-    """(operation, options) of a problem."""
+def mask_file(draw, files, n, block, share):
+    """A boolean mask of blocks, each seen at random, in a file."""
+    seen = np.random.default_rng(draw.randrange(1 << 30)).random((n // block, n // block)) < share
+    path = pathlib.Path(files) / f"{n}-{block}-{share}.npy"
+    np.save(path, np.kron(seen, np.ones((block, block), bool))[:n, :n])
+    return path
+
+
+def problem(draw, files):
+    """(operation, options) of a problem, whose mask may be a file in the folder `files`."""
     op, n, heads = draw.choice(list(SCHEDULES)), int(2 ** draw.uniform(7, 11.3)), draw.choice([1, 2, 4, 8])
     nq, nk, kv_heads, options = n, n, heads, []
-    match draw.choice(["none", "causal", "window", "packed", "padded", "prefill", "decode", "bias", "alibi", "softcap", "bigbird", "longformer", "strided", "small"]):
+    match draw.choice(["none", "causal", "window", "packed", "padded", "prefill", "decode", "bias", "alibi", "softcap", "bigbird", "longformer", "strided", "fixed", "dilated", "scattered", "blocks", "small"]):
         case "causal":
             options, kv_heads = ["--causal"], draw.choice([heads, 1])
         case "window":
@@ -63,6 +74,18 @@ def problem(draw):
         case "strided":
             nq = nk = min(n, 1024)
             options = ["--strided", 64]
+        case "fixed":
+            nq = nk = min(n, 1024)
+            options = ["--fixed", "64,8"]
+        case "dilated":
+            nq = nk = min(n, 1024)
+            options = ["--window", "64,64", "--dilation", draw.choice([2, 4, 8])]
+        case "scattered":
+            nq = nk = min(n, 1024)
+            options = ["--mask", mask_file(draw, files, nq, 1, draw.choice([0.05, 0.3, 0.7]))]
+        case "blocks":
+            nq = nk = max(256, min(n, 1024) // 64 * 64)
+            options = ["--mask", mask_file(draw, files, nq, draw.choice([32, 64]), draw.choice([0.1, 0.2, 0.4]))]
         case "small":
             nq = nk = draw.randint(4, 200)
     d, threads = draw.choice([16, 32, 64, 64, 64, 80, 96, 128, 128, 256]), draw.choice([1, 1, 2])
@@ -81,16 +104,11 @@ def timed(redblue, options, schedule=None, repetitions=3):
     return statistics.median(r["real_time"] for r in runs if r["run_type"] == "iteration"), runs[0]["label"]
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--cases", type=int, default=100)
-    parser.add_argument("--seed", type=int, default=1)
-    parser.add_argument("--more", type=float, default=1.08, help="print regrets above this (default: 1.08)")
-    parser.add_argument("--redblue", default=str(ROOT / "build/release/redblue"))
-    given = parser.parse_args()
+def regrets_of(given, files):
+    """The ratios of all problems; those above --more are printed."""
     draw, regrets = random.Random(given.seed), []
     for _ in range(given.cases):
-        op, options = problem(draw)
+        op, options = problem(draw, files)
         chosen = timed(given.redblue, options)
         if chosen is None:
             continue
@@ -104,9 +122,20 @@ def main():
         regrets.append(max(1.0, regret))
         if regret > given.more:
             print(f"{regret:.2f}  {chosen[0]:.3f} ms with {chosen[1]}; faster: {others[best][1]}; {' '.join(options)}", flush=True)
+    return sorted(regrets)
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", type=int, default=100)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--more", type=float, default=1.08, help="print regrets above this (default: 1.08)")
+    parser.add_argument("--redblue", default=str(ROOT / "build/release/redblue"))
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as files:
+        regrets = regrets_of(given, files)
     if not regrets:
         raise SystemExit("no problem could be timed: is --redblue a release build?")
-    regrets.sort()
     print(f"{len(regrets)} problems: median {statistics.median(regrets):.2f}, 90th percentile {regrets[int(0.9 * (len(regrets) - 1))]:.2f}, largest {regrets[-1]:.2f}")
 
 
