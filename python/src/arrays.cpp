@@ -94,7 +94,8 @@ Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buf
 }
 
 Tensor tensor_of(const Given& g, Form form, SlowArray name) {
-  const std::size_t behind = form == Form::rows ? 1 : form == Form::heads ? 2 : 0;
+  const bool whole = form == Form::heads && g.dimensions == 4 && g.shape[2] == 1 && g.shape[3] == 1;
+  const std::size_t behind = whole ? 0 : form == Form::rows ? 1 : form == Form::heads ? 2 : 0;
   if (g.dimensions + behind > 4)
     throw InvalidProblem(fmt::format("{} has {} dimensions: at most {}", tensor_name(name), g.dimensions, 4 - behind));
   if (form == Form::tokens_first && g.dimensions < 3)

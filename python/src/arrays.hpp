@@ -33,7 +33,7 @@ enum class Form {
   heads_first,   ///< ... [batch,] heads, sequence, features
   tokens_first,  ///< [batch,] sequence, heads, features
   rows,          ///< ... heads, sequence: lse
-  heads,         ///< [batch,] heads: slopes and sinks
+  heads,         ///< [batch,] heads: slopes and sinks; also batch, heads, 1, 1
 };
 
 /// An array as it was given, its sizes and strides (in elements) from the first dimension on.

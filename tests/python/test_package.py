@@ -471,6 +471,18 @@ def test_sizes_of_zero_are_computed(rng, zero):
         redblue.attention(q, k, v, out=np.empty((1, 1, 1, 1), np.float32))
 
 
+def test_sinks_and_slopes_may_have_four_dimensions(qkv):
+    x, do = np.array([0.5, 1.0, -1.0, 2.0], np.float32), np.ones((2, 4, 19, 6), np.float32)
+    for name in ("sinks", "alibi_slopes"):
+        want = redblue.attention_backward(do, *qkv, sinks_gradient=name == "sinks", **{name: x})
+        got = redblue.attention_backward(do, *qkv, sinks_gradient=name == "sinks", **{name: x.reshape(1, 4, 1, 1)})
+        for g, w in zip(got, want):
+            assert w is None or np.array_equal(g.reshape(w.shape), w)
+        assert name != "sinks" or got.dsinks.shape == (1, 4, 1, 1)
+    with pytest.raises(redblue.InvalidProblem, match="sinks has 3 dimensions"):
+        redblue.attention(*qkv, sinks=x.reshape(4, 1, 1))
+
+
 def test_a_plan_says_which_of_its_sizes_is_wrong():
     for options, error, text in (
         ({"n": 3}, redblue.InvalidProblem, "and d"),
