@@ -6,6 +6,7 @@ A family has
     is_dense(x)           do the features of a row lie side by side?
     empty(x, shape, type) a new array like x, and where x is, of this shape and type
     given(x, name)        x, checked and as the family wants it
+    output(x, name)       the same of an array that a run writes to
     finished(o)           an output as its caller gets it
 """
 
@@ -69,6 +70,10 @@ class NumPy:
             array = _imported(x, name)
         NumPy.type_of(array, name)
         return array
+
+    @staticmethod
+    def output(x: Any, name: str) -> np.ndarray:
+        return NumPy.given(x, name)
 
     @staticmethod
     def finished(o: np.ndarray) -> Any:

@@ -188,7 +188,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     max_workspace   the most bytes that a run may take beside its arrays
     threads         at most this many; default: REDBLUE_THREADS, or torch.get_num_threads() where torch is loaded, or
                     OMP_NUM_THREADS, or one for each CPU. The result of a plan is the same to the last bit for any number
-    out             where the result goes: an array of its shape and type
+    out             where the result goes: an array of its shape, of any type of floats, to which it is rounded once
     return_lse      return (o, lse): lse [batch, heads, n_q], the logarithms of the row sums of exp(score), float64 for
                     float64, else float32
 
@@ -218,7 +218,7 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         require_exact(r.settings.approximate, r.tolerance)
     family = r.family
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
-    o = family.empty(r.q, call.o_shape, call.type) if out is None else family.given(out, "out")
+    o = family.empty(r.q, call.o_shape, call.type) if out is None else family.output(out, "out")
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:
         if tuple(o.shape) != call.o_shape:
@@ -252,7 +252,7 @@ def attention_backward(
     do has the shape of o; o and lse are those that `attention(..., return_lse=True)` gave for the same arrays and
     options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
     is bf16 for bfloat16 without bias, ALiBi, softcap and dropout only, and by default where o and lse are given, too, and
-    there are no sinks. `out`: Gradients of arrays of their own to write to, which saves the time of fresh memory. With
+    there are no sinks. `out`: Gradients of arrays of their own to write to, as `out` of attention. With
     fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed over what shares the
     bias.
 
@@ -280,7 +280,7 @@ def attention_backward(
         gradients = Gradients(*(None if x is None else like(x) for x in wanted))
     else:
         named = zip(Gradients(*out), wanted, Gradients._fields)
-        gradients = Gradients(*(None if x is None else family.given(g, f"out.{name}") for g, x, name in named))
+        gradients = Gradients(*(None if x is None else family.output(g, f"out.{name}") for g, x, name in named))
     if call.plan is None:
         for g in gradients:
             if g is not None:

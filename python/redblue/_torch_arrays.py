@@ -58,9 +58,18 @@ class Torch:
         if not x.is_cpu:
             raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
         Torch.type_of(x, name)
-        if x.is_neg() and name.startswith("out"):
-            raise TypeError(f"{name} is a negated view, whose memory holds the other sign: give a plain tensor")
         return x.detach().resolve_neg()
+
+    @staticmethod
+    def output(x: Any, name: str) -> torch.Tensor:
+        """Raises the tensor's version, by which autograd refuses to use what it kept of it before."""
+        written = Torch.given(x, name)
+        if x.is_neg():
+            raise TypeError(f"{name} is a negated view, whose memory holds the other sign: give a plain tensor")
+        if x.requires_grad and torch.is_grad_enabled():
+            raise TypeError(f"{name} requires a gradient, and none is recorded of what is written to it: give {name}.detach()")
+        torch.autograd.graph.increment_version(x)
+        return written
 
     @staticmethod
     def finished(o: torch.Tensor) -> torch.Tensor:

@@ -335,6 +335,10 @@ def test_gradients(rng, given):
 def test_out_and_threads(qkv):
     out = np.empty((2, 4, 19, 6), np.float32)
     assert redblue.attention(*qkv, out=out) is out
+    for dtype in (BF16, np.float16, np.float64):
+        other = np.empty(out.shape, dtype)  # rounded once
+        redblue.attention(*qkv, out=other)
+        np.testing.assert_array_equal(other, out.astype(dtype))
     (do,) = arrays(np.random.default_rng(1), out.shape)
     given = redblue.Gradients(*(np.empty_like(x) for x in qkv))
     assert redblue.attention_backward(do, *qkv, out=given) is given

@@ -349,6 +349,24 @@ def test_meta_tensors_give_shapes_and_mixtures_are_refused():
         assert redblue.attention(*[mode.from_tensor(q)] * 3).shape == q.shape
 
 
+def test_autograd_sees_what_out_overwrites():
+    for written in (lambda x, w: redblue.attention(x, x, x, out=w), lambda x, w: redblue.attention_backward(
+        x, x, x, x, out=redblue.Gradients(torch.empty_like(x), w, torch.empty_like(x))
+    )):  # fmt: skip
+        x, w = torch.randn(1, 2, 3, 4, requires_grad=True), torch.randn(1, 2, 3, 4)
+        y = (x * w).sum()
+        written(torch.randn(1, 2, 3, 4), w)
+        with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+            y.backward()
+    q = torch.randn(1, 2, 3, 4)
+    out = torch.empty_like(q, requires_grad=True)
+    with pytest.raises(TypeError, match=r"out requires a gradient.*out.detach\(\)"):
+        redblue.attention(q, q, q, out=out)
+    with torch.no_grad():
+        assert redblue.attention(q, q, q, out=out) is out
+    assert torch.equal(out, redblue.attention(q, q, q))
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_autocast_is_that_of_torchs_function(grad):
     q, k, v = tensors((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 4), grad=grad)
