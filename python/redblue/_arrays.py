@@ -5,6 +5,7 @@ A family has
     type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
     empty(x, shape, type) a new array like x, and where x is, of this shape and type
+    zeros(x)              a new array of zeros of the shape and type of x
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
     finished(o)           an output as its caller gets it
@@ -56,6 +57,10 @@ class NumPy:
     @staticmethod
     def empty(x: np.ndarray, shape: tuple[int, ...], type: str) -> np.ndarray:
         return np.empty(shape, _TYPES[type])
+
+    @staticmethod
+    def zeros(x: np.ndarray) -> np.ndarray:
+        return np.zeros(x.shape, x.dtype)
 
     @staticmethod
     def given(x: Any, name: str) -> np.ndarray:

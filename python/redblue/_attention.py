@@ -221,17 +221,46 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
     o = family.empty(r.q, call.o_shape, call.type) if out is None else family.output(out, "out")
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:
-        if tuple(o.shape) != call.o_shape:
-            raise InvalidProblem(f"out is {list(o.shape)}, the result is {list(call.o_shape)}")
+        require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
+        _require_shape("out", o, call.o_shape)
         o[...] = 0
-        if lse is not None:
-            lse[...] = -math.inf if r.sinks is None else r.sinks[:, None]
+        if return_lse:
+            lse = _lse_without_values(r, call, lse, options)
     else:
         arrays = r.arrays(o, lse)
         plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
         plan.run(arrays, call.tokens_first, r.seed, False)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
+
+
+def _lse_without_values(r: Request, call: Call, lse: Any, options: Options) -> Any:
+    """The lse of a call that has no output: v has no features, or there are no keys or no queries."""
+    if 0 not in r.q.shape and 0 not in r.k.shape:
+        one_column = r.family.zeros(r.k)[..., :1]
+        return forward(r.q, r.k, one_column, None, True, options)[1]
+    lse[...] = -math.inf if r.sinks is None else of_rows(r.sinks, len(call.lse_shape))
+    return lse
+
+
+def of_rows(sinks: Any, dimensions: int) -> Any:
+    """sinks as they broadcast to an lse that has this number of dimensions."""
+    return sinks.reshape(((1,) + tuple(sinks.shape[:2]) + (1,))[-dimensions:])
+
+
+def require_heads(r: Request, batch: int, heads: int) -> None:
+    """Are slopes and sinks numbers of heads? For a call that does not reach the library, which asks the same."""
+    for name, x in (("alibi_slopes", r.slopes), ("sinks", r.sinks)):
+        shape = () if x is None else tuple(x.shape)
+        if x is not None and (shape[:2] not in ((heads,), (1, heads), (batch, heads)) or shape[2:] not in ((), (1, 1))):
+            raise InvalidProblem(f"{name} is {list(shape)}: give [heads] or [batch, heads], here [{heads}] or [{batch}, {heads}]")
+
+
+def _require_shape(name: str, x: Any, wanted: Any) -> None:
+    """The same for an array that has a given shape, but for sizes of 1 in front."""
+    shapes = [(1,) * (4 - len(shape)) + tuple(shape) for shape in (x.shape, wanted)]
+    if shapes[0] != shapes[1]:
+        raise InvalidProblem(f"{name} is {list(x.shape)}: give [{', '.join(map(str, wanted))}]")
 
 
 def attention_backward(
@@ -282,8 +311,13 @@ def attention_backward(
         named = zip(Gradients(*out), wanted, Gradients._fields)
         gradients = Gradients(*(None if x is None else family.output(g, f"out.{name}") for g, x, name in named))
     if call.plan is None:
-        for g in gradients:
+        require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
+        for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
+            if x is not None:
+                _require_shape(name, x, shape)
+        for g, x, name in zip(gradients, wanted, Gradients._fields):
             if g is not None:
+                _require_shape(f"out.{name}", g, x.shape)
                 g[...] = 0
     else:
         call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from . import _core
 from ._arrays import type_error
 from ._errors import FileError
-from ._settings import Settings, flag, problem_of, sizes_of, tokens_first, wanted_of
+from ._settings import Settings, Sizes, flag, sizes_of, tokens_first, validated, wanted_of
 
 _log = logging.getLogger("redblue")
 
@@ -88,24 +88,27 @@ def make_plan(problem: Any, wanted: Any) -> Any:
     return _core.make_plan(problem, wanted)
 
 
-def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
-    """`dense`: are the arrays of bf16, and do the features of a row lie side by side? `gradients` of op "backward": are lse
-    and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of "scores" and "weights": nothing; v is k."""
-    q, k, v = shapes
-    x = sizes_of(q, k, v, s.layout)
+def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, Any, bool]:
+    """The sizes and the problem of q, k and v of these types and shapes, and is it empty? Raises what is wrong with them."""
+    x = sizes_of(*shapes, s.layout)
     if not types[0] == types[1] == types[2]:
         raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
     if types[0] == "bool":
         raise type_error("q", "bool")
-    problem = problem_of(op, x, s)
+    return x, *validated(op, x, s)
+
+
+def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
+    """`dense`: are the arrays of bf16, and do the features of a row lie side by side? `gradients` of op "backward": are lse
+    and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of "scores" and "weights": nothing; v is k."""
+    q, k, v = shapes
+    x, problem, empty = checked(op, types, shapes, s)
     if op == "forward":
         problem.lse_required = flag("return_lse", gradients[0])
     elif op == "backward":
         problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
-    # Without features no score is defined, and without heads of k and v those of q have none to share.
-    empty = 0 in (x.batch, x.heads, x.n_q, x.n_k, x.d_v) and x.d > 0 and (x.kv_heads > 0 or x.heads == 0)
     return Call(
         None if empty else make_plan(problem, wanted),
         types[0],

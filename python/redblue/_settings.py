@@ -226,6 +226,43 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     return p
 
 
+def validated(op: str, x: Sizes, s: Settings) -> tuple[Any, bool]:
+    """The _core.Problem, and is it empty, so that there is nothing to compute? Raises InvalidProblem where it makes no sense."""
+    p = problem_of(op, x, s)
+    # Without features no score is defined, and without heads of k and v those of q have none to share.
+    empty = 0 in (x.batch, x.heads, x.n_q, x.n_k, x.d_v) and x.d > 0 and (x.kv_heads > 0 or x.heads == 0)
+    if empty:
+        _require_empty(op, x, s)
+    else:
+        p.validate()
+    return p, empty
+
+
+def _require_empty(op: str, x: Sizes, s: Settings) -> None:
+    """The library knows no size of 0. Shapes and lists are judged here; it judges the other options, for 1 in place of 0."""
+    for name, list_, n in (("cu_seqlens_q", s.cu_seqlens_q, x.n_q), ("cu_seqlens_k", s.cu_seqlens_k, x.n_k)):
+        if list_:
+            starts(list_, name, n)
+    for name, used, n in (("seqused_q", s.seqused_q, x.n_q), ("seqused_k", s.seqused_k, x.n_k)):
+        if used and (len(used) != x.batch or not all(0 <= length <= n for length in used)):
+            raise InvalidProblem(f"{name} = {list(used)}: give a length from 0 to {n} for each of {x.batch} batches")
+    full = (x.batch, x.heads, x.n_q, x.n_k)
+    if s.bias and any(size not in (1, whole) for size, whole in zip(s.bias[::-1], full[::-1])):
+        raise InvalidProblem(f"bias is {list(s.bias)}: give what broadcasts to {list(full)} (batch, heads, n_q, n_k)")
+    one = Sizes(*(max(size, 1) for size in x))
+    one = one._replace(heads=x.heads or one.kv_heads, n_k=x.n_k or max(s.prefix, 1))
+    judged = ("causal", "alignment", "window", "prefix", "scale", "softcap", "dropout", "alibi", "sinks")
+    problem_of(op, one, Settings(**{name: getattr(s, name) for name in judged})).validate()
+
+
+def starts(cu_seqlens: Any, name: str, total: int) -> list[slice]:
+    """The rows of each packed sequence."""
+    at = integers(cu_seqlens, name)
+    if len(at) < 2 or at[0] != 0 or at[-1] != total or any(b < a for a, b in zip(at, at[1:])):
+        raise InvalidProblem(f"{name} = {list(at)}: give where each sequence begins, ascending from 0 to {total}")
+    return [slice(a, b) for a, b in zip(at, at[1:])]
+
+
 def wanted_of(s: Settings, type: str, compute: str) -> Any:
     w = _core.Wanted()
     w.M, w.memory, w.max_workspace = (_whole_or_none(name, getattr(s, name)) for name in ("M", "memory", "max_workspace"))

@@ -9,9 +9,10 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from ._arrays import integers, is_tensor
+from ._arrays import is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
+from ._settings import starts
 
 
 def _seed(dropout: float) -> Optional[int]:
@@ -109,7 +110,7 @@ def flash_attn_varlen_func(
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
     if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
-        sequences = [_starts(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
+        sequences = [starts(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
         if not len(sequences[0]) == len(sequences[1]) == alibi_slopes.shape[0]:
             counts = f"{len(sequences[0])} sequences of queries, {len(sequences[1])} of keys"
             raise InvalidProblem(f"alibi_slopes is {list(alibi_slopes.shape)}, for {counts}: give [sequences, heads]")
@@ -124,14 +125,6 @@ def flash_attn_varlen_func(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,
         cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
     )  # fmt: skip
-
-
-def _starts(cu_seqlens: Any, name: str, total: int) -> list[slice]:
-    """The rows of each sequence."""
-    at = integers(cu_seqlens, name)
-    if len(at) < 2 or at[0] != 0 or at[-1] != total or any(b < a for a, b in zip(at, at[1:])):
-        raise InvalidProblem(f"{name} = {list(at)}: give where each sequence begins, ascending from 0 to {total}")
-    return [slice(a, b) for a, b in zip(at, at[1:])]
 
 
 def _flash(

@@ -50,6 +50,10 @@ class Torch:
         return x.new_empty(shape, dtype=_TYPES[type])
 
     @staticmethod
+    def zeros(x: torch.Tensor) -> torch.Tensor:
+        return torch.zeros_like(x)
+
+    @staticmethod
     def given(x: Any, name: str) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"{name} is a {type(x).__name__} and others are tensors of torch: give arrays of one kind")

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from . import _core
 from ._arrays import NumPy
-from ._attention import Request, request_of
+from ._attention import Request, of_rows, request_of, require_heads
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Settings
@@ -51,6 +51,10 @@ class _Traced(NumPy):
     def given(x: Any, name: str) -> Any:
         NumPy.type_of(x, name)
         return x
+
+    @staticmethod
+    def zeros(x: Any) -> Any:
+        return jnp.zeros(x.shape, x.dtype)
 
 
 def attention(
@@ -137,7 +141,11 @@ def _differentiable(fixed: tuple, return_lse: bool, q: Any, k: Any, v: Any, bias
     call = call_for("forward", _Traced, q, k, v, r.settings, (return_lse,))
     lse_type = jnp.float64 if call.lse_type == "f64" else jnp.float32
     if call.plan is None:  # a size is 0
-        lse = -jnp.inf if sinks is None else sinks[:, None].astype(lse_type)
+        require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
+        if return_lse and 0 not in q.shape and 0 not in k.shape:  # v has no features
+            one = jnp.zeros((*v.shape[:-1], 1), v.dtype)
+            return jnp.zeros(call.o_shape, q.dtype), _differentiable(fixed, True, q, k, one, bias, slopes, sinks, seed)[1]
+        lse = -jnp.inf if sinks is None else of_rows(sinks, len(call.lse_shape)).astype(lse_type)
         return jnp.zeros(call.o_shape, q.dtype), jnp.full(call.lse_shape, lse, lse_type) if return_lse else None
     results = [(call.o_shape, q.dtype), (call.lse_shape, lse_type)][: 1 + return_lse]
     o, *lse = _run(_name(call, "forward", r, (return_lse,)), results, r.arrays(), seed)

@@ -23,11 +23,13 @@ from torch.autograd import forward_ad
 
 from . import _vmap
 from ._arrays import integers
-from ._attention import Gradients, attention_backward, forward, require_exact, require_seed
+from ._attention import Gradients, attention_backward, forward, request_of, require_exact, require_heads, require_seed
+from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, offset_of, patterns_of, real, unknown_options
 from ._shims import require_sdpa
+from ._torch_arrays import Torch
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
 
@@ -109,11 +111,36 @@ def _forward(
     return o if exact else (o, q.new_empty(0))
 
 
+class _Shapes(Torch):
+    """The family of tensors without memory."""
+
+    @staticmethod
+    def given(x: Any, name: str) -> Tensor:
+        Torch.type_of(x, name)
+        return x
+
+
+def _check(q: Tensor, k: Tensor, v: Tensor, bias: Any, slopes: Any, sinks: Any, *arguments: Any) -> None:
+    """Refuses what no plan can be made for. Sizes that are symbols, and lists and patterns, which are tensors here, are seen
+    when it runs."""
+    shapes = [tuple(x.shape) for x in (q, k, v, bias, slopes, sinks) if x is not None]
+    if not all(type(size) is int for shape in shapes for size in shape):
+        return
+    options = _options(*arguments[:8], *(None,) * 5, *arguments[13:-1], None)
+    if options["dropout"]:
+        options["seed"] = 0
+    r = request_of(_Shapes, q, k, v, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
+    types = tuple(_Shapes.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
+    x, _, _ = checked("forward", types, tuple(shapes[:3]), r.settings)
+    require_heads(r, x.batch, x.heads)
+
+
 _forward_op = torch.library.custom_op("redblue::attention", _forward, mutates_args=(), device_types="cpu")
 
 
 @_forward_op.register_fake
 def _(q, k, v, bias, slopes, sinks, layout, *options):  # type: ignore[no-untyped-def]
+    _check(q, k, v, bias, slopes, sinks, layout, *options)
     o = q.new_empty((*q.shape[:-1], v.shape[-1]))
     if options[_vmap.APPROXIMATE - 1] is not None:
         return o, q.new_empty(0)

@@ -289,6 +289,18 @@ print(len([f for f in os.listdir(os.environ["JAX_COMPILATION_CACHE_DIR"]) if f.e
     assert counts[0] >= 3 and counts[1] == counts[0] + 1  # a pattern is of its process
 
 
+def test_sizes_of_zero_keep_the_lse():
+    q, k, v = arrays((2, 3, 8), (2, 5, 8), (2, 5, 4))
+    for options in ({}, {"sinks": jnp.arange(2.0)}):
+        want = rj.attention(q, k, v, return_lse=True, **options)[1]
+        np.testing.assert_allclose(rj.attention(q, k, v[..., :0], return_lse=True, **options)[1], want, rtol=1e-6)
+    for shape in ((2,), (1, 2), (1, 2, 1, 1)):
+        lse = jax.jit(lambda s: rj.attention(q, k[:, :0], v[:, :0], sinks=s, return_lse=True)[1])(jnp.arange(2.0).reshape(shape))
+        np.testing.assert_array_equal(lse, [[0.0] * 3, [1.0] * 3])
+    with pytest.raises(redblue.InvalidProblem, match="sinks"):
+        rj.attention(q, k[:, :0], v[:, :0], sinks=jnp.ones(3))
+
+
 def test_refusals():
     (q,) = arrays((2, 6, 8))
     for options, error, text in (

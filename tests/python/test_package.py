@@ -475,6 +475,62 @@ def test_sizes_of_zero_are_computed(rng, zero):
         redblue.attention(q, k, v, out=np.empty((1, 1, 1, 1), np.float32))
 
 
+def test_what_does_not_fit_a_size_of_zero_is_refused():
+    q, k = np.ones((1, 2, 3, 8), np.float32), np.ones((1, 2, 0, 8), np.float32)
+    for fits in (
+        {"bias": np.zeros((3, 0), bool)},
+        {"bias": np.zeros((2, 1, 1), np.float32)},
+        {"sinks": np.zeros((1, 2, 1, 1), np.float32)},
+        {"seqused_k": [0], "seqused_q": [2]},
+        {"cu_seqlens_q": [0, 1, 3], "cu_seqlens_k": [0, 0, 0]},
+        {"causal": True, "prefix": 2},
+    ):
+        assert not redblue.attention(q, k, k, **fits).any()
+    for options, text in (
+        ({"bias": np.zeros((7, 9), np.float32)}, r"bias is \[7, 9\]: give what broadcasts to \[1, 2, 3, 0\]"),
+        ({"alibi_slopes": np.zeros(9, np.float32)}, r"alibi_slopes is \[9\]: give \[heads\]"),
+        ({"sinks": np.zeros((3, 2), np.float32)}, r"sinks is \[3, 2\]"),
+        ({"seqused_k": [7]}, r"seqused_k = \[7\]: give a length from 0 to 0"),
+        ({"seqused_q": [1, 1]}, r"seqused_q = \[1, 1\].* 1 batches"),
+        ({"cu_seqlens_q": [0, 1], "cu_seqlens_k": [0, 0]}, "cu_seqlens_q"),
+        ({"softcap": -1.0}, "softcap = -1"),
+        ({"prefix": 2}, "prefix = 2"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.attention(q, k, k, **options)
+    with pytest.raises(redblue.InvalidProblem, match="heads = 3 is not a multiple"):
+        redblue.attention(np.ones((1, 3, 3, 8), np.float32), k, k)
+    for wrong, given in (("do", (q[0, 0], None, None)), ("o", (q, k, q[..., 0])), ("lse", (q, q, q[..., :2, 0]))):
+        do, o, lse = given
+        with pytest.raises(redblue.InvalidProblem, match=f"{wrong} is"):
+            redblue.attention_backward(do, q, k, k, o, lse)
+    with pytest.raises(redblue.InvalidProblem, match="out.dk is"):
+        redblue.attention_backward(q, q, k, k, out=redblue.Gradients(q.copy(), q.copy(), k.copy()))
+
+
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_lse_is_that_of_keys_without_values(qkv, layout):
+    """d_v = 0: there is no output, and lse does not depend on it."""
+    q, k, v = qkv if layout == "bhsd" else (x.swapaxes(1, 2) for x in qkv)
+    for options in ({}, {"sinks": np.arange(4, dtype=np.float32)}, {"bias": np.eye(19, 23, dtype=np.float32), "seqused_k": [23, 0]}):
+        o, lse = redblue.attention(q, k, v[..., :0], layout=layout, return_lse=True, **options)
+        assert o.shape == (*q.shape[:-1], 0)
+        np.testing.assert_allclose(lse, redblue.attention(q, k, v, layout=layout, return_lse=True, **options)[1], rtol=2e-6)
+
+
+def test_sinks_of_all_shapes_are_the_lse_of_no_keys(rng):
+    q, k = rng.standard_normal((2, 3, 5, 8), dtype=np.float32), np.ones((2, 3, 0, 8), np.float32)
+    (sinks,) = arrays(rng, (3,))
+    want = np.broadcast_to(sinks[:, None], (2, 3, 5))
+    for shape in ((3,), (1, 3), (1, 3, 1, 1)):
+        np.testing.assert_array_equal(redblue.attention(q, k, k, sinks=sinks.reshape(shape), return_lse=True)[1], want)
+    one = redblue.attention(q[0, 0], k[0, 0], k[0, 0], sinks=sinks[:1], return_lse=True)[1]
+    np.testing.assert_array_equal(one, np.full(5, sinks[0]))
+    of_batches = rng.standard_normal((2, 3), dtype=np.float32)
+    lse = redblue.attention(q, k, k, sinks=of_batches, return_lse=True)[1]
+    np.testing.assert_array_equal(lse, np.broadcast_to(of_batches[..., None], lse.shape))
+
+
 def test_sinks_and_slopes_may_have_four_dimensions(qkv):
     x, do = np.array([0.5, 1.0, -1.0, 2.0], np.float32), np.ones((2, 4, 19, 6), np.float32)
     for name in ("sinks", "alibi_slopes"):

@@ -349,6 +349,32 @@ def test_meta_tensors_give_shapes_and_mixtures_are_refused():
         assert redblue.attention(*[mode.from_tensor(q)] * 3).shape == q.shape
 
 
+def test_meta_tensors_are_judged_as_others_are():
+    def meta(*shape, dtype=torch.float32):
+        return torch.empty(shape, device="meta", dtype=dtype)
+
+    q, k = meta(2, 4, 10, 8), meta(2, 2, 12, 8)
+    empty = meta(2, 2, 0, 8)
+    fits = {"bias": meta(4, 1, 12), "sinks": meta(4), "alibi_slopes": meta(2, 4), "causal": True, "dropout": 0.1, "seed": 1}
+    assert redblue.attention(q, k, k, **fits).shape == redblue.attention(q, empty, empty).shape == q.shape
+    for (q_, k_, v_), options, text in (
+        ((q, meta(2, 2, 12, 7), k), {}, "features of k and q"),
+        ((q, meta(2, 3, 12, 8), meta(2, 3, 12, 8)), {}, "heads = 4 is not a multiple of kv_heads = 3"),
+        ((meta(2, 4, 10, 0), meta(2, 4, 10, 0), meta(2, 4, 10, 3)), {}, "d = 0"),
+        ((q, k, meta(2, 2, 11, 8)), {}, "sequence of v and k"),
+        ((q, k, k), {"bias": meta(3, 10, 12)}, "does not broadcast"),
+        ((q, k, k), {"sinks": meta(3)}, r"sinks is \[3\]"),
+        ((q, empty, empty), {"bias": meta(10, 9)}, r"bias is \[10, 9\]"),
+        ((q, k, k), {"window": (-3, 1)}, "window"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.attention(q_, k_, v_, **options)
+    with pytest.raises(TypeError, match="one type"):
+        redblue.attention(q, k, meta(2, 2, 12, 8, dtype=torch.float64))
+    with pytest.raises(TypeError, match="int32"):
+        redblue.attention(*[meta(2, 2, 12, 8, dtype=torch.int32)] * 3)
+
+
 def test_autograd_sees_what_out_overwrites():
     for written in (lambda x, w: redblue.attention(x, x, x, out=w), lambda x, w: redblue.attention_backward(
         x, x, x, x, out=redblue.Gradients(torch.empty_like(x), w, torch.empty_like(x))
