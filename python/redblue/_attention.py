@@ -204,6 +204,12 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     return forward(q, k, v, out, return_lse, options)
 
 
+def without_products(r: Request) -> Request:
+    """The same problem for scale = 0: q and k of zeros, and scale = 1. The library makes the gradient of a bias from that
+    of the products, which is 0 here."""
+    return r._replace(q=r.family.zeros(r.q), k=r.family.zeros(r.k), settings=r.settings._replace(scale=1.0))
+
+
 def require_exact(approximate: Optional[str], tolerance: Optional[float] = None) -> None:
     """For return_lse: approximations write no lse."""
     for name, value in (("approximate", approximate), ("tolerance", tolerance)):
@@ -295,6 +301,11 @@ def attention_backward(
     r = request(q, k, v, **options)
     if bias_gradient and r.bias is None or sinks_gradient and r.sinks is None:
         raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
+    if bias_gradient:
+        if r.family.type_of(r.bias, "bias") == "bool":
+            raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
+        if r.settings.scale == 0:
+            r = without_products(r)
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
     family = r.family

@@ -16,7 +16,7 @@ import jax.numpy as jnp
 
 from . import _core
 from ._arrays import NumPy
-from ._attention import Request, of_rows, request_of, require_heads
+from ._attention import Request, of_rows, request_of, require_heads, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Settings
@@ -163,6 +163,8 @@ def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any
     do = cotangents[0]
     r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
+    if wants_bias and r.settings.scale == 0:
+        r = without_products(r)
     gradients = (True, wants_bias, sinks is not None)
     call = call_for("backward", _Traced, q, k, v, r.settings, gradients, do)
     wanted = (q, k, v, bias if wants_bias else None, sinks)

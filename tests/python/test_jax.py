@@ -301,6 +301,13 @@ def test_sizes_of_zero_keep_the_lse():
         rj.attention(q, k[:, :0], v[:, :0], sinks=jnp.ones(3))
 
 
+def test_a_bias_has_a_gradient_without_products():
+    q, k, v, bias = arrays((2, 3, 8), (2, 5, 8), (2, 5, 4), (3, 5))
+    f = lambda b: (rj.attention(q, k, v, bias=b, scale=0.0) ** 2).sum()
+    plain = lambda b: ((jax.nn.softmax(b) @ v) ** 2).sum()
+    np.testing.assert_allclose(jax.grad(f)(bias), jax.grad(plain)(bias), atol=1e-5)
+
+
 def test_refusals():
     (q,) = arrays((2, 6, 8))
     for options, error, text in (

@@ -543,6 +543,21 @@ def test_sinks_and_slopes_may_have_four_dimensions(qkv):
         redblue.attention(*qkv, sinks=x.reshape(4, 1, 1))
 
 
+def test_a_bias_has_a_gradient_without_products(rng):
+    """scale = 0: scores are those of the bias alone, and dq and dk are 0."""
+    q, k, v, do, bias = arrays(rng, (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 3), (2, 4, 5, 3), (4, 5, 6), dtype=np.float64)
+    g = redblue.attention_backward(do, q, k, v, bias=bias, scale=0.0, bias_gradient=True)
+    p = np.exp(bias - np.log(np.exp(bias).sum(-1, keepdims=True)))
+    dp = do @ np.repeat(v, 2, 1).swapaxes(-1, -2)
+    want = (p * (dp - (p * dp).sum(-1, keepdims=True))).sum(0)
+    np.testing.assert_allclose(g.dbias, want, atol=1e-13)
+    assert not g.dq.any() and not g.dk.any()
+    o, lse = redblue.attention(q, k, v, bias=bias, scale=0.0, return_lse=True)
+    given = redblue.attention_backward(do, q, k, v, o, lse, bias=bias, scale=0.0, bias_gradient=True)
+    np.testing.assert_allclose(given.dbias, want, atol=1e-13)
+    np.testing.assert_allclose(given.dv, redblue.attention_backward(do, 0 * q, k, v, bias=bias).dv, atol=1e-13)
+
+
 def test_a_plan_says_which_of_its_sizes_is_wrong():
     for options, error, text in (
         ({"n": 3}, redblue.InvalidProblem, "and d"),

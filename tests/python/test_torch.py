@@ -393,6 +393,18 @@ def test_autograd_sees_what_out_overwrites():
     assert torch.equal(out, redblue.attention(q, q, q))
 
 
+def test_a_mask_has_a_gradient_without_products():
+    q, k, v = tensors((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3), dtype=torch.float64)
+    (mask,) = tensors((5, 6), dtype=torch.float64)
+    do = torch.randn(1, 2, 5, 3, dtype=torch.float64)
+    got, want = (
+        torch.autograd.grad(f(q, k, v, attn_mask=mask, scale=0.0), (q, k, v, mask), do)
+        for f in (redblue.scaled_dot_product_attention, SDPA)
+    )
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w, rtol=0, atol=1e-12)
+
+
 @pytest.mark.parametrize("grad", [False, True])
 def test_autocast_is_that_of_torchs_function(grad):
     q, k, v = tensors((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 4), grad=grad)
