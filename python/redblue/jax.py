@@ -64,7 +64,7 @@ def attention(
     """redblue.attention for arrays of JAX on the CPU: jit, grad and vmap (one call after another) go with it.
 
     Arrays, options and results are those of redblue.attention. Gradients are of q, k, v, bias (of floats) and sinks; lse has
-    none. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
+    none, and that of alibi_slopes is refused. q, k, v, bias, alibi_slopes, sinks and seed may be traced; all other options are fixed when JAX traces, sequences
     among them, and then the plan is made. out, approximate, tolerance and schedule are refused. Raises what
     redblue.attention raises; what a run raises (a seed that is out of range, too little memory) arrives as an error of JAX
     with the same text. Second derivatives are refused by JAX.
@@ -152,15 +152,28 @@ def _differentiable(fixed: tuple, return_lse: bool, q: Any, k: Any, v: Any, bias
     return o, lse[0] if return_lse else None
 
 
-def _forward(fixed: tuple, return_lse: bool, *arrays: Any) -> Any:
+def _forward(fixed: tuple, return_lse: bool, *primals: Any) -> Any:
+    arrays = tuple(None if x is None else x.value for x in primals)
     o, lse = _differentiable(fixed, True, *arrays)
-    return (o, lse if return_lse else None), (arrays, o, lse)
+    # _backward must know whether the gradient of slopes is wanted, and raises: an error here would leave JAX's caches of the
+    # program broken. What tells it is the size of an array, for JAX keeps one structure of this result, for both cases.
+    of_slopes = None if primals[4] is None else jnp.zeros(int(primals[4].perturbed))
+    return (o, lse if return_lse else None), (arrays, o, lse, of_slopes)
 
 
-@functools.partial(jax.jit, static_argnums=(0, 1), inline=True)
 def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any:
-    (q, k, v, bias, slopes, sinks, seed), o, lse = kept
+    *kept, of_slopes = kept
+    if of_slopes is not None and of_slopes.size > 0:
+        raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by jax.lax.stop_gradient")
     do = cotangents[0]
+    if isinstance(do, jax.custom_derivatives.SymbolicZero):
+        do = jnp.zeros(do.shape, do.dtype)
+    return _gradients(fixed, kept, do)
+
+
+@functools.partial(jax.jit, static_argnums=0, inline=True)
+def _gradients(fixed: tuple, kept: Any, do: Any) -> Any:
+    (q, k, v, bias, slopes, sinks, seed), o, lse = kept
     r = _request(fixed, q, k, v, bias, slopes, sinks, backward=True)
     wants_bias = bias is not None and jnp.issubdtype(bias.dtype, jnp.floating)
     if wants_bias and r.settings.scale == 0:
@@ -177,5 +190,5 @@ def _backward(fixed: tuple, return_lse: bool, kept: Any, cotangents: Any) -> Any
     return dq, dk, dv, dbias, None, dsinks, None
 
 
-_differentiable.defvjp(_forward, _backward)
+_differentiable.defvjp(_forward, _backward, symbolic_zeros=True)
 _attention = jax.jit(_differentiable, static_argnums=(0, 1), inline=True)

@@ -301,6 +301,20 @@ def test_sizes_of_zero_keep_the_lse():
         rj.attention(q, k[:, :0], v[:, :0], sinks=jnp.ones(3))
 
 
+def test_the_gradient_of_slopes_is_refused_and_of_others_is_not():
+    (q,) = arrays((2, 6, 8))
+    slopes = jnp.array([0.5, 0.25])
+    f = lambda q, s: rj.attention(q, q, q, alibi_slopes=s).sum()
+    want = jax.grad(f)(q, slopes)
+    for g in (jax.grad(f, argnums=1), jax.jit(jax.grad(f, argnums=(0, 1))), jax.grad(lambda q, s: f(q, s * s), argnums=1)):
+        with pytest.raises(redblue.Unsupported, match="alibi_slopes"):
+            g(q, slopes)
+    stopped = lambda q, s: f(q, jax.lax.stop_gradient(s))
+    np.testing.assert_array_equal(jax.jit(jax.grad(stopped, argnums=(0, 1)))(q, slopes)[0], want)
+    np.testing.assert_array_equal(jax.vmap(jax.grad(f), in_axes=(0, None))(q[None], slopes)[0], want)
+    np.testing.assert_array_equal(jax.grad(lambda q: rj.attention(q, q, q, return_lse=True)[1].sum())(q), 0 * q)
+
+
 def test_a_bias_has_a_gradient_without_products():
     q, k, v, bias = arrays((2, 3, 8), (2, 5, 8), (2, 5, 4), (3, 5))
     f = lambda b: (rj.attention(q, k, v, bias=b, scale=0.0) ** 2).sum()
