@@ -26,9 +26,9 @@ _TYPES: dict[str, Any] = {"f64": np.dtype(np.float64), "f32": np.dtype(np.float3
 
 
 def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeError:
-    if isinstance(what, np.dtype) and what.kind == "f" and not what.isnative:
-        native = f"astype('{what.newbyteorder().name}')"
-        return TypeError(f"{name} has elements of type {what}, in the other byte order: give {name}.{native}")
+    if isinstance(what, np.dtype) and (what.kind == "f" or what.name == "bfloat16") and not what.isnative:
+        shown, native = (what, f"'{what.name}'") if what.kind == "f" else (what.name, "ml_dtypes.bfloat16")
+        return TypeError(f"{name} has elements of type {shown}, in the other byte order: give {name}.astype({native})")
     mask = f"; whole numbers where 1 shows a key become a mask by .{to_bool}" if name == "bias" else ""
     return TypeError(f"{name} has elements of type {what}: give float64, float32, float16 or bfloat16{mask}")
 
@@ -40,7 +40,7 @@ class NumPy:
     def type_of(x: np.ndarray, name: str) -> str:
         found = _NAMES.get(x.dtype)
         if found is None:
-            if x.dtype.name != "bfloat16":
+            if x.dtype.name != "bfloat16" or not x.dtype.isnative:
                 raise type_error(name, x.dtype)
             _NAMES[x.dtype] = found = "bf16"
             _TYPES["bf16"] = x.dtype
@@ -111,8 +111,11 @@ def _imported(x: Any, name: str) -> np.ndarray:
         raise TypeError(f"{name} is on device {x.__dlpack_device__()} (DLPack's numbers): redblue runs on the CPU; copy it there")
     try:
         return np.from_dlpack(x)
-    except (RuntimeError, TypeError, BufferError, ValueError):
-        return np.asarray(x)  # NumPy's DLPack has no bfloat16
+    except (RuntimeError, TypeError, BufferError, ValueError) as e:
+        array = np.asarray(x)  # NumPy's DLPack has no bfloat16
+        if array.dtype == object:
+            raise TypeError(f"{name} is a {type(x).__name__} that does not give its elements by DLPack ({e}): copy it") from e
+        return array
 
 
 def is_tensor(x: Any) -> bool:

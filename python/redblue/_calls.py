@@ -125,7 +125,12 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     """The call of these arrays and options, made now or before. do: of a backward pass."""
     dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
     dense = dense and (do is None or (do.dtype == q.dtype and family.is_dense(do)))
-    key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
+    try:
+        key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
+    except RuntimeError:  # nested tensors have no shape
+        for x, name in ((q, "q"), (k, "k"), (v, "v")):
+            family.given(x, name)
+        raise
     try:
         call = _calls.get(key)
     except TypeError:  # an option of a type that no option has; problem_of says which

@@ -9,7 +9,7 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from ._arrays import is_tensor
+from ._arrays import family_of, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
 from ._settings import starts
@@ -39,7 +39,11 @@ def scaled_dot_product_attention(
     """
     if is_tensor(query):
         return redblue.torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
-    require_sdpa(query.shape, key.shape, attn_mask, is_causal, enable_gqa)
+    try:
+        shapes = query.shape, key.shape
+    except AttributeError:
+        shapes = tuple(x.shape for x in family_of(query, key, value)[1:3])
+    require_sdpa(*shapes, attn_mask, is_causal, enable_gqa)
     return attention(
         query,
         key,
@@ -110,7 +114,13 @@ def flash_attn_varlen_func(
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
     if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
-        sequences = [starts(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
+        if is_tensor(q):
+            join, finished, rows = redblue.torch.torch.cat, lambda x: x, redblue.torch.starts_of_tensors
+        else:
+            family, q, k, v = family_of(q, k, v)
+            alibi_slopes = family.given(alibi_slopes, "alibi_slopes")
+            join, finished, rows = np.concatenate, family.finished, starts
+        sequences = [rows(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
         if not len(sequences[0]) == len(sequences[1]) == alibi_slopes.shape[0]:
             counts = f"{len(sequences[0])} sequences of queries, {len(sequences[1])} of keys"
             raise InvalidProblem(f"alibi_slopes is {list(alibi_slopes.shape)}, for {counts}: give [sequences, heads]")
@@ -118,8 +128,7 @@ def flash_attn_varlen_func(
             _flash(q[None, i], k[None, j], v[None, j], dropout_p, softmax_scale, causal, window_size, softcap, slopes, True)
             for i, j, slopes in zip(*sequences, alibi_slopes)
         ]
-        join = redblue.torch.torch.cat if is_tensor(q) else np.concatenate
-        o, lse = join([o[0] for o, _, _ in parts], 0), join([lse[0] for _, lse, _ in parts], 1)
+        o, lse = (finished(join(x, axis)) for x, axis in (([o[0] for o, _, _ in parts], 0), ([lse[0] for _, lse, _ in parts], 1)))
         return (o, lse, None) if return_attn_probs else o
     return _flash(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,

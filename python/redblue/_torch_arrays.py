@@ -17,6 +17,16 @@ def _no_memory(x: torch.Tensor) -> TypeError:
     return TypeError(f"a tensor has no dense memory of its own ({x.layout}): give a plain one, as .to_dense() makes it")
 
 
+def require_dense(x: torch.Tensor, name: str) -> None:
+    if x.is_nested:
+        raise TypeError(
+            f"{name} is a nested tensor: give its sequences packed, .values() of a jagged one and cu_seqlens, or padded, "
+            ".to_padded_tensor(0.0) and seqused"
+        )
+    if x.layout != torch.strided or x.is_quantized:
+        raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
+
+
 class Torch:
     """torch.Tensor, dense and on the CPU."""
 
@@ -57,8 +67,7 @@ class Torch:
     def given(x: Any, name: str) -> torch.Tensor:
         if not isinstance(x, torch.Tensor):
             raise TypeError(f"{name} is a {type(x).__name__} and others are tensors of torch: give arrays of one kind")
-        if x.layout != torch.strided or x.is_nested or x.is_quantized:
-            raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
+        require_dense(x, name)
         if not x.is_cpu:
             raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
         Torch.type_of(x, name)

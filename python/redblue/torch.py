@@ -27,9 +27,9 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, offset_of, patterns_of, real, unknown_options
+from ._settings import Options, offset_of, patterns_of, real, starts, unknown_options
 from ._shims import require_sdpa
-from ._torch_arrays import Torch
+from ._torch_arrays import Torch, require_dense
 
 __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_attention", "uninstall", "use"]
 
@@ -57,6 +57,12 @@ def _numbered(pattern: Any) -> Tensor:
     numbers = torch.tensor([_number_of[one] for one in patterns], device="cpu")
     numbers.patterns = patterns  # type: ignore[attr-defined]
     return numbers
+
+
+#: starts, for tensors: their values are not known when torch compiles, and a graph ends here.
+starts_of_tensors = torch.compiler.disable(
+    starts, reason="slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
+)
 
 
 def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:
@@ -415,8 +421,7 @@ def _require_place(name: str, x: Any, q: Tensor, device: torch.device) -> None:
         return
     if not isinstance(x, Tensor):
         raise TypeError(f"{name} is a {type(x).__name__} and others are tensors of torch: give arrays of one kind")
-    if x.layout != torch.strided:
-        raise TypeError(f"{name} is no dense tensor ({x.layout}): make it one with .to_dense()")
+    require_dense(x, name)
     if x.device.type not in ("cpu", "meta"):
         raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
     if x.device != device and not (q.is_meta and x.is_cpu and device.type == "cpu"):
@@ -456,7 +461,12 @@ def _without_causal_bias(mask: Any, causal: bool) -> Tuple:
 def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causal: bool, grouped: bool) -> Tuple:
     """The sizes in front of [heads, n, features], as torch broadcasts them, and the tensors with at most one size there.
     Heads of size 1 are those of all heads."""
-    a, b, c = q.shape, k.shape, v.shape
+    try:
+        a, b, c = q.shape, k.shape, v.shape
+    except RuntimeError:  # nested tensors have no shape
+        for name, x in (("query", q), ("key", k), ("value", v)):
+            require_dense(x, name)
+        raise
     require_sdpa(a, b, mask, causal, grouped)
     if len(a) == len(b) == len(c) == 4 and a[0] == b[0] == c[0] and b[1] == c[1] and (grouped or b[1] in (1, a[1])):
         return (), q, k, v, mask  # what most calls give

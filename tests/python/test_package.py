@@ -266,6 +266,8 @@ def test_slopes_of_each_packed_sequence(rng):
             want = reference(*one, keep=column <= row, bias=-slopes[s, h] * abs(row - column))
             np.testing.assert_allclose(o[i, h], want[0][0], atol=2e-6)
             np.testing.assert_allclose(lse[h, i], want[1][0], atol=2e-6)
+    views = [memoryview(x) for x in (q, k, v)]
+    np.testing.assert_array_equal(redblue.flash_attn_varlen_func(*views, at_q, at_k, causal=True, alibi_slopes=memoryview(slopes)), o)
     for wrong, text in (((at_q, [0, 5, 7, 12]), "cu_seqlens_k"), ((at_q[1:], at_k), "cu_seqlens_q"), (([0, 11], [0, 13]), "alibi_slopes")):
         with pytest.raises(redblue.InvalidProblem, match=text):
             redblue.flash_attn_varlen_func(q, k, v, *wrong, alibi_slopes=slopes)
@@ -376,6 +378,13 @@ def test_other_kinds_of_arrays(qkv):
     assert np.array_equal(redblue.attention(*qkv), want)
     with pytest.raises(TypeError, match="device"):
         redblue.attention(*(OnlyDLPack(x, device=(2, 0)) for x in qkv))
+    with pytest.raises(TypeError, match="q is a KeepsItsElements that does not give its elements by DLPack .not now"):
+        redblue.attention(*map(KeepsItsElements, qkv))
+
+
+class KeepsItsElements(OnlyDLPack):
+    def __dlpack__(self, **options):
+        raise BufferError("not now")
 
 
 def test_refusals(qkv):
@@ -384,6 +393,7 @@ def test_refusals(qkv):
         ((q.astype(object), k, v), TypeError, "object"),
         ((q.astype(np.int32),) * 3, TypeError, "int32"),
         ((q.astype(">f4"),) * 3, TypeError, r">f4.*astype\('float32'\)"),
+        ((q.astype(BF16).astype(BF16.newbyteorder(">")),) * 3, TypeError, r"bfloat16.*astype\(ml_dtypes.bfloat16\)"),
         ((q.astype(np.float64), k, v), TypeError, "one type"),
         ((q.tolist(), k, v), TypeError, "list"),
         ((q, None, v), TypeError, "NoneType"),
@@ -444,6 +454,10 @@ def test_refusals(qkv):
     ):
         with pytest.raises(error, match=text):
             redblue.attention(q, k, v, **options)
+    with pytest.raises(redblue.InvalidProblem, match="bias is of bool and has no gradient"):
+        redblue.attention_backward(q[..., :6], q, k, v, bias=np.ones((19, 23), bool), bias_gradient=True)
+    with pytest.raises(TypeError, match="q is a list"):
+        redblue.scaled_dot_product_attention(q.tolist(), k.tolist(), v.tolist())
     with pytest.raises(redblue.InvalidProblem, match="aligned"):
         redblue.attention(unaligned, unaligned, unaligned)
     with pytest.raises(redblue.InvalidProblem, match="both"):

@@ -236,6 +236,8 @@ def test_slopes_of_each_packed_sequence():
              for a, b, s in zip(at[:-1], at[1:], slopes)]
     torch.testing.assert_close(o, torch.cat(parts))
     torch.testing.assert_close(torch.autograd.grad(o.sum(), q), torch.autograd.grad(torch.cat(parts).sum(), q))
+    with pytest.raises(torch._dynamo.exc.Unsupported, match="slopes of each packed sequence: cu_seqlens is read"):
+        torch.compile(lambda q: redblue.flash_attn_varlen_func(q, q, q, at, at, alibi_slopes=slopes), fullgraph=True)(q)
 
 
 def test_training_follows_the_same_curve():
@@ -403,6 +405,15 @@ def test_a_mask_has_a_gradient_without_products():
     )
     for g, w in zip(got, want):
         torch.testing.assert_close(g, w, rtol=0, atol=1e-12)
+
+
+@pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
+def test_nested_tensors_are_refused_by_name():
+    for layout in (torch.strided, torch.jagged):
+        x = torch.nested.nested_tensor([torch.randn(2, 3, 4), torch.randn(2, 3, 4)], layout=layout)
+        for f in (redblue.attention, redblue.scaled_dot_product_attention, redblue.flash_attn_func):
+            with pytest.raises(TypeError, match="is a nested tensor: give .*cu_seqlens"):
+                f(x, x, x)
 
 
 @pytest.mark.parametrize("grad", [False, True])
