@@ -18,9 +18,16 @@ from . import patterns
 from ._attention import Gradients, attention, attention_backward
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
+from ._kvcache import flash_attn_with_kvcache
 from ._plan import Plan, bound, certify, count, explain, plan
 from ._scores import scores, weights
-from ._shims import flash_attn_func, flash_attn_varlen_func, scaled_dot_product_attention
+from ._shims import (
+    flash_attn_func,
+    flash_attn_kvpacked_func,
+    flash_attn_qkvpacked_func,
+    flash_attn_varlen_func,
+    scaled_dot_product_attention,
+)
 
 if TYPE_CHECKING:
     from ._explore import explore
@@ -44,7 +51,10 @@ __all__ = [
     "explain",
     "explore",
     "flash_attn_func",
+    "flash_attn_kvpacked_func",
+    "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
+    "flash_attn_with_kvcache",
     "patterns",
     "plan",
     "report",

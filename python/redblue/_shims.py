@@ -9,7 +9,7 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from ._arrays import family_of, is_tensor
+from ._arrays import NumPy, family_of, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
 from ._settings import starts
@@ -115,11 +115,11 @@ def flash_attn_varlen_func(
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
     if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
         if is_tensor(q):
-            join, finished, rows = redblue.torch.torch.cat, lambda x: x, redblue.torch.starts_of_tensors
+            join, rows = redblue.torch.torch.cat, redblue.torch.starts_of_tensors
         else:
-            family, q, k, v = family_of(q, k, v)
-            alibi_slopes = family.given(alibi_slopes, "alibi_slopes")
-            join, finished, rows = np.concatenate, family.finished, starts
+            alibi_slopes = NumPy.given(alibi_slopes, "alibi_slopes")
+            join, rows = np.concatenate, starts
+        (q, k, v), finished = _sliceable(q, k, v)
         sequences = [rows(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
         if not len(sequences[0]) == len(sequences[1]) == alibi_slopes.shape[0]:
             counts = f"{len(sequences[0])} sequences of queries, {len(sequences[1])} of keys"
@@ -136,18 +136,72 @@ def flash_attn_varlen_func(
     )  # fmt: skip
 
 
+def flash_attn_qkvpacked_func(
+    qkv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """flash_attn.flash_attn_qkvpacked_func: flash_attn_func of the three parts of qkv [batch, n, 3, heads, d]."""
+    (qkv, _, _), finished = _sliceable(qkv, qkv, qkv)
+    q, k, v = _parts(qkv, "qkv", 3)
+    options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    return _finished(_flash(q, k, v, *options), finished)
+
+
+def flash_attn_kvpacked_func(
+    q: Any,
+    kv: Any,
+    dropout_p: float = 0.0,
+    softmax_scale: Optional[float] = None,
+    causal: bool = False,
+    window_size: tuple = (-1, -1),
+    softcap: float = 0.0,
+    alibi_slopes: Any = None,
+    deterministic: bool = False,
+    return_attn_probs: bool = False,
+) -> Any:
+    """flash_attn.flash_attn_kvpacked_func: flash_attn_func of q [batch, n_q, heads, d] and the two parts of
+    kv [batch, n_k, 2, kv_heads, d]."""
+    (q, kv, _), finished = _sliceable(q, kv, kv)
+    k, v = _parts(kv, "kv", 2)
+    options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
+    return _finished(_flash(q, k, v, *options), finished)
+
+
+def _sliceable(q: Any, k: Any, v: Any) -> tuple:
+    """The arrays, of which parts can be taken, and what makes results of parts. Tensors keep their gradients."""
+    if is_tensor(q):
+        return (q, k, v), lambda x: x
+    family, *arrays = family_of(q, k, v)
+    return arrays, family.finished
+
+
+def _parts(x: Any, name: str, count: int) -> list:
+    if len(x.shape) != 5 or x.shape[2] != count:
+        raise InvalidProblem(f"{name} is {list(x.shape)}: give [batch, sequence, {count}, heads, features]")
+    return [x[:, :, i] for i in range(count)]
+
+
+def _finished(result: Any, finished: Any) -> Any:
+    return (*map(finished, result[:2]), None) if isinstance(result, tuple) else finished(result)
+
+
 def _flash(
     q: Any, k: Any, v: Any, dropout: float, scale: Any, causal: bool, window: tuple, softcap: float, slopes: Any,
     lse: bool, **sequences: Any,
 ) -> Any:  # fmt: skip
-    if not isinstance(window, (tuple, list)) or len(window) != 2:
-        raise InvalidProblem(f"window_size = {window!r}: give (left, right), -1 where there is no edge")
     options: Any = {
         "layout": "bshd",
         "dropout": dropout,
         "scale": scale,
         "causal": causal,
-        "window": None if tuple(window) == (-1, -1) else tuple(window),
+        "window": window_of(window),
         "softcap": softcap,
         "alibi_slopes": slopes,
         **sequences,
@@ -157,3 +211,9 @@ def _flash(
     else:
         result = attention(q, k, v, return_lse=lse, seed=_seed(dropout), **options)
     return (*result, None) if lse else result
+
+
+def window_of(window_size: Any) -> Optional[tuple]:
+    if not isinstance(window_size, (tuple, list)) or len(window_size) != 2:
+        raise InvalidProblem(f"window_size = {window_size!r}: give (left, right), -1 where there is no edge")
+    return None if tuple(window_size) == (-1, -1) else tuple(window_size)
