@@ -133,14 +133,24 @@ MeasuredError measured_error(const Certificate& c, const Nearness& n) {
   for (std::size_t k = 0; k < c.heads.size(); ++k) {
     const HeadCertificate& h = c.heads[k];
     const double most = h.output_error + h.rounding, distance = n.distances.at(k);
-    m.ok = m.ok && distance <= most;
-    if (h.largest_v == 0 || !(distance / most > nearest)) continue;
+    m.ok = m.ok && std::isfinite(distance) && distance <= most;
+    if (std::isfinite(distance) && (h.largest_v == 0 || !(distance / most > nearest))) continue;
     nearest = distance / most;
     m.measured = distance / h.largest_v;
     m.proved = h.relative();
     m.rounding = h.rounding / h.largest_v;
   }
   return m;
+}
+
+void print_text(const MeasuredError& m) {
+  if (!std::isfinite(m.measured))
+    fmt::print("verify certificate: o has entries that are no finite numbers: WRONG\n");
+  else if (!std::isfinite(m.proved))
+    fmt::print("verify certificate: measured {:.3g} max|V|; nothing is proved of it\n", m.measured);
+  else
+    fmt::print("verify certificate: measured {:.3g} max|V|, proved {:.3g}, and {:.3g} for roundings: {}\n", m.measured,
+               m.proved, m.rounding, m.ok ? "ok" : "WRONG");
 }
 
 Json to_json(const MeasuredError& m) {

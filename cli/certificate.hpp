@@ -20,9 +20,10 @@ void print_text(const Certificate& c, std::optional<double> tolerance);
 /// What --verify measured, beside what is proved, in the head where it comes closest.
 struct MeasuredError {
   double measured = 0, proved = 0, rounding = 0;  ///< in units of the head's largest |V|
-  bool ok = true;                                 ///< in every head, measured <= proved + rounding
+  bool ok = true;                                 ///< in every head, o is finite, and measured <= proved + rounding
 };
 MeasuredError measured_error(const Certificate& c, const Nearness& n);
+void print_text(const MeasuredError& m);
 Json to_json(const MeasuredError& m);
 
 }  // namespace redblue::cli

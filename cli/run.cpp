@@ -205,9 +205,7 @@ struct Proof {
     if (decision) fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
     if (certificate && !certificate->polynomial.c.empty())
       cli::print_text(*certificate, decision ? std::optional(decision->tolerance) : std::nullopt);
-    if (measured)
-      fmt::print("verify certificate: measured {:.3g} max|V|, proved {:.3g}, and {:.3g} for roundings: {}\n",
-                 measured->measured, measured->proved, measured->rounding, measured->ok ? "ok" : "WRONG");
+    if (measured) cli::print_text(*measured);
   }
 };
 

@@ -83,7 +83,8 @@ double Certificate::output_error() const {
 }
 
 double HeadCertificate::relative() const {
-  return largest_v > 0 && output_error > 0 ? std::nextafter(output_error / largest_v, proof::kInfinity) : 0;
+  if (output_error == 0 || std::isinf(output_error)) return output_error;
+  return std::nextafter(output_error / largest_v, proof::kInfinity);
 }
 
 void Certificate::prove(const Polynomial& p) {
@@ -96,8 +97,7 @@ void Certificate::prove(const Polynomial& p) {
     h.weight_error = as_before        ? heads[k - 1].weight_error
                      : h.range <= 700 ? proved_error(p.c, h.range)
                                       : proof::kInfinity;
-    const double share = moved_share(h.weight_error);
-    h.output_error = h.spread > 0 ? proof::rounded_up(static_cast<proof::Real>(share) * h.spread, 1) : 0;
+    h.output_error = proof::moved_values(h.weight_error, h.spread);
     h.rounding = rounding_of(*this, h);
   }
 }

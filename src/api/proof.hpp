@@ -96,6 +96,14 @@ inline bool may_leave_numbers(const Certificate& c, const HeadCertificate& h, in
 /// (1 + u)^steps - 1 at most; infinity where the bound breaks down.
 inline Real gamma(Real steps, Real u) { return steps * u < 0.5L ? steps * u / (1 - steps * u) : kInfinity; }
 
+/// HeadCertificate::output_error. Weights that may be off by all of themselves may add up to nothing: then nothing is
+/// proved, also of values that are all the same.
+inline double moved_values(double weight_error, double spread) {
+  if (!(weight_error < 1)) return kInfinity;
+  const bool moves = spread > 0 && weight_error > 0;
+  return moves ? rounded_up(static_cast<Real>(moved_share(weight_error)) * spread, 1) : 0;
+}
+
 /// What roundings add to O, where its numerators and denominators are off by `share` of their terms without signs, and
 /// something adds `more` max|V|.
 inline double added_by(const Certificate& c, const HeadCertificate& h, Real share, Real more) {

@@ -153,8 +153,7 @@ void Certificate::prove(std::shared_ptr<const RowPolynomials> p, const RowLength
     const auto end = row_errors.begin() + (h.radius > 0 ? number_of(*rows, h.radius) + 1 : 0);
     h.weight_error = end == row_errors.begin() ? 0 : *std::max_element(row_errors.begin(), end);
     if (!rows->exact_rows && h.radius > rows->range()) h.weight_error = proof::kInfinity;
-    const bool moves = h.spread > 0 && h.weight_error > 0;
-    h.output_error = moves ? proof::rounded_up(static_cast<LongReal>(moved_share(h.weight_error)) * h.spread, 1) : 0;
+    h.output_error = proof::moved_values(h.weight_error, h.spread);
     h.rounding = rounding_of_rows(*this, h);
   }
 }

@@ -165,6 +165,24 @@ TEST(Certificates, MovedShareIsTheWorstCase) {
   EXPECT_TRUE(std::isinf(moved_share(1)));
 }
 
+/// Weights that may be off by all of themselves may add up to nothing, also over one key, and over values that are all
+/// the same: 0 in place of them then.
+TEST(Certificates, ProveNothingWhereWeightsMayAddUpToNothing) {
+  for (const char* how : {"1:0.5", "1:0.5,no-exact-rows"})
+    for (const double value : {3.0, 0.0}) {
+      Problem p = problem(1, 2, 1, 1);
+      p.scale = 1;
+      p.approximate(how);
+      Array q(DType::f64, {1, 1, 1, 1}, Strides::bhsd), k(DType::f64, {1, 1, 2, 1}, Strides::bhsd), v = k;
+      q.set({1}), k.set({-1.3819767068693265, -0.7819767068693265}), v.set({value, value});
+      const Certificate c = certify(p, {q.tensor(), k.tensor(), v.tensor()}, DType::f64);
+      EXPECT_GE(c.heads[0].weight_error, 1) << how;
+      EXPECT_TRUE(std::isinf(c.heads[0].output_error)) << how;
+      EXPECT_TRUE(std::isinf(c.output_error())) << how;
+      EXPECT_TRUE(std::isinf(c.rounding())) << how;
+    }
+}
+
 TEST(Certificates, SayWhereNothingIsProved) {
   CertifiedCase wide(problem(4, 4, 3, 2), DType::f64, Strides::bhsd, Norms::normal, 40, 1, 1);
   EXPECT_FALSE(least_polynomial(norms_of(wide.p, wide.inputs(), DType::f64), 1e-3));
