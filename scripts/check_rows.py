@@ -8,6 +8,7 @@ import numpy as np
 
 UNIT = {"f64": 2.0**-53, "f32": 2.0**-24}
 SPARE = 2.0**-40  # the share of lengths and radii that is left for roundings of doubles; a quarter of it is used here
+NEXT = 1e-323  # two steps of the numbers near 0, where rounding up is no small share
 STEPS = 64  # polynomials, for radii up to range k / STEPS
 
 
@@ -54,13 +55,16 @@ def taken(c, head):
 
 
 def polynomials(c, head, q, k):
-    """taken(), after a check of all that it rests on. A run may find a radius between `least` and `most`."""
+    """taken(), after a check of all that it rests on. A run may find a radius between `least` and `most`. A mean as
+    redblue finds it is off by a share of the longest key, and so is the longest length from it: longest_key() has SPARE
+    of that key added, of which three quarters at most are used here."""
     rows, share, of_key, m = c["rows"], uncertain(c), uncertain(c, "n_k") * head["largest_k"], 1 + SPARE / 4
     R, exact, edge = rows["range"], rows["exact_rows"], share * rows["range"] / STEPS
     require(type(rows["centred"]) is type(exact) is bool and type(rows["exact_keys"]) is int, f"rows = {rows}")
     require(R > 0 and rows["exact_keys"] >= 0 and head["radius"] >= 0, "range, exact_keys or radius is negative")
-    longest, size = longest_key(c, k, head["largest_k"]), abs(c["scale"]) * norms(q)
-    require(longest / m <= head["longest"] <= longest * m, f"longest = {head['longest']!r}: it must be {longest!r}")
+    wanted, longest, off = longest_key(c, k, head["largest_k"]), head["longest"], SPARE / 4 * head["largest_k"] + NEXT
+    require(wanted / m - off <= longest <= wanted * m + off, f"longest = {longest!r}: it must be {wanted!r}")
+    size = abs(c["scale"]) * norms(q)
     most = size * longest * (1 + share)
     least = size * max(0, longest - 2 * of_key) * (1 - 2 * share) - 2 * edge
     far = [int(np.sum(most > x)) * exact for x in (R * m, R / m)]

@@ -115,6 +115,46 @@ def test_centred_keys_with_a_large_common_part(common, dtype, tmp_path):
     script.check(certificate, *wide(tensors, o))
 
 
+def tiny_keys(name):
+    tensors = tensors_of(1, n_q=20, n_k=20, d=2, d_v=2, heads=1, kv_heads=1, size=1, dtype=np.float64)
+    if name == "denormal":
+        return tensors | {"k": np.full_like(tensors["k"], 5e-324)}
+    return tensors | {"k": 5 + float(name) * tensors["k"]}
+
+
+@pytest.mark.parametrize("spread", ["1e-6", "1e-7", "1e-9", "1e-12", "0"])
+def test_centred_keys_with_hardly_any_spread(spread, tmp_path):
+    """The mean as redblue finds it is rounded, and lengths from it are no more exact than that."""
+    tensors = tiny_keys(spread)
+    _, certificate, o = certified(tmp_path, tensors, None, M="400", approximate="2:1,centred")
+    script.check(certificate, *wide(tensors, o))
+    head = certificate["per_head"][0]
+    for factor in (1 - 2**-41, 1 + 2**-41):  # of what may go to roundings, one more than the script takes
+        longest = head["longest"] + (factor - 1) * head["largest_k"]
+        changed = certificate | {"per_head": [head | {"longest": longest}]}
+        with pytest.raises(ValueError, match="longest"):
+            script.check(changed, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("ways", ["2:1", "2:1,rows", "2:1,centred"])
+def test_keys_next_to_0(ways, tmp_path):
+    """Numbers that are rounded up to the next one are twice as large there."""
+    tensors = tiny_keys("denormal")
+    _, certificate, o = certified(tmp_path, tensors, None, M="400", approximate=ways)
+    assert certificate["per_head"][0]["largest_k"] > 5e-324
+    script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("keys", [[-1.0819767068693265], [-1.3819767068693265, -0.7819767068693265]])
+def test_nothing_is_proved_where_weights_may_add_up_to_nothing(keys, tmp_path):
+    column = lambda *x: np.array(x).reshape(1, 1, -1, 1)
+    tensors = {"q": column(1.0), "k": column(*keys), "v": column(*(3.0 for _ in keys))}
+    _, certificate, o = certified(tmp_path, tensors, None, "--scale", "1", verified=False, approximate="1:0.5")
+    assert certificate["output_error"] is None and certificate["per_head"][0]["output_error"] is None
+    with pytest.raises(ValueError, match="proves nothing"):
+        script.check(certificate, *wide(tensors, o))
+
+
 @pytest.mark.parametrize("range_", [7.2, 8.1])
 def test_high_degrees_for_wide_ranges(range_, tmp_path):
     tensors = tensors_of(6, heads=1, kv_heads=1, n_q=300, n_k=300, d=1, d_v=2, dtype=np.float64)
