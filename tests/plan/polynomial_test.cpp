@@ -83,6 +83,20 @@ TEST(PolynomialPlans, HaveTheBoundOfTheirClass) {
   }
 }
 
+/// Where rows or keys are exact the state does not serve all pairs: only the trivial bound is left. Centred keys and
+/// polynomials of each row stay in the class.
+TEST(PolynomialPlans, OfHybridsHaveTheTrivialBound) {
+  Problem p = problem_of(kTable[11]);
+  for (const char* how : {"2:3,centred,exact-keys=16", "2:3,rows", "2:3,exact-keys=16,no-exact-rows"}) {
+    p.approximate(how);
+    const auto bounds = bound::bounds_of(Operation::forward, p.bound_problem(1024));
+    ASSERT_EQ(bounds.size(), 1U) << how;
+    EXPECT_EQ(bounds[0].name, "trivial");
+  }
+  p.approximate("2:3,centred,no-exact-rows");
+  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 2U);
+}
+
 /// What answers with the same error bound stands in one plan, and nothing else.
 TEST(PolynomialPlans, StandApartFromExactOnes) {
   Problem p = problem_of(kTable[1]);
