@@ -15,9 +15,23 @@ constexpr std::string_view kTrees = "standard summation trees, strict red-blue p
 
 }  // namespace
 
+namespace {
+
+/// Reformer's keys are its queries, and K is not read. A row weighs itself only where it sees nothing else: of two rows
+/// either has the value of the other, and under a causal mask nothing need read the last value.
+Words inputs_of_reformer(const AttentionProblem& x, const Need& need) {
+  const Words rows = x.n_q < 3 ? Words(0) : std::max(need.scored_rows, need.scored_keys);
+  const Words unread = x.mask.full() ? Words(0) : std::min(need.keys, Words(x.instances));
+  return rows * x.d + (need.keys - unread) * x.d_v;
+}
+
+}  // namespace
+
 Bound trivial(const AttentionProblem& x) {
   const Need need = need_of(x);
-  const Words inputs = (need.scored_rows + need.scored_keys) * x.d + need.keys * x.d_v;
+  const Words inputs = x.method_kind() == MethodKind::reformer
+                           ? inputs_of_reformer(x, need)
+                           : (need.scored_rows + need.scored_keys) * x.d + need.keys * x.d_v;
   const Words outputs = Words(x.n_q) * x.d_v + (x.lse_required ? x.n_q : 0);
   return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }

@@ -56,6 +56,19 @@ TEST(HashingPlans, ReformerOfTheNotes) {
   EXPECT_EQ(plan::make_plan(p, {.M = 20000}).row().io.total(), 4'317'440);
 }
 
+/// K is not read, so no bound may count it; under a causal mask the last value is read by no row but its own, which
+/// weighs itself only where it sees nothing else.
+TEST(HashingPlans, ReformerIsNotBoundedByWordsOfK) {
+  Problem p = hashed_head("reformer:rounds=1,chunk=64,buckets=4", 64, 16);
+  const plan::Plan plan = plan::make_plan(p, {.M = 5000});
+  EXPECT_EQ(plan.bound.words, 3 * 64 * 16);
+  EXPECT_EQ(plan::make_plan(hashed_head("smyrf:cluster=64", 64, 16), {.M = 5000}).bound.words, 4 * 64 * 16);
+  p.causal = true;
+  EXPECT_EQ(plan::make_plan(p, {.M = 5000}).bound.words, 3 * 64 * 16 - 16);
+  // Of two rows either has the value of the other, whatever they are.
+  EXPECT_EQ(plan::make_plan(hashed_head("reformer:rounds=1,chunk=2,buckets=2", 2, 16), {.M = 5000}).bound.words, 64);
+}
+
 /// Runs of pairs in slow memory where n pairs do not fit: each pass over them reads and writes 2 n words for each side.
 TEST(HashingPlans, SortsMergeRunsWhereRowsDoNotFit) {
   const Problem p = hashed_head("smyrf:rounds=1,cluster=8", 512, 4);
