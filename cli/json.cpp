@@ -26,7 +26,7 @@ Json to_json(const Problem& p) {
   if (const auto& rows = p.row_polynomials; rows != nullptr)
     j["approximation"]["rows"] = {
         {"centred", rows->centred}, {"exact_keys", rows->exact_keys}, {"exact_rows", rows->exact_rows}};
-  if (kind_of(p.method) != MethodKind::exact) j["method"] = text_of(p.method);
+  if (kind_of(p.method) != MethodKind::exact) j["method"] = text_of(fitted(p.method, p.n_k));
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
   if (follows_forward(p.op)) j["forward_given"] = p.forward_given;

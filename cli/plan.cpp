@@ -57,7 +57,8 @@ std::string title(const Problem& p) {
   if (p.approximation != nullptr)
     return fmt::format("{} polynomial attention of degree {}{}", name_of(p.op), p.approximation->degree(),
                        p.row_polynomials == nullptr ? "" : " by rows");
-  if (p.method_kind() != MethodKind::exact) return fmt::format("{} {}", name_of(p.op), text_of(p.method));
+  if (p.method_kind() != MethodKind::exact)
+    return fmt::format("{} {}", name_of(p.op), text_of(fitted(p.method, p.n_k)));
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);

@@ -60,6 +60,20 @@ std::string text_of(const Method& m) {
       m);
 }
 
+Method fitted(Method m, index_t n_k) {
+  constexpr index_t kUsual = 64;
+  const auto fit = [&](index_t& keys) {
+    if (keys == kAsFits) keys = n_k > 0 ? std::min(kUsual, n_k) : kUsual;
+  };
+  if (auto* smyrf = std::get_if<Smyrf>(&m)) fit(smyrf->cluster);
+  if (auto* reformer = std::get_if<Reformer>(&m)) fit(reformer->chunk);
+  if (auto* hyper = std::get_if<HyperAttention>(&m)) {
+    fit(hyper->block);
+    fit(hyper->samples);
+  }
+  return m;
+}
+
 void require_sound(const Method& m, index_t n_q, index_t n_k) {
   constexpr index_t kMostFeatures = index_t{1} << 24, kMostIterations = 1000, kMostRounds = 1000, kMostPlanes = 20,
                     kMostBuckets = index_t{1} << 16;

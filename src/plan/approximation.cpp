@@ -198,7 +198,7 @@ struct TextOf {
 }  // namespace
 
 std::string Problem::approximate_text() const {
-  if (approximation == nullptr) return std::visit(TextOf{}, method);
+  if (approximation == nullptr) return std::visit(TextOf{}, fitted(method, n_k));
   std::string text = fmt::format("{}:{}", approximation->degree(), approximation->range);
   if (row_polynomials == nullptr) return text;
   const RowOptions& how = *row_polynomials;

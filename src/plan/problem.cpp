@@ -230,7 +230,7 @@ void Problem::require_method() const {
   require(op == Operation::forward, fmt::format("operation {} has none: it is for forward", name_of(op)));
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
-  require_sound(method, n_q, n_k);
+  require_sound(fitted(method, n_k), n_q, n_k);
   require(!scale || kind_of(method) != MethodKind::linear_attention,
           fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
                       "leave it out, or multiply q by a number of your own",
@@ -534,7 +534,7 @@ Sizes Problem::sizes() const {
   s.score = score;
   s.polynomial = approximation;
   s.row_polynomials = row_polynomials;
-  s.method = method;
+  s.method = fitted(method, n_k);
   s.lse_required = lse_required && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();

@@ -81,13 +81,28 @@ TEST(HashingPlans, SortsMergeRunsWhereRowsDoNotFit) {
 }
 
 TEST(HashingPlans, ReadMethodsFromTexts) {
-  EXPECT_EQ(hashed_head("smyrf").method, Method(Smyrf{4, 64, 0}));
+  EXPECT_EQ(hashed_head("smyrf").sizes().method, Method(Smyrf{4, 64, 0}));
   EXPECT_EQ(hashed_head("smyrf:cluster=32,seed=5,rounds=2").method, Method(Smyrf{2, 32, 5}));
-  EXPECT_EQ(hashed_head("hyper:samples=256").method, Method(HyperAttention{64, 256, 7, 0}));
+  EXPECT_EQ(hashed_head("hyper:samples=256").sizes().method, Method(HyperAttention{64, 256, 7, 0}));
   EXPECT_EQ(hashed_head("reformer:rounds=8,chunk=32,buckets=16,seed=1").method, Method(Reformer{8, 32, 16, 1}));
   for (const std::string_view wrong : {"smyrf:4", "smyrf:rounds", "smyrf:rounds=", "smyrf:rounds=2,rounds=3", "smyrf:",
                                        "smyrf:block=3", "hyper:cluster=3", "reformer:4", "reformer:rounds=4,"})
     EXPECT_THROW(hashed_head(wrong), InvalidProblem) << wrong;
+}
+
+/// A number that nobody gave is no reason to refuse a short head; one that was given is.
+TEST(HashingPlans, DefaultsFitShortHeads) {
+  const std::vector<std::pair<std::string_view, Method>> of_40{
+      {"smyrf", Smyrf{4, 40, 0}}, {"hyper", HyperAttention{40, 40, 7, 0}}, {"reformer", Reformer{4, 40, 16, 0}}};
+  for (const auto& [text, method] : of_40) {
+    const Problem p = hashed_head(text, 40, 4);
+    EXPECT_EQ(p.sizes().method, method);
+    EXPECT_NO_THROW(plan::make_plan(p, {.M = 6000})) << text;
+    Problem read = p;
+    read.approximate(p.approximate_text());
+    EXPECT_EQ(read.method, method);
+  }
+  expect_refused(hashed_head("smyrf:cluster=64", 40, 4), "cluster = 64: give a number from 1 to 40");
 }
 
 TEST(HashingPlans, RefuseWhatTheyCannotDo) {

@@ -1,6 +1,7 @@
 #pragma once
 #include <array>
 #include <cstdint>
+#include <limits>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -27,6 +28,9 @@ inline constexpr auto kMethodNames =
     std::to_array<std::string_view>({"exact", "polynomial", "linear attention", "Performer", "Linformer",
                                      "Nystroemformer", "SMYRF", "HyperAttention", "Reformer", "coreset"});
 constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
+
+/// A number of keys that nobody gave: 64, or all where they are fewer (fitted()).
+inline constexpr index_t kAsFits = std::numeric_limits<index_t>::min();
 
 /// Weights phi(q).phi(k) with phi(x) = elu(x) + 1, x by x; no scale. Katharopoulos et al. 2020 (arXiv 2006.16236).
 struct LinearAttention {
@@ -66,7 +70,7 @@ struct Nystroemformer {
 /// 2020 (arXiv 2010.05315).
 struct Smyrf {
   index_t rounds = 4;
-  index_t cluster = 64;
+  index_t cluster = kAsFits;
   index_t seed = 0;  ///< from 0 to 2^53
   friend bool operator==(const Smyrf&, const Smyrf&) = default;
 };
@@ -76,8 +80,8 @@ struct Smyrf {
 /// on; a block has at most `block` keys, and as many queries. Han et al. 2023 (arXiv 2310.05869), without its search
 /// for large entries and without its causal form.
 struct HyperAttention {
-  index_t block = 64;
-  index_t samples = 64;
+  index_t block = kAsFits;
+  index_t samples = kAsFits;
   index_t planes = 7;
   index_t seed = 0;  ///< from 0 to 2^53
   friend bool operator==(const HyperAttention&, const HyperAttention&) = default;
@@ -89,7 +93,7 @@ struct HyperAttention {
 /// (arXiv 2001.04451).
 struct Reformer {
   index_t rounds = 4;
-  index_t chunk = 64;
+  index_t chunk = kAsFits;
   index_t buckets = 16;                ///< an even number
   index_t seed = 0;                    ///< from 0 to 2^53
   static constexpr double own = -1e5;  ///< the score of a row with itself
@@ -123,6 +127,9 @@ constexpr MethodKind kind_of(const Method& m) {
 }
 /// "Performer, 256 features, seed 7"
 std::string text_of(const Method& m);
+
+/// With a number in place of each kAsFits.
+Method fitted(Method m, index_t n_k);
 
 /// Throws InvalidProblem where a number makes no sense, and says which would.
 void require_sound(const Method& m, index_t n_q, index_t n_k);
