@@ -71,7 +71,9 @@ void print_json(const Comparisons& found, Words M) {
   print({{"schema", "redblue.compare/1"},
          {"problem", to_json(found.methods.front().contender.problem)},
          {"M", to_json(M)},
-         {"errors", "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; exact attention in fp64"},
+         {"errors",
+          "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; o in the type of q, exact attention in "
+          "fp64"},
          {"methods", methods},
          {"mean_of_values", heads_to_json(found.mean_of_values)}});
 }
@@ -124,10 +126,10 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
              "-", "-", "-", errors(found.mean_of_values));
   heads(found.mean_of_values);
   fmt::print(
-      "M = {} words. Words are of all heads, without lse. Errors against exact attention in fp64: Frobenius |o - "
-      "exact| / |exact|, "
-      "and "
-      "max|o - exact| / max|exact|; median over heads, and the worst (batch.head).\n",
+      "M = {} words. Words are of all heads, without lse. Errors of o in the type of q, as run writes it, against "
+      "exact "
+      "attention in fp64: Frobenius |o - exact| / |exact|, and max|o - exact| / max|exact|; median over heads, and the "
+      "worst (batch.head).\n",
       M.str());
 }
 

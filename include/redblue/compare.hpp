@@ -52,8 +52,9 @@ struct Comparisons {
 /// and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
-/// Runs each, and compares it with exact attention in fp64. A method that M words do not suffice for is refused, with
-/// the least M. Throws what make_plan and run throw for exact attention. `done` is told the number of methods done.
+/// Runs each, and compares its o, in the type of q, with exact attention in fp64. A method that M words do not suffice
+/// for is refused, with the least M. Throws what make_plan and run throw for exact attention. `done` is told the number
+/// of methods done.
 Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inputs, const CompareOptions& options,
                     const std::function<void(std::size_t)>& done = {});
 

@@ -5,9 +5,9 @@
 #include <algorithm>
 #include <chrono>
 #include <cmath>
-#include <variant>
 
 #include "redblue/certificate.hpp"
+#include "redblue/machine/storage.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/plan/regimes.hpp"
 
@@ -17,41 +17,27 @@ namespace {
 
 constexpr index_t kMostDegree = 4;  // monomials of more are beyond any memory where heads are of usual size
 
-/// O of a run, contiguous, in the arithmetic type.
+/// O of a run, contiguous, in the type that it is written in.
 class Output {
  public:
-  Output(const Problem& p, DType compute) : shape_{p.batch, p.heads, p.n_q, p.d_v} {
-    const auto words = static_cast<std::size_t>(p.batch * p.heads * p.n_q * p.d_v);
-    if (compute == DType::f64)
-      words_ = std::vector<double>(words);
-    else
-      words_ = std::vector<float>(words);
-  }
-  Tensor tensor() {
-    return std::visit([&](auto& words) { return Tensor(words, shape_); }, words_);
-  }
-  /// The words of one head, f(word, word of the other).
-  template <class F>
-  void for_pairs(const Output& other, index_t head, const F& f) const {
-    const index_t size = shape_[2] * shape_[3];
-    std::visit(
-        [&](const auto& a, const auto& b) {
-          for (auto at = static_cast<std::size_t>(head * size), n = static_cast<std::size_t>(size); n > 0; ++at, --n)
-            f(static_cast<double>(a[at]), static_cast<double>(b[at]));
-        },
-        words_, other.words_);
-  }
+  Output(const Problem& p, DType type)
+      : type_(type),
+        shape_{p.batch, p.heads, p.n_q, p.d_v},
+        bytes_(static_cast<std::size_t>(p.batch * p.heads * p.n_q * p.d_v) * size_of(type)) {}
+  Tensor tensor() { return {bytes_.data(), type_, shape_}; }
   std::vector<HeadError> errors(const Output& exact) const {
     std::vector<HeadError> heads;
     heads.reserve(static_cast<std::size_t>(shape_[0] * shape_[1]));
     for (index_t h = 0; h < shape_[0] * shape_[1]; ++h) {
       double difference = 0, norm = 0, farthest = 0, largest = 0;
-      for_pairs(exact, h, [&](double o, double wanted) {
+      const std::vector<double> words = head(h), exact_words = exact.head(h);
+      for (std::size_t k = 0; k < words.size(); ++k) {
+        const double o = words[k], wanted = exact_words[k];
         difference += (o - wanted) * (o - wanted);
         norm += wanted * wanted;
         farthest = std::abs(o - wanted) <= farthest ? farthest : std::abs(o - wanted);  // a NaN stays
         largest = std::max(largest, std::abs(wanted));
-      });
+      }
       const auto share = [](double x, double of) { return x == 0 ? 0 : std::abs(x / of); };
       heads.push_back(
           {h / shape_[1], h % shape_[1], share(std::sqrt(difference), std::sqrt(norm)), share(farthest, largest)});
@@ -60,8 +46,20 @@ class Output {
   }
 
  private:
+  std::vector<double> head(index_t h) const {
+    const index_t words = shape_[2] * shape_[3];
+    machine::Storage s;
+    s.data = const_cast<std::byte*>(bytes_.data());
+    s.dtype = type_;
+    s.row_stride = words;
+    std::vector<double> list(static_cast<std::size_t>(words));
+    machine::gather<double>(s, {SlowArray::O, 0, h, 0, {1, words}}, list.data(), words);
+    return list;
+  }
+
+  DType type_;
   std::array<index_t, 4> shape_;
-  std::variant<std::vector<float>, std::vector<double>> words_;
+  std::vector<std::byte> bytes_;
 };
 
 plan::Plan plan_for(const Problem& p, Words M) {
@@ -171,7 +169,7 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         const plan::Plan plan = plan_for(c.problem, options.M);
         row.schedule = plan.row().schedule;
         row.footprint = plan.footprint();
-        Output o(c.problem, options.run.compute);
+        Output o(c.problem, inputs.q.dtype);
         std::vector<double> seconds;
         for (index_t k = 0; k < std::max<index_t>(1, options.repetitions); ++k) {
           const auto start = std::chrono::steady_clock::now();
