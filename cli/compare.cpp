@@ -23,6 +23,7 @@ struct CompareFlags {
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
+  std::vector<std::string> methods;
   index_t repetitions = 3;
   bool per_head = false;
   std::optional<std::string> format;
@@ -163,7 +164,8 @@ int compare_command(const CompareFlags& flags) {
   options.repetitions = flags.repetitions;
   const Words M = flags.memory.words(options.run.compute);
   options.M = M;
-  const auto list = contenders(problem, inputs, options.run.compute);
+  const auto list =
+      flags.methods.empty() ? contenders(problem, inputs, options.run.compute) : contenders(problem, flags.methods);
   const Comparisons found = compare(list, inputs, options);
   const std::string format = flags.json ? "json" : flags.format.value_or("table");
   if (format == "json")
@@ -181,9 +183,12 @@ void add_compare(Program& program) {
   const Command command =
       program.command("compare", "error, words and time of approximate attention beside exact attention, on files");
   command.footer(
-      "Runs every method that redblue has on the q, k and v of the files, each planned for the fewest words under M.\n"
+      "Runs every method that redblue has, or those of --approximate, on the q, k and v of the files, each planned for "
+      "the fewest words under M.\n"
       "Examples:\n  redblue compare --input X.safetensors --M 16384\n  redblue compare --input X.safetensors --M 65536 "
-      "--causal --format csv");
+      "--causal --format csv\n  redblue compare --input X.safetensors --M 16384 --approximate performer:128 "
+      "--approximate "
+      "smyrf:cluster=32");
   auto flags = std::make_shared<CompareFlags>();
   FileOptions& files = flags->files;
   for (const std::string& name : all_names()) files.npy[name] = std::nullopt;
@@ -193,6 +198,12 @@ void add_compare(Program& program) {
     command.option(fmt::format("--{}", name), files.npy[name], fmt::format("{}, .npy", name)).type_name("FILE");
   add_names_and_layout(command, files.names, files.layout);
   flags->memory.add_to(command);
+  command
+      .option(
+          "--approximate", flags->methods,
+          "a method to run, as run and plan take it, in place of all (repeatable); exact attention and the mean of v "
+          "are always shown")
+      .type_name("METHOD");
   command.flag("--causal", flags->causal, "with a causal mask");
   command.option("--scale", flags->scale, "factor of the scores (default 1 / sqrt(d))");
   add_compute_dtype(command, flags->compute_dtype);

@@ -52,6 +52,10 @@ struct Comparisons {
 /// and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
+/// Exact attention, and each of these methods, as Problem::approximate reads them. Throws Unsupported as above, and
+/// InvalidProblem where a text is no method or does not go with the problem.
+std::vector<Contender> contenders(const Problem& problem, const std::vector<std::string>& methods);
+
 /// Runs each, and compares its o, in the type of q, with exact attention in fp64. A method that M words do not suffice
 /// for is refused, with the least M. Throws what make_plan and run throw for exact attention. `done` is told the number
 /// of methods done.

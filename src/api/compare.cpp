@@ -3,6 +3,7 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <cmath>
 
@@ -93,7 +94,28 @@ void require_comparable(const Problem& p) {
         "nothing else: no pattern, sequences, bias, ALiBi, softcap, sinks or dropout");
 }
 
+/// The names of contenders(), in the order of MethodKind.
+constexpr std::array<const char*, 10> kNames{"exact",     "polynomial",     "linear", "performer",
+                                             "linformer", "nystroemformer", "smyrf",  "hyper_attention",
+                                             "reformer",  "coreset"};
+
 }  // namespace
+
+std::vector<Contender> contenders(const Problem& problem, const std::vector<std::string>& methods) {
+  require_comparable(problem);
+  std::vector<Contender> list{{"exact", "", problem}};
+  for (const std::string& text : methods) {
+    Contender& c = list.emplace_back("", "--approximate " + text, problem);
+    c.problem.approximate(text);
+    c.method = kNames.at(static_cast<std::size_t>(c.problem.method_kind()));
+    try {
+      c.problem.validate();
+    } catch (const InvalidProblem& e) {
+      throw InvalidProblem(fmt::format("{}: {}", text, e.what()));
+    }
+  }
+  return list;
+}
 
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute) {
   require_comparable(problem);

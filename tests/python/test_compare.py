@@ -82,6 +82,32 @@ def test_errors_and_words_are_those_of_runs(tensors, tmp_path, causal):
     assert ran >= (8 if causal else 12) and found["methods"][0]["method"] == "exact" and found["methods"][0]["io_over_exact"] == 1
 
 
+@pytest.mark.parametrize("dtype", [np.float16, np.float64])
+def test_chosen_methods_have_the_errors_of_what_run_writes(tensors, tmp_path, dtype):
+    _, q, k, v = tensors
+    q, k, v = (x.astype(dtype) for x in (q, k, v))
+    for name, x in (("q", q), ("k", k), ("v", v)):
+        np.save(tmp_path / f"{name}.npy", x)
+    files = [w for name in "qkv" for w in (f"--{name}", tmp_path / f"{name}.npy")]
+    chosen = ["--approximate", "performer:16,seed=3", "--approximate", "smyrf:cluster=32"]
+    found = compared(*files, "--M", 20000, *chosen)["methods"]
+    assert [(x["method"], x["setting"]) for x in found] == [
+        ("exact", ""), ("performer", " ".join(chosen[:2])), ("smyrf", " ".join(chosen[2:]))]
+    wanted, _ = exact(q, k, v, False)
+    for x in found[:2] if dtype == np.float16 else found:
+        done = redblue("run", *files, "--o", tmp_path / "o.npy", "--M", 20000, *x["setting"].split())
+        if done.returncode == 2 and x["method"] == "smyrf":  # heads that share keys
+            assert "keys and values of its own" in x["refused"]
+            continue
+        assert done.returncode == 0, done.stderr
+        o = np.load(tmp_path / "o.npy")
+        assert o.dtype == dtype
+        frobenius, _ = errors(o, wanted)
+        np.testing.assert_allclose([h["frobenius"] for h in x["heads"]], frobenius, rtol=1e-3, atol=1e-15)
+    if dtype == np.float16:
+        assert min(h["frobenius"] for h in found[0]["heads"]) > 1e-5  # those of the numbers of f16
+
+
 def test_table_and_csv_have_the_heads(tensors):
     path, *_ = tensors
     found = compared("--input", path, "--M", 20000)
@@ -133,6 +159,8 @@ def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, m
         (["--input", "X", "--M", 2], "M = 2 words is too small"),
         (["--input", "X"], "--M"),
         (["--input", "X", "--M", 500, "--repetitions", 0], "--repetitions 0"),
+        (["--input", "X", "--M", 500, "--approximate", "performr:8"], "approximation performr:8: give DEGREE:RANGE"),
+        (["--input", "X", "--M", 500, "--approximate", "linformer:65"], "linformer:65: method: rank = 65: give a number from 1 to 64"),
         (["--input", "X", "--M", 500, "--compute-dtype", "f16"], "f16"),
         (["--input", "missing.safetensors", "--M", 500], "missing.safetensors"),
         (["--input", "X", "--M", 500, "--name", "foo=q"], "--name foo=q: give TENSOR=NAME with TENSOR one of q, k, v"),
