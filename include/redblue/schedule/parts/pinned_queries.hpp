@@ -21,8 +21,9 @@ class PinnedQueries {
       : runs_(runs),
         Br_(Br),
         Bc_(Bc),
-        Q_(w.alloc(SlowArray::Q, {detail::length_of(runs), x.Q.shape.cols})),
-        O_(w.alloc(SlowArray::O, {detail::length_of(runs), x.O.shape.cols})),
+        whole_(runs.size() == 1 && runs.front().size() <= Br),
+        Q_(w.alloc(SlowArray::Q, {detail::length_of(runs), x.Q.shape.cols}, layout(kernel::OnlineAttention::Q))),
+        O_(w.alloc(SlowArray::O, {detail::length_of(runs), x.O.shape.cols}, layout(kernel::OnlineAttention::O))),
         m_(w.alloc(SlowArray::lse, {detail::length_of(runs), x.lse.shape.cols})),
         l_(w.alloc(SlowArray::lse, {detail::length_of(runs), x.lse.shape.cols})) {
     if (runs.empty()) return;
@@ -36,7 +37,8 @@ class PinnedQueries {
   template <class W>
   void attend(W& w, const ForwardOperands& x, Range J, const Arg& K_j, const Arg& V_j, const Arg& slopes) const {
     if (runs_.empty()) return;
-    const auto S = w.alloc(SlowArray::S, {std::min(Br_, detail::longest_of(runs_)), Bc_});
+    const auto S =
+        w.alloc(SlowArray::S, {std::min(Br_, detail::longest_of(runs_)), Bc_}, layout(kernel::OnlineAttention::S));
     detail::for_runs_in_tile(runs_, [&](Range run, index_t row) {
       for (index_t i = 0; i < run.size(); i += Br_) {
         const index_t n = std::min(Br_, run.size() - i), at = row + i;
@@ -57,8 +59,12 @@ class PinnedQueries {
   }
 
  private:
+  /// Packed tiles are used whole: those of one run that comes at once.
+  Layout layout(Layout packed) const { return whole_ ? packed : Layout::row_major; }
+
   std::span<const Range> runs_;
   index_t Br_, Bc_;
+  bool whole_;
   Tile<M> Q_, O_, m_, l_;
 };
 
