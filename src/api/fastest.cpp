@@ -157,7 +157,7 @@ class Modeller {
                  head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
     std::size_t most = most_operations(problem_);
     for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, problem_.score, most);
+      model::Timed timed(rates_, problem_.score, most, !part.problem.patterns.empty());
       try {
         machine::Any any(timed);
         run_on(any, part);

@@ -70,7 +70,7 @@ class RunLists {
   bool holds_bits() const { return !bits_.empty(); }
   /// The same of any list of `part`, where bits are held.
   std::uint64_t seen_by_any(Range part, index_t from) const;
-  /// Bits are held of so many things, none of them beyond.
+  /// Bits are held of the things before this one.
   index_t bits_end() const { return static_cast<index_t>(words_) * 64; }
 
   /// How the pattern is given, if these are the lists of one; by a rule unless said.

@@ -17,14 +17,16 @@ class Timed : public MachineFace<Timed> {
   /// Thrown when a schedule has more operations than `most`.
   struct TooMany {};
 
-  Timed(const Rates& rates, Score score, std::size_t most)
+  /// `pattern`: is there one?
+  Timed(const Rates& rates, Score score, std::size_t most, bool pattern = false)
       : rates_(rates),
         without_bf16_(rates.without_bf16()),
         exponentiates_(score == Score::softmax || score == Score::sigmoid),
-        most_(most) {}
+        most_(most),
+        pattern_(pattern) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
-    tiles_.push_back({words_of(s, layout), layout});
+    tiles_.push_back({words_of(s, layout), s.rows, layout});
     resident_ += tiles_.back().words;
     return static_cast<index_t>(tiles_.size()) - 1;
   }
@@ -35,7 +37,9 @@ class Timed : public MachineFace<Timed> {
   void read(const Arg& tile, const Block& b) {
     copy(b);
     // A tile that is only read lies where its words do: they come while a kernel reads them.
-    const bool stays = tiles_[static_cast<std::size_t>(tile.depth)].layout == Layout::read_only;
+    const Tile& to = tiles_[static_cast<std::size_t>(tile.depth)];
+    const bool stays = to.layout == Layout::read_only;
+    if (pattern_ && b.shape.rows < to.rows) add(time_.pass_s, kRefillSeconds);
     (stays ? passed_ : copied_) += static_cast<double>(b.shape.words());
   }
   void write(const Block& b, const Arg&) {
@@ -47,10 +51,14 @@ class Timed : public MachineFace<Timed> {
     call();
     bool fused = false;
     double seen = 1;  // a composite skips what its mask hides
+    const bool by_parts = !has_fused_body(kernel::name_of(k), args);
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
-      fused = kernel::name_of(part) != kernel::name_of(k);
-      if (fused && kernel::name_of(part) == kernel::Scores::name)
+      fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
+      if (by_parts) pack(a);
+      if (fused && kernel::name_of(part) == kernel::Scores::name) {
         seen = share_seen(*kernel::place_of(part), a[0].shape());
+        hide(*kernel::place_of(part), a[0].shape());
+      }
       if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
       add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
     });
@@ -93,6 +101,23 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
+  /// Bodies of composites take tiles that lie as they like them; the parts do the work for others, such as a row of
+  /// pinned queries (machine/arena.hpp).
+  bool has_fused_body(std::string_view name, std::span<const Arg> args) const {
+    const auto tile = [&](std::size_t i) { return tiles_[static_cast<std::size_t>(args[i].depth)]; };
+    if (name == kernel::OnlineAttention::name)
+      return tile(4).layout == kernel::OnlineAttention::Q || args[4].shape().rows <= rates_.lanes / 2;
+    if (name == kernel::KeyGradients::name)
+      return tile(5).layout == kernel::KeyGradients::K && args[5].shape().rows == tile(5).rows;
+    return true;
+  }
+  /// What a part copies into panels of its own, or brings back from them.
+  void pack(std::span<const Arg> args) {
+    for (const Arg& a : args) {
+      const auto words = static_cast<double>(a.shape().words());
+      add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+    }
+  }
   /// Panels that these rows take: a single vector that is left at the end joins the panel before it.
   index_t panels(index_t rows) const {
     return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
@@ -164,17 +189,36 @@ class Timed : public MachineFace<Timed> {
     items_.push_back(seconds);
     items_total_ += seconds;
   }
+  /// f(rows, columns that one of them sees) of a tile of scores: rows of a vector under an interval mask, and of a
+  /// panel under a pattern.
+  template <class F>
+  void for_panels(const Place& place, Shape S, const F& f) const {
+    const bool by_vector = place.mask.pattern == nullptr;
+    for (Range rows{0, 0}; rows.begin < S.rows; rows.begin = rows.end) {
+      const index_t left = S.rows - rows.begin;
+      rows.end += std::min(left, by_vector ? rates_.lanes : panels(left) == 1 ? left : panel());
+      f(rows, place.cols_of(rows, S.cols));
+    }
+  }
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
   /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern.
   double share_seen(const Place& place, Shape S) const {
     if (place.sees_all(S)) return 1;
-    const index_t step = place.mask.pattern == nullptr ? rates_.lanes : panel();
     double seen = 0;
-    for (index_t r = 0; r < S.rows; r += step) {
-      const Range rows{r, std::min<index_t>(S.rows, r + step)};
-      seen += static_cast<double>(rows.size() * place.cols_of(rows, S.cols).size());
-    }
+    for_panels(place, S, [&](Range rows, Range cols) { seen += static_cast<double>(rows.size() * cols.size()); });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
+  }
+  /// Scores of a tile that a pattern hides in part are stored, hidden by a word of bits for each key of a panel, and
+  /// read again.
+  void hide(const Place& place, Shape S) {
+    if (place.mask.pattern == nullptr) return;
+    for_panels(place, S, [&](Range rows, Range cols) {
+      const Shape part{rows.size(), cols.size()};
+      if (place.at(rows.begin, cols.begin).sees_all(part)) return;
+      const auto words = static_cast<double>(part.words());
+      add(time_.pass_s,
+          pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);
+    });
   }
   template <class K>
   void add_part(const K& k, std::span<const Arg> args, bool fused, double seen, const Rates& rates) {
@@ -220,6 +264,7 @@ class Timed : public MachineFace<Timed> {
   Rates without_bf16_;
   bool exponentiates_;
   std::size_t most_;
+  bool pattern_;
   std::size_t operations_ = 0;
   Time time_;
   double macs_ = 0;
@@ -230,6 +275,7 @@ class Timed : public MachineFace<Timed> {
   double resident_ = 0;
   struct Tile {
     double words;
+    index_t rows;
     Layout layout;
   };
   std::vector<Tile> tiles_;
