@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 from ._arrays import family_of, integers, is_tensor
-from ._attention import attention
+from ._attention import attention, request, require_heads
+from ._calls import call_for
 from ._errors import InvalidProblem, Unsupported
 from ._shims import window_of
 
@@ -68,21 +69,25 @@ def flash_attn_with_kvcache(
         if cache_seqlens is None:
             raise InvalidProblem("k and v without cache_seqlens: the cache is full; give the number of keys that it holds")
         k, v = family.given(k, "k"), family.given(v, "v")
-        lengths = _append(family, (("k", k, k_cache, keys), ("v", v, v_cache, values)), lengths)
+        _require_room(k, v, keys, values, lengths)
+        lengths = [n + k.shape[1] for n in lengths]
     longest = max([0, *lengths])
-    result = attention(
-        q,
-        keys[:, :longest],
-        values[:, :longest],
-        layout="bshd",
-        scale=softmax_scale,
-        causal=causal,
-        window=window_of(window_size),
-        softcap=softcap,
-        alibi_slopes=alibi_slopes,
-        seqused_k=lengths if len(set(lengths)) > 1 else None,
-        return_lse=return_softmax_lse,
-    )
+    options: Any = {
+        "layout": "bshd",
+        "scale": softmax_scale,
+        "causal": causal,
+        "window": window_of(window_size),
+        "softcap": softcap,
+        "alibi_slopes": alibi_slopes,
+        "seqused_k": lengths if len(set(lengths)) > 1 else None,
+    }
+    used = q, keys[:, :longest], values[:, :longest]
+    if k is not None:  # what is refused leaves the caches as they are
+        r = request(*used, **options)
+        require_heads(r, q.shape[0], q.shape[2])
+        call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_softmax_lse,))
+        _append(family, (("k", k, k_cache), ("v", v, v_cache)), lengths)
+    result = attention(*used, return_lse=return_softmax_lse, **options)
     return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
 
 
@@ -106,25 +111,28 @@ def _lengths(cache_seqlens: Any, batch: int, n_cache: int) -> list[int]:
     return lengths
 
 
-def _append(family: Any, written: tuple, lengths: list[int]) -> list[int]:
-    """Writes k and v behind the keys and values of each sequence. Returns the new lengths. Nothing is written where
-    something does not fit."""
-    n_new = written[0][1].shape[1] if len(written[0][1].shape) == 4 else 0
-    for name, x, _, cache in written:
+def _require_room(k: Any, v: Any, keys: Any, values: Any, lengths: list[int]) -> None:
+    n_new = k.shape[1] if len(k.shape) == 4 else 0
+    for name, x, cache in (("k", k, keys), ("v", v, values)):
         shape = [cache.shape[0], n_new, *cache.shape[2:]]
         if list(x.shape) != shape:
             raise InvalidProblem(f"{name} is {list(x.shape)}: give [batch, n_new, kv_heads, features], here {shape}")
         if x.dtype != cache.dtype:
             raise TypeError(f"{name} has elements of type {x.dtype} and {name}_cache of {cache.dtype}: give arrays of one type")
-    if max([0, *lengths]) + n_new > written[0][3].shape[1]:
+    if max([0, *lengths]) + n_new > keys.shape[1]:
         raise InvalidProblem(
-            f"cache_seqlens = {lengths} and {n_new} new keys: the cache has room for {written[0][3].shape[1]}; give a longer one"
+            f"cache_seqlens = {lengths} and {n_new} new keys: the cache has room for {keys.shape[1]}; give a longer one"
         )
-    outputs = [family.output(cache, f"{name}_cache") for name, _, cache, _ in written]
-    for (name, *_), cache in zip(written, outputs):
+
+
+def _append(family: Any, written: tuple, lengths: list[int]) -> None:
+    """Writes k and v to the end of the keys and values of each sequence, which has these lengths then. They may be views of
+    their caches. Nothing is written where a cache is read-only."""
+    caches = [family.output(cache, f"{name}_cache") for name, _, cache in written]
+    for (name, *_), cache in zip(written, caches):
         if not getattr(getattr(cache, "flags", None), "writeable", True):
             raise InvalidProblem(f"{name}_cache is read-only: k and v are written to it; copy it")
-    for (_, x, _, _), cache in zip(written, outputs):
+    for (_, x, _), cache in zip(written, caches):
+        new = x.clone() if is_tensor(x) else x.copy()
         for b, n in enumerate(lengths):
-            cache[b, n : n + n_new] = x[b]
-    return [n + n_new for n in lengths]
+            cache[b, n - new.shape[1] : n] = new[b]

@@ -117,6 +117,23 @@ def test_refusals(rng):
     np.testing.assert_array_equal(k_cache, before)
 
 
+@pytest.mark.parametrize("options", [{"window_size": 5}, {"softcap": -1.0}, {"softmax_scale": np.nan}, {"alibi_slopes": np.ones(3)}])
+def test_what_is_refused_is_not_appended(rng, options):
+    q, k_cache, v_cache, k, v = caches(rng, 2)
+    before = k_cache.copy()
+    with pytest.raises(redblue.InvalidProblem):
+        redblue.flash_attn_with_kvcache(q, k_cache, v_cache, k, v, cache_seqlens=3, **options)
+    np.testing.assert_array_equal(k_cache, before)
+
+
+def test_new_keys_may_be_views_of_the_cache(rng):
+    q, k_cache, v_cache, _, v = caches(rng, 1)
+    want = k_cache.copy()
+    want[:, 2] = k_cache[::-1, 2]
+    redblue.flash_attn_with_kvcache(q, k_cache, v_cache, k_cache[::-1, 2:3], v, cache_seqlens=2)
+    np.testing.assert_array_equal(k_cache, want)
+
+
 def test_packed_functions_are_flash_attn_func_of_their_parts(rng):
     qkv = rng.standard_normal((2, 5, 3, 4, 8), dtype=np.float32)
     q, k, v = (qkv[:, :, i] for i in range(3))
