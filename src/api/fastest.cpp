@@ -117,11 +117,11 @@ class Modeller {
     std::ranges::stable_sort(list, std::greater(), &Sequence::pairs);
     return list;
   }
-  /// One key-value head of one sequence stands for all, in proportion to its arithmetic: the first of the longest one;
-  /// for a schedule that takes no masks, the first whose pattern is none.
+  /// One key-value head of one sequence stands for all, in proportion to its arithmetic: of the longest sequence in
+  /// which one sees a key, the head with the most pairs; for a schedule that takes no masks, of those whose pattern is
+  /// none.
   static Problem one_head(const Problem& problem, bool only_patterns) {
     const index_t group = problem.group();
-    const auto heads = std::max<index_t>(1, static_cast<index_t>(problem.patterns.size()) / group);
     const auto of = [&](const Sequence& s, index_t head) {
       Problem one = problem;
       one.cu_seqlens_q.clear(), one.cu_seqlens_k.clear(), one.seqused_q.clear(), one.seqused_k.clear();
@@ -135,11 +135,31 @@ class Modeller {
       return in_patterns(std::move(one));
     };
     const std::vector<Sequence> sequences = sequences_of(problem);
-    if (only_patterns)
-      for (const Sequence& s : sequences)
-        for (index_t k = 0; k < heads; ++k)
-          if (Problem one = of(s, k); has_pattern(one.sizes())) return one;
-    return of(sequences.front(), 0);
+    const std::vector<index_t> heads = heads_of_most_pairs(problem.patterns, group);
+    if (problem.patterns.empty()) return of(sequences.front(), 0);
+    for (const Sequence& s : sequences)
+      for (const index_t k : heads) {
+        Problem one = of(s, k);
+        if (pairs_of(one.patterns, 0, group) > 0 && (!only_patterns || has_pattern(one.sizes()))) return one;
+      }
+    return of(sequences.front(), heads.front());
+  }
+  /// Of the lists of a group of query heads, or of the one that they share.
+  static Words pairs_of(const Patterns& patterns, index_t head, index_t group) {
+    Words pairs;
+    const auto first = static_cast<std::size_t>(head * group);
+    for (std::size_t k = first; k < std::min(patterns.size(), first + static_cast<std::size_t>(group)); ++k)
+      pairs += count_of(patterns[k]);
+    return pairs;
+  }
+  static std::vector<index_t> heads_of_most_pairs(const Patterns& patterns, index_t group) {
+    std::vector<std::pair<Words, index_t>> heads;
+    for (index_t k = 0; k < std::max<index_t>(1, static_cast<index_t>(patterns.size()) / group); ++k)
+      heads.emplace_back(pairs_of(patterns, k, group), k);
+    std::ranges::stable_sort(heads, [](const auto& a, const auto& b) { return a.first > b.first; });
+    std::vector<index_t> order;
+    for (const auto& [pairs, head] : heads) order.push_back(head);
+    return order;
   }
 
   /// The same, made once.
@@ -216,20 +236,31 @@ class Modeller {
     one.prefix = 0;
     return one;
   }
-  /// The patterns of a part with n_q queries and n_k keys, in the middle of a problem: about a key that its middle
-  /// query sees, or the next query that sees one, so that the part has work to do.
+  /// The patterns of a part with n_q queries and n_k keys of a problem: about the pair in the middle of all pairs, row
+  /// by row, so that the part has work to do.
   static Patterns part_of(const Problem& p, index_t n_q, index_t n_k) {
     if (p.patterns.empty()) return {};
-    const RunLists& rows = p.patterns[0];
+    std::size_t most = 0;
+    for (std::size_t k = 1; k < p.patterns.size(); ++k)
+      if (count_of(p.patterns[k]) > count_of(p.patterns[most])) most = k;
+    const RunLists& rows = p.patterns[most];
+    const Words half = count_of(rows) / 2;
+    Words before;
+    index_t query = 0, key = 0;
+    rows.for_groups([&](Range part, std::span<const Range> runs) {
+      index_t seen = 0;
+      for (const Range& run : runs) seen += run.size();
+      if (seen > 0 && before <= half) {
+        query = part.begin + std::min<Words>((half - before) / seen, part.size() - 1).to_index();
+        key = runs[runs.size() / 2].begin;
+      }
+      before += Words(seen) * part.size();
+    });
     const auto around = [](index_t middle, index_t size, index_t all) {
       const index_t begin = std::clamp<index_t>(middle - size / 2, 0, all - size);
       return Range{begin, begin + size};
     };
-    index_t query = p.n_q / 2;
-    while (query + 1 < p.n_q && rows.of(query).empty()) ++query;
-    const std::span<const Range> runs = rows.of(query);
-    const Range run = runs.empty() ? Range{0, p.n_k} : runs[runs.size() / 2];
-    return corner(p.patterns, 0, p.group(), around(query, n_q, p.n_q), around((run.begin + run.end) / 2, n_k, p.n_k));
+    return corner(p.patterns, 0, p.group(), around(query, n_q, p.n_q), around(key, n_k, p.n_k));
   }
   /// The patterns of `heads` heads from `head` on, for these queries and keys.
   static Patterns corner(const Patterns& all, index_t head, index_t heads, Range queries, Range keys) {
@@ -567,7 +598,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
     } catch (const Error&) {  // too much work to find, or copies for which there is no memory
     }
   if (!best) return natural;
-  best->reason += fmt::format("; queries and keys are taken in {} order, as they come it takes {:.2f}x the time",
+  best->reason += fmt::format("; queries and keys are taken in {} order; the natural order would take {:.2f}x the time",
                               name_of(best->problem.order), seconds(natural) / seconds(*best));
   return std::move(*best);
 }
