@@ -20,21 +20,21 @@ auto first_after(std::span<const Range> runs, index_t i) {
 }
 
 /// Bits of a word, and those of a run inside one.
-constexpr index_t kBits = 64;
+constexpr index_t kWordBits = 64;
 constexpr std::uint64_t bits_of(Range run) {
-  return run.size() == 0 ? 0 : ~std::uint64_t{0} >> (kBits - run.size()) << run.begin;
+  return run.size() == 0 ? 0 : ~std::uint64_t{0} >> (kWordBits - run.size()) << run.begin;
 }
 
-/// Of a pattern: what is made of it, such as the lists the other way round and in other orders, takes several times the
-/// memory of its runs.
+/// Of a pattern: what is made of it, such as bits, the lists the other way round and in other orders, takes many
+/// times the memory of its runs.
 void require_memory_for(std::size_t runs) {
-  static const Words most = physical_memory() / Words(8 * sizeof(Range));
+  static const Words most = physical_memory() / Words(16 * sizeof(Range));
   if (Words(static_cast<index_t>(runs)) > most)
     throw MemoryError(
         fmt::format("a pattern with more than {} runs of neighbouring keys takes more memory than this machine has "
                     "({} bytes); fewer queries, or keys that lie together, take less",
                     most.str(), physical_memory().str()),
-        Words(static_cast<index_t>(8 * sizeof(Range) * runs)), physical_memory());
+        Words(static_cast<index_t>(16 * sizeof(Range) * runs)), physical_memory());
 }
 
 }  // namespace
@@ -62,6 +62,7 @@ PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b) {
 
 void RunLists::append(index_t count, std::span<const Range> runs) {
   if (count == 0) return;
+  bits_.clear();
   const std::size_t first = runs_.size();
   for (const Range& run : runs) {
     if (run.size() <= 0) continue;
@@ -85,15 +86,15 @@ void RunLists::append(index_t count, std::span<const Range> runs) {
 
 void RunLists::hold_bits(index_t n) {
   constexpr std::size_t kMostBits = 4 * sizeof(Range) * 8;  // for each run
-  const std::size_t groups = first_.size() - 1, words = static_cast<std::size_t>(ceil_div(n, kBits));
-  if (!bits_.empty() || groups * words > runs_.size() * (kMostBits / kBits)) return;
+  const std::size_t groups = first_.size() - 1, words = static_cast<std::size_t>(ceil_div(n, kWordBits));
+  if (!bits_.empty() || groups * words > runs_.size() * (kMostBits / kWordBits)) return;
   words_ = words;
   bits_.assign(groups * words, 0);
   for (std::size_t g = 0; g < groups; ++g)
     for (const Range& run : of_group(static_cast<std::uint32_t>(g)))
       for (index_t k = run.begin; k < run.end;) {
-        const index_t end = std::min(run.end, (k / kBits + 1) * kBits);
-        bits_[g * words + static_cast<std::size_t>(k / kBits)] |= bits_of({k % kBits, k % kBits + end - k});
+        const index_t end = std::min(run.end, (k / kWordBits + 1) * kWordBits);
+        bits_[g * words + static_cast<std::size_t>(k / kWordBits)] |= bits_of({k % kWordBits, k % kWordBits + end - k});
         k = end;
       }
 }
@@ -103,7 +104,7 @@ std::uint64_t RunLists::seen(index_t i, index_t from) const {
   const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
   if (!bits_.empty()) return bits_from(group, from);
   std::uint64_t bits = 0;
-  for_inside(of_group(group), {from, from + kBits}, [&](Range run) { bits |= bits_of(run); });
+  for_inside(of_group(group), {from, from + kWordBits}, [&](Range run) { bits |= bits_of(run); });
   return bits;
 }
 
@@ -118,10 +119,10 @@ std::uint64_t RunLists::seen_by_any(Range part, index_t from) const {
 }
 
 std::uint64_t RunLists::bits_from(std::uint32_t group, index_t from) const {
-  const auto first = static_cast<std::size_t>(from / kBits);
-  const index_t shift = from % kBits;
+  const auto first = static_cast<std::size_t>(from / kWordBits);
+  const index_t shift = from % kWordBits;
   const auto word = [&](std::size_t k) { return k < words_ ? bits_[group * words_ + k] : 0; };
-  return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kBits - shift);
+  return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kWordBits - shift);
 }
 
 RunLists transposed(const RunLists& lists, index_t n) {
@@ -184,24 +185,28 @@ Words Pattern::visited(Visits& known, const RunLists& lists, index_t n, index_t 
   return known[size] = blocks_met(lists, n, size, ragged_first);
 }
 
-/// The same of lists that hold bits.
+namespace {
+
+/// hull_of() for lists that hold bits.
 Range hull_of_bits(const RunLists& lists, Range part, Range window) {
-  const auto last = [](Range w) { return bits_of({0, std::min(w.size(), kBits)}); };  // what is inside the window
+  const auto last = [](Range w) { return bits_of({0, std::min(w.size(), kWordBits)}); };  // what is inside the window
   Range hull = window;
-  for (; hull.begin < window.end; hull.begin += kBits)
+  for (; hull.begin < window.end; hull.begin += kWordBits)
     if (const std::uint64_t bits = lists.seen_by_any(part, hull.begin) & last({hull.begin, window.end}); bits != 0) {
       hull.begin += std::countr_zero(bits);
       break;
     }
   if (hull.begin >= window.end) return {window.begin, window.begin};
-  for (;; hull.end -= kBits) {
-    const index_t from = std::max(hull.begin, hull.end - kBits);
+  for (;; hull.end -= kWordBits) {
+    const index_t from = std::max(hull.begin, hull.end - kWordBits);
     if (const std::uint64_t bits = lists.seen_by_any(part, from) & last({from, hull.end}); bits != 0) {
-      hull.end = from + kBits - std::countl_zero(bits);
+      hull.end = from + kWordBits - std::countl_zero(bits);
       return hull;
     }
   }
 }
+
+}  // namespace
 
 Range hull_of(const RunLists& lists, Range part, Range window) {
   if (lists.holds_bits()) return hull_of_bits(lists, part, window);
@@ -222,7 +227,7 @@ Range hull_of(const RunLists& lists, Range part, Range window) {
 std::vector<Range> union_of(const RunLists& lists, Range part) {
   std::vector<Range> runs;
   if (lists.holds_bits()) {
-    for (index_t from = 0; from < lists.bits_end(); from += kBits)
+    for (index_t from = 0; from < lists.bits_end(); from += kWordBits)
       for (std::uint64_t bits = lists.seen_by_any(part, from); bits != 0;) {
         const index_t begin = std::countr_zero(bits), end = begin + std::countr_one(bits >> begin);
         if (!runs.empty() && runs.back().end == from + begin)

@@ -481,11 +481,11 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
         }
     held += Words(static_cast<index_t>(sizeof(Pattern))) + Words(rows.size()) * 4 +
             Words(rows.runs_held()) * static_cast<index_t>(sizeof(Range));
-    if (held * 8 > physical_memory())
+    if (held * 16 > physical_memory())
       throw MemoryError(fmt::format("the patterns of {} heads of {} batches take more memory than this machine has ({} "
                                     "bytes); fewer of them, or one pattern for all, take less",
                                     heads, batch, physical_memory().str()),
-                        held * 8, physical_memory());
+                        held * 16, physical_memory());
     const bool own_offsets = alibi && plain != nullptr;  // each sequence has its own, which one mask cannot hold
     if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike && !own_offsets) {
       whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;

@@ -35,7 +35,8 @@ PatternIndex more_explicit(const PatternIndex& a, const PatternIndex& b);
 /// Neighbours with the same runs share them.
 class RunLists {
  public:
-  /// `count` more, all with these runs: sorted and disjoint; those that touch become one, and empty ones go.
+  /// `count` more, all with these runs: sorted and disjoint; those that touch become one, and empty ones go. Bits go,
+  /// too.
   void append(index_t count, std::span<const Range> runs);
   void append(index_t count, std::initializer_list<Range> runs) { append(count, std::span(runs.begin(), runs.size())); }
 
@@ -68,7 +69,7 @@ class RunLists {
   /// Bit k of 64: does list i hold from + k? None beyond the end.
   std::uint64_t seen(index_t i, index_t from) const;
   bool holds_bits() const { return !bits_.empty(); }
-  /// The same of any list of `part`, where bits are held.
+  /// Bit k: does a list of `part` hold from + k? Only where bits are held.
   std::uint64_t seen_by_any(Range part, index_t from) const;
   /// Bits are held of the things before this one.
   index_t bits_end() const { return static_cast<index_t>(words_) * 64; }

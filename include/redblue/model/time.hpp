@@ -69,7 +69,8 @@ inline constexpr double kTileShare = 0.35;
 inline constexpr double kTurning = 6;
 /// The time of one call of a kernel, beside its work.
 inline constexpr double kCallSeconds = 70e-9;
-/// The time it takes a ring under a pattern to find which rows go and which come.
+/// The time it takes to find the rows that come into a part of a tile under a pattern: a ring also looks for those that
+/// go.
 inline constexpr double kRefillSeconds = 2.5e-6;
 /// The time it takes to ask a pattern which queries of a panel see a key.
 inline constexpr double kSightSeconds = 7e-9;
