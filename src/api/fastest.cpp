@@ -158,6 +158,7 @@ class Modeller {
       heads.emplace_back(pairs_of(patterns, k, group), k);
     std::ranges::stable_sort(heads, [](const auto& a, const auto& b) { return a.first > b.first; });
     std::vector<index_t> order;
+    order.reserve(heads.size());
     for (const auto& [pairs, head] : heads) order.push_back(head);
     return order;
   }
@@ -575,6 +576,21 @@ double seconds(const plan::Plan& plan) {
   return plan.row().time->total_s + (plan.forward ? plan.forward->row().time->total_s : 0);
 }
 
+/// The plan in this order; nothing where the order is too much work to find, or its copies take more memory than may
+/// be.
+std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Problem problem, const plan::Options& given,
+                                  const TimeOptions& time) {
+  problem.order = order;
+  try {
+    if (visited_keys(problem.sizes()).to_double() > most_visits) return std::nullopt;
+    return fastest_in_order(problem, given, time);
+  } catch (const InvalidProblem&) {
+    throw;
+  } catch (const Error&) {
+    return std::nullopt;
+  }
+}
+
 }  // namespace
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
@@ -585,18 +601,12 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   if (!may_choose || !has_pattern(x)) return natural;
   // Another order saves about as much time as it saves visits, and its copies take some.
   constexpr double kWorthPlanning = 0.8;
-  const double visits = visited_keys(x).to_double();
+  const double most_visits = kWorthPlanning * visited_keys(x).to_double();
   std::optional<plan::Plan> best;
-  for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard}) try {
-      Problem ordered = problem;
-      ordered.order = order;
-      if (visited_keys(ordered.sizes()).to_double() > kWorthPlanning * visits) continue;
-      plan::Plan plan = fastest_in_order(ordered, given, time);
-      if (seconds(plan) < seconds(best ? *best : natural)) best = std::move(plan);
-    } catch (const InvalidProblem&) {
-      throw;
-    } catch (const Error&) {  // too much work to find, or copies for which there is no memory
-    }
+  for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard})
+    if (auto plan = plan_in(order, most_visits, problem, given, time);
+        plan && seconds(*plan) < seconds(best ? *best : natural))
+      best = std::move(plan);
   if (!best) return natural;
   best->reason += fmt::format("; queries and keys are taken in {} order; the natural order would take {:.2f}x the time",
                               name_of(best->problem.order), seconds(natural) / seconds(*best));
