@@ -119,7 +119,7 @@ class Modeller {
   }
   /// One key-value head of one sequence stands for all, in proportion to its arithmetic: of the longest sequence in
   /// which one sees a key, the head with the most pairs; for a schedule that takes no masks, of those whose pattern is
-  /// none.
+  /// no mask.
   static Problem one_head(const Problem& problem, bool only_patterns) {
     const index_t group = problem.group();
     const auto of = [&](const Sequence& s, index_t head) {
@@ -135,8 +135,8 @@ class Modeller {
       return in_patterns(std::move(one));
     };
     const std::vector<Sequence> sequences = sequences_of(problem);
-    const std::vector<index_t> heads = heads_of_most_pairs(problem.patterns, group);
     if (problem.patterns.empty()) return of(sequences.front(), 0);
+    const std::vector<index_t> heads = heads_of_most_pairs(problem.patterns, group);
     for (const Sequence& s : sequences)
       for (const index_t k : heads) {
         Problem one = of(s, k);
@@ -241,10 +241,7 @@ class Modeller {
   /// by row, so that the part has work to do.
   static Patterns part_of(const Problem& p, index_t n_q, index_t n_k) {
     if (p.patterns.empty()) return {};
-    std::size_t most = 0;
-    for (std::size_t k = 1; k < p.patterns.size(); ++k)
-      if (count_of(p.patterns[k]) > count_of(p.patterns[most])) most = k;
-    const RunLists& rows = p.patterns[most];
+    const RunLists& rows = p.patterns[static_cast<std::size_t>(heads_of_most_pairs(p.patterns, 1).front())];
     const Words half = count_of(rows) / 2;
     Words before;
     index_t query = 0, key = 0;
@@ -597,8 +594,9 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   const CoreMemo memo;
   plan::Plan natural = fastest_in_order(problem, given, time);
   const bool may_choose = given.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
+  if (!may_choose) return natural;
   const Sizes x = problem.sizes();
-  if (!may_choose || !has_pattern(x)) return natural;
+  if (!has_pattern(x)) return natural;
   // Another order saves about as much time as it saves visits, and its copies take some.
   constexpr double kWorthPlanning = 0.8;
   const double most_visits = kWorthPlanning * visited_keys(x).to_double();

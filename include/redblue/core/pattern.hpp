@@ -87,12 +87,13 @@ class RunLists {
   std::span<const Range> of_group(std::uint32_t g) const {
     return std::span(runs_).subspan(first_[g], first_[g + 1] - first_[g]);
   }
+  /// seen(), of a group that holds bits.
+  std::uint64_t bits_from(std::uint32_t group, index_t from) const;
   std::vector<std::uint32_t> group_of_;
   std::vector<index_t> begin_{0};      ///< the first of each group, and the end
   std::vector<std::size_t> first_{0};  ///< its first run, and the end
   std::vector<Range> runs_;
   PatternIndex index_;
-  std::uint64_t bits_from(std::uint32_t group, index_t from) const;
   std::vector<std::uint64_t> bits_;  ///< of each group, `words_` of them
   std::size_t words_ = 0;
 };

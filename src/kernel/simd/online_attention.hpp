@@ -217,7 +217,7 @@ struct AttentionPanel {
   }
   /// Scores of hidden keys become -inf.
   void hide(const Piece& piece, V (&most)[NV]) const {
-    if (place.mask.pattern != nullptr) return hide_runs(piece, most);
+    if (place.mask.pattern != nullptr) return hide_under_pattern(piece, most);
     revise(piece, most, [&](V x, index_t key, int v) {
       const Range seeing = place.rows_of(key, kWidth);
       const auto lane = [&](index_t row) { return std::clamp<index_t>(row - v * V::kLanes, 0, V::kLanes); };
@@ -226,7 +226,7 @@ struct AttentionPanel {
   }
 
   /// The same under a pattern: a panel has 64 rows at most.
-  void hide_runs(const Piece& piece, V (&most)[NV]) const {
+  void hide_under_pattern(const Piece& piece, V (&most)[NV]) const {
     const RunLists& seeing = place.mask.pattern->keys();
     for (index_t key = piece.first; key < piece.end; ++key) {
       const std::uint64_t bits = seeing.seen(place.col + key, place.row);
