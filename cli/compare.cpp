@@ -6,6 +6,7 @@
 #include <cmath>
 #include <memory>
 
+#include "certificate.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "nan.hpp"
@@ -48,7 +49,11 @@ const HeadError& worst(const std::vector<HeadError>& heads, double HeadError::* 
 Json heads_to_json(const std::vector<HeadError>& heads) {
   Json list = Json::array();
   for (const HeadError& h : heads)
-    list.push_back({{"batch", h.batch}, {"head", h.head}, {"frobenius", h.frobenius}, {"max", h.largest}});
+    list.push_back({{"batch", h.batch},
+                    {"head", h.head},
+                    {"frobenius", h.frobenius},
+                    {"max", h.largest},
+                    {"proved", std::isfinite(h.proved) ? Json(h.proved) : Json(nullptr)}});
   return list;
 }
 
@@ -66,6 +71,7 @@ void print_json(const Comparisons& found, Words M) {
       row["io_over_exact"] = x.words.to_double() / exact.to_double();
       row["seconds"] = x.seconds;
       row["heads"] = heads_to_json(x.heads);
+      if (x.certificate) row["certificate"] = to_json(*x.certificate, x.contender.problem, {});
     }
     methods.push_back(row);
   }
@@ -73,23 +79,24 @@ void print_json(const Comparisons& found, Words M) {
          {"problem", to_json(found.methods.front().contender.problem)},
          {"M", to_json(M)},
          {"errors",
-          "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; o in the type of q, exact attention in "
-          "fp64"},
+          "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; proved: no max is above it, by the "
+          "certificate; o in the type of q, exact attention in fp64"},
          {"methods", methods},
          {"mean_of_values", heads_to_json(found.mean_of_values)}});
 }
 
 /// A line for each head of each method.
 void print_csv(const Comparisons& found) {
-  fmt::print("method,setting,schedule,footprint,io,seconds,batch,head,frobenius,max,refused\n");
+  fmt::print("method,setting,schedule,footprint,io,seconds,batch,head,frobenius,max,proved,refused\n");
   const auto lines = [](const std::string& front, const std::vector<HeadError>& heads) {
     for (const HeadError& h : heads)
-      fmt::print("{},{},{},{:.6g},{:.6g},\n", front, h.batch, h.head, h.frobenius, h.largest);
+      fmt::print("{},{},{},{:.6g},{:.6g},{},\n", front, h.batch, h.head, h.frobenius, h.largest,
+                 std::isfinite(h.proved) ? fmt::format("{:.6g}", h.proved) : "");
   };
   for (const Compared& x : found.methods) {
     const std::string name = fmt::format("{},\"{}\"", x.contender.method, x.contender.setting);
     if (!x.contender.refused.empty())
-      fmt::print("{},,,,,,,,,\"{}\"\n", name, x.contender.refused);
+      fmt::print("{},,,,,,,,,,\"{}\"\n", name, x.contender.refused);
     else
       lines(fmt::format("{},{},{},{},{:.6g}", name, x.schedule, x.footprint.str(), x.words.str(), x.seconds), x.heads);
   }
@@ -98,14 +105,17 @@ void print_csv(const Comparisons& found) {
 
 void print_table(const Comparisons& found, Words M, bool per_head) {
   const Words exact = found.methods.front().words;
-  fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {:>9} {:>16}  {:>9} {:>16}\n", "method", "setting",
-             "schedule", "footprint", "words", "/ exact", "ms", "Frobenius", "worst (head)", "max", "worst (head)");
+  fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {:>9} {:>16}  {:>9} {:>16} {:>9}\n", "method", "setting",
+             "schedule", "footprint", "words", "/ exact", "ms", "Frobenius", "worst (head)", "max", "worst (head)",
+             "proved");
   const auto errors = [&](const std::vector<HeadError>& heads) {
     const auto pair = [&](double HeadError::* e) {
       const HeadError& w = worst(heads, e);
       return fmt::format("{:>9.3g} {:>16}", median(heads, e), fmt::format("{:.3g} ({}.{})", w.*e, w.batch, w.head));
     };
-    return pair(&HeadError::frobenius) + "  " + pair(&HeadError::largest);
+    const double proved = worst(heads, &HeadError::proved).proved;
+    return fmt::format("{}  {} {:>9}", pair(&HeadError::frobenius), pair(&HeadError::largest),
+                       std::isfinite(proved) ? fmt::format("{:.3g}", proved) : "-");
   };
   const auto heads = [&](const std::vector<HeadError>& list) {
     if (!per_head) return;
@@ -130,7 +140,7 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
       "M = {} words. Words are of all heads, without lse. Errors of o in the type of q, as run writes it, against "
       "exact "
       "attention in fp64: Frobenius |o - exact| / |exact|, and max|o - exact| / max|exact|; median over heads, and the "
-      "worst (batch.head).\n",
+      "worst (batch.head). Proved: the max of no head is above it.\n",
       M.str());
 }
 
@@ -146,8 +156,6 @@ void require_files(const FileOptions& files) {
 
 int compare_command(const CompareFlags& flags) {
   if (flags.json && flags.format) throw InvalidProblem("--json and --format: give one of them");
-  if (flags.repetitions < 1 || flags.repetitions > 1000)
-    throw InvalidProblem(fmt::format("--repetitions {}: give a number from 1 to 1000", flags.repetitions));
   Problem kind;
   kind.causal = flags.causal;
   kind.lse_required = false;

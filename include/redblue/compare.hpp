@@ -1,10 +1,12 @@
 #pragma once
 #include <functional>
+#include <limits>
 #include <optional>
 #include <string>
 #include <vector>
 
 #include "redblue/attention.hpp"
+#include "redblue/certificate.hpp"
 
 /// Methods of approximate attention beside exact attention on the same tensors: error, words, time.
 namespace redblue {
@@ -14,6 +16,8 @@ struct HeadError {
   index_t batch = 0, head = 0;
   double frobenius = 0;  ///< |o - exact o| over |exact o|, Frobenius norms
   double largest = 0;    ///< max |o - exact o| over max |exact o|
+  /// What the certificate proves of `largest`, roundings included. Infinite where nothing is proved.
+  double proved = std::numeric_limits<double>::infinity();
 };
 
 /// A method with one setting.
@@ -29,13 +33,14 @@ struct Compared {
   Contender contender;
   std::string schedule{};
   Words footprint, words;
-  double seconds = 0;              ///< median of the repetitions
-  std::vector<HeadError> heads{};  ///< in the order of batches and heads; empty where it is refused
+  double seconds = 0;                        ///< median of the repetitions
+  std::vector<HeadError> heads{};            ///< in the order of batches and heads; empty where it is refused
+  std::optional<Certificate> certificate{};  ///< of polynomials that ran
 };
 
 struct CompareOptions {
   Words M;                  ///< words of fast memory, of every method
-  index_t repetitions = 3;  ///< timed runs of each
+  index_t repetitions = 3;  ///< timed runs of each, 1 to 1000
   RunOptions run{};
 };
 

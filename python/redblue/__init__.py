@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import patterns
 from ._attention import Gradients, attention, attention_backward
+from ._compare import Comparison, compare
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
 from ._kvcache import flash_attn_with_kvcache
@@ -35,6 +36,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "CapacityError",
+    "Comparison",
     "Error",
     "FileError",
     "Gradients",
@@ -47,6 +49,7 @@ __all__ = [
     "attention_backward",
     "bound",
     "certify",
+    "compare",
     "count",
     "explain",
     "explore",

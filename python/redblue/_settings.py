@@ -97,7 +97,7 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
     return TypeError(f"{caller} has no option '{name}': " + (f"did you mean '{near[0]}'?" if near else f"give {', '.join(known)}"))
 
 
-def _whole(name: str, value: Any) -> int:
+def whole(name: str, value: Any) -> int:
     """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
     if not isinstance(value, numbers.Integral) or not -(2**63) <= value < 2**63:
         raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
@@ -105,7 +105,7 @@ def _whole(name: str, value: Any) -> int:
 
 
 def _whole_or_none(name: str, value: Any) -> Optional[int]:
-    return None if value is None else _whole(name, value)
+    return None if value is None else whole(name, value)
 
 
 def real(name: str, value: Any) -> float:
@@ -165,7 +165,7 @@ def offset_of(alignment: Union[str, int]) -> Optional[int]:
     if isinstance(alignment, str) and alignment in _OFFSETS:
         return _OFFSETS[alignment]
     if isinstance(alignment, numbers.Integral) and not isinstance(alignment, bool):
-        return _whole("alignment", alignment)
+        return whole("alignment", alignment)
     raise InvalidProblem(f"alignment = {alignment!r}: give 'top-left', 'bottom-right' or the offset, a whole number")
 
 
@@ -198,11 +198,11 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
         raise InvalidProblem(f"operation {op!r}: give one of {', '.join(OPERATIONS)}")
     p = _core.Problem()
     p.op = op
-    p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (_whole(*size) for size in x._asdict().items())
+    p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())
     p.causal = flag("causal", s.causal)
     p.causal_offset = offset_of(s.alignment)
     p.window_left, p.window_right = _edges(s.window)
-    p.prefix = _whole("prefix", s.prefix)
+    p.prefix = whole("prefix", s.prefix)
     if s.scale is not None:
         p.scale = real("scale", s.scale)
     p.softcap = real("softcap", s.softcap or 0)
@@ -267,7 +267,7 @@ def wanted_of(s: Settings, type: str, compute: str) -> Any:
     w = _core.Wanted()
     w.M, w.memory, w.max_workspace = (_whole_or_none(name, getattr(s, name)) for name in ("M", "memory", "max_workspace"))
     w.schedule = _text("schedule", s.schedule or "")
-    w.threads = _whole("threads", s.threads)
+    w.threads = whole("threads", s.threads)
     w.reorder = s.order is None
     w.tensors, w.compute = _text("dtype", type), _text("compute", compute)
     return w

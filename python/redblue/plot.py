@@ -23,6 +23,7 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
+from ._compare import Comparison
 from ._errors import CapacityError, InvalidProblem
 from ._plan import Plan, plan
 
@@ -257,18 +258,20 @@ def _residents(lines: Sequence[str]) -> tuple[int, dict[str, np.ndarray]]:
     return len(operations), held
 
 
-def errors(table: Union[str, Path, Mapping[str, Any]], *, ax: Optional[Axes] = None) -> Axes:
+def errors(table: Union[Comparison, str, Path, Mapping[str, Any]], *, ax: Optional[Axes] = None) -> Axes:
     """Error against words of attention that is approximate, and of exact attention: a point for each method and setting.
 
-    table: what `redblue compare --json` printed, as a file or a dict. The error is the mean over heads of |o - exact| /
-    |exact| (Frobenius norms). Refused methods are left out.
+    table: what `redblue.compare` returned, or what `redblue compare --json` printed, as a file or a dict. The error is the
+    mean over heads of |o - exact| / |exact| (Frobenius norms). Refused methods are left out.
     """
     ax = _axes(ax)
+    if isinstance(table, Comparison):
+        table = table.to_dict()
     facts = table if isinstance(table, Mapping) else json.loads(Path(table).read_text())
     ran = [m for m in facts["methods"] if "heads" in m]
     for i, name in enumerate(dict.fromkeys(m["method"] for m in ran)):
         same = [m for m in ran if m["method"] == name]
-        mean = [float(np.mean([head["frobenius"] for head in m["heads"]])) for m in same]
+        mean = [float(np.mean(np.array([head["frobenius"] for head in m["heads"]], float))) for m in same]  # None: a NaN
         marker = "osD^v<>P*X"[i // len(COLOURS) % 10]
         ax.plot([m["io"] for m in same], mean, marker, color=COLOURS[i % len(COLOURS)], label=name)
     ax.set(xscale="log", yscale="log", xlabel="words moved", ylabel="relative error of the output", title=f"M = {facts['M']}")

@@ -6,7 +6,6 @@
 
 #include <utility>
 
-#include "redblue/certificate.hpp"
 #include "redblue/tolerance.hpp"
 #include "run.hpp"
 
@@ -28,12 +27,8 @@ auto with_inputs(const NamedPlan& p, nb::handle arrays, bool tokens_first, const
 
 }  // namespace
 
-nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
-  const Problem& problem = p.plan.problem;
-  const bool polynomial = problem.approximation != nullptr;
-  const Certificate c = with_inputs(p, arrays, tokens_first, [&](const Inputs& x) {
-    return polynomial ? certify(problem, x, proved_arithmetic(p)) : norms_of(problem, x, proved_arithmetic(p));
-  });
+nb::dict describe(const Certificate& c) {
+  const bool polynomial = !c.polynomial.c.empty();
   nb::list heads;
   for (const HeadCertificate& h : c.heads) {
     nb::dict head;
@@ -60,6 +55,14 @@ nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
   d["scale"] = c.scale;
   d["heads"] = heads;
   return d;
+}
+
+nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
+  const Problem& problem = p.plan.problem;
+  return describe(with_inputs(p, arrays, tokens_first, [&](const Inputs& x) {
+    return problem.approximation != nullptr ? certify(problem, x, proved_arithmetic(p))
+                                            : norms_of(problem, x, proved_arithmetic(p));
+  }));
 }
 
 nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, const Wanted& wanted, double tolerance) {

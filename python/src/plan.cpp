@@ -5,9 +5,11 @@
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "api/plan_here.hpp"
 #include "certify.hpp"
+#include "compare.hpp"
 #include "describe.hpp"
 #include "module.hpp"
 #include "redblue/core/word_type.hpp"
@@ -90,6 +92,8 @@ void add_plan(nb::module_& m) {
            "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
+  m.def("compare", &compare, "problem"_a, "arrays"_a, "tokens_first"_a, "wanted"_a, "methods"_a.none(), "repetitions"_a,
+        "Exact attention and its approximations on these arrays: errors, words, times, as a dict.");
   m.def("bounds", &bounds, "problem"_a, "M"_a,
         "The lower bounds on the words that any schedule moves, as a list of dicts.");
 }

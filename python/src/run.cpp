@@ -14,9 +14,6 @@ namespace redblue::python {
 
 namespace {
 
-/// Ends a run because Python has set an error in the thread that called: after Ctrl-C, mostly.
-struct Interrupted {};
-
 /// Asks Python for signals now and then, in the thread that made it.
 class SignalWatch {
  public:
@@ -47,6 +44,8 @@ plan::Plan reseeded(const plan::Plan& plan, index_t seed) {
 }
 
 }  // namespace
+
+std::function<void(double)> signal_watch() { return SignalWatch(); }
 
 Form form_of(SlowArray a, bool tokens_first) {
   switch (a) {
@@ -102,18 +101,9 @@ nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t
   Buffers buffers;
   const Tensors tensors = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
   constexpr index_t kLongFlops = 2'000'000'000;  // some 10 ms: shorter runs end before anyone asks
-  const auto run_it = [&] {
-    const nb::gil_scoped_release unlocked;
-    return run(p, tensors, seed, p.plan.row().flops > kLongFlops ? SignalWatch() : std::function<void(double)>());
-  };
-  const auto run_or_stop = [&] {
-    try {
-      return run_it();
-    } catch (const Interrupted&) {
-      throw nb::python_error();
-    }
-  };
-  const Measured m = run_or_stop();
+  const bool is_long = p.plan.row().flops > kLongFlops;
+  const Measured m =
+      unlocked([&] { return run(p, tensors, seed, is_long ? signal_watch() : std::function<void(double)>()); });
   return measure ? nb::object(describe(m)) : nb::none();
 }
 

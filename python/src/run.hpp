@@ -7,6 +7,24 @@
 /// Runs of a plan on Python's arrays, without the interpreter's lock.
 namespace redblue::python {
 
+/// Ends a run because Python has set an error in the thread that called: after Ctrl-C, mostly.
+struct Interrupted {};
+/// For RunOptions::progress, made in the thread that runs: asks Python for signals now and then. Throws Interrupted.
+std::function<void(double)> signal_watch();
+/// f() without the interpreter's lock. Of Interrupted it makes the error of Python that it stands for.
+template <class F>
+auto unlocked(const F& f) {
+  const auto call = [&] {
+    const nb::gil_scoped_release released;
+    return f();
+  };
+  try {
+    return call();
+  } catch (const Interrupted&) {
+    throw nb::python_error();
+  }
+}
+
 /// The arrays that a run takes, in this order; what the operation does not have is None.
 inline constexpr auto kRunArrays =
     std::to_array<SlowArray>({SlowArray::Q, SlowArray::K, SlowArray::V, SlowArray::O, SlowArray::lse, SlowArray::bias,

@@ -7,7 +7,6 @@
 #include <chrono>
 #include <cmath>
 
-#include "redblue/certificate.hpp"
 #include "redblue/machine/storage.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/plan/regimes.hpp"
@@ -26,7 +25,7 @@ class Output {
         shape_{p.batch, p.heads, p.n_q, p.d_v},
         bytes_(static_cast<std::size_t>(p.batch * p.heads * p.n_q * p.d_v) * size_of(type)) {}
   Tensor tensor() { return {bytes_.data(), type_, shape_}; }
-  std::vector<HeadError> errors(const Output& exact) const {
+  std::vector<HeadError> errors(const Output& exact, const std::optional<Certificate>& certificate = {}) const {
     std::vector<HeadError> heads;
     heads.reserve(static_cast<std::size_t>(shape_[0] * shape_[1]));
     for (index_t h = 0; h < shape_[0] * shape_[1]; ++h) {
@@ -40,8 +39,14 @@ class Output {
         largest = std::max(largest, std::abs(wanted));
       }
       const auto share = [](double x, double of) { return x == 0 ? 0 : std::abs(x / of); };
-      heads.push_back(
-          {h / shape_[1], h % shape_[1], share(std::sqrt(difference), std::sqrt(norm)), share(farthest, largest)});
+      HeadError& e = heads.emplace_back();
+      e.batch = h / shape_[1];
+      e.head = h % shape_[1];
+      e.frobenius = share(std::sqrt(difference), std::sqrt(norm));
+      e.largest = share(farthest, largest);
+      if (!certificate) continue;
+      const HeadCertificate& c = certificate->heads[static_cast<std::size_t>(h)];
+      e.proved = share(c.output_error + c.rounding, largest);
     }
     return heads;
   }
@@ -84,6 +89,9 @@ std::string rounded_up(double x) {
   const double digit = std::pow(10, std::floor(std::log10(x)) - 2);
   return fmt::format("{:.3g}", std::ceil(x / digit) * digit);
 }
+
+/// bf16 products are no arithmetic that anything is proved of.
+DType proved_arithmetic(DType compute) { return compute == DType::f64 ? DType::f64 : DType::f32; }
 
 void require_comparable(const Problem& p) {
   p.validate();
@@ -132,8 +140,7 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
     }
     list.push_back(std::move(c));
   };
-  const std::string range =
-      rounded_up(norms_of(problem, inputs, compute == DType::f64 ? DType::f64 : DType::f32).range());
+  const std::string range = rounded_up(norms_of(problem, inputs, proved_arithmetic(compute)).range());
   for (index_t degree = 1; degree <= kMostDegree; ++degree)
     add_method("polynomial", fmt::format("{}:{}", degree, range));
   for (const char* text : {"2:12,centred,no-exact-rows", "2:3,centred,exact-keys=16", "2:6,centred,exact-keys=64"})
@@ -173,6 +180,8 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
                     const std::function<void(std::size_t)>& done) {
   if (contenders.empty() || contenders.front().method != "exact")
     throw InvalidProblem("compare: the first contender must be exact attention");
+  if (options.repetitions < 1 || options.repetitions > 1000)
+    throw InvalidProblem(fmt::format("repetitions = {}: give a number from 1 to 1000", options.repetitions));
   const Problem& exact = contenders.front().problem;
   require_comparable(exact);
   const Output wanted = in_fp64(exact, inputs, options);
@@ -193,7 +202,7 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         row.footprint = plan.footprint();
         Output o(c.problem, inputs.q.dtype);
         std::vector<double> seconds;
-        for (index_t k = 0; k < std::max<index_t>(1, options.repetitions); ++k) {
+        for (index_t k = 0; k < options.repetitions; ++k) {
           const auto start = std::chrono::steady_clock::now();
           row.words = plan::words_without_lse(run(plan, inputs, {o.tensor(), {}}, options.run).io, c.problem);
           seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
@@ -201,7 +210,9 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
                          seconds.end());
         row.seconds = seconds[seconds.size() / 2];
-        row.heads = o.errors(wanted);
+        if (c.problem.approximation != nullptr)
+          row.certificate = certify(c.problem, inputs, proved_arithmetic(options.run.compute));
+        row.heads = o.errors(wanted, row.certificate);
       }
     } catch (const CapacityError& e) {
       if (c.method == "exact") throw;

@@ -158,7 +158,7 @@ def test_medians_on_real_heads_are_those_of_the_published_table(layer, column, m
         (["--input", "X", "--q", "Y"], "give the tensors q, k and v"),
         (["--input", "X", "--M", 2], "M = 2 words is too small"),
         (["--input", "X"], "--M"),
-        (["--input", "X", "--M", 500, "--repetitions", 0], "--repetitions 0"),
+        (["--input", "X", "--M", 500, "--repetitions", 0], "repetitions = 0"),
         (["--input", "X", "--M", 500, "--approximate", "performr:8"], "approximation performr:8: give DEGREE:RANGE"),
         (["--input", "X", "--M", 500, "--approximate", "linformer:65"], "linformer:65: method: rank = 65: give a number from 1 to 64"),
         (["--input", "X", "--M", 500, "--compute-dtype", "f16"], "f16"),
