@@ -18,11 +18,9 @@ Json to_json(const Problem& p) {
          {"lse_required", p.lse_required},
          {"score", std::string(name_of(p.score))}};
   if (p.approximation != nullptr)
-    j["approximation"] = {{"degree", p.approximation->degree()},
-                          {"range", p.approximation->range},
-                          {"coefficients", p.approximation->c},
-                          {"weight_error", p.approximation->error},
-                          {"output_error", p.approximation->output_error()}};
+    j["approximation"] = {{"degree", p.approximation->degree()},    {"fit", std::string(name_of(p.approximation->fit))},
+                          {"range", p.approximation->range},        {"coefficients", p.approximation->c},
+                          {"weight_error", p.approximation->error}, {"output_error", p.approximation->output_error()}};
   if (const auto& rows = p.row_polynomials; rows != nullptr)
     j["approximation"]["rows"] = {
         {"centred", rows->centred}, {"exact_keys", rows->exact_keys}, {"exact_rows", rows->exact_rows}};

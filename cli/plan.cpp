@@ -55,8 +55,8 @@ void print_bytes(const plan::Plan& plan) {
 
 std::string title(const Problem& p) {
   if (p.approximation != nullptr)
-    return fmt::format("{} polynomial attention of degree {}{}", name_of(p.op), p.approximation->degree(),
-                       p.row_polynomials == nullptr ? "" : " by rows");
+    return fmt::format("{} polynomial attention of degree {}, {}{}", name_of(p.op), p.approximation->degree(),
+                       name_of(p.approximation->fit), p.row_polynomials == nullptr ? "" : ", by rows");
   if (p.method_kind() != MethodKind::exact)
     return fmt::format("{} {}", name_of(p.op), text_of(fitted(p.method, p.n_k)));
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));

@@ -122,8 +122,8 @@ typedef struct redblue_problem {
    * redblue_certify says what is proved of the result. 0: exact attention. */
   int64_t approximate_degree;
   double approximate_range; /* above 0, at most 64 */
-  /* Any approximation, as --approximate of the program takes it: "2:1.0,rows", "linear", "performer:256,seed=7". With
-   * it approximate_degree must be 0. NULL: none. The text is copied. */
+  /* Any approximation, as --approximate of the program takes it: "2:1.0,rows", "4:1,taylor", "linear",
+   * "performer:256,seed=7". With it approximate_degree must be 0. NULL: none. The text is copied. */
   const char* approximate;
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \

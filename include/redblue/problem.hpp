@@ -98,8 +98,8 @@ struct Problem {
   /// Has it row statistics, lse, and D of gradients?
   bool has_statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact; }
   MethodKind method_kind() const { return approximation != nullptr ? MethodKind::polynomial : kind_of(method); }
-  /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1), "linear",
-  /// "performer:256,seed=7", "linformer:64,signs,seed=7", "nystroem:64,iterations=6",
+  /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1),
+  /// "2:1.0,taylor", "linear", "performer:256,seed=7", "linformer:64,signs,seed=7", "nystroem:64,iterations=6",
   /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16" or
   /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7". Throws InvalidProblem.
   void approximate(std::string_view text);

@@ -176,7 +176,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     seqused_q, seqused_k         padded batches: queries and keys in use, for each batch
     pattern         of redblue.patterns: one, or one for each head, or for each head of each batch
     order           of a pattern's queries and keys: "natural", "rcm", "jaccard"; default: what the planner finds best
-    approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8), "linear", "performer:256,seed=7", ...
+    approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8; "2:0.8,taylor", "2:0.8,chebyshev": with the
+                    coefficients of these series in place of the nearest ones), "linear", "performer:256,seed=7", ...
     tolerance       exact attention, or a polynomial, where that moves fewer words, whose output is proved to be within
                     this many max|v| of exact attention for the norms of these arrays
     compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,

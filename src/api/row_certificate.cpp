@@ -46,9 +46,9 @@ double reach_of(const Certificate& c, index_t k) { return (*c.rows)[k].range * (
 /// Certificate::row_errors up to polynomial `last`. Proofs take a millisecond each: one is made once.
 std::vector<double> row_errors_of(const Certificate& c, index_t last) {
   static std::mutex mutex;
-  static std::map<std::tuple<index_t, double, double>, std::vector<double>> known;
+  static std::map<std::tuple<index_t, double, Fit, double>, std::vector<double>> known;
   const std::lock_guard lock(mutex);
-  std::vector<double>& list = known[{c.rows->degree(), c.rows->range(), uncertain(c).share}];
+  std::vector<double>& list = known[{c.rows->degree(), c.rows->range(), c.rows->fit, uncertain(c).share}];
   for (index_t k = std::ssize(list); k <= last; ++k) list.push_back(proved_error((*c.rows)[k].c, reach_of(c, k)));
   return {list.begin(), list.begin() + last + 1};
 }

@@ -241,6 +241,7 @@ Polynomial near_exp(Fit fit, index_t degree, double range) {
   Polynomial p;
   p.c = coefficients(fit, static_cast<std::size_t>(degree), range);
   p.range = range;
+  p.fit = fit;
   p.error = proved_error(p.c, range);
   return p;
 }
@@ -251,13 +252,15 @@ std::optional<Polynomial> least_degree(Fit fit, double range, double error) {
   return std::nullopt;
 }
 
-std::shared_ptr<const Polynomial> approximate_exp(index_t degree, double range) {
-  auto p = std::make_shared<const Polynomial>(near_exp(Fit::minimax, degree, range));
+std::shared_ptr<const Polynomial> approximate_exp(index_t degree, double range, Fit fit) {
+  auto p = std::make_shared<const Polynomial>(near_exp(fit, degree, range));
   if (p->error < 1) return p;
-  throw InvalidProblem(
-      fmt::format("no polynomial of degree {} is near e^z on |z| <= {}: its relative error would reach {:.3g}; give a "
-                  "higher degree or a smaller range",
-                  degree, range, p->error));
+  const bool minimax = fit == Fit::minimax;
+  throw InvalidProblem(fmt::format(
+      "no polynomial of degree {}{} is near e^z on |z| <= {}: its relative error would reach {:.3g}; give a "
+      "higher degree or a smaller range{}",
+      degree, minimax ? "" : fmt::format(" by {}", name_of(fit)), range, p->error,
+      minimax ? "" : ", or take the minimax one, which is the nearest"));
 }
 
 Words binomial(Words n, index_t k) {

@@ -1,5 +1,6 @@
 #include <fmt/format.h>
 
+#include <algorithm>
 #include <charconv>
 #include <string_view>
 #include <utility>
@@ -15,14 +16,15 @@ namespace redblue {
 namespace {
 
 [[noreturn]] void refuse(std::string_view text) {
-  throw InvalidProblem(
-      fmt::format("approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
-                  "1, with ,rows, ,centred, ,exact-keys=H or ,no-exact-rows for one of each row; or linear, "
-                  "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
-                  "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
-                  "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
-                  "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]",
-                  text));
+  throw InvalidProblem(fmt::format(
+      "approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
+      "1, with ,taylor or ,chebyshev for other coefficients than minimax ones, and ,rows, ,centred, ,exact-keys=H or "
+      ",no-exact-rows for one of each row; or linear, "
+      "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
+      "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
+      "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
+      "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]",
+      text));
 }
 
 template <class Number>
@@ -69,7 +71,13 @@ class Parts {
       }
     return otherwise;
   }
-  bool has(std::string_view word) { return std::erase(words_, word) == 1; }
+  /// The same word again is left over.
+  bool has(std::string_view word) {
+    const auto w = std::find(words_.begin(), words_.end(), word);
+    if (w == words_.end()) return false;
+    words_.erase(w);
+    return true;
+  }
   template <class T>
   T finish(T made, bool sized = true) const {
     if (!words_.empty() || sized != size_.has_value()) refuse(text_);
@@ -133,8 +141,16 @@ Method method_from(Parts words, std::string_view text) {
   refuse(text);
 }
 
-RowOptions row_options_from(Parts words, std::string_view text) {
+/// A second name is refused with what is left over.
+Fit fit_from(Parts& words) {
+  for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
+    if (words.has(name_of(fit))) return fit;
+  return Fit::minimax;
+}
+
+RowOptions row_options_from(Parts words, Fit fit, std::string_view text) {
   RowOptions how;
+  how.fit = fit;
   how.centred = words.has("centred");
   how.exact_rows = !words.has("no-exact-rows");
   how.exact_keys = words.value("exact-keys", 0);
@@ -149,7 +165,7 @@ void Problem::approximate(std::string_view text) {
   approximation = nullptr;
   row_polynomials = nullptr;
   method = {};
-  const Parts words(text);
+  Parts words(text);
   const auto degree = number<index_t>(words.name());
   if (!degree) {
     method = method_from(words, text);
@@ -160,11 +176,12 @@ void Problem::approximate(std::string_view text) {
     throw InvalidProblem(
         fmt::format("approximation {}: degree = {} of a polynomial: give 1 to {}", text, *degree, kMost));
   const auto range = words.size<double>();
+  const Fit fit = fit_from(words);
   if (!words.has_words()) {
-    approximation = approximate_exp(*degree, range);
+    approximation = approximate_exp(*degree, range, fit);
     return;
   }
-  row_polynomials = polynomials_of_rows(*degree, range, row_options_from(words, text));
+  row_polynomials = polynomials_of_rows(*degree, range, row_options_from(words, fit, text));
   approximation = row_polynomials->whole_range();
 }
 
@@ -200,6 +217,7 @@ struct TextOf {
 std::string Problem::approximate_text() const {
   if (approximation == nullptr) return std::visit(TextOf{}, fitted(method, n_k));
   std::string text = fmt::format("{}:{}", approximation->degree(), approximation->range);
+  if (approximation->fit != Fit::minimax) text += fmt::format(",{}", name_of(approximation->fit));
   if (row_polynomials == nullptr) return text;
   const RowOptions& how = *row_polynomials;
   return text + fmt::format(",rows{},exact-keys={}{}", how.centred ? ",centred" : "", how.exact_keys,

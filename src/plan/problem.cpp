@@ -203,10 +203,12 @@ void Problem::require_approximation() const {
     throw InvalidProblem(
         "row_polynomials: they are for the forward pass, beside an approximation of their degree and range");
   if (row_polynomials != nullptr &&
-      (row_polynomials->range() != approximation->range || row_polynomials->degree() != approximation->degree()))
+      (row_polynomials->range() != approximation->range || row_polynomials->degree() != approximation->degree() ||
+       row_polynomials->fit != approximation->fit))
     throw InvalidProblem(fmt::format(
-        "row_polynomials: of degree {} up to {}, and the approximation of degree {} up to {}",
-        row_polynomials->degree(), row_polynomials->range(), approximation->degree(), approximation->range));
+        "row_polynomials: {} ones of degree {} up to {}, and the approximation is a {} one of degree {} up to {}",
+        name_of(row_polynomials->fit), row_polynomials->degree(), row_polynomials->range(), name_of(approximation->fit),
+        approximation->degree(), approximation->range));
   if (approximation == nullptr) return;
   const auto require = [](bool right, const std::string& text) {
     if (!right) throw InvalidProblem("approximation: " + text);

@@ -23,6 +23,7 @@ Problem problem_of_rows(DrawOfCase& draw) {
   how.exact_rows = !draw.one_in(10);
   // A grid of polynomials takes 64 fits: cases share them.
   const auto [degree, range] = draw.of(std::array{std::pair{1, 0.4}, std::pair{2, 1.0}, std::pair{3, 2.5}});
+  if (degree < 3 && draw.one_in(4)) how.fit = draw.of(std::array{Fit::taylor, Fit::chebyshev});  // off by less than 1
   p.row_polynomials = polynomials_of_rows(degree, range, how);
   p.approximation = p.row_polynomials->whole_range();
   return p;

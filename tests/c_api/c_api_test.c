@@ -778,6 +778,11 @@ static void test_certificates(void) {
   redblue_problem other = problem_of(REDBLUE_FORWARD);
   other.approximate = "performer:8";
   REFUSED(redblue_certify(&other, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "nothing is proved of Performer");
+  other.approximate = "4:1,taylor";
+  CHECK(redblue_certify(&other, &t, REDBLUE_F32, &c) == REDBLUE_OK);
+  const double by_taylor = c.weight_error;
+  other.approximate = "4:1,minimax";
+  CHECK(redblue_certify(&other, &t, REDBLUE_F32, &c) == REDBLUE_OK && c.weight_error != by_taylor);
   other.approximate = "2:1,centred,exact-keys=1";
   CHECK(redblue_certify(&other, &t, REDBLUE_F32, &c) == REDBLUE_OK);
   CHECK(c.weight_error < 1 && c.output_error < 2 && c.rounding < 1e-2);

@@ -117,6 +117,8 @@ TEST(Polynomial, RefusesWhatMakesNoSense) {
   EXPECT_THROW(near_exp(Fit::taylor, 2, 65), InvalidProblem);
   EXPECT_NO_THROW(approximate_exp(2, 1));
   EXPECT_THROW(approximate_exp(1, 30), InvalidProblem);
+  EXPECT_NO_THROW(approximate_exp(4, 2));
+  EXPECT_THROW(approximate_exp(4, 2, Fit::taylor), InvalidProblem);  // 1.46
 }
 
 TEST(Polynomial, CountsMonomials) {

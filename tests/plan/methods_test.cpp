@@ -63,7 +63,8 @@ TEST(MethodPlans, TextsAreReadAsTheyWereWritten) {
        {"linear", "performer:32,seed=7", "linformer:16", "linformer:16,signs,seed=2", "nystroem:16,iterations=4",
         "smyrf:rounds=2,cluster=32,seed=3", "hyper:block=32,samples=16,planes=5,seed=4",
         "reformer:rounds=2,chunk=32,buckets=8,seed=5", "coreset:block=32,rank=8,seed=0",
-        "coreset:block=32,rank=8,tau=balanced,carried,seed=6", "2:0.8", "3:0.1,rows,exact-keys=0",
+        "coreset:block=32,rank=8,tau=balanced,carried,seed=6", "2:0.8", "4:1,taylor", "4:1,chebyshev",
+        "2:1,chebyshev,rows,centred,exact-keys=2", "3:0.1,rows,exact-keys=0",
         "3:0.30000000000000004,rows,centred,exact-keys=2,no-exact-rows"})
     EXPECT_EQ(head(text).approximate_text(), text);
 }
@@ -92,10 +93,26 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
             Method((Coreset{64, 8, true, true, 7})));
   EXPECT_EQ(head("coreset:block=64,rank=8,tau=1").method, Method((Coreset{64, 8, false, false, 0})));
   EXPECT_EQ(head("2:1.0").approximation->degree(), 2);
+  for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
+    for (const char* rows : {"", ",rows", ",exact-keys=3"}) {
+      const Problem p = head("4:0.5," + std::string(name_of(fit)) + rows);
+      EXPECT_EQ(p.approximation->c, near_exp(fit, 4, 0.5).c);
+      EXPECT_EQ(p.approximation->error, near_exp(fit, 4, 0.5).error);
+      if (p.row_polynomials != nullptr) {
+        EXPECT_EQ((*p.row_polynomials)[31].c, near_exp(fit, 4, 0.25).c);
+      }
+    }
+  EXPECT_EQ(head("4:0.5").approximation->c, near_exp(Fit::minimax, 4, 0.5).c);
   for (const std::string_view wrong : {"",
                                        "2",
                                        "2:",
                                        "2:1,seed=3",
+                                       "2:1,taylor,chebyshev",
+                                       "2:1,taylor,taylor",
+                                       "2:1,centred,centred",
+                                       "2:1,Taylor",
+                                       "2:1,taylor=1",
+                                       "performer:64,taylor",
                                        "performer",
                                        "performer:",
                                        "performer:x",

@@ -4,6 +4,7 @@ must refuse every field that was changed."""
 import copy
 import importlib.util
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -193,6 +194,29 @@ def test_rows_hold(ways, shape, tmp_path):
     assert report["decisions"]["worst"] == exact
     assert (exact in (0, report["decisions"]["asked"])) == (ways in ("2:1,exact-keys=500", "1:0.1,rows"))
     assert "keeps" in script.check(certificate, *wide(tensors, o))
+
+
+@pytest.mark.parametrize("rows", ["", ",rows", ",centred,exact-keys=5"])
+@pytest.mark.parametrize("degree", [2, 4])
+def test_proves_the_error_of_the_coefficients_that_are_used(degree, rows, tmp_path):
+    """Of Taylor and Chebyshev series, too: each is further off than the next, and no bound is another one's."""
+    tensors = tensors_of(12, n_q=40, n_k=50)
+    for x in (tensors["q"], tensors["k"]):
+        x /= np.linalg.norm(x, axis=-1).max(-1)[..., None, None]
+    proved, used = [], []
+    for fit in ("taylor", "chebyshev", "minimax"):
+        report, c, o = certified(tmp_path, tensors, None, "--scale", "0.9", M="400", approximate=f"{degree}:1,{fit}{rows}")
+        assert report["certificate"]["verify"]["ok"] and report["problem"]["approximation"]["fit"] == fit
+        assert "keeps" in script.check(c, *wide(tensors, o))
+        used.append(c["coefficients"] if rows else [c["coefficients"]])
+        proved.append(max(h["weight_error"] for h in c["per_head"]))
+        if fit == "taylor":
+            assert all(p == pytest.approx([1 / math.factorial(l) for l in range(degree + 1)], rel=1e-15) for p in used[0])
+            taylor, taylor_o = c, o
+    assert used[0] != used[1] != used[2] and proved[0] > 1.2 * proved[1] > 1.2 * proved[2]
+    with pytest.raises(ValueError, match="weight_error"):  # those of Taylor, with the bound of the minimax ones
+        heads = [h | {"weight_error": proved[2]} for h in taylor["per_head"]]
+        script.check(taylor | {"per_head": heads}, *wide(tensors, taylor_o))
 
 
 @pytest.mark.parametrize("options", [("--causal",), None])

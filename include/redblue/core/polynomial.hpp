@@ -18,6 +18,15 @@ namespace redblue {
 /// interval moves by at most this share of its length. docs/certificates.md has the proof.
 double moved_share(double error);
 
+/// How the coefficients are found.
+enum class Fit : std::uint8_t {
+  taylor,     ///< 1/l!
+  chebyshev,  ///< the Chebyshev series of e^z on |z| <= range, cut off
+  minimax,    ///< the least max |p(z) e^-z - 1|, by Remez exchange
+};
+inline constexpr std::array<std::string_view, 3> kFitNames = {"taylor", "chebyshev", "minimax"};
+constexpr std::string_view name_of(Fit fit) { return kFitNames[static_cast<std::size_t>(fit)]; }
+
 /// p(z) = SUM_l c[l] z^l, for |z| <= range.
 struct Polynomial {
   static constexpr index_t kMostDegree = 32;
@@ -27,6 +36,7 @@ struct Polynomial {
   /// At least max |p(z) e^-z - 1| over |z| <= range, in exact arithmetic: proved_error of these. Every weight is off by
   /// at most this share of itself.
   double error = 0;
+  Fit fit = Fit::minimax;  ///< only says where c comes from
 
   index_t degree() const { return static_cast<index_t>(c.size()) - 1; }
   template <class T>
@@ -47,15 +57,6 @@ struct Polynomial {
   double output_error() const { return 2 * moved_share(error); }
 };
 
-/// How the coefficients are found.
-enum class Fit : std::uint8_t {
-  taylor,     ///< 1/l!
-  chebyshev,  ///< the Chebyshev series of e^z on |z| <= range, cut off
-  minimax,    ///< the least max |p(z) e^-z - 1|, by Remez exchange
-};
-inline constexpr std::array<std::string_view, 3> kFitNames = {"taylor", "chebyshev", "minimax"};
-constexpr std::string_view name_of(Fit fit) { return kFitNames[static_cast<std::size_t>(fit)]; }
-
 /// A bound on max |p(z) e^-z - 1| over |z| <= range for the polynomial with these coefficients. It is no maximum over
 /// samples: the range is cut into short intervals, and on each the derivative is bounded; the roundings of the
 /// computation are bounded, too (exp of long double is taken to err by at most 16 units in the last place).
@@ -65,9 +66,9 @@ double proved_error(std::span<const double> c, double range);
 Polynomial near_exp(Fit fit, index_t degree, double range);
 /// The one of least degree whose proved error is at most this; nothing where degree kMostDegree will not do.
 std::optional<Polynomial> least_degree(Fit fit, double range, double error);
-/// The minimax polynomial, to be shared: Problem::approximation. Throws InvalidProblem where its error is not below 1:
-/// some weight could then be negative.
-std::shared_ptr<const Polynomial> approximate_exp(index_t degree, double range);
+/// near_exp, to be shared: Problem::approximation. Throws InvalidProblem where its error is not below 1: some weight
+/// could then be negative.
+std::shared_ptr<const Polynomial> approximate_exp(index_t degree, double range, Fit fit = Fit::minimax);
 
 /// C(n, k). Throws InvalidProblem where it leaves 127 bits.
 Words binomial(Words n, index_t k);

@@ -16,14 +16,15 @@ struct RowOptions {
   /// Rows whose radius exceeds the range are exact attention. False: they take the polynomial of the whole range, of
   /// which nothing is proved there.
   bool exact_rows = true;
+  Fit fit = Fit::minimax;  ///< of every polynomial
 };
 
-/// A grid of minimax polynomials: number k is for radii up to step() (k + 1).
+/// A grid of polynomials: number k is for radii up to step() (k + 1).
 class RowPolynomials : public RowOptions {
  public:
   static constexpr index_t kSteps = 64;
 
-  /// Throws what approximate_exp(degree, range) throws; without exact rows there is no bound on the error.
+  /// Throws what approximate_exp(degree, range, fit) throws; without exact rows there is no bound on the error.
   RowPolynomials(index_t degree, double range, const RowOptions& how);
 
   index_t degree() const { return grid_->front().degree(); }
