@@ -25,7 +25,8 @@ struct CompareFlags {
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
   std::vector<std::string> methods;
-  index_t repetitions = 3;
+  SequenceOptions sequences;
+  index_t repetitions = 3, seeds = 1;
   bool per_head = false;
   std::optional<std::string> format;
   bool json = false;
@@ -53,6 +54,8 @@ Json heads_to_json(const std::vector<HeadError>& heads) {
                     {"head", h.head},
                     {"frobenius", h.frobenius},
                     {"max", h.largest},
+                    {"frobenius_worst", h.most_frobenius},
+                    {"max_worst", h.most_largest},
                     {"proved", std::isfinite(h.proved) ? Json(h.proved) : Json(nullptr)}});
   return list;
 }
@@ -70,6 +73,7 @@ void print_json(const Comparisons& found, Words M) {
       row["io"] = to_json(x.words);
       row["io_over_exact"] = x.words.to_double() / exact.to_double();
       row["seconds"] = x.seconds;
+      row["seeds"] = x.seeds;
       row["heads"] = heads_to_json(x.heads);
       if (x.certificate) row["certificate"] = to_json(*x.certificate, x.contender.problem, {});
     }
@@ -79,42 +83,50 @@ void print_json(const Comparisons& found, Words M) {
          {"problem", to_json(found.methods.front().contender.problem)},
          {"M", to_json(M)},
          {"errors",
-          "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; proved: no max is above it, by the "
-          "certificate; o in the type of q, exact attention in fp64"},
+          "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; of several seeds the mean, "
+          "and _worst the largest; proved: no max is above it, by the certificate; o in the type of q, exact attention "
+          "in fp64"},
          {"methods", methods},
          {"mean_of_values", heads_to_json(found.mean_of_values)}});
 }
 
 /// A line for each head of each method.
 void print_csv(const Comparisons& found) {
-  fmt::print("method,setting,schedule,footprint,io,seconds,batch,head,frobenius,max,proved,refused\n");
+  fmt::print(
+      "method,setting,schedule,footprint,io,seconds,seeds,batch,head,frobenius,max,frobenius_worst,max_worst,proved,"
+      "refused\n");
   const auto lines = [](const std::string& front, const std::vector<HeadError>& heads) {
     for (const HeadError& h : heads)
-      fmt::print("{},{},{},{:.6g},{:.6g},{},\n", front, h.batch, h.head, h.frobenius, h.largest,
-                 std::isfinite(h.proved) ? fmt::format("{:.6g}", h.proved) : "");
+      fmt::print("{},{},{},{:.6g},{:.6g},{:.6g},{:.6g},{},\n", front, h.batch, h.head, h.frobenius, h.largest,
+                 h.most_frobenius, h.most_largest, std::isfinite(h.proved) ? fmt::format("{:.6g}", h.proved) : "");
   };
   for (const Compared& x : found.methods) {
     const std::string name = fmt::format("{},\"{}\"", x.contender.method, x.contender.setting);
     if (!x.contender.refused.empty())
-      fmt::print("{},,,,,,,,,,\"{}\"\n", name, x.contender.refused);
+      fmt::print("{},,,,,,,,,,,,,\"{}\"\n", name, x.contender.refused);
     else
-      lines(fmt::format("{},{},{},{},{:.6g}", name, x.schedule, x.footprint.str(), x.words.str(), x.seconds), x.heads);
+      lines(
+          fmt::format("{},{},{},{},{:.6g},{}", name, x.schedule, x.footprint.str(), x.words.str(), x.seconds, x.seeds),
+          x.heads);
   }
-  lines("mean of v,,,,,", found.mean_of_values);
+  lines("mean of v,,,,,,", found.mean_of_values);
 }
 
 void print_table(const Comparisons& found, Words M, bool per_head) {
   const Words exact = found.methods.front().words;
+  const bool several_seeds =
+      std::any_of(found.methods.begin(), found.methods.end(), [](const Compared& x) { return x.seeds > 1; });
   fmt::print("{:<14} {:<42} {:<20} {:>10} {:>14} {:>9} {:>10}  {:>9} {:>16}  {:>9} {:>16} {:>9}\n", "method", "setting",
              "schedule", "footprint", "words", "/ exact", "ms", "Frobenius", "worst (head)", "max", "worst (head)",
              "proved");
   const auto errors = [&](const std::vector<HeadError>& heads) {
-    const auto pair = [&](double HeadError::* e) {
-      const HeadError& w = worst(heads, e);
-      return fmt::format("{:>9.3g} {:>16}", median(heads, e), fmt::format("{:.3g} ({}.{})", w.*e, w.batch, w.head));
+    const auto pair = [&](double HeadError::* e, double HeadError::* most) {
+      const HeadError& w = worst(heads, most);
+      return fmt::format("{:>9.3g} {:>16}", median(heads, e), fmt::format("{:.3g} ({}.{})", w.*most, w.batch, w.head));
     };
     const double proved = worst(heads, &HeadError::proved).proved;
-    return fmt::format("{}  {} {:>9}", pair(&HeadError::frobenius), pair(&HeadError::largest),
+    return fmt::format("{}  {} {:>9}", pair(&HeadError::frobenius, &HeadError::most_frobenius),
+                       pair(&HeadError::largest, &HeadError::most_largest),
                        std::isfinite(proved) ? fmt::format("{:.3g}", proved) : "-");
   };
   const auto heads = [&](const std::vector<HeadError>& list) {
@@ -140,8 +152,8 @@ void print_table(const Comparisons& found, Words M, bool per_head) {
       "M = {} words. Words are of all heads, without lse. Errors of o in the type of q, as run writes it, against "
       "exact "
       "attention in fp64: Frobenius |o - exact| / |exact|, and max|o - exact| / max|exact|; median over heads, and the "
-      "worst (batch.head). Proved: the max of no head is above it.\n",
-      M.str());
+      "worst (batch.head){}. Proved: the max of no head is above it.\n",
+      M.str(), several_seeds ? "; of several seeds the mean for each head, and the worst seed" : "");
 }
 
 void require_files(const FileOptions& files) {
@@ -160,6 +172,7 @@ int compare_command(const CompareFlags& flags) {
   kind.causal = flags.causal;
   kind.lse_required = false;
   kind.scale = flags.scale;
+  flags.sequences.apply_to(kind);
   require_files(flags.files);
   const LoadedInputs loaded(flags.files, kind);
   const Problem problem = loaded.problem(kind);
@@ -170,6 +183,7 @@ int compare_command(const CompareFlags& flags) {
   options.run.compute = compute_of(flags.compute_dtype, loaded.any_f64());
   options.run.threads = threads_of(flags.threads);
   options.repetitions = flags.repetitions;
+  options.seeds = flags.seeds;
   const Words M = flags.memory.words(options.run.compute);
   options.M = M;
   const auto list =
@@ -213,10 +227,14 @@ void add_compare(Program& program) {
           "are always shown")
       .type_name("METHOD");
   command.flag("--causal", flags->causal, "with a causal mask");
+  flags->sequences.add_to(command);
   command.option("--scale", flags->scale, "factor of the scores (default 1 / sqrt(d))");
   add_compute_dtype(command, flags->compute_dtype);
   command.option("--threads", flags->threads, "threads (default: as many as the work is worth)");
   command.option("--repetitions", flags->repetitions, "timed runs of each method (default 3); the median is shown");
+  command.option("--seeds", flags->seeds,
+                 "seeds of each method that draws random numbers, its own and those after it (default 1): the mean of "
+                 "their errors is shown, and the largest as the worst");
   command.flag("--per-head", flags->per_head,
                "the errors of every head, too, in the table; CSV and JSON always have them");
   command.option("--format", flags->format, "table, csv or json").one_of({"table", "csv", "json"});

@@ -60,6 +60,11 @@ void MaskOptions::add_to(const Command& command) {
       "LEFT,RIGHT: query i sees keys i + offset - LEFT <= j <= i + offset + RIGHT; -1: no edge on that side");
   command.option("--prefix", prefix,
                  "with --causal or --window: no right edge hides the first PREFIX keys (prefix-LM)");
+  sequences.add_to(command);
+  pattern.add_to(command);
+}
+
+void SequenceOptions::add_to(const Command& command) {
   command
       .option("--seqlens", seqlens,
               "packed sequences: the number of queries and keys of each, as a list (512,300,212) or a text file; a "
@@ -73,7 +78,6 @@ void MaskOptions::add_to(const Command& command) {
       .type_name("LIST|FILE");
   command.option("--seqused-q", seqused_q, "padding: the number of queries of each batch; those after them see no key")
       .type_name("LIST|FILE");
-  pattern.add_to(command);
 }
 
 namespace {
@@ -136,7 +140,7 @@ std::optional<index_t> whole_number(std::string_view text) {
 
 }  // namespace
 
-void MaskOptions::apply_sequences(Problem& p) const {
+void SequenceOptions::apply_to(Problem& p) const {
   if (seqlens_k && !seqlens) throw InvalidProblem("--seqlens-k is for --seqlens: give that, too");
   if (seqlens) p.cu_seqlens_q = cumulative(parse_lengths("--seqlens", *seqlens));
   if (seqlens) p.cu_seqlens_k = seqlens_k ? cumulative(parse_lengths("--seqlens-k", *seqlens_k)) : p.cu_seqlens_q;
@@ -145,7 +149,7 @@ void MaskOptions::apply_sequences(Problem& p) const {
 }
 
 void MaskOptions::apply_to(Problem& p, bool alibi) const {
-  apply_sequences(p);
+  sequences.apply_to(p);
   p.causal = causal;
   if (window) {
     const auto comma = window->find(',');

@@ -116,12 +116,20 @@ struct PatternOptions {
 };
 
 /// Which keys a query sees.
+/// Packed and padded sequences.
+struct SequenceOptions {
+  std::optional<std::string> seqlens, seqlens_k, seqused_q, seqused_k;
+
+  void add_to(const Command& command);
+  void apply_to(Problem& p) const;
+};
+
 struct MaskOptions {
   PatternOptions pattern;
   bool causal = false;
   std::optional<std::string> causal_offset, window;
   std::optional<index_t> prefix;
-  std::optional<std::string> seqlens, seqlens_k, seqused_q, seqused_k;
+  SequenceOptions sequences;
 
   void add_to(const Command& command);
   /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without. Throws InvalidProblem
@@ -129,9 +137,6 @@ struct MaskOptions {
   void apply_to(Problem& p, bool alibi) const;
   /// The same of patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p) const { pattern.apply_to(p, window.has_value()); }
-
- private:
-  void apply_sequences(Problem& p) const;
 };
 
 /// What the problem does to scores and weights beside scaling and masking them.

@@ -11,11 +11,12 @@
 /// Methods of approximate attention beside exact attention on the same tensors: error, words, time.
 namespace redblue {
 
-/// How far a head is from exact attention.
+/// How far a head is from exact attention; of several seeds, on average.
 struct HeadError {
   index_t batch = 0, head = 0;
-  double frobenius = 0;  ///< |o - exact o| over |exact o|, Frobenius norms
-  double largest = 0;    ///< max |o - exact o| over max |exact o|
+  double frobenius = 0;                         ///< |o - exact o| over |exact o|, Frobenius norms
+  double largest = 0;                           ///< max |o - exact o| over max |exact o|
+  double most_frobenius = 0, most_largest = 0;  ///< the largest of all seeds
   /// What the certificate proves of `largest`, roundings included. Infinite where nothing is proved.
   double proved = std::numeric_limits<double>::infinity();
 };
@@ -26,14 +27,18 @@ struct Contender {
   std::string setting;  ///< the options that ask redblue run for it: "--approximate 2:0.8"
   Problem problem{};
   std::string refused{};  ///< why it is not run; empty: it is
+  /// The problem with the seed `later` after its own. Null: it draws no random numbers.
+  std::function<Problem(index_t later)> reseeded{};
 };
 
-/// What became of a contender. Words are totals over batch and heads, without lse.
+/// What became of a contender. Words are totals over batch and heads, without lse; they, the footprint and the time are
+/// those of its first seed. (Only random patterns move other words with another seed.)
 struct Compared {
   Contender contender;
   std::string schedule{};
   Words footprint, words;
   double seconds = 0;                        ///< median of the repetitions
+  index_t seeds = 1;                         ///< that the errors are of
   std::vector<HeadError> heads{};            ///< in the order of batches and heads; empty where it is refused
   std::optional<Certificate> certificate{};  ///< of polynomials that ran
 };
@@ -41,6 +46,7 @@ struct Compared {
 struct CompareOptions {
   Words M;                  ///< words of fast memory, of every method
   index_t repetitions = 3;  ///< timed runs of each, 1 to 1000
+  index_t seeds = 1;        ///< of each that draws random numbers, 1 to 1000: its own and those after it
   RunOptions run{};
 };
 
@@ -53,8 +59,8 @@ struct Comparisons {
 /// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
 /// of q and k prove, and of each row; linear attention, Performer, Linformer, Nystroemformer, SMYRF,
 /// HyperAttention, Reformer (whose keys are its queries: its error is small only where k is q/|q|), coresets; sparse
-/// patterns. problem: forward, softmax, without pattern, approximation and modifiers. Throws Unsupported for others,
-/// and what norms_of throws.
+/// patterns. problem: forward, softmax, without pattern, approximation and modifiers; few methods know sequences.
+/// Throws Unsupported for others, and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Exact attention, and each of these methods, as Problem::approximate reads them. Throws Unsupported as above, and

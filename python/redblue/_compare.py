@@ -21,10 +21,13 @@ class Row(NamedTuple):
     batch: int
     head: int
     words: int  #: that the method moves, all heads together, without lse
-    error: Optional[float]  #: |o - exact| / |exact|, Frobenius norms; None: no finite number
-    largest: Optional[float]  #: max|o - exact| / max|exact|
+    error: Optional[float]  #: |o - exact| / |exact|, Frobenius norms, of several seeds the mean; None: no finite number
+    largest: Optional[float]  #: max|o - exact| / max|exact|, of several seeds the mean
+    worst_error: Optional[float]  #: `error` of the worst seed
+    worst_largest: Optional[float]  #: `largest` of the worst seed
     proved: Optional[float]  #: `largest` is no larger, roundings included, by the certificate; None: nothing is proved
     seconds: float  #: of the method: the median of the repetitions
+    seeds: int  #: 1 where the method draws no random numbers
     schedule: str
     footprint: int  #: words of fast memory
     certificate: Optional[dict]  #: of the method, where it is a polynomial: as `redblue.certify` returns it
@@ -89,8 +92,8 @@ _HEAD = ("method", "setting", "schedule", "words", "error", "largest", "proved",
 
 def _row(m: dict, head: dict) -> Row:
     return Row(
-        m["method"], m["setting"], head["batch"], head["head"], m["io"], head["frobenius"], head["max"], head["proved"],
-        m["seconds"], m["schedule"], m["footprint"], m.get("certificate"),
+        m["method"], m["setting"], head["batch"], head["head"], m["io"], head["frobenius"], head["max"],
+        head["frobenius_worst"], head["max_worst"], head["proved"], m["seconds"], m["seeds"], m["schedule"], m["footprint"], m.get("certificate"),
     )  # fmt: skip
 
 
@@ -112,11 +115,16 @@ def compare(
     M: int,
     methods: Union[str, Sequence[str], None] = None,
     repetitions: int = 3,
+    seeds: int = 1,
     layout: str = "bhsd",
     causal: bool = False,
     alignment: Union[str, int] = "bottom-right",
     window: Optional[Sequence[Optional[int]]] = None,
     scale: Optional[float] = None,
+    cu_seqlens_q: Optional[Sequence[int]] = None,
+    cu_seqlens_k: Optional[Sequence[int]] = None,
+    seqused_q: Optional[Sequence[int]] = None,
+    seqused_k: Optional[Sequence[int]] = None,
     compute: Optional[str] = None,
     threads: Optional[int] = None,
 ) -> Comparison:
@@ -126,7 +134,8 @@ def compare(
     M: words of fast memory, of every method; each is planned for the fewest words. methods: texts as `approximate` of
     `attention` takes them, "2:1.0", "performer:128,seed=7", ...; None: polynomials up to degree 4 on the range that the norms
     of q and k prove, polynomials of each row, the published methods, coresets, and the patterns of Longformer and BigBird.
-    repetitions: timed runs of each, 1 to 1000. Exact attention is always there, and what has no scores at all (the mean of
+    repetitions: timed runs of each, 1 to 1000. seeds: of each method that draws random numbers, its own and those after it,
+    1 to 1000. Packed and padded sequences are as for `attention`; the methods that know none are refused. Exact attention is always there, and what has no scores at all (the mean of
     v), which many methods miss on flat heads. Errors are of o in the type of q, against exact attention in fp64.
 
     Returns a Comparison. A method that has no plan for M or the mask is in its `refused`, with the reason; where exact
@@ -134,8 +143,8 @@ def compare(
     infinity in q, k or v where polynomials are among the methods; Unsupported for other operations than plain attention.
     Sources of the methods: docs/algorithms/methods.md.
     """
-    r = request(q, k, v, layout=layout, causal=causal, alignment=alignment, window=window, scale=scale, compute=compute,
-                threads=threads, M=whole("M", M))  # fmt: skip
+    r = request(q, k, v, layout=layout, causal=causal, alignment=alignment, window=window, scale=scale, cu_seqlens_q=cu_seqlens_q,
+                cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k, compute=compute, threads=threads, M=whole("M", M))  # fmt: skip
     types = tuple(r.family.type_of(x, name) for x, name in ((r.q, "q"), (r.k, "k"), (r.v, "v")))
     _, problem, empty = checked("forward", types, tuple(tuple(x.shape) for x in (r.q, r.k, r.v)), r.settings)
     if empty:
@@ -145,12 +154,12 @@ def compare(
     texts = [methods] if isinstance(methods, str) else None if methods is None else list(methods)
     if texts is not None and not all(isinstance(text, str) for text in texts):
         raise InvalidProblem(f"methods = {methods!r}: give texts, as in ['performer:128', '2:1.0']")
-    facts = _core.compare(problem, r.arrays(), layout == "bshd", wanted, texts, whole("repetitions", repetitions))
+    facts = _core.compare(problem, r.arrays(), layout == "bshd", wanted, texts, whole("repetitions", repetitions), whole("seeds", seeds))
     sizes = {name: getattr(problem, name) for name in ("op", "batch", "heads", "kv_heads", "n_q", "n_k", "d", "d_v", "causal")}
     return Comparison({"schema": "redblue.compare/1", "problem": sizes, "errors": _ERRORS, **facts})
 
 
 _ERRORS = (
-    "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; proved: no max is above it, by the certificate; "
-    "o in the type of q, exact attention in fp64"
+    "frobenius: |o - exact| / |exact|; max: max|o - exact| / max|exact|; of several seeds the mean, and _worst the largest; "
+    "proved: no max is above it, by the certificate; o in the type of q, exact attention in fp64"
 )

@@ -23,6 +23,8 @@ nb::list heads_of(const std::vector<HeadError>& heads) {
     d["head"] = h.head;
     d["frobenius"] = finite_or_none(h.frobenius);
     d["max"] = finite_or_none(h.largest);
+    d["frobenius_worst"] = finite_or_none(h.most_frobenius);
+    d["max_worst"] = finite_or_none(h.most_largest);
     d["proved"] = finite_or_none(h.proved);
     list.append(d);
   }
@@ -42,6 +44,7 @@ nb::dict row_of(const Compared& x, Words exact) {
   d["io"] = integer_of(x.words);
   d["io_over_exact"] = x.words.to_double() / exact.to_double();
   d["seconds"] = x.seconds;
+  d["seeds"] = x.seeds;
   d["heads"] = heads_of(x.heads);
   if (x.certificate) d["certificate"] = describe(*x.certificate);
   return d;
@@ -50,13 +53,14 @@ nb::dict row_of(const Compared& x, Words exact) {
 }  // namespace
 
 nb::dict compare(const Problem& problem, nb::handle arrays, bool tokens_first, const Wanted& wanted,
-                 const std::optional<std::vector<std::string>>& methods, index_t repetitions) {
+                 const std::optional<std::vector<std::string>>& methods, index_t repetitions, index_t seeds) {
   Buffers buffers;
   const Tensors t = tensors_in(arrays, problem, tokens_first, buffers);
   const Inputs inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]};
   CompareOptions options;
   options.M = wanted.M.value();
   options.repetitions = repetitions;
+  options.seeds = seeds;
   options.run.compute = wanted.compute;
   const Comparisons found = unlocked([&] {
     options.run.pool = &pool_of(wanted.threads);

@@ -93,7 +93,7 @@ void add_plan(nb::module_& m) {
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
   m.def("compare", &compare, "problem"_a, "arrays"_a, "tokens_first"_a, "wanted"_a, "methods"_a.none(), "repetitions"_a,
-        "Exact attention and its approximations on these arrays: errors, words, times, as a dict.");
+        "seeds"_a, "Exact attention and its approximations on these arrays: errors, words, times, as a dict.");
   m.def("bounds", &bounds, "problem"_a, "M"_a,
         "The lower bounds on the words that any schedule moves, as a list of dicts.");
 }

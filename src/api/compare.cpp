@@ -44,6 +44,8 @@ class Output {
       e.head = h % shape_[1];
       e.frobenius = share(std::sqrt(difference), std::sqrt(norm));
       e.largest = share(farthest, largest);
+      e.most_frobenius = e.frobenius;
+      e.most_largest = e.largest;
       if (!certificate) continue;
       const HeadCertificate& c = certificate->heads[static_cast<std::size_t>(h)];
       e.proved = share(c.output_error + c.rounding, largest);
@@ -96,10 +98,48 @@ DType proved_arithmetic(DType compute) { return compute == DType::f64 ? DType::f
 void require_comparable(const Problem& p) {
   p.validate();
   if (p.op != Operation::forward || p.score != Score::softmax || p.approximation || !p.patterns.empty() ||
-      p.several() || p.modifiers().any())
+      p.modifiers().any())
     throw Unsupported(
-        "compare: methods are compared on softmax attention, forward, with or without a causal mask or a window, and "
-        "nothing else: no pattern, sequences, bias, ALiBi, softcap, sinks or dropout");
+        "compare: methods are compared on softmax attention, forward, with or without a causal mask, a window, packed "
+        "or padded sequences, and nothing else: no pattern, bias, ALiBi, softcap, sinks or dropout");
+}
+
+/// Contender::reseeded of a problem with a method.
+std::function<Problem(index_t)> reseeded(const Problem& p) {
+  const auto draws = [](const auto& method) {
+    if constexpr (requires { method.random_signs; })
+      return method.random_signs;
+    else
+      return requires { method.seed; };
+  };
+  if (!std::visit(draws, p.method)) return {};
+  return [p](index_t later) {
+    Problem again = p;
+    std::visit(
+        [later](auto& method) {
+          if constexpr (requires { method.seed; }) method.seed += later;
+        },
+        again.method);
+    again.validate();
+    return again;
+  };
+}
+
+/// Adds a seed to the errors of those before it; mean_of() ends it.
+void add(std::vector<HeadError>& sums, const std::vector<HeadError>& errors) {
+  const auto most = [](double a, double b) { return std::isnan(a) || b <= a ? a : b; };  // a NaN stays
+  for (std::size_t h = 0; h < sums.size(); ++h) {
+    sums[h].frobenius += errors[h].frobenius;
+    sums[h].largest += errors[h].largest;
+    sums[h].most_frobenius = most(sums[h].most_frobenius, errors[h].frobenius);
+    sums[h].most_largest = most(sums[h].most_largest, errors[h].largest);
+  }
+}
+void mean_of(std::vector<HeadError>& sums, index_t seeds) {
+  for (HeadError& e : sums) {
+    e.frobenius /= static_cast<double>(seeds);
+    e.largest /= static_cast<double>(seeds);
+  }
 }
 
 /// The names of contenders(), in the order of MethodKind.
@@ -121,6 +161,7 @@ std::vector<Contender> contenders(const Problem& problem, const std::vector<std:
     } catch (const InvalidProblem& e) {
       throw InvalidProblem(fmt::format("{}: {}", text, e.what()));
     }
+    c.reseeded = reseeded(c.problem);
   }
   return list;
 }
@@ -135,6 +176,7 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
     try {
       c.problem.approximate(text);
       c.problem.validate();
+      c.reseeded = reseeded(c.problem);
     } catch (const Error& e) {
       c.refused = e.what();
     }
@@ -171,8 +213,14 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
                 patterns::longformer(between, w, w, g));
   }
   const index_t block = std::max<index_t>(1, problem.n_k / 16);
-  add_pattern("bigbird", fmt::format("--big-bird {},1,1,3", block),
-              patterns::big_bird(between, {.block = block, .window = 1, .globals = 1, .randoms = 3}));
+  patterns::BigBird big_bird{.block = block, .window = 1, .globals = 1, .randoms = 3};
+  add_pattern("bigbird", fmt::format("--big-bird {},1,1,3", block), patterns::big_bird(between, big_bird));
+  list.back().reseeded = [problem, between, big_bird](index_t later) mutable {
+    big_bird.seed = later;
+    Problem again = problem;
+    again.patterns = {std::make_shared<const RunLists>(patterns::big_bird(between, big_bird))};
+    return again;
+  };
   return list;
 }
 
@@ -182,6 +230,8 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
     throw InvalidProblem("compare: the first contender must be exact attention");
   if (options.repetitions < 1 || options.repetitions > 1000)
     throw InvalidProblem(fmt::format("repetitions = {}: give a number from 1 to 1000", options.repetitions));
+  if (options.seeds < 1 || options.seeds > 1000)
+    throw InvalidProblem(fmt::format("seeds = {}: give a number from 1 to 1000", options.seeds));
   const Problem& exact = contenders.front().problem;
   require_comparable(exact);
   const Output wanted = in_fp64(exact, inputs, options);
@@ -213,6 +263,12 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         if (c.problem.approximation != nullptr)
           row.certificate = certify(c.problem, inputs, proved_arithmetic(options.run.compute));
         row.heads = o.errors(wanted, row.certificate);
+        if (c.reseeded) row.seeds = options.seeds;
+        for (index_t later = 1; later < row.seeds; ++later) {
+          run(plan_for(c.reseeded(later), options.M), inputs, {o.tensor(), {}}, options.run);
+          add(row.heads, o.errors(wanted));
+        }
+        mean_of(row.heads, row.seeds);
       }
     } catch (const CapacityError& e) {
       if (c.method == "exact") throw;

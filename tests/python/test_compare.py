@@ -179,3 +179,66 @@ def test_a_NaN_is_refused(tmp_path):
         np.save(tmp_path / f"{name}.npy", bad if name == "k" else x)
     done = redblue("compare", *(w for n in "qkv" for w in (f"--{n}", tmp_path / f"{n}.npy")), "--M", 500)
     assert done.returncode == 2 and "k has" in done.stderr and "row 3" in done.stderr
+
+
+RANDOM = ["performer:16,seed=5", "linformer:8,signs", "smyrf:cluster=16", "hyper:block=16,samples=16", "reformer:chunk=16,buckets=4",
+          "coreset:block=32,rank=8"]
+
+
+def test_several_seeds_are_runs_with_each(tmp_path):
+    """Errors are their mean and their largest; words and footprint those of the first."""
+    rng = np.random.default_rng(6)
+    save_file({name: rng.standard_normal((2, 2, 64, 8)).astype(np.float32) for name in "qkv"}, tmp_path / "x.safetensors")
+    ask = lambda methods, *more: compared("--input", tmp_path / "x.safetensors", "--M", 20000, *more,
+                                          *(w for m in methods for w in ("--approximate", m)))["methods"]  # fmt: skip
+    steady = ["linear", "linformer:8", "2:6,rows"]
+    found = ask([*RANDOM, *steady], "--seeds", 3)
+    assert [x["seeds"] for x in found] == [1] + 6 * [3] + 3 * [1]
+    bare = [m.removesuffix(",seed=5") for m in RANDOM]
+    each = [ask([f"{m},seed={seed + 5 * (m == 'performer:16')}" for m in bare])[1:] for seed in range(3)]
+    for k, x in enumerate(found[1:7]):
+        assert x["io"] == each[0][k]["io"] and x["footprint"] == each[0][k]["footprint"]
+        for name in ("frobenius", "max"):
+            alone = np.array([[h[name] for h in runs[k]["heads"]] for runs in each])
+            assert len(np.unique(alone[:, 0])) == 3  # they do differ
+            np.testing.assert_allclose([h[name] for h in x["heads"]], alone.mean(0), rtol=1e-9)
+            np.testing.assert_allclose([h[f"{name}_worst"] for h in x["heads"]], alone.max(0), rtol=1e-9)
+    for x in found[:1] + found[7:]:
+        assert all(h["frobenius"] == h["frobenius_worst"] and h["max"] == h["max_worst"] for h in x["heads"])
+
+
+def test_random_blocks_have_seeds_too(tensors):
+    path, *_ = tensors
+    ask = lambda *more: next(x for x in compared("--input", path, "--M", 20000, *more)["methods"] if x["method"] == "bigbird")
+    one, two = ask(), ask("--seeds", 2)
+    assert (one["seeds"], two["seeds"], two["io"]) == (1, 2, one["io"])
+    for a, b in zip(one["heads"], two["heads"], strict=True):
+        other = 2 * b["frobenius"] - a["frobenius"]  # of the second seed
+        assert other != pytest.approx(a["frobenius"]) and b["frobenius_worst"] == pytest.approx(max(a["frobenius"], other))
+
+
+def test_padded_keys_are_no_keys(tensors, tmp_path):
+    """What stands behind the lengths is not looked at; methods that know no lengths are refused."""
+    _, q, k, v = tensors
+    lengths = (40, 64)
+    for x in (k, v):
+        x[0, :, 40:] = 7
+    save_file({"q": q, "k": k, "v": v}, tmp_path / "p.safetensors")
+    found = compared("--input", tmp_path / "p.safetensors", "--M", 20000, "--seqused-k", ",".join(map(str, lengths)))
+    run = {x["setting"]: x for x in found["methods"] if "heads" in x}
+    assert max(h["frobenius"] for h in run[""]["heads"]) < 1e-6
+    assert {x["method"] for x in run.values()} >= {"exact", "linear", "performer", "longformer", "bigbird"}
+    smyrf = [x["refused"] for x in found["methods"] if x["method"] == "smyrf"]
+    assert all("knows no packed or padded sequences" in why or "keys and values of its own" in why for why in smyrf)
+    by_batch = [exact(q[b : b + 1], k[b : b + 1, :, :n], v[b : b + 1, :, :n], False) for b, n in enumerate(lengths)]
+    wanted, mean = (np.concatenate(x) for x in zip(*by_batch))
+    np.testing.assert_allclose([h["frobenius"] for h in found["mean_of_values"]], errors(mean, wanted)[0], rtol=1e-9)
+    q, k = (np.where(x > 0, x, np.expm1(x)) + 1 for x in (q.astype(float), k.astype(float).repeat(2, 1)))  # elu + 1
+    w = q @ k.swapaxes(-1, -2) * (np.arange(64) < np.array(lengths)[:, None])[:, None, None]
+    linear = w @ v.astype(float).repeat(2, 1) / w.sum(-1, keepdims=True)
+    np.testing.assert_allclose([h["frobenius"] for h in run["--approximate linear"]["heads"]], errors(linear, wanted)[0], rtol=1e-4)
+
+
+def test_seeds_out_of_range_are_refused(tensors):
+    done = redblue("compare", "--input", tensors[0], "--M", 500, "--seeds", 0)
+    assert done.returncode == 2 and "seeds = 0: give a number from 1 to 1000" in done.stderr

@@ -157,3 +157,17 @@ def test_can_be_interrupted():
             redblue.compare(q, q, q, M=600, repetitions=1000)
     finally:
         signal.signal(signal.SIGINT, before)
+
+
+def test_seeds_and_padding_are_those_of_the_program(qkv, tmp_path):
+    save_file(dict(zip("qkv", qkv)), tmp_path / "x.safetensors")
+    command = [os.environ["REDBLUE_CLI"], "compare", "--json", "--input", tmp_path / "x.safetensors", "--M", "20000"]
+    command += ["--seeds", "3", "--seqused-k", "40,64", "--approximate", "performer:16", "--approximate", "linear"]
+    printed = json.loads(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
+    found = redblue.compare(*qkv, M=20000, seeds=3, seqused_k=[40, 64], methods=["performer:16", "linear"])
+    for mine, theirs in zip(found.to_dict()["methods"], printed["methods"], strict=True):
+        assert mine["seeds"] == theirs["seeds"]
+        assert all(same(a, b) for a, b in zip(mine["heads"], theirs["heads"], strict=True))
+    assert {(r.method, r.seeds) for r in found.rows} == {("exact", 1), ("performer", 3), ("linear", 1)}
+    for r in found.rows:
+        assert (r.worst_error > r.error and r.worst_largest > r.largest) == (r.seeds > 1)
