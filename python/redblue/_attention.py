@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from . import _threads
+from . import _masks, _threads
 from ._arrays import family_of, integers, is_tensor
 from ._calls import Call, call_for
 from ._errors import InvalidProblem
@@ -167,7 +167,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     window          (left, right): query i sees the keys i + offset - left to i + offset + right; -1: no edge
     prefix          the first keys, which neither causal nor the window's right edge hides
     scale           default 1 / sqrt(d)
-    bias            added to scores: broadcasts to [batch, heads, n_q, n_k]; of bool: True keeps
+    bias            added to scores: broadcasts to [batch, heads, n_q, n_k]; of bool: True keeps. One that is a mask with
+                    a rule runs as that (docs/python.md, Masks in a bias)
     alibi_slopes    [heads] or [batch, heads]: scores less slope |i + offset - j|
     softcap         c > 0: scores become c tanh(score / c), before bias and mask
     sinks           [heads]: one more score in each row, whose value is 0
@@ -223,6 +224,8 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
     r = request(q, k, v, **options)
     if return_lse:
         require_exact(r.settings.approximate, r.tolerance)
+    if r.bias is not None:
+        r, _ = _masks.recognised("forward", r, options["bias"])
     family = r.family
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
     o = family.empty(r.q, call.o_shape, call.type) if out is None else family.output(out, "out")
@@ -307,6 +310,8 @@ def attention_backward(
             raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
         if r.settings.scale == 0:
             r = without_products(r)
+    elif r.bias is not None:
+        r, _ = _masks.recognised("backward", r, options["bias"])
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
     family = r.family

@@ -6,7 +6,7 @@ import functools
 import html
 from typing import TYPE_CHECKING, Any, Optional, Union
 
-from . import _core
+from . import _core, _masks
 from ._arrays import integers
 from ._attention import chosen, request
 from ._calls import call_for, make_plan
@@ -189,8 +189,12 @@ def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
 def explain(q: Any, k: Any, v: Any, *, return_lse: bool = False, **options: Unpack[Options]) -> Plan:
     """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason."""
     r = request(q, k, v, **options)
+    found = ""
+    if r.bias is not None:
+        r, found = _masks.recognised("forward", r, options["bias"], counted=False)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))
-    return Plan(*chosen(r, call, r.arrays()))
+    core, why = chosen(r, call, r.arrays())
+    return Plan(core, why or _masks.explained(r, found))
 
 
 def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:

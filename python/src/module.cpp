@@ -83,6 +83,7 @@ NB_MODULE(_core, m) {
   python::add_errors(m);
   python::add_problem(m);
   python::add_patterns(m);
+  python::add_recognition(m);
   python::add_plan(m);
   python::add_xla(m);
 }

@@ -11,6 +11,7 @@ namespace nb = nanobind;
 void add_errors(nb::module_& m);
 void add_problem(nb::module_& m);
 void add_patterns(nb::module_& m);
+void add_recognition(nb::module_& m);
 void add_plan(nb::module_& m);
 void add_xla(nb::module_& m);
 

@@ -532,8 +532,11 @@ def test_workers_of_a_data_loader():
     np.testing.assert_allclose([float(x) for x in rows], range(6), rtol=1e-5)
 
 
-def test_transformers():
+@pytest.mark.parametrize("at_once", [False, True])
+def test_transformers(at_once, request):
+    """Padding in front, as a bias and recognised as sequences."""
     transformers = pytest.importorskip("transformers")
+    ran = request.getfixturevalue("masks_at_once") if at_once else []
     redblue.torch.register_transformers()
     config = transformers.LlamaConfig(
         vocab_size=50, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
@@ -550,6 +553,7 @@ def test_transformers():
             logits[name] = model(ids, attention_mask=mask).logits
         seen = torch.ones(2, 9, dtype=torch.bool) if mask is None else mask.bool()
         torch.testing.assert_close(logits["redblue"][seen], logits["sdpa"][seen], rtol=0, atol=1e-5)
+    assert ran == 2 * [("forward", True)] * at_once  # of the two layers
     loss = model(ids, labels=ids).loss
     loss.backward()
     assert all(p.grad is not None for p in model.parameters())
@@ -610,3 +614,95 @@ def test_vmap_refuses_what_it_cannot_map():
         torch.func.vmap(lambda q, s: redblue.attention(q, q, q, dropout=0.5, seed=s), randomness="different")(q, seeds)
     with pytest.raises(redblue.Unsupported, match="packed"):
         torch.func.vmap(lambda q: redblue.attention(q, q, q, cu_seqlens_q=[0, 2, 5], cu_seqlens_k=[0, 2, 5]))(q[:, :1])
+
+
+@pytest.fixture
+def masks_at_once(monkeypatch):
+    """Masks in a bias are recognised at the first call, and small ones too. The list holds what ran: op and is it a mask?"""
+    from redblue import _masks
+
+    for name in ("LEAST_PAIRS", "PRODUCTS_OF_TOKEN", "PRODUCTS_OF_PART"):
+        monkeypatch.setattr(_masks, name, 0)
+    ran = []
+    recognised = _masks.recognised
+
+    def noted(op, r, *rest, **options):
+        r, text = recognised(op, r, *rest, **options)
+        ran.append((op, r.bias is None))
+        return r, text
+
+    monkeypatch.setattr(_masks, "recognised", noted)
+    return ran
+
+
+RECOGNISED = {
+    "causal": torch.ones(19, 19, dtype=torch.bool).tril(),
+    "window": torch.ones(19, 19, dtype=torch.bool).tril().triu(-4),
+    "padding": torch.arange(19) < torch.tensor([11, 17])[:, None, None, None],
+    "in front": (torch.arange(19) >= torch.tensor([3, 0])[:, None, None, None]) & torch.ones(19, 19, dtype=torch.bool).tril(),
+    "documents": torch.arange(19)[:, None] // 7 == torch.arange(19) // 7,
+}
+
+
+@pytest.mark.parametrize("dtype", list(TOLERANCE), ids=str)
+@pytest.mark.parametrize("kind", ["bool", "float"])
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_recognised_masks_are_as_torch_computes_them(masks_at_once, name, kind, dtype):
+    keep = RECOGNISED[name]
+    mask = keep if kind == "bool" else torch.zeros(keep.shape, dtype=dtype).masked_fill(~keep, -torch.inf)
+    inputs = tensors((2, 4, 19, 8), (2, 4, 19, 8), (2, 4, 19, 8), dtype=dtype)
+    o = redblue.scaled_dot_product_attention(*inputs, attn_mask=mask)
+    do = torch.randn_like(o)
+    got = o, *torch.autograd.grad(o, inputs, do)
+    assert masks_at_once == [("forward", True), ("backward", True)]
+    wide = [x.detach().double().requires_grad_() for x in inputs]
+    bias = torch.zeros(keep.shape, dtype=torch.double).masked_fill(~keep, -1e30)  # a row that sees nothing is no NaN
+    want = SDPA(*wide, attn_mask=bias) * keep.any(-1, keepdim=True)
+    want = want, *torch.autograd.grad(want, wide, do.double())
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=8 * TOLERANCE[dtype])
+
+
+@pytest.mark.parametrize("name", RECOGNISED)
+def test_recognised_masks_compiled_mapped_and_installed(masks_at_once, name):
+    inputs = tensors((2, 4, 19, 8), (2, 4, 19, 8), (2, 4, 19, 8), dtype=torch.float64)
+    mask = RECOGNISED[name]
+    f = lambda q, k, v, m: redblue.scaled_dot_product_attention(q, k, v, attn_mask=m)
+    want = f(*inputs, mask)
+    want = want, *torch.autograd.grad(want.sum(), inputs)
+    masks_at_once.clear()
+    o = torch.compile(f, fullgraph=True, backend="aot_eager")(*inputs, mask)
+    got = o, *torch.autograd.grad(o.sum(), inputs)
+    assert masks_at_once == [("forward", True), ("backward", True)]
+    for g, w in zip(got, want):
+        torch.testing.assert_close(g, w)
+    masks_at_once.clear()
+    each = mask if mask.dim() == 4 else mask.expand(2, 1, 19, 19)
+    torch.testing.assert_close(torch.func.vmap(f)(*inputs, each), want[0])
+    assert masks_at_once == [("forward", True)]
+    with redblue.use():
+        torch.testing.assert_close(F.scaled_dot_product_attention(*inputs, attn_mask=mask), want[0])
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_masks_that_require_gradients_stay_a_bias(masks_at_once, compiled):
+    q = torch.randn(1, 2, 19, 8, dtype=torch.float64, requires_grad=True)
+    bias = torch.zeros(19, 19, dtype=torch.float64).masked_fill(~RECOGNISED["causal"], -torch.inf).requires_grad_()
+    f = lambda q, b: redblue.scaled_dot_product_attention(q, q, q, attn_mask=b)
+    f = torch.compile(f, backend="aot_eager") if compiled else f
+    dq, dbias = torch.autograd.grad(f(q, bias).square().sum(), (q, bias))
+    assert masks_at_once[:1] == [("forward", False)] and not any(mask for _, mask in masks_at_once)
+    assert dbias.abs().max() > 0 and (dbias[~RECOGNISED["causal"]] == 0).all()
+    with torch.no_grad():
+        f(q, bias)
+    assert masks_at_once[-1] == ("forward", False)
+
+
+def test_recognised_masks_drop_the_same_weights(masks_at_once):
+    q = torch.randn(2, 4, 19, 8, dtype=torch.float64)
+    for mask in RECOGNISED.values():
+        got = rt.attention(q, q, q, bias=mask, dropout=0.4, seed=3)
+        assert masks_at_once.pop() == ("forward", True)
+        want = rt.attention(q, q, q, bias=torch.zeros(mask.shape).masked_fill(~mask, -torch.inf).requires_grad_(), dropout=0.4, seed=3)
+        assert masks_at_once.pop() == ("forward", False)
+        torch.testing.assert_close(got, want)
