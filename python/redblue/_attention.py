@@ -228,11 +228,10 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         r, _ = _masks.recognised("forward", r, options["bias"])
     family = r.family
     call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
-    o = family.empty(r.q, call.o_shape, call.type) if out is None else family.output(out, "out")
+    o = family.empty(r.q, call.o_shape, call.type) if out is None else _output(family, out, "out", call.o_shape)
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
-        _require_shape("out", o, call.o_shape)
         o[...] = 0
         if return_lse:
             lse = _lse_without_values(r, call, lse, options)
@@ -264,6 +263,12 @@ def require_heads(r: Request, batch: int, heads: int) -> None:
         shape = () if x is None else tuple(x.shape)
         if x is not None and (shape[:2] not in ((heads,), (1, heads), (batch, heads)) or shape[2:] not in ((), (1, 1))):
             raise InvalidProblem(f"{name} is {list(shape)}: give [heads] or [batch, heads], here [{heads}] or [{batch}, {heads}]")
+
+
+def _output(family: Any, x: Any, name: str, wanted: Any) -> Any:
+    """An output as the family wants it. Its shape is judged first: then a tensor whose shape is refused keeps its version."""
+    _require_shape(name, family.given(x, name), wanted)
+    return family.output(x, name)
 
 
 def _require_shape(name: str, x: Any, wanted: Any) -> None:
@@ -326,15 +331,14 @@ def attention_backward(
         gradients = Gradients(*(None if x is None else like(x) for x in wanted))
     else:
         named = zip(Gradients(*out), wanted, Gradients._fields)
-        gradients = Gradients(*(None if x is None else family.output(g, f"out.{name}") for g, x, name in named))
+        gradients = Gradients(*(None if x is None else _output(family, g, f"out.{name}", x.shape) for g, x, name in named))
     if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
         for name, x, shape in (("do", do, call.o_shape), ("o", o, call.o_shape), ("lse", lse, call.lse_shape)):
             if x is not None:
                 _require_shape(name, x, shape)
-        for g, x, name in zip(gradients, wanted, Gradients._fields):
+        for g in gradients:
             if g is not None:
-                _require_shape(f"out.{name}", g, x.shape)
                 g[...] = 0
     else:
         call.plan.run(r.arrays(o, lse, do, *gradients), call.tokens_first, r.seed, False)

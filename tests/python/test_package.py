@@ -416,7 +416,7 @@ def test_refusals(qkv):
     read_only.flags.writeable = False
     for options, error, text in (
         ({"out": read_only}, redblue.InvalidProblem, "read-only"),
-        ({"out": np.empty((2, 4, 19, 8), np.float32)}, redblue.InvalidProblem, "o is"),
+        ({"out": np.empty((2, 4, 19, 8), np.float32)}, redblue.InvalidProblem, "out is"),
         ({"out": np.broadcast_to(np.float32(0), (2, 4, 19, 6))}, redblue.InvalidProblem, "read-only"),
         ({"bias": np.zeros((18, 23), np.float32)}, redblue.InvalidProblem, "bias"),
         ({"bias": np.zeros((19, 23), int)}, TypeError, r"bias .* become a mask by \.astype\(bool\)"),

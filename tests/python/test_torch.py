@@ -616,6 +616,19 @@ def test_vmap_refuses_what_it_cannot_map():
         torch.func.vmap(lambda q: redblue.attention(q, q, q, cu_seqlens_q=[0, 2, 5], cu_seqlens_k=[0, 2, 5]))(q[:, :1])
 
 
+def test_a_refused_out_keeps_its_version():
+    q, wrong = torch.randn(1, 2, 5, 4), torch.empty(1, 2, 5, 3)
+    given = redblue.attention_backward(q, q, q, q)
+    versions = [x._version for x in (wrong, *given[:3])]
+    with pytest.raises(redblue.InvalidProblem, match="out is"):
+        rt.attention(q, q, q, out=wrong)
+    with pytest.raises(redblue.InvalidProblem, match="out.dq is"):
+        redblue.attention_backward(q, q, q, q, out=given._replace(dq=wrong))
+    assert [x._version for x in (wrong, *given[:3])] == versions
+    redblue.attention_backward(q, q, q, q, out=given)
+    assert [x._version for x in given[:3]] == [v + 1 for v in versions[1:]]
+
+
 @pytest.fixture
 def masks_at_once(monkeypatch):
     """Masks in a bias are recognised at the first call, and small ones too. The list holds what ran: op and is it a mask?"""
