@@ -437,7 +437,10 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats.
-    attn_mask may be a torch.nn.attention.bias.CausalBias."""
+    attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0, as there."""
+    if dropout_p == 1:
+        o = scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
+        return o.masked_fill(torch.ones((), dtype=torch.bool), 0.0)
     alignment = "top-left"
     if attn_mask is not None and type(attn_mask) is not Tensor:
         attn_mask, is_causal, alignment = _without_causal_bias(attn_mask, is_causal)

@@ -629,6 +629,25 @@ def test_a_refused_out_keeps_its_version():
     assert [x._version for x in given[:3]] == [v + 1 for v in versions[1:]]
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_dropout_of_all_weights_gives_0_as_torch_does(compiled):
+    q, k, v = tensors((1, 2, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3), dtype=torch.bfloat16)
+    results = []
+    for f in (SDPA, redblue.scaled_dot_product_attention):
+        f = torch.compile(f, backend="aot_eager", fullgraph=True) if compiled and f is not SDPA else f
+        o = f(q, k, v, dropout_p=1.0)
+        results.append((o, *torch.autograd.grad(o.sum(), (q, k, v))))
+    for want, got in zip(*results):
+        assert torch.equal(want, got) and (got == 0).all() and got.dtype == want.dtype
+    for x in (torch.ones(2, 5, 4).numpy(), torch.ones(5, 4).double().numpy()):
+        o = redblue.scaled_dot_product_attention(x, x, x, dropout_p=1.0)
+        assert (o == 0).all() and o.shape == x.shape and o.dtype == x.dtype
+    with pytest.raises(redblue.InvalidProblem, match="features"):
+        redblue.scaled_dot_product_attention(q, k[..., :2], v, dropout_p=1.0)
+    with pytest.raises(redblue.InvalidProblem, match="dropout = 1"):
+        redblue.flash_attn_func(q, q, q, dropout_p=1.0)
+
+
 @pytest.fixture
 def masks_at_once(monkeypatch):
     """Masks in a bias are recognised at the first call, and small ones too. The list holds what ran: op and is it a mask?"""
