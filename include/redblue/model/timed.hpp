@@ -208,8 +208,8 @@ class Timed : public MachineFace<Timed> {
     for_panels(place, S, [&](Range rows, Range cols) { seen += static_cast<double>(rows.size() * cols.size()); });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
-  /// Scores of a tile that a pattern hides in part are stored, hidden by a word of bits for each key of a panel, and
-  /// read again.
+  /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
+  /// that are stored, hidden and read again. To hide scores in registers costs about as much.
   void hide(const Place& place, Shape S) {
     if (place.mask.pattern == nullptr) return;
     for_panels(place, S, [&](Range rows, Range cols) {

@@ -78,46 +78,71 @@ struct AttentionPanel {
     bool far;     ///< some |top| is so large that factor score and shift are rounded too far apart
   };
 
-  /// S <- weights of R keys, which all rows see; or false if a score is above the limit: then S <- raw scores, and
-  /// `most`. Other scores go from the registers of their sums through the exponential and are never stored.
+  /// Rows of the panel, 64 at most, that see each of these keys, as bits.
   template <int R>
-  [[gnu::noinline]] bool weight_tile(index_t key, Running& w) const {
-    V c[R][NV];
-    products(key, 0, c);
-    bool above = false;
+  [[gnu::noinline]] void see(index_t key, std::uint64_t (&bits)[R]) const {
+    if (place.mask.pattern != nullptr) {
+      const RunLists& seeing = place.mask.pattern->keys();
+      for (int r = 0; r < R; ++r) bits[r] = seeing.seen(place.col + key + r, place.row);
+      return;
+    }
+    const auto below = [](index_t row) { return row < 64 ? (std::uint64_t{1} << row) - 1 : ~std::uint64_t{0}; };
+    for (int r = 0; r < R; ++r) {
+      const Range seeing = place.rows_of(key + r, kWidth);
+      bits[r] = below(seeing.end) & ~below(seeing.begin);
+    }
+  }
+
+  /// S <- weights of R keys in N vectors from v0 on, all of whose rows see all of these keys unless kHides; or false if
+  /// a score is above the limit: then S <- raw scores, and `most`. Other scores go from the registers of their sums
+  /// through the exponential and are never stored.
+  template <int R, int N, bool kHides>
+  [[gnu::noinline]] bool weight_tile(index_t key, int v0, Running& w) const {
+    if constexpr (N == NV) v0 = 0;
+    std::uint64_t seeing[R];
+    if constexpr (kHides) see(key, seeing);  // before the products: a call would take their sums out of registers
+    V c[R][N];
+    products(key, v0, c);
+    if constexpr (kHides)
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
+        for (int v = 0; v < N; ++v) c[r][v] = c[r][v].where_bit_or(seeing[r] >> (v0 + v) * V::kLanes, minus_inf());
+    bool above = false;
+    if constexpr (N < NV) std::fill_n(w.most, NV, minus_inf());
+#pragma GCC unroll 4
+    for (int v = 0; v < N; ++v) {
       V top = c[0][v];
 #pragma GCC unroll 24
       for (int r = 1; r < R; ++r) top = max(top, c[r][v]);
-      w.most[v] = top;
-      above |= any_above(top, w.limit[v]);
+      w.most[v0 + v] = top;
+      above |= any_above(top, w.limit[v0 + v]);
     }
     if (above) {
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) c[r][v].store(at(S, key + r, v));
+        for (int v = 0; v < N; ++v) c[r][v].store(at(S, key + r, v0 + v));
       return false;
     }
     const V factor = w.factor;
 #pragma GCC unroll 4
-    for (int v = 0; v < NV; ++v) {
-      const V shift = w.shift[v];
+    for (int v = 0; v < N; ++v) {
+      const V shift = w.shift[v0 + v];
       V sum = V::zero();
 #pragma GCC unroll 24
       for (int r = 0; r < R; r += Mul::kDepth) {
         const V e = Mul::exp2(fma(c[r][v], factor, shift));
         sum = sum + e;
         if constexpr (Mul::kDepth == 1) {
-          e.store(at(S, key + r, v));
+          e.store(at(S, key + r, v0 + v));
         } else {
           const V next = r + 1 < R ? Mul::exp2(fma(c[r + 1 < R ? r + 1 : r][v], factor, shift)) : V::zero();
           sum = sum + next;
-          Mul::store_pair(e, next, at(S, (key + r) / 2, v));
+          Mul::store_pair(e, next, at(S, (key + r) / 2, v0 + v));
         }
       }
-      w.sums[v] = w.sums[v] + sum;
+      w.sums[v0 + v] = w.sums[v0 + v] + sum;
     }
     return true;
   }
@@ -215,23 +240,13 @@ struct AttentionPanel {
         most[v] = max(most[v], s);
       }
   }
-  /// Scores of hidden keys become -inf.
+  /// Scores of hidden keys become -inf, and `most` takes in the others.
   void hide(const Piece& piece, V (&most)[NV]) const {
-    if (place.mask.pattern != nullptr) return hide_under_pattern(piece, most);
-    revise(piece, most, [&](V x, index_t key, int v) {
-      const Range seeing = place.rows_of(key, kWidth);
-      const auto lane = [&](index_t row) { return std::clamp<index_t>(row - v * V::kLanes, 0, V::kLanes); };
-      return minus_inf().first_or(lane(seeing.begin), x.first_or(lane(seeing.end), minus_inf()));
-    });
-  }
-
-  /// The same under a pattern: a panel has 64 rows at most.
-  void hide_under_pattern(const Piece& piece, V (&most)[NV]) const {
-    const RunLists& seeing = place.mask.pattern->keys();
     for (index_t key = piece.first; key < piece.end; ++key) {
-      const std::uint64_t bits = seeing.seen(place.col + key, place.row);
+      std::uint64_t seeing[1];
+      see(key, seeing);
       for (int v = piece.v0; v < piece.v1; ++v) {
-        const V s = V::load(at(S, key, v)).where_bit_or(bits >> v * V::kLanes, minus_inf());
+        const V s = V::load(at(S, key, v)).where_bit_or(seeing[0] >> v * V::kLanes, minus_inf());
         s.store(at(S, key, v));
         most[v] = max(most[v], s);
       }
@@ -374,26 +389,52 @@ struct AttentionPanel {
       corr = nullptr;
     });
   }
-  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores.
+  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores. Where only rows are
+  /// above their limit that have seen no key yet, they alone get an m: what is pending has weights of 0 for them.
   void raise_at(index_t key, const V (&most)[NV], double scale, Running& w, Pending& p) const {
+    V first_seen[NV], ignored[NV];
+    bool others = w.far;
+    for (int v = 0; v < NV; ++v) {
+      const V old = V::load_first(m + v * V::kLanes, lanes(v));
+      first_seen[v] = where_equal(old, minus_inf(), most[v], minus_inf());
+      others |= any_above(where_equal(old, minus_inf(), minus_inf(), most[v]), w.limit[v]);
+    }
+    if (!others) {
+      std::fill_n(ignored, NV, V::zero());
+      return raise(first_seen, scale, w, ignored);
+    }
     if (key > p.first) add_values(key, p);
     if (key > p.first || !p.scaled) std::fill_n(p.corr, NV, V::all(T(1)));
     p.first = key;
     p.scaled = true;
     raise(most, scale, w, p.corr);
   }
-  /// S <- weights of keys first .. end, which all rows see, up to the key that is returned: none are far from 0.
-  index_t weigh(index_t first, index_t end, double scale, Running& w, Pending& p) const {
-    index_t done = first;
-    for_row_blocks<kTileRows<V, NV, Mul>>(end - first, [&]<int R>(index_t block, Height<R>) {
+  /// S <- weights of these keys in N vectors from v0 on, up to the key that is returned: none are far from 0.
+  template <int N, bool kHides>
+  index_t weigh(Range keys, int v0, double scale, Running& w, Pending& p) const {
+    index_t done = keys.begin;
+    for_row_blocks<kTileRows<V, N, Mul>>(keys.size(), [&]<int R>(index_t block, Height<R>) {
       if (w.far) return;
-      const index_t key = first + block;
-      if (!weight_tile<R>(key, w)) {
+      const index_t key = keys.begin + block;
+      if (!weight_tile<R, N, kHides>(key, v0, w)) {
         raise_at(key, w.most, scale, w, p);
         if (w.far) return;
-        softmax({key, key + R, 0, NV}, scale, w, w.sums);
+        softmax({key, key + R, v0, v0 + N}, scale, w, w.sums);
       }
       done = key + R;
+    });
+    return done;
+  }
+  /// The same of keys first .. end; of these all rows see those in `all`.
+  index_t weigh(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
+    index_t done = first;
+    for_seen(first, end, [&](const Piece& piece) {
+      const index_t from = std::clamp(all.begin, piece.first, piece.end), to = std::clamp(all.end, from, piece.end);
+      with_height(piece, [&]<int N>(Height<N>) {
+        if (!w.far) done = weigh<N, true>({piece.first, from}, piece.v0, scale, w, p);
+        if (!w.far) done = weigh<N, false>({from, to}, piece.v0, scale, w, p);
+        if (!w.far) done = weigh<N, true>({to, piece.end}, piece.v0, scale, w, p);
+      });
     });
     return done;
   }
@@ -449,10 +490,7 @@ struct AttentionPanel {
     p.first = start;
     if (statistics) w = running(scale);
     index_t first = start;  // to be weighed
-    if (statistics && raw && !drop.active()) {
-      weigh_raw(start, all.begin, all, scale, w, p);
-      first = weigh(all.begin, all.end, scale, w, p);
-    }
+    if (statistics && raw && !drop.active()) first = weigh(start, keys, all, scale, w, p);
     weigh_raw(first, keys, all, scale, w, p);
     add_values(keys, p);
     for (int v = 0; statistics && v < NV; ++v) add_sums(v, V::all(T(1)), w.sums[v]);
