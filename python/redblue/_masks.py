@@ -16,8 +16,9 @@ if TYPE_CHECKING:
 #: less than a twentieth of the time of such a call (docs/python.md).
 LEAST_PAIRS = 1 << 18
 
-#: A mask has a plan made once it would have saved as many products in each thread as take about the time of the plan: those
-#: of each token, and of each part that may have tiles of its own.
+#: Lengths of sequences may be others at each call. So a mask that has such has a plan made once it would have saved as many
+#: products in each thread as take about the time of the plan: those of each token, and of each part that may have tiles of
+#: its own.
 PRODUCTS_OF_TOKEN, PRODUCTS_OF_PART = 1 << 20, 1 << 26
 #: To read a word of a bias for a pair and add it takes the time of this many products; a row for all queries takes little.
 PRODUCTS_OF_WORD = 32
@@ -31,6 +32,7 @@ MOST_MASKS = 512
 class Mask(NamedTuple):
     name: str  # for people
     settings: dict  # that hide the same
+    lengths: bool  # of sequences, or of what is in use, are part of it
     parts: int  # of which a plan has tiles of their own
     share: float  # of all pairs, those that it shows
 
@@ -39,8 +41,8 @@ _known: dict[tuple, list] = {}  # [Mask or None, how often it still runs as a bi
 
 
 def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tuple[Request, str]:
-    """The request as it runs: with a mask in place of its bias if that is one and has come often enough. And the mask's
-    name, or "". given: the bias as the caller has it. counted: is this a call that runs?"""
+    """The request as it runs: with a mask in place of its bias if that is one, and has come often enough where it has
+    lengths. And the mask's name, or "". given: the bias as the caller has it. counted: is this a call that runs?"""
     sizes = _sizes(r, given)
     if sizes is None:
         return r, ""
@@ -52,7 +54,7 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
     entry = _known.pop(key, None)
     if entry is None:
         mask = _mask(intervals, *sizes)
-        entry = [mask, 0 if mask is None else _waits(op, r, sizes, mask)]
+        entry = [mask, _waits(op, r, sizes, mask) if mask is not None and mask.lengths else 0]
         if len(_known) >= MOST_MASKS:
             _known.pop(next(iter(_known)), None)
     _known[key] = entry
@@ -125,7 +127,7 @@ def _mask(intervals: bytes, batch: int, heads: int, n_q: int, n_k: int) -> Optio
         patterns = found["patterns"]
         settings = {"pattern": patterns[0] if len(patterns) == 1 else tuple(p for p in patterns for _ in range(heads))}
         parts = found["sequences"] * (1 if len(patterns) == 1 else heads)
-        return Mask(_sequences(found["sequences"], len(patterns)), {**settings, "order": "natural"}, parts, share)
+        return Mask(_sequences(found["sequences"], len(patterns)), {**settings, "order": "natural"}, True, parts, share)
     lo, hi = found["lo"], found["hi"]
     settings, names = {}, []
     if hi is not None:
@@ -143,7 +145,8 @@ def _mask(intervals: bytes, batch: int, heads: int, n_q: int, n_k: int) -> Optio
             names.append(f"the first {least if least == most else f'{least} to {most}'} {what} in use")
     alike = all(len(set(found[name])) < 2 for name in ("seqused_q", "seqused_k"))
     parts = 1 if alike else batch
-    return Mask(", ".join(names) or "a mask that hides nothing", settings, parts, share)
+    lengths = bool(found["seqused_q"] or found["seqused_k"])
+    return Mask(", ".join(names) or "a mask that hides nothing", settings, lengths, parts, share)
 
 
 def _edges(lo: Optional[int], hi: Optional[int], prefix: int) -> str:

@@ -225,9 +225,11 @@ def test_few_pairs_are_not_read(monkeypatch):
 
 
 def test_a_plan_is_made_once_it_pays(monkeypatch):
-    """The first calls run as a bias, explain says so; a plan by words is made at once. Every mask counts for itself."""
+    """The first calls run lengths as a bias, explain says so; a mask without lengths, and a plan by words, are planned at
+    once. Every mask counts for itself."""
     q, k, v, _ = arrays(dtype=np.float32)
-    saved = 3 * 2 * N * N * ((1 - (N + 1) / (2 * N)) * 12 + _masks.PRODUCTS_OF_WORD)  # products of 8 + 4 features
+    mask, other = (J <= I) & padding(40), (J <= I) & padding(41)
+    saved = 3 * 2 * N * N * ((1 - mask.mean()) * 12 + _masks.PRODUCTS_OF_WORD)  # products of 8 + 4 features
     monkeypatch.setattr(_masks, "PRODUCTS_OF_TOKEN", 2.5 * saved / N)
     monkeypatch.setattr(_masks, "_known", {})
 
@@ -240,16 +242,17 @@ def test_a_plan_is_made_once_it_pays(monkeypatch):
         finally:
             _calls._calls.update(kept)
 
-    explained = lambda: redblue.explain(q, k, v, bias=J <= I, threads=1).decision
-    assert [ran_as_mask(J <= I) for _ in range(2)] == [False, False]
-    assert [ran_as_mask(J <= I + 1) for _ in range(2)] == [False, False]
-    assert explained() == "the bias is causal (query i sees the keys up to i), and runs as that"
+    explained = lambda: redblue.explain(q, k, v, bias=mask, threads=1).decision
+    assert [ran_as_mask(mask) for _ in range(2)] == [False, False]
+    assert [ran_as_mask(other) for _ in range(2)] == [False, False]
+    assert explained() == "the bias is causal (query i sees the keys up to i), the first 40 keys in use, and runs as that"
     assert explained() == explained()  # does not count
-    assert [ran_as_mask(J <= I) for _ in range(3)] == [True, True, True]
+    assert [ran_as_mask(mask) for _ in range(3)] == [True, True, True]
     monkeypatch.setattr(_masks, "_known", {})
-    assert explained() == "the bias is causal (query i sees the keys up to i): it runs as that once that pays for a plan"
-    assert redblue.explain(q, k, v, bias=J <= I, M=4096).decision.endswith("and runs as that")
-    assert redblue.explain(q, k, v, bias=J <= I, M=4096).io < redblue.explain(q, k, v, bias=np.random.rand(N, N) < 0.5, M=4096).io
+    assert explained() == "the bias is causal (query i sees the keys up to i), the first 40 keys in use: it runs as that once that pays for a plan"
+    assert redblue.explain(q, k, v, bias=mask, M=4096).decision.endswith("and runs as that")
+    assert redblue.explain(q, k, v, bias=mask, M=4096).io < redblue.explain(q, k, v, bias=np.random.rand(N, N) < 0.5, M=4096).io
+    assert ran_as_mask(J <= I)
 
 
 def test_the_same_mask_makes_no_new_plan_and_new_masks_are_forgotten(monkeypatch):
