@@ -389,8 +389,8 @@ struct AttentionPanel {
       corr = nullptr;
     });
   }
-  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores. Where only rows are
-  /// above their limit that have seen no key yet, they alone get an m: what is pending has weights of 0 for them.
+  /// O takes in what is pending up to here, and m and what follows from it the largest raw scores. If the only
+  /// rows above their limit have seen no key yet, m is set for these alone: their pending weights are 0.
   void raise_at(index_t key, const V (&most)[NV], double scale, Running& w, Pending& p) const {
     V first_seen[NV], ignored[NV];
     bool others = w.far;
@@ -429,11 +429,18 @@ struct AttentionPanel {
   index_t weigh(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
     index_t done = first;
     for_seen(first, end, [&](const Piece& piece) {
-      const index_t from = std::clamp(all.begin, piece.first, piece.end), to = std::clamp(all.end, from, piece.end);
       with_height(piece, [&]<int N>(Height<N>) {
-        if (!w.far) done = weigh<N, true>({piece.first, from}, piece.v0, scale, w, p);
-        if (!w.far) done = weigh<N, false>({from, to}, piece.v0, scale, w, p);
-        if (!w.far) done = weigh<N, true>({to, piece.end}, piece.v0, scale, w, p);
+        const auto weigh_these = [&](index_t begin, index_t end, auto hides) {
+          if (!w.far) done = weigh<N, decltype(hides)::value>({begin, end}, piece.v0, scale, w, p);
+        };
+        if constexpr (N < NV) {  // not all rows see any of these
+          weigh_these(piece.first, piece.end, std::true_type{});
+        } else {
+          const index_t from = std::clamp(all.begin, piece.first, piece.end), to = std::clamp(all.end, from, piece.end);
+          weigh_these(piece.first, from, std::true_type{});
+          weigh_these(from, to, std::false_type{});
+          weigh_these(to, piece.end, std::true_type{});
+        }
       });
     });
     return done;
