@@ -40,7 +40,7 @@ struct Compared {
   double seconds = 0;                        ///< median of the repetitions
   index_t seeds = 1;                         ///< that the errors are of
   std::vector<HeadError> heads{};            ///< in the order of batches and heads; empty where it is refused
-  std::optional<Certificate> certificate{};  ///< of polynomials that ran
+  std::optional<Certificate> certificate{};  ///< of polynomials that ran in f32 or f64
 };
 
 struct CompareOptions {

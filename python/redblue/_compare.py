@@ -37,7 +37,8 @@ class Comparison:
     """What `redblue.compare` found.
 
     rows: a Row for each head of each method that ran, exact attention first. refused: {setting: reason} of the others.
-    `to_dict()` has what `redblue compare --json` prints, for `redblue.plot.errors`, which takes a Comparison, too. The text
+    `to_dict()` has the numbers of `redblue compare --json`, for `redblue.plot.errors`, which takes a Comparison, too; its
+    certificates are those of `redblue.certify`. The text
     and the table in a notebook have one line for each method: errors are medians over heads, `proved` is the largest.
     """
 

@@ -122,7 +122,21 @@ def test_a_picture_has_no_point_where_an_error_is_no_number():
     assert np.isnan(line.get_ydata()[0])
 
 
+def test_nothing_is_proved_of_bf16_arithmetic():
+    """Here roundings exceed what would be proved of fp32."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    q, k, v = (x * np.ones((1, 1, 128, 32)) for x in (1, -1, 1.25))
+    k[0, 0, 0] = 1
+    q, k, v = (x.astype(ml_dtypes.bfloat16) for x in (q, k, v))
+    options = {"M": 100000, "scale": (np.log(2) - np.log(1 + 0.9 / 256)) / 64, "methods": "2:0.1,centred,exact-keys=128"}
+    in_f32 = redblue.compare(q, k, v, **options).rows[1]
+    assert in_f32.largest <= in_f32.proved
+    in_bf16 = redblue.compare(q, k, v, compute="bf16", **options).rows[1]
+    assert in_bf16.largest > in_f32.proved and in_bf16.proved is None and in_bf16.certificate is None
+
+
 @pytest.mark.parametrize(("options", "message"), [
+    ({"methods": "performer:16,seed=9007199254740992", "seeds": 3}, "seed"),
     ({"M": None}, "M = None: give a whole number"),
     ({"M": 0}, "M = 0: fast memory needs at least one word"),
     ({"M": 2}, "M = 2 words is too small"),
