@@ -115,7 +115,6 @@ struct PatternOptions {
   void apply_to(Problem& p, bool window) const;
 };
 
-/// Which keys a query sees.
 /// Packed and padded sequences.
 struct SequenceOptions {
   std::optional<std::string> seqlens, seqlens_k, seqused_q, seqused_k;
@@ -124,6 +123,7 @@ struct SequenceOptions {
   void apply_to(Problem& p) const;
 };
 
+/// Which keys a query sees.
 struct MaskOptions {
   PatternOptions pattern;
   bool causal = false;
