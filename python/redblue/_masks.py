@@ -16,9 +16,8 @@ if TYPE_CHECKING:
 #: less than a twentieth of the time of such a call (docs/python.md).
 LEAST_PAIRS = 1 << 18
 
-#: Lengths of sequences may be others at each call. So a mask that has such has a plan made once it would have saved as many
-#: products in each thread as take about the time of the plan: those of each token, and of each part that may have tiles of
-#: its own.
+#: Lengths of sequences may be others at each call. So a mask with lengths gets a plan once the products that it would have
+#: saved take as long as to make the plan. That time is estimated in products of one thread, for each token and each part.
 PRODUCTS_OF_TOKEN, PRODUCTS_OF_PART = 1 << 20, 1 << 26
 #: To read a word of a bias for a pair and add it takes the time of this many products; a row for all queries takes little.
 PRODUCTS_OF_WORD = 32
@@ -56,7 +55,7 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
         mask = _mask(intervals, *sizes)
         entry = [mask, _waits(op, r, sizes, mask) if mask is not None and mask.lengths else 0]
         if len(_known) >= MOST_MASKS:
-            _known.pop(next(iter(_known)), None)
+            _known.pop(list(_known)[0], None)  # at one stroke: other threads may write
     _known[key] = entry
     mask, waits = entry
     if mask is None:
@@ -76,9 +75,10 @@ def explained(r: Request, name: str) -> str:
 
 
 def _waits(op: str, r: Request, sizes: tuple, mask: Mask) -> float:
-    """How many calls run as a bias first: none where the plan is asked for its words, not for its time."""
+    """How many calls run as a bias first: none where the plan is asked for its words, not for its time, or where a bias is
+    refused."""
     s = r.settings
-    if s.M is not None or s.memory is not None:
+    if s.M is not None or s.memory is not None or (op == "backward" and s.compute == "bf16"):
         return 0
     batch, heads, n_q, n_k = sizes
     plan = (s.threads or _core.pool_size()) * (max(n_q, n_k) * PRODUCTS_OF_TOKEN + mask.parts * PRODUCTS_OF_PART)
@@ -105,7 +105,7 @@ def _sizes(r: Request, given: Any) -> Optional[tuple]:
         return None
     if s.cu_seqlens_q or s.cu_seqlens_k or s.seqused_q or s.seqused_k:
         return None
-    if s.schedule is not None or s.approximate is not None or r.tolerance is not None:
+    if s.schedule is not None or s.approximate is not None or r.tolerance is not None or s.max_workspace is not None:
         return None
     heads = q[-5 - tokens] if len(q) > 2 else 1
     whole = (q[0] if len(q) > 3 else 1, heads, n_q, n_k)

@@ -35,7 +35,8 @@ def scaled_dot_product_attention(
     [..., heads, n_q, n_k]: of bool (True keeps), or added to the scores. is_causal is aligned at the top left, as in
     torch: the first query sees one key. It does not go with attn_mask. Fewer heads of key and value need enable_gqa; one
     serves all without it. Tensors of torch broadcast as torch broadcasts them.
-    A query that sees no key gives 0, and so do all where dropout_p is 1, as in torch. Returns [..., heads, n_q, d_v]. Raises what `attention` raises.
+    A query that sees no key gives 0, and so do all where dropout_p is 1. Returns [..., heads, n_q, d_v]. Raises what
+    `attention` raises.
     """
     if is_tensor(query):
         return redblue.torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -45,7 +46,8 @@ def scaled_dot_product_attention(
         shapes = tuple(x.shape for x in family_of(query, key, value)[1:3])
     require_sdpa(*shapes, attn_mask, is_causal, enable_gqa)
     if dropout_p == 1:
-        return 0 * scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
+        family, q, k, v = family_of(query, key, value)
+        return family.finished(family.zeros(attention(q, k, v, bias=attn_mask, causal=is_causal, alignment="top-left", scale=scale)))
     return attention(
         query,
         key,

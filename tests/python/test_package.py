@@ -302,6 +302,8 @@ def test_shims_align_as_their_models_do(qkv):
     i, j = np.arange(19)[:, None] + 4, np.arange(23)
     np.testing.assert_allclose(o.swapaxes(1, 2), reference(*qkv, keep=(j <= i) & (j >= i - 5))[0], atol=2e-6)
     assert lse.shape == (2, 4, 19)
+    o = redblue.scaled_dot_product_attention(q, k, v * np.inf, dropout_p=1.0, enable_gqa=True)
+    assert (o == 0).all() and not np.signbit(o).any()
     with pytest.raises(redblue.InvalidProblem, match="enable_gqa"):
         redblue.scaled_dot_product_attention(q, k, v)
     with pytest.raises(redblue.InvalidProblem, match="attn_mask"):

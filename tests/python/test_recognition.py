@@ -200,7 +200,7 @@ def test_grouped_heads_other_sizes_and_layouts(monkeypatch):
 @pytest.mark.parametrize(
     "options",
     [{"causal": True}, {"window": (3, 0)}, {"prefix": 4}, {"seqused_k": [9, 9, 9]}, {"alibi_slopes": np.ones(2)},
-     {"cu_seqlens_q": [0, 8, N], "cu_seqlens_k": [0, 8, N]}, {"schedule": "flash"},
+     {"cu_seqlens_q": [0, 8, N], "cu_seqlens_k": [0, 8, N]}, {"schedule": "flash"}, {"max_workspace": 10**6},
      {"pattern": redblue.patterns.window(N, N, 3, 3)}],
     ids=str,
 )  # fmt: skip
@@ -253,6 +253,15 @@ def test_a_plan_is_made_once_it_pays(monkeypatch):
     assert redblue.explain(q, k, v, bias=mask, M=4096).decision.endswith("and runs as that")
     assert redblue.explain(q, k, v, bias=mask, M=4096).io < redblue.explain(q, k, v, bias=np.random.rand(N, N) < 0.5, M=4096).io
     assert ran_as_mask(J <= I)
+
+
+def test_bf16_gradients_do_not_depend_on_earlier_calls(monkeypatch):
+    """With compute = bf16 a bias has no gradients, so that a mask is one at the first call."""
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    monkeypatch.setattr(_masks, "_known", {})
+    monkeypatch.setattr(_masks, "PRODUCTS_OF_TOKEN", 1 << 40)
+    q, k, v, do = (x.astype(ml_dtypes.bfloat16) for x in arrays())
+    redblue.attention_backward(do, q, k, v, bias=padding(40), compute="bf16")
 
 
 def test_the_same_mask_makes_no_new_plan_and_new_masks_are_forgotten(monkeypatch):
