@@ -73,10 +73,16 @@ void SequenceOptions::add_to(const Command& command) {
   command.option("--seqlens-k", seqlens_k, "with --seqlens: the number of keys of each, where it is another")
       .type_name("LIST|FILE");
   command
-      .option("--seqused-k", seqused_k,
-              "padding: the number of keys of each batch, as a list or a text file; the keys after them are hidden")
+      .option(
+          "--seqused-k", seqused_k,
+          "padding: the number of keys of each batch, or with --seqlens of each sequence, as a list or a text file; "
+          "the keys after them are hidden")
       .type_name("LIST|FILE");
-  command.option("--seqused-q", seqused_q, "padding: the number of queries of each batch; those after them see no key")
+  command
+      .option(
+          "--seqused-q", seqused_q,
+          "padding: the number of queries of each batch, or with --seqlens of each sequence; those after them see no "
+          "key")
       .type_name("LIST|FILE");
 }
 

@@ -105,8 +105,8 @@ typedef struct redblue_problem {
   int32_t sinks_gradient; /* backward: form dsinks */
   /* Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
    * likewise, and sees nothing else. Each list has `sequences` + 1 numbers, from 0 to n_q (n_k); NULL where the other
-   * serves for both. Padding: batch b has seqused_q[b] queries and seqused_k[b] keys; NULL: all of them. Causal offset,
-   * window and prefix count from the first query and key of each sequence. The lists are copied. */
+   * serves for both. Padding: batch b, or packed sequence b, uses its first seqused_q[b] queries and seqused_k[b] keys;
+   * NULL: all. Causal offset, window, prefix count from the first query and key of each. The lists are copied. */
   int64_t sequences;
   const int64_t* cu_seqlens_q;
   const int64_t* cu_seqlens_k;

@@ -69,7 +69,7 @@ struct Problem {
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
   std::vector<index_t> cu_seqlens_q{}, cu_seqlens_k{};
-  /// Padding: batch b has seqused_q[b] queries and seqused_k[b] keys. Queries after them see no key. Empty: all.
+  /// Padding: batch b, or packed sequence b, has seqused_q[b] queries and seqused_k[b] keys in use. Empty: all.
   std::vector<index_t> seqused_q{}, seqused_k{};
   /// The keys that each query may see where that is no mask of the kinds above: one list for all, one for each query
   /// head, or one for each query head of each batch. redblue/patterns.hpp makes them. Causal, window, prefix and

@@ -243,9 +243,14 @@ def _require_empty(op: str, x: Sizes, s: Settings) -> None:
     for name, list_, n in (("cu_seqlens_q", s.cu_seqlens_q, x.n_q), ("cu_seqlens_k", s.cu_seqlens_k, x.n_k)):
         if list_:
             starts(list_, name, n)
-    for name, used, n in (("seqused_q", s.seqused_q, x.n_q), ("seqused_k", s.seqused_k, x.n_k)):
-        if used and (len(used) != x.batch or not all(0 <= length <= n for length in used)):
-            raise InvalidProblem(f"{name} = {list(used)}: give a length from 0 to {n} for each of {x.batch} batches")
+    for name, lengths, ends, n in (
+        ("seqused_q", s.seqused_q, s.cu_seqlens_q or s.cu_seqlens_k, x.n_q),
+        ("seqused_k", s.seqused_k, s.cu_seqlens_k or s.cu_seqlens_q, x.n_k),
+    ):
+        most = [b - a for a, b in zip(ends, ends[1:])] if ends else [n] * x.batch
+        if lengths and (len(lengths) != len(most) or not all(0 <= a <= b for a, b in zip(lengths, most))):
+            of = f"for each packed sequence, at most {most}" if ends else f"from 0 to {n} for each of {x.batch} batches"
+            raise InvalidProblem(f"{name} = {list(lengths)}: give a length {of}")
     full = (x.batch, x.heads, x.n_q, x.n_k)
     if s.bias and any(size not in (1, whole) for size, whole in zip(s.bias[::-1], full[::-1])):
         raise InvalidProblem(f"bias is {list(s.bias)}: give what broadcasts to {list(full)} (batch, heads, n_q, n_k)")
@@ -261,6 +266,16 @@ def starts(cu_seqlens: Any, name: str, total: int) -> list[slice]:
     if len(at) < 2 or at[0] != 0 or at[-1] != total or any(b < a for a, b in zip(at, at[1:])):
         raise InvalidProblem(f"{name} = {list(at)}: give where each sequence begins, ascending from 0 to {total}")
     return [slice(a, b) for a, b in zip(at, at[1:])]
+
+
+def used(lengths: Any, name: str, sequences: int) -> list:
+    """The option of each of these sequences alone, as one of a batch: [length], or None without lengths."""
+    if lengths is None:
+        return [None] * sequences
+    found = integers(lengths, name)
+    if len(found) != sequences:
+        raise InvalidProblem(f"{name} = {list(found)}: give a length for each of {sequences} packed sequences")
+    return [[length] for length in found]
 
 
 def wanted_of(s: Settings, type: str, compute: str) -> Any:

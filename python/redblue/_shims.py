@@ -12,7 +12,7 @@ import redblue  # whose attribute `torch` is imported where it is first used
 from ._arrays import NumPy, family_of, is_tensor
 from ._attention import attention
 from ._errors import InvalidProblem
-from ._settings import starts
+from ._settings import starts, used
 
 
 def _seed(dropout: float) -> Optional[int]:
@@ -109,34 +109,41 @@ def flash_attn_varlen_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
     block_table: Any = None,
+    seqused_q: Any = None,
+    seqused_k: Any = None,
 ) -> Any:
     """flash_attn.flash_attn_varlen_func: packed sequences, q [total_q, heads, d], k and v [total_k, kv_heads, d].
 
     cu_seqlens_q and cu_seqlens_k, from 0 to the totals, say where each sequence begins; max_seqlen_q and max_seqlen_k
-    are not needed. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys (block_table) are refused.
+    are not needed. seqused_q and seqused_k [sequences]: how many first queries and keys of each are in use; causal and
+    window_size are aligned at the bottom right of these. Queries after them give 0, and keys after them have gradients of
+    0. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys
+    (block_table) are refused.
     """
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
     if getattr(alibi_slopes, "ndim", 1) == 2:  # a plan of packed sequences has the same slopes for all
         if is_tensor(q):
-            join, rows = redblue.torch.torch.cat, redblue.torch.starts_of_tensors
+            join, rows, lengths_of = redblue.torch.torch.cat, redblue.torch.starts_of_tensors, redblue.torch.used_of_tensors
         else:
             alibi_slopes = NumPy.given(alibi_slopes, "alibi_slopes")
-            join, rows = np.concatenate, starts
+            join, rows, lengths_of = np.concatenate, starts, used
         (q, k, v), finished = _sliceable(q, k, v)
         sequences = [rows(x, name, n.shape[0]) for x, name, n in ((cu_seqlens_q, "cu_seqlens_q", q), (cu_seqlens_k, "cu_seqlens_k", k))]
         if not len(sequences[0]) == len(sequences[1]) == alibi_slopes.shape[0]:
             counts = f"{len(sequences[0])} sequences of queries, {len(sequences[1])} of keys"
             raise InvalidProblem(f"alibi_slopes is {list(alibi_slopes.shape)}, for {counts}: give [sequences, heads]")
+        lengths = [lengths_of(x, name, len(alibi_slopes)) for x, name in ((seqused_q, "seqused_q"), (seqused_k, "seqused_k"))]
         parts = [
-            _flash(q[None, i], k[None, j], v[None, j], dropout_p, softmax_scale, causal, window_size, softcap, slopes, True)
-            for i, j, slopes in zip(*sequences, alibi_slopes)
-        ]
+            _flash(q[None, i], k[None, j], v[None, j], dropout_p, softmax_scale, causal, window_size, softcap, slopes, True,
+                   seqused_q=of_q, seqused_k=of_k)
+            for i, j, slopes, of_q, of_k in zip(*sequences, alibi_slopes, *lengths)
+        ]  # fmt: skip
         o, lse = (finished(join(x, axis)) for x, axis in (([o[0] for o, _, _ in parts], 0), ([lse[0] for _, lse, _ in parts], 1)))
         return (o, lse, None) if return_attn_probs else o
     return _flash(
         q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs,
-        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k,
+        cu_seqlens_q=cu_seqlens_q, cu_seqlens_k=cu_seqlens_k, seqused_q=seqused_q, seqused_k=seqused_k,
     )  # fmt: skip
 
 

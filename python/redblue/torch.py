@@ -27,7 +27,7 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, offset_of, patterns_of, real, starts, unknown_options
+from ._settings import Options, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, require_dense
 
@@ -59,9 +59,12 @@ def _numbered(pattern: Any) -> Tensor:
     return numbers
 
 
-#: starts, for tensors: their values are not known when torch compiles, and a graph ends here.
-starts_of_tensors = torch.compiler.disable(
-    starts, reason="slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
+#: starts and used, for tensors: their values are not known when torch compiles, and a graph ends here.
+starts_of_tensors, used_of_tensors = (
+    torch.compiler.disable(
+        f, reason="slopes of each packed sequence: cu_seqlens is read to call each alone; fullgraph=True takes slopes of heads alone"
+    )
+    for f in (starts, used)
 )
 
 

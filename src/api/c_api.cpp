@@ -254,8 +254,9 @@ Problem problem_of(const redblue_problem& p) {
                                              : "cu_seqlens_q and cu_seqlens_k are NULL: give them, or 0 sequences"));
   result.cu_seqlens_q = list(p.cu_seqlens_q, p.sequences + 1);
   result.cu_seqlens_k = list(p.cu_seqlens_k, p.sequences + 1);
-  result.seqused_q = list(p.seqused_q, std::max<int64_t>(0, p.batch));
-  result.seqused_k = list(p.seqused_k, std::max<int64_t>(0, p.batch));
+  const int64_t lengths = packed ? p.sequences : std::max<int64_t>(0, p.batch);
+  result.seqused_q = list(p.seqused_q, lengths);
+  result.seqused_k = list(p.seqused_k, lengths);
   result.patterns = patterns_of(p);
   result.order = order_of(p);
   result.lse_required = p.lse_required != 0;

@@ -13,23 +13,19 @@
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
 
-/// Are the documents packed sequences, or one padded sequence, all with one mask? Else they come from a pattern.
+/// Are the documents packed sequences, perhaps used in part, all with one mask? Else they come from a pattern.
 inline bool are_sequences(const Sizes& x) {
   const std::vector<Document>& list = x.documents->list;
   if (list.empty()) return false;
-  index_t row = 0, key = 0;
   const Mask& first = list.front().mask;
   const bool alike = std::ranges::all_of(list, [&](const Document& one) {
     const Mask& m = one.mask;
     const index_t offset = m.hi != Mask::kFar    ? m.hi - 1
                            : m.lo != -Mask::kFar ? m.lo
                                                  : one.keys.size() - one.rows.size() / m.group;
-    const bool next = one.rows.begin == row && one.keys.begin == key;
-    row = one.rows.end;
-    key = one.keys.end;
-    return next && one.pattern == nullptr && m.lo == first.lo && m.hi == first.hi && one.slope_offset == offset;
+    return one.pattern == nullptr && m.lo == first.lo && m.hi == first.hi && one.slope_offset == offset;
   });
-  return alike && (list.size() == 1 || (row == x.n_q && key == x.n_k));
+  return alike && list.front().rows.begin == 0 && list.front().keys.begin == 0;
 }
 
 /// The problem that has these sizes: one group of heads, at a scale where even exp without a shift stays finite.
@@ -72,16 +68,14 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
     const auto& list = x.documents->list;
     mask = list.front().mask;
     for (const Document& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);
-    if (list.back().rows.end == x.n_q && list.back().keys.end == x.n_k) {
-      p.cu_seqlens_q = p.cu_seqlens_k = {0};
-      for (const Document& one : list) {
-        p.cu_seqlens_q.push_back(one.rows.end / mask.group);
-        p.cu_seqlens_k.push_back(one.keys.end);
-      }
-    } else {
-      p.seqused_q = {list.front().rows.end / mask.group};
-      p.seqused_k = {list.front().keys.end};
+    for (const Document& one : list) {
+      p.cu_seqlens_q.push_back(one.rows.begin / mask.group);
+      p.cu_seqlens_k.push_back(one.keys.begin);
+      p.seqused_q.push_back(one.rows.size() / mask.group);
+      p.seqused_k.push_back(one.keys.size());
     }
+    p.cu_seqlens_q.push_back(p.n_q);
+    p.cu_seqlens_k.push_back(p.n_k);
   }
   const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
   p.causal = right;

@@ -40,7 +40,7 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
   return m;
 }
 
-/// Packed sequences, or one that leaves padding; each has the mask of x.
+/// Packed sequences, some perhaps used in part, or one that leaves padding; each has the mask of x.
 std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw) {
   const index_t group = x.mask.group, positions = x.n_q / group;
   Documents all;
@@ -55,11 +55,16 @@ std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw)
   if (draw(0, 2) == 0) {
     add({0, draw(0, positions)}, {0, draw(0, x.n_k)});
   } else {
+    const bool in_part = draw(0, 2) == 0;
+    const auto used = [&](index_t begin, index_t length) {
+      return Range{begin, begin + (in_part ? draw(0, length) : length)};
+    };
     for (index_t i = 0, j = 0; i < positions || j < x.n_k;) {
       const bool last = all.list.size() == 3;
       const index_t queries = last ? positions - i : draw(0, positions - i),
                     keys = last ? x.n_k - j : draw(0, x.n_k - j);
-      add({i, i + queries}, {j, j + keys});
+      const Range of_queries = used(i, queries);
+      add(of_queries, used(j, keys));
       i += queries;
       j += keys;
     }

@@ -104,15 +104,18 @@ void require_cumulative(std::string_view name, const std::vector<index_t>& ends,
                     name, ends.back(), n, name.back() == 'q' ? "queries" : "keys"));
 }
 
-/// Used lengths of `batch` batches of n queries or keys.
-void require_used(std::string_view name, const std::vector<index_t>& used, index_t batch, index_t n) {
+/// Used lengths of `batch` batches of n queries or keys, or of the packed sequences that end there.
+void require_used(std::string_view name, const std::vector<index_t>& used, index_t batch, index_t n,
+                  const std::vector<index_t>& ends) {
   if (used.empty()) return;
-  if (static_cast<index_t>(used.size()) != batch)
+  const std::size_t lengths = ends.empty() ? static_cast<std::size_t>(batch) : ends.size() - 1;
+  if (used.size() != lengths)
     throw InvalidProblem(
-        fmt::format("{} has {} lengths for a batch of {}: give one for each entry", name, used.size(), batch));
-  for (std::size_t b = 0; b < used.size(); ++b)
-    if (used[b] < 0 || used[b] > n)
-      throw InvalidProblem(fmt::format("{}[{}] = {}: give a length from 0 to {}", name, b, used[b], n));
+        fmt::format("{} has {} lengths for {}: give one for each", name, used.size(),
+                    ends.empty() ? fmt::format("a batch of {}", batch) : fmt::format("{} packed sequences", lengths)));
+  for (std::size_t s = 0; s < lengths; ++s)
+    if (const index_t most = ends.empty() ? n : ends[s + 1] - ends[s]; used[s] < 0 || used[s] > most)
+      throw InvalidProblem(fmt::format("{}[{}] = {}: give a length from 0 to {}", name, s, used[s], most));
 }
 
 }  // namespace
@@ -120,10 +123,6 @@ void require_used(std::string_view name, const std::vector<index_t>& used, index
 void Problem::require_sequences() const {
   if (!several()) return;
   const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();
-  if (packed && (!seqused_q.empty() || !seqused_k.empty()))
-    throw InvalidProblem(
-        "cu_seqlens (--seqlens) and seqused (--seqused-q, --seqused-k): give one of them; packed sequences are "
-        "cu_seqlens, padded batches seqused");
   require_cumulative("cu_seqlens_q", cu_seqlens_q, n_q);
   require_cumulative("cu_seqlens_k", cu_seqlens_k, n_k);
   if (packed && (cu_seqlens_q.empty() || cu_seqlens_k.empty()) && n_q != n_k)
@@ -137,8 +136,8 @@ void Problem::require_sequences() const {
         fmt::format("cu_seqlens_q (--seqlens) has {} sequences and cu_seqlens_k (--seqlens-k) {}: give as many of "
                     "both",
                     cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
-  require_used("seqused_q", seqused_q, batch, n_q);
-  require_used("seqused_k", seqused_k, batch, n_k);
+  require_used("seqused_q", seqused_q, batch, n_q, cu_seqlens_q.empty() ? cu_seqlens_k : cu_seqlens_q);
+  require_used("seqused_k", seqused_k, batch, n_k, cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k);
 }
 
 void Problem::require_patterns() const {
@@ -312,15 +311,19 @@ std::shared_ptr<const Documents> Problem::sequences() const {
                         mask_of(queries.size(), keys.size()),
                         causal_offset.value_or(keys.size() - queries.size())});
   };
-  if (seqused_q.empty() && seqused_k.empty()) {
+  const auto used = [](const std::vector<index_t>& lengths, std::size_t s, Range whole) -> Range {
+    return lengths.empty() ? whole : Range{whole.begin, whole.begin + lengths[s]};
+  };
+  if (!cu_seqlens_q.empty() || !cu_seqlens_k.empty()) {
     const auto& q = cu_seqlens_q.empty() ? cu_seqlens_k : cu_seqlens_q;
     const auto& k = cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k;
-    for (std::size_t s = 1; s < q.size(); ++s) add(0, {q[s - 1], q[s]}, {k[s - 1], k[s]});
+    for (std::size_t s = 1; s < q.size(); ++s)
+      add(0, used(seqused_q, s - 1, {q[s - 1], q[s]}), used(seqused_k, s - 1, {k[s - 1], k[s]}));
   } else {
     all.batches = one_length(seqused_q) && one_length(seqused_k) ? std::min<index_t>(batch, 1) : batch;
     for (index_t b = 0; b < all.batches; ++b) {
       const auto at = static_cast<std::size_t>(b);
-      const Range queries{0, seqused_q.empty() ? n_q : seqused_q[at]}, keys{0, seqused_k.empty() ? n_k : seqused_k[at]};
+      const Range queries = used(seqused_q, at, {0, n_q}), keys = used(seqused_k, at, {0, n_k});
       if (all.batches == 1 && queries == Range{0, n_q} && keys == Range{0, n_k}) return nullptr;
       add(b, queries, keys);
     }
@@ -448,7 +451,8 @@ bool Problem::may_reorder() const {
   if (!bias) return true;
   const Modifiers m = modifiers();
   const bool own = !m.bias_over_batches && !m.bias_over_heads;
-  return own || (one_length(seqused_q) && one_length(seqused_k) && patterns.alike());
+  const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();  // lengths are then those of all batches
+  return own || ((packed || (one_length(seqused_q) && one_length(seqused_k))) && patterns.alike());
 }
 
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {

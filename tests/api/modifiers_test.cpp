@@ -38,9 +38,15 @@ class ModifiersTest : public testing::Test {
     if (coin()) p.causal = true;
     if (draw(0, 3) == 0) p.window_left = draw(0, 9);
     if (draw(0, 3) == 0) p.cu_seqlens_q = cumulative(p.n_q), p.cu_seqlens_k = cumulative(p.n_k);
-    if (p.cu_seqlens_q.empty() && draw(0, 3) == 0)
-      for (index_t b = 0; b < p.batch; ++b)
-        p.seqused_q.push_back(draw(0, p.n_q)), p.seqused_k.push_back(draw(0, p.n_k));
+    if (draw(0, 3) == 0) {
+      const auto used = [&](const std::vector<index_t>& ends, index_t n) {
+        std::vector<index_t> lengths;
+        for (std::size_t s = 1; s < ends.size(); ++s) lengths.push_back(draw(0, ends[s] - ends[s - 1]));
+        for (index_t b = 0; ends.empty() && b < p.batch; ++b) lengths.push_back(draw(0, n));
+        return lengths;
+      };
+      p.seqused_q = used(p.cu_seqlens_q, p.n_q), p.seqused_k = used(p.cu_seqlens_k, p.n_k);
+    }
     if (draw(0, 3) == 0) p.patterns = {any_pattern(p)}, p.order = static_cast<PatternOrder>(draw(0, 2));
     const auto size = [&](index_t full) { return coin() ? full : 1; };
     if (coin()) p.bias = {size(p.batch), size(p.heads), size(p.n_q), coin() ? p.n_k : size(p.n_k)};

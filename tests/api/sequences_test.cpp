@@ -72,6 +72,32 @@ TEST(Sequences, ArePackedAsTheyAreAlone) {
   }
 }
 
+/// Keys and queries that are not in use stay where they are: the others are as if these were not there.
+TEST(Sequences, ArePackedAndUsedInPartAsTheyAreAlone) {
+  Problem p = packed();
+  p.seqused_q = {5, 0, 19, 12};
+  p.seqused_k = {4, 3, 11, 0};
+  for (const auto& schedule : plan::Registry::built_in().of(Operation::forward)) {
+    if (schedule->traits.printed || schedule->obstacle(p, p.sizes())) continue;
+    SCOPED_TRACE(schedule->name);
+    const std::string name(schedule->name);
+    PackedArrays together, alone;
+    together.run(p, plan::make_plan(p, {.M = 400, .schedule = name}), 0, 0);
+    std::fill(alone.O.begin(), alone.O.end(), 0.0F);
+    std::fill(alone.lse.begin(), alone.lse.end(), -INFINITY);
+    for (const std::size_t s : {0, 2}) {
+      Problem one{.n_q = p.seqused_q[s], .n_k = p.seqused_k[s], .d = kFeatures, .d_v = kFeatures, .causal = true};
+      one.lse_required = true;
+      alone.run(one, plan::make_plan(one, {.M = 400, .schedule = "flash"}), p.cu_seqlens_q[s], p.cu_seqlens_k[s]);
+    }
+    for (std::size_t i = 0; i < together.O.size(); ++i) EXPECT_NEAR(together.O[i], alone.O[i], 1e-5);
+    for (std::size_t i = 0; i < together.lse.size(); ++i)
+      if (together.lse[i] != alone.lse[i]) {  // not both -inf
+        EXPECT_NEAR(together.lse[i], alone.lse[i], 1e-5);
+      }
+  }
+}
+
 TEST(Sequences, HaveTheSameBitsForAnyNumberOfThreads) {
   const Problem p = packed();
   for (const auto& schedule : plan::Registry::built_in().of(Operation::forward)) {
@@ -129,8 +155,13 @@ TEST(Sequences, RefuseListsThatMakeNoSense) {
               HasSubstr("cu_seqlens_q (--seqlens) has 2 sequences and cu_seqlens_k (--seqlens-k) 1"));
   EXPECT_THAT(refusal([&](Problem& p) { p.seqused_k = {7}; }), HasSubstr("seqused_k has 1 lengths for a batch of 2"));
   EXPECT_THAT(refusal([&](Problem& p) { p.seqused_k = {7, 8}; }), HasSubstr("seqused_k[1] = 8: give a length from 0"));
-  EXPECT_THAT(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_k = {7, 7}; }),
-              HasSubstr("give one of them"));
+  EXPECT_EQ(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_k = {4, 3}; }), "none");
+  EXPECT_THAT(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_k = {4, 4}; }),
+              HasSubstr("seqused_k[1] = 4: give a length from 0 to 3"));
+  EXPECT_THAT(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_q = {4, -1}; }),
+              HasSubstr("seqused_q[1] = -1: give a length from 0 to 5"));
+  EXPECT_THAT(refusal([&](Problem& p) { p.cu_seqlens_q = q, p.cu_seqlens_k = k, p.seqused_k = {4, 3, 0}; }),
+              HasSubstr("seqused_k has 3 lengths for 2 packed sequences"));
 }
 
 }  // namespace

@@ -146,13 +146,13 @@ static void test_results(void) {
   redblue_plan_destroy(forward), redblue_plan_destroy(backward);
 }
 
-/* Packed sequences of 2 and 3 queries, 3 and 4 keys: the first one is as it is alone. */
+/* Packed sequences of 2 and 3 queries, of which 3 and 1 keys are in use: the first one is as it is alone. */
 static void test_sequences(void) {
-  const int64_t ends_q[] = {0, 2, 5}, ends_k[] = {0, 3, 7}, used[] = {3};
+  const int64_t ends_q[] = {0, 2, 5}, ends_k[] = {0, 4, 7}, used[] = {3, 1};
   redblue_problem all = problem_of(REDBLUE_FORWARD), alone = problem_of(REDBLUE_FORWARD);
   redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
   options.fast_memory_words = 100;
-  all.sequences = 2, all.cu_seqlens_q = ends_q, all.cu_seqlens_k = ends_k;
+  all.sequences = 2, all.cu_seqlens_q = ends_q, all.cu_seqlens_k = ends_k, all.seqused_k = used;
   all.heads = alone.heads = 1;
   alone.n_q = 2, alone.n_k = 3;
   const redblue_forward_tensors f = forward_tensors();

@@ -153,6 +153,36 @@ def test_packed_and_padded_sequences(rng):
     np.testing.assert_allclose(o[1], reference(q[1], k[1, :, :4], v[1, :, :4])[0], atol=2e-6)
 
 
+def test_packed_sequences_are_used_in_part(rng):
+    """Keys and values stay where they are; causal and windows are aligned at the bottom right of the lengths in use."""
+    q, k, v = arrays(rng, (30, 4, 8), (26, 2, 8), (26, 2, 8))
+    at_q, at_k, used_q, used_k = [0, 7, 19, 30], [0, 9, 11, 26], [7, 5, 11], np.array([4, 0, 15], np.int32)
+    begins = {"cu_seqlens_q": at_q, "cu_seqlens_k": at_k}
+    for mask in ({}, {"causal": True}, {"window_size": (3, 1)}):
+        o, lse, _ = redblue.flash_attn_varlen_func(q, k, v, at_q, at_k, **mask, seqused_q=used_q, seqused_k=used_k, return_attn_probs=True)
+        for s in range(3):
+            i, j = slice(at_q[s], at_q[s] + used_q[s]), slice(at_k[s], at_k[s] + used_k[s])
+            want = redblue.flash_attn_func(q[None, i], k[None, j], v[None, j], **mask, return_attn_probs=True)
+            np.testing.assert_allclose(o[i], want[0][0], atol=1e-6)
+            np.testing.assert_allclose(lse[:, i], want[1][0], atol=1e-6)
+        assert not o[12:19].any() and (lse[:, 7:19] == -np.inf).all()
+    do = rng.standard_normal(o.shape, dtype=np.float32)
+    options = {"layout": "bshd", "causal": True, **begins, "seqused_k": used_k}
+    g = redblue.attention_backward(do, q, k, v, **options)
+    assert not np.any([x[4:11] for x in (g.dk, g.dv)]) and g.dk[:4].any() and g.dk[11:].any()
+    changed = np.where((np.arange(26) < 4) | (np.arange(26) >= 11), k.T, 1e3).T.astype(np.float32)
+    np.testing.assert_array_equal(redblue.attention(q, changed, v, **options), redblue.attention(q, k, v, **options))
+    plan = redblue.plan(n_q=30, n_k=26, d=8, M=500, **begins, seqused_k=used_k)
+    assert plan.count()["io"] == plan.io < redblue.plan(n_q=30, n_k=26, d=8, M=500, **begins).io
+    for wrong, text in (
+        ({"seqused_k": [4, 0]}, "seqused_k has 2 lengths for 3 packed sequences"),
+        ({"seqused_k": [4, 3, 15]}, r"seqused_k\[1\] = 3: give a length from 0 to 2"),
+        ({"seqused_q": [8, 0, 0]}, r"seqused_q\[0\] = 8: give a length from 0 to 7"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.flash_attn_varlen_func(q, k, v, at_q, at_k, **wrong)
+
+
 def test_patterns(rng):
     q, k, v = arrays(rng, (1, 2, 40, 8), (1, 2, 40, 8), (1, 2, 40, 8))
     keep = rng.random((40, 40)) < 0.3
@@ -201,6 +231,7 @@ def travelled_plans():
     yield redblue.plan("backward", n=200, d=16, forward_given=False)
     yield redblue.plan("scores", n=64, d=8, M=300, softcap=2.0, alibi=True)
     yield redblue.plan(n=100, d=8, M=300, cu_seqlens_q=cu, cu_seqlens_k=cu, causal=True)
+    yield redblue.plan(n=100, d=8, M=300, cu_seqlens_q=cu, cu_seqlens_k=cu, seqused_k=[b - a - 1 for a, b in zip(cu, cu[1:])])
     yield redblue.plan(batch=3, n=100, d=8, M=300, seqused_k=[5, 100, 7])
     yield redblue.plan(n=48, d=8, M=200, heads=2, pattern=[redblue.patterns.mask(keep), redblue.patterns.strided(48, 48, 7)])
     yield redblue.plan("backward", n=48, d=8, M=200, pattern=redblue.patterns.mask(keep), forward_given=False)
@@ -266,6 +297,18 @@ def test_slopes_of_each_packed_sequence(rng):
             want = reference(*one, keep=column <= row, bias=-slopes[s, h] * abs(row - column))
             np.testing.assert_allclose(o[i, h], want[0][0], atol=2e-6)
             np.testing.assert_allclose(lse[h, i], want[1][0], atol=2e-6)
+    used_q, used_k = [2, 0, 8], [5, 1, 3]
+    options = {"causal": True, "alibi_slopes": slopes, "return_attn_probs": True}
+    o_used, lse_used, _ = redblue.flash_attn_varlen_func(q, k, v, at_q, at_k, seqused_q=used_q, seqused_k=used_k, **options)
+    assert not o_used[2].any() and (lse_used[:, 2] == -np.inf).all()
+    for s in (0, 2):
+        i, j = slice(at_q[s], at_q[s] + used_q[s]), slice(at_k[s], at_k[s] + used_k[s])
+        alone = redblue.flash_attn_func(q[None, i], k[None, j], v[None, j], **{**options, "alibi_slopes": slopes[s]})
+        np.testing.assert_allclose(o_used[i], alone[0][0], atol=2e-6)
+        np.testing.assert_allclose(lse_used[:, i], alone[1][0], atol=2e-6)
+    for wrong, text in (([2], r"seqused_k = \[2\]: give a length for each of 3"), ([6, 1, 3], r"seqused_k\[0\] = 6")):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.flash_attn_varlen_func(q, k, v, at_q, at_k, seqused_k=wrong, **options)
     views = [memoryview(x) for x in (q, k, v)]
     np.testing.assert_array_equal(redblue.flash_attn_varlen_func(*views, at_q, at_k, causal=True, alibi_slopes=memoryview(slopes)), o)
     for wrong, text in (((at_q, [0, 5, 7, 12]), "cu_seqlens_k"), ((at_q[1:], at_k), "cu_seqlens_q"), (([0, 11], [0, 13]), "alibi_slopes")):
@@ -499,6 +542,7 @@ def test_what_does_not_fit_a_size_of_zero_is_refused():
         {"sinks": np.zeros((1, 2, 1, 1), np.float32)},
         {"seqused_k": [0], "seqused_q": [2]},
         {"cu_seqlens_q": [0, 1, 3], "cu_seqlens_k": [0, 0, 0]},
+        {"cu_seqlens_q": [0, 1, 3], "cu_seqlens_k": [0, 0, 0], "seqused_q": [1, 0], "seqused_k": [0, 0]},
         {"causal": True, "prefix": 2},
     ):
         assert not redblue.attention(q, k, k, **fits).any()
@@ -509,6 +553,10 @@ def test_what_does_not_fit_a_size_of_zero_is_refused():
         ({"seqused_k": [7]}, r"seqused_k = \[7\]: give a length from 0 to 0"),
         ({"seqused_q": [1, 1]}, r"seqused_q = \[1, 1\].* 1 batches"),
         ({"cu_seqlens_q": [0, 1], "cu_seqlens_k": [0, 0]}, "cu_seqlens_q"),
+        (
+            {"cu_seqlens_q": [0, 1, 3], "cu_seqlens_k": [0, 0, 0], "seqused_q": [1, 3]},
+            r"seqused_q = \[1, 3\]: give a length for each packed sequence, at most \[1, 2\]",
+        ),
         ({"softcap": -1.0}, "softcap = -1"),
         ({"prefix": 2}, "prefix = 2"),
     ):

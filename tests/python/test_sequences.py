@@ -64,6 +64,30 @@ def test_packed(tmp_path, schedule, causal):
 
 
 @pytest.mark.parametrize("causal", [False, True])
+def test_packed_and_used_in_part(tmp_path, causal):
+    """The other queries and keys stay where they are: no gradient reaches these keys."""
+    lengths, keys, used_q, used_k = [7, 0, 20, 3], [9, 2, 14, 1], [7, 0, 11, 3], [4, 1, 14, 0]
+    x = drawn(1, 2, 3, sum(lengths), sum(keys))
+    join = lambda numbers: ",".join(map(str, numbers))
+    options = ["--seqlens", join(lengths), "--seqlens-k", join(keys), "--seqused-q", join(used_q), "--seqused-k", join(used_k)]
+    options += ["--M", 800, *["--causal"] * causal]
+    y = run(tmp_path, x, *options)
+    at_q, at_k = np.cumsum([0, *lengths]), np.cumsum([0, *keys])
+    seen = np.zeros(30, bool), np.zeros(26, bool)
+    for s in range(4):
+        i, j = slice(at_q[s], at_q[s] + used_q[s]), slice(at_k[s], at_k[s] + used_k[s])
+        seen[0][i] = seen[1][j] = True
+        for b in range(2):
+            o, lse = attention(x["q"][b, :, i], x["k"][b, :, j], x["v"][b, :, j], causal)
+            np.testing.assert_allclose(y["o"][b, :, i], o, atol=1e-5)
+            np.testing.assert_allclose(y["lse"][b, :, i].reshape(lse.shape), lse, atol=1e-5)
+    assert (y["o"][:, :, ~seen[0]] == 0).all() and (y["lse"][:, :, ~seen[0]] == -np.inf).all()
+    x["do"] = np.ones((2, 3, 30, 6), np.float32)
+    y = run(tmp_path, x, "--op", "backward", *options)
+    assert (y["dq"][:, :, ~seen[0]] == 0).all() and (y["dk"][:, :, ~seen[1]] == 0).all() and (y["dv"][:, :, ~seen[1]] == 0).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
 def test_padded(tmp_path, causal):
     x = drawn(2, 3, 2, 12, 20)
     y = run(tmp_path, x, "--seqused-k", "20,0,7", "--seqused-q", "12,12,5", "--M", 500, *["--causal"] * causal)
@@ -124,6 +148,8 @@ def test_many_sequences_are_planned_fast():
         (["--seqlens", "5,4", "--seqlens-k", "9"], r"--seqlens\) has 2 sequences and cu_seqlens_k \(--seqlens-k\) 1"),
         (["--seqused-k", "5,4", "--n", "9"], "2 lengths for a batch of 1"),
         (["--seqused-k", "12", "--n", "9"], "give a length from 0 to 9"),
+        (["--seqlens", "5,4", "--seqused-k", "9"], "seqused_k has 1 lengths for 2 packed sequences"),
+        (["--seqlens", "5,4", "--seqused-k", "5,5"], r"seqused_k\[1\] = 5: give a length from 0 to 4"),
         (["--seqlens", "9223372036854775807,9"], "add up to more than"),
     ],
 )

@@ -240,6 +240,27 @@ def test_slopes_of_each_packed_sequence():
         torch.compile(lambda q: redblue.flash_attn_varlen_func(q, q, q, at, at, alibi_slopes=slopes), fullgraph=True)(q)
 
 
+def test_keys_out_of_use_of_packed_sequences_have_no_gradient():
+    at, used = torch.tensor([0, 4, 11], dtype=torch.int32), torch.tensor([3, 5], dtype=torch.int32)
+    q, k, v = (torch.randn(11, 2, 4, dtype=torch.float64, requires_grad=True) for _ in range(3))
+    slopes = torch.rand(2, 2, dtype=torch.float64)
+    call = lambda **options: redblue.flash_attn_varlen_func(q, k, v, at, at, 7, 7, causal=True, seqused_k=used, **options)
+    do = torch.randn(11, 2, 4, dtype=torch.float64)
+    for options, of_each in (({}, (None, None)), ({"alibi_slopes": slopes}, slopes)):
+        alone = [
+            redblue.flash_attn_func(q[None, a:b], k[None, a : a + n], v[None, a : a + n], causal=True, alibi_slopes=one)[0]
+            for a, b, n, one in zip(at[:-1], at[1:], used, of_each)
+        ]
+        o, want = call(**options), torch.cat(alone)
+        torch.testing.assert_close(o, want)
+        g, expected = (torch.autograd.grad(x, (q, k, v), do) for x in (o, want))
+        torch.testing.assert_close(g, expected)
+        for dx in g[1:]:
+            assert not dx[3].any() and not dx[9:].any() and dx[:3].any() and dx[4:9].any()
+    compiled = torch.compile(call, fullgraph=True)()
+    torch.testing.assert_close(compiled, call())
+
+
 def test_training_follows_the_same_curve():
     """A small transformer, trained with torch's function and with redblue's."""
 
