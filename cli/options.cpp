@@ -556,14 +556,11 @@ plan::Options ProblemOptions::fast_memory(const Problem& p) const {
   return o;
 }
 
-std::map<std::string, index_t> ProblemOptions::widths(Operation op, bool in_bytes) const {
-  std::vector<std::string> names = in_bytes ? ResidenceOptions::kinds() : std::vector<std::string>{};
-  for (const SlowArray a : plan::arrays_of(op)) names.emplace_back(name_of(a));
-  const auto widths = parse_assignments("--width", planner.width, names);
+Widths ProblemOptions::widths(Operation op, bool in_bytes) const {
+  Widths widths = parse_assignments("--width", planner.width, width_names(op, in_bytes));
   for (const auto& [name, bytes] : widths)
-    if (bytes > ResidenceOptions::kMostWidth)
-      throw InvalidProblem(
-          fmt::format("--width {}={}: a word takes 1 to {} bytes", name, bytes, ResidenceOptions::kMostWidth));
+    if (bytes > kMostWidth)
+      throw InvalidProblem(fmt::format("--width {}={}: a word takes 1 to {} bytes", name, bytes, kMostWidth));
   return widths;
 }
 
@@ -590,22 +587,8 @@ plan::Plan ProblemOptions::plan(const RunOptions& run, int cores, bool in_bytes)
   const auto widths = this->widths(p.op, in_bytes);
   if (in_bytes) o.memory = {memory.bytes(), residence.of(p.op, element, run.compute, widths)};
   if (in_bytes || !widths.empty() || size_of(element) != size_of(word_of(run.compute)))
-    set_widths(o, p.op, element, word_of(run.compute), widths);
+    set_widths(o, p, element, word_of(run.compute), widths);
   return objective.plan(p, o, memory, run.compute, element, cores);
-}
-
-void set_widths(plan::Options& o, Operation op, DType element, DType word,
-                const std::map<std::string, index_t>& widths) {
-  o.minimise_bytes = false;
-  const auto inputs = plan::inputs_of(op), outputs = plan::outputs_of(op);
-  for (const SlowArray a : plan::arrays_of(op)) {
-    const bool stored = a != SlowArray::lse && (std::find(inputs.begin(), inputs.end(), a) != inputs.end() ||
-                                                std::find(outputs.begin(), outputs.end(), a) != outputs.end());
-    const auto named = widths.find(std::string(name_of(a)));
-    o.minimise_bytes = o.minimise_bytes || named != widths.end();
-    o.width[index_of(a)] =
-        named != widths.end() ? named->second : static_cast<index_t>(size_of(stored ? element : word));
-  }
 }
 
 void add_compute_dtype(const Command& command, std::optional<std::string>& to) {

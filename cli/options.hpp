@@ -6,6 +6,7 @@
 
 #include "command_line.hpp"
 #include "redblue/attention.hpp"
+#include "redblue/widths.hpp"
 
 namespace redblue {
 struct TimeOptions;
@@ -33,12 +34,9 @@ struct ResidenceOptions {
   void add_to(const Command& command);
   /// Throws InvalidProblem if an option is given: fast memory is not in bytes.
   void require_none() const;
-  /// What --width may name besides arrays: all resident words of a kind.
-  static const std::vector<std::string>& kinds();
-  static constexpr index_t kMostWidth = 64, kMostPadding = 4096;  ///< bytes
-  /// For arrays of `dtype` and arithmetic in `compute`; `widths` are those of --width, by name. Of the arrays that it
-  /// names, inputs are as wide in fast memory as in slow memory; the others have their kind's width there.
-  Residence of(Operation op, DType dtype, DType compute, const std::map<std::string, index_t>& widths) const;
+  static constexpr index_t kMostPadding = 4096;  ///< bytes
+  /// For arrays of `dtype` and arithmetic in `compute`; `widths` are those of --width.
+  Residence of(Operation op, DType dtype, DType compute, const Widths& widths) const;
 };
 
 /// What the planner may do, and what it must keep to.
@@ -194,17 +192,12 @@ struct ProblemOptions {
   /// Fast memory alone, in words or in bytes.
   plan::Options fast_memory(const Problem& p) const;
   /// --width by name: arrays, and in bytes the kinds of words that are resident.
-  std::map<std::string, index_t> widths(Operation op, bool in_bytes) const;
+  Widths widths(Operation op, bool in_bytes) const;
   plan::Plan plan() const;
   /// The plan for a run with these options; its time is modelled for `cores` cores. `in_bytes`: words are as wide in
   /// fast memory as `residence` says, not all alike. Throws what require_arithmetic does.
   plan::Plan plan(const RunOptions& run, int cores, bool in_bytes = false) const;
 };
-
-/// Bytes per word of each array in slow memory: those of --width, else `element`; `word` for lse and workspace. Bytes
-/// are minimised where --width names an array.
-void set_widths(plan::Options& o, Operation op, DType element, DType word,
-                const std::map<std::string, index_t>& widths);
 
 /// --threads, for RunOptions: 0 if it is not given. Throws InvalidProblem if there are fewer threads.
 int threads_of(const std::optional<index_t>& asked);

@@ -176,6 +176,19 @@ TEST(Cli, PlanFormatsHoldTheForwardPassThatComesFirst) {
   EXPECT_THAT(in("markdown"), HasSubstr("for o and lse"));
 }
 
+/// It has arrays that the gradients have not, and they take bytes, too.
+TEST(Cli, PlansInBytesHoldTheForwardPassThatComesFirst) {
+  const Workplace w;
+  for (const Args& bytes : {Args{"--memory", "8KiB"}, Args{"--memory", "8KiB", "--width", "dQ=8"},
+                            Args{"--M", "1000", "--width", "dQ=8"}, Args{"--M", "1000", "--dtype", "bf16"}}) {
+    const Args gradients = {"plan", "--op", "backward", "--n", "100", "--d", "8", "--with-forward", "--json"};
+    const Finished f = w.run(gradients + bytes);
+    ASSERT_EQ(f.exit_code, 0) << f.err;
+    const Json forward = f.json()["forward"];
+    EXPECT_GT(forward["plans"][0]["bytes"].get<index_t>(), 0);
+  }
+}
+
 TEST(Cli, ExplainPrintsTheLoopNest) {
   const Workplace w;
   const Args scratchpad = {"--n",        "2048",       "--d",       "128",        "--heads", "32",
