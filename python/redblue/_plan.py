@@ -11,7 +11,7 @@ from ._arrays import integers
 from ._attention import chosen, request
 from ._calls import call_for, make_plan
 from ._errors import InvalidProblem
-from ._settings import Options, Settings, Sizes, problem_of, unknown_options, wanted_of
+from ._settings import Options, Settings, Sizes, flag, problem_of, real, unknown_options, wanted_of, whole
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -24,8 +24,10 @@ class Plan:
     Every entry of `to_dict()` is an attribute as well: schedule, tiling, reads, writes, io (words, over all batches and
     heads), bound, theorem, ratio (io over bound), footprint (words), workspace (words), flops, reason, rows (all ranked
     schedules; may_be_chosen: does the planner consider it?), refused, bounds, forward (the forward plan that runs first,
-    if any), compute, threads, ... Sequences of some shapes may have tiles of their own: own_tilings has their rows,
-    keys, edges of the mask, and tiling; `tiling` is that of the largest and of all others.
+    if any), compute, threads, ... prefetch (words) is the room for second buffers that double_buffer leaves, beside the
+    footprint; under memory footprint_bytes, prefetch_bytes and bytes (that move) are numbers, too. Sequences of some shapes
+    may have tiles of their own: own_tilings has their rows, keys, edges of the mask, and tiling; `tiling` is that of the
+    largest and of all others.
     """
 
     def __init__(self, core: Any, decision: str = ""):
@@ -61,12 +63,13 @@ class Plan:
     def __repr__(self) -> str:
         f = self._facts
         tiling = " ".join(f"{name}={size}" for name, size in f["tiling"].items())
+        second = f" and, for second buffers, {f['prefetch']:,}" if f["prefetch"] else ""
         lines = [
             f"{f['operation']} by {f['schedule']} ({tiling})",
             f"  {', '.join(f'{name} {size}' for name, size in f['sizes'].items())}",
             f"  {f['io']:,} words moved ({f['reads']:,} read, {f['writes']:,} written)",
             f"  bound {f['bound']:,} words (theorem {f['theorem']}), ratio {_ratio(f)}",
-            f"  fast memory: {f['footprint']:,} of {f['M']:,} words; arithmetic in {f['compute']}",
+            f"  fast memory: {f['footprint']:,}{second} of {f['M']:,} words; arithmetic in {f['compute']}",
             f"  {f['reason']}",
         ]
         if f["forward"]:
@@ -131,6 +134,13 @@ def _problem(
     forward_given: bool = True,
     bias_gradient: bool = False,
     sinks_gradient: bool = False,
+    multiple: Optional[dict] = None,
+    width: Optional[dict] = None,
+    pad: Optional[dict] = None,
+    double_buffer: bool = False,
+    no_workspace: bool = False,
+    reserve: int = 0,
+    write_cost: float = 1.0,
     **options: Any,
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
@@ -148,7 +158,22 @@ def _problem(
     problem.lse_required, problem.forward_given = return_lse, forward_given
     problem.bias_gradient, problem.sinks_gradient = bias_gradient, sinks_gradient
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
-    return problem, wanted_of(s, dtype, compute)
+    wanted = wanted_of(s, dtype, compute)
+    named = (_named(name, x) for name, x in (("multiple", multiple), ("width", width), ("pad", pad)))
+    flags = flag("double_buffer", double_buffer), flag("no_workspace", no_workspace)
+    wanted.wish((*named, *flags, whole("reserve", reserve), real("write_cost", write_cost)))
+    return problem, wanted
+
+
+_EXAMPLES = {"multiple": {"q": 16, "k": 16}, "width": {"O": 4, "scores": 4}, "pad": {"rows": 64, "after": 4}}
+
+
+def _named(option: str, value: Any) -> dict:
+    if value is None:
+        return {}
+    if not isinstance(value, dict) or not all(isinstance(name, str) for name in value):
+        raise InvalidProblem(f"{option} = {value!r}: give a dict of names and whole numbers, as in {_EXAMPLES[option]}")
+    return {name: whole(f"{option} of {name}", number) for name, number in value.items()}
 
 
 def plan(op: str = "forward", **options: Any) -> Plan:
@@ -158,7 +183,18 @@ def plan(op: str = "forward", **options: Any) -> Plan:
     (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are those of
     `attention`: with `bias` its shape, with `alibi` and `sinks` True. M (words) or memory (bytes) asks for the fewest
     words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's forward
-    pass is planned, too. Raises InvalidProblem, Unsupported, CapacityError.
+    pass is planned, too. For a kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
+
+    multiple        {"q": 16, "k": 16, "f": 8}: tile sizes are multiples of these (queries, keys, features)
+    width           {"O": 4, ...}: bytes of a word of these arrays, others as dtype; the bytes that move are then fewest.
+                    With memory also of "accumulators", "scores", "statistics" there
+    pad             {"rows": 64, "after": 4}: with memory, rows of tiles take a multiple of `rows` bytes, and `after` bytes behind each
+    double_buffer   leave room for second buffers of what the innermost loop brings in
+    no_workspace    no schedules that keep n x n scores in slow memory
+    reserve         words of fast memory to leave free
+    write_cost      cost of a written word in read words, with M or memory
+
+    Raises InvalidProblem, Unsupported, CapacityError.
     """
     problem, wanted = _problem(op, **options)
     return Plan(make_plan(problem, wanted))

@@ -72,6 +72,9 @@ nb::dict describe(const plan::Row& r) {
   d["work"] = r.work;
   d["footprint"] = integer_of(r.footprint);
   d["footprint_bytes"] = integer_or_none(r.footprint_bytes);
+  d["prefetch"] = integer_of(r.prefetch);
+  d["prefetch_bytes"] = integer_or_none(r.prefetch_bytes);
+  d["bytes"] = integer_or_none(r.bytes);
   d["workspace"] = integer_of(r.workspace);
   d["flops"] = integer_of(r.flops);
   d["seconds"] = r.time ? nb::object(nb::float_(r.time->total_s)) : nb::none();

@@ -1,11 +1,16 @@
 #include "plan.hpp"
 
 #include <fmt/format.h>
+#include <fmt/ranges.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/pair.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
+
+#include <algorithm>
 
 #include "api/plan_here.hpp"
 #include "certify.hpp"
@@ -18,11 +23,56 @@
 
 namespace redblue::python {
 
+namespace {
+
+index_t value_of(const std::map<std::string, index_t>& values, const char* name, index_t otherwise) {
+  const auto found = values.find(name);
+  return found == values.end() ? otherwise : found->second;
+}
+
+void require_within(const char* option, const std::map<std::string, index_t>& values, index_t most,
+                    const std::vector<std::string>& names) {
+  for (const auto& [name, value] : values) {
+    if (std::ranges::find(names, name) == names.end())
+      throw InvalidProblem(fmt::format("{} of '{}': give {}", option, name, fmt::join(names, ", ")));
+    if (value < 1 || value > most)
+      throw InvalidProblem(fmt::format("{} of {} = {}: give a number from 1 to {}", option, name, value, most));
+  }
+}
+
+void apply(const Wanted& wanted, const Problem& p, plan::Options& o) {
+  constexpr index_t kMostPadding = 4096, kMostMultiple = index_t{1} << 48;  // as the program; as sizes
+  const Wishes& w = wanted.wishes;
+  require_within("multiple", w.multiple, kMostMultiple, {"q", "k", "f"});
+  require_within("width", w.width, kMostWidth, width_names(p.op, wanted.memory.has_value()));
+  require_within("pad", w.pad, kMostPadding, {"rows", "after"});
+  o.multiple = {value_of(w.multiple, "q", 1), value_of(w.multiple, "k", 1), value_of(w.multiple, "f", 1)};
+  o.double_buffer = w.double_buffer;
+  o.quadratic_workspace = !w.no_workspace;
+  o.reserve = w.reserve;
+  o.write_cost = w.write_cost;
+  const DType word = word_of(wanted.compute);
+  if (wanted.memory) {
+    o.memory = plan::ByteMemory{*wanted.memory, residence_of(p.op, wanted.tensors, word, w.width)};
+    o.memory->fast.row_multiple = static_cast<std::uint32_t>(value_of(w.pad, "rows", 1));
+    o.memory->fast.row_extra = static_cast<std::uint32_t>(value_of(w.pad, "after", 0));
+  } else if (!w.pad.empty()) {
+    throw InvalidProblem("pad says how rows of tiles lie in fast memory that is given in bytes: give memory, too");
+  }
+  if (wanted.M || wanted.memory || !w.width.empty()) set_widths(o, p, wanted.tensors, word, w.width);
+  if (w.write_cost != 1 && !wanted.M && !wanted.memory)
+    throw InvalidProblem(
+        fmt::format("write_cost = {} is for plans of the fewest words: give M or memory, too", w.write_cost));
+}
+
+}  // namespace
+
 std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
   auto made = std::make_shared<NamedPlan>();
   made->compute = wanted.compute;
   made->tensors = wanted.tensors;
   made->threads = wanted.threads;
+  made->wishes = wanted.wishes;
   p.validate();
   const Tensors tensors = contiguous_tensors(p, wanted.tensors);
   require_arithmetic(wanted.compute, p, tensors);
@@ -31,8 +81,7 @@ std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
         fmt::format("M = {} words and memory = {} bytes: give one of them", *wanted.M, *wanted.memory));
   plan::Options o;
   o.M = wanted.M.value_or(0);
-  if (wanted.memory)
-    o.memory = plan::ByteMemory{*wanted.memory, plan::residence_of(p.op, wanted.tensors, word_of(wanted.compute))};
+  apply(wanted, p, o);
   o.schedule = wanted.schedule;
   o.reorder = wanted.reorder;
   o.tiling = wanted.tiling;
@@ -67,6 +116,9 @@ void add_plan(nb::module_& m) {
       .def_rw("schedule", &Wanted::schedule)
       .def_rw("threads", &Wanted::threads)
       .def_rw("reorder", &Wanted::reorder)
+      .def(
+          "wish", [](Wanted& w, const Wishes::Values& values) { w.wishes.fields() = values; }, "values"_a,
+          "Sets multiple, width, pad, double_buffer, no_workspace, reserve, write_cost.")
       .def_prop_rw(
           "compute", [](const Wanted& w) { return std::string(name_of(w.compute)); },
           [](Wanted& w, const std::string& name) { w.compute = dtype_named(name); })

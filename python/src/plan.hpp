@@ -2,17 +2,35 @@
 #include <memory>
 #include <optional>
 #include <string>
+#include <tuple>
 
 #include "api/arena_memo.hpp"
 #include "redblue/attention.hpp"
+#include "redblue/widths.hpp"
 
 namespace redblue::python {
+
+/// What a plan keeps to, as the options of the same names of redblue.plan say it.
+struct Wishes {
+  std::map<std::string, index_t> multiple{};  ///< q, k, f: tile sizes must be multiples
+  Widths width{};
+  std::map<std::string, index_t> pad{};  ///< rows, after: with fast memory in bytes, how rows of tiles are padded
+  bool double_buffer = false;
+  bool no_workspace = false;
+  index_t reserve = 0;
+  double write_cost = 1;
+
+  auto fields() { return std::tie(multiple, width, pad, double_buffer, no_workspace, reserve, write_cost); }
+  using Values =
+      std::tuple<std::map<std::string, index_t>, Widths, std::map<std::string, index_t>, bool, bool, index_t, double>;
+};
 
 /// redblue.Plan: a plan, the types and threads it was made for, and what runs of it remember.
 struct NamedPlan {
   plan::Plan plan;
   DType compute = DType::f32, tensors = DType::f32;
   int threads = 0;
+  Wishes wishes{};
   mutable ArenaMemo memo{};
 };
 
@@ -25,6 +43,7 @@ struct Wanted {
   DType compute = DType::f32, tensors = DType::f32;
   int threads = 0;
   bool reorder = true;
+  Wishes wishes{};
   std::optional<plan::Tiling> tiling{};  ///< of `schedule`; only a plan that travelled has one
 };
 

@@ -2,16 +2,17 @@
 
 #include <fmt/format.h>
 #include <nanobind/stl/array.h>
+#include <nanobind/stl/map.h>
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
 #include <nanobind/stl/vector.h>
 
+#include <algorithm>
 #include <map>
 #include <memory>
 #include <new>
-#include <optional>
 #include <string>
 #include <tuple>
 #include <utility>
@@ -121,8 +122,12 @@ plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
         fmt::format("the plan moved {} words where it was made, and moves {} with this version of "
                     "redblue: plan again",
                     words, plan.row().io.total().str()));
-  if (problem.forward_first())
-    plan.forward = std::make_shared<const plan::Plan>(plan_from(problem.forward(), wanted, at<nb::tuple>(choice, 4)));
+  if (problem.forward_first()) {
+    const Problem before = problem.forward();
+    const auto names = width_names(before.op, true);
+    std::erase_if(wanted.wishes.width, [&](const auto& w) { return std::ranges::find(names, w.first) == names.end(); });
+    plan.forward = std::make_shared<const plan::Plan>(plan_from(before, wanted, at<nb::tuple>(choice, 4)));
+  }
   return plan;
 }
 
@@ -130,9 +135,11 @@ plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
 
 nb::tuple plan_state(const NamedPlan& p) {
   const plan::Options& o = p.plan.options;
-  const std::optional<Words> memory = o.memory ? std::optional(o.memory->bytes) : std::nullopt;
-  return nb::make_tuple(problem_state(p.plan.problem), integer_of(memory.value_or(o.M)), memory.has_value(),
-                        std::string(name_of(p.compute)), std::string(name_of(p.tensors)), p.threads, choice_of(p.plan));
+  const Words fast = o.memory ? o.memory->bytes : o.M;
+  Wishes wishes = p.wishes;
+  return nb::make_tuple(problem_state(p.plan.problem), integer_of(fast), o.memory.has_value(),
+                        std::string(name_of(p.compute)), std::string(name_of(p.tensors)), p.threads,
+                        Wishes::Values(wishes.fields()), choice_of(p.plan));
 }
 
 void set_plan_state(NamedPlan& place, const nb::tuple& state) {
@@ -142,8 +149,9 @@ void set_plan_state(NamedPlan& place, const nb::tuple& state) {
   wanted.tensors = dtype_from_name(at<std::string>(state, 4)).value();
   wanted.threads = at<int>(state, 5);
   wanted.reorder = false;
-  new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 6)),
-                         wanted.compute, wanted.tensors, wanted.threads};
+  wanted.wishes.fields() = at<Wishes::Values>(state, 6);
+  new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 7)),
+                         wanted.compute, wanted.tensors, wanted.threads, wanted.wishes};
 }
 
 }  // namespace redblue::python

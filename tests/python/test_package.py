@@ -257,6 +257,61 @@ def test_plans_can_be_copied_and_pickled():
             assert pickle.dumps(pickle.loads(pickle.dumps(same))) == pickle.dumps(pickle.loads(pickle.dumps(p)))
 
 
+@pytest.mark.parametrize("command, options", [
+    ("--n 512 --d 64 --dtype bf16 --multiple q=32,k=32 --memory 100000 --double-buffer --no-workspace",
+     {"n": 512, "d": 64, "dtype": "bf16", "multiple": {"q": 32, "k": 32}, "memory": 100000, "double_buffer": True, "no_workspace": True}),
+    ("--n 512 --d 128 --dtype f16 --multiple f=16 --memory 30000 --width O=4,scores=2 --pad rows=64,after=4",
+     {"n": 512, "d": 128, "dtype": "f16", "multiple": {"f": 16}, "memory": 30000, "width": {"O": 4, "scores": 2}, "pad": {"rows": 64, "after": 4}}),
+    ("--n 300 --d 32 --M 2000 --dtype bf16 --reserve 300 --write-cost 40 --multiple q=7",
+     {"n": 300, "d": 32, "M": 2000, "dtype": "bf16", "reserve": 300, "write_cost": 40, "multiple": {"q": 7}}),
+    ("--op backward --with-forward --n 256 --d 32 --memory 9000 --dtype bf16 --width dQ=8,K=1",
+     {"op": "backward", "forward_given": False, "n": 256, "d": 32, "memory": 9000, "dtype": "bf16", "width": {"dQ": 8, "K": 1}}),
+])  # fmt: skip
+def test_plans_keep_to_what_a_kernel_wants_as_on_the_command_line(command, options):
+    line = [sys.executable, "-m", "redblue", "plan", *command.split(), "--json"]
+    report = json.loads(subprocess.run(line, capture_output=True, text=True, check=True).stdout)
+    p = redblue.plan(**options)
+
+    def require_same(row, shown):
+        names = ("schedule", "tiling", "reads", "writes", "footprint", "prefetch", "bytes", "workspace")
+        assert {name: row[name] for name in names} == {name: shown[name] for name in names}
+        for name in ("footprint_bytes", "prefetch_bytes"):
+            assert row[name] == shown.get(name)
+
+    chosen = report["plans"][report["chosen"]]
+    require_same(p.to_dict(), chosen)
+    assert [r["schedule"] for r in p.rows] == [r["schedule"] for r in report["plans"]]
+    assert p.count()["io"] == p.io + (p.forward["io"] if p.forward else 0)
+    sizes = {name: x for name, x in options.items() if name in ("op", "n", "d", "M", "memory", "dtype", "forward_given")}
+    plain = redblue.plan(**sizes)
+    assert (plain.schedule, plain.tiling) != (p.schedule, p.tiling)  # so that the options are seen to act
+    for same in (pickle.loads(pickle.dumps(p)), copy.deepcopy(p)):
+        assert same.to_dict() == p.to_dict() and same.count() == p.count() and same.loop_nest == p.loop_nest
+        assert pickle.dumps(same._core) == pickle.dumps(p._core)
+
+
+def test_what_a_kernel_wants_is_judged():
+    assert redblue.plan(n=64, d=16, multiple={"q": 16, "k": 16}).tiling["Br"] % 16 == 0  # of least time
+    for options, text in (
+        ({"M": 999, "multiple": {"n": 4}}, "multiple of 'n': give q, k, f"),
+        ({"M": 999, "multiple": {"q": 0}}, "multiple of q = 0: give a number from 1"),
+        ({"M": 999, "multiple": {"q": 1.5}}, "multiple of q = 1.5: give a whole number"),
+        ({"M": 999, "multiple": 16}, r"multiple = 16: give a dict.*\{'q': 16, 'k': 16\}"),
+        ({"M": 999, "width": {"scores": 4}}, "width of 'scores': give Q, K, V"),
+        ({"memory": 9999, "width": {"dQ": 4}}, "width of 'dQ': give accumulators, scores, statistics, Q"),
+        ({"memory": 9999, "width": {"Q": 65}}, "width of Q = 65: give a number from 1 to 64"),
+        ({"memory": 9999, "pad": {"row": 64}}, "pad of 'row': give rows, after"),
+        ({"M": 999, "pad": {"rows": 64}}, "pad says .* give memory, too"),
+        ({"M": 999, "double_buffer": 2}, "double_buffer = 2: give True or False"),
+        ({"M": 999, "reserve": -1}, "reserve = -1"),
+        ({"write_cost": 2}, "write_cost = 2 is for plans of the fewest words: give M or memory"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            redblue.plan(n=64, d=16, **options)
+    with pytest.raises(TypeError, match="did you mean 'multiple'"):
+        redblue.plan(n=64, d=16, M=999, multiples={"q": 16})
+
+
 def test_a_plan_travels_to_a_machine_that_nobody_measured(tmp_path):
     """As its choice: the other machine, which has other times, takes none of its own, and measures nothing."""
     p = redblue.plan(n=300, d=64, heads=3, causal=True, threads=1)
