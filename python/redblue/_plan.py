@@ -200,12 +200,20 @@ def plan(op: str = "forward", **options: Any) -> Plan:
     return Plan(make_plan(problem, wanted))
 
 
+#: Options of a plan that no lower bound depends on.
+_OF_PLANS = ("schedule", "multiple", "width", "pad", "double_buffer", "no_workspace", "reserve", "write_cost")
+
+
 def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
     """The lower bounds on the words that any schedule moves between M words of fast memory and slow memory.
 
-    Sizes as for `plan`. Returns one dict for each theorem (docs/theorems.md): theorem, words, status ("proved", ...),
-    holds (does this problem meet its condition?), condition, algorithms (for which schedules).
+    Sizes, masks and modifiers as for `plan`. Returns one dict for each theorem (docs/theorems.md): theorem, words, status
+    ("proved", ...), holds (does this problem meet its condition?), condition, algorithms (for which schedules). Raises
+    InvalidProblem, also for options of a schedule or its tiles.
     """
+    of_plans = [name for name in _OF_PLANS if options.get(name)]
+    if of_plans:
+        raise InvalidProblem(f"{', '.join(of_plans)}: a bound holds for any schedule and tiles; leave it out, or ask redblue.plan")
     problem, _ = _problem(op, M=M, **options)
     return _core.bounds(problem, M)
 

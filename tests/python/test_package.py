@@ -708,6 +708,8 @@ def test_plan_bound_count_are_those_of_the_program():
     ]
     assert ours.io == ours.count()["io"] == redblue.count(**sizes)["io"]
     proved = [b["words"] for b in redblue.bound(**sizes) if b["status"] == "proved" and b["holds"]]
+    with pytest.raises(redblue.InvalidProblem, match="schedule, multiple: a bound holds for any schedule"):
+        redblue.bound(**sizes, schedule="flash", multiple={"q": 16})
     assert ours.bound == max(proved) and ours.ratio == pytest.approx(ours.io / ours.bound)
     json.dumps(ours.to_dict())
     assert ours.schedule in repr(ours) and f"{ours.io:,}" in repr(ours)
