@@ -49,7 +49,7 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
     if intervals is None:
         return r, ""
     s = r.settings
-    key = (op, intervals, r.bias.shape, r.q.dtype, r.q.shape, r.v.shape, s.layout, s.threads, s.M, s.memory)
+    key = (op, intervals, r.bias.shape, r.q.dtype, r.q.shape, r.v.shape, s.layout, s.threads, s.M, s.memory, s.compute)
     entry = _known.pop(key, None)
     if entry is None:
         mask = _mask(intervals, *sizes)
