@@ -38,8 +38,8 @@ class Comparison:
 
     rows: a Row for each head of each method that ran, exact attention first. refused: {setting: reason} of the others.
     `to_dict()` has the numbers of `redblue compare --json`, for `redblue.plot.errors`, which takes a Comparison, too; its
-    certificates are those of `redblue.certify`. The text
-    and the table in a notebook have one line for each method: errors are medians over heads, `proved` is the largest.
+    certificates are those of `redblue.certify`. The text and the table in a notebook have one line for each method: errors
+    are medians over heads, `proved` is the largest.
     """
 
     def __init__(self, facts: dict):
@@ -136,8 +136,9 @@ def compare(
     `attention` takes them, "2:1.0", "performer:128,seed=7", ...; None: polynomials up to degree 4 on the range that the norms
     of q and k prove, polynomials of each row, the published methods, coresets, and the patterns of Longformer and BigBird.
     repetitions: timed runs of each, 1 to 1000. seeds: of each method that draws random numbers, its own and those after it,
-    1 to 1000. Packed and padded sequences are as for `attention`; the methods that know none are refused. Exact attention is always there, and what has no scores at all (the mean of
-    v), which many methods miss on flat heads. Errors are of o in the type of q, against exact attention in fp64.
+    1 to 1000. Packed and padded sequences are as for `attention`; the methods that know none are refused. Exact attention is
+    always there, and so is the mean of v, which takes no scores: many methods are no better on flat heads. Errors are of o
+    in the type of q, against exact attention in fp64.
 
     Returns a Comparison. A method that has no plan for M or the mask is in its `refused`, with the reason; where exact
     attention has none, that is raised: CapacityError. Raises InvalidProblem for a text that is no method, or a NaN or an

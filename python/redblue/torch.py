@@ -440,7 +440,7 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats.
-    attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0, as there."""
+    attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0."""
     if dropout_p == 1:
         o = scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
         return o.masked_fill(torch.ones((), dtype=torch.bool), 0.0)
