@@ -22,8 +22,10 @@ Json to_json(const Problem& p) {
                           {"range", p.approximation->range},        {"coefficients", p.approximation->c},
                           {"weight_error", p.approximation->error}, {"output_error", p.approximation->output_error()}};
   if (const auto& rows = p.row_polynomials; rows != nullptr)
-    j["approximation"]["rows"] = {
-        {"centred", rows->centred}, {"exact_keys", rows->exact_keys}, {"exact_rows", rows->exact_rows}};
+    j["approximation"]["rows"] = {{"centred", rows->centred},
+                                  {"exact_keys", rows->exact_keys},
+                                  {"exact_rows", rows->exact_rows},
+                                  {"cluster", rows->cluster}};
   if (kind_of(p.method) != MethodKind::exact) j["method"] = text_of(fitted(p.method, p.n_k));
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;

@@ -30,11 +30,11 @@ void OperationOptions::add_to(const Command& command, std::size_t operations) {
           "DEGREE:RANGE: a polynomial of this degree in place of e^z, for scores |z| <= RANGE: 2:1.0; forward, "
           "backward. Its coefficients are the nearest (minimax), with ,taylor or ,chebyshev those of these series: "
           "4:1,taylor. With ,rows a polynomial for the radius of each row, rows beyond the range exact; more of these: "
-          "centred, exact-keys=H, no-exact-rows: 2:3,centred,exact-keys=16. Forward only: linear, "
+          "centred, exact-keys=H, cluster=N, gaussian, no-exact-rows: 2:3,centred,exact-keys=16. Forward only: linear, "
           "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], nystroem:LANDMARKS[,iterations=N], "
           "smyrf[:rounds=N,cluster=N,seed=N], hyper[:block=N,samples=N,planes=N,seed=N], "
           "reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
-          "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]")
+          "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N], sample:KEYS[,seed=N]")
       .type_name("METHOD");
 }
 

@@ -73,9 +73,12 @@ double times_too_large(const plan::Plan& plan, const plan::Row& r) {
 /// What is proved where each row has its polynomial.
 void print_rows(const RowPolynomials& rows) {
   const Polynomial& last = *rows.whole_range();
-  if (rows.exact_rows)
+  if (rows.proves())
     fmt::print("proved for any scores, rows beyond {} are exact: each entry of O within {:.3g} max|V|\n\n", last.range,
                last.output_error());
+  else if (rows.by_spread())
+    fmt::print("nothing is proved of a gaussian fit; rows whose scores spread beyond {} {}\n\n", last.range,
+               rows.exact_rows ? "are exact" : "take the polynomial of that spread");
   else
     fmt::print("nothing is proved: rows beyond {} take the polynomial of that range\n\n", last.range);
 }

@@ -100,8 +100,9 @@ struct Problem {
   MethodKind method_kind() const { return approximation != nullptr ? MethodKind::polynomial : kind_of(method); }
   /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1),
   /// "2:1.0,taylor", "linear", "performer:256,seed=7", "linformer:64,signs,seed=7", "nystroem:64,iterations=6",
-  /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16" or
-  /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7". Throws InvalidProblem.
+  /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16",
+  /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7", "sample:64,seed=7"; of each row of scores a polynomial of
+  /// its own: "2:3,centred,exact-keys=16", "2:1,gaussian", "2:1.5,gaussian,cluster=64". Throws InvalidProblem.
   void approximate(std::string_view text);
   /// A text that approximate() reads as this method or polynomial; empty for exact attention.
   std::string approximate_text() const;

@@ -156,6 +156,8 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
 Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored) {
   if (p.method_kind() == MethodKind::exact)
     throw InvalidProblem("a certificate: the problem has no approximation, and exact attention no error to prove");
+  if (p.row_polynomials != nullptr)
+    if (const auto why = p.row_polynomials->uncertified()) throw Unsupported(fmt::format("a certificate: {}", *why));
   Certificate c = norms_of(p, inputs, compute, stored);
   if (p.row_polynomials != nullptr)
     c.prove(p.row_polynomials, lengths_of(p, inputs));

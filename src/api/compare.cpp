@@ -109,6 +109,14 @@ std::function<Problem(index_t)> reseeded(const Problem& p) {
     else
       return requires { method.seed; };
   };
+  if (const auto& rows = p.row_polynomials; rows != nullptr && rows->cluster > 0)
+    return [p, rows](index_t later) {
+      RowOptions how = *rows;
+      how.seed += later;
+      Problem again = p;
+      again.row_polynomials = polynomials_of_rows(rows->degree(), rows->range(), how);
+      return again;
+    };
   if (!std::visit(draws, p.method)) return {};
   return [p](index_t later) {
     Problem again = p;
@@ -140,9 +148,9 @@ void mean_of(std::vector<HeadError>& sums, index_t seeds) {
 }
 
 /// The names of contenders(), in the order of MethodKind.
-constexpr std::array<const char*, 10> kNames{"exact",     "polynomial",     "linear", "performer",
+constexpr std::array<const char*, 11> kNames{"exact",     "polynomial",     "linear", "performer",
                                              "linformer", "nystroemformer", "smyrf",  "hyper_attention",
-                                             "reformer",  "coreset"};
+                                             "reformer",  "coreset",        "sample"};
 
 }  // namespace
 
@@ -183,10 +191,13 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
   const std::string range = rounded_up(norms_of(problem, inputs, of_norms).range());
   for (index_t degree = 1; degree <= kMostDegree; ++degree)
     add_method("polynomial", fmt::format("{}:{}", degree, range));
-  for (const char* text : {"2:12,centred,no-exact-rows", "2:3,centred,exact-keys=16", "2:6,centred,exact-keys=64"})
+  for (const char* fit : {"taylor", "chebyshev"}) add_method("polynomial", fmt::format("2:{},{}", range, fit));
+  for (const char* text : {"2:12,centred,no-exact-rows", "2:3,centred,exact-keys=16", "2:6,centred,exact-keys=64",
+                           "2:64,gaussian,no-exact-rows", "2:1,gaussian", "2:1.5,gaussian,cluster=64,no-exact-rows"})
     add_method("polynomial", text);
   if (problem.n_k >= 4)
     add_method("polynomial", fmt::format("2:6,centred,exact-keys={}", problem.n_k / 4));  // too many to be kept
+  for (const char* text : {"sample:64", "sample:256"}) add_method("sample", text);
   add_method("linear", "linear");
   for (const char* text : {"performer:64", "performer:256", "performer:1024"}) add_method("performer", text);
   for (const char* text : {"linformer:64", "linformer:256", "linformer:256,signs"}) add_method("linformer", text);
@@ -260,7 +271,9 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
                          seconds.end());
         row.seconds = seconds[seconds.size() / 2];
-        if (c.problem.approximation != nullptr && options.run.compute != DType::bf16)
+        const auto& rows = c.problem.row_polynomials;
+        const bool certified = c.problem.approximation != nullptr && (rows == nullptr || !rows->uncertified());
+        if (certified && options.run.compute != DType::bf16)
           row.certificate = certify(c.problem, inputs, options.run.compute);
         row.heads = o.errors(wanted, row.certificate);
         if (c.reseeded) row.seeds = options.seeds;

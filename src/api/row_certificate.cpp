@@ -37,7 +37,7 @@ double least_radius(const Certificate& c, const HeadCertificate& h, double query
 /// The polynomial for this radius.
 index_t number_of(const RowPolynomials& rows, double radius) {
   const double number = std::ceil(radius / rows.step()) - 1;
-  return static_cast<index_t>(std::clamp(number, 0.0, static_cast<double>(RowPolynomials::kSteps - 1)));
+  return static_cast<index_t>(std::clamp(number, 0.0, static_cast<double>(rows.steps() - 1)));
 }
 
 /// No score for which polynomial k is taken is beyond this.

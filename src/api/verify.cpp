@@ -394,7 +394,7 @@ void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps
 /// roundings large: errors of two runs are then further apart.
 bool amplifies_roundings(const Problem& p) {
   return kind_of(p.method) == MethodKind::nystroemformer || kind_of(p.method) == MethodKind::coreset ||
-         (p.row_polynomials != nullptr && !p.row_polynomials->exact_rows);
+         (p.row_polynomials != nullptr && !p.row_polynomials->proves());
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
@@ -526,7 +526,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   if (p.method_kind() != MethodKind::exact) {
     if (p.approximation != nullptr) {
       nearness.range = p.approximation->range;
-      if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->exact_rows;
+      if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->proves();
       nearness.proved = p.approximation->output_error();
     }
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;

@@ -25,15 +25,25 @@ Words inputs_of_reformer(const AttentionProblem& x, const Need& need) {
   return rows * x.d + (need.keys - unread) * x.d_v;
 }
 
+/// The keys that are drawn, their values, and the queries; a single key has weight 1 whatever its score.
+Words inputs_of_sample(const AttentionProblem& x, const Need& need) {
+  const index_t drawn = std::get<UniformSample>(x.method).keys;
+  const Words keys = Words(x.instances) * drawn;
+  return drawn > 1 ? (need.scored_rows + keys) * x.d + keys * x.d_v : keys * x.d_v;
+}
+
+Words inputs(const AttentionProblem& x) {
+  const Need need = need_of(x);
+  if (x.method_kind() == MethodKind::reformer) return inputs_of_reformer(x, need);
+  if (x.method_kind() == MethodKind::uniform_sample) return inputs_of_sample(x, need);
+  return (need.scored_rows + need.scored_keys) * x.d + need.keys * x.d_v;
+}
+
 }  // namespace
 
 Bound trivial(const AttentionProblem& x) {
-  const Need need = need_of(x);
-  const Words inputs = x.method_kind() == MethodKind::reformer
-                           ? inputs_of_reformer(x, need)
-                           : (need.scored_rows + need.scored_keys) * x.d + need.keys * x.d_v;
   const Words outputs = Words(x.n_q) * x.d_v + (x.lse_required ? x.n_q : 0);
-  return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
+  return {inputs(x) + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }
 
 Bound f_prime(const AttentionProblem& x) {

@@ -72,7 +72,7 @@ Bound polynomial_state(const AttentionProblem& x) {
 std::vector<Bound> polynomial_bounds(Operation op, const AttentionProblem& x) {
   if (op == Operation::backward) return {backward_trivial(x)};
   const RowPolynomials* rows = x.row_polynomials.get();
-  const bool hybrid = rows != nullptr && (rows->exact_rows || rows->exact_keys > 0);
+  const bool hybrid = rows != nullptr && (rows->exact_rows || rows->exact_keys > 0 || rows->cluster > 0);
   if (hybrid) return {trivial(x)};  // the state serves some of the pairs only
   return {trivial(x), polynomial_state(x)};
 }

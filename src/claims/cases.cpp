@@ -191,6 +191,9 @@ void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
       x.method = c;
       break;
     }
+    case MethodKind::uniform_sample:
+      x.method = UniformSample{draw(1, x.n_k), seed()};
+      break;
   }
 }
 

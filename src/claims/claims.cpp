@@ -301,8 +301,9 @@ std::string text_of(const Sizes& x) {
   if (x.polynomial != nullptr)
     text += fmt::format(" polynomial of degree {} on {}", x.polynomial->degree(), x.polynomial->range);
   if (const auto& rows = x.row_polynomials; rows != nullptr)
-    text += fmt::format(" of each row ({}, {} exact keys, {})", rows->centred ? "centred" : "not centred",
-                        rows->exact_keys, rows->exact_rows ? "exact rows" : "no exact rows");
+    text += fmt::format(" of each row ({}, {}, {} exact keys, clusters of {}, seed {}, {})", name_of(rows->fit),
+                        rows->centred ? "centred" : "not centred", rows->exact_keys, rows->cluster, rows->seed,
+                        rows->exact_rows ? "exact rows" : "no exact rows");
   if (kind_of(x.method) != MethodKind::exact) text += ' ' + text_of(x.method);
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.documents != nullptr)
@@ -363,10 +364,20 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   }
   if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
     const double range = std::array{0.125, 0.25, 0.5, 1.0}[static_cast<std::size_t>(random(0, 3))];
-    const RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
+    RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
     const index_t degree = c.sizes.polynomial->degree();
-    c.sizes.polynomial = approximate_exp(degree, range);
-    c.sizes.row_polynomials = polynomials_of_rows(degree, range, how);
+    if (degree == 2 && random(0, 2) == 0) {  // sums of weights of other degrees may come near 0
+      how.centred = true;
+      how.fit = Fit::gaussian;
+    }
+    if (random(0, 1) == 1) how.exact_keys = 0, how.cluster = random(1, 6), how.seed = random(0, 1000);
+    c.sizes.row_polynomials = polynomials_of_rows(degree, how.fit == Fit::gaussian ? range / 4 : range, how);
+    if (!can_solve(s, c.sizes)) {  // of a schedule without clusters, or for nothing else
+      how.exact_keys = how.cluster > 0 ? std::max<index_t>(1, random(-4, 6)) : 0;
+      how.cluster = how.cluster > 0 ? 0 : random(1, 6);
+      c.sizes.row_polynomials = polynomials_of_rows(degree, c.sizes.row_polynomials->range(), how);
+    }
+    c.sizes.polynomial = c.sizes.row_polynomials->whole_range();
   }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;

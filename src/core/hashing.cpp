@@ -1,5 +1,7 @@
 #include "redblue/core/hashing.hpp"
 
+#include <set>
+
 namespace redblue {
 
 namespace detail {
@@ -13,6 +15,29 @@ void add_hash_products(double* sums, const double* x, const double* a, index_t w
 }
 
 }  // namespace detail
+
+namespace {
+
+/// A number from 0 to n - 1, n at most 2^53, for draw `step` of this use of random numbers (others:
+/// random_features.cpp).
+index_t draw_below(index_t n, index_t step, std::uint32_t use, index_t seed) {
+  const auto place = static_cast<std::uint64_t>(step);
+  const PhiloxWords<std::uint32_t> words = philox(
+      PhiloxWords<std::uint32_t>{static_cast<std::uint32_t>(place), static_cast<std::uint32_t>(place >> 32), 0, use},
+      static_cast<std::uint64_t>(seed));
+  const double draw = (static_cast<double>(words[0]) + static_cast<double>(words[1]) * 0x1p-32) * 0x1p-32;
+  return std::min(n - 1, static_cast<index_t>(draw * static_cast<double>(n)));
+}
+
+}  // namespace
+
+std::vector<index_t> random_subset(index_t count, index_t n, index_t seed) {
+  constexpr std::uint32_t kUse = 4;
+  std::set<index_t> chosen;
+  for (index_t last = n - count; last < n; ++last)
+    if (!chosen.insert(draw_below(last + 1, last, kUse, seed)).second) chosen.insert(last);
+  return {chosen.begin(), chosen.end()};
+}
 
 std::vector<index_t> random_ranks(index_t samples, index_t n, index_t seed) {
   constexpr std::uint32_t kUse = 3;  // others: random_features.cpp

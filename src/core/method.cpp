@@ -56,7 +56,8 @@ std::string text_of(const Method& m) {
                    return fmt::format("{}{}, {} keys for each block of {}, tau {}, seed {}",
                                       c.carried ? "carried " : "", name, c.rank, c.block, c.balanced ? "balanced" : "1",
                                       c.seed);
-                 }},
+                 },
+                 [&](const UniformSample& s) { return fmt::format("{}, {} keys, seed {}", name, s.keys, s.seed); }},
       m);
 }
 
@@ -114,6 +115,10 @@ void require_sound(const Method& m, index_t n_q, index_t n_k) {
                           require_between("block", c.block, 1, n_k);
                           require_between("rank", c.rank, 1, c.carried ? n_k : c.block);
                           require_seed(c.seed);
+                        },
+                        [&](const UniformSample& s) {
+                          require_between("keys", s.keys, 1, n_k);
+                          require_seed(s.seed);
                         }},
              m);
 }

@@ -174,6 +174,24 @@ Reals remez(std::size_t degree, Real range) {
   return a;
 }
 
+/// SUM_l s^l/l! He_l(z/s), with He_{l+1}(x) = x He_l(x) - l He_{l-1}(x): s^l He_l(z/s) has no division.
+std::vector<double> hermite_series(std::size_t degree, Real s) {
+  Reals sum(degree + 1), before(degree + 1), now(degree + 1);
+  now[0] = 1;
+  Real factor = 1;
+  for (std::size_t l = 0;; ++l) {
+    for (std::size_t k = 0; k <= l; ++k) sum[k] += factor * now[k];
+    if (l == degree) break;
+    Reals next(degree + 1);
+    for (std::size_t k = 0; k <= l + 1; ++k)
+      next[k] = (k > 0 ? now[k - 1] : Real(0)) - static_cast<Real>(l) * s * s * before[k];
+    before = std::move(now);
+    now = std::move(next);
+    factor /= static_cast<Real>(l + 1);
+  }
+  return {sum.begin(), sum.end()};
+}
+
 std::vector<double> coefficients(Fit fit, std::size_t degree, Real range) {
   std::vector<double> c(degree + 1);
   switch (fit) {
@@ -190,6 +208,8 @@ std::vector<double> coefficients(Fit fit, std::size_t degree, Real range) {
       for (std::size_t l = 0; l <= degree; ++l) a[l] = (l == 0 ? 1 : 2) * bessel_i(l, range);
       return monomial_factors(a, range);
     }
+    case Fit::gaussian:
+      return hermite_series(degree, range);
     case Fit::minimax:
       break;
   }
@@ -242,7 +262,7 @@ Polynomial near_exp(Fit fit, index_t degree, double range) {
   p.c = coefficients(fit, static_cast<std::size_t>(degree), range);
   p.range = range;
   p.fit = fit;
-  p.error = proved_error(p.c, range);
+  p.error = fit == Fit::gaussian ? std::numeric_limits<double>::infinity() : proved_error(p.c, range);
   return p;
 }
 

@@ -202,18 +202,21 @@ class Dense {
     for (index_t i = 0; i < x_.n_q; ++i) {
       T terms = 0, weights = 0;
       if (p_.row_polynomials != nullptr && is_exact(i)) continue;
-      const Polynomial& p = p_.row_polynomials == nullptr ? *p_.approximation : polynomial_of(i);
+      const index_t number = p_.row_polynomials == nullptr ? 0 : number_of_polynomial(i);
+      const Polynomial& p = p_.row_polynomials == nullptr ? *p_.approximation : (*p_.row_polynomials)[number];
+      const T unit = p_.row_polynomials == nullptr ? T(0) : static_cast<T>(p_.row_polynomials->log_unit(number));
       for (const index_t j : seen(i)) {
-        if (p_.row_polynomials != nullptr && far_[static_cast<std::size_t>(j)]) {
-          weights += std::exp(centred_product_of(i, j));
-          continue;
+        if (p_.row_polynomials != nullptr && is_exact_pair(i, j)) {
+          weights += std::exp(centred_product_of(i, j) - unit);
+          if (far_[static_cast<std::size_t>(j)]) continue;  // it is not in the state
+        } else {
+          weights += p(centred_product_of(i, j));
         }
         const T m = std::abs(scale_) *
                     sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * (K_(j, t) - mean(t))); });
         T all = 0;
         for (std::size_t l = p.c.size(); l > 0; --l) all = all * m + std::abs(static_cast<T>(p.c[l - 1]));
         terms += all;
-        weights += p(centred_product_of(i, j));
       }
       if (weights != T(0)) most = std::max(most, std::abs(terms / weights));
     }
@@ -359,37 +362,57 @@ class Dense {
     far_.assign(static_cast<std::size_t>(x_.n_k), false);
     for (std::size_t h = 0; h < exact; ++h) far_[static_cast<std::size_t>(lengths[h].second)] = true;
     longest_ = exact < lengths.size() ? lengths[exact].first : T(0);
+    if (fits->cluster > 0)
+      clusters_ = {Smyrf{1, fits->cluster, fits->seed}, scale_, Q_, K_, {{0, x_.n_q}, {0, x_.n_k}}, block_, nudge_};
   }
   T mean(index_t t) const { return mean_.empty() ? T(0) : mean_[static_cast<std::size_t>(t)]; }
   T centred_product_of(index_t i, index_t j) const {
     return scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * (K_(j, t) - mean(t)); });
   }
-  /// No score of this row with a key that is not exact exceeds it.
+  /// What tells rows apart: no score of this row with a key that is not exact exceeds its radius; the spread is the
+  /// root of their mean square.
   T radius(index_t i) const {
+    if (p_.row_polynomials->by_spread()) return nudge_ * spread_of(i);
     return nudge_ * std::abs(scale_) * longest_ *
            std::sqrt(sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * Q_(i, t); }));
+  }
+  T spread_of(index_t i) const {
+    std::vector<T> squares;
+    squares.reserve(static_cast<std::size_t>(x_.n_k));
+    for (index_t j = 0; j < x_.n_k; ++j)
+      if (!far_[static_cast<std::size_t>(j)]) squares.push_back(centred_product_of(i, j) * centred_product_of(i, j));
+    const auto n = static_cast<index_t>(squares.size());
+    if (n == 0) return 0;
+    return std::sqrt(sum<T>(n, block_, [&](index_t k) { return squares[static_cast<std::size_t>(k)]; }) /
+                     static_cast<T>(n));
   }
   bool is_exact(index_t i) const {
     return p_.row_polynomials->exact_rows && !(radius(i) <= static_cast<T>(p_.row_polynomials->range()));
   }
+  /// Of a row that is not exact, has this pair the weight e^z?
+  bool is_exact_pair(index_t i, index_t j) const { return far_[static_cast<std::size_t>(j)] || clusters_.meet(i, j); }
   /// The first of the grid whose range holds the radius; else the last.
-  const Polynomial& polynomial_of(index_t i) const {
+  index_t number_of_polynomial(index_t i) const {
     const RowPolynomials& fits = *p_.row_polynomials;
-    for (index_t k = 0; k < RowPolynomials::kSteps; ++k)
-      if (radius(i) <= static_cast<T>(fits.step()) * static_cast<T>(k + 1)) return fits[k];
-    return fits[RowPolynomials::kSteps - 1];
+    const T r = radius(i);
+    for (index_t k = 0; k < fits.steps(); ++k)
+      if (r <= static_cast<T>(fits.step()) * static_cast<T>(k + 1)) return k;
+    return fits.steps() - 1;
   }
-  /// Weights p(s), e^s for the exact keys, over their sum; s is of the centred keys.
+  /// Weights p(s), e^s for the exact keys and for those that the row meets in a cluster, over their sum; s is of the
+  /// centred keys.
   Row<T> row_of_its_polynomial(index_t i) const {
-    const Polynomial& p = polynomial_of(i);
+    const index_t number = number_of_polynomial(i);
+    const Polynomial& p = (*p_.row_polynomials)[number];
+    const T unit = static_cast<T>(p_.row_polynomials->log_unit(number));
     Row<T> r;
     r.keys = seen(i);
-    T m = 0;
+    T m = unit;
     for (const index_t j : r.keys)
-      if (far_[static_cast<std::size_t>(j)]) m = std::max(m, centred_product_of(i, j));
+      if (is_exact_pair(i, j)) m = std::max(m, centred_product_of(i, j));
     for (const index_t j : r.keys) {
       const T s = centred_product_of(i, j);
-      r.p.push_back(far_[static_cast<std::size_t>(j)] ? std::exp(s - m) : p(s) * std::exp(-m));
+      r.p.push_back(is_exact_pair(i, j) ? std::exp(s - m) : p(s) * std::exp(unit - m));
     }
     const T all =
         sum<T>(static_cast<index_t>(r.p.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
@@ -580,6 +603,7 @@ class Dense {
   T nudge_ = 1;
   T longest_ = 0;  ///< how far the others are
   MethodWeights<T> method_;
+  MethodWeights<T> clusters_{};  ///< of row polynomials: where pairs meet that have exact weights
 };
 
 }  // namespace redblue::oracle

@@ -46,6 +46,9 @@ class MethodWeights {
     return w;
   }
 
+  /// Do they meet in a cluster?
+  bool meet(index_t i, index_t j) const { return meets_.shape.rows > 0 && meets_(i, j) > 0; }
+
  private:
   /// Weights meets_ij e^(score_ij) over their sum; none where nothing meets.
   std::vector<T> meeting(index_t i, const std::vector<index_t>& keys) const {
@@ -171,6 +174,12 @@ class MethodWeights {
             meets_(sorted[static_cast<std::size_t>(a)], sorted[static_cast<std::size_t>(b)]) += 1;
         }
     }
+  }
+
+  void prepare(const UniformSample& s, T scale, const Matrix<T>& Q, const Matrix<T>& K) {
+    begin_meeting(Q, K, scale);
+    for (const index_t j : random_subset(s.keys, K.shape.rows, s.seed))
+      for (index_t i = 0; i < Q.shape.rows; ++i) meets_(i, j) = 1;
   }
 
   static View<const T> row_of(const Matrix<T>& X, index_t i) {

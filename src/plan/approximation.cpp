@@ -18,12 +18,12 @@ namespace {
 [[noreturn]] void refuse(std::string_view text) {
   throw InvalidProblem(fmt::format(
       "approximation {}: give DEGREE:RANGE, as in 2:1.0 for a polynomial of degree 2 and scores from -1 to "
-      "1, with ,taylor or ,chebyshev for other coefficients than minimax ones, and ,rows, ,centred, ,exact-keys=H or "
-      ",no-exact-rows for one of each row; or linear, "
+      "1, with ,taylor or ,chebyshev for other coefficients than minimax ones, and ,rows, ,centred, ,exact-keys=H, "
+      ",cluster=N[,seed=N], ,gaussian or ,no-exact-rows for one of each row; or linear, "
       "performer:FEATURES[,seed=N], linformer:RANK[,signs][,seed=N], "
       "nystroem:LANDMARKS[,iterations=N], smyrf[:rounds=N,cluster=N,seed=N], "
       "hyper[:block=N,samples=N,planes=N,seed=N], reformer[:rounds=N,chunk=N,buckets=N,seed=N], "
-      "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N]",
+      "coreset:block=KEYS,rank=KEYS[,tau=balanced][,carried][,seed=N], sample:KEYS[,seed=N]",
       text));
 }
 
@@ -105,6 +105,10 @@ Method method_from(Parts words, std::string_view text) {
     const Nystroemformer n{words.size(), words.value("iterations", Nystroemformer{}.iterations)};
     return words.finish(n);
   }
+  if (words.name() == "sample") {
+    const UniformSample s{words.size(), words.value("seed", 0)};
+    return words.finish(s);
+  }
   if (words.name() == "smyrf") {
     words.only_words();
     const Smyrf d;
@@ -143,7 +147,7 @@ Method method_from(Parts words, std::string_view text) {
 
 /// A second name is refused with what is left over.
 Fit fit_from(Parts& words) {
-  for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
+  for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax, Fit::gaussian})
     if (words.has(name_of(fit))) return fit;
   return Fit::minimax;
 }
@@ -151,10 +155,12 @@ Fit fit_from(Parts& words) {
 RowOptions row_options_from(Parts words, Fit fit, std::string_view text) {
   RowOptions how;
   how.fit = fit;
-  how.centred = words.has("centred");
+  how.centred = words.has("centred") || fit == Fit::gaussian;
   how.exact_rows = !words.has("no-exact-rows");
   how.exact_keys = words.value("exact-keys", 0);
   words.has("rows");  // says only that there are options
+  how.cluster = words.value("cluster", 0);
+  if (how.cluster > 0) how.seed = words.value("seed", 0);
   if (how.exact_keys < 0) refuse(text);
   return words.finish(how);
 }
@@ -177,7 +183,7 @@ void Problem::approximate(std::string_view text) {
         fmt::format("approximation {}: degree = {} of a polynomial: give 1 to {}", text, *degree, kMost));
   const auto range = words.size<double>();
   const Fit fit = fit_from(words);
-  if (!words.has_words()) {
+  if (!words.has_words() && fit != Fit::gaussian) {
     approximation = approximate_exp(*degree, range, fit);
     return;
   }
@@ -210,6 +216,7 @@ struct TextOf {
     return fmt::format("coreset:block={},rank={}{}{},seed={}", c.block, c.rank, c.balanced ? ",tau=balanced" : "",
                        c.carried ? ",carried" : "", c.seed);
   }
+  std::string operator()(const UniformSample& s) const { return fmt::format("sample:{},seed={}", s.keys, s.seed); }
 };
 
 }  // namespace
@@ -220,8 +227,10 @@ std::string Problem::approximate_text() const {
   if (approximation->fit != Fit::minimax) text += fmt::format(",{}", name_of(approximation->fit));
   if (row_polynomials == nullptr) return text;
   const RowOptions& how = *row_polynomials;
-  return text + fmt::format(",rows{},exact-keys={}{}", how.centred ? ",centred" : "", how.exact_keys,
-                            how.exact_rows ? "" : ",no-exact-rows");
+  text += fmt::format(",rows{}", how.centred ? ",centred" : "");
+  text += how.cluster > 0 ? fmt::format(",cluster={},seed={}", how.cluster, how.seed)
+                          : fmt::format(",exact-keys={}", how.exact_keys);
+  return text + (how.exact_rows ? "" : ",no-exact-rows");
 }
 
 }  // namespace redblue

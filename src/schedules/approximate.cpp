@@ -8,11 +8,13 @@
 #include "redblue/schedule/approximate/performer.hpp"
 #include "redblue/schedule/approximate/polynomial.hpp"
 #include "redblue/schedule/approximate/polynomial_backward.hpp"
+#include "redblue/schedule/approximate/polynomial_clusters.hpp"
 #include "redblue/schedule/approximate/polynomial_pairs.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
 #include "redblue/schedule/approximate/polynomial_tiled.hpp"
 #include "redblue/schedule/approximate/reformer.hpp"
 #include "redblue/schedule/approximate/smyrf.hpp"
+#include "redblue/schedule/approximate/uniform_sample.hpp"
 
 namespace redblue::plan {
 
@@ -23,6 +25,7 @@ void add_approximate(Registry& registry) {
   registry.add(describe<PolynomialTiledForward>());
   registry.add(describe<PolynomialRowsForward>());
   registry.add(describe<PolynomialPairsForward>());
+  registry.add(describe<PolynomialClustersForward>());
   registry.add(describe<PolynomialTwoStateBackward>());
   registry.add(describe<PolynomialBackward>());
   registry.add(describe<LinearAttentionForward>());
@@ -33,6 +36,7 @@ void add_approximate(Registry& registry) {
   registry.add(describe<HyperAttentionForward>());
   registry.add(describe<ReformerForward>());
   registry.add(describe<CoresetForward>());
+  registry.add(describe<UniformSampleForward>());
 }
 
 }  // namespace redblue::plan

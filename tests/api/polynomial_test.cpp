@@ -4,6 +4,7 @@
 #include "api/plans.hpp"
 #include "api/problems.hpp"
 #include "redblue/attention.hpp"
+#include "redblue/certificate.hpp"
 #include "redblue/verify.hpp"
 #include "support/generators.hpp"
 
@@ -64,7 +65,9 @@ TEST(PolynomialRuns, AreWhatTheirPlansSay) {
 /// Each row with its polynomial: words as decided, numbers as the oracle says, the error as proved.
 TEST(PolynomialRuns, ByRowsAreAsProved) {
   for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 4, 2)})
-    for (const RowOptions& how : {RowOptions{}, RowOptions{true, 3, true}, RowOptions{true, 0, false}})
+    for (const RowOptions& how :
+         {RowOptions{}, RowOptions{true, 3, true}, RowOptions{true, 0, false},
+          RowOptions{.centred = true, .fit = Fit::gaussian}, RowOptions{true, 3, false, Fit::gaussian}})
       for (const DType type : {DType::f64, DType::f32}) {
         Problem p = shape;
         p.row_polynomials = polynomials_of_rows(2, 2, how);
@@ -90,9 +93,54 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
           const Verification v = verify(p, t, type, roundings_of(plan));
           EXPECT_TRUE(v.ok());
           ASSERT_TRUE(v.nearness);
-          EXPECT_EQ(v.nearness->by_rows, how.exact_rows);
+          EXPECT_EQ(v.nearness->by_rows, how.exact_rows && how.fit != Fit::gaussian);
         }
       }
+}
+
+/// Pairs of a cluster have exact weights: words as decided, numbers as the oracle says, for any number of threads.
+TEST(PolynomialRuns, ByClustersAreAsTheOracleSays) {
+  for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 2, 2)})
+    for (const char* text : {"2:2,cluster=8", "2:0.6,gaussian,cluster=7,seed=3",
+                             "3:0.6,gaussian,cluster=5,no-exact-rows", "2:2,centred,cluster=60,no-exact-rows"})
+      for (const DType type : {DType::f64, DType::f32}) {
+        Problem p = shape;
+        p.approximate(text);
+        const plan::Plan plan = plan::make_plan(p, {.M = 1500});
+        EXPECT_EQ(plan.row().schedule, "polynomial_clusters");
+        EXPECT_EQ(count(plan).io, plan.row().io);
+        Filled filled(p, type, Strides::bhsd);
+        const Tensors t = filled.tensors();
+        for (const int threads : {1, 3}) {
+          const Measured m = run(plan, t, {.compute = type, .threads = threads});
+          if (p.instances() == 1) {
+            const schedule::Costs costs = plan.row().algorithm->costs(p.sizes(), plan.row().tiling, m.decisions);
+            EXPECT_EQ(m.io, costs.io) << text;
+            EXPECT_EQ(m.peak, costs.footprint) << text;
+          }
+          const Verification v = verify(p, t, type, roundings_of(plan));
+          EXPECT_TRUE(v.ok()) << text;
+          ASSERT_TRUE(v.nearness);
+          EXPECT_EQ(v.nearness->by_rows, std::string_view(text) == "2:2,cluster=8");
+        }
+      }
+}
+
+/// There are none where nothing is proved, or roundings are not bounded: said, not left out.
+TEST(PolynomialRuns, WithoutCertificatesSaySo) {
+  for (const auto& [text, why] : {std::pair("2:1,gaussian", "nothing is proved of a gaussian fit"),
+                                  std::pair("2:1,cluster=4", "roundings are not bounded")}) {
+    Problem p = problem(20, 20, 4, 3);
+    p.approximate(text);
+    Filled filled(p, DType::f64, Strides::bhsd);
+    const Tensors t = filled.tensors();
+    try {
+      (void)certify(p, Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, DType::f64);
+      ADD_FAILURE() << text;
+    } catch (const Unsupported& e) {
+      EXPECT_NE(std::string(e.what()).find(why), std::string::npos) << e.what();
+    }
+  }
 }
 
 /// Scores beyond the range: the run does what it says, and verify() says that nothing is proved.

@@ -104,7 +104,7 @@ void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, c
     beyond += exact_row ? 1 : 0;
     const Real number = std::ceil(radius / static_cast<Real>(fits.step())) - 1;
     const Polynomial& polynomial =
-        fits[static_cast<index_t>(std::clamp(number, Real(0), static_cast<Real>(RowPolynomials::kSteps - 1)))];
+        fits[static_cast<index_t>(std::clamp(number, Real(0), static_cast<Real>(fits.steps() - 1)))];
     std::vector<Real> z(wide.keys.size()), near(wide.keys.size());
     for (std::size_t j = 0; j < z.size(); ++j) {
       z[j] = scale * WideKeys::product(query, wide.keys[j]);

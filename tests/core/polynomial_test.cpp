@@ -109,6 +109,31 @@ TEST(Polynomial, KnowsItsSlope) {
   for (const double z : {-1.7, -0.3, 0.0, 1.9}) EXPECT_NEAR(p.slope(z), (p(z + 1e-5) - p(z - 1e-5)) / 2e-5, 1e-8);
 }
 
+/// Against Hermite polynomials by hand, and where they come from: the mean of (p e^(s^2/2) - e^z) z^l is 0 for z
+/// normal.
+TEST(Polynomial, GaussianFitsAreProjections) {
+  for (const double s : {0.1, 0.7, 3.0}) {
+    const std::vector<double> c = near_exp(Fit::gaussian, 3, s).c;
+    EXPECT_NEAR(c[0], 1 - s * s / 2, 1e-15 * (1 + s * s));
+    EXPECT_NEAR(c[1], 1 - s * s / 2, 1e-15 * (1 + s * s));
+    EXPECT_NEAR(c[2], 0.5, 1e-16);
+    EXPECT_NEAR(c[3], 1.0 / 6, 1e-16);
+    EXPECT_TRUE(std::isinf(near_exp(Fit::gaussian, 3, s).error));
+  }
+  const double s = 0.8;
+  for (const index_t degree : {2, 5}) {
+    const Polynomial p = near_exp(Fit::gaussian, degree, s);
+    for (index_t l = 0; l <= degree; ++l) {
+      double mean = 0;
+      for (int k = -12000; k <= 12000; ++k) {
+        const double z = s * k / 1000.0;
+        mean += std::exp(-z * z / (2 * s * s)) * std::pow(z, l) * (p(z) * std::exp(s * s / 2) - std::exp(z));
+      }
+      EXPECT_NEAR(mean / 1000, 0, 1e-9) << "degree " << degree << ", z^" << l;
+    }
+  }
+}
+
 TEST(Polynomial, RefusesWhatMakesNoSense) {
   EXPECT_THROW(near_exp(Fit::taylor, 0, 1), InvalidProblem);
   EXPECT_THROW(near_exp(Fit::taylor, 33, 1), InvalidProblem);

@@ -3,6 +3,10 @@
 #include <gtest/gtest.h>
 
 #include <cmath>
+#include <map>
+#include <vector>
+
+#include "redblue/core/hashing.hpp"
 
 namespace redblue::test {
 
@@ -55,6 +59,25 @@ TEST(RandomSigns, AreEven) {
   const double n = kRows * kKeys, deviation = std::sqrt(n) / 2;
   EXPECT_NEAR(static_cast<double>(negative), n / 2, 6 * deviation);
   EXPECT_NEAR(static_cast<double>(alike), n / 2, 6 * deviation);
+}
+
+/// Each set of the right size is as likely as any other; the numbers ascend.
+TEST(RandomSubset, IsUniform) {
+  std::map<std::vector<index_t>, int> seen;
+  constexpr int kDraws = 6000;
+  for (index_t seed = 0; seed < kDraws; ++seed) {
+    const std::vector<index_t> some = random_subset(2, 5, seed);
+    ASSERT_EQ(some.size(), 2U);
+    EXPECT_TRUE(some[0] >= 0 && some[0] < some[1] && some[1] < 5);
+    ++seen[some];
+  }
+  EXPECT_EQ(seen.size(), 10U);
+  for (const auto& [set, times] : seen)
+    EXPECT_NEAR(times, kDraws / 10, 6 * std::sqrt(kDraws * 0.09)) << set[0] << set[1];
+  for (const index_t n : {1, 7, 100}) {
+    const std::vector<index_t> all = random_subset(n, n, 3);
+    for (index_t j = 0; j < n; ++j) EXPECT_EQ(all[static_cast<std::size_t>(j)], j);
+  }
 }
 
 TEST(Segments, CoverAllRowsOnce) {

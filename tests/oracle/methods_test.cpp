@@ -62,6 +62,21 @@ TEST(DenseMethods, AreExactWhereTheyMustBe) {
   EXPECT_GT(distance(square(12), "smyrf:rounds=3,cluster=6"), 1e-3);
   EXPECT_LT(distance(square(12), "hyper:block=12,samples=5"), 1e-17);
   EXPECT_GT(distance(square(12), "hyper:block=6,samples=5"), 1e-3);
+  EXPECT_LT(distance(square(12), "sample:12"), 1e-17);
+  EXPECT_GT(distance(square(12), "sample:11"), 1e-3);
+  EXPECT_LT(distance(square(12), "2:1,gaussian,cluster=12,no-exact-rows"), 1e-17);
+  EXPECT_GT(distance(square(12), "2:1,gaussian,cluster=11,no-exact-rows"), 1e-3);
+  EXPECT_LT(distance(square(12), "2:0.01,gaussian"), 1e-17);  // every spread is beyond it: all rows are exact
+}
+
+/// The fit of a high degree is e^z wherever scores go; that of degree 2 is nearer than the polynomial of the worst that
+/// q and k of such lengths could do. Beside exact pairs it has their unit.
+TEST(DenseMethods, GaussianFitsComeNearExactAttention) {
+  EXPECT_LT(distance(square(12), "12:4,gaussian,no-exact-rows", 0.6), 1e-6);
+  EXPECT_LT(distance(square(12), "12:4,gaussian,exact-keys=3,no-exact-rows", 0.6), 1e-6);
+  EXPECT_LT(distance(square(12), "12:4,gaussian,cluster=5,no-exact-rows", 0.6), 1e-6);
+  EXPECT_LT(distance(square(40), "2:4,gaussian,no-exact-rows"),
+            0.5 * distance(square(40), "2:12,centred,no-exact-rows"));
 }
 
 /// The mean over many random features is e^(q.k): errors shrink like 1/sqrt(features).

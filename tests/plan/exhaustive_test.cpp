@@ -240,9 +240,11 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
       claims::ask_for(s.traits.method, x, draw);
-      if (s.traits.by_rows)
-        x.row_polynomials =
-            polynomials_of_rows(x.polynomial->degree(), 1, {draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0});
+      if (s.traits.by_rows) {
+        RowOptions how{draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0};
+        if (s.name == "polynomial_clusters") how.exact_keys = 0, how.cluster = draw(1, 6);
+        x.row_polynomials = polynomials_of_rows(x.polynomial->degree(), 1, how);
+      }
       if (!claims::can_solve(s, x)) x.mask = {};
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;

@@ -31,6 +31,8 @@ TEST(MethodPlans, HaveTheFiguresOfTheTable) {
            MethodFigures{"linformer:64", 65536, 64 * 64 + 64 + 1},                      // 4161, word by word
            MethodFigures{"linformer:256", 65536, 256 * 64 + 32 + 32 + 3},               // 16451, row by row
            MethodFigures{"linformer:256,signs,seed=3", 65536, 256 * 64 + 32 + 32 + 3},  //
+           MethodFigures{"sample:64", 36864, 64 * 64 + 64 + 1},                         // 4161
+           MethodFigures{"sample:256,seed=3", 49152, 256 * 64 + 32 + 32 + 3},           // 16451
            MethodFigures{"nystroem:16", 98304, 16 * 64 + 3 * 16 * 16 + 2 * 16},         // 1824
            MethodFigures{"nystroem:64", 98304, 64 * 64 + 3 * 64 * 64 + 2 * 64},         // 16512
            MethodFigures{"nystroem:128,iterations=20", 98304, 128 * 64 + 3 * 128 * 128 + 256},  // 57600
@@ -59,13 +61,26 @@ TEST(MethodPlans, HaveTheFiguresOfTheTable) {
 
 TEST(MethodPlans, TextsAreReadAsTheyWereWritten) {
   EXPECT_EQ(Problem().approximate_text(), "");
-  for (const std::string_view text :
-       {"linear", "performer:32,seed=7", "linformer:16", "linformer:16,signs,seed=2", "nystroem:16,iterations=4",
-        "smyrf:rounds=2,cluster=32,seed=3", "hyper:block=32,samples=16,planes=5,seed=4",
-        "reformer:rounds=2,chunk=32,buckets=8,seed=5", "coreset:block=32,rank=8,seed=0",
-        "coreset:block=32,rank=8,tau=balanced,carried,seed=6", "2:0.8", "4:1,taylor", "4:1,chebyshev",
-        "2:1,chebyshev,rows,centred,exact-keys=2", "3:0.1,rows,exact-keys=0",
-        "3:0.30000000000000004,rows,centred,exact-keys=2,no-exact-rows"})
+  for (const std::string_view text : {"linear",
+                                      "performer:32,seed=7",
+                                      "linformer:16",
+                                      "linformer:16,signs,seed=2",
+                                      "nystroem:16,iterations=4",
+                                      "smyrf:rounds=2,cluster=32,seed=3",
+                                      "hyper:block=32,samples=16,planes=5,seed=4",
+                                      "reformer:rounds=2,chunk=32,buckets=8,seed=5",
+                                      "coreset:block=32,rank=8,seed=0",
+                                      "coreset:block=32,rank=8,tau=balanced,carried,seed=6",
+                                      "2:0.8",
+                                      "4:1,taylor",
+                                      "4:1,chebyshev",
+                                      "sample:16,seed=2",
+                                      "2:1.5,gaussian,rows,centred,exact-keys=2",
+                                      "3:2,rows,cluster=32,seed=5",
+                                      "2:1.5,gaussian,rows,centred,cluster=8,seed=0,no-exact-rows",
+                                      "2:1,chebyshev,rows,centred,exact-keys=2",
+                                      "3:0.1,rows,exact-keys=0",
+                                      "3:0.30000000000000004,rows,centred,exact-keys=2,no-exact-rows"})
     EXPECT_EQ(head(text).approximate_text(), text);
 }
 
@@ -102,6 +117,11 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
         EXPECT_EQ((*p.row_polynomials)[31].c, near_exp(fit, 4, 0.25).c);
       }
     }
+  const Problem spread = head("2:0.5,gaussian");
+  EXPECT_TRUE(spread.row_polynomials->by_spread() && spread.row_polynomials->centred);
+  EXPECT_TRUE(spread.row_polynomials->exact_rows && !spread.row_polynomials->proves());
+  EXPECT_EQ(head("2:3,cluster=16,seed=4").row_polynomials->cluster, 16);
+  EXPECT_EQ(head("sample:64,seed=7").method, Method(UniformSample{64, 7}));
   EXPECT_EQ(head("4:0.5").approximation->c, near_exp(Fit::minimax, 4, 0.5).c);
   for (const std::string_view wrong : {"",
                                        "2",
@@ -109,6 +129,11 @@ TEST(MethodPlans, ReadMethodsFromTexts) {
                                        "2:1,seed=3",
                                        "2:1,taylor,chebyshev",
                                        "2:1,taylor,taylor",
+                                       "2:1,gaussian,taylor",
+                                       "2:1,rows,seed=3",
+                                       "2:1,cluster",
+                                       "sample",
+                                       "sample:64,signs",
                                        "2:1,centred,centred",
                                        "2:1,Taylor",
                                        "2:1,taylor=1",
@@ -156,7 +181,16 @@ TEST(MethodPlans, RefuseWhatTheyCannotDo) {
   refused(head("coreset:block=513,rank=8"), "block = 513: give a number from 1 to 512");
   refused(head("coreset:block=64,rank=65"), "rank = 65: give a number from 1 to 64");
   refused(head("coreset:block=64,rank=513,carried"), "rank = 513: give a number from 1 to 512");
-  Problem p = head("linformer:64");
+  refused(head("sample:513"), "keys = 513: give a number from 1 to 512");
+  EXPECT_THROW(head("1:1,gaussian"), InvalidProblem);  // the spread is read off squares
+  EXPECT_THROW(head("2:1,exact-keys=3,cluster=4"), InvalidProblem);
+  EXPECT_THROW(head("2:1,cluster=-4"), InvalidProblem);
+  EXPECT_THROW(head("2:1,cluster=4,seed=-1"), InvalidProblem);
+  Problem p = head("2:1,cluster=64");
+  p.heads = 4;
+  p.kv_heads = 2;
+  refused(p, "each head needs keys and values of its own");
+  p = head("linformer:64");
   p.causal = true;
   refused(p, "knows no mask");
   p = head("coreset:block=64,rank=8");

@@ -93,6 +93,10 @@ TEST(PolynomialPlans, OfHybridsHaveTheTrivialBound) {
     ASSERT_EQ(bounds.size(), 1U) << how;
     EXPECT_EQ(bounds[0].name, "trivial");
   }
+  p.approximate("2:3,cluster=8,no-exact-rows");
+  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 1U);
+  p.approximate("2:3,gaussian,no-exact-rows");
+  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 2U);
   p.approximate("2:3,centred,no-exact-rows");
   EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 2U);
 }
@@ -183,6 +187,34 @@ TEST(PolynomialPlans, ByPairsHaveTheWordsOfTheirPage) {
     EXPECT_EQ(row.algorithm->footprint(plan.sizes(), one),
               std::max(cen * d + 2 * H + d + 4, state + 5 * (2 * d + 2) + std::max(1 + g, 2 * d + 5)));
   }
+}
+
+/// The words and footprints of the notes' table, n = 512 and d = d_v = 32: 22,964 and 27,380 with 153,600, one sort in
+/// fast memory; the state alone 18,612 with 81,920.
+TEST(PolynomialPlans, ByClustersHaveTheFiguresOfTheNotes) {
+  Problem p;
+  p.n_q = p.n_k = 512;
+  p.d = p.d_v = 32;
+  for (const auto& [text, footprint, words, schedule] :
+       {std::tuple("2:1.5,gaussian,cluster=64,no-exact-rows", 22964, 153600, "polynomial_clusters"),
+        std::tuple("2:1.5,gaussian,cluster=128,no-exact-rows", 27380, 153600, "polynomial_clusters"),
+        std::tuple("2:64,gaussian,no-exact-rows", 18612, 81920, "polynomial_rows")}) {
+    p.approximate(text);
+    const plan::Plan plan = plan::make_plan(p, {.M = footprint});
+    EXPECT_EQ(plan.row().schedule, schedule);
+    EXPECT_EQ(plan.row().io.total(), words) << text;
+    EXPECT_EQ(plan.row().footprint, footprint) << text;
+  }
+  // Fewer words of M: a pass over the keys of a cluster for each half of its queries, 512 keys of 65 words more.
+  p.approximate("2:1.5,gaussian,cluster=64,no-exact-rows");
+  EXPECT_EQ(plan::make_plan(p, {.M = 22963}).row().io.total(), 153600 + 512 * 65);
+  // Rows that are exact: their number, the query once more, and all keys for each Br of them.
+  p.approximate("2:1.5,gaussian,cluster=64");
+  const plan::Plan plan = plan::make_plan(p, {.M = 22964});
+  const plan::Row& row = plan.row();
+  const index_t Br = value(row.tiling, "Br"), h = 300;
+  const auto costs = row.algorithm->costs(plan.sizes(), row.tiling, {512, h});
+  EXPECT_EQ(costs.io.total(), Words(153600) + h * (32 + 2) + schedule::c(h, Br) * 512 * 64);
 }
 
 TEST(PolynomialPlans, RefuseWhatTheyCannotDo) {

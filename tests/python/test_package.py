@@ -241,6 +241,7 @@ def travelled_plans():
         "2:0.8", "3:0.1,rows,centred,exact-keys=2", "linear", "performer:32,seed=7", "linformer:16,signs,seed=2", "linformer:16",
         "nystroem:16,iterations=4", "smyrf:rounds=2,cluster=32,seed=3", "hyper:block=32,samples=16,planes=5,seed=4",
         "reformer:rounds=2,chunk=32,buckets=8,seed=5", "coreset:block=32,rank=8,tau=balanced,carried,seed=6",
+        "sample:16,seed=2", "2:1.5,gaussian", "2:1,gaussian,exact-keys=3", "2:2,cluster=16,seed=3,no-exact-rows",
     ):  # fmt: skip
         yield redblue.plan(n=128, d=8, M=4000, approximate=text)
 

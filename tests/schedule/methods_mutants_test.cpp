@@ -42,6 +42,11 @@ TEST(MethodMutants, OfLinformerAreCaught) {
                                                                     mutants::LinformerSlip::forgets_the_last_query);
 }
 
+TEST(MethodMutants, OfUniformSamplesAreCaught) {
+  expect_caught<schedule::UniformSampleForward, mutants::SampleRows>(sizes_for(UniformSample{4, 3}), {},
+                                                                     mutants::SampleSlip::forgets_the_last_query);
+}
+
 TEST(MethodMutants, OfNystroemformerAreCaught) {
   expect_caught<schedule::NystroemformerForward, mutants::NystroemformerRows>(
       sizes_for(Nystroemformer{4, 3}), {}, mutants::NystroemformerSlip::takes_means_of_the_values);

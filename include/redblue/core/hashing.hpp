@@ -64,6 +64,10 @@ index_t rotation_bucket(const View<const T>& X, index_t i, const RandomFeaturesT
 /// `samples` numbers from 0 to n - 1, drawn with replacement, in ascending order.
 std::vector<index_t> random_ranks(index_t samples, index_t n, index_t seed);
 
+/// `count` different numbers from 0 to n - 1, each set of them as likely as any other, in ascending order (Floyd's way,
+/// Bentley & Floyd 1987).
+std::vector<index_t> random_subset(index_t count, index_t n, index_t seed);
+
 /// What SMYRF sorts by: a row x becomes (x, w, 0) as a key and (x, 0, w) as a query, |x|^2 + w^2 = S, times a vector of
 /// normal numbers. `base` is the product with x, `normal` the vector's number at w. A NaN comes last, as infinity does.
 inline float smyrf_key(double base, double square, double S, double normal) {

@@ -22,11 +22,12 @@ enum class MethodKind : std::uint8_t {
   smyrf,
   hyper_attention,
   reformer,
-  coreset
+  coreset,
+  uniform_sample
 };
-inline constexpr auto kMethodNames =
-    std::to_array<std::string_view>({"exact", "polynomial", "linear attention", "Performer", "Linformer",
-                                     "Nystroemformer", "SMYRF", "HyperAttention", "Reformer", "coreset"});
+inline constexpr auto kMethodNames = std::to_array<std::string_view>(
+    {"exact", "polynomial", "linear attention", "Performer", "Linformer", "Nystroemformer", "SMYRF", "HyperAttention",
+     "Reformer", "coreset", "uniform sample"});
 constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
 
 /// A number of keys that nobody gave: 64, or all where they are fewer (fitted()).
@@ -118,9 +119,17 @@ struct Coreset {
   friend bool operator==(const Coreset&, const Coreset&) = default;
 };
 
+/// Exact attention on `keys` keys drawn at random, each at most once, the same for all queries. No score has a say in
+/// which: a yardstick for methods that choose.
+struct UniformSample {
+  index_t keys = 64;
+  index_t seed = 0;  ///< from 0 to 2^53
+  friend bool operator==(const UniformSample&, const UniformSample&) = default;
+};
+
 /// In place of exact attention; the first: none of them. In the order of MethodKind, without the polynomial.
 using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer, Smyrf,
-                            HyperAttention, Reformer, Coreset>;
+                            HyperAttention, Reformer, Coreset, UniformSample>;
 
 constexpr MethodKind kind_of(const Method& m) {
   return m.index() == 0 ? MethodKind::exact : static_cast<MethodKind>(m.index() + 1);

@@ -23,8 +23,12 @@ enum class Fit : std::uint8_t {
   taylor,     ///< 1/l!
   chebyshev,  ///< the Chebyshev series of e^z on |z| <= range, cut off
   minimax,    ///< the least max |p(z) e^-z - 1|, by Remez exchange
+  /// The least mean square of p(z) - e^z where z is normal with mean 0 and standard deviation `range`, over
+  /// e^(range^2/2): SUM_l range^l/l! He_l(z/range) with Hermite polynomials He_l. It bounds nothing, and z has no
+  /// range.
+  gaussian,
 };
-inline constexpr std::array<std::string_view, 3> kFitNames = {"taylor", "chebyshev", "minimax"};
+inline constexpr std::array<std::string_view, 4> kFitNames = {"taylor", "chebyshev", "minimax", "gaussian"};
 constexpr std::string_view name_of(Fit fit) { return kFitNames[static_cast<std::size_t>(fit)]; }
 
 /// p(z) = SUM_l c[l] z^l, for |z| <= range.
@@ -34,7 +38,7 @@ struct Polynomial {
   std::vector<double> c;  ///< c[l] is the factor of z^l
   double range = 1;
   /// At least max |p(z) e^-z - 1| over |z| <= range, in exact arithmetic: proved_error of these. Every weight is off by
-  /// at most this share of itself.
+  /// at most this share of itself. Infinite for a gaussian fit, of which nothing is proved.
   double error = 0;
   Fit fit = Fit::minimax;  ///< only says where c comes from
 

@@ -4,11 +4,14 @@
 #include <cmath>
 #include <tuple>
 
+#include "redblue/kernel/polynomial.hpp"
 #include "redblue/kernel/softmax.hpp"
 
 /// Kernels of polynomial attention with a radius for each row: the mean of the keys, the keys farthest from it, how far
 /// the scores of a row can go. The radius is kept as a number of a grid of polynomials.
 namespace redblue::kernel {
+
+inline constexpr index_t kMostDegreeOfRows = Monomials::kMostDegree;
 
 /// b <- b + the sum of the rows of A
 struct AddUpRows {
@@ -109,6 +112,73 @@ struct RadiusNumber {
     const double k = std::ceil(std::abs(scale) * std::sqrt(square) * static_cast<double>(longest[0]) / step) - 1;
     const double last = static_cast<double>(most);
     number[0] = static_cast<T>(k < last ? std::max(k, 0.0) : last);  // NaN: the last
+  }
+};
+
+/// number <- the least k from 0 to `most` with sqrt(number / z_0) <= step (k + 1), `most` where there is none: of the
+/// sum of the squares of a row's scores, the number of the polynomial for their spread. z_0 is how many keys a state
+/// has.
+struct SpreadNumber {
+  static constexpr std::string_view name = "spread_number";
+  static constexpr std::array access{Access::update, Access::read};
+  static constexpr std::array<std::string_view, 2> parameter_names{"step", "most"};
+  auto parameters() { return std::tie(step, most); }
+  double step = 1;
+  index_t most = 1;
+  static constexpr bool fits(Shape number, Shape z) { return number == Shape{1, 1} && z.rows >= 1 && z.cols == 1; }
+  static constexpr index_t macs(Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> number, View<const T> z) const {
+    const double squares = static_cast<double>(number[0]), keys = static_cast<double>(z[0]);
+    const double spread = keys > 0 ? std::sqrt(squares < 0 ? 0.0 : squares / keys) : 0;
+    const double k = std::ceil(spread / step) - 1, last = static_cast<double>(most);
+    number[0] = static_cast<T>(k < last ? std::max(k, 0.0) : last);  // NaN: the last
+  }
+};
+
+/// S <- scale Q (K - mean)^T; mean has no words where keys are taken as they are.
+struct CentredScores {
+  static constexpr std::string_view name = "centred_scores";
+  static constexpr std::array access{Access::write, Access::read, Access::read, Access::read};
+  static constexpr std::array<std::string_view, 1> parameter_names{"scale"};
+  auto parameters() { return std::tie(scale); }
+  double scale = 1;
+  static constexpr bool fits(Shape S, Shape Q, Shape K, Shape mean) {
+    return S == Shape{Q.rows, K.rows} && Q.cols == K.cols && (mean.words() == 0 || mean == Shape{1, K.cols});
+  }
+  static constexpr index_t macs(Shape S, Shape Q, Shape, Shape) { return S.words() * Q.cols; }
+  template <class T>
+  void run(View<T> S, View<const T> Q, View<const T> K, View<const T> mean) const {
+    for (index_t i = 0; i < S.rows(); ++i)
+      for (index_t j = 0; j < S.cols(); ++j)
+        S(i, j) = static_cast<T>(scale) * sum_of<T>(Q.cols(), [&](index_t t) {
+                    return Q(i, t) * (mean.words() > 0 ? K(j, t) - mean(0, t) : K(j, t));
+                  });
+  }
+};
+
+/// s <- e^(s - m) - p(s) e^(unit - m), what an exact weight has more than p, which is near e^(z - unit); m is the
+/// larger of itself and s, and `rescale` is e to what it grew by.
+struct ExactLessPolynomial {
+  static constexpr std::string_view name = "exact_less_polynomial";
+  static constexpr std::array access{Access::update, Access::update, Access::write};
+  static constexpr std::array<std::string_view, 1 + kMostDegreeOfRows + 1> parameter_names{
+      "unit", "c0", "c1", "c2", "c3", "c4", "c5", "c6", "c7", "c8", "c9", "c10", "c11", "c12"};
+  auto parameters() {
+    return std::tuple_cat(std::tie(unit), std::apply([](auto&... l) { return std::tie(l...); }, c));
+  }
+  double unit = 0;
+  std::array<double, kMostDegreeOfRows + 1> c{};
+  static constexpr bool fits(Shape s, Shape m, Shape rescale) { return s == Shape{1, 1} && m == s && rescale == s; }
+  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  template <class T>
+  void run(View<T> s, View<T> m, View<T> rescale) const {
+    const T score = s[0], before = m[0], most = max_or_nan(before, score);
+    T p = 0;
+    for (std::size_t l = c.size(); l > 0; --l) p = p * score + static_cast<T>(c[l - 1]);
+    s[0] = std::exp(score - most) - p * std::exp(static_cast<T>(unit) - most);
+    rescale[0] = std::exp(before - most);
+    m[0] = most;
   }
 };
 

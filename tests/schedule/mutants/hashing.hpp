@@ -23,12 +23,12 @@ struct SmyrfRounds {
     using enum SmyrfSlip;
     const index_t rounds = SmyrfForward::method(x.shape).rounds;
     const auto kept = m.alloc(SlowArray::hash_k, {slip == keeps_a_word ? 1 : 0, 1});
-    SmyrfForward::sort_rows(m, x, t.of_sorts());
+    sort_rows(m, x, SmyrfForward::method(x.shape), t.of_sorts());
     const Clusters all = SmyrfForward::clusters(x.shape);
     for (index_t r = 0; r < rounds; ++r) {
       if (slip == projects_in_every_round && r > 0) {
         const auto most = m.alloc(SlowArray::hash_k, {1, 1});
-        SmyrfForward::project(m, x, x.Q, x.hash_q, most);
+        project_rows(m, x.Q, x.hash_q, SmyrfForward::method(x.shape).seed, most);
       }
       const Round round{r == 0 || slip == begins_every_round_anew,
                         r == rounds - 1 && slip != writes_lse_in_the_last_round};

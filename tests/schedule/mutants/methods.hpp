@@ -4,6 +4,7 @@
 #include "redblue/schedule/approximate/linformer.hpp"
 #include "redblue/schedule/approximate/nystroemformer.hpp"
 #include "redblue/schedule/approximate/performer.hpp"
+#include "redblue/schedule/approximate/uniform_sample.hpp"
 
 /// Slips in the published approximations, one row at a time.
 namespace redblue::test::mutants {
@@ -116,6 +117,36 @@ struct LinformerRows {
         attend_by_words(m, x, {i, i + 1}, {keys.arg(), values.arg()});
       }
     }
+  }
+};
+
+enum class SampleSlip {
+  none,
+  keeps_a_word,  ///< beside the keys
+  loads_the_queries,
+  reads_a_value_twice,
+  forgets_the_last_query,
+};
+
+struct SampleRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, SampleSlip slip) {
+    using enum SampleSlip;
+    const Sizes& s = x.shape;
+    const UniformSample& u = std::get<UniformSample>(s.method);
+    const std::vector<index_t> drawn = random_subset(u.keys, s.n_k, u.seed);
+    const auto word = m.alloc(SlowArray::den, {slip == keeps_a_word ? 1 : 0, 1});
+    const auto K = m.alloc(SlowArray::K, {u.keys, s.d}), V = m.alloc(SlowArray::V, {u.keys, s.d_v});
+    for (index_t a = 0; a < u.keys; ++a) {
+      m.load_into(K.rows(a, 1), x.K.rows(drawn[static_cast<std::size_t>(a)], 1));
+      m.load_into(V.rows(a, 1), x.V.rows(drawn[static_cast<std::size_t>(a)], 1));
+    }
+    if (slip == reads_a_value_twice) m.load_into(V.rows(0, 1), x.V.rows(drawn.front(), 1));
+    for (index_t i = 0; i < s.n_q - (slip == forgets_the_last_query ? 1 : 0); ++i)
+      if (slip == loads_the_queries)
+        attend_by_rows(m, x, {i, i + 1}, 1, {K.arg(), V.arg()});
+      else
+        attend_by_words(m, x, {i, i + 1}, {K.arg(), V.arg()});
   }
 };
 

@@ -2,6 +2,7 @@
 #include <type_traits>
 
 #include "redblue/core/data_machine.hpp"
+#include "redblue/schedule/approximate/polynomial_clusters.hpp"
 #include "redblue/schedule/approximate/polynomial_pairs.hpp"
 #include "redblue/schedule/approximate/polynomial_rows.hpp"
 
@@ -16,8 +17,11 @@ enum class RowSlip {
   forgets_the_longest,    ///< of the keys in the state: every radius is 0
   keeps_the_first,        ///< keys, not the longest
   takes_the_sum_for_the_mean,
-  takes_places_for_ids,  ///< of the list
-  keeps_the_state,       ///< beside the rows that are exact
+  takes_places_for_ids,   ///< of the list
+  keeps_the_state,        ///< beside the rows that are exact
+  adds_no_exact_weights,  ///< of pairs that meet: the state has them all the same
+  forgets_the_unit,       ///< of polynomials beside exact weights
+  halves_the_steps,       ///< of spreads
 };
 
 /// A machine on which the schedule makes one of these slips.
@@ -37,6 +41,9 @@ class Slipping : public MachineFace<Slipping<Base, slip>> {
     if constexpr (slip == forgets_the_longest && std::is_same_v<K, kernel::LongestRow>) return;
     if constexpr (slip == keeps_the_first && std::is_same_v<K, kernel::KeepLongest>) return;
     if constexpr (slip == takes_the_sum_for_the_mean && std::is_same_v<K, kernel::Scale>) return;
+    if constexpr (slip == adds_no_exact_weights && std::is_same_v<K, kernel::CentredScores>) k.scale = 0;
+    if constexpr (slip == forgets_the_unit && std::is_same_v<K, kernel::ExactLessPolynomial>) k.unit = 0;
+    if constexpr (slip == halves_the_steps && std::is_same_v<K, kernel::SpreadNumber>) k.step /= 2;
     base_.run(k, args);
   }
   template <class K>
@@ -69,7 +76,12 @@ struct SlippingRows : PolynomialRowsForward {
     if constexpr (slip == RowSlip::keeps_the_state) {
       std::vector<index_t> listed;
       const RowState<M> state(m, x.shape, exact_keys(x.shape));
-      keys_by_length(m, x, state, t.bc);
+      {
+        const bool centred = x.shape.row_polynomials->centred;
+        const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, x.shape.d});
+        if (centred) mean_of_keys(m, x, mean);
+        keys_by_length(m, x, state, mean, t.bc);
+      }
       for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
       for (index_t i = 0; i < std::ssize(listed); i += t.Br)
         exact_rows(m, x, {i, std::min<index_t>(std::ssize(listed), i + t.Br)}, listed, t.Bc);
@@ -88,6 +100,18 @@ struct SlippingPairs : PolynomialPairsForward {
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     Slipping<M, slip> slipping(m);
     PolynomialPairsForward::run(slipping, x, t);
+  }
+};
+
+/// And where pairs of a cluster have exact weights.
+template <RowSlip slip>
+struct SlippingClusters : PolynomialClustersForward {
+  static constexpr std::string_view name = "slipping_clusters";
+
+  template <DataMachine M>
+  static void run(M& m, const ForwardOperands& x, Tiling t) {
+    Slipping<M, slip> slipping(m);
+    PolynomialClustersForward::run(slipping, x, t);
   }
 };
 

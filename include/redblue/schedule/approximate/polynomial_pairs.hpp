@@ -66,7 +66,7 @@ struct PolynomialPairsForward : Defaults {
   /// How many rows data may make it list.
   static index_t most_listed(const Sizes& x) { return PolynomialRowsForward::most_listed(x); }
   static std::vector<Phase> phases(const Sizes& x, Tiling t, index_t h) {
-    std::vector<Phase> all = phases_of_pairs(x, t.br, t.bc, h);
+    std::vector<Phase> all = phases_of_pairs(x, t.br, t.bc);
     if (h > 0) all.push_back(phase_of_exact_rows(x, t.Br, t.Bc, h));
     return all;
   }
@@ -95,7 +95,8 @@ struct PolynomialPairsForward : Defaults {
                 .read(SlowArray::ids, listed)
                 .write(SlowArray::ids, listed)
                 .write(SlowArray::O, rows * x.d_v),
-            footprint_of(phases(x, t, h)), (others + rows - listed) * state + (rows * kept + listed * keys) * pair};
+            footprint_of(phases(x, t, h)),
+            (others + rows - listed) * state + (rows * kept + listed * keys) * pair + macs_of_numbers(x)};
   }
 
   template <DataMachine M>

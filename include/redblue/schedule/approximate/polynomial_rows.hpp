@@ -5,7 +5,8 @@ namespace redblue::schedule {
 
 /// Polynomial attention whose error is proved for any data: each row takes the polynomial for its own radius
 /// B_i = |scale| |q_i| max_j |k_j| (core/row_polynomials.hpp), and rows whose radius exceeds the range are listed and
-/// get exact attention afterwards, Br at a time. Keys may be taken less their mean (cen), for one more pass over them,
+/// get exact attention afterwards, Br at a time. Or for the spread of its scores, read off the state at no word more,
+/// of which nothing is proved. Keys may be taken less their mean (cen), for one more pass over them,
 /// and the H longest may be kept with their exact weights e^z. Which rows and keys these are the data say: h rows are
 /// listed.
 ///   reads [cen] n_k d + n_k (d + d_v) + n_q d + h (d + 1) + ceil(h/Br) n_k (d + d_v)
@@ -16,7 +17,8 @@ namespace redblue::schedule {
 struct PolynomialRowsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_rows";
-  static constexpr std::string_view idea = "a polynomial for the radius of each row, and exact rows beyond the range";
+  static constexpr std::string_view idea =
+      "a polynomial for the radius or the spread of each row, and exact rows beyond the range";
   static constexpr Traits traits{.method = MethodKind::polynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::ids};
 
@@ -34,6 +36,7 @@ struct PolynomialRowsForward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
     if (x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
+    if (x.row_polynomials != nullptr && x.row_polynomials->cluster > 0) return "knows no clusters (cluster=N)";
     return state_of_monomials_unsupported(x);
   }
   static std::string_view caveat(const Sizes& x, const Tiling&) {
@@ -83,14 +86,15 @@ struct PolynomialRowsForward : Defaults {
     const index_t h = decisions.worst, kept = exact_keys(x);
     const Words listed = h, passes = c(h, t.Br), rows = x.n_q, keys = x.n_k;
     const Words state = monomials(x.d, fits.degree()) * (Words(x.d_v) + 1), pair = Words(x.d) + x.d_v;
-    return {Io().read(SlowArray::K, (passes + (fits.centred ? 2 : 1)) * keys * x.d)
-                .read(SlowArray::V, (passes + 1) * keys * x.d_v)
-                .read(SlowArray::Q, (rows + listed) * x.d)
-                .read(SlowArray::ids, listed)
-                .write(SlowArray::ids, listed)
-                .write(SlowArray::O, rows * x.d_v),
-            footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, h)),
-            (keys - kept) * state + (rows - listed) * (state + kept * pair) + listed * keys * pair};
+    return {
+        Io().read(SlowArray::K, (passes + (fits.centred ? 2 : 1)) * keys * x.d)
+            .read(SlowArray::V, (passes + 1) * keys * x.d_v)
+            .read(SlowArray::Q, (rows + listed) * x.d)
+            .read(SlowArray::ids, listed)
+            .write(SlowArray::ids, listed)
+            .write(SlowArray::O, rows * x.d_v),
+        footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, h)),
+        (keys - kept) * state + (rows - listed) * (state + kept * pair) + listed * keys * pair + macs_of_numbers(x)};
   }
 
   template <DataMachine M>
@@ -98,7 +102,12 @@ struct PolynomialRowsForward : Defaults {
     std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
     {
       const RowState<M> state(m, x.shape, exact_keys(x.shape));
-      keys_by_length(m, x, state, t.bc);
+      {
+        const bool centred = x.shape.row_polynomials->centred;
+        const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, x.shape.d});
+        if (centred) mean_of_keys(m, x, mean);
+        keys_by_length(m, x, state, mean, t.bc);
+      }
       for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
     }
     const index_t h = std::ssize(listed);

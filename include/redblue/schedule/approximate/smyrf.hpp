@@ -1,6 +1,5 @@
 #pragma once
-#include "redblue/schedule/parts/clusters.hpp"
-#include "redblue/schedule/parts/external_sort.hpp"
+#include "redblue/schedule/parts/smyrf_sort.hpp"
 
 namespace redblue::schedule {
 
@@ -54,106 +53,45 @@ struct SmyrfForward : Defaults {
     auto best = chosen(1);  // resident keys pass least
     if (!best) best = chosen(0);
     if (!best) return std::nullopt;
-    Tiling t{best->Br, best->Bc, best->keep, 1, 2};
-    const index_t n = std::max(x.n_q, x.n_k);
-    t.rho = largest_tile(n, 1, [&](index_t pairs) { return fits({t.Br, t.Bc, t.keep, pairs, t.f}); });
-    const auto merges = [&](index_t runs) { return fits({t.Br, t.Bc, t.keep, t.rho, std::max(t.f, runs)}); };
-    t.f = std::max(t.f, largest_tile(ceil_div(n, t.rho), 1, merges));
-    return t;
+    const auto tiling = [&](SortTiling sorts) { return Tiling{best->Br, best->Bc, best->keep, sorts.rho, sorts.f}; };
+    return tiling(largest_sorts(x, [&](SortTiling sorts) { return fits(tiling(sorts)); }));
   }
 
   static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
-    const index_t n = std::max(x.n_q, x.n_k), rounds = method(x).rounds;
-    const Words word = x.tile(SlowArray::hash_k, 1, 1), row = std::max(x.word(SlowArray::Q), x.word(SlowArray::K)),
-                hash = std::max(x.tile(SlowArray::hash_q, 1, rounds + 1) + x.word(SlowArray::Q),
-                                x.tile(SlowArray::hash_k, 1, rounds + 1) + x.word(SlowArray::K));
-    const auto forming = [&](index_t pairs, Words square) {
-      return Phase{word + forming_words(x, pairs, t.of_sorts(), square), square};
-    };
-    return {Phase{2 * word + hash, row}, forming(x.n_q, x.word(SlowArray::hash_q)),
-            forming(x.n_k, x.word(SlowArray::hash_k)), Phase{word + merging_words(x, n, t.of_sorts()), 0},
+    const auto sorts = sort_phases(x, method(x), t.of_sorts());
+    return {sorts[0], sorts[1], sorts[2], sorts[3],
             cluster_phase(x, clusters(x), t.of_clusters(), [](index_t) { return false; })};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
     using A = SlowArray;
-    const Words rounds = method(x).rounds, rows = x.n_q, keys = x.n_k;
-    const Words visits = cluster_key_visits(clusters(x), t.of_clusters()), more = rounds - 1,
-                runs = rounds * (run_words(x.n_q, t.of_sorts()) + run_words(x.n_k, t.of_sorts()));
-    return Io()
-        .read(A::Q, (1 + rounds) * rows * x.d)
-        .read(A::K, (keys + rounds * visits) * x.d)
-        .read(A::V, rounds * visits * x.d_v)
-        .read(A::hash_q, 2 * rounds * rows)
-        .read(A::hash_k, 2 * rounds * keys)
-        .read(A::runs, runs)
-        .read(A::order_q, rounds * rows)
-        .read(A::order_k, rounds * visits)
-        .read(A::O, more * rows * x.d_v)
-        .read(A::den, more * rows)
-        .write(A::hash_q, (rounds + 1) * rows)
-        .write(A::hash_k, (rounds + 1) * keys)
-        .write(A::runs, runs)
-        .write(A::order_q, rounds * rows)
-        .write(A::order_k, rounds * keys)
-        .write(A::O, rounds * rows * x.d_v)
-        .write(A::den, more * rows);
+    const Words rounds = method(x).rounds, rows = x.n_q, more = rounds - 1,
+                visits = cluster_key_visits(clusters(x), t.of_clusters());
+    return sort_io(x, method(x), t.of_sorts()) + Io().read(A::Q, rounds * rows * x.d)
+                                                     .read(A::K, rounds * visits * x.d)
+                                                     .read(A::V, rounds * visits * x.d_v)
+                                                     .read(A::order_q, rounds * rows)
+                                                     .read(A::order_k, rounds * visits)
+                                                     .read(A::O, more * rows * x.d_v)
+                                                     .read(A::den, more * rows)
+                                                     .write(A::O, rounds * rows * x.d_v)
+                                                     .write(A::den, more * rows);
   }
   static Words macs(const Sizes& x, const Tiling&) {
-    const Words rounds = method(x).rounds;
-    return (Words(x.n_q) + x.n_k) * x.d * (rounds + 1) + rounds * cluster_pairs(clusters(x)) * (Words(x.d) + x.d_v);
+    return sort_macs(x, method(x)) + method(x).rounds * cluster_pairs(clusters(x)) * (Words(x.d) + x.d_v);
   }
 
   template <DataMachine M>
   static void run(M& m, const ForwardOperands& x, const Tiling& t) {
     const index_t rounds = method(x.shape).rounds;
-    sort_rows(m, x, t.of_sorts());
+    sort_rows(m, x, method(x.shape), t.of_sorts());
     const Clusters all = clusters(x.shape);
     for (index_t r = 0; r < rounds; ++r)
       m.each(all.count, [&](auto& w, index_t c) {
         attend_in_cluster(w, x, all, c, x.order_q.columns(r, 1), x.order_k.columns(r, 1), t.of_clusters(),
                           {r == 0, r == rounds - 1}, NothingElse{});
       });
-  }
-
-  /// What the queries and the keys of each round are sorted by, and the sorts.
-  template <class M>
-  static void sort_rows(M& m, const ForwardOperands& x, SortTiling t) {
-    const auto S = m.alloc(SlowArray::hash_k, {1, 1});
-    {
-      const auto of_queries = m.alloc(SlowArray::hash_k, {1, 1});
-      project(m, x, x.Q, x.hash_q, of_queries);
-      project(m, x, x.K, x.hash_k, S);
-      m.compute(kernel::AddRounded{}, S, of_queries);
-    }
-    for (index_t r = 0; r < method(x.shape).rounds; ++r) {
-      sort_side(m, x, x.hash_q, x.order_q.columns(r, 1), r, false, S, t);
-      sort_side(m, x, x.hash_k, x.order_k.columns(r, 1), r, true, S, t);
-    }
-  }
-  /// hash <- projections and square of each row of X; most <- the largest square.
-  template <class M>
-  static void project(M& m, const ForwardOperands& x, const SlowMatrix& X, const SlowMatrix& hash,
-                      const Tile<M>& most) {
-    m.compute(kernel::Zero{}, most);
-    const index_t words = hash.shape.cols;
-    for (index_t i = 0; i < X.shape.rows; ++i) {
-      const auto out = m.alloc(hash.array, {1, words});
-      m.compute(kernel::ProjectRow{method(x.shape).seed}, out, m.stream(X.rows(i, 1)));
-      m.compute(kernel::Larger{}, most, out.cols(words - 1, 1));
-      m.store(out, hash.rows(i, 1));
-    }
-  }
-  template <class M>
-  static void sort_side(M& m, const ForwardOperands& x, const SlowMatrix& hash, const SlowMatrix& order, index_t round,
-                        bool of_keys, const Tile<M>& S, SortTiling t) {
-    const Smyrf& s = method(x.shape);
-    sort_positions(m, hash.shape.rows, x.runs, order, t, [&](const Arg& keys, const Arg& positions, Range I) {
-      m.load_into(keys, hash.block(I, {round, round + 1}));
-      m.compute(kernel::SmyrfKeys{s.rounds, round, x.shape.d, s.seed, of_keys, I.begin}, keys, positions,
-                m.stream(hash.block(I, {s.rounds, s.rounds + 1})), S);
-    });
   }
 };
 

@@ -60,6 +60,7 @@ struct ForwardOperands : ModifierOperands {
   };
   static Hashing hashing(const Sizes& s) {
     if (const auto* m = std::get_if<Smyrf>(&s.method)) return {m->rounds + 1, m->rounds};
+    if (s.row_polynomials != nullptr && s.row_polynomials->cluster > 0) return {2, 1};  // one round of SMYRF
     if (std::holds_alternative<HyperAttention>(s.method)) return {1, 1};
     if (const auto* m = std::get_if<Reformer>(&s.method)) return {m->rounds, m->rounds};
     return {};

@@ -79,7 +79,7 @@ template <class M>
 void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const SplitKeys& keys, const RowState<M>& state,
                    Range I, index_t bc, std::vector<index_t>& listed) {
   const Sizes& s = x.shape;
-  const index_t rows = I.size(), exact = std::ssize(keys.exact);
+  const index_t rows = I.size(), exact = std::ssize(keys.exact), g = state.all.monomials.degree;
   const auto Q = m.load(x.Q.rows(I)), O = m.alloc(x.O.rows(I));
   const auto max = m.alloc(SlowArray::den, {rows, 1}), sum = m.alloc(SlowArray::den, {rows, 1});
   m.compute(kernel::Zero{}, O);
@@ -87,13 +87,16 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
   std::vector<index_t> near;
   near.reserve(static_cast<std::size_t>(rows));
   for (index_t r = 0; r < rows; ++r) {
-    const auto number = m.alloc(SlowArray::den, {1, 1});
-    const auto k = polynomial_of_row(m, x, state, I.begin + r, Q.rows(r, 1), number, listed);
-    if (!k) continue;
+    const auto number = m.alloc(SlowArray::den, {1, 1}), stack = m.alloc(SlowArray::den, {g, 1});
+    const auto k = polynomial_of_row(m, x, state, Q.rows(r, 1), number, stack);
+    m.compute(kernel::SetTo{k ? s.row_polynomials->log_unit(*k) : 0}, max.rows(r, 1));  // the running maximum
+    if (!k) {
+      list_row(m, x, I.begin + r, number, listed);
+      continue;
+    }
     near.push_back(r);
-    read_state(m, x, state, *k, O.rows(r, 1), sum.rows(r, 1), Q.rows(r, 1));
+    read_state(m, x, state, *k, O.rows(r, 1), sum.rows(r, 1), Q.rows(r, 1), stack);
   }
-  m.compute(kernel::Zero{}, max);  // the running maximum, from 0
   for (index_t j = 0; j < exact; j += bc) {
     const index_t count = std::min(bc, exact - j);
     const auto K_j = m.alloc(SlowArray::K, {count, s.d}), V_j = m.alloc(SlowArray::V, {count, s.d_v});
@@ -107,8 +110,8 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
   }
 }
 
-/// The phases of `rows` queries at a time, where `h` are listed; exact_rows not among them.
-inline std::vector<Phase> phases_of_pairs(const Sizes& x, index_t rows, index_t bc, index_t h) {
+/// The phases of `rows` queries at a time; exact_rows not among them.
+inline std::vector<Phase> phases_of_pairs(const Sizes& x, index_t rows, index_t bc) {
   using A = SlowArray;
   const index_t kept = exact_keys(x), others = x.n_k - kept, g = x.row_polynomials->degree();
   const index_t entering = std::min(bc, others), passing = std::min(bc, kept), br = std::min(rows, x.n_q);
@@ -124,9 +127,8 @@ inline std::vector<Phase> phases_of_pairs(const Sizes& x, index_t rows, index_t 
   const Words r = monomials(x.d, g), state = stays + x.tile(A::Z, r, x.d_v) + x.tile(A::Z, r, 1) + word;
   phases.push_back({state + (entering > 0 ? pairs(entering) + stack : Words(0)), pairs(entering)});
   const Words block = x.tile(A::Q, br, x.d) + x.tile(A::O, br, x.d_v) + 2 * x.tile(A::den, br, 1);
-  phases.push_back(
-      {state + block + std::max(word + (h < x.n_q ? stack : Words(0)), pairs(passing) + x.tile(A::S, br, passing)),
-       std::max(x.tile(A::Q, br, x.d), pairs(passing))});
+  phases.push_back({state + block + std::max(word + stack, pairs(passing) + x.tile(A::S, br, passing)),
+                    std::max(x.tile(A::Q, br, x.d), pairs(passing))});
   return phases;
 }
 

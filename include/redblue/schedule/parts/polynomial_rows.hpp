@@ -54,17 +54,14 @@ void add_to_state(M& m, const RowState<M>& state, const Tile<M>& K_j, const Tile
   m.compute(kernel::AddMonomials{state.all.monomials}, state.Z, state.z, stack, K_j, V_j, kNoWords);
 }
 
-/// All keys, the first into those that are kept, then bc at a time: a longer one takes the place of the shortest that
-/// is kept, and what is left enters the state.
+/// All keys, less the mean if there is one, the first into those that are kept, then bc at a time: a longer one takes
+/// the place of the shortest that is kept, and what is left enters the state.
 template <class M>
-void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, index_t bc) {
+void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, const Tile<M>& mean, index_t bc) {
   const Sizes& s = x.shape;
-  const bool centred = s.row_polynomials->centred;
-  const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, s.d});
   const auto centre = [&](const Tile<M>& keys) {
-    if (centred && keys.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, keys, mean);
+    if (mean.shape().rows > 0 && keys.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, keys, mean);
   };
-  if (centred) mean_of_keys(m, x, mean);
   if (state.kept > 0) m.load_into(state.K, x.K.rows(0, state.kept));
   if (state.kept > 0) m.load_into(state.V, x.V.rows(0, state.kept));
   centre(state.K);
@@ -80,43 +77,68 @@ void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, in
   }
 }
 
-/// The number of the polynomial of row i, if its radius is in the range; else it goes on the list. Beside the query
-/// and the state this takes one word, `number`.
+/// The number of the polynomial of the row Q_i, by its radius or its spread, if that is in the range. `number` is a
+/// word for it, `stack` has one for each degree.
 template <class M, class Row, class Word>
-std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i,
-                                         const Row& Q_i, const Word& number, std::vector<index_t>& listed) {
+std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, const Row& Q_i,
+                                         const Word& number, const Tile<M>& stack) {
   const RowPolynomials& fits = *x.shape.row_polynomials;
-  const index_t beyond = RowPolynomials::kSteps, most = fits.exact_rows ? beyond : beyond - 1;
-  m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
+  const index_t beyond = fits.steps(), most = fits.exact_rows ? beyond : beyond - 1;
+  if (fits.by_spread()) {
+    kernel::Monomials squares = state.all.monomials;
+    squares.weighted = true;
+    squares.scale = x.scale;
+    squares.c[2] = 1;  // of SUM_j (scale q.k_j)^2
+    const auto no_values = m.alloc(SlowArray::O, {1, 0});
+    m.compute(kernel::Zero{}, number);
+    m.compute(kernel::ApplyMonomials{squares}, no_values, number, stack, Q_i, state.Z.cols(0), state.z);
+    m.compute(kernel::SpreadNumber{fits.step(), most}, number, state.z);
+  } else {
+    m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
+  }
   const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, most);
-  if (k != beyond) return k;
+  return k == beyond ? std::nullopt : std::optional(k);
+}
+/// The stack that polynomial_of_row takes.
+inline index_t stack_of_numbers(const Sizes& s) {
+  return s.row_polynomials->by_spread() ? s.row_polynomials->degree() : 0;
+}
+
+/// Row i goes on the list; `number` is a word for it.
+template <class M, class Word>
+void list_row(M& m, const ForwardOperands& x, index_t i, const Word& number, std::vector<index_t>& listed) {
   m.compute(kernel::SetTo{static_cast<double>(i)}, number);
   m.store(number, x.ids.rows(std::ssize(listed), 1));
   listed.push_back(i);
-  return std::nullopt;
 }
 
 /// num, den += polynomial k of the scores of this query, by the state.
 template <class M, class Sums, class Sum, class Row>
 void read_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t k, const Sums& num, const Sum& den,
-                const Row& Q_i) {
-  const auto stack = m.alloc(SlowArray::den, {state.all.monomials.degree, 1});
+                const Row& Q_i, const Tile<M>& stack) {
   m.compute(kernel::ApplyMonomials{state.all.monomials.times((*x.shape.row_polynomials)[k], x.scale)}, num, den, stack,
             Q_i, state.Z, state.z);
 }
 
-/// Row i by the state, if its radius is in the range; else it goes on the list.
+/// Row i by the state, if its radius or spread is in the range; else it goes on the list.
 template <class M>
 void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i, std::vector<index_t>& listed) {
   const index_t g = state.all.monomials.degree;
   const auto Q_i = m.load(x.Q.rows(i, 1)), number = m.alloc(SlowArray::den, {1, 1});
-  const std::optional<index_t> k = polynomial_of_row(m, x, state, i, Q_i, number, listed);
-  if (!k) return;
+  std::optional<index_t> k;
+  {
+    const auto stack = m.alloc(SlowArray::den, {stack_of_numbers(x.shape), 1});
+    k = polynomial_of_row(m, x, state, Q_i, number, stack);
+  }
+  if (!k) return list_row(m, x, i, number, listed);
   const auto num = m.alloc(x.O.rows(i, 1)), den = m.alloc(SlowArray::den, {1, 1});
   m.compute(kernel::Zero{}, num);
   m.compute(kernel::Zero{}, den);
-  read_state(m, x, state, *k, num, den, Q_i);
-  m.compute(kernel::Zero{}, number);  // now the running maximum, from 0
+  {
+    const auto stack = m.alloc(SlowArray::den, {g, 1});
+    read_state(m, x, state, *k, num, den, Q_i, stack);
+  }
+  m.compute(kernel::SetTo{x.shape.row_polynomials->log_unit(*k)}, number);  // now the running maximum
   const auto S = m.alloc(SlowArray::S, {1, std::min(g, state.kept)});
   for (index_t j = 0; j < state.kept; j += g) {
     const index_t keys = std::min(g, state.kept - j);
@@ -160,6 +182,12 @@ inline Phase phase_of_exact_rows(const Sizes& x, index_t Br, index_t Bc, index_t
           passing};
 }
 
+/// Multiply-adds by which rows find their polynomial.
+inline Words macs_of_numbers(const Sizes& x) {
+  const RowPolynomials& fits = *x.row_polynomials;
+  return fits.by_spread() ? Words(x.n_q) * monomials(x.d, fits.degree()) : Words(0);
+}
+
 /// The phases, where `h` rows are listed.
 inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc, index_t bc, index_t h) {
   using A = SlowArray;
@@ -176,7 +204,8 @@ inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc,
   if (fits.centred) phases.push_back({state + mean + x.word(A::K), x.word(A::K)});
   phases.push_back({state + mean + keys + (entering > 0 ? scratch : Words(0)), keys});
   const Words sums = x.tile(A::O, 1, x.d_v) + word + std::max(stack, x.tile(A::S, 1, std::min(g, kept)));
-  phases.push_back({state + query + word + (h < x.n_q ? sums : Words(0)), query});
+  const Words numbering = x.tile(A::den, stack_of_numbers(x), 1);
+  phases.push_back({state + query + word + (h < x.n_q ? sums : numbering), query});
   if (h > 0) phases.push_back(phase_of_exact_rows(x, Br, Bc, h));
   return phases;
 }
