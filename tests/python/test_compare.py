@@ -130,6 +130,8 @@ def test_table_and_csv_have_the_heads(tensors):
 # medians over heads of the Frobenius error, layers 0 and 5, of methods without random numbers; from other programs
 PUBLISHED = {
     "--approximate 2:12,centred,no-exact-rows": (0.438, 0.725),
+    "--approximate 2:64,gaussian,no-exact-rows": (0.120, 0.400),
+    "--approximate 2:1,gaussian": (0.046, 0.051),
     "--approximate linear": (0.483, 0.782),
     "--approximate linformer:64": (0.368, 0.695),
     "--approximate linformer:256": (0.246, 0.534),
@@ -182,7 +184,7 @@ def test_a_NaN_is_refused(tmp_path):
 
 
 RANDOM = ["performer:16,seed=5", "linformer:8,signs", "smyrf:cluster=16", "hyper:block=16,samples=16", "reformer:chunk=16,buckets=4",
-          "coreset:block=32,rank=8"]
+          "coreset:block=32,rank=8", "sample:16", "2:1.5,gaussian,cluster=16,no-exact-rows"]
 
 
 def test_several_seeds_are_runs_with_each(tmp_path):
@@ -193,17 +195,17 @@ def test_several_seeds_are_runs_with_each(tmp_path):
                                           *(w for m in methods for w in ("--approximate", m)))["methods"]  # fmt: skip
     steady = ["linear", "linformer:8", "2:6,rows"]
     found = ask([*RANDOM, *steady], "--seeds", 3)
-    assert [x["seeds"] for x in found] == [1] + 6 * [3] + 3 * [1]
+    assert [x["seeds"] for x in found] == [1] + len(RANDOM) * [3] + 3 * [1]
     bare = [m.removesuffix(",seed=5") for m in RANDOM]
     each = [ask([f"{m},seed={seed + 5 * (m == 'performer:16')}" for m in bare])[1:] for seed in range(3)]
-    for k, x in enumerate(found[1:7]):
+    for k, x in enumerate(found[1 : len(RANDOM) + 1]):
         assert x["io"] == each[0][k]["io"] and x["footprint"] == each[0][k]["footprint"]
         for name in ("frobenius", "max"):
             alone = np.array([[h[name] for h in runs[k]["heads"]] for runs in each])
             assert len(np.unique(alone[:, 0])) == 3  # they do differ
             np.testing.assert_allclose([h[name] for h in x["heads"]], alone.mean(0), rtol=1e-9)
             np.testing.assert_allclose([h[f"{name}_worst"] for h in x["heads"]], alone.max(0), rtol=1e-9)
-    for x in found[:1] + found[7:]:
+    for x in found[:1] + found[len(RANDOM) + 1 :]:
         assert all(h["frobenius"] == h["frobenius_worst"] and h["max"] == h["max_worst"] for h in x["heads"])
 
 
