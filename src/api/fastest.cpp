@@ -170,6 +170,14 @@ class Modeller {
     return *head;
   }
 
+  /// part_of, made once: many rows are walked in the same part, and what is made of its patterns is kept with them.
+  Patterns part_for(const Problem& p, index_t n_q, index_t n_k) {
+    if (p.patterns.empty()) return {};
+    const auto [entry, fresh] = parts_.try_emplace({&p.patterns[0], n_q, n_k});
+    if (fresh) entry->second = part_of(p, n_q, n_k);
+    return entry->second;
+  }
+
   Walk walk_of(const plan::Row& row) {
     plan::Plan part;
     part.problem = head_for(row);
@@ -189,7 +197,7 @@ class Modeller {
         Problem smaller = part.problem;
         // Before the first product it is not known how far a smaller part would come.
         double shrunk = shrink(smaller, reached > 0 ? std::clamp(reached, 1e-9, 0.5) : kUnknownShare);
-        smaller.patterns = part_of(part.problem, smaller.n_q, smaller.n_k);
+        smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
         if (row.algorithm->traits.only_patterns && !has_pattern(smaller.sizes()))
           shrunk = 1;  // a part that is a mask
         else
@@ -240,7 +248,6 @@ class Modeller {
   /// The patterns of a part with n_q queries and n_k keys of a problem: about the pair in the middle of all pairs, row
   /// by row, so that the part has work to do.
   static Patterns part_of(const Problem& p, index_t n_q, index_t n_k) {
-    if (p.patterns.empty()) return {};
     const RunLists& rows = p.patterns[static_cast<std::size_t>(heads_of_most_pairs(p.patterns, 1).front())];
     const Words half = count_of(rows) / 2;
     Words before;
@@ -348,6 +355,7 @@ class Modeller {
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
+  std::map<std::tuple<const RunLists*, index_t, index_t>, Patterns> parts_;  ///< of the patterns of heads_, and of parts
 };
 
 /// Heads for each thread that do not leave one idle for long.
