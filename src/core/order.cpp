@@ -1,6 +1,7 @@
 #include "redblue/core/order.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <numeric>
 #include <utility>
 
@@ -71,6 +72,10 @@ class Search {
       steps += keys.size() * seeing * seeing;
     });
     if (steps > Words(kMostSteps)) return std::nullopt;
+    constexpr index_t kWordBits = 64;
+    const index_t words = rows_.holds_bits() ? rows_.bits_end() / kWordBits : 0;
+    const bool by_bits = words > 0 && Words(rows_.size()) * rows_.size() * words < steps;
+    std::vector<std::uint64_t> keys(static_cast<std::size_t>(words));  // of the last position
     std::vector<index_t> order;
     std::vector<bool> met(static_cast<std::size_t>(rows_.size()));
     std::vector<index_t> shared(static_cast<std::size_t>(rows_.size()));
@@ -80,12 +85,26 @@ class Search {
         met[static_cast<std::size_t>(last)] = true;
         order.push_back(last);
         std::vector<index_t> touched;
-        for (const Range& run : rows_.of(last))
-          for (index_t j = run.begin; j < run.end; ++j)
-            for (const Range& seeing : keys_.of(j))
-              for (index_t i = seeing.begin; i < seeing.end; ++i)
-                if (!met[static_cast<std::size_t>(i)] && shared[static_cast<std::size_t>(i)]++ == 0)
-                  touched.push_back(i);
+        const auto meet = [&](index_t i, index_t more) {
+          if (shared[static_cast<std::size_t>(i)] == 0) touched.push_back(i);
+          shared[static_cast<std::size_t>(i)] += more;
+        };
+        if (by_bits) {
+          for (index_t w = 0; w < words; ++w) keys[static_cast<std::size_t>(w)] = rows_.seen(last, w * kWordBits);
+          for (index_t i = 0; i < rows_.size(); ++i) {
+            if (met[static_cast<std::size_t>(i)]) continue;
+            index_t both = 0;
+            for (index_t w = 0; w < words; ++w)
+              both += std::popcount(keys[static_cast<std::size_t>(w)] & rows_.seen(i, w * kWordBits));
+            if (both > 0) meet(i, both);
+          }
+        } else {
+          for (const Range& run : rows_.of(last))
+            for (index_t j = run.begin; j < run.end; ++j)
+              for (const Range& seeing : keys_.of(j))
+                for (index_t i = seeing.begin; i < seeing.end; ++i)
+                  if (!met[static_cast<std::size_t>(i)]) meet(i, 1);
+        }
         index_t best = -1;
         double most = 0;
         for (const index_t i : touched) {
@@ -148,7 +167,7 @@ bool Order::idle() const {
 }
 
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group) {
-  const RunLists positions = positions_of(rows, group);
+  RunLists positions = positions_of(rows, group);
   const bool searched = kind != PatternOrder::natural;
   if (searched && (count_of(positions) > Words(kMostSteps) || positions.runs_held() > kMostRuns)) return std::nullopt;
   Order order;
@@ -158,6 +177,7 @@ std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n
     for (const Range& seen : union_of(positions, {0, positions.size()}))
       for (index_t j = seen.begin; j < seen.end; ++j) order.keys.push_back(j);
   } else {
+    positions.hold_bits(n_k);
     const RunLists keys = transposed(positions, n_k);
     if (positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
     const Search search(positions, keys);

@@ -108,6 +108,18 @@ std::uint64_t RunLists::seen(index_t i, index_t from) const {
   return bits;
 }
 
+index_t RunLists::count(index_t i, Range window) const {
+  if (i >= size()) return 0;
+  const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
+  index_t count = 0;
+  if (bits_.empty())
+    for_inside(of_group(group), window, [&](Range run) { count += run.size(); });
+  else
+    for (index_t from = window.begin; from < window.end; from += kWordBits)
+      count += std::popcount(bits_from(group, from) & bits_of({0, std::min(kWordBits, window.end - from)}));
+  return count;
+}
+
 std::uint64_t RunLists::seen_by_any(Range part, index_t from) const {
   part.end = std::min(part.end, size());
   if (part.size() <= 0) return 0;
@@ -301,16 +313,27 @@ MostInBlock most_in_block(const RunLists& lists, index_t n, index_t size, bool r
   const Blocks blocks{n, size, ragged_first};
   const index_t shift = ragged_first ? blocks.count() * size - n : 0;
   MostInBlock most;
-  lists.for_groups([&](Range, std::span<const Range> runs) {
-    index_t block = -1, in_block = 0;
+  const auto of = [&](Range block) -> index_t& { return block.size() == size ? most.whole : most.ragged; };
+  lists.for_groups([&](Range part, std::span<const Range> runs) {
+    if (lists.holds_bits() && size >= kWordBits) {
+      for (index_t i = 0; i < blocks.count(); ++i)
+        of(blocks(i)) = std::max(of(blocks(i)), lists.count(part.begin, blocks(i)));
+      return;
+    }
+    Range block;
+    index_t in_block = 0;
+    index_t* so_far = &most.whole;
     for (const Range& run : runs)
       for (index_t j = run.begin; j < run.end;) {
-        const index_t here = (j + shift) / size, end = std::min(run.end, blocks(here).end);
-        in_block = (here == block ? in_block : 0) + end - j;
-        block = here;
+        if (j >= block.end) {
+          block = blocks((j + shift) / size);
+          in_block = 0;
+          so_far = &of(block);
+        }
+        const index_t end = std::min(run.end, block.end);
+        in_block += end - j;
         j = end;
-        index_t& so_far = blocks(here).size() == size ? most.whole : most.ragged;
-        so_far = std::max(so_far, in_block);
+        *so_far = std::max(*so_far, in_block);
       }
   });
   return most;

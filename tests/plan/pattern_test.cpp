@@ -118,6 +118,14 @@ TEST(RunLists, BitsAreThoseOfTheEntries) {
       const Range rows = part_of(n_q), keys = part_of(n_k);
       EXPECT_EQ(union_of(bits, rows), union_of(runs, rows)) << seed;
       EXPECT_EQ(hull_of(bits, rows, keys), hull_of(runs, rows, keys)) << seed;
+      index_t pairs = 0;
+      for (index_t j = keys.begin; j < keys.end; ++j) pairs += at(entries, rows.begin, j) ? 1 : 0;
+      for (const RunLists& lists : {runs, bits}) EXPECT_EQ(lists.count(rows.begin, keys), pairs) << seed;
+      for (const bool ragged_first : {false, true}) {
+        const MostInBlock a = most_in_block(bits, n_k, keys.size(), ragged_first),
+                          b = most_in_block(runs, n_k, keys.size(), ragged_first);
+        EXPECT_EQ(std::pair(a.whole, a.ragged), std::pair(b.whole, b.ragged)) << seed;
+      }
       for (const RunLists& lists : {runs, bits})
         for (index_t j = 0; j < 64; ++j) {
           const bool there = keys.begin + j < n_k && at(entries, rows.begin, keys.begin + j);
@@ -419,6 +427,30 @@ TEST(Patterns, InAnyOrderHoldTheSamePairs) {
       }
     }
   });
+}
+
+/// Of positions with many keys, whose order is found by bits.
+TEST(Patterns, JaccardOrderTakesThePositionMostAlike) {
+  for (unsigned seed = 1; seed <= 10; ++seed) {
+    constexpr index_t kQueries = 60, kKeys = 150;
+    std::mt19937 random(seed);
+    std::vector<std::uint8_t> seen(kQueries * kKeys);
+    for (std::uint8_t& one : seen) one = random() % 10 < 3;
+    const RunLists lists = patterns::of_mask({kQueries, kKeys}, seen);
+    const Entries entries = entries_of(lists, kKeys);
+    const auto alike = [&](index_t a, index_t b) {
+      index_t both = 0, any = 0;
+      for (index_t j = 0; j < kKeys; ++j) {
+        both += at(entries, a, j) && at(entries, b, j) ? 1 : 0;
+        any += at(entries, a, j) || at(entries, b, j) ? 1 : 0;
+      }
+      return static_cast<double>(both) / static_cast<double>(any);
+    };
+    const std::vector<index_t> order = order_of(PatternOrder::jaccard, lists, kKeys, 1).value().queries;
+    for (std::size_t k = 0; k + 1 < order.size(); ++k)
+      for (std::size_t later = k + 2; later < order.size(); ++later)
+        ASSERT_GE(alike(order[k], order[k + 1]), alike(order[k], order[later])) << seed;
+  }
 }
 
 /// Each residue of a dilated window is a window of its own, and an order that brings it together finds that out.

@@ -69,6 +69,8 @@ class RunLists {
   /// Bit k of 64: does list i hold from + k? None beyond the end.
   std::uint64_t seen(index_t i, index_t from) const;
   bool holds_bits() const { return !bits_.empty(); }
+  /// How many of the window list i holds.
+  index_t count(index_t i, Range window) const;
   /// Bit k: does a list of `part` hold from + k? Only where bits are held.
   std::uint64_t seen_by_any(Range part, index_t from) const;
   /// Bits are held of the things before this one.

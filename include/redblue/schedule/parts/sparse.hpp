@@ -73,8 +73,7 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
   };
   for (const Range& seen : union_of(pattern.rows(), I))
     pattern.keys().for_groups(seen, [&](Range keys, std::span<const Range> runs) {
-      index_t each = 0;  // pairs of one key
-      for_inside(runs, I, [&](Range run) { each += run.size(); });
+      const index_t each = pattern.keys().count(keys.begin, I);  // pairs of one key
       while (keys.size() > 0) {
         const index_t rows = tile.r == I.size() ? 0 : new_rows(runs), left = room - tile.pairs - tile.r - rows;
         index_t fitting = std::min(keys.size(), std::max<index_t>(0, left / each));
