@@ -512,6 +512,35 @@ TYPED_TEST(BodiesTest, ScoresAgree) {
   });
 }
 
+/// Runs of a few keys, across the words of 64 bits that hide others.
+TYPED_TEST(BodiesTest, ScoresUnderAPatternAgree) {
+  using T = TypeParam;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const index_t rows = this->size(), keys = this->size(), d = this->draw(1, 20), row0 = this->draw(0, 9),
+                  col0 = this->draw(0, 70), share = this->draw(0, 10);
+    RunLists lists;
+    for (index_t i = 0; i < row0 + rows; ++i) {
+      std::vector<Range> seen;
+      for (index_t j = 0; j < col0 + keys; ++j)
+        if (this->draw(0, 9) < share) seen.push_back({j, j + 1});
+      lists.append(1, seen);
+    }
+    const Pattern pattern(lists, col0 + keys);
+    const Place place{{.pattern = &pattern}, row0, col0};
+    Matrix<T> Q({rows, d}, this->random), K({keys, d}, this->random, 1, 2), S({rows, keys}, 3), fast_S = S;
+    const Scores scores{0.25, place};
+    run<T>(scores, std::array{S.view(), Q.view(), K.view()});
+    ASSERT_TRUE((table.template body<Scores>()(scores, std::array{fast_S.view(), Q.view(), K.view()})));
+    EXPECT_LT(difference(fast_S, S), this->allowed);
+    Matrix<T> P({rows, keys}, this->random), D({rows, 1}, this->random), dP({rows, keys}, this->random, 1, 2),
+        fast_dP = dP;
+    const ScoreGradient gradient{Score::softmax, 0.5, place};
+    run<T>(gradient, std::array{dP.view(), P.view(), D.view()});
+    ASSERT_TRUE((table.template body<ScoreGradient>()(gradient, std::array{fast_dP.view(), P.view(), D.view()})));
+    EXPECT_LT(difference(fast_dP, dP), this->allowed);
+  });
+}
+
 TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
   using T = TypeParam;
   this->on_every_isa([&](const Bodies<T>& table) {

@@ -55,8 +55,8 @@ class Timed : public MachineFace<Timed> {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
       if (by_parts) pack(a);
-      if (fused && kernel::name_of(part) == kernel::Scores::name) {
-        seen = share_seen(*kernel::place_of(part), a[0].shape());
+      if (kernel::name_of(part) == kernel::Scores::name) {
+        if (fused) seen = share_seen(*kernel::place_of(part), a[0].shape());
         hide(*kernel::place_of(part), a[0].shape());
       }
       if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
@@ -209,7 +209,8 @@ class Timed : public MachineFace<Timed> {
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
   /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
-  /// that are stored, hidden and read again. To hide scores in registers costs about as much.
+  /// that are stored, hidden and read again. To hide scores in registers costs about as much, and to hide scores and
+  /// then their gradients, part by part, too.
   void hide(const Place& place, Shape S) {
     if (place.mask.pattern == nullptr) return;
     for_panels(place, S, [&](Range rows, Range cols) {

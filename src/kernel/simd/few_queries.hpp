@@ -16,7 +16,7 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
   few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
   if (const View<const T> bias = x[7], slopes = x[8]; !step.modify.idle({0, 0}, bias.shape, slopes.shape))
     step.modify.run<T>(S, {}, bias, slopes);
-  fill_hidden(step.scores.place, S, kMinusInf<T>);
+  fill_hidden<V>(step.scores.place, S, kMinusInf<T>);
   if (step.score == Score::softmax)
     online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
   else

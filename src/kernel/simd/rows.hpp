@@ -221,11 +221,24 @@ void softmax_gradient(View<typename V::T> dS, View<const typename V::T> P, View<
     }
   }
 }
-/// Sets words of keys that their row does not see.
-template <class T>
-[[gnu::always_inline]] inline void fill_hidden(const Place& place, View<T> S, T value) {
-  for (index_t r = 0; r < S.rows() && !place.mask.full(); ++r)
-    place.for_hidden(r, S.cols(), [&](Range hidden) { std::fill_n(&S(r, 0) + hidden.begin, hidden.size(), value); });
+/// Sets words of keys that their row does not see: under a pattern, whose runs may be short, by bits.
+template <class V>
+[[gnu::always_inline]] inline void fill_hidden(const Place& place, View<typename V::T> S, typename V::T value) {
+  if (place.mask.full()) return;
+  constexpr index_t kBits = 64;
+  for (index_t r = 0; r < S.rows(); ++r) {
+    if (place.mask.pattern == nullptr) {
+      place.for_hidden(r, S.cols(), [&](Range hidden) { std::fill_n(&S(r, 0) + hidden.begin, hidden.size(), value); });
+      continue;
+    }
+    for (index_t j = 0; j < S.cols(); j += kBits) {
+      std::uint64_t bits = place.mask.pattern->rows().seen(place.row + r, place.col + j);
+      for_vectors<V>(&S(r, j), std::min(kBits, S.cols() - j), [&](auto* p, index_t n) {
+        V::load_first(p, n).where_bit_or(bits, V::all(value)).store_first(p, n);
+        bits >>= V::kLanes;
+      });
+    }
+  }
 }
 template <class V>
 bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
@@ -233,7 +246,7 @@ bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V
   const auto &dP = x[0], &P = x[1];
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
   softmax_gradient<V>(dP, P, dP, x[2], static_cast<T>(k.scale));
-  fill_hidden(k.place, dP, T(0));
+  fill_hidden<V>(k.place, dP, T(0));
   return true;
 }
 template <class V>
@@ -268,7 +281,7 @@ bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
         for_vectors<V>(&part(r, 0), keys, [&](T* p, index_t n) { (V::load_first(p, n) * scale).store_first(p, n); });
     }
   }
-  fill_hidden(k.place, S, kMinusInf<T>);
+  fill_hidden<V>(k.place, S, kMinusInf<T>);
   return true;
 }
 
