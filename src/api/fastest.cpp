@@ -24,7 +24,7 @@ namespace {
 
 /// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has
 /// more of the diagonal than the whole, so it is made a larger one.
-std::size_t most_operations(const Problem& p) { return p.masked() ? 4'000 : 1'000; }
+std::size_t most_operations(const Problem& p) { return p.masked() || !p.patterns.empty() ? 4'000 : 1'000; }
 /// The share of a problem that is walked next where the walk ended before its first product.
 constexpr double kUnknownShare = 1.0 / 16;
 
@@ -355,7 +355,7 @@ class Modeller {
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
-  std::map<std::tuple<const RunLists*, index_t, index_t>, Patterns> parts_;  ///< of the patterns of heads_, and of parts
+  std::map<std::tuple<const RunLists*, index_t, index_t>, Patterns> parts_;  ///< of patterns, made by part_of
 };
 
 /// Heads for each thread that do not leave one idle for long.

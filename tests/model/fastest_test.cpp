@@ -94,6 +94,17 @@ TEST(Fastest, NoScheduleFormsPairsInNoTime) {
     }
 }
 
+/// The keys that all later queries see come in runs of 8, and products with a few keys at a time take their time.
+TEST(Fastest, PinsNoKeysOfManyRuns) {
+  Problem p = of(Operation::backward, 1024, 64, 4);
+  p.patterns = {std::make_shared<const RunLists>(patterns::fixed({1024, 1024}, 64, 8))};
+  const Hardware here = invented();
+  const auto seconds = [&](const char* schedule) {
+    return make_fastest_plan(p, with_M(1 << 19, schedule), {.hardware = here}).row().time->total_s;
+  };
+  EXPECT_GT(seconds("ring_queries"), seconds("fused_key_outer"));
+}
+
 /// What is walked has the masks in its pattern: windows count from the first query and key, a part does not.
 TEST(Fastest, PlansPatternsUnderMasksInEveryOrder) {
   std::mt19937 random(5);

@@ -55,8 +55,11 @@ class Timed : public MachineFace<Timed> {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
       if (by_parts) pack(a);
+      if (by_parts && kernel::macs(part, a) > 0)
+        add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
       if (kernel::name_of(part) == kernel::Scores::name) {
-        if (fused) seen = share_seen(*kernel::place_of(part), a[0].shape());
+        if (fused)
+          seen = share_seen(*kernel::place_of(part), a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name);
         hide(*kernel::place_of(part), a[0].shape());
       }
       if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
@@ -99,6 +102,9 @@ class Timed : public MachineFace<Timed> {
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
+  /// The time of a product of a composite that is formed part by part, beside its work, for each panel of rows.
+  static constexpr double kPartSeconds = 2e-6;
+
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
   /// Bodies of composites take tiles that lie as they like them; the parts do the work for others, such as a row of
@@ -201,11 +207,17 @@ class Timed : public MachineFace<Timed> {
     }
   }
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
-  /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern.
-  double share_seen(const Place& place, Shape S) const {
+  /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern. Where columns lie in
+  /// vector lanes, whole vectors of them are formed under a pattern.
+  double share_seen(const Place& place, Shape S, bool columns_in_lanes = false) const {
     if (place.sees_all(S)) return 1;
+    const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
-    for_panels(place, S, [&](Range rows, Range cols) { seen += static_cast<double>(rows.size() * cols.size()); });
+    for_panels(place, S, [&](Range rows, Range cols) {
+      if (cols.size() == 0) return;
+      const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
+      seen += static_cast<double>(rows.size() * (end - begin));
+    });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
   /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
