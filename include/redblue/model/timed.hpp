@@ -102,9 +102,6 @@ class Timed : public MachineFace<Timed> {
   double held() const { return held_; }  ///< most words resident, with those that stream past in a call
 
  private:
-  /// The time of a product of a composite that is formed part by part, beside its work, for each panel of rows.
-  static constexpr double kPartSeconds = 2e-6;
-
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
   /// Bodies of composites take tiles that lie as they like them; the parts do the work for others, such as a row of
