@@ -455,20 +455,36 @@ bool Problem::may_reorder() const {
   return own || ((packed || (one_length(seqused_q) && one_length(seqused_k))) && patterns.alike());
 }
 
+namespace {
+
+/// Do the heads of each batch have the same?
+bool alike_in_batches(const Patterns& patterns, index_t heads) {
+  if (static_cast<index_t>(patterns.size()) <= heads) return patterns.alike();
+  for (std::size_t k = 0; k < patterns.size(); ++k)
+    if (const RunLists &one = patterns[k], &first = patterns[k - k % static_cast<std::size_t>(heads)];
+        &one != &first && one != first)
+      return false;
+  return true;
+}
+
+}  // namespace
+
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
   require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
   whole = Mask{.group = group()};
-  const bool by_head = !patterns.alike(), alike = !by_head && (plain == nullptr || plain->batches == 1);
-  const index_t lists = alike ? 1 : instances(), kv = kv_heads.value_or(heads);
-  Documents all{.batches = lists, .by_head = !alike, .list = {}, .orders = {}, .block_index = {}};
+  const bool alike = patterns.alike() && (plain == nullptr || plain->batches == 1);
+  const bool by_head = !alike_in_batches(patterns, heads);
+  const index_t lists = alike ? 1 : by_head ? instances() : batch;
+  Documents all{.batches = lists, .by_head = by_head, .list = {}, .orders = {}, .block_index = {}};
   std::vector<PatternIndex> index;
   index.reserve(static_cast<std::size_t>(lists));
   Words held;  // bytes of the lists; what is made of them takes several times as many
   for (index_t k = 0; k < lists; ++k) {
-    const Allowed allowed(plain.get(), k / kv, mask_of(n_q, n_k), n_q, n_k);
+    const index_t batch_now = by_head ? k / kv_heads.value_or(heads) : k;
+    const Allowed allowed(plain.get(), batch_now, mask_of(n_q, n_k), n_q, n_k);
     const auto of_head = [&](index_t h) -> const RunLists& {
-      return patterns[by_head ? static_cast<std::size_t>(k * group() + h) % patterns.size() : 0];
+      return patterns[static_cast<std::size_t>(by_head ? k * group() + h : k * heads) % patterns.size()];
     };
     const index_t together = by_head ? 1 : group();  // heads of a position that see the same
     const auto [kind, block_words] = index_of(of_head, by_head ? group() : 1);
@@ -519,7 +535,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     }
     if (!moved && order != PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);
     for (Document& one : documents) {
-      if (own_offsets) one.slope_offset = slope_offset_in(*plain, k / kv, one);
+      if (own_offsets) one.slope_offset = slope_offset_in(*plain, batch_now, one);
       all.list.push_back(std::move(one));
     }
     all.orders.push_back(std::move(moved));

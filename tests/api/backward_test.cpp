@@ -100,7 +100,8 @@ std::vector<Problem> problems() {
       windowed(causal(problem(9, 9, 4, 3)), {}, {}, 4),
       windowed(with_heads(problem(9, 6, 3, 4), 2, 4, 2), 2, 1, 2),
       patterned(problem(14, 11, 3, 4), 2),
-      patterned(with_heads(problem(9, 9, 3, 4), 2, 4, 2), 1, true),
+      patterned(with_heads(problem(9, 9, 3, 4), 2, 4, 2), 1, Own::head),
+      patterned(with_heads(problem(9, 9, 3, 4), 2, 4, 2), 1, Own::batch),
   };
 }
 

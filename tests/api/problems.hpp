@@ -36,12 +36,18 @@ inline Problem windowed(Problem p, std::optional<index_t> left, std::optional<in
   return p;
 }
 
-/// Blocks of `block` queries and keys, a third of them seen: some queries see no key, and some keys nobody sees. One
-/// pattern for all heads, or one for each head of each batch.
-inline Problem patterned(Problem p, index_t block, bool by_head = false) {
+/// Who has a pattern of its own.
+enum class Own : std::uint8_t { problem, batch, head };
+
+/// Blocks of `block` queries and keys, a third of them seen: some queries see no key, and some keys nobody sees.
+inline Problem patterned(Problem p, index_t block, Own own = Own::problem) {
   std::mt19937 random(7);
   std::vector<std::shared_ptr<const RunLists>> lists;
-  for (index_t k = 0; k < (by_head ? p.batch * p.heads : 1); ++k) {
+  for (index_t k = 0; k < (own == Own::problem ? 1 : p.batch * p.heads); ++k) {
+    if (own == Own::batch && k % p.heads > 0) {
+      lists.push_back(lists.back());
+      continue;
+    }
     std::vector<std::uint8_t> seen;
     for (index_t b = 0; b < ceil_div(p.n_q, block) * ceil_div(p.n_k, block); ++b) seen.push_back(random() % 3 == 0);
     const auto across = static_cast<std::size_t>(ceil_div(p.n_k, block));

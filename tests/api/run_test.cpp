@@ -45,7 +45,8 @@ std::vector<Problem> awkward_problems() {
       windowed(with_heads(problem(33, 21, 4, 6), 2, 6, 2), 4, 2, 3),
       patterned(problem(40, 31, 4, 6), 3),
       patterned(causal(problem(24, 24, 5, 5)), 1),
-      patterned(with_heads(problem(18, 21, 4, 3), 2, 6, 2), 2, true),
+      patterned(with_heads(problem(18, 21, 4, 3), 2, 6, 2), 2, Own::head),
+      patterned(with_heads(problem(18, 21, 4, 3), 2, 6, 2), 2, Own::batch),
   };
   for (Problem& p : list) p = with_lse(p);
   list.push_back(list[3]);

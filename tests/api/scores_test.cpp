@@ -48,7 +48,8 @@ std::vector<Problem> problems() {
       packed(modified(groups)),
       patterned(groups, 2),
       patterned(modified(groups), 2),
-      patterned(groups, 1, true),
+      patterned(groups, 1, Own::head),
+      patterned(groups, 1, Own::batch),
       causal(patterned(groups, 3)),
   };
 }

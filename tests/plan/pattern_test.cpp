@@ -411,6 +411,25 @@ TEST(Patterns, DifferByHeadAndBatch) {
   EXPECT_EQ(visible_pairs(p.sizes()), pairs);
 }
 
+/// Heads with one pattern in each batch have the documents of one head: a plan does not grow with their number. So have
+/// heads with one pattern in all batches, of which each has its own length.
+TEST(Patterns, OfHeadsThatAreAlikeInEachBatchAreThoseOfBatches) {
+  Problem p{.batch = 2, .heads = 4, .kv_heads = 2, .n_q = 6, .n_k = 6, .d = 4, .d_v = 4};
+  std::mt19937 random(3);
+  const auto lists = [&] { return std::make_shared<const RunLists>(random_lists(6, 6, random)); };
+  const auto one = lists(), other = lists(), same = std::make_shared<const RunLists>(*other);
+  p.patterns = {one, one, one, one, other, same, other, other};
+  EXPECT_EQ(batches_of(p.sizes()), 2);
+  EXPECT_FALSE(p.sizes().documents->by_head);
+  EXPECT_EQ(visible_pairs(p.sizes()), p.group() * (count_of(*one) + count_of(*other)));
+  p.patterns = {one, one, one, one, other, other, one, other};
+  EXPECT_EQ(batches_of(p.sizes()), p.instances());
+  EXPECT_EQ(visible_pairs(p.sizes()), 5 * count_of(*one) + 3 * count_of(*other));
+  p.patterns = {one};
+  p.seqused_k = {6, 3};
+  EXPECT_EQ(batches_of(p.sizes()), 2);
+}
+
 TEST(Patterns, InAnyOrderHoldTheSamePairs) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
     for (const index_t group : {1, 2}) {
