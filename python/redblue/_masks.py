@@ -1,5 +1,5 @@
-"""A bias that is a mask: 0 and -inf, or bool, and what it hides is causal, a window, padding or packed sequences. It runs as
-that, so that hidden tiles are neither read nor multiplied (docs/python.md)."""
+"""A bias that is a mask: 0 and -inf, or the lowest number, or bool, and what it hides is causal, a window, padding or packed
+sequences. It runs as that, so that hidden tiles are neither read nor multiplied (docs/python.md)."""
 
 from __future__ import annotations
 
@@ -126,8 +126,8 @@ def _mask(intervals: bytes, batch: int, heads: int, n_q: int, n_k: int) -> Optio
     if "patterns" in found:
         patterns = found["patterns"]
         settings = {"pattern": patterns[0] if len(patterns) == 1 else tuple(p for p in patterns for _ in range(heads))}
-        parts = found["sequences"] * (1 if len(patterns) == 1 else heads)
-        return Mask(_sequences(found["sequences"], len(patterns)), {**settings, "order": "natural"}, True, parts, share)
+        name = _sequences(found["sequences"], len(patterns))
+        return Mask(name, {**settings, "order": "natural"}, True, found["sequences"], share)
     lo, hi = found["lo"], found["hi"]
     settings, names = {}, []
     if hi is not None:

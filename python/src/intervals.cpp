@@ -8,16 +8,22 @@ namespace redblue::python {
 
 namespace {
 
-/// What the words of a type say of a pair: 0 where it is hidden, where it is seen.
+/// What the words of a type say of a pair: 0 where it is hidden from any query, from a query that sees another key,
+/// where it is seen.
 struct Bool {
   using Bits = std::uint8_t;
   static Bits hidden(Bits x) { return x; }
+  static Bits hidden_beside_seen(Bits x) { return x; }
   static Bits seen(Bits x) { return x == 0 ? 1 : 0; }
 };
-template <class B, B infinity>
+/// kLowest: a key with the lowest number of the type in place of -inf has weight 0 beside a key that is seen.
+template <class B, B infinity, bool kLowest = true>
 struct Float {
   using Bits = B;
-  static Bits hidden(Bits x) { return x ^ infinity; }              // -inf
+  static Bits hidden(Bits x) { return x ^ infinity; }  // -inf
+  static Bits hidden_beside_seen(Bits x) {             // the bits of the lowest number are one less
+    return static_cast<Bits>(static_cast<Bits>(infinity - x) >> (kLowest ? 1U : 0U));
+  }
   static Bits seen(Bits x) { return static_cast<Bits>(x << 1U); }  // 0 and -0
 };
 
@@ -44,10 +50,10 @@ index_t first_other(const Bits* row, index_t begin, index_t end, const What& wha
 template <class Type>
 std::optional<Range> interval_in(const typename Type::Bits* row, index_t n_k) {
   Range keys;
-  keys.begin = first_other(row, 0, n_k, Type::hidden);
+  keys.begin = first_other(row, 0, n_k, Type::hidden_beside_seen);
   keys.end = first_other(row, keys.begin, n_k, Type::seen);
-  if (first_other(row, keys.end, n_k, Type::hidden) < n_k) return std::nullopt;
-  return keys.size() > 0 ? keys : Range{};
+  if (keys.size() == 0) return first_other(row, 0, n_k, Type::hidden) < n_k ? std::nullopt : std::optional(Range{});
+  return first_other(row, keys.end, n_k, Type::hidden_beside_seen) < n_k ? std::nullopt : std::optional(keys);
 }
 
 /// Adds one query more.
@@ -115,8 +121,8 @@ std::optional<Intervals> intervals_of(const Tensor& bias, index_t n_q, index_t n
       return read<Float<std::uint64_t, 0xfff0000000000000U>>(bias, n_q, n_k);
     case DType::f32:
       return read<Float<std::uint32_t, 0xff800000U>>(bias, n_q, n_k);
-    case DType::f16:
-      return read<Float<std::uint16_t, 0xfc00U>>(bias, n_q, n_k);
+    case DType::f16:  // scores may be 65504 apart
+      return read<Float<std::uint16_t, 0xfc00U, false>>(bias, n_q, n_k);
     case DType::bf16:
       return read<Float<std::uint16_t, 0xff80U>>(bias, n_q, n_k);
   }

@@ -127,11 +127,64 @@ def test_with_one_bit_flipped_it_is_what_it_then_is(monkeypatch, name):
     assert others > 0
 
 
-@pytest.mark.parametrize("value", [1e-30, -1e38, np.nan, np.inf, np.finfo(np.float32).min])
+LOWEST = np.finfo(np.float32).min
+
+
+@pytest.mark.parametrize("value", [1e-30, -1e38, np.nan, -np.nan, np.inf, -LOWEST, np.nextafter(LOWEST, np.float32(0))])
 def test_other_numbers_stay_a_bias(value):
     bias = np.where(J <= I, 0.0, -np.inf).astype(np.float32)
-    bias[N - 1, 0] = value
-    assert found(bias, *arrays()[:3])[1] == ""
+    for place in ((N - 1, 0), (0, N - 1)):
+        one = bias.copy()
+        one[place] = value
+        assert found(one, *arrays()[:3])[1] == ""
+
+
+def lowest(float_type):
+    return (pytest.importorskip("ml_dtypes") if float_type == "bfloat16" else np).finfo(float_type).min
+
+
+@pytest.mark.parametrize("float_type", ["float64", "float32", "bfloat16"])
+@pytest.mark.parametrize("name", KINDS)
+def test_the_lowest_number_hides_beside_a_key_that_is_seen(monkeypatch, name, float_type):
+    """torch.finfo(dtype).min, as in masks of Hugging Face, alone and among -inf."""
+    least = lowest(float_type)
+    mask = np.array(KINDS[name])
+    hidden = np.where(np.random.default_rng(2).random(mask.shape) < 0.3, -np.inf, least)
+    q, k, v, do = arrays()
+    for values in (hidden, np.full(mask.shape, least)):
+        bias = np.where(mask, 0, np.where(mask.any(-1, keepdims=True), values, -np.inf)).astype(least.dtype)
+        r, text = found(bias, q, k, v)
+        assert text == name.strip() and r.bias is None
+        np.testing.assert_array_equal(shown(r), np.broadcast_to(mask, (3, 2, N, N)))
+        assert_as_bias(monkeypatch, bias, q, k, v, do)
+
+
+@pytest.mark.parametrize("float_type", ["float64", "float32", "bfloat16"])
+def test_a_row_of_lowest_numbers_is_the_mean_of_all_values(monkeypatch, float_type):
+    least = lowest(float_type)
+    q, k, v, do = arrays()
+    masks = [J <= I - 3, (J <= I) & (I < 11), padding(40, 17, 0), ~padding(13, 5, 0) & (J <= I), (I < 20) & (J >= 0)]
+    for mask in masks:
+        bias = np.where(mask, 0, least).astype(least.dtype)
+        assert found(bias, q, k, v)[1] == ""
+        o = redblue.attention(q, k, v, bias=bias)
+        rows = np.broadcast_to(~mask.any(-1), (3, 1, N))[:, 0]
+        assert rows.any()
+        mean = np.broadcast_to(v.mean(-2, keepdims=True), o.shape).swapaxes(1, 2)[rows]
+        np.testing.assert_allclose(o.swapaxes(1, 2)[rows], mean, rtol=0, atol=1e-12)
+        bias[..., 0][np.broadcast_to(~mask.any(-1), bias.shape[:-1])] = -np.inf  # one word of such a row is -inf
+        assert found(bias, q, k, v)[1] == ""
+    assert found(np.where(I < 20, 0, least).astype(least.dtype), q, k, v)[1] == ""  # [n_q, 1]
+
+
+def test_the_lowest_float16_stays_a_bias():
+    """It is -65504, and scores may be that far apart."""
+    assert found(np.where(J <= I, 0, np.finfo(np.float16).min).astype(np.float16), *arrays()[:3])[1] == ""
+    q, k, v, _ = arrays()
+    q, k = q * 300, k * 300
+    bias = np.where(J <= I, 0, np.finfo(np.float16).min).astype(np.float16)
+    hard = np.where(J <= I, 0, -np.inf).astype(np.float16)
+    assert np.abs(redblue.attention(q, k, v, bias=bias) - redblue.attention(q, k, v, bias=hard)).max() > 0.1
 
 
 def test_a_query_that_sees_no_key_has_output_0(monkeypatch):
