@@ -28,19 +28,16 @@ struct Bf16KeyStep : KeyStep<F32x16> {
     index_t first;
     Rounded Q, dO;
   };
-  struct Panels {
-    const float *K, *V;
-  };
-
   /// Of the pair of queries that q is the first of.
   float* pair(index_t q, index_t key) const { return P.data + q / 2 * P.row_stride + key; }
 
-  template <int R, int NV, int N>
-  [[gnu::noinline]] void tile(index_t q, index_t first, Range all, const Queries& queries, const Panels& panels) const {
-    constexpr index_t L = V::kLanes, width = NV * L, kRow = N * L;
+  template <int R, int N>
+  [[gnu::noinline]] void tile(index_t q, Range all, const Queries& queries, const Panel& panel) const {
+    constexpr index_t L = V::kLanes, kRow = N * L;
+    const index_t first = panel.first;
     alignas(64) float p[R * kRow];
     V c[R][N];
-    form(c, queries.Q.from(q - queries.first), panels.K, width, ceil_div(Q.cols(), 2), mul);
+    form(c, queries.Q.from(q - queries.first), panel.keys, panel.width, ceil_div(Q.cols(), 2), mul);
     const V factor = V::all(static_cast<float>(scores.scale) * kLog2E<float>);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -57,7 +54,7 @@ struct Bf16KeyStep : KeyStep<F32x16> {
         MultiplyBf16::store_pair(V::load(p + r * kRow + v * L),
                                  r + 1 < R ? V::load(p + (r + 1) * kRow + v * L) : V::zero(),
                                  pair(q + r, first) + v * L);
-    form(c, queries.dO.from(q - queries.first), panels.V, width, ceil_div(dO.cols(), 2), mul);
+    form(c, queries.dO.from(q - queries.first), panel.values, panel.width, ceil_div(dO.cols(), 2), mul);
     const V scale = V::all(static_cast<float>(scores.scale));
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -71,16 +68,17 @@ struct Bf16KeyStep : KeyStep<F32x16> {
   }
   /// The vectors of a panel that some of these rows see; the others get zeros.
   template <int R, int NV, int N = NV>
-  void seen_tile(index_t q, index_t first, const Sight& sight, const Queries& queries, const Panels& panels) const {
+  void seen_tile(index_t q, const Sight& sight, const Queries& queries, const Panel& panel) const {
+    const index_t first = panel.first;
     if constexpr (N > 0)
       if (sight.some.end <= first + (N - 1) * V::kLanes || sight.some.begin >= first + N * V::kLanes)
-        return seen_tile<R, NV, N - 1>(q, first, sight, queries, panels);
+        return seen_tile<R, NV, N - 1>(q, sight, queries, panel);
     for (int v = N; v < NV; ++v)
       for (int r = 0; r < R; ++r) {
         V::zero().store(&dS(q + r, first) + v * V::kLanes);
         if (r % 2 == 0) V::zero().store(pair(q + r, first) + v * V::kLanes);
       }
-    if constexpr (N > 0) tile<R, NV, N>(q, first, sight.all, queries, panels);
+    if constexpr (N > 0) tile<R, N>(q, sight.all, queries, panel);
   }
 
   void weights() const {
@@ -91,10 +89,11 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       queries.Q.take(Q, q, rows);
       queries.dO.take(dO, q, rows);
       for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
-        const Panels panels{K.panels + first * ceil_div(K.cols(), 2), Vv.panels + first * ceil_div(Vv.cols(), 2)};
+        const Panel panel{first, width, K.panels + first * ceil_div(K.cols(), 2),
+                          Vv.panels + first * ceil_div(Vv.cols(), 2)};
         const auto run = [&]<int NV>(Height<NV>) {
           for_row_blocks<kTileRows<V, NV, Mul>>(rows, [&]<int R>(index_t r, Height<R>) {
-            seen_tile<R, NV>(q + r, first, sight({q + r, q + r + R}), queries, panels);
+            seen_tile<R, NV>(q + r, sight({q + r, q + r + R}), queries, panel);
           });
         };
         switch (width / V::kLanes) {

@@ -1,4 +1,6 @@
 #pragma once
+#include <type_traits>
+
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/product.hpp"
 #include "redblue/kernel/dense.hpp"
@@ -16,14 +18,28 @@ enum class Into {
 struct Depth {
   index_t first, end;
 };
-/// depth(row, rows) of a product whose A is full.
-inline auto whole(index_t k) {
-  return [k](index_t, index_t) { return Depth{0, k}; };
-}
+/// depth(row, rows) of a product: the same for all rows, or what a function says, which must outlive this. One type for
+/// all, so that strips are compiled once.
+template <class V>
+class Depths {
+ public:
+  Depths(Depth all) : all_(all) {}  // NOLINT(google-explicit-constructor): a depth is that of all rows
+  template <class F>
+    requires std::is_invocable_r_v<Depth, const F&, index_t, index_t>
+  Depths(const F& f)  // NOLINT(google-explicit-constructor): a function stands for what it says
+      : f_(&f),
+        say_([](const void* said, index_t row, index_t rows) { return (*static_cast<const F*>(said))(row, rows); }) {}
+  Depth operator()(index_t row, index_t rows) const { return f_ == nullptr ? all_ : say_(f_, row, rows); }
+
+ private:
+  Depth all_{};
+  const void* f_ = nullptr;
+  Depth (*say_)(const void*, index_t, index_t) = nullptr;
+};
 
 /// Columns of C that one pass takes: NV vectors, the last one perhaps in part.
-template <class V, int NV, bool kTail, class A, class D>
-void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const D& depth, Into into) {
+template <class V, int NV, bool kTail, class A>
+void strip(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const Depths<V>& depth, Into into) {
   using T = typename V::T;
   const index_t last = C.cols() - (NV - 1) * V::kLanes;  // lanes of the last vector
   const auto load = [&](const T* p, int v) __attribute__((always_inline)) {
@@ -83,8 +99,8 @@ void for_strips(index_t cols, const F& f) {
   }
 }
 
-template <class V, class A, class D>
-void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const D& depth, Into into) {
+template <class V, class A>
+void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t ldb, const Depths<V>& depth, Into into) {
   for_strips<V>(C.cols(), [&](index_t first, index_t vectors) {
     View<typename V::T> part = C;
     part.data += first;
@@ -113,13 +129,14 @@ void multiply_into(View<typename V::T> C, A a, const typename V::T* b, index_t l
 
 /// Any A and B; C with its words of a row, or of a column, side by side. False for what else there is. What lies
 /// outside of `depth` may be left out.
-template <class V, class D>
-bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into, const D& depth) {
+template <class V>
+bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into,
+          const Depths<V>& depth) {
   using T = typename V::T;
   if (C.packed() || A.packed() || B.packed()) return false;
   if (C.col_stride != 1) {
     if (C.row_stride != 1) return false;
-    return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into, whole(A.cols()));
+    return gemm<V>(C.transposed(), B.transposed(), A.transposed(), into, Depth{0, A.cols()});
   }
   const index_t k = A.cols();
   if (k == 1 && into == Into::add) into = Into::go_on;  // with one rounding instead of two
@@ -134,7 +151,7 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
   // B lies transposed: packed a panel at a time, kDeep of its rows.
   constexpr index_t kDeep = 128;
   alignas(64) T panel[kDeep * kWidestPanel<V> * V::kLanes];
-  if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, whole(0), into);
+  if (k == 0 && into == Into::overwrite) multiply_into<V>(C, a(0), panel, 0, Depth{}, into);
   for (index_t t = 0; t < k; t += kDeep) {
     const index_t deep = std::min(kDeep, k - t);
     for_panels<V>({C.cols(), 1}, [&](index_t col, index_t cols, index_t width, index_t) {
@@ -143,14 +160,14 @@ bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typenam
       View<T> part = C;
       part.data += col;
       part.shape.cols = cols;
-      multiply_into<V>(part, a(t), panel, width, whole(deep), t == 0 || into == Into::go_on ? into : Into::add);
+      multiply_into<V>(part, a(t), panel, width, Depth{0, deep}, t == 0 || into == Into::go_on ? into : Into::add);
     });
   }
   return true;
 }
 template <class V>
 bool gemm(View<typename V::T> C, View<const typename V::T> A, View<const typename V::T> B, Into into) {
-  return gemm<V>(C, A, B, into, whole(A.cols()));
+  return gemm<V>(C, A, B, into, Depth{0, A.cols()});
 }
 
 }  // namespace redblue::kernel::simd

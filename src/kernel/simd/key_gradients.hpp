@@ -79,15 +79,21 @@ struct KeyStep {
     }
   }
 
-  /// P and dS of R queries and the first N vectors of a panel of keys, `first` being its first key: the others' keys
-  /// are hidden from all of them. `all`: what all of them see.
-  template <int R, int NV, int N>
-  [[gnu::noinline]] void tile(index_t q, index_t first, Range all, const T* k_panel, const T* v_panel) const {
-    constexpr index_t width = NV * V::kLanes;
+  /// A panel of keys, and their values: `width` of them from `first` on.
+  struct Panel {
+    index_t first, width;
+    const T *keys, *values;
+  };
+
+  /// P and dS of R queries and the first N vectors of a panel of keys: the others' keys are hidden from all of them.
+  /// `all`: what all of them see.
+  template <int R, int N>
+  [[gnu::noinline]] void tile(index_t q, Range all, const Panel& panel) const {
+    const index_t first = panel.first;
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
     V c[R][N];
-    products(c, Q, q, k_panel, width, first == 0);
+    products(c, Q, q, panel.keys, panel.width, first == 0);
     const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -98,7 +104,7 @@ struct KeyStep {
       for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
     }
     if (all.begin > first || all.end < first + N * V::kLanes) hide(q, R, first, N, p, P.row_stride);
-    products(c, dO, q, v_panel, width, first == 0);
+    products(c, dO, q, panel.values, panel.width, first == 0);
     const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -111,109 +117,139 @@ struct KeyStep {
       }
     }
   }
-  /// The same where the problem modifies scores or drops weights: G are the weights of scores then. The derivative of
-  /// the softcap is a factor of them, or goes into F, and into dS later.
-  template <int R, int NV, int N>
-  [[gnu::noinline]] void modified_tile(index_t q, index_t first, Range all, const T* k_panel, const T* v_panel) const {
-    constexpr index_t width = NV * V::kLanes, L = V::kLanes;
-    const ModifyScores& modify = weights_of.modify;
-    const Drop& drop = weights_of.drop;
+  /// R rows of A times N vectors of a panel, to a tile in the first cache.
+  template <int R, int N>
+  [[gnu::noinline]] static void store_products(T* tile, const View<const T>& A, index_t row, const T* panel,
+                                               index_t width, bool fetches) {
+    V c[R][N];
+    products(c, A, row, panel, width, fetches);
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) c[r][v].store(tile + (r * N + v) * V::kLanes);
+  }
+  /// P and G, or dS in its place, of `rows` queries and some vectors of keys, from the products of a tile: G are the
+  /// weights of scores. The derivative of the softcap is a factor of them, or goes into F, and into dS later.
+  [[gnu::noinline]] void modified_weights(index_t q, index_t rows, index_t first, index_t vectors,
+                                          const T* tile) const {
+    constexpr index_t L = V::kLanes;
     constexpr auto kLane = [] {
       std::array<T, L> lane{};
       for (index_t i = 0; i < L; ++i) lane[static_cast<std::size_t>(i)] = static_cast<T>(i);
       return lane;
     }();
-    V c[R][N], e[R][N];
-    products(c, Q, q, k_panel, width, first == 0);
-    for (int r = 0; r < R; ++r) {
+    // Kept here: to the compiler a store of a vector may change whatever lies in memory.
+    const ModifyScores modify = weights_of.modify;
+    const View<T> weights = G.words() > 0 ? G : dS;
+    const Softcap<V> cap(modify.softcap > 0 ? modify.softcap : 1);
+    const V scale = V::all(static_cast<T>(scores.scale)), one = V::all(T(1)), lanes = V::load(kLane.data());
+    const index_t cols = P.cols();
+    for (index_t r = 0; r < rows; ++r, tile += vectors * L) {
       const index_t row = modify.place.row + q + r;
       const T slope = slopes.words() > 0 ? slopes[row % slopes.words()] : T(0);
       const index_t position = row / modify.place.mask.group + modify.slope_offset - modify.place.col;
       const T l = lse(q + r, 0);
       const V shift = V::all(l == kMinusInf<T> ? -l : l);
-      for (int v = 0; v < N; ++v) {
-        const index_t key = first + v * L, keys = std::clamp<index_t>(P.cols() - key, 0, L);
-        V s = c[r][v] * V::all(static_cast<T>(scores.scale)), derivative = V::all(T(1));
-        if (modify.softcap > 0) s = Softcap<V>(modify.softcap)(s, derivative);
-        if (bias.words() > 0) s = s + V::load_first(&bias(bias.rows() == 1 ? 0 : q + r, key), keys);
+      T *const p = &P(q + r, 0), *const g = &weights(q + r, 0), *const f = F.words() > 0 ? &F(q + r, 0) : nullptr;
+      const T* const biases = bias.words() > 0 ? &bias(bias.rows() == 1 ? 0 : q + r, 0) : nullptr;
+      for (index_t v = 0; v < vectors; ++v) {
+        const index_t key = first + v * L;
+        V s = V::load(tile + v * L) * scale, derivative = one;
+        if (modify.softcap > 0) s = cap(s, derivative);
+        if (biases != nullptr) s = s + V::load_first(biases + key, std::clamp<index_t>(cols - key, 0, L));
         if (slope != T(0)) {
-          const V away = V::all(static_cast<T>(position - key)) - V::load(kLane.data());
+          const V away = V::all(static_cast<T>(position - key)) - lanes;
           s = s - V::all(slope) * max(away, V::zero() - away);
         }
-        e[r][v] = exp2((s - shift) * V::all(kLog2E<T>));
-        if (F.words() > 0) {
-          derivative.store(&F(q + r, first) + v * L);
-          derivative = V::all(T(1));
+        const V e = exp2((s - shift) * V::all(kLog2E<T>));
+        if (f != nullptr) {
+          derivative.store(f + key);
+          derivative = one;
         }
-        c[r][v] = e[r][v] * derivative;
+        e.store(p + key);
+        (e * derivative).store(g + key);
       }
     }
-    T *const p = &P(q, first), *const g = G.words() > 0 ? &G(q, first) : &dS(q, first), *const ds = &dS(q, first);
-    for (int r = 0; r < R; ++r)
-      for (int v = 0; v < N; ++v) {
-        e[r][v].store(p + r * P.row_stride + v * L);
-        c[r][v].store(g + r * P.row_stride + v * L);  // all have one stride
-      }
-    if (all.begin > first || all.end < first + N * L) {
-      hide(q, R, first, N, p, P.row_stride);
-      hide(q, R, first, N, g, P.row_stride);
-    }
-    products(c, dO, q, v_panel, width, first == 0);
-    for (int r = 0; r < R; ++r) {
-      const V d = V::all(D(q + r, 0)), scale = V::all(static_cast<T>(scores.scale));
+  }
+  /// P and dS of the same, from the products with dO.
+  [[gnu::noinline]] void modified_gradients(index_t q, index_t rows, index_t first, index_t vectors,
+                                            const T* tile) const {
+    constexpr index_t L = V::kLanes;
+    const Drop drop = weights_of.drop;
+    const View<T> weights = G.words() > 0 ? G : dS;
+    const V scale = V::all(static_cast<T>(scores.scale));
+    for (index_t r = 0; r < rows; ++r, tile += vectors * L) {
+      const V d = V::all(D(q + r, 0));
+      T *const p = &P(q + r, first), *const ds = &dS(q + r, first);
+      const T* const g = &weights(q + r, first);
       const index_t row = drop.row + q + r;
-      alignas(64) T keep[N * L];
-      if (drop.share > 0)
-        drop_factors<V, N>(drop, drop.head + row % drop.group, drop.first_row + row / drop.group, drop.col + first,
-                           keep);
-      for (int v = 0; v < N; ++v) {
-        const V weight = V::load(g + r * P.row_stride + v * L);
-        V dP = c[r][v];
+      alignas(64) T keep[ceil_div(kWidestPanel<V>, kDropVectors) * kDropVectors * L];
+      for (index_t v = 0; drop.share > 0 && v < vectors; v += kDropVectors)
+        drop_factors<V>(drop, drop.head + row % drop.group, drop.first_row + row / drop.group, drop.col + first + v * L,
+                        keep + v * L);
+      for (index_t v = 0; v < vectors; ++v) {
+        const V weight = V::load(g + v * L);
+        V dP = V::load(tile + v * L);
         if (drop.share > 0) {
           const V kept = V::load(keep + v * L);
           dP = dP * kept;
-          (V::load(p + r * P.row_stride + v * L) * kept).store(p + r * P.row_stride + v * L);
+          (V::load(p + v * L) * kept).store(p + v * L);
         }
-        (scale * where_equal(weight, V::zero(), V::zero(), weight * (dP - d))).store(ds + r * P.row_stride + v * L);
+        (scale * where_equal(weight, V::zero(), V::zero(), weight * (dP - d))).store(ds + v * L);
       }
     }
+  }
+  /// `tile` where the problem modifies scores or drops weights.
+  template <int R, int N>
+  void modified_tile(index_t q, Range all, const Panel& panel) const {
+    const index_t first = panel.first;
+    alignas(64) T tile[R * N * V::kLanes];
+    for (index_t r = 0; bias.rows() > 1 && r < R; ++r)  // on its way while scores are formed
+      for (index_t v = 0; v < N; ++v) __builtin_prefetch(&bias(q + r, first + v * V::kLanes));
+    store_products<R, N>(tile, Q, q, panel.keys, panel.width, first == 0);
+    modified_weights(q, R, first, N, tile);
+    if (all.begin > first || all.end < first + N * V::kLanes)
+      for (const View<T>& weights : {P, G.words() > 0 ? G : dS})
+        hide(q, R, first, N, &weights(q, first), weights.row_stride);
+    store_products<R, N>(tile, dO, q, panel.values, panel.width, first == 0);
+    modified_gradients(q, R, first, N, tile);
   }
   /// P and dS of R queries and NV vectors of keys: those vectors are left out, from the last one on, whose keys are
   /// hidden from all of the queries.
   template <int R, int NV, int N = NV>
-  void seen_tile(index_t q, index_t first, const Sight& sight, const T* k_panel, const T* v_panel) const {
+  void seen_tile(index_t q, const Sight& sight, const Panel& panel) const {
+    const index_t first = panel.first;
     if constexpr (N > 0)
       if (sight.some.end <= first + (N - 1) * V::kLanes || sight.some.begin >= first + N * V::kLanes)
-        return seen_tile<R, NV, N - 1>(q, first, sight, k_panel, v_panel);
+        return seen_tile<R, NV, N - 1>(q, sight, panel);
     for (const View<T>& hidden : {P, dS, G, F})
       for (index_t r = 0; N < NV && hidden.words() > 0 && r < R; ++r)
         for (int v = N; v < NV; ++v) V::zero().store(&hidden(q + r, first) + v * V::kLanes);
     if constexpr (N > 0) {
-      if (modified()) return modified_tile<R, NV, N>(q, first, sight.all, k_panel, v_panel);
-      tile<R, NV, N>(q, first, sight.all, k_panel, v_panel);
+      if (modified()) return modified_tile<R, N>(q, sight.all, panel);
+      tile<R, N>(q, sight.all, panel);
     }
   }
 
   template <int NV>
-  void panel(index_t first, const T* k_panel, const T* v_panel) const {
-    for_row_blocks<kRows<V, NV>>(P.rows(), [&]<int R>(index_t q, Height<R>) {
-      seen_tile<R, NV>(q, first, sight({q, q + R}), k_panel, v_panel);
-    });
+  void panel(const Panel& panel) const {
+    for_row_blocks<kRows<V, NV>>(P.rows(),
+                                 [&]<int R>(index_t q, Height<R>) { seen_tile<R, NV>(q, sight({q, q + R}), panel); });
   }
 
   void weights() const {
     for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
-      const T *kp = K.panels + first * K.cols(), *vp = Vv.panels + first * Vv.cols();
+      const Panel keys{first, width, K.panels + first * K.cols(), Vv.panels + first * Vv.cols()};
       switch (width / V::kLanes) {
         case 1:
-          return panel<1>(first, kp, vp);
+          return panel<1>(keys);
         case 2:
-          return panel<2>(first, kp, vp);
+          return panel<2>(keys);
         case 3:
-          if constexpr (kWidestPanel<V> >= 3) return panel<3>(first, kp, vp);
+          if constexpr (kWidestPanel<V> >= 3) return panel<3>(keys);
           [[fallthrough]];
         default:
-          if constexpr (kWidestPanel<V> >= 4) return panel<4>(first, kp, vp);
+          if constexpr (kWidestPanel<V> >= 4) return panel<4>(keys);
       }
     });
   }

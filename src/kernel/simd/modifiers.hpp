@@ -103,23 +103,20 @@ class DropPanel {
   alignas(64) T factors_[NV][4][L];
 };
 
-/// The same of NV vectors of keys of one query, from the key `key` of all on; head and position say which query.
-template <class V, int NV>
+inline constexpr index_t kDropVectors = 3;
+
+/// The same of kDropVectors vectors of keys of one query, from the key `key` of all on; head and position say which.
+template <class V>
 [[gnu::noinline]] void drop_factors(const Drop& drop, index_t head, index_t position, index_t key,
                                     typename V::T* keep) {
   constexpr index_t L = V::kLanes;
-  if constexpr (NV > 3) {  // lanes make factors of four keys each, from a multiple of four on
-    drop_factors<V, NV - 2>(drop, head, position, key, keep);
-    drop_factors<V, 2>(drop, head, position, key + (NV - 2) * L, keep + (NV - 2) * L);
-  } else {
-    DropWords<V> words(drop);
-    for (index_t lane = 0; lane < L; ++lane) words.set(lane, dropout_counter(head, position, key / 4 + lane));
-    typename V::T factors[4][L], keys[4 * L];
-    words.factors(factors);
-    for (index_t lane = 0; lane < L; ++lane)
-      for (index_t k = 0; k < 4; ++k) keys[4 * lane + k] = factors[k][lane];
-    std::copy_n(keys + key % 4, NV * L, keep);
-  }
+  DropWords<V> words(drop);  // lanes make factors of four keys each, from a multiple of four on
+  for (index_t lane = 0; lane < L; ++lane) words.set(lane, dropout_counter(head, position, key / 4 + lane));
+  typename V::T factors[4][L], keys[4 * L];
+  words.factors(factors);
+  for (index_t lane = 0; lane < L; ++lane)
+    for (index_t k = 0; k < 4; ++k) keys[4 * lane + k] = factors[k][lane];
+  std::copy_n(keys + key % 4, kDropVectors * L, keep);
 }
 
 /// Scores of a panel of queries: NV vectors of them, from row `first` of the tile on.

@@ -35,7 +35,7 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
     for (index_t j = 0; j < n && u.words() > 0; ++j) weight[j] = u(i + j, 0);
     const auto add = [&](index_t first, index_t rows, const T* phi, const T* sums) {
       multiply_into<V>(rows_of(Z, first, rows), RowsApart<T, Monomials::kStride>{phi}, U.data + i * U.row_stride,
-                       U.row_stride, whole(n), Into::add);
+                       U.row_stride, Depth{0, n}, Into::add);
       if (z.words() == 0) return;
       if (u.words() == 0) return add_lane_sums<V>(rows_of(z, first, rows), sums);
       for (index_t a = 0; a < rows; ++a) {
@@ -85,7 +85,7 @@ bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename
     const T* sums =
         monomials(rows_of(View<const T>(X), i, n), [&](index_t first, index_t rows, const T* phi, const T*) {
           multiply_into<V>(rows_of(O, i, n), Side<T>{phi, Monomials::kStride}, Z.data + first * Z.row_stride,
-                           Z.row_stride, whole(rows), Into::add);
+                           Z.row_stride, Depth{0, rows}, Into::add);
         });
     for (index_t j = 0; j < n && z.words() > 0; ++j) den[i + j] += sums[j];
   }

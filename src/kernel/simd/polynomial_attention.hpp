@@ -43,7 +43,7 @@ class PolynomialBlock {
         for (index_t r = 0; r < keys; ++r) V::zero().store(S + r * kQueries + i);
       multiply_into<V>(View<T>(S + from, {keys, width_ - from}, kQueries),
                        Rows<T>{K.data + j * K.row_stride, K.row_stride, K.col_stride}, q_ + from, width_,
-                       whole(K.cols()), Into::overwrite);
+                       Depth{0, K.cols()}, Into::overwrite);
       for (index_t i = from; i < width_; i += V::kLanes) weigh(S + i, i, keys, blind);
     }
     return s_;
