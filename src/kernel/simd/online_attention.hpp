@@ -41,6 +41,12 @@ struct AttentionPanel {
 
   // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
 
+  /// The most keys of a tile of scores. Where not all vectors of the panel take part, the pieces are as short as a
+  /// vector of queries: taller tiles would not be used there.
+  template <int N>
+  static constexpr int kTallest =
+      N < NV && !MatrixTiles<Mul> ? std::min(kTileRows<V, N, Mul>, 8) : kTileRows<V, N, Mul>;
+
   /// c <- K Q^T for R keys and N vectors from v0 on.
   template <int R, int N>
   [[gnu::always_inline]] void products(index_t key, int v0, V (&c)[R][N]) const {
@@ -217,8 +223,8 @@ struct AttentionPanel {
   }
   template <int N = NV>
   void scores(index_t first, index_t end, int v0, V (&most)[NV]) const {
-    for_row_blocks<kTileRows<V, N, Mul>>(
-        end - first, [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
+    for_row_blocks<kTallest<N>>(end - first,
+                                [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
 
   /// The last key from which steps may begin up to this one: keys of a step stay together.
@@ -413,7 +419,7 @@ struct AttentionPanel {
   template <int N, bool kHides>
   index_t weigh(Range keys, int v0, double scale, Running& w, Pending& p) const {
     index_t done = keys.begin;
-    for_row_blocks<kTileRows<V, N, Mul>>(keys.size(), [&]<int R>(index_t block, Height<R>) {
+    for_row_blocks<kTallest<N>>(keys.size(), [&]<int R>(index_t block, Height<R>) {
       if (w.far) return;
       const index_t key = keys.begin + block;
       if (!weight_tile<R, N, kHides>(key, v0, w)) {
