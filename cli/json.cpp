@@ -25,7 +25,8 @@ Json to_json(const Problem& p) {
     j["approximation"]["rows"] = {{"centred", rows->centred},
                                   {"exact_keys", rows->exact_keys},
                                   {"exact_rows", rows->exact_rows},
-                                  {"cluster", rows->cluster}};
+                                  {"cluster", rows->cluster},
+                                  {"seed", rows->seed}};
   if (kind_of(p.method) != MethodKind::exact) j["method"] = text_of(fitted(p.method, p.n_k));
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;

@@ -54,9 +54,15 @@ void print_bytes(const plan::Plan& plan) {
 }
 
 std::string title(const Problem& p) {
-  if (p.approximation != nullptr)
+  if (p.approximation != nullptr) {
+    const RowPolynomials* rows = p.row_polynomials.get();
+    const std::string by_rows = rows == nullptr     ? ""
+                                : rows->cluster > 0 ? fmt::format(", by rows, exact in clusters of {} keys (seed {})",
+                                                                  rows->cluster, rows->seed)
+                                                    : ", by rows";
     return fmt::format("{} polynomial attention of degree {}, {}{}", name_of(p.op), p.approximation->degree(),
-                       name_of(p.approximation->fit), p.row_polynomials == nullptr ? "" : ", by rows");
+                       name_of(p.approximation->fit), by_rows);
+  }
   if (p.method_kind() != MethodKind::exact)
     return fmt::format("{} {}", name_of(p.op), text_of(fitted(p.method, p.n_k)));
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));

@@ -108,11 +108,10 @@ void print_text(const Nearness& n) {
                n.relative);
   if (n.range == 0) return;
   if (!n.in_range())
-    fmt::print("verify: {}\n",
-               n.by_rows ? "nothing is proved of that: rows beyond the range are not exact, or the fit is gaussian"
-                         : fmt::format("scores reach {:.4g}, the polynomial is for {} at most: nothing "
-                                       "is proved of its error",
-                                       n.largest_score, n.range));
+    fmt::print("verify: {}\n", n.by_rows ? fmt::format("nothing is proved of that: {}", n.unproved)
+                                         : fmt::format("scores reach {:.4g}, the polynomial is for {} at most: nothing "
+                                                       "is proved of its error",
+                                                       n.largest_score, n.range));
   else if (n.distance > 0)
     fmt::print("verify: {}, proved {:.3g} max|V|: {}\n",
                n.by_rows ? "whatever the scores" : fmt::format("scores reach {:.4g} of {}", n.largest_score, n.range),

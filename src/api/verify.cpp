@@ -526,7 +526,11 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   if (p.method_kind() != MethodKind::exact) {
     if (p.approximation != nullptr) {
       nearness.range = p.approximation->range;
-      if (p.row_polynomials != nullptr) nearness.by_rows = p.row_polynomials->proves();
+      if (p.row_polynomials != nullptr) {
+        const auto why_not = p.row_polynomials->unproved();
+        nearness.by_rows = !why_not;
+        nearness.unproved = why_not.value_or("");
+      }
       nearness.proved = p.approximation->output_error();
     }
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;

@@ -252,12 +252,16 @@ double proved_error(std::span<const double> coefficients, double range) {
   return std::nextafter(error, std::numeric_limits<double>::infinity());
 }
 
-Polynomial near_exp(Fit fit, index_t degree, double range) {
-  if (degree < 1 || degree > Polynomial::kMostDegree)
-    throw InvalidProblem(fmt::format("degree = {} of a polynomial: give 1 to {}", degree, Polynomial::kMostDegree));
+void require_range(double range) {
   if (!(range > 0 && range <= 64))
     throw InvalidProblem(
         fmt::format("range = {} of a polynomial near e^z: give a number above 0, and at most 64", range));
+}
+
+Polynomial near_exp(Fit fit, index_t degree, double range) {
+  if (degree < 1 || degree > Polynomial::kMostDegree)
+    throw InvalidProblem(fmt::format("degree = {} of a polynomial: give 1 to {}", degree, Polynomial::kMostDegree));
+  require_range(range);
   Polynomial p;
   p.c = coefficients(fit, static_cast<std::size_t>(degree), range);
   p.range = range;

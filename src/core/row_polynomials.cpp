@@ -23,12 +23,15 @@ double middle_of(double step, index_t k) { return step * (static_cast<double>(k)
 Grid grid_of(index_t degree, double range, Fit fit) {
   static std::mutex mutex;
   static std::map<std::tuple<index_t, double, Fit>, Grid> known;
+  require_range(range);
   const std::lock_guard lock(mutex);
   Grid& grid = known[{degree, range, fit}];
   if (grid != nullptr) return grid;
   std::vector<Polynomial> list;
   const index_t steps = steps_of(fit);
   list.reserve(static_cast<std::size_t>(steps));
+  if (!(range / static_cast<double>(steps) * 0.5 > 0))
+    throw InvalidProblem(fmt::format("range = {}: it is too small for a grid of {} polynomials", range, steps));
   for (index_t k = 1; k <= steps; ++k) {
     const double up_to = range * static_cast<double>(k) / static_cast<double>(steps);
     if (fit == Fit::gaussian)
@@ -55,6 +58,12 @@ RowPolynomials::RowPolynomials(index_t degree, double range, const RowOptions& h
     throw InvalidProblem(fmt::format("seed = {}: give a number from 0 to {}", seed, kLargestSeed));
   if (cluster > 0 && exact_keys > 0)
     throw InvalidProblem(fmt::format("exact-keys = {} and cluster = {}: give one of both", exact_keys, cluster));
+}
+
+std::optional<std::string_view> RowPolynomials::unproved() const {
+  if (by_spread()) return "the fit is gaussian";
+  if (!exact_rows) return "rows beyond the range are not exact";
+  return std::nullopt;
 }
 
 std::optional<std::string_view> RowPolynomials::uncertified() const {

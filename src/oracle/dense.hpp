@@ -407,9 +407,8 @@ class Dense {
     const T unit = static_cast<T>(p_.row_polynomials->log_unit(number));
     Row<T> r;
     r.keys = seen(i);
-    T m = unit;
-    for (const index_t j : r.keys)
-      if (is_exact_pair(i, j)) m = std::max(m, centred_product_of(i, j));
+    T m = -std::numeric_limits<T>::infinity();
+    for (const index_t j : r.keys) m = std::max(m, is_exact_pair(i, j) ? centred_product_of(i, j) : unit);
     for (const index_t j : r.keys) {
       const T s = centred_product_of(i, j);
       r.p.push_back(is_exact_pair(i, j) ? std::exp(s - m) : p(s) * std::exp(unit - m));

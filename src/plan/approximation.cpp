@@ -159,8 +159,11 @@ RowOptions row_options_from(Parts words, Fit fit, std::string_view text) {
   how.exact_rows = !words.has("no-exact-rows");
   how.exact_keys = words.value("exact-keys", 0);
   words.has("rows");  // says only that there are options
-  how.cluster = words.value("cluster", 0);
-  if (how.cluster > 0) how.seed = words.value("seed", 0);
+  if (const index_t cluster = words.value("cluster", kAsFits); cluster != kAsFits) {
+    if (cluster < 1) throw InvalidProblem(fmt::format("cluster = {}: give a number of keys from 1", cluster));
+    how.cluster = cluster;
+    how.seed = words.value("seed", 0);
+  }
   if (how.exact_keys < 0) refuse(text);
   return words.finish(how);
 }

@@ -216,6 +216,11 @@ void Problem::require_approximation() const {
           fmt::format("there is none of operation {}, only of forward and backward", name_of(op)));
   require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
   require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  if (row_polynomials != nullptr && row_polynomials->cluster > 0 && row_polynomials->cluster >= n_k)
+    throw InvalidProblem(
+        fmt::format("cluster = {}: with one cluster of all {} keys every pair is exact; give fewer keys, or leave the "
+                    "approximation out",
+                    row_polynomials->cluster, n_k));
   const bool proved = row_polynomials == nullptr || row_polynomials->proves();
   require(approximation->degree() >= 1 && (approximation->error < 1 || !proved),
           fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",

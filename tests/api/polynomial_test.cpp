@@ -102,7 +102,7 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
 TEST(PolynomialRuns, ByClustersAreAsTheOracleSays) {
   for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 2, 2)})
     for (const char* text : {"2:2,cluster=8", "2:0.6,gaussian,cluster=7,seed=3",
-                             "3:0.6,gaussian,cluster=5,no-exact-rows", "2:2,centred,cluster=60,no-exact-rows"})
+                             "3:0.6,gaussian,cluster=5,no-exact-rows", "2:2,centred,cluster=6,no-exact-rows"})
       for (const DType type : {DType::f64, DType::f32}) {
         Problem p = shape;
         p.approximate(text);
@@ -124,6 +124,26 @@ TEST(PolynomialRuns, ByClustersAreAsTheOracleSays) {
           EXPECT_EQ(v.nearness->by_rows, std::string_view(text) == "2:2,cluster=8");
         }
       }
+}
+
+/// Where every key is exact and scores are far below 0, no weight vanishes: the maximum is that of the scores.
+TEST(PolynomialRuns, OfExactKeysAloneAreExactAttention) {
+  for (const char* schedule : {"polynomial_rows", "polynomial_pairs"}) {
+    Problem p = problem(3, 4, 2, 2);
+    p.scale = 1;
+    p.approximate("2:1,exact-keys=4");
+    const std::vector<double> q(6, 1), k{-500, -500, -510, -490, -600, -600, -505, -495}, v{1, 2, 3, 4, 5, 6, 7, 8};
+    std::vector<double> o(6);
+    const auto tensor = [](const std::vector<double>& x) { return Tensor(x, {1, 1, std::ssize(x) / 2, 2}); };
+    plan::Options options{.M = 400};
+    options.schedule = schedule;
+    run(plan::make_plan(p, options), {tensor(q), tensor(k), tensor(v)}, {Tensor(o, {1, 1, 3, 2}), {}},
+        {.compute = DType::f64});
+    for (index_t i = 0; i < 3; ++i) {  // three scores of -1000
+      EXPECT_NEAR(o[static_cast<std::size_t>(2 * i)], 11.0 / 3, 1e-12) << schedule;
+      EXPECT_NEAR(o[static_cast<std::size_t>(2 * i + 1)], 14.0 / 3, 1e-12) << schedule;
+    }
+  }
 }
 
 /// There are none where nothing is proved, or roundings are not bounded: said, not left out.

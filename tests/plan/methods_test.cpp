@@ -185,6 +185,14 @@ TEST(MethodPlans, RefuseWhatTheyCannotDo) {
   EXPECT_THROW(head("1:1,gaussian"), InvalidProblem);  // the spread is read off squares
   EXPECT_THROW(head("2:1,exact-keys=3,cluster=4"), InvalidProblem);
   EXPECT_THROW(head("2:1,cluster=-4"), InvalidProblem);
+  EXPECT_THROW(head("2:1,cluster=0"), InvalidProblem);
+  refused(head("2:1,cluster=512"), "with one cluster of all 512 keys");
+  for (const char* text : {"2:-1,gaussian", "2:-1,rows"}) try {
+      head(text);
+      ADD_FAILURE() << text;
+    } catch (const InvalidProblem& e) {
+      EXPECT_THAT(e.what(), testing::HasSubstr("range = -1 ")) << text;  // as it was given, not a step of a grid
+    }
   EXPECT_THROW(head("2:1,cluster=4,seed=-1"), InvalidProblem);
   Problem p = head("2:1,cluster=64");
   p.heads = 4;

@@ -66,6 +66,8 @@ struct Polynomial {
 /// computation are bounded, too (exp of long double is taken to err by at most 16 units in the last place).
 double proved_error(std::span<const double> c, double range);
 
+/// Throws InvalidProblem unless 0 < range <= 64.
+void require_range(double range);
 /// Throws InvalidProblem unless 1 <= degree <= kMostDegree and 0 < range <= 64.
 Polynomial near_exp(Fit fit, index_t degree, double range);
 /// The one of least degree whose proved error is at most this; nothing where degree kMostDegree will not do.

@@ -36,8 +36,9 @@ class RowPolynomials : public RowOptions {
   index_t steps() const { return static_cast<index_t>(grid_->size()); }
   double step() const { return range() / static_cast<double>(steps()); }
   bool by_spread() const { return fit == Fit::gaussian; }
-  /// Is anything proved of the error? Not where rows beyond the range take a polynomial, nor of a gaussian fit.
-  bool proves() const { return exact_rows && !by_spread(); }
+  /// Why nothing is proved of the error; nothing where something is.
+  std::optional<std::string_view> unproved() const;
+  bool proves() const { return !unproved(); }
   /// Why there is no certificate; nothing where there is one.
   std::optional<std::string_view> uncertified() const;
   /// Polynomial k is near e^(z - u) for this u.

@@ -14,7 +14,8 @@ namespace redblue::schedule {
 ///   footprint the largest of the sorts (smyrf.hpp), r (d_v + 1) + 1 + [cen] d + max(bc (d + d_v) + g,
 ///   min(br, max a_t)(d + d_v + 5) + max(g, 2)) and Br (d + d_v + 3 + Bc) + 1
 /// After the support basis of arXiv 2510.01643 and SMYRF (Daras et al. 2020, arXiv 2010.05315); the schedule is this
-/// project's. io, footprint and macs say the most that any data cost, decided() what they cost where h is known.
+/// project's. io and footprint say the most that any data cost, macs what the same data do, decided() what they cost
+/// where h is known.
 struct PolynomialClustersForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_clusters";

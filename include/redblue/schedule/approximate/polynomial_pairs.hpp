@@ -13,8 +13,8 @@ namespace redblue::schedule {
 ///   footprint for bc = 1 the largest of [cen] d + 2 H + d + 4, Z0 + d + d_v + g,
 ///   Z0 + br (d + d_v + 2) + max(1 + g, d + d_v + br) and Br (d + d_v + 3 + Bc) + 1,
 ///   where Z0 = r (d_v + 1) + 1 + H + [cen] d
-/// After the support basis of arXiv 2510.01643; the schedule is this project's. io, footprint and macs say the most
-/// that any data cost, decided() what they cost where h is known.
+/// After the support basis of arXiv 2510.01643; the schedule is this project's. io and footprint say the most that any
+/// data cost, macs what the same data do, decided() what they cost where h is known.
 struct PolynomialPairsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_pairs";

@@ -13,7 +13,8 @@ namespace redblue::schedule {
 ///   writes n_q d_v + h
 ///   footprint the largest of Z0 + [cen] d + bc (d + d_v) + max(g, 2 if H > 0), Z0 + d + d_v + 2 + g, and
 ///   Br (d + d_v + 3 + Bc) + 1, where Z0 = r (d_v + 1) + 1 + H (d + d_v)
-/// io, footprint and macs say the most that any data cost, decided() what they cost where h is known.
+/// io and footprint say the most that any data cost, macs what the same data do, decided() what they cost where h is
+/// known.
 struct PolynomialRowsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_rows";

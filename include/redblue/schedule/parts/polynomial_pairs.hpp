@@ -89,7 +89,7 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
   for (index_t r = 0; r < rows; ++r) {
     const auto number = m.alloc(SlowArray::den, {1, 1}), stack = m.alloc(SlowArray::den, {g, 1});
     const auto k = polynomial_of_row(m, x, state, Q.rows(r, 1), number, stack);
-    m.compute(kernel::SetTo{k ? s.row_polynomials->log_unit(*k) : 0}, max.rows(r, 1));  // the running maximum
+    begin_maximum(m, s, k.value_or(0), max.rows(r, 1));
     if (!k) {
       list_row(m, x, I.begin + r, number, listed);
       continue;

@@ -5,6 +5,7 @@
 
 #include "redblue/core/data_machine.hpp"
 #include "redblue/kernel/attention.hpp"
+#include "redblue/kernel/feature_maps.hpp"
 #include "redblue/kernel/row_polynomials.hpp"
 #include "redblue/schedule/parts/polynomial_state.hpp"
 
@@ -112,6 +113,16 @@ void list_row(M& m, const ForwardOperands& x, index_t i, const Word& number, std
   listed.push_back(i);
 }
 
+/// The running maximum of a row that takes polynomial k: its unit, or, where every key is exact, that of a row that has
+/// met none.
+template <class M, class Word>
+void begin_maximum(M& m, const Sizes& s, index_t k, const Word& most) {
+  if (exact_keys(s) == s.n_k)
+    m.compute(kernel::MinusInfinity{}, most);
+  else
+    m.compute(kernel::SetTo{s.row_polynomials->log_unit(k)}, most);
+}
+
 /// num, den += polynomial k of the scores of this query, by the state.
 template <class M, class Sums, class Sum, class Row>
 void read_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t k, const Sums& num, const Sum& den,
@@ -138,7 +149,7 @@ void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, inde
     const auto stack = m.alloc(SlowArray::den, {g, 1});
     read_state(m, x, state, *k, num, den, Q_i, stack);
   }
-  m.compute(kernel::SetTo{x.shape.row_polynomials->log_unit(*k)}, number);  // now the running maximum
+  begin_maximum(m, x.shape, *k, number);
   const auto S = m.alloc(SlowArray::S, {1, std::min(g, state.kept)});
   for (index_t j = 0; j < state.kept; j += g) {
     const index_t keys = std::min(g, state.kept - j);
