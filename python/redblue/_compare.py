@@ -30,7 +30,7 @@ class Row(NamedTuple):
     seeds: int  #: 1 where the method draws no random numbers
     schedule: str
     footprint: int  #: words of fast memory
-    certificate: Optional[dict]  #: of the method, where it is a polynomial: as `redblue.certify` returns it
+    certificate: Optional[dict]  #: of a polynomial, but of a gaussian fit and clusters: as `redblue.certify` returns it
 
 
 class Comparison:
