@@ -49,14 +49,13 @@ TEST(PolynomialMutants, OfPolynomialRowsAreCaught) {
   EXPECT_TRUE(is_caught<halves_the_steps>());
 }
 
-/// In what this one does by itself, and in what a mean and a list do wrong.
+/// In what this one does by itself, and in what a mean does wrong. (Wrong places would be no places of a sort's runs.)
 TEST(PolynomialMutants, OfPolynomialClustersAreCaught) {
   using enum mutants::RowSlip;
   EXPECT_FALSE(is_found<mutants::SlippingClusters<none>>());
   EXPECT_TRUE(is_found<mutants::SlippingClusters<adds_no_exact_weights>>());
   EXPECT_TRUE(is_found<mutants::SlippingClusters<forgets_the_unit>>());
   EXPECT_TRUE(is_found<mutants::SlippingClusters<takes_the_sum_for_the_mean>>());
-  EXPECT_TRUE(is_found<mutants::SlippingClusters<takes_places_for_ids>>());
 }
 
 /// In what this one does by itself; the rest is what the test above holds.
