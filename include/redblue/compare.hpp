@@ -59,9 +59,8 @@ struct Comparisons {
 /// Exact attention, and what there is of approximations of it: polynomials of degree 1 to 4 on the range that the norms
 /// of q and k prove, of other coefficients, and of each row, by radius and by spread; a uniform sample of keys; linear
 /// attention, Performer, Linformer, Nystroemformer, SMYRF, HyperAttention, Reformer (whose keys are its queries: its
-/// error is small only where k is q/|q|), coresets; sparse
-/// patterns. problem: forward, softmax, without pattern, approximation and modifiers; few methods know sequences.
-/// Throws Unsupported for others, and what norms_of throws.
+/// error is small only where k is q/|q|), coresets; sparse patterns. problem: forward, softmax, without pattern,
+/// approximation and modifiers; few methods know sequences. Throws Unsupported for others, and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Exact attention, and each of these methods, as Problem::approximate reads them. Throws Unsupported as above, and

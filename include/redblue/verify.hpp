@@ -47,7 +47,8 @@ struct Nearness {
   std::vector<double> distances{};  ///< |o - exact o| of each query head of each batch, for certificates
   /// Each row has its polynomial: is that proved, whatever the scores? (Rows beyond the range are then exact.)
   std::optional<bool> by_rows{};
-  std::string_view unproved{};                                                             ///< why that is not so
+  /// Why that is not so.
+  std::string_view unproved{};
   bool in_range() const { return by_rows.value_or(range > 0 && largest_score <= range); }  ///< else nothing is proved
   bool ok() const { return !in_range() || distance <= proved + rounding; }
 };

@@ -20,7 +20,7 @@ struct RowOptions {
   /// which nothing is proved there.
   bool exact_rows = true;
   Fit fit = Fit::minimax;  ///< of every polynomial; gaussian: rows are told apart by spread, and keys are centred
-  /// Keys of a cluster, as many at most: pairs that meet in one round of SMYRF have the weight e^z. 0: no clusters.
+  /// The most keys of a cluster. Pairs that meet in one round of SMYRF have the weight e^z. 0: no clusters.
   index_t cluster = 0;
   index_t seed = 0;  ///< of the clusters, from 0 to 2^53
 };
