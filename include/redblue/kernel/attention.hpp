@@ -24,6 +24,7 @@ struct OnlineAttention {
   Score score = Score::softmax;
   ModifyScores modify{};
   Drop drop{};
+  index_t next = 0;  ///< how far below the first of these keys the next step's begin, to be fetched; 0: below the last
   template <class Visit, class A>
   void parts(const Visit& visit, const A& S_ij, const A& O_i, const A& m_i, const A& l_i, const A& Q_i, const A& K_j,
              const A& V_j, const A& bias_ij, const A& slopes) const {

@@ -21,6 +21,24 @@ template <class Element>
   return std::max<index_t>(1, bytes / (words * index_t{sizeof(Element)}));
 }
 
+/// How far from a row, in words, the row lies that is fetched while it is multiplied; 0: none is.
+struct FetchAhead {
+  index_t ahead = 0;
+  index_t last = 0;        ///< from this row on
+  index_t ahead_last = 0;  ///< it is this far, among the rows of the next step
+
+  /// Of a step with `rows` rows. Those of the next one begin `next` rows below its first; 0: below its last. A register
+  /// tile reads up to `side_by_side` rows at a time.
+  template <class Element>
+  static FetchAhead of(index_t rows, index_t words, index_t stride, index_t next, index_t side_by_side) {
+    index_t ahead = std::max(side_by_side, rows_ahead<Element>(words));
+    const index_t gap = next == 0 ? 0 : next - rows;
+    if (gap != 0) ahead = std::min(ahead, rows);
+    return {ahead * stride, rows - ahead, (ahead + gap) * stride};
+  }
+  [[gnu::always_inline]] index_t from(index_t row) const { return row < last ? ahead : ahead_last; }
+};
+
 /// Fetches rows that R queries share. For a single query, whose work is little more than reading, and rows that lie one
 /// after another, it requests only the first lines of a page: the processor fetches the rest by itself, and more
 /// requests would slow it down.

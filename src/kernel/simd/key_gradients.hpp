@@ -18,6 +18,7 @@ struct KeyStep {
   const WeightsOfTile& weights_of;
   View<T> P, dS, G, F;
   View<const T> Q, K, Vv, lse, D, dO, bias, slopes;
+  FetchAhead fetches_Q, fetches_dO;  ///< while the first panel of keys is multiplied
 
   bool modified() const {
     return !weights_of.modify.idle(derivative().shape, bias.shape, slopes.shape) || weights_of.drop.share > 0;
@@ -29,17 +30,17 @@ struct KeyStep {
   /// Keys of this tile that one of these rows sees.
   Range seen(Range rows) const { return keys_seen(scores.place, rows, P.cols()); }
 
-  /// c <- R rows of A times a panel, and rows further on are fetched.
+  /// c <- R rows of A times a panel, and a row is fetched for each.
   template <int R, int N>
   [[gnu::always_inline]] static void products(V (&c)[R][N], const View<const T>& A, index_t row, const T* panel,
-                                              index_t width, bool fetches) {
+                                              index_t width, const FetchAhead& fetches) {
     constexpr index_t line = 64 / sizeof(T);
     const Rows<T> a{&A(row, 0), A.row_stride, A.col_stride};
-    const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<T>(A.cols())) * A.row_stride;
+    const index_t ahead = fetches.from(row);
     clear(c);
     for (index_t t = 0; t < A.cols(); t += line) {
       multiply(c, a.after(t), panel + t * width, width, std::min(line, A.cols() - t));
-      if (fetches)
+      if (ahead != 0)
         for (int r = 0; r < R; ++r) fetch(a.after(t).at(r) + ahead);
     }
   }
@@ -93,7 +94,7 @@ struct KeyStep {
     T* const p = &P(q, first);
     T* const ds = &dS(q, first);
     V c[R][N];
-    products(c, Q, q, panel.keys, panel.width, first == 0);
+    products(c, Q, q, panel.keys, panel.width, first == 0 ? fetches_Q : FetchAhead{});
     const V factor = V::all(static_cast<T>(scores.scale) * kLog2E<T>);
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -104,7 +105,7 @@ struct KeyStep {
       for (int v = 0; v < N; ++v) exp2(fma(c[r][v], factor, shift)).store(p + r * P.row_stride + v * V::kLanes);
     }
     if (all.begin > first || all.end < first + N * V::kLanes) hide(q, R, first, N, p, P.row_stride);
-    products(c, dO, q, panel.values, panel.width, first == 0);
+    products(c, dO, q, panel.values, panel.width, first == 0 ? fetches_dO : FetchAhead{});
     const V scale = V::all(static_cast<T>(scores.scale));
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r) {
@@ -120,7 +121,7 @@ struct KeyStep {
   /// R rows of A times N vectors of a panel, to a tile in the first cache.
   template <int R, int N>
   [[gnu::noinline]] static void store_products(T* tile, const View<const T>& A, index_t row, const T* panel,
-                                               index_t width, bool fetches) {
+                                               index_t width, const FetchAhead& fetches) {
     V c[R][N];
     products(c, A, row, panel, width, fetches);
 #pragma GCC unroll 24
@@ -206,12 +207,12 @@ struct KeyStep {
     alignas(64) T tile[R * N * V::kLanes];
     for (index_t r = 0; bias.rows() > 1 && r < R; ++r)  // on its way while scores are formed
       for (index_t v = 0; v < N; ++v) __builtin_prefetch(&bias(q + r, first + v * V::kLanes));
-    store_products<R, N>(tile, Q, q, panel.keys, panel.width, first == 0);
+    store_products<R, N>(tile, Q, q, panel.keys, panel.width, first == 0 ? fetches_Q : FetchAhead{});
     modified_weights(q, R, first, N, tile);
     if (all.begin > first || all.end < first + N * V::kLanes)
       for (const View<T>& weights : {P, G.words() > 0 ? G : dS})
         hide(q, R, first, N, &weights(q, first), weights.row_stride);
-    store_products<R, N>(tile, dO, q, panel.values, panel.width, first == 0);
+    store_products<R, N>(tile, dO, q, panel.values, panel.width, first == 0 ? fetches_dO : FetchAhead{});
     modified_gradients(q, R, first, N, tile);
   }
   /// P and dS of R queries and NV vectors of keys: those vectors are left out, from the last one on, whose keys are
@@ -289,7 +290,11 @@ bool can_fuse(const KeyGradients& step, std::span<const View<typename V::T>> x) 
 template <class V>
 KeyStep<V> key_step(const KeyGradients& step, std::span<const View<typename V::T>> x) {
   const Scores scores{step.scores.scale, simplest(step.scores.place, x[0].shape)};
-  return {scores, step.weights, x[0], x[1], x[10], x[11], x[4], x[5], x[6], x[7], x[8], x[9], x[12], x[13]};
+  const auto fetches = [&](const View<const typename V::T>& rows) {
+    return FetchAhead::of<typename V::T>(rows.rows(), rows.cols(), rows.row_stride, step.next, V::kAccumulators);
+  };
+  return {scores, step.weights, x[0], x[1], x[10], x[11], x[4],          x[5],
+          x[6],   x[7],         x[8], x[9], x[12], x[13], fetches(x[4]), fetches(x[9])};
 }
 
 template <class V>

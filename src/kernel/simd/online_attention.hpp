@@ -30,8 +30,7 @@ struct AttentionPanel {
   View<const T> K, Vv;
   const ModifyPanel<V, NV>& modify;
   DropPanel<V, NV>& drop;
-  index_t ahead;  ///< how far, in words, to fetch keys ahead, and with them the values of these keys: the first panel
-                  ///< does it for all, 0 in the others
+  FetchAhead fetches;  ///< of keys, and of the values of the keys that are multiplied: the first panel does it for all
 
   static constexpr index_t kLine = 64 / sizeof(T);  ///< steps in a cache line of a key
   static T* at(T* p, index_t row, int v) { return p + row * kWidth + v * V::kLanes; }
@@ -50,6 +49,7 @@ struct AttentionPanel {
   /// c <- K Q^T for R keys and N vectors from v0 on.
   template <int R, int N>
   [[gnu::always_inline]] void products(index_t key, int v0, V (&c)[R][N]) const {
+    const index_t ahead = fetches.from(key);
     const index_t steps = K.cols() / Mul::kDepth;
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
@@ -527,8 +527,8 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   const typename Mul::Session session(K.cols() / Mul::kDepth);
   const index_t depth = ceil_div(Q.cols(), Mul::kDepth);  // rows of a panel of Q
   const Place place = simplest(step.scores.place, {Q.rows(), K.rows()});
-  // At least the rows of a register tile, which it reads side by side.
-  const index_t ahead = std::max<index_t>(V::kAccumulators, rows_ahead<typename Mul::Element>(K.cols())) * K.row_stride;
+  const auto fetches =
+      FetchAhead::of<typename Mul::Element>(K.rows(), K.cols(), K.row_stride, step.next, V::kAccumulators);
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
@@ -548,7 +548,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  Vv,
                                  modify,
                                  drop,
-                                 first == 0 ? ahead : 0}
+                                 first == 0 ? fetches : FetchAhead{}}
           .run();
     };
     switch (width / V::kLanes) {

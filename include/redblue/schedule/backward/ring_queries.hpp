@@ -159,7 +159,7 @@ struct RingQueriesBackward : Defaults {
     const auto of = [&](const Tile<M>& tile) { return tile.rows(i.rows.begin, i.rows.size()); };
     const PairTiles<M> pairs(m, x.shape.modifiers, {std::min(br, x.shape.n_q), most});
     const QueryArgs args{of(queries.Q), of(queries.lse), of(queries.D), of(queries.dO)};
-    const Arg dS = key_step(m, x, i.items, args, keys, pairs);
+    const Arg dS = key_step(m, x, i.items, i.items.end, args, keys, pairs);
     m.compute(kernel::Gemm{}, of(queries.dQ), dS, keys.K);  // dQ += dS K
   }
 };

@@ -85,10 +85,10 @@ struct FlashForward : Defaults {
     const auto S = w.alloc(SlowArray::S, {i.queries.size(), std::min(Bc, x.shape.n_k)}, Attention::S);
     w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
     if (i.sinks) begin_with_sinks(w, x, i.queries.begin, m_i, l_i);
-    for_steps(keys, Bc, [&](Range J) {
+    for_steps(keys, Bc, [&](Range J, index_t next) {
       const auto K_j = pass(w, x.K.rows(J)), V_j = pass(w, x.V.rows(J));
       also(w, J, K_j, V_j, slopes.arg());
-      w.compute(x.attention_at(i.queries.begin, J.begin), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
+      w.compute(x.attention_at(i.queries.begin, J.begin, next), S.cols(J.size()), O_i, m_i, l_i, Q_i, K_j, V_j,
                 x.bias_of(i.queries, J), slopes.arg());
     });
     w.compute(kernel::SoftmaxFinish{x.shape.score}, O_i, m_i, l_i);  // O <- O / l, m <- lse

@@ -46,10 +46,10 @@ struct ForwardOperands : ModifierOperands {
         order_k{SlowArray::order_k, {s.n_k, hashing(s).rounds}, instance, s.key0},
         runs{SlowArray::runs, {std::max(s.n_q, s.n_k), 4}, instance} {}
 
-  /// One step of attention on the scores at (row, col).
-  kernel::OnlineAttention attention_at(index_t row, index_t col) const {
+  /// One step of attention on the scores at (row, col); the keys of the next step begin at `next`.
+  kernel::OnlineAttention attention_at(index_t row, index_t col, index_t next) const {
     const Place place = shape.place(row, col);
-    return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place)};
+    return {{scale, place}, shape.score, modify_scores(shape, place), drop(shape, instance(), place), next - col};
   }
   index_t instance() const { return Q.instance; }
 

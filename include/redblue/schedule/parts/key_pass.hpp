@@ -22,19 +22,30 @@ inline Words bias_tiles(const Sizes& x, Words keys) {
 }
 /// The tiles of a block of keys, the arriving queries with their statistics, and one streamed word: of dO, or of the
 /// schedule's own work, which takes `also`. Second buffers: the next queries and the next streamed word.
-inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
-  const index_t br = std::min(t.br, x.n_q);
-  const auto arriving = [&](index_t rows) {
+struct KeyPassWords {
+  const Sizes& x;
+  index_t br, tiles;
+  Words word;
+  KeyPassWords(const Sizes& x, KeyPass t, Words also)
+      : x(x),
+        br(std::min(t.br, x.n_q)),
+        tiles(TilesOfWeights(x.modifiers).count()),
+        word(std::max({x.word(SlowArray::dO), passing_bias_of_pairs(x), passing_bias_gradient(x), also})) {}
+  Words arriving(index_t rows) const {
     return x.tile(SlowArray::Q, rows, x.d) + x.statistic(SlowArray::lse, rows) + x.statistic(SlowArray::D, rows);
-  };
-  const Words word = std::max({x.word(SlowArray::dO), passing_bias_of_pairs(x), passing_bias_gradient(x), also});
-  const index_t tiles = TilesOfWeights(x.modifiers).count();
-  const auto block = [&](index_t keys, index_t rho) {
+  }
+  /// Of a block of keys that rho queries see one after another.
+  Words block(index_t keys, index_t rho) const {
     return x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v) + x.tile(SlowArray::dK, keys, x.d) +
            x.tile(SlowArray::dV, keys, x.d_v) + tiles * x.tile(SlowArray::P, std::min(br, rho), keys) +
            bias_tiles(x, keys) + slopes_tile(x) + arriving(std::min(br, rho)) + word;
-  };
-  return {key_blocks_footprint(x, t.Bc, block), arriving(br) + word};
+  }
+  Words prefetch() const { return arriving(br) + word; }
+};
+inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
+  const KeyPassWords words(x, t, also);
+  return {key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) { return words.block(keys, rho); }),
+          words.prefetch()};
 }
 /// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number.
 struct KeyVisits {
@@ -140,16 +151,17 @@ struct QueryArgs {
   Arg Q, lse, D, dO;
 };
 
-/// What the queries I add to the gradients of these keys. Returns dS.
+/// What the queries I add to the gradients of these keys; those of the next step begin at `next`. Returns dS.
 template <class W>
-Arg key_step(W& w, const BackwardOperands& x, Range I, const QueryArgs& i, const KeyArgs& j, const PairTiles<W>& ij) {
+Arg key_step(W& w, const BackwardOperands& x, Range I, index_t next, const QueryArgs& i, const KeyArgs& j,
+             const PairTiles<W>& ij) {
   const Sizes& s = x.shape;
   const TilesOfWeights tiles(s.modifiers);
   const Shape pairs{I.size(), j.keys.size()};
   const Arg P_ij = ij.P.part(pairs), dS_ij = ij.dS.part(pairs);
   const Place place = s.place(I.begin, j.keys.begin);
   // P = exp(S - lse); dV += P^T dO; dS = scale P o (dO V^T - D); dK += dS^T Q
-  const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place)};
+  const kernel::KeyGradients step{{x.scale, place}, weights_of_tile(s, x.instance(), place), next - I.begin};
   w.compute(step, P_ij, dS_ij, j.dK, j.dV, i.Q, j.K, j.V, i.lse, i.D, i.dO, ij.G.part(tiles.G ? pairs : Shape{0, 0}),
             ij.F.part(tiles.F ? pairs : Shape{0, 0}), x.bias_of_keys ? j.bias : x.bias_of(I, j.keys), j.slopes);
   if (s.modifiers.bias_gradient) add_bias_gradient(w, x, I, j.keys, j.dBias, tiles.F ? P_ij : dS_ij);
@@ -163,11 +175,11 @@ void key_pass(W& w, const BackwardOperands& x, Range J, index_t br, const Also& 
   const Runs seeing = x.shape.pairs().runs_of_rows(J);
   const KeyTiles<W> j(w, x, J);
   const PairTiles<W> ij(w, x.shape.modifiers, {std::min(br, seeing.longest()), J.size()});
-  for_steps(seeing, br, [&](Range I) {
+  for_steps(seeing, br, [&](Range I, index_t next) {
     const auto lse_i = w.load(x.lse.rows(I)), D_i = w.load(x.D.rows(I));
     const auto Q_i = w.load(x.Q.rows(I), kernel::KeyGradients::Q);
     const QueryArgs i{Q_i.arg(), lse_i.arg(), D_i.arg(), Arg::streaming(x.dO.rows(I))};
-    const Arg dS_ij = key_step(w, x, I, i, j.args(), ij);
+    const Arg dS_ij = key_step(w, x, I, next, i, j.args(), ij);
     also(w, I, dS_ij, j.K);
   });
   j.store(w, x);

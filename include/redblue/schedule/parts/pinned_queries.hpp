@@ -43,7 +43,7 @@ class PinnedQueries {
       for (index_t i = 0; i < run.size(); i += Br_) {
         const index_t n = std::min(Br_, run.size() - i), at = row + i;
         const Range I{run.begin + i, run.begin + i + n};
-        w.compute(x.attention_at(I.begin, J.begin), S.part({n, J.size()}), O_.rows(at, n), m_.rows(at, n),
+        w.compute(x.attention_at(I.begin, J.begin, J.end), S.part({n, J.size()}), O_.rows(at, n), m_.rows(at, n),
                   l_.rows(at, n), Q_.rows(at, n), K_j, V_j, x.bias_of(I, J), slopes);
       }
     });

@@ -83,7 +83,7 @@ void query_pass(W& w, const Operands& x, const QueryTiles& i, index_t bc, const 
              G = w.alloc(SlowArray::P, s.modifiers.two_weights() ? P.shape() : Shape{0, 0});
   const Slopes slopes(w, x);
   if (i.O && i.D.shape().words() > 0) w.compute(kernel::RowDots{}, i.D, i.dO, w.stream(*i.O));  // D = rowsum(dO o O)
-  for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J) {
+  for_steps(s.pairs().runs_of_keys(i.queries), bc, [&](Range J, index_t) {
     const Arg P_ij = P.cols(J.size()), dS_ij = dP.cols(J.size()),
               G_ij = G.cols(s.modifiers.two_weights() ? J.size() : 0);
     const Place place = s.place(i.queries.begin, J.begin);

@@ -47,11 +47,17 @@ struct NothingElse {
   void operator()(auto&&...) const {}
 };
 
-/// f(part) for at most `most` at a time of each run, one after another.
+/// f(step, next) for at most `most` at a time of each run, one after another: `next` is where the next step begins, or
+/// where the last one ends.
 template <class F>
 void for_steps(const Runs& runs, index_t most, const F& f) {
+  Range step;
   for (const Range& run : runs)
-    for (index_t i = run.begin; i < run.end; i += most) f(Range{i, std::min(i + most, run.end)});
+    for (index_t i = run.begin; i < run.end; i += most) {
+      if (step.size() > 0) f(step, i);
+      step = {i, std::min(i + most, run.end)};
+    }
+  if (step.size() > 0) f(step, step.end);
 }
 
 /// The same runs, cut before this key where one holds it and the one before it.
