@@ -132,16 +132,17 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
         limits.M = M;
         const S::Tiling t = S::choose_tiling(x, limits).value();
         EXPECT_EQ(t.G, std::clamp<index_t>(n / 256, 1, 8));
-        const std::vector<index_t> first = S::first_keys(x, t);
+        const schedule::KeyGroups groups(x, t);
         const auto pairs_before = [&](index_t key) { return Pairs{x.mask, n, key}.count().to_double(); };
-        for (std::size_t g = 0; g + 1 < first.size(); ++g)
-          EXPECT_LE(pairs_before(first[g + 1]) - pairs_before(first[g]),
+        for (index_t g = 0; g < t.G; ++g)
+          EXPECT_LE(pairs_before(groups(g).end) - pairs_before(groups(g).begin),
                     1.15 * pairs_before(n) / static_cast<double>(t.G));
-        const Words summed = S::summed(x, first).size();
+        const Words summed = groups.summed().size();
         // e1 on each group. But D is formed once, and what a later group has of dQ is read again by the sum.
-        const auto groups = S::groups(x, S::first_keys(x, t));
         Words e1 = schedule::output_dots_io(x).total();
-        for (const Sizes& group : groups) {
+        for (index_t g = 0; g < t.G; ++g) {
+          if (groups(g).size() == 0) continue;
+          const Sizes group = schedule::KeyGroups::of_keys(x, groups(g));
           e1 += schedule::FusedKeyOuterBackward::io(group, {t.Bc, t.br}).total();
           e1 += Words(group.key0 > 0 ? group.n_q * 64 : 0) - schedule::output_dots_io(group).total();
         }

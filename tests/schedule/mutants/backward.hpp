@@ -107,8 +107,8 @@ struct GroupedKeys {
   static void run(M& m, const BackwardOperands& x, S::Tiling t, GroupSlip slip) {
     using enum GroupSlip;
     output_dots(m, x, [&](const Sizes& s) { return S::footprint(s, t); });
-    const auto first = S::first_keys(x.shape, t);
-    const auto key_of = [&](index_t g) { return first[static_cast<std::size_t>(g)]; };
+    const KeyGroups groups(x.shape, t);
+    const auto key_of = [&](index_t g) { return g < t.G ? groups(g).begin : x.shape.n_k; };
     const auto first_seeing = [&](index_t key) { return x.shape.pairs().rows_of({key, key + 1}).begin; };
     const auto dQ_of = [&](index_t g, index_t i, index_t rows) {
       return g == 0 || slip == lets_all_groups_revisit_one_dQ ? x.dQ.rows(i, rows)

@@ -55,7 +55,7 @@ struct FusedKeyOuterBackward : Defaults {
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j);
       key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
-        for_first_visits(pairs, I, J, [&](Range part, bool first) {
+        for_first_visits(pairs, I, J, 0, [&](Range part, bool first) {
           add_query_gradients(w, x, {I, J}, part, first, x.dQ.rows(part), dS_ij, K_j);
         });
       });

@@ -245,26 +245,41 @@ inline index_t last_visit(const Pairs& pairs, Range rows, Range J) {
   return J.end == pairs.n_k ? rows.end : std::clamp(pairs.rows_of({J.end, J.end + 1}).begin, rows.begin, rows.end);
 }
 
-/// f(part, first) for parts of these rows, which all see keys of the block J: is J the first block that they visit?
-template <class F>
-void for_first_visits(const Pairs& pairs, Range rows, Range J, const F& f) {
+/// Does one of these runs hold something of the window?
+inline bool meet(std::span<const Range> runs, Range window) {
+  if (window.size() == 0) return false;
+  const auto run = std::ranges::partition_point(runs, [&](const Range& r) { return r.end <= window.begin; });
+  return run != runs.end() && run->begin < window.end;
+}
+/// f(part, told) for parts of these rows of a pattern, neighbours for whose runs tells(runs) is the same.
+template <class Tells, class F>
+void for_alike(const Pattern& pattern, Range rows, const Tells& tells, const F& f) {
   Range part{rows.begin, rows.begin};
-  bool first = false;
-  const auto append = [&](Range more, bool is_first) {
-    if (is_first != first && part.size() > 0) f(part, first);
-    if (is_first != first) part.begin = more.begin;
-    part.end = more.end;
-    first = is_first;
-  };
-  if (pairs.mask.pattern == nullptr) {
-    const index_t fresh = first_visit(pairs, rows, J);
-    append({rows.begin, fresh}, false);
-    if (fresh < rows.end) append({fresh, rows.end}, true);
-  } else {
-    pairs.mask.pattern->rows().for_groups(
-        rows, [&](Range group, std::span<const Range> runs) { append(group, runs.front().begin >= J.begin); });
-  }
-  if (part.size() > 0) f(part, first);
+  bool told = false;
+  pattern.rows().for_groups(rows, [&](Range group, std::span<const Range> runs) {
+    const bool now = tells(runs);
+    if (now != told && part.size() > 0) f(part, told);
+    if (now != told) part.begin = group.begin;
+    part.end = group.end;
+    told = now;
+  });
+  if (part.size() > 0) f(part, told);
+}
+/// f(part, told) for the rows before `cut`, of which it is false, and the others.
+template <class F>
+void for_two_parts(Range rows, index_t cut, const F& f) {
+  cut = std::clamp(cut, rows.begin, rows.end);
+  if (cut > rows.begin) f(Range{rows.begin, cut}, false);
+  if (cut < rows.end) f(Range{cut, rows.end}, true);
+}
+
+/// f(part, first) for parts of these rows, which all see keys of the block J: is J the first block that they visit, of
+/// those from key `from` on? Without a pattern all rows see that key or none before it.
+template <class F>
+void for_first_visits(const Pairs& pairs, Range rows, Range J, index_t from, const F& f) {
+  if (pairs.mask.pattern == nullptr)
+    return for_two_parts(rows, J.begin == from ? rows.begin : first_visit(pairs, rows, J), f);
+  for_alike(*pairs.mask.pattern, rows, [&](std::span<const Range> runs) { return !meet(runs, {from, J.begin}); }, f);
 }
 
 /// f(rows) for rows that see no key: under a pattern they may stand between others.
