@@ -103,8 +103,7 @@ struct KeyGradients {
 
   Scores scores;
   WeightsOfTile weights{};
-  index_t next =
-      0;  ///< how far below the first of these queries the next step's begin, to be fetched; 0: below the last
+  index_t next = 0;  ///< from the first of these queries to the first of the next step's, fetched now; 0: those below
   template <class Visit, class A>
   void parts(const Visit& visit, const A& P_ij, const A& dS_ij, const A& dK_j, const A& dV_j, const A& Q_i,
              const A& K_j, const A& V_j, const A& lse_i, const A& D_i, const A& dO_i, const A& G_ij, const A& F_ij,

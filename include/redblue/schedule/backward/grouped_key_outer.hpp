@@ -31,8 +31,9 @@ struct GroupedKeyOuterBackward : Defaults {
     return {{smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)}, 1};
   }
   /// G is at most 8, so that dQ and its copies are no larger than all arrays of the problem, and each group has at
-  /// least 256 keys, far more work than waking a worker. The words hardly depend on G. Blocks are those that e1 would
-  /// choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of workers.
+  /// least 256 keys, mostly far more work than waking a worker. The words hardly depend on G. Blocks are those that e1
+  /// would choose for n_k / G keys. All depends on shape and M alone, so that results do not depend on the number of
+  /// workers.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const index_t G = std::clamp<index_t>(x.n_k / 256, 1, 8), step = limits.multiple.key;
     const Range of_one{0, std::min(x.n_k, ceil_div(ceil_div(x.n_k, G), step) * step)};

@@ -1,6 +1,5 @@
 #pragma once
 #include <algorithm>
-#include <numeric>
 #include <span>
 #include <vector>
 
@@ -21,9 +20,8 @@ struct GroupedKeyPass : KeyPass {
 };
 
 namespace detail {
-/// The first key of each of G groups of n keys, and n. A cut lies at the multiple of `unit` keys where the visible
-/// pairs before it come nearest to g/G of all; pairs_before(J) lie before unit J. A group may be empty, but not the
-/// first.
+/// The first key of each of G groups of n keys, and n. A cut lies at the multiple of `unit` keys where the pairs
+/// before it come nearest to g/G of all; pairs_before(J) lie before unit J. A group may be empty, but not the first.
 template <class PairsBefore>
 std::vector<index_t> cut_keys(index_t n, index_t G, index_t unit, const PairsBefore& pairs_before) {
   const index_t T = ceil_div(n, unit);
@@ -128,7 +126,8 @@ class KeyGroups {
   std::vector<index_t> first_;
 };
 
-/// The groups under a pattern: cuts lie between whole blocks.
+/// The groups under a pattern. Cuts lie between whole blocks, and the pairs that these form are weighed, not those that
+/// are seen: there may be many times as many.
 class KeyGroupsOfPattern {
  public:
   KeyGroupsOfPattern(const Sizes& x, GroupedKeyPass t)
@@ -144,8 +143,8 @@ class KeyGroupsOfPattern {
       const KeyPassWords words(x_, t_, detail::added_word(x_, group.own, group.copies));
       const auto [whole, ragged] = group.longest;
       Phase phase{0, words.prefetch()};
-      if (whole > 0) phase.footprint = words.block(t_.Bc, whole);
-      if (ragged > 0) phase.footprint = std::max(phase.footprint, words.block(x_.n_k % t_.Bc, ragged));
+      if (whole >= 0) phase.footprint = words.block(t_.Bc, whole);
+      if (ragged >= 0) phase.footprint = std::max(phase.footprint, words.block(x_.n_k % t_.Bc, ragged));
       if (phase.footprint > 0) list.push_back(phase);
     }
     return list;
@@ -174,7 +173,7 @@ class KeyGroupsOfPattern {
 
  private:
   struct Group {
-    MostInBlock longest;               ///< the most queries one after another that see a block of its keys
+    MostInBlock longest{-1, -1};  ///< the most queries one after another that see a block of its keys; -1: no block
     bool own = false, copies = false;  ///< does it add to dQ, and to a copy?
   };
   /// What a walk over the pattern finds.
@@ -214,25 +213,23 @@ class KeyGroupsOfPattern {
   };
 
   static Found walk(const Sizes& x, GroupedKeyPass t) {
-    const Pattern& pattern = *x.mask.pattern;
     const Blocks blocks = x.pairs().key_blocks(t.Bc);
-    std::vector<Words> before(static_cast<std::size_t>(blocks.count()) + 1);  // pairs of the blocks before each
-    pattern.keys().for_groups([&](Range keys, std::span<const Range> runs) {
-      Words rows;
-      for (const Range& run : runs) rows += run.size();
-      for (index_t J = keys.begin / t.Bc; J * t.Bc < keys.end; ++J)
-        before[static_cast<std::size_t>(J) + 1] += rows * intersection(keys, blocks(J)).size();
-    });
-    std::partial_sum(before.begin(), before.end(), before.begin());
+    std::vector<Words> before{0};  // pairs that the blocks before each form
+    std::vector<index_t> longest;
+    for (index_t J = 0; J < blocks.count(); ++J) {
+      const Runs seeing = x.pairs().runs_of_rows(blocks(J));
+      before.push_back(before.back() + Words(blocks(J).size()) * seeing.count());
+      longest.push_back(seeing.longest());
+    }
     Found found;
     found.first = detail::cut_keys(x.n_k, t.G, t.Bc, [&](index_t J) { return before[static_cast<std::size_t>(J)]; });
     found.groups.resize(static_cast<std::size_t>(t.G));
     for (index_t J = 0; J < blocks.count(); ++J) {
-      MostInBlock& longest = found.groups[found.group_of(J * t.Bc)].longest;
-      index_t& most = blocks(J).size() == t.Bc ? longest.whole : longest.ragged;
-      most = std::max(most, x.pairs().runs_of_rows(blocks(J)).longest());
+      MostInBlock& of_group = found.groups[found.group_of(J * t.Bc)].longest;
+      index_t& most = blocks(J).size() == t.Bc ? of_group.whole : of_group.ragged;
+      most = std::max(most, longest[static_cast<std::size_t>(J)]);
     }
-    pattern.rows().for_groups([&](Range rows, std::span<const Range> runs) {
+    x.mask.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
       if (!runs.empty()) found.add(t.Bc, rows, runs);
     });
     return found;

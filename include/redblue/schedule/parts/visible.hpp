@@ -274,7 +274,7 @@ void for_two_parts(Range rows, index_t cut, const F& f) {
 }
 
 /// f(part, first) for parts of these rows, which all see keys of the block J: is J the first block that they visit, of
-/// those from key `from` on? Without a pattern all rows see that key or none before it.
+/// those from key `from` on? Without a pattern each of these rows sees key `from`, or no key before it.
 template <class F>
 void for_first_visits(const Pairs& pairs, Range rows, Range J, index_t from, const F& f) {
   if (pairs.mask.pattern == nullptr)
