@@ -13,7 +13,7 @@ namespace redblue::schedule {
 ///   the number of queries from the first to the last that see keys of two groups
 ///     dQ   reads (V - U - n_q + r) d   writes (V - U + r) d     dQg   reads and writes U d
 ///     V = those that all blocks see, U = those of them whose first key lies in an earlier group
-///   (n_q without queries that see no key; dQ of these is written once more)
+///   (under a pattern n_q counts the queries that see a key; dQ of the others is written once, as 0)
 ///   footprint the largest of fused_key_outer on the keys of a group, and min(Bc, r) d + 1 for the sum
 /// With G = 1 it is fused_key_outer.
 struct GroupedKeyOuterBackward : Defaults {
