@@ -18,15 +18,17 @@ struct MultiplyBf16 {
     explicit Session(index_t) {}
     MultiplyBf16 multiply() const { return {}; }
   };
-  using B = __m512bh;
+  using B = __m512i;  // pairs as bits: clang 19 -O0 loses vectors of bf16 that functions pass to each other
 
   static B broadcast(const void* pair) {
     int bits;
     __builtin_memcpy(&bits, pair, sizeof bits);
-    return reinterpret_cast<B>(_mm512_set1_epi32(bits));
+    return _mm512_set1_epi32(bits);
   }
-  static B load(const float* pairs) { return reinterpret_cast<B>(_mm512_loadu_si512(pairs)); }
-  static F32x16 add(B a, B b, F32x16 c) { return {_mm512_dpbf16_ps(c.v, a, b)}; }
+  static B load(const float* pairs) { return _mm512_loadu_si512(pairs); }
+  static F32x16 add(B a, B b, F32x16 c) {
+    return {_mm512_dpbf16_ps(c.v, reinterpret_cast<__m512bh>(a), reinterpret_cast<__m512bh>(b))};
+  }
   /// The last word of an odd k: its pair is half empty.
   template <int R, int NV>
   [[gnu::always_inline]] static void add_last(F32x16 (&c)[R][NV], const Element* a, index_t stride, const float* b) {
@@ -61,12 +63,15 @@ struct MultiplyBf16 {
 struct Bf16Rows : MultiplyBf16 {
   static constexpr int kVectors = 2;
   static constexpr index_t kWords = kVectors * F32x16::kLanes;
-  static B keys(const Element* p) { return words(_mm512_loadu_si512(p)); }
-  static B keys_first(const Element* p, index_t n) { return words(_mm512_maskz_loadu_epi16(first(n), p)); }
-  static B queries(const float* p) { return _mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)); }
+  static B keys(const Element* p) { return _mm512_loadu_si512(p); }
+  static B keys_first(const Element* p, index_t n) { return _mm512_maskz_loadu_epi16(first(n), p); }
+  static B queries(const float* p) {
+    return reinterpret_cast<B>(_mm512_cvtne2ps_pbh(_mm512_loadu_ps(p + 16), _mm512_loadu_ps(p)));
+  }
   static B queries_first(const float* p, index_t n) {
     const index_t low = std::min<index_t>(n, 16);
-    return _mm512_cvtne2ps_pbh(F32x16::load_first(p + low, n - low).v, F32x16::load_first(p, low).v);
+    return reinterpret_cast<B>(
+        _mm512_cvtne2ps_pbh(F32x16::load_first(p + low, n - low).v, F32x16::load_first(p, low).v));
   }
   static void values(const Element* p, index_t stride, B (&unit)[2]) {
     pair(_mm512_loadu_si512(p), _mm512_loadu_si512(p + stride), unit);
@@ -95,10 +100,9 @@ struct Bf16Rows : MultiplyBf16 {
 
  private:
   static __mmask32 first(index_t n) { return _bzhi_u32(~0U, static_cast<unsigned>(n)); }
-  static B words(__m512i x) { return reinterpret_cast<B>(x); }
   static void pair(__m512i a, __m512i b, B (&unit)[2]) {
-    unit[0] = words(_mm512_unpacklo_epi16(a, b));
-    unit[1] = words(_mm512_unpackhi_epi16(a, b));
+    unit[0] = _mm512_unpacklo_epi16(a, b);
+    unit[1] = _mm512_unpackhi_epi16(a, b);
   }
 };
 
