@@ -2,6 +2,7 @@
 # come as arguments, its answer goes to standard output. It is made of the program's own sources, less what computes.
 file(GLOB core CONFIGURE_DEPENDS src/core/*.cpp)
 file(GLOB bound CONFIGURE_DEPENDS src/bound/*.cpp)
+file(GLOB schedule CONFIGURE_DEPENDS src/schedule/*.cpp)
 file(GLOB plan CONFIGURE_DEPENDS src/plan/*.cpp)
 file(GLOB schedules CONFIGURE_DEPENDS src/schedules/*.cpp)
 set(kernel kinds registry)
@@ -13,7 +14,7 @@ list(TRANSFORM machine REPLACE "(.+)" "src/machine/\\1.cpp")
 list(TRANSFORM api REPLACE "(.+)" "src/api/\\1.cpp")
 list(TRANSFORM cli REPLACE "(.+)" "cli/\\1.cpp")
 set(sources ${schedules} src/fmt.cpp cmake/wasm/platform.cpp cmake/wasm/exceptions.cpp)
-foreach(folder core bound plan kernel machine api cli)  # each compiled as one file
+foreach(folder core bound schedule plan kernel machine api cli)  # each compiled as one file
   set_property(SOURCE ${${folder}} PROPERTY UNITY_GROUP ${folder})
   list(APPEND sources ${${folder}})
 endforeach()

@@ -1,7 +1,6 @@
 #pragma once
-#include <functional>
-
 #include "redblue/core/data_machine.hpp"
+#include "redblue/core/function_ref.hpp"
 #include "redblue/kernel/kinds.hpp"
 
 namespace redblue::machine {
@@ -31,13 +30,13 @@ class Any : public MachineFace<Any> {
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    calls_.each(machine_, *this, n, [&](Any& worker, index_t i) { body(worker, i); });
+    calls_.each(machine_, *this, n, body);
   }
   int workers() const { return calls_.workers(machine_); }
   int worker() const { return calls_.worker(machine_); }
 
  private:
-  using Body = std::function<void(Any&, index_t)>;
+  using Body = FunctionRef<void(Any&, index_t)>;
 
   /// What a type of machines does. The first argument is the machine.
   struct Calls {
@@ -48,7 +47,7 @@ class Any : public MachineFace<Any> {
     void (*run)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
     void (*modify)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
     index_t (*tell)(void*, Question question, const Arg& word, index_t worst);
-    void (*each)(void*, Any& self, index_t n, const Body& body);
+    void (*each)(void*, Any& self, index_t n, Body body);
     int (*workers)(const void*);
     int (*worker)(const void*);
   };
@@ -65,7 +64,7 @@ class Any : public MachineFace<Any> {
       return worst;  // it says nothing of data
   }
   template <class M>
-  static void each_of(void* m, Any& self, index_t n, const Body& body) {
+  static void each_of(void* m, Any& self, index_t n, Body body) {
     of<M>(m).each(n, [&](M& worker, index_t i) {
       if (&worker == m) return body(self, i);
       Any any(worker);

@@ -8,7 +8,6 @@
 #include <utility>
 #include <vector>
 
-#include "redblue/core/error.hpp"
 #include "redblue/core/sizes.hpp"
 
 /// Tile sizes by name. A schedule's Tiling has one function that visits its sizes in order,
@@ -50,52 +49,66 @@ struct KnobRange {
   bool groups = false;
 };
 
+/// A size of a tiling: its knob, where it stands, and whether the tiling lists it.
+struct Variable {
+  KnobRange range;
+  index_t* value;
+  bool listed;
+};
+using Variables = std::vector<Variable>;
+template <class Tiling>
+Variables variables_of(Tiling& t) {
+  Variables list;
+  t.knobs([&](const KnobRange& range, index_t& value, bool listed = true) { list.push_back({range, &value, listed}); });
+  return list;
+}
+
+std::vector<index_t> sizes_of(const Variables& tiling);
+void put(const Variables& tiling, std::span<const index_t> sizes);
+
+/// The sizes of tilings that cores have of their own, in the order of their knobs.
+using OwnSizes = std::map<CoreShape, std::vector<index_t>>;
+
 /// A tiling of a schedule, and those of cores that have one of their own.
 template <class One>
 struct Tilings {
   One all{};
-  std::map<CoreShape, One> own{};
+  OwnSizes own{};
 
   Tilings() = default;
   Tilings(One t) : all(std::move(t)) {}  // NOLINT(google-explicit-constructor): a tiling is one for all
 
-  const One& of(const Sizes& core) const {
-    if (own.empty()) return all;
-    const auto found = own.find(CoreShape(core));
-    return found == own.end() ? all : found->second;
+  One of(const CoreShape& core) const {
+    One t = all;
+    if (const auto found = own.find(core); found != own.end()) put(variables_of(t), found->second);
+    return t;
   }
+  One of(const Sizes& core) const { return own.empty() ? all : of(CoreShape(core)); }
+  void set_own(const CoreShape& core, One t) { own.insert_or_assign(core, sizes_of(variables_of(t))); }
   void knobs(const auto& knob) { all.knobs(knob); }
 };
 template <class T>
 concept HasOwnTilings = requires(T t) { t.own; };
 
 /// The values of a tiling. A knob that its tiling does not list has its default.
+std::vector<Knob> knobs_of(const Variables& tiling);
+/// Adds those that a core has of its own.
+void add_own(std::vector<Knob>& list, const Variables& tiling, const CoreShape& core, const Variables& own);
 template <class Tiling>
 std::vector<Knob> knobs_of(Tiling t) {
-  std::vector<Knob> list, unlisted;
-  t.knobs([&](const KnobRange& range, index_t value, bool listed = true) {
-    (listed ? list : unlisted).push_back({range.name, value});
-  });
+  const Variables all = variables_of(t);
+  std::vector<Knob> list = knobs_of(all);
   if constexpr (HasOwnTilings<Tiling>)
-    for (auto& [core, own] : t.own)
-      own.knobs([&](const KnobRange& range, index_t value, bool listed = true) {
-        if (!listed) return;
-        auto knob = std::ranges::find(list, range.name, &Knob::name);
-        if (knob == list.end()) {
-          const auto hidden = std::ranges::find(unlisted, range.name, &Knob::name);
-          knob = list.insert(knob, *hidden);
-        }
-        knob->own.push_back({core, value});
-      });
+    for (const auto& [core, sizes] : t.own) {
+      auto own = t.of(core);
+      add_own(list, all, core, variables_of(own));
+    }
   return list;
 }
+
 /// The values that cores have of their own, by their shapes. A knob that is not among them has its default.
-inline std::map<CoreShape, std::vector<Knob>> own_tilings(std::span<const Knob> list) {
-  std::map<CoreShape, std::vector<Knob>> own;
-  for (const Knob& k : list)
-    for (const Knob::Own& one : k.own) own[one.core].push_back({k.name, one.value});
-  return own;
-}
+std::map<CoreShape, std::vector<Knob>> own_tilings(std::span<const Knob> list);
+
 /// What they may be.
 template <class Tiling>
 std::vector<KnobRange> knob_ranges() {
@@ -104,27 +117,21 @@ std::vector<KnobRange> knob_ranges() {
   t.knobs([&](const KnobRange& range, index_t, bool = true) { list.push_back(range); });
   return list;
 }
-/// The tiling with these values; knobs that are not in the list keep their defaults. Throws InvalidProblem where the
-/// list has a name that the tiling has not.
+
+/// Sets a tiling to these values. Throws InvalidProblem where the list has a name that the tiling has not.
+void set(const Variables& tiling, std::span<const Knob> list);
+/// The tiling with these values; knobs that are not in the list keep their defaults. Throws as set() does.
 template <class Tiling>
 Tiling tiling_from(std::span<const Knob> list) {
   Tiling t{};
-  std::size_t known = 0;
-  t.knobs([&](const KnobRange& range, index_t& value, bool = true) {
-    for (const Knob& k : list)
-      if (k.name == range.name) value = k.value, ++known;
-  });
+  set(variables_of(t), list);
   if constexpr (HasOwnTilings<Tiling>)
-    for (const Knob& k : list)
-      for (const Knob::Own& one : k.own)
-        t.own[one.core].knobs([&](const KnobRange& range, index_t& value, bool = true) {
-          if (k.name == range.name) value = one.value;
-        });
-  if (known == list.size()) return t;
-  std::string names;
-  for (const KnobRange& r : knob_ranges<Tiling>()) names += (names.empty() ? "" : ", ") + std::string(r.name);
-  throw InvalidProblem("a tiling has a size that its schedule does not know, or one twice; the schedule knows " +
-                       (names.empty() ? "none" : names));
+    for (const auto& [core, knobs] : own_tilings(list)) {
+      auto own = Tiling{}.all;
+      set(variables_of(own), knobs);
+      t.set_own(core, own);
+    }
+  return t;
 }
 
 }  // namespace redblue::schedule

@@ -64,7 +64,7 @@ struct Projected : Defaults {
   /// Those of attention on the parts; products have those of the batch.
   static typename Inner::Tiling of_attention(const Tilings<Tiling>& t) {
     typename Inner::Tiling inner(t.all.attention);
-    for (const auto& [core, own] : t.own) inner.own.emplace(core, own.attention);
+    for (const auto& [core, sizes] : t.own) inner.set_own(core, t.of(core).attention);
     return inner;
   }
 
@@ -98,11 +98,12 @@ struct Projected : Defaults {
     const auto all = with_products(largest, limits, attention->all);
     if (!all) return std::nullopt;
     Tilings<Tiling> t(*all);
-    for (const auto& [core, own] : attention->own) t.own.emplace(core, Tiling{all->projections, own, all->gradients});
+    for (const auto& [core, sizes] : attention->own)
+      t.set_own(core, {all->projections, attention->of(core), all->gradients});
     for (const Core& batch : batches) {
       const auto own = with_products(batch.sizes, limits, attention->of(batch.sizes));
       if (!own) return std::nullopt;
-      if (CoreShape(batch.sizes) != CoreShape(largest)) t.own.insert_or_assign(CoreShape(batch.sizes), *own);
+      if (CoreShape(batch.sizes) != CoreShape(largest)) t.set_own(CoreShape(batch.sizes), *own);
     }
     return t;
   }
