@@ -102,8 +102,12 @@ struct CoreMemo::Lists {
     CoreList all;
     std::vector<CoreList> of_batch;
   };
+  struct Hulls {
+    std::shared_ptr<const Documents> of, hulls;
+  };
   static constexpr std::size_t kProblems = 6;
   std::vector<Remembered> list;
+  std::vector<Hulls> hulls;
 
   const Remembered& of(const Sizes& x, Cut cut) {
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
@@ -115,6 +119,13 @@ struct CoreMemo::Lists {
       for (std::vector<Core>& one : each) r.of_batch.emplace_back(std::move(one));
     list.push_back(std::move(r));
     return list.back();
+  }
+  const std::shared_ptr<const Documents>& hulls_of(const std::shared_ptr<const Documents>& documents) {
+    const auto found = std::ranges::find(hulls, documents, &Hulls::of);
+    if (found != hulls.end()) return found->hulls;
+    if (hulls.size() == kProblems) hulls.erase(hulls.begin());
+    hulls.push_back({documents, redblue::hulls_of(*documents)});
+    return hulls.back().hulls;
   }
 };
 
@@ -157,6 +168,12 @@ CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
     return batch ? CoreList(of_one_batch(x, documents_of(x, batch), cut)) : joined(of_each_batch(x, cut));
   const CoreMemo::Lists::Remembered& r = memo->of(x, cut);
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
+}
+
+Sizes with_hulls(const Sizes& x) {
+  Sizes hulls = x;
+  hulls.documents = memo == nullptr ? hulls_of(*x.documents) : memo->hulls_of(x.documents);
+  return hulls;
 }
 
 CoreMemo::CoreMemo() {

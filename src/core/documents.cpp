@@ -163,16 +163,14 @@ Mask hull_of(const Pattern& pattern, index_t group) {
 
 }  // namespace
 
-Sizes with_hulls(const Sizes& x) {
-  Documents all = *x.documents;
+std::shared_ptr<const Documents> hulls_of(const Documents& documents) {
+  Documents all = documents;
   for (Document& one : all.list) {
     if (one.pattern == nullptr) continue;
     one.mask = hull_of(*one.pattern, one.mask.group);
     one.hiding = std::exchange(one.pattern, nullptr);
   }
-  Sizes hulls = x;
-  hulls.documents = std::make_shared<const Documents>(std::move(all));
-  return hulls;
+  return std::make_shared<const Documents>(std::move(all));
 }
 
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {

@@ -66,8 +66,11 @@ std::optional<Sizes> core_of(const Sizes& x);
 /// The cores of one batch, or of all.
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch = {}, Cut cut = Cut::each);
 
-/// While one lives, its thread keeps the lists that cores_of makes, for a planner asks for the same ones at every
-/// tiling that it weighs. One inside another does nothing.
+/// The problem with hulls_of its parts (core/documents.hpp).
+Sizes with_hulls(const Sizes& x);
+
+/// While one lives, its thread keeps the lists that cores_of makes, and hulls, for a planner asks for the same ones at
+/// every tiling that it weighs. One inside another does nothing.
 class CoreMemo {
  public:
   CoreMemo();

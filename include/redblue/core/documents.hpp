@@ -126,8 +126,8 @@ void make_pattern(Document& one, const PatternIndex& index = {});
 inline bool has_pattern(const Sizes& x) {
   return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;
 }
-/// The problem with an interval mask for each part that has a pattern, the narrowest that leaves out none of its pairs.
-Sizes with_hulls(const Sizes& x);
+/// The same parts with an interval mask for each that has a pattern, the narrowest that leaves out none of its pairs.
+std::shared_ptr<const Documents> hulls_of(const Documents& documents);
 /// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
 /// as the batch with the most pairs needs.
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);

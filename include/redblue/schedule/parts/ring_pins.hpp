@@ -129,7 +129,12 @@ class RingBlocks {
   std::span<const Range> pins() const { return pins_; }
   index_t count() const { return pins_.empty() ? even_.count() : static_cast<index_t>(list_.size()); }
   Range operator()(index_t b) const { return pins_.empty() ? even_(b) : list_[static_cast<std::size_t>(b)]; }
-  /// The block that holds i, which is not pinned.
+  /// The block that holds i, which is not pinned, looked for first at `near` and after it.
+  index_t block_of(index_t i, index_t near) const {
+    for (index_t b = near; b < std::min(near + 2, count()); ++b)
+      if ((*this)(b).holds(i)) return b;
+    return block_of(i);
+  }
   index_t block_of(index_t i) const {
     if (pins_.empty()) return even_.ragged_first ? even_.count() - 1 - (even_.n - 1 - i) / even_.size : i / even_.size;
     return std::ranges::partition_point(list_, [&](const Range& block) { return block.end <= i; }) - list_.begin();

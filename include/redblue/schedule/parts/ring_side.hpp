@@ -47,10 +47,14 @@ struct RingSide {
   template <class F>
   void for_items(const F& f) const {
     const index_t end = blocks.count() - 1;
+    index_t first = 0, last = 0;  // of the items before
     lists().for_groups([&](Range items, std::span<const Range> runs) {
       if (runs.empty()) return;
       const auto ends = blocks.ends_of(runs);
-      f(items, ends ? blocks.block_of((*ends)[0]) : end, ends ? blocks.block_of((*ends)[1]) : end);
+      if (!ends) return f(items, end, end);
+      first = blocks.block_of((*ends)[0], first);
+      last = blocks.block_of((*ends)[1], last);
+      f(items, first, last);
     });
   }
   /// How many items meet a block.
