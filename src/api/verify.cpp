@@ -59,6 +59,23 @@ double eps_of(DType t) {
   return 1;
 }
 
+/// The distance of the numbers of this type next to 0: no rounding is finer.
+double least_step(DType t) {
+  switch (t) {
+    case DType::f64:
+      return std::ldexp(1.0, -1074);
+    case DType::f32:
+      return std::ldexp(1.0, -149);
+    case DType::f16:
+      return std::ldexp(1.0, -24);
+    case DType::bf16:
+      return std::ldexp(1.0, -133);
+    case DType::boolean:
+      return 0;
+  }
+  return 1;
+}
+
 /// Gathers absolute errors; made relative at the end.
 struct Comparison {
   Deviation d;
@@ -248,17 +265,19 @@ std::map<SlowArray, double> projected_terms(const std::map<SlowArray, double>& l
   return of_projected;
 }
 
-/// Of all instances: oracle::Dense::largest_gradient_terms, and what follows of them.
+/// Of all instances: what oracle::Dense has of the terms of O, or of gradients, and what follows of them.
 template <class Wide>
 std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tensors) {
   std::map<SlowArray, double> largest;
   for (index_t h = 0; h < p.instances(); ++h) {
     Matrices<Wide> wide;
     for (const SlowArray a : inputs_of(p)) wide[a] = converted<Wide>(gathered(p, tensors, a, h));
-    for (const auto& [a, most] : Dense<Wide>(p, wide, oracle::kBlock, h).largest_gradient_terms())
-      largest[a] = std::max(largest[a], static_cast<double>(most));
+    const Dense<Wide> truth(p, wide, oracle::kBlock, h);
+    const auto terms = is_forward(p.op) ? std::map<SlowArray, Wide>{{SlowArray::O, truth.largest_output_terms()}}
+                                        : truth.largest_gradient_terms();
+    for (const auto& [a, most] : terms) largest[a] = std::max(largest[a], static_cast<double>(most));
   }
-  return is_projected(p.op) ? projected_terms(largest, p, tensors) : largest;
+  return follows_forward(p.op) && is_projected(p.op) ? projected_terms(largest, p, tensors) : largest;
 }
 
 /// A score beyond this, of a bias or a sink, hides a key or hides all others.
@@ -483,28 +502,28 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   const double lse_rounding = p.op == Operation::scores ? 0 : of_weights;
   Verification v;
   for (const SlowArray a : outputs) {
-    const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
+    const double largest = comparisons[a].largest;
+    double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
+    if (largest > 0) rounding += least_step(tensors[a].dtype) / largest;
     // dSinks has few entries, each a long sum that may cancel: the error of one naive sum says little of another.
-    const double sums = a == SlowArray::dSinks && comparisons[a].largest > 0
-                            ? 4 * eps_of(compute) * sink_magnitude / comparisons[a].largest
-                            : 0;
-    const double of_monomials = monomials.rounding(p, a, comparisons[a].largest, eps_of(compute));
+    const double sums = a == SlowArray::dSinks && largest > 0 ? 4 * eps_of(compute) * sink_magnitude / largest : 0;
+    const double of_monomials = monomials.rounding(p, a, largest, eps_of(compute));
     // Scores that are off by something move lse by no more, which shows where a mask or ALiBi leaves lse small.
-    const double of_lse =
-        times * eps_of(compute) + (comparisons[a].largest > 0 ? 2 * score_error / comparisons[a].largest : 0);
+    const double of_lse = times * eps_of(compute) + (largest > 0 ? 2 * score_error / largest : 0);
     v.outputs.push_back(
         comparisons[a].finish(rounding + sums + of_monomials + (a == SlowArray::lse ? of_lse : lse_rounding),
                               amplifies_roundings(p) ? 4 : 2));
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }
-  // Where terms cancel, as where a query sees one key only, entries are small beside them, and so are they beside the
-  // roundings of their terms. Where nothing else is left, errors are relative to the terms.
+  // Where terms cancel, as of gradients where a query sees one key only, or of O where weights are all alike, entries
+  // are small beside them, and so are they beside the roundings of their terms. Where nothing else is left, errors are
+  // relative to the terms.
   std::map<SlowArray, double> terms, relative_to;
   const auto is_small = [&](std::size_t i) {
     const Deviation& d = v.outputs[i];
-    return follows_forward(p.op) && outputs[i] != SlowArray::dSinks && std::isfinite(d.error) &&
-           (!d.ok() || comparisons[outputs[i]].largest == 0);
+    const bool has_terms = outputs[i] == SlowArray::O || (follows_forward(p.op) && outputs[i] != SlowArray::dSinks);
+    return has_terms && std::isfinite(d.error) && (!d.ok() || comparisons[outputs[i]].largest == 0);
   };
   for (std::size_t i = 0; i < outputs.size(); ++i) {
     if (!is_small(i)) continue;

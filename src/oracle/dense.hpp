@@ -134,6 +134,19 @@ class Dense {
       return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
     });
   }
+  /// The largest sum of magnitudes behind an entry of O: its terms may cancel.
+  T largest_output_terms() const {
+    T most = 0;
+    for (index_t i = 0; i < x_.n_q; ++i) {
+      const Row<T> r = row(i);
+      for (index_t t = 0; t < x_.d_v; ++t) {
+        T terms = 0;
+        for (std::size_t k = 0; k < r.p.size(); ++k) terms += std::abs(r.p[k] * kept(i, r.keys[k]) * V_(r.keys[k], t));
+        most = std::max(most, terms);
+      }
+    }
+    return most;
+  }
   /// The largest term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of magnitudes.
   /// Of a dBias with one entry for all keys, which may be 0: the sum of its terms.
   std::map<SlowArray, T> largest_gradient_terms() const {

@@ -118,6 +118,43 @@ TEST(Verify, SeesWeightsThatDoNotSumToOne) {
   }
 }
 
+/// Keys that are all alike: o is the mean of values, most of which cancel, and naive sums may err by nothing.
+TEST(Verify, AllowsTheRoundingsOfTermsOfOThatCancel) {
+  const Problem p = problem(1, 2050, 5, 3);
+  const plan::Plan plan = plan_of(p, "flash", 3000);
+  for (std::uint64_t seed = 0; seed < 30; ++seed) {
+    Data data = generate(p, Kind::normal, seed);
+    std::ranges::fill(data.k, 0.5);
+    for (std::size_t i = 0; i < data.v.size() / 2; ++i) data.v[data.v.size() / 2 + i] = -data.v[i];
+    Arrays a(p, DType::f32, DType::f32);
+    a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
+    run(plan, a.inputs(), a.outputs());
+    const Verification v = verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan));
+    for (const Deviation& d : v.outputs)
+      EXPECT_TRUE(d.ok()) << seed << ' ' << d.name << ' ' << d.error << " of " << d.tolerance;
+    std::vector<double> o = a.o.get();
+    o[0] += 1e-5;
+    a.o.set(o);
+    EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << seed;
+  }
+}
+
+/// Numbers of f16 next to 0 are 6e-8 apart.
+TEST(Verify, AllowsOutputsTheStepsOfTheirType) {
+  const Problem p = problem(20, 50, 8, 4);
+  const plan::Plan plan = plan_of(p, "flash", 3000);
+  Arrays a(p, DType::f16, DType::f16);
+  Data data = generate(p);
+  for (double& x : data.v) x *= 1e-5;
+  a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
+  run(plan, a.inputs(), a.outputs());
+  EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok());
+  std::vector<double> o = a.o.get();
+  o[0] += 2e-7;
+  a.o.set(o);
+  EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok());
+}
+
 /// ALiBi takes off nearly all of large scores, so lse is small beside their roundings.
 TEST(Verify, AllowsLseTheRoundingsOfScoresThatAlibiTakesOff) {
   Problem p = problem(2, 3, 16, 2);
