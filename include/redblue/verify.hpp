@@ -7,7 +7,8 @@
 
 namespace redblue {
 
-/// One output against the oracle. An error is the largest absolute error over the largest finite entry of the oracle.
+/// One output against the oracle. An error is the largest absolute error over the largest finite entry of the oracle,
+/// or over the largest term of the sums that entries are, where these cancel (docs/numerics.md).
 struct Deviation {
   std::string name;  ///< "o", "lse", "dq", "g", ...
   double error = 0;

@@ -76,9 +76,10 @@ double least_step(DType t) {
   return 1;
 }
 
-/// Gathers absolute errors; made relative at the end.
+/// Gathers absolute errors, less a step of an output's type, which it may be rounded by; made relative at the end.
 struct Comparison {
-  Deviation d;
+  double step = 0;  ///< least_step
+  Deviation d{};
   double largest = 0;
   index_t nan_outputs = 0;
   index_t compared = 0;
@@ -98,7 +99,7 @@ struct Comparison {
       return;
     }
     largest = std::max(largest, std::abs(oracle));
-    d.error = std::max(d.error, std::abs(oracle - ours));
+    d.error = std::max(d.error, std::abs(oracle - ours) - step);
     if (!std::isnan(naive)) d.naive_error = std::max(d.naive_error, std::abs(oracle - naive));
   }
   /// Two runs in the compute type are not equally wrong: `times` the error of the naive one is allowed.
@@ -425,6 +426,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
   const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.has_statistics();
   std::map<SlowArray, Comparison> comparisons;
+  for (const SlowArray a : outputs) comparisons[a].step = least_step(tensors[a].dtype);
   GivenCheck given_check;
   std::map<SlowArray, index_t> nan_inputs;
   struct Slope {
@@ -503,8 +505,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   Verification v;
   for (const SlowArray a : outputs) {
     const double largest = comparisons[a].largest;
-    double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
-    if (largest > 0) rounding += least_step(tensors[a].dtype) / largest;
+    const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
     // dSinks has few entries, each a long sum that may cancel: the error of one naive sum says little of another.
     const double sums = a == SlowArray::dSinks && largest > 0 ? 4 * eps_of(compute) * sink_magnitude / largest : 0;
     const double of_monomials = monomials.rounding(p, a, largest, eps_of(compute));
@@ -516,6 +517,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }
+  for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
   // Where terms cancel, as of gradients where a query sees one key only, or of O where weights are all alike, entries
   // are small beside them, and so are they beside the roundings of their terms. Where nothing else is left, errors are
   // relative to the terms.
@@ -553,7 +555,6 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       nearness.proved = p.approximation->output_error();
     }
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
-    for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
     v.nearness = nearness;
   }
   if (given) v.given = given_check.finish();

@@ -134,7 +134,7 @@ class Dense {
       return has_row_sums() ? -dot(sizes.at(SlowArray::dO), i, sizes.output(i, r)) : T(0);
     });
   }
-  /// The largest sum of magnitudes behind an entry of O: its terms may cancel.
+  /// The largest finite sum of magnitudes behind an entry of O: its terms may cancel.
   T largest_output_terms() const {
     T most = 0;
     for (index_t i = 0; i < x_.n_q; ++i) {
@@ -142,13 +142,13 @@ class Dense {
       for (index_t t = 0; t < x_.d_v; ++t) {
         T terms = 0;
         for (std::size_t k = 0; k < r.p.size(); ++k) terms += std::abs(r.p[k] * kept(i, r.keys[k]) * V_(r.keys[k], t));
-        most = std::max(most, terms);
+        if (std::isfinite(terms)) most = std::max(most, terms);
       }
     }
     return most;
   }
-  /// The largest term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of magnitudes.
-  /// Of a dBias with one entry for all keys, which may be 0: the sum of its terms.
+  /// The largest finite term of an entry of dQ, dK, dV and dBias; dP and D, whose difference makes dS, as sums of
+  /// magnitudes. Of a dBias with one entry for all keys, which may be 0: the sum of its terms.
   std::map<SlowArray, T> largest_gradient_terms() const {
     const auto largest = [](const Matrix<T>& m, index_t row) {
       T most = 0;
@@ -171,10 +171,11 @@ class Dense {
         const T dP = kept(i, j) * magnitudes([&](index_t t) { return V_(j, t); });
         const T dScore = std::abs(steepness(r, k)) * (dP + D), dS = std::abs(scale_) * dScore;
         sum_of_keys += dScore;
-        dBias = std::max(dBias, m.bias_over_keys ? sum_of_keys : dScore);
-        dQ = std::max(dQ, dS * largest(K_, j));
-        dK = std::max(dK, dS * largest(Q_, i));
-        dV = std::max(dV, std::abs(r.p[k]) * largest(dO, i));
+        const auto take = [](T& most, T term) { most = std::isfinite(term) ? std::max(most, term) : most; };
+        take(dBias, m.bias_over_keys ? sum_of_keys : dScore);
+        take(dQ, dS * largest(K_, j));
+        take(dK, dS * largest(Q_, i));
+        take(dV, std::abs(r.p[k]) * largest(dO, i));
       }
     }
     return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}, {SlowArray::dBias, dBias}};

@@ -19,7 +19,7 @@ void for_gaps(index_t n, index_t first, const CoreList& cores, index_t Sizes::* 
   if (done < n) f({done, n});
 }
 
-/// The same of all batches, the first instance of each.
+/// for_hidden() of each batch, for its first instance.
 void for_hidden_of_all(const Sizes& x, const CoreRules& rules, FunctionRef<void(const SlowMatrix&, Range)> f) {
   for (index_t batch = 0; batch < batches_of(x); ++batch) for_hidden(x, rules, 0, batch, f);
 }
@@ -113,9 +113,10 @@ void span_dimensions(const Variables& tiling, const Sizes& x, const CoreList& co
 Words best_amount(Words M, FunctionRef<std::optional<Words>(Words)> cost) {
   Words best = M;
   std::optional<Words> least = cost(M);
+  if (!least) return M;
   const auto consider = [&](Words part) {
     const std::optional<Words> found = cost(part);
-    if (!found || (least && *found >= *least)) return;
+    if (!found || *found >= *least) return;
     least = found;
     best = part;
   };

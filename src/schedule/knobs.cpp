@@ -1,6 +1,7 @@
 #include "redblue/schedule/parts/knobs.hpp"
 
 #include <algorithm>
+#include <string>
 
 #include "redblue/core/error.hpp"
 
@@ -13,7 +14,7 @@ std::vector<index_t> sizes_of(const Variables& tiling) {
   return sizes;
 }
 
-void put(const Variables& tiling, std::span<const index_t> sizes) {
+void put_sizes(const Variables& tiling, std::span<const index_t> sizes) {
   for (std::size_t i = 0; i < tiling.size(); ++i) *tiling[i].value = sizes[i];
 }
 
@@ -43,7 +44,7 @@ std::map<CoreShape, std::vector<Knob>> own_tilings(std::span<const Knob> list) {
   return own;
 }
 
-void set(const Variables& tiling, std::span<const Knob> list) {
+void set_knobs(const Variables& tiling, std::span<const Knob> list) {
   std::size_t known = 0;
   for (const Variable& v : tiling)
     for (const Knob& k : list)

@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <limits>
+
 #include "api/arrays.hpp"
 #include "api/matrices.hpp"
 #include "support/generators.hpp"
@@ -139,20 +141,36 @@ TEST(Verify, AllowsTheRoundingsOfTermsOfOThatCancel) {
   }
 }
 
+/// An infinite value that few rows see does not excuse others.
+TEST(Verify, JudgesRowsThatSeeNoInfiniteValue) {
+  Problem p = problem(20, 20, 8, 4);
+  p.causal = true;
+  oracle::Matrices<float> x =
+      random_matrices({{SlowArray::Q, {20, 8}}, {SlowArray::K, {20, 8}}, {SlowArray::V, {20, 4}}});
+  x.at(SlowArray::V).words.back() = std::numeric_limits<float>::infinity();
+  const oracle::Matrices<float> outputs = oracle::Dense<float>(p, x).forward();
+  x.insert(outputs.begin(), outputs.end());
+  EXPECT_TRUE(verify(p, tensors_of(x), DType::f32).ok());
+  x.at(SlowArray::O).words.front() += 0.05F;
+  EXPECT_FALSE(verify(p, tensors_of(x), DType::f32).ok());
+}
+
 /// Numbers of f16 next to 0 are 6e-8 apart.
 TEST(Verify, AllowsOutputsTheStepsOfTheirType) {
   const Problem p = problem(20, 50, 8, 4);
   const plan::Plan plan = plan_of(p, "flash", 3000);
   Arrays a(p, DType::f16, DType::f16);
-  Data data = generate(p);
-  for (double& x : data.v) x *= 1e-5;
-  a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
-  run(plan, a.inputs(), a.outputs());
-  EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok());
-  std::vector<double> o = a.o.get();
-  o[0] += 2e-7;
-  a.o.set(o);
-  EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok());
+  for (const double size : {1e-7, 1e-6, 1e-5}) {
+    Data data = generate(p);
+    for (double& x : data.v) x *= size;
+    a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
+    run(plan, a.inputs(), a.outputs());
+    EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << size;
+    std::vector<double> o = a.o.get();
+    o[0] += 3e-7;
+    a.o.set(o);
+    EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << size;
+  }
 }
 
 /// ALiBi takes off nearly all of large scores, so lse is small beside their roundings.

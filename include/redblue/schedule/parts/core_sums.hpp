@@ -4,6 +4,7 @@
 
 #include "redblue/core/cores.hpp"
 #include "redblue/core/function_ref.hpp"
+#include "redblue/schedule/parts/knobs.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 #include "redblue/schedule/parts/modifiers.hpp"
 
@@ -39,8 +40,8 @@ Sizes largest_of(const Sizes& x, const CoreList& cores);
 bool all_of(const CoreList& cores, FunctionRef<bool(const Sizes& core)> f);
 /// The first core of each shape but that of `largest`.
 std::vector<Sizes> other_shapes(const CoreList& cores, const Sizes& largest);
-/// Asks for the tilings of which one may be the best of a masked problem x with these cores, some or more: one for all
-/// cores that suits these sizes, or those that suit each core, `largest` being the largest.
+/// Calls of_all(sizes) or of_each(largest) for each way to find a tiling of a masked problem x with these cores: one
+/// tiling for all cores, chosen for these sizes, or one for each shape of core, `largest` being the largest core.
 void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
                     FunctionRef<void(const Sizes& largest)> of_each, FunctionRef<void(const Sizes& sizes)> of_all);
 /// Sizes of tiles that span all cores come to span the whole dimension, so that they keep to any multiples.

@@ -1,9 +1,11 @@
 #pragma once
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "redblue/core/cores.hpp"
 #include "redblue/core/machine.hpp"
+#include "redblue/core/slow_matrix.hpp"
 #include "redblue/kernel/backward.hpp"
 #include "redblue/schedule/parts/core_sums.hpp"
 #include "redblue/schedule/parts/knobs.hpp"

@@ -1,5 +1,4 @@
 #pragma once
-#include <algorithm>
 #include <compare>
 #include <map>
 #include <span>
@@ -14,7 +13,8 @@
 ///
 ///   void knobs(const auto& knob) { knob({"Br", &Sizes::n_q}, Br), knob({.name = "G", .groups = true}, G); }
 ///
-/// with the name and range of each, and the variable. From it follow the list that travels, and the way back.
+/// with the name and range of each, and the variable. From it follow the list that travels, and the way back. A Tiling
+/// has nothing but these sizes, and visits all of them whatever they are.
 namespace redblue::schedule {
 
 /// What tells the cores of a problem apart (parts/cores.hpp): those of one shape cost the same with the same tiles.
@@ -49,7 +49,7 @@ struct KnobRange {
   bool groups = false;
 };
 
-/// A size of a tiling: its knob, where it stands, and whether the tiling lists it.
+/// A size of a tiling: its knob, the variable in the tiling, and whether the tiling lists it.
 struct Variable {
   KnobRange range;
   index_t* value;
@@ -64,7 +64,7 @@ Variables variables_of(Tiling& t) {
 }
 
 std::vector<index_t> sizes_of(const Variables& tiling);
-void put(const Variables& tiling, std::span<const index_t> sizes);
+void put_sizes(const Variables& tiling, std::span<const index_t> sizes);
 
 /// The sizes of tilings that cores have of their own, in the order of their knobs.
 using OwnSizes = std::map<CoreShape, std::vector<index_t>>;
@@ -80,7 +80,7 @@ struct Tilings {
 
   One of(const CoreShape& core) const {
     One t = all;
-    if (const auto found = own.find(core); found != own.end()) put(variables_of(t), found->second);
+    if (const auto found = own.find(core); found != own.end()) put_sizes(variables_of(t), found->second);
     return t;
   }
   One of(const Sizes& core) const { return own.empty() ? all : of(CoreShape(core)); }
@@ -118,17 +118,18 @@ std::vector<KnobRange> knob_ranges() {
   return list;
 }
 
-/// Sets a tiling to these values. Throws InvalidProblem where the list has a name that the tiling has not.
-void set(const Variables& tiling, std::span<const Knob> list);
-/// The tiling with these values; knobs that are not in the list keep their defaults. Throws as set() does.
+/// Sets a tiling to these values. Throws InvalidProblem where the list has a name that the tiling has not, or one
+/// twice.
+void set_knobs(const Variables& tiling, std::span<const Knob> list);
+/// The tiling with these values; knobs that are not in the list keep their defaults. Throws as set_knobs does.
 template <class Tiling>
 Tiling tiling_from(std::span<const Knob> list) {
   Tiling t{};
-  set(variables_of(t), list);
+  set_knobs(variables_of(t), list);
   if constexpr (HasOwnTilings<Tiling>)
     for (const auto& [core, knobs] : own_tilings(list)) {
       auto own = Tiling{}.all;
-      set(variables_of(own), knobs);
+      set_knobs(variables_of(own), knobs);
       t.set_own(core, own);
     }
   return t;

@@ -47,7 +47,7 @@ struct RingSide {
   template <class F>
   void for_items(const F& f) const {
     const index_t end = blocks.count() - 1;
-    index_t first = 0, last = 0;  // of the items before
+    index_t first = 0, last = 0;  // blocks of the items before: those of the next ones are looked for from there
     lists().for_groups([&](Range items, std::span<const Range> runs) {
       if (runs.empty()) return;
       const auto ends = blocks.ends_of(runs);
