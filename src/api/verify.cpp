@@ -43,42 +43,30 @@ index_t count_nan(const std::vector<double>& x) {
   return std::count_if(x.begin(), x.end(), [](double v) { return std::isnan(v); });
 }
 
-double eps_of(DType t) {
+/// How finely numbers of a type are rounded: half the distance of those next to 1, and the distance of those next to 0.
+struct Precision {
+  double eps, least_step;
+};
+Precision precision_of(DType t) {
   switch (t) {
     case DType::f64:
-      return std::ldexp(1.0, -53);
+      return {0x1p-53, 0x1p-1074};
     case DType::f32:
-      return std::ldexp(1.0, -24);
+      return {0x1p-24, 0x1p-149};
     case DType::f16:
-      return std::ldexp(1.0, -11);
+      return {0x1p-11, 0x1p-24};
     case DType::bf16:
-      return std::ldexp(1.0, -8);
+      return {0x1p-8, 0x1p-133};
     case DType::boolean:
-      return 0;
+      return {0, 0};
   }
-  return 1;
+  return {1, 1};
 }
-
-/// The distance of the numbers of this type next to 0: no rounding is finer.
-double least_step(DType t) {
-  switch (t) {
-    case DType::f64:
-      return std::ldexp(1.0, -1074);
-    case DType::f32:
-      return std::ldexp(1.0, -149);
-    case DType::f16:
-      return std::ldexp(1.0, -24);
-    case DType::bf16:
-      return std::ldexp(1.0, -133);
-    case DType::boolean:
-      return 0;
-  }
-  return 1;
-}
+double eps_of(DType t) { return precision_of(t).eps; }
 
 /// Gathers absolute errors, less a step of an output's type, which it may be rounded by; made relative at the end.
 struct Comparison {
-  double step = 0;  ///< least_step
+  double step = 0;  ///< Precision::least_step
   Deviation d{};
   double largest = 0;
   index_t nan_outputs = 0;
@@ -426,7 +414,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
   std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
   const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.has_statistics();
   std::map<SlowArray, Comparison> comparisons;
-  for (const SlowArray a : outputs) comparisons[a].step = least_step(tensors[a].dtype);
+  for (const SlowArray a : outputs) comparisons[a].step = precision_of(tensors[a].dtype).least_step;
   GivenCheck given_check;
   std::map<SlowArray, index_t> nan_inputs;
   struct Slope {
@@ -517,6 +505,7 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     v.outputs.back().name = tensor_name(a);
     v.nan_outputs += comparisons[a].nan_outputs;
   }
+  // Roundings of terms that cancel, allowed below, are no reason for o to be further from exact attention.
   for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
   // Where terms cancel, as of gradients where a query sees one key only, or of O where weights are all alike, entries
   // are small beside them, and so are they beside the roundings of their terms. Where nothing else is left, errors are

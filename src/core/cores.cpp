@@ -112,20 +112,25 @@ struct CoreMemo::Lists {
   const Remembered& of(const Sizes& x, Cut cut) {
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
     if (found != list.end()) return *found;
-    if (list.size() == kProblems) list.erase(list.begin());
     std::vector<std::vector<Core>> each = of_each_batch(x, cut);
     Remembered r{x, cut, joined(each), {}};
     if (each.size() > 1)
       for (std::vector<Core>& one : each) r.of_batch.emplace_back(std::move(one));
-    list.push_back(std::move(r));
-    return list.back();
+    return keep(list, std::move(r));
   }
   const std::shared_ptr<const Documents>& hulls_of(const std::shared_ptr<const Documents>& documents) {
     const auto found = std::ranges::find(hulls, documents, &Hulls::of);
     if (found != hulls.end()) return found->hulls;
-    if (hulls.size() == kProblems) hulls.erase(hulls.begin());
-    hulls.push_back({documents, redblue::hulls_of(*documents)});
-    return hulls.back().hulls;
+    return keep(hulls, {documents, redblue::hulls_of(*documents)}).hulls;
+  }
+
+ private:
+  /// In place of the oldest where there are many.
+  template <class T>
+  static const T& keep(std::vector<T>& kept, T one) {
+    if (kept.size() == kProblems) kept.erase(kept.begin());
+    kept.push_back(std::move(one));
+    return kept.back();
   }
 };
 

@@ -120,6 +120,21 @@ TEST(Verify, SeesWeightsThatDoNotSumToOne) {
   }
 }
 
+/// A run on these inputs passes, and does not where the first word of o is off by this much.
+void expect_judged(const plan::Plan& plan, DType type, const Data& data, double off) {
+  const Problem& p = plan.problem;
+  Arrays a(p, type, type);
+  a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
+  run(plan, a.inputs(), a.outputs());
+  const Verification v = verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan));
+  for (const Deviation& d : v.outputs) EXPECT_TRUE(d.ok()) << d.name << ' ' << d.error << " of " << d.tolerance;
+  EXPECT_TRUE(v.ok());
+  std::vector<double> o = a.o.get();
+  o[0] += off;
+  a.o.set(o);
+  EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok());
+}
+
 /// Keys that are all alike: o is the mean of values, most of which cancel, and naive sums may err by nothing.
 TEST(Verify, AllowsTheRoundingsOfTermsOfOThatCancel) {
   const Problem p = problem(1, 2050, 5, 3);
@@ -128,16 +143,8 @@ TEST(Verify, AllowsTheRoundingsOfTermsOfOThatCancel) {
     Data data = generate(p, Kind::normal, seed);
     std::ranges::fill(data.k, 0.5);
     for (std::size_t i = 0; i < data.v.size() / 2; ++i) data.v[data.v.size() / 2 + i] = -data.v[i];
-    Arrays a(p, DType::f32, DType::f32);
-    a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
-    run(plan, a.inputs(), a.outputs());
-    const Verification v = verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan));
-    for (const Deviation& d : v.outputs)
-      EXPECT_TRUE(d.ok()) << seed << ' ' << d.name << ' ' << d.error << " of " << d.tolerance;
-    std::vector<double> o = a.o.get();
-    o[0] += 1e-5;
-    a.o.set(o);
-    EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << seed;
+    SCOPED_TRACE(seed);
+    expect_judged(plan, DType::f32, data, 1e-5);
   }
 }
 
@@ -159,17 +166,11 @@ TEST(Verify, JudgesRowsThatSeeNoInfiniteValue) {
 TEST(Verify, AllowsOutputsTheStepsOfTheirType) {
   const Problem p = problem(20, 50, 8, 4);
   const plan::Plan plan = plan_of(p, "flash", 3000);
-  Arrays a(p, DType::f16, DType::f16);
   for (const double size : {1e-7, 1e-6, 1e-5}) {
+    SCOPED_TRACE(size);
     Data data = generate(p);
     for (double& x : data.v) x *= size;
-    a.q.set(data.q), a.k.set(data.k), a.v.set(data.v);
-    run(plan, a.inputs(), a.outputs());
-    EXPECT_TRUE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << size;
-    std::vector<double> o = a.o.get();
-    o[0] += 3e-7;
-    a.o.set(o);
-    EXPECT_FALSE(verify(p, a.inputs(), a.outputs(), DType::f32, roundings_of(plan)).ok()) << size;
+    expect_judged(plan, DType::f16, data, 3e-7);
   }
 }
 

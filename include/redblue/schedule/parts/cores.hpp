@@ -122,23 +122,24 @@ struct Masked : S {
             consider(of_each_shape(largest, list, left));
         },
         [&](const Sizes& sizes) { consider(best_of(sizes, left)); });
-    if (is_plain(x)) return best;
-    return best ? best : fitting(x, limits, smallest(x, limits.multiple));
+    if (best || is_plain(x)) return best;
+    return fitting(x, limits, smallest(x, limits.multiple));
   }
   /// Most tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias
   /// that nobody uses: the best of the tilings for this M and for less memory.
   static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
     if (S::counts_bias || core.modifiers.bias == Modifiers::Bias::none || core.mask.full())
       return S::choose_tiling(core, limits);
-    Limits part = limits;
-    part.M = best_amount(limits.M, [&](Words M) -> std::optional<Words> {
-      Limits of_part = limits;
-      of_part.M = M;
-      const std::optional<One> t = S::choose_tiling(core, of_part);
+    const auto with = [&](Words M) -> std::optional<One> {
+      Limits part = limits;
+      part.M = M;
+      return S::choose_tiling(core, part);
+    };
+    return with(best_amount(limits.M, [&](Words M) -> std::optional<Words> {
+      const std::optional<One> t = with(M);
       if (!t) return std::nullopt;
       return limits.price.of(S::io(core, *t));
-    });
-    return S::choose_tiling(core, part);
+    }));
   }
   /// The best tiling of the largest core, and those of cores of other shapes where theirs costs less.
   static std::optional<Tiling> of_each_shape(const Sizes& largest, const CoreList& list, const Limits& limits) {

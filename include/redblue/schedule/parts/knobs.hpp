@@ -114,7 +114,7 @@ template <class Tiling>
 std::vector<KnobRange> knob_ranges() {
   Tiling t{};
   std::vector<KnobRange> list;
-  t.knobs([&](const KnobRange& range, index_t, bool = true) { list.push_back(range); });
+  for (const Variable& v : variables_of(t)) list.push_back(v.range);
   return list;
 }
 
