@@ -34,7 +34,7 @@ struct Laid {
     const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data() + p.panels, from.shape, p.row_stride, 1, p.layout);
-    view.panels = words.data();
+    view.twin = words.data();
     if (p.layout == Layout::query_panels) {
       table.pack_queries(from.view(), words.data());
     } else if (p.layout == Layout::output_panels) {
@@ -42,7 +42,7 @@ struct Laid {
     } else if (p.layout != Layout::panel_scratch) {
       for (index_t i = 0; i < from.shape.rows; ++i)
         for (index_t j = 0; j < from.shape.cols; ++j) view(i, j) = from.view()(i, j);
-      if (p.layout == Layout::key_panels) table.pack(view, view.panels);
+      if (p.layout == Layout::key_panels) table.pack(view, view.twin);
     }
   }
   Matrix<T> plain(const Bodies<T>& table) const {

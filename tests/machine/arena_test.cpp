@@ -74,5 +74,23 @@ TEST(Arena, RunsInGivenMemoryAndTakesNoOther) {
   EXPECT_THROW(use(too_small), Error);
 }
 
+/// Only a tile of output panels: other tiles may be given a place elsewhere only if kernels just read them.
+TEST(Arena, ATileOfOutputPanelsKnowsWhereItWillBeStored) {
+  constexpr Shape kShape{3, 4};
+  const kernel::Placement panels{16 * 4, 0, Layout::output_panels};
+  std::vector<float> rows(40);
+  Arena<float> a(100);
+  a.open(kShape, panels);
+  EXPECT_EQ(a.tile(0).twin, nullptr);
+  const float* const own = a.tile(0).data;
+  a.set_elsewhere(0, {rows.data(), kShape, 9});
+  EXPECT_EQ(a.tile(0).data, own);
+  EXPECT_EQ(a.tile(0).twin, rows.data());
+  EXPECT_EQ(a.tile(0).row_stride, 9);
+  a.close(0, kShape);
+  a.open(kShape, panels);
+  EXPECT_EQ(a.tile(0).twin, nullptr);
+}
+
 }  // namespace
 }  // namespace redblue::test

@@ -19,6 +19,10 @@
 ///   void    modify(kernel, span<const Arg>)           the same, args[0] a block of slow memory, rewritten word by word
 ///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
 ///                                                     itself, or one that holds no tile, on a thread of its own
+///
+/// A machine that gains by it takes a hint, too, which costs nothing and changes no result:
+///
+///   void    aim(index_t depth, const Block&)          this tile, just opened, will be stored there
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -33,6 +37,8 @@ class Tile {
       : machine_(m), arg_{Arg::Kind::tile, m.open(array, shape, layout), {.array = array, .shape = shape}} {}
   /// Holds a copy of b.
   Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.read(arg_, b); }
+  /// Holds nothing yet, and is to be stored to b.
+  Tile(Machine& m, Layout layout, const Block& b) : Tile(m, b.array, b.shape, layout) { m.aim(arg_.depth, b); }
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;
   ~Tile() { machine_.close(arg_.depth, arg_.block.array, arg_.block.shape); }
@@ -82,6 +88,7 @@ class MachineFace {
   /// than one worker hide these two.
   static constexpr int workers() { return 1; }
   static constexpr int worker() { return 0; }
+  static void aim(index_t, const Block&) {}  ///< the hint means nothing to most machines
 
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
@@ -90,10 +97,8 @@ class MachineFace {
   [[nodiscard]] Tile<Self> alloc(SlowArray array, Shape shape, Layout layout = Layout::row_major) {
     return {self(), array, shape, layout};
   }
-  /// The same with room for b.
-  [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) {
-    return alloc(b.array, b.shape, layout);
-  }
+  /// The same with room for b, to which the machine may expect it to be stored.
+  [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) { return {self(), layout, b}; }
   /// `b` as an argument that streams past word by word: |b| reads when its consumer runs, one word of footprint.
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
   /// Refills a tile that is already resident, or a part of one: |b| reads.

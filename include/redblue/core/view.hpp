@@ -15,7 +15,9 @@ struct View {
   index_t row_stride = 0;
   index_t col_stride = 1;
   Layout layout = Layout::row_major;
-  T* panels = nullptr;  ///< for key_panels: the same words in panels
+  /// The same words in another layout. For key_panels: in panels. For output_panels: in the rows, row_stride apart,
+  /// that they will be stored to, or nullptr where nobody knows.
+  T* twin = nullptr;
 
   constexpr View() = default;
   constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1, Layout layout = Layout::row_major)
@@ -25,7 +27,7 @@ struct View {
     requires(!std::is_const_v<T>)
   {
     View<const T> v{data, shape, row_stride, col_stride, layout};
-    v.panels = panels;
+    v.twin = twin;
     return v;
   }
 

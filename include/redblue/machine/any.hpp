@@ -15,6 +15,7 @@ class Any : public MachineFace<Any> {
 
   index_t open(SlowArray array, Shape s, Layout layout) { return calls_.open(machine_, array, s, layout); }
   void close(index_t depth, SlowArray array, Shape s) { calls_.close(machine_, depth, array, s); }
+  void aim(index_t depth, const Block& b) { calls_.aim(machine_, depth, b); }
   void read(const Arg& tile, const Block& b) { calls_.read(machine_, tile, b); }
   void write(const Block& b, const Arg& tile) { calls_.write(machine_, b, tile); }
   template <class K>
@@ -42,6 +43,7 @@ class Any : public MachineFace<Any> {
   struct Calls {
     index_t (*open)(void*, SlowArray array, Shape s, Layout layout);
     void (*close)(void*, index_t depth, SlowArray array, Shape s);
+    void (*aim)(void*, index_t depth, const Block& b);
     void (*read)(void*, const Arg& tile, const Block& b);
     void (*write)(void*, const Block& b, const Arg& tile);
     void (*run)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
@@ -75,6 +77,7 @@ class Any : public MachineFace<Any> {
   static constexpr Calls kCalls{
       .open = [](void* m, SlowArray array, Shape s, Layout layout) { return of<M>(m).open(array, s, layout); },
       .close = [](void* m, index_t depth, SlowArray array, Shape s) { of<M>(m).close(depth, array, s); },
+      .aim = [](void* m, index_t depth, const Block& b) { of<M>(m).aim(depth, b); },
       .read = [](void* m, const Arg& tile, const Block& b) { of<M>(m).read(tile, b); },
       .write = [](void* m, const Block& b, const Arg& tile) { of<M>(m).write(b, tile); },
       .run = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).run(k, args); },

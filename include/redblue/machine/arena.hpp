@@ -68,8 +68,8 @@ class alignas(64) Arena {
   void close(index_t depth, Shape s) { tiles_.close(depth, s); }
   const TileStack::Tile& place_of(index_t depth) const { return tiles_[depth]; }
 
-  /// set_elsewhere: a tile that kernels only read is a view of `there`, and the memory for its rows stays unused.
-  /// set_here: it lies in its own memory again.
+  /// set_elsewhere: a tile that kernels only read is a view of `there`, and the memory for its rows stays unused; a
+  /// tile of output panels will be stored there. set_here: it lies in its own memory again, or nobody knows.
   void set_elsewhere(index_t depth, const View<T>& there) { elsewhere_[static_cast<std::size_t>(depth)] = there; }
   void set_here(index_t depth) { elsewhere_[static_cast<std::size_t>(depth)].data = nullptr; }
 
@@ -78,12 +78,16 @@ class alignas(64) Arena {
     const TileStack::Tile& t = tiles_[depth];
     T* const own = memory_.tiles.data() + t.first;
     View<T> v{own + t.place.panels, t.shape, t.place.row_stride, 1, t.place.layout};
-    if (const View<T>& there = elsewhere_[static_cast<std::size_t>(depth)]; there.data != nullptr) {
+    const View<T>& there = elsewhere_[static_cast<std::size_t>(depth)];
+    if (t.place.layout == Layout::output_panels) {
+      v.twin = there.data;
+      v.row_stride = there.row_stride;
+    } else if (there.data != nullptr) {
       v.data = there.data;
       v.row_stride = there.row_stride;
       v.col_stride = there.col_stride;
     }
-    if (t.place.panels > 0) v.panels = own;
+    if (t.place.panels > 0) v.twin = own;
     return v;
   }
   /// The rectangle of a tile that an argument names.
@@ -133,7 +137,7 @@ class alignas(64) Arena {
   }
 
   TileStack tiles_;
-  std::vector<View<T>> elsewhere_;  ///< by depth: where the tile lies if not in its own memory
+  std::vector<View<T>> elsewhere_;  ///< by depth: where the tile lies if not in its own memory, or will be stored
   ArenaWords words_;
   bool given_ = false;
   ArenaMemory<T> memory_;

@@ -77,6 +77,7 @@ class Counted : public MachineFace<Counted<Base>> {
   int workers() const { return base_.workers(); }
   int worker() const { return base_.worker(); }
 
+  void aim(index_t depth, const Block& b) { base_.aim(depth, b); }
   index_t open(SlowArray array, Shape s, Layout layout) {
     const index_t depth = base_.open(array, s, layout);
     resident_ += s.words();

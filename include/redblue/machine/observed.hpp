@@ -20,6 +20,7 @@ class Observed : public MachineFace<Observed<Base>> {
 
   index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
   void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
+  void aim(index_t depth, const Block& b) { base_.aim(depth, b); }
   void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
   void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
   template <class K>

@@ -47,6 +47,10 @@ class Ram : public MachineFace<Ram<T, Slow>> {
 
   index_t open(SlowArray, Shape s, Layout layout) { return arena_.open(s, kernel::place(bodies(), s, layout)); }
   void close(index_t depth, SlowArray, Shape s) { arena_.close(depth, s); }
+  void aim(index_t depth, const Block& b) {
+    if (arena_.place_of(depth).place.layout == Layout::output_panels && slow_.can_view(b))
+      arena_.set_elsewhere(depth, slow_.view(b));
+  }
   void read(const Arg& tile, const Block& b) {
     const TileStack::Tile& place = arena_.place_of(tile.depth);
     if (is_only_read(place.place.layout)) {
@@ -155,7 +159,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       slow_.fetch(b, v.data, v.row_stride);
     }
     const View<T> whole = arena_.tile(tile.depth);
-    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.panels);
+    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.twin);
   }
 
   std::unique_ptr<Workers> own_;  // of the Ram that a user makes; empty in those that `each` makes

@@ -30,6 +30,9 @@ struct AttentionPanel {
   View<const T> K, Vv;
   const ModifyPanel<V, NV>& modify;
   DropPanel<V, NV>& drop;
+  /// Where O will be stored, if anywhere: requested while the first keys are multiplied, since stores one after another
+  /// wait for each line that is not in the cache. nullptr later on.
+  Rows<T> stored;
   FetchAhead fetches;  ///< of keys, and of the values of the keys that are multiplied: the first panel does it for all
 
   static constexpr index_t kLine = 64 / sizeof(T);  ///< steps in a cache line of a key
@@ -61,6 +64,8 @@ struct AttentionPanel {
       clear(c);
       for (index_t t = 0; t < steps; t += kLine) {
         multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
+        if (stored.p != nullptr && key + R <= rows && t < Vv.cols())
+          for (int r = 0; r < R; ++r) __builtin_prefetch(stored.at(static_cast<int>(key) + r) + t, 1);
         if (ahead > 0)
           for (int r = 0; r < R; ++r) {
             fetch(k.after(t).at(r) + ahead);
@@ -532,6 +537,11 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
+    const auto stored = [&](index_t first) {
+      const bool begins = m.words() > 0 && m[first] == -std::numeric_limits<typename V::T>::infinity();
+      const bool known = O.twin != nullptr && begins;
+      return Rows<typename V::T>{known ? O.twin + first * O.row_stride : nullptr, O.row_stride, 1};
+    };
     const auto run = [&]<int NV>(Height<NV>) {
       const ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows);
       DropPanel<V, NV> drop(step.drop, first);
@@ -548,6 +558,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  Vv,
                                  modify,
                                  drop,
+                                 stored(first),
                                  first == 0 ? fetches : FetchAhead{}}
           .run();
     };
