@@ -2,10 +2,11 @@
 # only where is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
 # tests/check_isa_symbols.py checks that. These files are optimised in every build, because vector code is slow otherwise,
-# but for builds with sanitizers, where that takes minutes a file. (With -O2 in place of -O3 they compile in three quarters
-# of the time; polynomials then take 5 to 8 % longer, one query 16 %.) The compiler must not fuse a product and a sum that
+# but for builds with sanitizers, where that takes minutes a file. The compiler must not fuse a product and a sum that
 # the source keeps apart: code must round alike everywhere. Vectors are written as such: what a compiler makes of two
 # scalars side by side, such as the ends of a range, waits for the stores of both.
+# (With -O2 in place of -O3 these files compile in three quarters of the time; on an AMD EPYC polynomials then take 5 to 8 %
+# longer, one query 16 %.)
 function(redblue_set_isa_flags sources)
   set(optimised -O3)
   if(REDBLUE_SANITIZE)

@@ -28,13 +28,19 @@ struct Matrix {
 template <class T>
 struct Laid {
   std::vector<T> words;
+  std::vector<T> stored;  ///< where a tile of output panels may be stored
   View<T> view;
 
   Laid(const Bodies<T>& table, Matrix<T> from, Layout layout) {
     const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data() + p.panels, from.shape, p.row_stride, 1, p.layout);
-    view.twin = words.data();
+    if (p.layout == Layout::key_panels) view.twin = words.data();
+    if (p.layout == Layout::output_panels) {
+      stored.resize(static_cast<std::size_t>(from.shape.words()));
+      view.twin = stored.data();
+      view.row_stride = from.shape.cols;
+    }
     if (p.layout == Layout::query_panels) {
       table.pack_queries(from.view(), words.data());
     } else if (p.layout == Layout::output_panels) {

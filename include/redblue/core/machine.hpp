@@ -20,9 +20,9 @@
 ///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
 ///                                                     itself, or one that holds no tile, on a thread of its own
 ///
-/// A machine that gains by it takes a hint, too, which costs nothing and changes no result:
+/// and a hint, which costs no words and changes no result:
 ///
-///   void    aim(index_t depth, const Block&)          this tile, just opened, will be stored there
+///   void    aim(index_t depth, const Block&)          this fresh tile has room for that block and may be stored there
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -37,8 +37,9 @@ class Tile {
       : machine_(m), arg_{Arg::Kind::tile, m.open(array, shape, layout), {.array = array, .shape = shape}} {}
   /// Holds a copy of b.
   Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.read(arg_, b); }
-  /// Holds nothing yet, and is to be stored to b.
-  Tile(Machine& m, Layout layout, const Block& b) : Tile(m, b.array, b.shape, layout) { m.aim(arg_.depth, b); }
+  /// Holds nothing yet, and has room for b.
+  struct Fresh {};
+  Tile(Machine& m, Fresh, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.aim(arg_.depth, b); }
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;
   ~Tile() { machine_.close(arg_.depth, arg_.block.array, arg_.block.shape); }
@@ -97,8 +98,10 @@ class MachineFace {
   [[nodiscard]] Tile<Self> alloc(SlowArray array, Shape shape, Layout layout = Layout::row_major) {
     return {self(), array, shape, layout};
   }
-  /// The same with room for b, to which the machine may expect it to be stored.
-  [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) { return {self(), layout, b}; }
+  /// The same with room for b, where the machine may expect it to be stored.
+  [[nodiscard]] Tile<Self> alloc(const Block& b, Layout layout = Layout::row_major) {
+    return {self(), typename Tile<Self>::Fresh{}, b, layout};
+  }
   /// `b` as an argument that streams past word by word: |b| reads when its consumer runs, one word of footprint.
   [[nodiscard]] static Stream stream(const Block& b) { return {b}; }
   /// Refills a tile that is already resident, or a part of one: |b| reads.

@@ -15,8 +15,8 @@ struct View {
   index_t row_stride = 0;
   index_t col_stride = 1;
   Layout layout = Layout::row_major;
-  /// The same words in another layout. For key_panels: in panels. For output_panels: in the rows, row_stride apart,
-  /// that they will be stored to, or nullptr where nobody knows.
+  /// The place of the same words in another layout. For key_panels: in panels. For output_panels: in the rows,
+  /// row_stride apart, that they may be stored to, not to be read or written before; or nullptr where that is unknown.
   T* twin = nullptr;
 
   constexpr View() = default;

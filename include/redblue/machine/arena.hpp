@@ -69,7 +69,8 @@ class alignas(64) Arena {
   const TileStack::Tile& place_of(index_t depth) const { return tiles_[depth]; }
 
   /// set_elsewhere: a tile that kernels only read is a view of `there`, and the memory for its rows stays unused; a
-  /// tile of output panels will be stored there. set_here: it lies in its own memory again, or nobody knows.
+  /// tile of output panels may be stored there. set_here: it lies in its own memory again; where it will be stored is
+  /// unknown.
   void set_elsewhere(index_t depth, const View<T>& there) { elsewhere_[static_cast<std::size_t>(depth)] = there; }
   void set_here(index_t depth) { elsewhere_[static_cast<std::size_t>(depth)].data = nullptr; }
 
@@ -137,7 +138,7 @@ class alignas(64) Arena {
   }
 
   TileStack tiles_;
-  std::vector<View<T>> elsewhere_;  ///< by depth: where the tile lies if not in its own memory, or will be stored
+  std::vector<View<T>> elsewhere_;  ///< by depth: where the tile lies if not in its own memory, or may be stored
   ArenaWords words_;
   bool given_ = false;
   ArenaMemory<T> memory_;

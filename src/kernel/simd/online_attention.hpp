@@ -30,8 +30,8 @@ struct AttentionPanel {
   View<const T> K, Vv;
   const ModifyPanel<V, NV>& modify;
   DropPanel<V, NV>& drop;
-  /// Where O will be stored, if anywhere: requested while the first keys are multiplied, since stores one after another
-  /// wait for each line that is not in the cache. nullptr later on.
+  /// Where O may be stored: lines of these rows are requested while the first keys are multiplied, row r beside key r,
+  /// since stores one after another wait for each line that is not in the cache. nullptr later on, or if unknown.
   Rows<T> stored;
   FetchAhead fetches;  ///< of keys, and of the values of the keys that are multiplied: the first panel does it for all
 
@@ -49,6 +49,11 @@ struct AttentionPanel {
   static constexpr int kTallest =
       N < NV && !MatrixTiles<Mul> ? std::min(kTileRows<V, N, Mul>, 8) : kTileRows<V, N, Mul>;
 
+  /// Requests lines of `n` rows from this one on for stores, from this column on: as many as a line of a key has words.
+  [[gnu::always_inline]] void request(index_t row, int n, index_t col) const {
+    for (index_t t = col; t < std::min(col + kLine * Mul::kDepth, Vv.cols()); t += kLine)
+      for (int r = 0; r < n; ++r) __builtin_prefetch(stored.from(row).at(r) + t, 1);
+  }
   /// c <- K Q^T for R keys and N vectors from v0 on.
   template <int R, int N>
   [[gnu::always_inline]] void products(index_t key, int v0, V (&c)[R][N]) const {
@@ -64,8 +69,7 @@ struct AttentionPanel {
       clear(c);
       for (index_t t = 0; t < steps; t += kLine) {
         multiply(c, k.after(t), q + t * kWidth, kWidth, std::min(kLine, steps - t), Mul{});
-        if (stored.p != nullptr && key + R <= rows && t < Vv.cols())
-          for (int r = 0; r < R; ++r) __builtin_prefetch(stored.at(static_cast<int>(key) + r) + t, 1);
+        if (stored.p != nullptr && key + R <= rows) request(key, R, t * Mul::kDepth);
         if (ahead > 0)
           for (int r = 0; r < R; ++r) {
             fetch(k.after(t).at(r) + ahead);
@@ -537,11 +541,10 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
   for_panels<V>({Q.rows(), 1}, [&](index_t first, index_t rows, index_t width, index_t) {
     // Score functions without statistics have none to point at.
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
-    const auto stored = [&](index_t first) {
-      const bool begins = m.words() > 0 && m[first] == -std::numeric_limits<typename V::T>::infinity();
-      const bool known = O.twin != nullptr && begins;
-      return Rows<typename V::T>{known ? O.twin + first * O.row_stride : nullptr, O.row_stride, 1};
-    };
+    // The panel's first query has not seen a key yet.
+    const bool begins = m.words() > 0 && m[first] == -std::numeric_limits<typename V::T>::infinity();
+    const Rows<typename V::T> stored{begins && O.twin != nullptr ? O.twin + first * O.row_stride : nullptr,
+                                     O.row_stride, 1};
     const auto run = [&]<int NV>(Height<NV>) {
       const ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows);
       DropPanel<V, NV> drop(step.drop, first);
@@ -558,7 +561,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
                                  Vv,
                                  modify,
                                  drop,
-                                 stored(first),
+                                 stored,
                                  first == 0 ? fetches : FetchAhead{}}
           .run();
     };
