@@ -198,10 +198,13 @@ std::string parse_npy_text(std::span<const std::byte> bytes, const std::string& 
   const Parsed parsed = parse_header(bytes, path);
   const std::string& descr = parsed.header.descr;
   const auto data = bytes.subspan(parsed.data_at);
-  if (descr.find('S') > 1 || element_count(parsed.header.shape, 1) != 1)
+  const std::size_t kind = descr.find_first_of("SU");
+  if (kind > 1 || element_count(parsed.header.shape, 1) != 1)
     throw Unsupported(fmt::format("'{}' holds elements of dtype '{}', not one text", path, printable(descr, true)));
-  const std::string_view text(reinterpret_cast<const char*>(data.data()), data.size());
-  return std::string(text.substr(0, text.find('\0')));
+  const std::size_t width = descr[kind] == 'U' ? 4 : 1;  // UTF-32, or bytes
+  std::string text;
+  for (std::size_t i = 0; i < data.size() && data[i] != std::byte{0}; i += width) text += static_cast<char>(data[i]);
+  return text;
 }
 
 Tensor read_npy(const std::string& path) {

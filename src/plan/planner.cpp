@@ -383,6 +383,25 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   return std::move(*best);
 }
 
+/// Which is better for a plan of a pattern: its own rows, or those of the problem without a pattern, masked?
+std::string against_dense(const Plan& plan) {
+  const Row &row = plan.row(), &dense = *plan.dense;
+  const double times = dense.cost.to_double() / row.cost.to_double();
+  if (times < 1)
+    return fmt::format(
+        "; forming all pairs and masking them ({}) costs less: {:.2f}x, with the pattern as a boolean bias",
+        dense.schedule, times);
+  const bool counts_words = !in_bytes(plan.options) && plan.options.write_cost == 1;
+  const Words with_index = row.io.total() + row.index.reads;
+  if (counts_words && dense.io.total() < with_index)
+    return fmt::format(
+        "; with the {} index words that say which pairs exist it moves more than forming all pairs and masking them "
+        "({}): that moves {:.2f}x as many words, with the pattern as a boolean bias",
+        row.index.reads.str(), dense.schedule, dense.io.total().to_double() / with_index.to_double());
+  return fmt::format("; forming all pairs and masking them ({}) would {} {:.2f}x as {}", dense.schedule,
+                     counts_words ? "move" : "cost", times, counts_words ? "many words" : "much");
+}
+
 }  // namespace
 
 Plan make_plan(const Problem& problem, const Options& options) {
@@ -392,13 +411,7 @@ Plan make_plan(const Problem& problem, const Options& options) {
   if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
   plan.dense = dense_row(problem, options);
   if (!plan.dense) return plan;
-  const double times = plan.dense->cost.to_double() / plan.row().cost.to_double();
-  plan.reason += times < 1 ? fmt::format(
-                                 "; forming all pairs and masking them ({}) costs less: {:.2f}x, with "
-                                 "the pattern as a boolean bias",
-                                 plan.dense->schedule, times)
-                           : fmt::format("; forming all pairs and masking them ({}) would cost {:.2f}x as much",
-                                         plan.dense->schedule, times);
+  plan.reason += against_dense(plan);
   return plan;
 }
 

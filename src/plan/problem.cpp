@@ -98,10 +98,11 @@ void require_cumulative(std::string_view name, const std::vector<index_t>& ends,
       throw InvalidProblem(fmt::format("{} falls from {} to {} at sequence {}: cumulative lengths never fall", name,
                                        ends[s - 1], ends[s], s - 1));
   if (ends.back() != n)
-    throw InvalidProblem(
-        fmt::format("{} ends with {}, and there are {} {}: the lengths of all sequences (--seqlens) "
-                    "must add up to that",
-                    name, ends.back(), n, name.back() == 'q' ? "queries" : "keys"));
+    throw InvalidProblem(fmt::format(
+        "{} ends with {}, and there are {} {}: the lengths of all sequences must add up to that ({}){}", name,
+        ends.back(), n, name.back() == 'q' ? "queries" : "keys",
+        name.back() == 'q' ? "--seqlens" : "--seqlens-k, or --seqlens where it stands alone",
+        ends[1] == 0 && n > 0 && ends.back() - ends[ends.size() - 2] == n ? "; these lengths look cumulative" : ""));
 }
 
 /// Used lengths of `batch` batches of n queries or keys, or of the packed sequences that end there.

@@ -77,7 +77,7 @@ def save_sparse(path, pairs, index="<i4", block=None, compressed=True, **instead
     met = pairs.reshape(pairs.shape[0] // rows, rows, pairs.shape[1] // cols, cols).any((1, 3))
     indices = [np.flatnonzero(row) for row in met]
     parts = {
-        "format": np.array("bsr" if block else "csr").astype("S"),
+        "format": np.array("bsr" if block else "csr").astype("S" if compressed else "U"),
         "shape": np.array(pairs.shape),
         "indptr": np.cumsum([0, *map(len, indices)]).astype(index),
         "indices": np.concatenate(indices).astype(index),
@@ -1398,3 +1398,18 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
         done = redblue("run", *files, "--M", 500)
         assert done.returncode == 2 and "slopes has -inf at [0, 0, 0, 0]" in done.stderr, done
     assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()
+
+
+def test_the_plan_says_when_masking_all_pairs_is_better(tmp_path):
+    """With the index words of a pattern that is a list; a rule has none."""
+    rng = np.random.default_rng(1)
+    sizes = ["--op", "backward", "--n", 256, "--d", 64, "--M", 300]
+    index = ["--csr", save_sparse(tmp_path / "all.npz", rng.random((256, 256)) < 0.99)]
+    of_rule = redblue("plan", *sizes, "--strided", 16).stdout
+    plan = answer("plan", *sizes, *index)
+    chosen, dense = plan["plans"][plan["chosen"]], plan["dense"]
+    reads, both = chosen["index_words"], chosen["io"] + chosen["index_words"]
+    assert chosen["io"] <= dense["io"] < both
+    assert f"with the {reads} index words that say which pairs exist it moves more than" in plan["reason"]
+    assert f"that moves {dense['io'] / both:.2f}x as many words" in plan["reason"]
+    assert "index words" not in of_rule and "x as many words" in of_rule
