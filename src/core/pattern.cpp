@@ -137,13 +137,45 @@ std::uint64_t RunLists::bits_from(std::uint32_t group, index_t from) const {
   return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kWordBits - shift);
 }
 
+namespace {
+
+/// Neighbours among n that all lists hold or lack together: cell of[k] of k, and where each begins, n last.
+struct Cells {
+  std::vector<index_t> of, begin;
+
+  Cells(const RunLists& lists, index_t n) : of(static_cast<std::size_t>(n) + 1) {
+    std::vector<bool> cut(of.size());
+    index_t left = n + 1;  // places that are not cut yet: where runs are many, all soon are
+    const auto cut_at = [&](index_t k) {
+      if (cut[static_cast<std::size_t>(k)]) return;
+      cut[static_cast<std::size_t>(k)] = true;
+      --left;
+    };
+    cut_at(0);
+    lists.for_groups([&](Range, std::span<const Range> runs) {
+      if (left == 0) return;
+      for (const Range& run : runs) cut_at(run.begin), cut_at(run.end);
+    });
+    cut_at(n);
+    for (std::size_t k = 0; k < of.size(); ++k) {
+      if (cut[k]) begin.push_back(static_cast<index_t>(k));
+      of[k] = static_cast<index_t>(begin.size()) - 1;
+    }
+  }
+};
+
+}  // namespace
+
 RunLists transposed(const RunLists& lists, index_t n) {
   // From one group to the next only what comes in or goes out is touched. What is in began to be at `since`.
-  std::vector<index_t> since(static_cast<std::size_t>(n), -1);
-  std::vector<std::vector<Range>> held(static_cast<std::size_t>(n));
+  const Cells cells(lists, n);
+  const std::size_t count = cells.begin.size() - 1;
+  std::vector<index_t> since(count, -1);
+  std::vector<std::vector<Range>> held(count);
   std::span<const Range> before;
   const auto change = [&](Range changed, index_t at, bool comes) {
-    for (index_t k = changed.begin; k < changed.end; ++k) {
+    const index_t end = cells.of[static_cast<std::size_t>(changed.end)];
+    for (index_t k = cells.of[static_cast<std::size_t>(changed.begin)]; k < end; ++k) {
       index_t& from = since[static_cast<std::size_t>(k)];
       if (!comes) held[static_cast<std::size_t>(k)].push_back({from, at});
       from = at;
@@ -170,10 +202,10 @@ RunLists transposed(const RunLists& lists, index_t n) {
   });
   for (const Range& run : before) change(run, lists.size(), false);
   RunLists result;
-  for (std::size_t k = 0; k < held.size();) {  // neighbours together: append compares with one list only
+  for (std::size_t k = 0; k < count;) {  // neighbours together: append compares with one list only
     std::size_t end = k + 1;
-    while (end < held.size() && held[end] == held[k]) ++end;
-    result.append(static_cast<index_t>(end - k), held[k]);
+    while (end < count && held[end] == held[k]) ++end;
+    result.append(cells.begin[end] - cells.begin[k], held[k]);
     k = end;
   }
   return result;

@@ -57,6 +57,16 @@ bool at(const Entries& e, index_t i, index_t j) { return e[static_cast<std::size
 
 }  // namespace
 
+TEST(RunLists, KeysThatAllRowsTreatAlikeAreTurnedTogether) {
+  constexpr index_t kRows = 4096, kKeys = index_t{1} << 22;  // one by one their lists would take 128 GiB
+  RunLists lists;
+  for (index_t i = 0; i < kRows; ++i) lists.append(1, {Range{0, i % 2 == 0 ? kKeys : 0}});
+  const RunLists turned = transposed(lists, kKeys);
+  EXPECT_EQ(turned.size(), kKeys);
+  EXPECT_EQ(turned.runs_held(), kRows / 2);
+  EXPECT_EQ(turned.of(kKeys - 1).front(), (Range{0, 1}));
+}
+
 TEST(RunLists, TransposedHoldTheSamePairs) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
     const RunLists turned = transposed(lists, n_k);
