@@ -58,6 +58,8 @@ bool has_widths(const Options& o) {
   return std::any_of(o.width.begin(), o.width.end(), [](index_t w) { return w > 0; });
 }
 bool in_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
+/// Is a cost more than a number of words?
+bool is_priced(const Options& o) { return in_bytes(o) || o.write_cost != 1; }
 
 Words width(const Options& o, std::size_t array) { return in_bytes(o) ? o.width[array] : 1; }
 
@@ -215,7 +217,7 @@ std::string reason_without_caveat(const Plan& plan) {
                        best.fits ? ""
                                  : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
                                                best.footprint.to_double() / plan.options.M.to_double()));
-  const bool priced = in_bytes(plan.options) || plan.options.write_cost != 1;
+  const bool priced = is_priced(plan.options);
   std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule,
                                  priced ? "costs least at the given widths and write cost" : "moves the fewest words");
   if (best.ratio && *best.ratio <= 1)
@@ -375,7 +377,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
     }
   if (!best) std::rethrow_exception(why_not);
   if (best->problem.order == PatternOrder::natural) return std::move(*best);
-  const std::string_view unit = in_bytes(options) || options.write_cost != 1 ? "much" : "many";
+  const std::string_view unit = is_priced(options) ? "much" : "many";
   best->reason += fmt::format(
       "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
       natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
@@ -391,15 +393,15 @@ std::string against_dense(const Plan& plan) {
     return fmt::format(
         "; forming all pairs and masking them ({}) costs less: {:.2f}x, with the pattern as a boolean bias",
         dense.schedule, times);
-  const bool counts_words = !in_bytes(plan.options) && plan.options.write_cost == 1;
+  const bool priced = is_priced(plan.options);
   const Words with_index = row.io.total() + row.index.reads;
-  if (counts_words && dense.io.total() < with_index)
+  if (!priced && dense.io.total() < with_index)
     return fmt::format(
         "; with the {} index words that say which pairs exist it moves more than forming all pairs and masking them "
         "({}): that moves {:.2f}x as many words, with the pattern as a boolean bias",
         row.index.reads.str(), dense.schedule, dense.io.total().to_double() / with_index.to_double());
   return fmt::format("; forming all pairs and masking them ({}) would {} {:.2f}x as {}", dense.schedule,
-                     counts_words ? "move" : "cost", times, counts_words ? "many words" : "much");
+                     priced ? "cost" : "move", times, priced ? "much" : "many words");
 }
 
 }  // namespace

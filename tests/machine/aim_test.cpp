@@ -24,17 +24,11 @@ using machine::SlowMemory;
 using machine::Storage;
 
 /// Remembers the hints that it gets: the tile, and the row of the block.
-class Aimed : public MachineFace<Aimed> {
+class Aimed : public Null {
  public:
   index_t open(SlowArray, Shape, Layout) { return depth_++; }
   void close(index_t, SlowArray, Shape) { --depth_; }
   void aim(index_t depth, const Block& b) { hints.emplace_back(depth, b.row); }
-  static void read(const Arg&, const Block&) {}
-  static void write(const Block&, const Arg&) {}
-  template <class K>
-  static void run(const K&, std::span<const Arg>) {}
-  template <class K>
-  static void modify(const K&, std::span<const Arg>) {}
   template <class Body>
   void each(index_t n, const Body& body) {
     for (index_t i = 0; i < n; ++i) body(*this, i);

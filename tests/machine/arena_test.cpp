@@ -74,8 +74,8 @@ TEST(Arena, RunsInGivenMemoryAndTakesNoOther) {
   EXPECT_THROW(use(too_small), Error);
 }
 
-/// Only a tile of output panels: other tiles may be given a place elsewhere only if kernels just read them.
-TEST(Arena, ATileOfOutputPanelsKnowsWhereItWillBeStored) {
+/// It lies in its own memory all the same.
+TEST(Arena, ATileOfOutputPanelsKnowsWhereItMayBeStored) {
   constexpr Shape kShape{3, 4};
   const kernel::Placement panels{16 * 4, 0, Layout::output_panels};
   std::vector<float> rows(40);

@@ -49,7 +49,7 @@ struct AttentionPanel {
   static constexpr int kTallest =
       N < NV && !MatrixTiles<Mul> ? std::min(kTileRows<V, N, Mul>, 8) : kTileRows<V, N, Mul>;
 
-  /// Requests lines of `n` rows from this one on for stores, from this column on: as many as a line of a key has words.
+  /// Requests lines of `stored` for stores to come: of `n` rows the columns that belong to one line of a key.
   [[gnu::always_inline]] void request(index_t row, int n, index_t col) const {
     for (index_t t = col; t < std::min(col + kLine * Mul::kDepth, Vv.cols()); t += kLine)
       for (int r = 0; r < n; ++r) __builtin_prefetch(stored.from(row).at(r) + t, 1);
