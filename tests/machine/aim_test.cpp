@@ -94,18 +94,18 @@ TEST(Aim, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
   EXPECT_EQ(output_of(halved).twin, nullptr);
 }
 
-constexpr Shape kShape{32, 16};
+constexpr Shape kSides{32, 16};
 
 TEST(Aim, WritesNothing) {
   std::vector<float> zeros(512), values(512), lse(32, 7.0F), out(512, 7.0F);
   std::iota(values.begin(), values.end(), 0.0F);
   const std::vector<float> out_before = out, lse_before = lse;
   SlowMemory slow;
-  for (const SlowArray a : {SlowArray::Q, SlowArray::K}) slow[index_of(a)] = Storage::matrix(zeros.data(), kShape);
-  slow[index_of(SlowArray::V)] = Storage::matrix(values.data(), kShape);
-  slow[index_of(SlowArray::O)] = Storage::matrix(out.data(), kShape);
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K}) slow[index_of(a)] = Storage::matrix(zeros.data(), kSides);
+  slow[index_of(SlowArray::V)] = Storage::matrix(values.data(), kSides);
+  slow[index_of(SlowArray::O)] = Storage::matrix(out.data(), kSides);
   slow[index_of(SlowArray::lse)] = Storage::matrix(lse.data(), {32, 1});
-  const auto all = [](SlowArray a, Shape s = kShape) { return Block{.array = a, .shape = s}; };
+  const auto all = [](SlowArray a, Shape s = kSides) { return Block{.array = a, .shape = s}; };
 
   Ram<float> ram(10000, slow);
   const auto Q = ram.load(all(SlowArray::Q), OnlineAttention::Q);
