@@ -27,6 +27,8 @@ class Patterns {
   const RunLists& operator[](std::size_t k) const { return *list_[k]; }
   /// Do all heads and batches have the same?
   bool alike() const;
+  /// Has one too many runs to search for an order of its queries and keys? (redblue/core/order.hpp)
+  bool large() const;
 
  private:
   friend struct Problem;

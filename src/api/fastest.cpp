@@ -600,8 +600,14 @@ std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Proble
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
   const CoreMemo memo;
-  plan::Plan natural = fastest_in_order(problem, given, time);
   const bool may_choose = given.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
+  if (may_choose && problem.patterns.large())
+    if (auto plan = plan_in(PatternOrder::rcm, HUGE_VAL, problem, given, time);
+        plan && !has_pattern(plan->problem.sizes())) {
+      plan->reason += "; queries and keys are taken in rcm order; as they come they were not planned";
+      return std::move(*plan);
+    }
+  plan::Plan natural = fastest_in_order(problem, given, time);
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;

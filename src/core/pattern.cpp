@@ -40,7 +40,7 @@ void require_memory_for(std::size_t runs) {
 }  // namespace
 
 void sort_and_join(std::vector<Range>& runs) {
-  std::ranges::sort(runs, {}, &Range::begin);
+  if (!std::ranges::is_sorted(runs, {}, &Range::begin)) std::ranges::sort(runs, {}, &Range::begin);
   std::size_t kept = 0;
   for (const Range& run : runs) {
     if (run.size() <= 0) continue;

@@ -76,7 +76,7 @@ RunLists longformer(const Between& x, index_t left, index_t right, index_t globa
     const index_t p = x.position(i);
     if (0 <= p && p < globals) return std::vector<Range>{{0, x.n_k}};
     std::vector<Range> runs = window_at(p, x.n_k, left, right, step);
-    runs.push_back({0, globals});
+    runs.insert(runs.begin(), {0, globals});
     return tidy(std::move(runs), x.n_k);
   });
 }

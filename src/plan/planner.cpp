@@ -356,14 +356,25 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   };
   std::optional<Plan> best;
   std::optional<Words> natural;
+  bool others = false, found_at_once = false;
   std::exception_ptr why_not;
   std::optional<Words> least;  // that some order needs
-  for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) try {
-      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) break;  // nothing to gain
+  // A pattern of very many runs takes minutes to plan as it is: where an order makes masks of it, that one is taken.
+  const bool large = problem.patterns.large();
+  std::vector<PatternOrder> orders{PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard};
+  if (large) orders = {PatternOrder::rcm, PatternOrder::natural};
+  for (const PatternOrder order : orders) try {
+      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) {  // nothing to gain
+        found_at_once = large;
+        break;
+      }
       Problem ordered = problem;
       ordered.order = order;
       Plan plan = plan_in_order(ordered, options);
-      if (order == PatternOrder::natural) natural = cost(plan);
+      if (order == PatternOrder::natural)
+        natural = cost(plan);
+      else
+        others = true;
       if (!best || cost(plan) < cost(*best)) best = std::move(plan);
     } catch (const InvalidProblem&) {
       throw;
@@ -376,12 +387,18 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
       if (!why_not) why_not = std::current_exception();
     }
   if (!best) std::rethrow_exception(why_not);
-  if (best->problem.order == PatternOrder::natural) return std::move(*best);
+  if (best->problem.order == PatternOrder::natural) {
+    if (large && !others)
+      best->reason +=
+          "; no other order of queries and keys was looked for, as the pattern has very many runs (docs/masks.md)";
+    return std::move(*best);
+  }
   const std::string_view unit = is_priced(options) ? "much" : "many";
   best->reason += fmt::format(
       "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
-      natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
-              : "as they come nothing fits");
+      natural         ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
+      : found_at_once ? "as they come they were not planned"
+                      : "as they come nothing fits");
   return std::move(*best);
 }
 

@@ -390,6 +390,10 @@ bool Patterns::alike() const {
   return std::ranges::all_of(list_, [&](const auto& lists) { return lists == list_[0] || *lists == *list_[0]; });
 }
 
+bool Patterns::large() const {
+  return std::ranges::any_of(list_, [](const auto& lists) { return too_large_to_search(*lists); });
+}
+
 /// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
 std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {

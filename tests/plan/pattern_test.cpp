@@ -498,6 +498,51 @@ TEST(Patterns, DilatedWindowsBecomeWindowsInOrder) {
   }
 }
 
+/// Of more runs than an order is searched for.
+TEST(Patterns, LargeDilatedWindowsAreTakenByResidues) {
+  constexpr index_t n = 4160, kStep = 2;
+  const RunLists one_head = patterns::window({n, n}, -1, 0, kStep);
+  ASSERT_TRUE(too_large_to_search(one_head));
+  RunLists two_heads;  // the second sees one key less
+  for (index_t i = 0; i < n; ++i) {
+    two_heads.append(1, one_head.of(i));
+    two_heads.append(1, one_head.of(i).subspan(1));
+  }
+  for (const index_t group : {1, 2}) {
+    const RunLists& lists = group == 1 ? one_head : two_heads;
+    const Order order = order_of(PatternOrder::rcm, lists, n, group).value();
+    const RunLists moved = in_order(lists, order, group);
+    std::vector<index_t> keys = order.keys, queries = order.queries;
+    for (auto* all : {&keys, &queries}) {
+      std::ranges::sort(*all);
+      for (index_t k = 0; k < n; ++k) ASSERT_EQ((*all)[static_cast<std::size_t>(k)], k);
+    }
+    for (index_t i = 0; i < n * group; ++i) {
+      const auto before = lists.of(order.queries[static_cast<std::size_t>(i / group)] * group + i % group);
+      ASSERT_EQ(moved.of(i).size(), before.empty() ? 0U : 1U) << i;
+      if (before.empty()) continue;
+      const Range run = moved.of(i).front();
+      ASSERT_EQ(run.size(), std::ssize(before));
+      for (const index_t k : {index_t{0}, run.size() / 2, run.size() - 1})
+        ASSERT_EQ(order.keys[static_cast<std::size_t>(run.begin + k)], before[static_cast<std::size_t>(k)].begin);
+    }
+  }
+  EXPECT_FALSE(order_of(PatternOrder::jaccard, one_head, n, 1));
+  EXPECT_TRUE(order_of(PatternOrder::rcm, one_head, n, kStep)) << "heads of other residues: few runs together";
+  EXPECT_FALSE(order_of(PatternOrder::rcm, patterns::strided({2 * n, 2 * n}, 8), 2 * n, 1)) << "keys side by side";
+
+  Problem p{.n_q = n, .n_k = n, .d = 4, .d_v = 4};
+  p.patterns = {std::make_shared<const RunLists>(one_head)};
+  EXPECT_TRUE(p.patterns.large());
+  p.order = PatternOrder::rcm;
+  const Sizes x = p.sizes();
+  ASSERT_EQ(x.documents->list.size(), 2U);
+  for (const Document& one : x.documents->list) {
+    EXPECT_EQ(one.rows.size(), n / 2);
+    EXPECT_EQ(one.pattern, nullptr);
+  }
+}
+
 TEST(Patterns, QueriesAndKeysWithoutPairsAreDropped) {
   Problem p{.n_q = 6, .n_k = 8, .d = 4, .d_v = 4};
   std::vector<std::uint8_t> seen(48);

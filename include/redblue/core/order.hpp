@@ -35,6 +35,8 @@ struct Order {
   bool idle() const;
 };
 
+/// Has a pattern too many runs to search for an order? rcm is then known only of dilated windows: by residues.
+bool too_large_to_search(const RunLists& rows);
 /// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
 /// finding an order other than natural would take too long.
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group);
