@@ -10,7 +10,7 @@ namespace redblue {
 namespace {
 
 constexpr index_t kMostSteps = index_t{1} << 27;  ///< of a search for an order: seconds
-constexpr index_t kMostRuns = index_t{1} << 22;   ///< of queries and of keys, in a search
+constexpr index_t kMostRuns = index_t{1} << 22;   ///< of a pattern: a search through more takes too long
 
 index_t size_of(std::span<const Range> runs) {
   index_t sum = 0;
@@ -261,7 +261,7 @@ RunLists in_order(const RunLists& rows, const Order& order, index_t group) {
           runs.push_back({to, to + stop - j});
           j = stop;
         }
-      if (!std::ranges::is_sorted(runs, {}, &Range::begin)) std::ranges::sort(runs, {}, &Range::begin);
+      sort_and_join(runs);
       list.append(1, runs);
     }
   return list;

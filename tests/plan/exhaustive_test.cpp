@@ -14,8 +14,8 @@
 
 /// The tiling that a schedule chooses against every tiling there is. A tiling is made of components (the tiles of one
 /// phase; their names share what stands before the dot): where all combinations are few, all are tried at every M; else
-/// each component by itself, since phases follow each other (all of its values, or some where these are thousands), and
-/// random combinations.
+/// each component by itself, since phases follow each other (all of its values, or at each M another 500 of them where
+/// there are more), and random combinations.
 namespace redblue::test {
 namespace {
 
@@ -161,7 +161,7 @@ class Exhaustive {
     }
   }
 
-  /// All values of a component where these are few, else others each time.
+  /// All values of a component, or another 500 of them at each call where there are more.
   std::vector<Tiling> some_of(const std::vector<Tiling>& component) const {
     std::vector<Tiling> some;
     std::ranges::sample(component, std::back_inserter(some), 500, random_);

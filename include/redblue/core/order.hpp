@@ -35,7 +35,7 @@ struct Order {
   bool idle() const;
 };
 
-/// Has a pattern too many runs to search for an order? rcm is then known only of dilated windows: by residues.
+/// Has a pattern too many runs to search for an order? Then order_of finds rcm for dilated windows only, by residues.
 bool too_large_to_search(const RunLists& rows);
 /// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
 /// finding an order other than natural would take too long.
