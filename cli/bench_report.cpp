@@ -55,6 +55,7 @@ std::string name_of(const BenchCell& cell) {
   if (p.window_left || p.window_right)
     name += fmt::format("/window:{},{}", p.window_left.value_or(-1), p.window_right.value_or(-1));
   if (p.prefix > 0) name += fmt::format("/prefix:{}", p.prefix);
+  if (p.dilation > 1) name += fmt::format("/dilation:{}", p.dilation);
   if (!p.forward_given) name += "/with_forward";
   return name + fmt::format("/{}/compute:{}/threads:{}", redblue::name_of(cell.dtype), redblue::name_of(cell.compute),
                             cell.measured.threads);

@@ -46,6 +46,7 @@ Json to_json(const Problem& p) {
   if (p.window_left) j["window_left"] = *p.window_left;
   if (p.window_right) j["window_right"] = *p.window_right;
   if (p.prefix > 0) j["prefix"] = p.prefix;
+  if (p.dilation > 1) j["dilation"] = p.dilation;
   for (const auto& [name, lengths] :
        {std::pair("cu_seqlens_q", &p.cu_seqlens_q), std::pair("cu_seqlens_k", &p.cu_seqlens_k),
         std::pair("seqused_q", &p.seqused_q), std::pair("seqused_k", &p.seqused_k)})

@@ -238,6 +238,7 @@ std::string mask_text(const Problem& p) {
   const auto edge = [](const std::optional<index_t>& keys) { return keys.value_or(-1); };
   if (p.window_left || p.window_right) text += fmt::format(", window {},{}", edge(p.window_left), edge(p.window_right));
   if (p.prefix > 0) text += fmt::format(", prefix {}", p.prefix);
+  if (p.dilation > 1) text += fmt::format(", dilation {}", p.dilation);
   if (!p.cu_seqlens_q.empty()) text += fmt::format(", {} packed sequences", p.cu_seqlens_q.size() - 1);
   if (!p.seqused_q.empty() || !p.seqused_k.empty()) text += ", padded";
   if (p.patterns.size() > 1) text += fmt::format(", {} patterns", p.patterns.size());
@@ -390,6 +391,7 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
 
 void PlannerOptions::apply_to(Problem& p) const {
   const bool moves = order != "auto" && order != name_of(PatternOrder::natural);
+  if (p.dilation > 1) return;  // by residues
   if (moves && p.patterns.empty())
     throw InvalidProblem(
         fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
@@ -528,9 +530,9 @@ Problem ProblemOptions::problem() const {
   p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
-  p.validate();  // a pattern is made of its numbers
-  mask.apply_patterns(p);
   modifiers.apply_to(p);
+  p.validate();  // a pattern is made of its numbers
+  mask.apply_patterns(p, planner);
   planner.apply_to(p);
   if (lse && p.method_kind() != MethodKind::exact)
     throw InvalidProblem("--lse with --approximate: approximations have no lse; leave --lse out");

@@ -56,6 +56,8 @@ struct PlannerOptions {
   void add_width(const Command& command);
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
+  /// May queries and keys be taken by residues?
+  bool may_move() const { return order == "auto" || order == name_of(PatternOrder::rcm); }
   /// Sets the order of queries and keys under a pattern. Throws InvalidProblem where one is asked for that cannot be.
   void apply_to(Problem& p) const;
 };
@@ -109,8 +111,9 @@ struct PatternOptions {
   /// Does the pattern depend on where queries stand among the keys?
   bool stands_at_positions() const { return strided || fixed || big_bird; }
   /// Of a problem whose sizes are known. What the window becomes a part of is taken out of the problem. Throws
-  /// InvalidProblem or IoError. `window`: was one given, with edges or without?
-  void apply_to(Problem& p, bool window) const;
+  /// InvalidProblem or IoError. `window`: was one given, with edges or without? `may_move`: may queries and keys be
+  /// taken in another order?
+  void apply_to(Problem& p, bool window, bool may_move) const;
 };
 
 /// Packed and padded sequences.
@@ -134,7 +137,9 @@ struct MaskOptions {
   /// where the options contradict each other, or name a file that cannot be read.
   void apply_to(Problem& p, bool alibi) const;
   /// The same of patterns, once the sizes of the problem are known.
-  void apply_patterns(Problem& p) const { pattern.apply_to(p, window.has_value()); }
+  void apply_patterns(Problem& p, const PlannerOptions& planner) const {
+    pattern.apply_to(p, window.has_value(), planner.may_move());
+  }
 };
 
 /// What the problem does to scores and weights beside scaling and masking them.

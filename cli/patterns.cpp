@@ -187,9 +187,22 @@ std::vector<SharedLists> intersected_each(const std::vector<SharedLists>& a, con
   return both;
 }
 
+/// Has the window of this problem, with this dilation, more pairs than planners look for an order of, as a pattern? Not
+/// where the pattern would be another one: its positions do not begin anew with each sequence.
+bool is_large(Problem p, index_t dilation) {
+  const bool positions =
+      !p.several() || (p.cu_seqlens_q == p.cu_seqlens_k && p.seqused_q.empty() && p.seqused_k.empty());
+  if (dilation < 2 || dilation > p.n_k || p.prefix > 0 || !positions || !p.may_move() ||
+      p.method_kind() != MethodKind::exact)
+    return false;
+  p.dilation = dilation;
+  p.validate();
+  return visible_pairs(p.sizes()) > Words(kMostRunsToSearch);
+}
+
 }  // namespace
 
-void PatternOptions::apply_to(Problem& p, bool window) const {
+void PatternOptions::apply_to(Problem& p, bool window, bool may_move) const {
   const bool with_window = globals || dilation, files = mask || blocks || csr;
   if (pattern_seed && !big_bird)
     throw InvalidProblem(fmt::format("--pattern-seed {} is for --big-bird: give that, too", *pattern_seed));
@@ -217,6 +230,10 @@ void PatternOptions::apply_to(Problem& p, bool window) const {
           "--prefix {}: a window with --globals or --dilation is a pattern, and --prefix is for masks: give "
           "--causal, too, or --globals",
           p.prefix));
+    if (may_move && !globals && !strided && !fixed && !big_bird && !files && is_large(p, *dilation)) {
+      p.dilation = *dilation;
+      return;
+    }
     const index_t left = p.window_left.value_or(-1), right = p.window_right.value_or(-1);
     also(patterns::longformer(x, left, right, globals.value_or(0), dilation.value_or(1)));
     p.window_left = p.window_right = std::nullopt;

@@ -53,6 +53,7 @@ void print_c_header(const plan::Plan& plan) {
     define(name, value);
   const Mask mask = p.sizes().mask;
   if (p.several()) define("SEQUENCES", p.cu_seqlens_q.empty() ? p.batch : std::ssize(p.cu_seqlens_q) - 1);
+  if (p.dilation > 1) define("DILATION", p.dilation);
   const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
   define("CAUSAL", p.causal && right ? 1 : 0);
   if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);

@@ -326,7 +326,7 @@ int run_command(const RunFlags& flags) {
   kind.lse_required = is_forward(kind.op) && kind.has_statistics() && flags.files.wants("lse");
   const LoadedInputs loaded(flags.files, kind);
   Problem problem = loaded.problem(kind);
-  flags.mask.apply_patterns(problem);
+  flags.mask.apply_patterns(problem, flags.planner);
   flags.planner.apply_to(problem);
   problem.validate();
   RunOptions options;

@@ -125,6 +125,11 @@ typedef struct redblue_problem {
   /* Any approximation, as --approximate of the program takes it: "2:1.0,rows", "4:1,taylor", "linear",
    * "performer:256,seed=7". With it approximate_degree must be 0. NULL: none. The text is copied. */
   const char* approximate;
+  /* Above 1: query i sees only keys whose distance from i + causal_offset is a multiple of it, and the window counts
+   * such steps. Each residue of queries and keys is then taken as a sequence of its own. Not with alibi, dropout,
+   * patterns and approximations, nor for REDBLUE_SCORES and REDBLUE_WEIGHTS: redblue_pattern_window serves there. 0: 1.
+   */
+  int64_t dilation;
 } redblue_problem;
 #define REDBLUE_PROBLEM_INIT \
   {sizeof(redblue_problem),  \
@@ -167,7 +172,8 @@ typedef struct redblue_problem {
    REDBLUE_ORDER_AUTOMATIC,  \
    0,                        \
    0.0,                      \
-   NULL}
+   NULL,                     \
+   0}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
  * a few seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to

@@ -54,9 +54,13 @@ struct Problem {
   std::optional<index_t> window_left{};    ///< query i sees no key before i + offset - window_left
   std::optional<index_t> window_right{};   ///< query i sees no key after i + offset + window_right
   index_t prefix = 0;                      ///< the first keys, which neither causal nor window_right hides
-  std::optional<double> scale{};           ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
-  bool lse_required = false;               ///< count lse in the bound, and make naive write it (all others do anyway)
-  Score score = Score::softmax;            ///< other score functions have no lse
+  /// Above 1: query i sees only keys whose distance from i + offset is a multiple of it, and the window counts such
+  /// steps. Queries and keys of each residue are then taken together: each residue has a window without gaps. Not with
+  /// alibi, dropout, patterns and approximations, nor for scores and weights: patterns::window leaves all in place.
+  index_t dilation = 1;
+  std::optional<double> scale{};  ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
+  bool lse_required = false;      ///< count lse in the bound, and make naive write it (all others do anyway)
+  Score score = Score::softmax;   ///< other score functions have no lse
   /// Attention with this polynomial in place of e^z: O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k.
   /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it
   /// only, and no lse; Polynomial::error says what is proved of the answer.
@@ -108,7 +112,7 @@ struct Problem {
   void approximate(std::string_view text);
   /// A text that approximate() reads as this method or polynomial; empty for exact attention.
   std::string approximate_text() const;
-  bool masked() const { return causal || window_left || window_right; }
+  bool masked() const { return causal || window_left || window_right || dilation > 1; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
   /// of each, and the default offset is its number of keys less its number of queries.
   bool several() const {
@@ -120,8 +124,9 @@ struct Problem {
   /// Throws Unsupported where the order of a pattern is too much work to find.
   Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
   bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
-  /// May the order of queries and keys matter, and be changed?
-  bool may_reorder() const;
+  /// May its queries and keys be taken in another order than they have? And may a planner choose it: has it patterns?
+  bool may_move() const;
+  bool may_reorder() const { return !patterns.empty() && may_move(); }
   /// Must a forward pass run first, for O and lse?
   bool forward_first() const;
   /// The forward problem whose O and lse this one needs.
@@ -133,7 +138,8 @@ struct Problem {
   void require_method() const;
   void require_sequences() const;
   void require_patterns() const;
-  Mask mask_of(index_t queries, index_t keys) const;
+  void require_dilation() const;
+  Mask mask_of(index_t keys, index_t offset, index_t shown) const;
   std::shared_ptr<const Documents> sequences() const;
   std::shared_ptr<const Documents> documents(Mask& whole) const;
   std::shared_ptr<const Documents> documents_of_patterns(Mask& whole) const;

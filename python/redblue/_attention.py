@@ -67,6 +67,7 @@ def request_of(
     alignment: Union[str, int] = "bottom-right",
     window: Optional[Sequence[Optional[int]]] = None,
     prefix: int = 0,
+    dilation: int = 1,
     scale: Optional[float] = None,
     bias: Any = None,
     alibi_slopes: Any = None,
@@ -110,6 +111,7 @@ def request_of(
         alignment,
         tuple(window) if isinstance(window, list) else window,  # type: ignore[arg-type]
         prefix,
+        dilation,
         scale,
         softcap,
         dropout,
@@ -166,6 +168,9 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     alignment       the offset: "bottom-right" (n_k - n_q: the last query sees all keys), "top-left" (0), or a number
     window          (left, right): query i sees the keys i + offset - left to i + offset + right; -1: no edge
     prefix          the first keys, which neither causal nor the window's right edge hides
+    dilation        above 1: of these keys only those at distances that are multiples of it, and the window counts such
+                    steps; each residue of queries and keys is taken as a sequence of its own. With alibi_slopes, dropout
+                    or another pattern: redblue.patterns.window
     scale           default 1 / sqrt(d)
     bias            added to scores: broadcasts to [batch, heads, n_q, n_k]; of bool: True keeps. One that is a mask with
                     a rule runs as that (docs/python.md, Masks in a bias)

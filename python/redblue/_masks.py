@@ -101,7 +101,7 @@ def _sizes(r: Request, given: Any) -> Optional[tuple]:
         return None
     tokens = -3 if LAYOUTS[s.layout] and len(q) > 2 else -2
     n_q, n_k = q[tokens], k[tokens]
-    if s.causal or s.window is not None or s.prefix or s.pattern is not None or s.alibi:
+    if s.causal or s.window is not None or s.prefix or s.dilation != 1 or s.pattern is not None or s.alibi:
         return None
     if s.cu_seqlens_q or s.cu_seqlens_k or s.seqused_q or s.seqused_k:
         return None

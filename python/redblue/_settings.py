@@ -21,6 +21,7 @@ class Settings(NamedTuple):
     alignment: Union[str, int] = "bottom-right"
     window: Optional[tuple] = None
     prefix: int = 0
+    dilation: int = 1
     scale: Optional[float] = None
     softcap: float = 0.0
     dropout: float = 0.0
@@ -50,6 +51,7 @@ class Options(TypedDict, total=False):
     alignment: Union[str, int]
     window: Optional[Sequence[Optional[int]]]
     prefix: int
+    dilation: int
     scale: Optional[float]
     bias: Any
     alibi_slopes: Any
@@ -169,7 +171,7 @@ def offset_of(alignment: Union[str, int]) -> Optional[int]:
     raise InvalidProblem(f"alignment = {alignment!r}: give 'top-left', 'bottom-right' or the offset, a whole number")
 
 
-def _edges(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
+def edges_of(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
     if window is None:
         return None, None
     try:
@@ -201,8 +203,9 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())
     p.causal = flag("causal", s.causal)
     p.causal_offset = offset_of(s.alignment)
-    p.window_left, p.window_right = _edges(s.window)
+    p.window_left, p.window_right = edges_of(s.window)
     p.prefix = whole("prefix", s.prefix)
+    p.dilation = whole("dilation", s.dilation)
     if s.scale is not None:
         p.scale = real("scale", s.scale)
     p.softcap = real("softcap", s.softcap or 0)
@@ -256,7 +259,7 @@ def _require_empty(op: str, x: Sizes, s: Settings) -> None:
         raise InvalidProblem(f"bias is {list(s.bias)}: give what broadcasts to {list(full)} (batch, heads, n_q, n_k)")
     one = Sizes(*(max(size, 1) for size in x))
     one = one._replace(heads=x.heads or one.kv_heads, n_k=x.n_k or max(s.prefix, 1))
-    judged = ("causal", "alignment", "window", "prefix", "scale", "softcap", "dropout", "alibi", "sinks")
+    judged = ("causal", "alignment", "window", "prefix", "dilation", "scale", "softcap", "dropout", "alibi", "sinks")
     problem_of(op, one, Settings(**{name: getattr(s, name) for name in judged})).validate()
 
 

@@ -30,8 +30,8 @@ _TARGET = "redblue_attention"
 jax.ffi.register_ffi_target(_TARGET, _core.xla_handler(), platform="cpu")
 
 _STATIC = (
-    "layout", "causal", "alignment", "window", "prefix", "scale", "softcap", "dropout", "cu_seqlens_q", "cu_seqlens_k",
-    "seqused_q", "seqused_k", "pattern", "order", "compute", "M", "memory", "max_workspace", "threads",
+    "layout", "causal", "alignment", "window", "prefix", "dilation", "scale", "softcap", "dropout", "cu_seqlens_q",
+    "cu_seqlens_k", "seqused_q", "seqused_k", "pattern", "order", "compute", "M", "memory", "max_workspace", "threads",
 )  # fmt: skip
 _REFUSED = ("out", "approximate", "tolerance", "schedule")
 

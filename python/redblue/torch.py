@@ -27,7 +27,7 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, offset_of, patterns_of, real, starts, unknown_options, used
+from ._settings import Options, edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, require_dense
 
@@ -81,12 +81,13 @@ def _options(
     cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
     order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
 ) -> dict:  # fmt: skip
-    """Arguments of an operator as options of redblue.attention."""
+    """Arguments of an operator as options of redblue.attention; `window` has left, right and the dilation."""
     return {
         "layout": layout,
         "causal": causal,
         "alignment": "bottom-right" if alignment is None else alignment,
-        "window": None if window == [-1, -1] else tuple(window),
+        "window": None if window[:2] == [-1, -1] else tuple(window[:2]),
+        "dilation": window[2],
         "prefix": prefix,
         "scale": scale,
         "softcap": softcap,
@@ -396,7 +397,7 @@ def _operator(
 
 def _arguments(
     layout: str = "bhsd", causal: bool = False, alignment: Any = "bottom-right", window: Optional[Tuple[int, int]] = None,
-    prefix: int = 0, scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
+    prefix: int = 0, dilation: int = 1, scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
     cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, seqused_q: Any = None, seqused_k: Any = None,
     M: Optional[int] = None, memory: Optional[int] = None, max_workspace: Optional[int] = None,
     threads: Optional[int] = None, pattern: Any = None, order: Optional[str] = None, approximate: Optional[str] = None,
@@ -411,7 +412,7 @@ def _arguments(
         if isinstance(number, Tensor):  # the operator would take its value, and no gradient would reach it
             real(name, number)
     return (
-        layout, causal, offset_of(alignment), [-1 if edge is None else edge for edge in window or (-1, -1)], prefix, scale,
+        layout, causal, offset_of(alignment), [*(-1 if edge is None else edge for edge in edges_of(window)), dilation], prefix, scale,
         softcap or 0.0, dropout, *map(_tensor, (seed if dropout else None, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)),
         [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
         None if pattern is None else _numbered(pattern),

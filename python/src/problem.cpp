@@ -52,6 +52,7 @@ void add_problem(nb::module_& m) {
       .def_rw("window_left", &Problem::window_left, nb::arg().none())
       .def_rw("window_right", &Problem::window_right, nb::arg().none())
       .def_rw("prefix", &Problem::prefix)
+      .def_rw("dilation", &Problem::dilation)
       .def_rw("scale", &Problem::scale, nb::arg().none())
       .def_rw("lse_required", &Problem::lse_required)
       .def_rw("cu_seqlens_q", &Problem::cu_seqlens_q)

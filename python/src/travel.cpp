@@ -28,9 +28,9 @@ namespace {
 /// The fields of a problem that are plain numbers.
 auto numbers_of(auto& p) {
   return std::tie(p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v, p.causal, p.causal_offset, p.window_left,
-                  p.window_right, p.prefix, p.scale, p.lse_required, p.cu_seqlens_q, p.cu_seqlens_k, p.seqused_q,
-                  p.seqused_k, p.softcap, p.bias, p.bias_gradient, p.alibi, p.sinks, p.sinks_gradient, p.dropout,
-                  p.seed, p.forward_given);
+                  p.window_right, p.prefix, p.dilation, p.scale, p.lse_required, p.cu_seqlens_q, p.cu_seqlens_k,
+                  p.seqused_q, p.seqused_k, p.softcap, p.bias, p.bias_gradient, p.alibi, p.sinks, p.sinks_gradient,
+                  p.dropout, p.seed, p.forward_given);
 }
 template <class... T>
 std::tuple<T...> copies(const std::tuple<T&...>& references);

@@ -227,13 +227,14 @@ Problem problem_of(const redblue_problem& p) {
   result.d_v = p.d_v != 0 ? p.d_v : p.d;
   result.causal = p.causal != 0;
   if (p.has_causal_offset != 0) {
-    if (!result.causal && p.has_window_left == 0 && p.has_window_right == 0 && p.alibi == 0)
+    if (!result.causal && p.has_window_left == 0 && p.has_window_right == 0 && p.alibi == 0 && p.dilation < 2)
       throw InvalidArgument("has_causal_offset is set and nothing counts from it: set causal, a window or alibi too");
     result.causal_offset = p.causal_offset;
   }
   if (p.has_window_left != 0) result.window_left = p.window_left;
   if (p.has_window_right != 0) result.window_right = p.window_right;
   result.prefix = p.prefix;
+  if (p.dilation != 0) result.dilation = p.dilation;
   if (p.has_scale != 0) result.scale = p.scale;
   result.softcap = p.softcap;
   if (p.has_bias != 0) result.bias = {p.bias_shape[0], p.bias_shape[1], p.bias_shape[2], p.bias_shape[3]};
@@ -458,7 +459,8 @@ constexpr std::size_t kFirstOptions = offsetof(redblue_plan_options, fast_memory
 redblue_problem problem_given(const redblue_problem* problem) {
   return given(problem, redblue_problem REDBLUE_PROBLEM_INIT,
                {kFirstProblem, offsetof(redblue_problem, softcap), offsetof(redblue_problem, sequences),
-                offsetof(redblue_problem, patterns), offsetof(redblue_problem, approximate_degree)},
+                offsetof(redblue_problem, patterns), offsetof(redblue_problem, approximate_degree),
+                offsetof(redblue_problem, dilation)},
                "redblue_problem");
 }
 

@@ -124,6 +124,9 @@ class Modeller {
     const index_t group = problem.group();
     const auto of = [&](const Sequence& s, index_t head) {
       Problem one = problem;
+      if (one.causal_offset) one.causal_offset = *one.causal_offset / one.dilation;
+      one.prefix = ceil_div(one.prefix, one.dilation);
+      one.dilation = 1;  // a sequence is of one residue
       one.cu_seqlens_q.clear(), one.cu_seqlens_k.clear(), one.seqused_q.clear(), one.seqused_k.clear();
       one.batch = 1;
       one.heads = group;
@@ -567,7 +570,7 @@ plan::Plan fastest_in_order(const Problem& problem, const plan::Options& given, 
       return make_fastest_plan(forward, before, time);
     });
   plan::compare_rows(plan);
-  plan.reason = reason(plan, best == least, *fewest, modeller.rates(), time);
+  plan.reason = reason(plan, best == least, *fewest, modeller.rates(), time) + plan::note_of_order(problem);
   return plan;
 }
 
@@ -601,16 +604,14 @@ std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Proble
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
   const CoreMemo memo;
   const bool may_choose = given.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
-  if (may_choose && problem.patterns.large())
-    if (auto plan = plan_in(PatternOrder::rcm, HUGE_VAL, problem, given, time);
-        plan && !has_pattern(plan->problem.sizes())) {
-      plan->reason += "; queries and keys are taken in rcm order; as they come they were not planned";
-      return std::move(*plan);
-    }
   plan::Plan natural = fastest_in_order(problem, given, time);
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;
+  if (problem.patterns.large()) {
+    natural.reason += plan::kNoOtherOrder;
+    return natural;
+  }
   // Another order saves about as much time as it saves visits, and its copies take some.
   constexpr double kWorthPlanning = 0.8;
   const double most_visits = kWorthPlanning * visited_keys(x).to_double();

@@ -176,7 +176,11 @@ std::string outline_text(const plan::Plan& plan) {
     result += fmt::format(
         "{}: each is attention of its own, below one after another; the mask is that of each\n",
         p.cu_seqlens_q.empty() ? "padded batches" : fmt::format("{} packed sequences", p.cu_seqlens_q.size() - 1));
-  if (p.patterns.empty() && x.documents != nullptr && x.documents->reordered())
+  if (p.dilation > 1)
+    result +=
+        fmt::format("queries and keys of each residue modulo {} are taken together, and numbered so: {} sequences\n",
+                    p.dilation, x.documents->list.size());
+  else if (p.patterns.empty() && x.documents != nullptr && x.documents->reordered())
     result += "queries and keys that no pair has are taken last, and numbered so\n";
   if (!p.patterns.empty() && x.documents != nullptr)
     result += fmt::format("a pattern says who sees whom: {} pairs in {} parts, each attention of its own{}\n",

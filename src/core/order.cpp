@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <bit>
-#include <numeric>
 #include <utility>
 
 namespace redblue {
@@ -10,7 +9,6 @@ namespace redblue {
 namespace {
 
 constexpr index_t kMostSteps = index_t{1} << 27;  ///< of a search for an order: seconds
-constexpr index_t kMostRuns = index_t{1} << 22;   ///< of a pattern: a search through more takes too long
 
 index_t size_of(std::span<const Range> runs) {
   index_t sum = 0;
@@ -149,46 +147,21 @@ std::vector<index_t> inverse_of(const std::vector<index_t>& order) {
   return place;
 }
 
-/// Where each position sees keys of one residue modulo a step only: the positions and keys of each residue together.
-/// This is what a search would find, in the time that it takes to read the runs.
-std::optional<Order> by_residues(const RunLists& rows, index_t n_k, index_t group) {
-  index_t step = 0;
-  std::vector<bool> seen(static_cast<std::size_t>(n_k));
-  rows.for_groups([&](Range, std::span<const Range> runs) {
-    for (std::size_t k = 0; k < runs.size() && step != 1; ++k) {
-      if (runs[k].size() > 1) step = 1;
-      if (k > 0) step = std::gcd(step, runs[k].begin - runs[k - 1].begin);
-      seen[static_cast<std::size_t>(runs[k].begin)] = true;
-    }
-  });
-  if (step < 2) return std::nullopt;
-  Order order;
-  std::vector<std::vector<index_t>> of_residue(static_cast<std::size_t>(step));
-  for (index_t i = 0; i < rows.size() / group; ++i) {
-    std::optional<index_t> residue;
-    for (index_t r = i * group; r < (i + 1) * group; ++r) {
-      if (rows.of(r).empty()) continue;
-      const index_t own = rows.of(r).front().begin % step;
-      if (residue && *residue != own) return std::nullopt;
-      residue = own;
-    }
-    if (residue) of_residue[static_cast<std::size_t>(*residue)].push_back(i);
-  }
-  for (const auto& queries : of_residue) order.queries.insert(order.queries.end(), queries.begin(), queries.end());
-  for (index_t residue = 0; residue < step; ++residue)
-    for (index_t j = residue; j < n_k; j += step)
-      if (seen[static_cast<std::size_t>(j)]) order.keys.push_back(j);
-  order.complete(rows.size() / group, n_k);
-  return order;
-}
-
 }  // namespace
 
-bool too_large_to_search(const RunLists& rows) { return rows.runs_held() > kMostRuns; }
+bool too_large_to_search(const RunLists& rows) { return rows.runs_held() > kMostRunsToSearch; }
 
 void Order::complete(index_t positions, index_t n_k) {
   redblue::complete(queries, positions);
   redblue::complete(keys, n_k);
+}
+
+Order chained(const Order& first, const Order& second) {
+  const auto chain = [](const std::vector<index_t>& from, std::vector<index_t> places) {
+    for (index_t& place : places) place = from[static_cast<std::size_t>(place)];
+    return places;
+  };
+  return {chain(first.queries, second.queries), chain(first.keys, second.keys)};
 }
 
 bool Order::idle() const {
@@ -202,8 +175,6 @@ bool Order::idle() const {
 
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group) {
   const bool searched = kind != PatternOrder::natural;
-  if (kind == PatternOrder::rcm && too_large_to_search(rows))
-    if (auto found = by_residues(rows, n_k, group)) return found;
   RunLists positions = positions_of(rows, group);
   if (searched && (count_of(positions) > Words(kMostSteps) || too_large_to_search(positions))) return std::nullopt;
   Order order;
@@ -215,7 +186,7 @@ std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n
   } else {
     positions.hold_bits(n_k);
     const RunLists keys = transposed(positions, n_k);
-    if (positions.runs_held() + keys.runs_held() > kMostRuns) return std::nullopt;
+    if (positions.runs_held() + keys.runs_held() > kMostRunsToSearch) return std::nullopt;
     const Search search(positions, keys);
     const auto found = kind == PatternOrder::rcm ? std::optional(search.rcm()) : search.jaccard();
     if (!found) return std::nullopt;

@@ -250,13 +250,19 @@ std::string reason_without_caveat(const Plan& plan) {
 
 std::string reason(const Plan& plan) {
   const std::string_view caveat = plan.row().algorithm->caveat(plan.problem.sizes(), plan.row().tiling);
-  const Sizes x = plan.problem.sizes();
-  const bool closed = plan.problem.patterns.empty() && x.documents != nullptr && x.documents->reordered();
   return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat)) +
-         (closed ? "; queries and keys that no pair has are taken last" : "");
+         note_of_order(plan.problem);
 }
 
 }  // namespace
+
+std::string note_of_order(const Problem& problem) {
+  if (problem.dilation > 1)
+    return fmt::format("; queries and keys of each residue modulo {} are taken together", problem.dilation);
+  const Sizes x = problem.sizes();
+  const bool closed = problem.patterns.empty() && x.documents != nullptr && x.documents->reordered();
+  return closed ? "; queries and keys that no pair has are taken last" : "";
+}
 
 std::string text_of(const Row& row) {
   return row.tiling.empty() ? std::string(row.schedule) : fmt::format("{} {}", row.schedule, text_of(row.tiling));
@@ -356,25 +362,14 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   };
   std::optional<Plan> best;
   std::optional<Words> natural;
-  bool others = false, found_at_once = false;
   std::exception_ptr why_not;
   std::optional<Words> least;  // that some order needs
-  // A pattern of very many runs takes minutes to plan as it is: where an order makes masks of it, that one is taken.
-  const bool large = problem.patterns.large();
-  std::vector<PatternOrder> orders{PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard};
-  if (large) orders = {PatternOrder::rcm, PatternOrder::natural};
-  for (const PatternOrder order : orders) try {
-      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) {  // nothing to gain
-        found_at_once = large;
-        break;
-      }
+  for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) try {
+      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) break;  // nothing to gain
       Problem ordered = problem;
       ordered.order = order;
       Plan plan = plan_in_order(ordered, options);
-      if (order == PatternOrder::natural)
-        natural = cost(plan);
-      else
-        others = true;
+      if (order == PatternOrder::natural) natural = cost(plan);
       if (!best || cost(plan) < cost(*best)) best = std::move(plan);
     } catch (const InvalidProblem&) {
       throw;
@@ -388,17 +383,14 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
     }
   if (!best) std::rethrow_exception(why_not);
   if (best->problem.order == PatternOrder::natural) {
-    if (large && !others)
-      best->reason +=
-          "; no other order of queries and keys was looked for, as the pattern has very many runs (docs/masks.md)";
+    if (problem.patterns.large() && has_pattern(best->problem.sizes())) best->reason += kNoOtherOrder;
     return std::move(*best);
   }
   const std::string_view unit = is_priced(options) ? "much" : "many";
   best->reason += fmt::format(
       "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
-      natural         ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
-      : found_at_once ? "as they come they were not planned"
-                      : "as they come nothing fits");
+      natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
+              : "as they come nothing fits");
   return std::move(*best);
 }
 

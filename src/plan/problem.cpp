@@ -7,6 +7,7 @@
 #include <cmath>
 #include <map>
 #include <mutex>
+#include <numeric>
 #include <set>
 #include <utility>
 
@@ -59,6 +60,7 @@ void Problem::validate() const {
         "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
   require_sequences();
   require_patterns();
+  require_dilation();
   require_modifiers();
   require_approximation();
   require_method();
@@ -160,6 +162,22 @@ void Problem::require_patterns() const {
                                          rows.begin, runs.front().begin, runs.back().end - 1, n_k));
     });
   }
+}
+
+void Problem::require_dilation() const {
+  if (dilation == 1) return;
+  require_size("dilation", dilation);
+  const auto refuse = [&](bool wrong, std::string_view what) {
+    if (wrong)
+      throw InvalidProblem(fmt::format(
+          "dilation = {} takes queries and keys in another order, {}; give the window as a pattern: patterns::window",
+          dilation, what));
+  };
+  refuse(alibi || dropout > 0, "and ALiBi and dropout depend on their numbers");
+  refuse(is_of_pairs(op), fmt::format("and the matrix of operation {} keeps its own", name_of(op)));
+  refuse(!patterns.empty(), "and patterns have their own numbers");
+  refuse(method_kind() != MethodKind::exact, "which approximations do not take");
+  refuse(!may_move(), "and batches with lengths of their own share one bias");
 }
 
 void Problem::require_modifiers() const {
@@ -281,19 +299,19 @@ double Problem::scale_or_default() const {
   return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
 }
 
-Mask Problem::mask_of(index_t queries, index_t keys) const {
-  const index_t offset = causal_offset.value_or(keys - queries);
+/// Of queries of which the first stands at key `offset`; the first `shown` keys are the prefix.
+Mask Problem::mask_of(index_t keys, index_t offset, index_t shown) const {
   Mask m;
   m.group = group();
   if (window_left) m.lo = offset - *window_left;
   if (window_right) m.hi = offset + *window_right + 1;
   if (causal) m.hi = std::min(m.hi, offset + 1);
-  m.prefix = std::min(prefix, keys);
+  m.prefix = std::min(shown, keys);
   return m;
 }
 
 Mask Problem::mask() const {
-  const Mask m = mask_of(n_q, n_k);
+  const Mask m = mask_of(n_k, causal_offset.value_or(n_k - n_q), prefix);
   return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
 }
 
@@ -306,16 +324,39 @@ bool one_length(const std::vector<index_t>& used) {
 
 }  // namespace
 
-/// Nothing where the lengths are those of the whole problem.
+/// Nothing where the lengths are those of the whole problem. With a dilation each sequence becomes one for each
+/// residue.
 std::shared_ptr<const Documents> Problem::sequences() const {
-  if (!several()) return nullptr;
+  if (!several() && dilation == 1) return nullptr;
   Documents all;
+  Order order;  // of the batch
   const auto add = [&](index_t b, Range queries, Range keys) {
-    all.list.push_back({b,
-                        {queries.begin * group(), queries.end * group()},
-                        keys,
-                        mask_of(queries.size(), keys.size()),
-                        causal_offset.value_or(keys.size() - queries.size())});
+    const index_t offset = causal_offset.value_or(keys.size() - queries.size());
+    if (dilation == 1) {
+      all.list.push_back(
+          {b, {queries.begin * group(), queries.end * group()}, keys, mask_of(keys.size(), offset, prefix), offset});
+      return;
+    }
+    // Keys r, r + dilation, ... of the sequence are seen by the queries that stand at such places.
+    for (index_t r = 0; r < std::min(dilation, keys.size()); ++r) {
+      const index_t first = ((r - offset) % dilation + dilation) % dilation;
+      const auto take = [&](std::vector<index_t>& places, Range part, index_t from) {
+        const index_t before = std::ssize(places);
+        for (index_t i = part.begin + from; i < part.end; i += dilation) places.push_back(i);
+        return Range{before, std::ssize(places)};
+      };
+      const Range seeing = take(order.queries, queries, first), seen = take(order.keys, keys, r);
+      if (seeing.size() == 0) continue;
+      const index_t stands = (first + offset - r) / dilation,
+                    shown = ceil_div(std::max<index_t>(0, prefix - r), dilation);
+      all.list.push_back(
+          {b, {seeing.begin * group(), seeing.end * group()}, seen, mask_of(seen.size(), stands, shown), stands});
+    }
+  };
+  const auto end_batch = [&] {
+    if (dilation == 1) return;
+    order.complete(n_q, n_k);
+    all.orders.push_back(std::make_shared<const Order>(std::exchange(order, {})));
   };
   const auto used = [](const std::vector<index_t>& lengths, std::size_t s, Range whole) -> Range {
     return lengths.empty() ? whole : Range{whole.begin, whole.begin + lengths[s]};
@@ -325,13 +366,15 @@ std::shared_ptr<const Documents> Problem::sequences() const {
     const auto& k = cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k;
     for (std::size_t s = 1; s < q.size(); ++s)
       add(0, used(seqused_q, s - 1, {q[s - 1], q[s]}), used(seqused_k, s - 1, {k[s - 1], k[s]}));
+    end_batch();
   } else {
     all.batches = one_length(seqused_q) && one_length(seqused_k) ? std::min<index_t>(batch, 1) : batch;
     for (index_t b = 0; b < all.batches; ++b) {
       const auto at = static_cast<std::size_t>(b);
       const Range queries = used(seqused_q, at, {0, n_q}), keys = used(seqused_k, at, {0, n_k});
-      if (all.batches == 1 && queries == Range{0, n_q} && keys == Range{0, n_k}) return nullptr;
+      if (dilation == 1 && all.batches == 1 && queries == Range{0, n_q} && keys == Range{0, n_k}) return nullptr;
       add(b, queries, keys);
+      end_batch();
     }
   }
   return std::make_shared<const Documents>(std::move(all));
@@ -397,14 +440,19 @@ bool Patterns::large() const {
 /// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
 std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (patterns.empty()) {
-    if (!several()) return nullptr;
+    if (!several() && dilation == 1) return nullptr;
     require_sequences();
+    require_dilation();
     std::shared_ptr<const Documents> all = sequences();
     if (all == nullptr) return nullptr;
     whole = Mask{.group = group()};
     if (!is_projected(op) || all->batches > 1) return all;
     Documents closed = *all;  // products of A1 and A3 go over all queries and keys of the core
-    closed.orders = {close_gaps(closed.list, n_q, n_k)};
+    const std::shared_ptr<const Order> closing = close_gaps(closed.list, n_q, n_k);
+    if (dilation == 1)
+      closed.orders = {closing};
+    else if (closing != nullptr)
+      closed.orders = {std::make_shared<const Order>(chained(*closed.orders.front(), *closing))};
     return std::make_shared<const Documents>(std::move(closed));
   }
   const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
@@ -456,8 +504,8 @@ index_t slope_offset_in(const Documents& sequences, index_t batch, const Documen
 }  // namespace
 
 /// ALiBi and dropout depend on the numbers of query and key. A bias is taken in both orders, one for all that share it.
-bool Problem::may_reorder() const {
-  if (patterns.empty() || alibi || dropout > 0 || is_of_pairs(op)) return false;
+bool Problem::may_move() const {
+  if (alibi || dropout > 0 || is_of_pairs(op)) return false;
   if (!bias) return true;
   const Modifiers m = modifiers();
   const bool own = !m.bias_over_batches && !m.bias_over_heads;
@@ -479,6 +527,83 @@ bool alike_in_batches(const Patterns& patterns, index_t heads) {
 
 }  // namespace
 
+namespace {
+
+/// The keys that some lists show, numbered anew without the others.
+class ShownKeys {
+ public:
+  explicit ShownKeys(std::vector<Range> shown) : shown_(std::move(shown)) {
+    for (const Range& run : shown_) before_.push_back(before_.back() + run.size());
+  }
+  index_t count() const { return before_.back(); }
+  Range operator()(Range keys) const {
+    const index_t begin = before(keys.begin);
+    return {begin, std::max(begin, before(keys.end))};
+  }
+  RunLists operator()(const RunLists& lists) const {
+    RunLists anew;
+    anew.set_index(lists.index());
+    std::vector<Range> places;
+    lists.for_groups([&](Range part, std::span<const Range> runs) {
+      places.clear();
+      for (const Range& run : runs) places.push_back((*this)(run));
+      anew.append(part.size(), places);
+    });
+    return anew;
+  }
+  /// The order of all keys that an order of these is.
+  Order among_all(const Order& order, index_t positions, index_t n_k) const {
+    Order all;
+    for (const Range& run : shown_)
+      for (index_t j = run.begin; j < run.end; ++j) all.keys.push_back(j);
+    all.queries.resize(static_cast<std::size_t>(positions));
+    std::iota(all.queries.begin(), all.queries.end(), 0);
+    all = chained(all, order);
+    all.complete(positions, n_k);
+    return all;
+  }
+
+ private:
+  /// How many of them come before a key.
+  index_t before(index_t key) const {
+    const auto run = std::ranges::upper_bound(shown_, key, {}, &Range::begin) - shown_.begin();
+    if (run == 0) return 0;
+    const auto at = static_cast<std::size_t>(run - 1);
+    return before_[at] + std::min(key - shown_[at].begin, shown_[at].size());
+  }
+  std::vector<Range> shown_;
+  std::vector<index_t> before_{0};  ///< those before each run, and their number
+};
+
+/// The keys that these lists show, where they are to be numbered anew first: rows have very many runs together, and a
+/// mask cuts some of them. Where all lists have the same gaps, as those of a mask of keys have, a row then has one run.
+std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, const Allowed& allowed, index_t n_q) {
+  constexpr index_t kMany = index_t{1} << 20;
+  const auto runs_of = [&](const RunLists& list, index_t p) { return static_cast<index_t>(list.of(p).size()); };
+  index_t runs = 0;
+  for (index_t p = 0; p < n_q && runs <= kMany; ++p)
+    for (const RunLists* list : lists) runs += runs_of(*list, p);
+  const auto is_cut = [&](const RunLists& list, index_t p) {
+    const Range keys = allowed(p);
+    return std::ranges::count_if(list.of(p), [&](const Range& run) { return intersection(run, keys).size() > 0; }) > 1;
+  };
+  const auto cut = [&](index_t p) {
+    return std::ranges::any_of(lists, [&](const RunLists* list) { return is_cut(*list, p); });
+  };
+  index_t p = 0;
+  while (p < n_q && !cut(p)) ++p;
+  if (runs <= kMany || p == n_q) return std::nullopt;  // it may be masks as it is
+  std::vector<Range> shown;
+  for (const RunLists* list : lists) {
+    const std::vector<Range> more = union_of(*list, {0, n_q});
+    shown.insert(shown.end(), more.begin(), more.end());
+  }
+  sort_and_join(shown);
+  return ShownKeys(std::move(shown));
+}
+
+}  // namespace
+
 std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
   require_patterns();
   const std::shared_ptr<const Documents> plain = sequences();
@@ -490,9 +615,10 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
   std::vector<PatternIndex> index;
   index.reserve(static_cast<std::size_t>(lists));
   Words held;  // bytes of the lists; what is made of them takes several times as many
+  const Mask everywhere = mask_of(n_k, causal_offset.value_or(n_k - n_q), prefix);
   for (index_t k = 0; k < lists; ++k) {
     const index_t batch_now = by_head ? k / kv_heads.value_or(heads) : k;
-    const Allowed allowed(plain.get(), batch_now, mask_of(n_q, n_k), n_q, n_k);
+    const Allowed allowed(plain.get(), batch_now, everywhere, n_q, n_k);
     const auto of_head = [&](index_t h) -> const RunLists& {
       return patterns[static_cast<std::size_t>(by_head ? k * group() + h : k * heads) % patterns.size()];
     };
@@ -500,15 +626,26 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     const auto [kind, block_words] = index_of(of_head, by_head ? group() : 1);
     index.push_back({.kind = kind});
     all.block_index.push_back(block_words);
+    std::vector<const RunLists*> given;  // of each head, or of all
+    for (index_t h = 0; h < group(); h += together) given.push_back(&of_head(h));
+    // A bias has n_q n_k words to copy: it stays unless an order is asked for.
+    const bool drops = !bias || order != PatternOrder::natural;  // what no pair has
+    std::optional<ShownKeys> shown;
+    if (may_reorder() && drops && !allowed.everything()) shown = shown_keys(given, allowed, n_q);
+    std::vector<RunLists> anew;
+    if (shown) anew.reserve(given.size());
+    for (std::size_t h = 0; shown && h < given.size(); ++h) given[h] = &anew.emplace_back((*shown)(*given[h]));
+    const index_t keys = shown ? shown->count() : n_k;
     RunLists rows;
     rows.set_index(index.back());
     if (together == group() && allowed.everything())
-      of_head(0).for_groups([&](Range part, std::span<const Range> runs) { rows.append(part.size() * group(), runs); });
+      given[0]->for_groups([&](Range part, std::span<const Range> runs) { rows.append(part.size() * group(), runs); });
     else
       for (index_t p = 0; p < n_q; ++p)
-        for (index_t h = 0; h < group(); h += together) {
+        for (const RunLists* list : given) {
+          const Range part = shown ? (*shown)(allowed(p)) : allowed(p);
           std::vector<Range> seen;
-          for (const Range& run : of_head(h).of(p)) seen.push_back(intersection(run, allowed(p)));
+          for_inside(list->of(p), part, [&](Range run) { seen.push_back(run.shifted(part.begin)); });
           rows.append(together, seen);
         }
     held += Words(static_cast<index_t>(sizeof(Pattern))) + Words(rows.size()) * 4 +
@@ -519,7 +656,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
                                     heads, batch, physical_memory().str()),
                         held * 16, physical_memory());
     const bool own_offsets = alibi && plain != nullptr;  // each sequence has its own, which one mask cannot hold
-    if (const auto mask = redblue::mask_of(rows, n_k, group()); mask && alike && !own_offsets) {
+    if (const auto mask = redblue::mask_of(rows, keys, group()); mask && alike && !own_offsets && !shown) {
       whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;
       return nullptr;
     }
@@ -528,22 +665,23 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     like.mask.group = group();
     like.slope_offset = causal_offset.value_or(n_k - n_q);
     std::vector<Document> documents;
-    if (order == PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);  // else where none moves
+    bool moves = shown || is_projected(op) || order != PatternOrder::natural;
+    if (!moves) {
+      documents = redblue::documents_of(rows, n_k, like);
+      moves = drops && !documents.empty() && documents.front().pattern != nullptr;
+    }
     std::shared_ptr<const Order> moved;
-    const bool is_pattern = !documents.empty() && documents.front().pattern != nullptr;
-    // A bias has n_q n_k words to copy: it stays unless an order is asked for.
-    const bool drops = (is_pattern && !bias) || is_projected(op);  // what no pair has
-    if (may_reorder() && (drops || order != PatternOrder::natural)) {
-      auto found = order_of(order, rows, n_k, group());
+    if (moves && may_reorder()) {
+      auto found = order_of(order, rows, keys, group());
       if (!found)
         throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",
                                       name_of(order), count_of(rows).str()));
-      if (!found->idle()) {
-        documents = redblue::documents_of(in_order(rows, *found, group()), n_k, like);
-        moved = std::make_shared<const Order>(std::move(*found));
+      if (shown || !found->idle()) {
+        documents = redblue::documents_of(in_order(rows, *found, group()), keys, like);
+        moved = std::make_shared<const Order>(shown ? shown->among_all(*found, n_q, n_k) : std::move(*found));
       }
     }
-    if (!moved && order != PatternOrder::natural) documents = redblue::documents_of(rows, n_k, like);
+    if (!moved && documents.empty()) documents = redblue::documents_of(rows, n_k, like);
     for (Document& one : documents) {
       if (own_offsets) one.slope_offset = slope_offset_in(*plain, batch_now, one);
       all.list.push_back(std::move(one));

@@ -476,13 +476,39 @@ static void test_wrong_patterns(void) {
   redblue_pattern_destroy(pattern);
 }
 
+/* A dilated window of a problem is that of a pattern; queries and keys lie in another order only inside a run. */
+static void test_dilation(void) {
+  redblue_pattern* pattern = NULL;
+  CHECK(redblue_pattern_longformer(kQueries, kKeys, kKeys - kQueries, 1, 0, 0, 2, &pattern) == REDBLUE_OK);
+  redblue_plan* plans[2] = {
+      plan_under(REDBLUE_FORWARD, (const redblue_pattern* const*)&pattern, 1, REDBLUE_ORDER_AUTOMATIC), NULL};
+  redblue_problem p = problem_of(REDBLUE_FORWARD);
+  p.causal = 0;
+  p.has_window_left = p.has_window_right = 1, p.window_left = 1, p.dilation = 2;
+  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  options.fast_memory_words = 60;
+  CHECK(redblue_plan_create(&p, &options, &plans[1]) == REDBLUE_OK);
+  static float results[2][kO + kHeads * kQueries];
+  for (int i = 0; i < 2; ++i) {
+    redblue_forward_tensors f = forward_tensors();
+    f.o.data = results[i], f.lse.data = results[i] + kO;
+    CHECK(redblue_forward(plans[i], &f, NULL) == REDBLUE_OK);
+    redblue_plan_destroy(plans[i]);
+  }
+  for (int i = 0; i < kO + kHeads * kQueries; ++i) {
+    const float a = results[0][i], b = results[1][i];
+    CHECK(fabsf(a - b) < 2e-6f || (isinf(a) && isinf(b)));
+  }
+  redblue_pattern_destroy(pattern);
+}
+
 /* A program from before a field of redblue_problem: its struct ends there, and what follows in memory is not read. */
 static void test_earlier_problems(void) {
-  const size_t sizes[] = {offsetof(redblue_problem, window_left), offsetof(redblue_problem, softcap),
-                          offsetof(redblue_problem, sequences), offsetof(redblue_problem, patterns),
-                          offsetof(redblue_problem, approximate_degree)};
+  const size_t sizes[] = {offsetof(redblue_problem, window_left),        offsetof(redblue_problem, softcap),
+                          offsetof(redblue_problem, sequences),          offsetof(redblue_problem, patterns),
+                          offsetof(redblue_problem, approximate_degree), offsetof(redblue_problem, dilation)};
   const redblue_forward_tensors f = forward_tensors();
-  for (int i = 0; i < 5; ++i) {
+  for (size_t i = 0; i < sizeof sizes / sizeof *sizes; ++i) {
     redblue_problem p = problem_of(REDBLUE_FORWARD);
     memset((char*)&p + sizes[i], 0x55, sizeof p - sizes[i]);
     p.struct_size = sizes[i];
@@ -645,6 +671,8 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM(p.n_q = 0, REDBLUE_INVALID_ARGUMENT, "n_q = 0");
   WRONG_PROBLEM(p.d = -4, REDBLUE_INVALID_ARGUMENT, "d = -4");
   WRONG_PROBLEM(p.batch = INT64_MAX, REDBLUE_INVALID_ARGUMENT, "batch = 9223372036854775807");
+  WRONG_PROBLEM(p.dilation = -2, REDBLUE_INVALID_ARGUMENT, "dilation = -2");
+  WRONG_PROBLEM((p.dilation = 2, p.alibi = 1), REDBLUE_INVALID_ARGUMENT, "ALiBi");
   WRONG_PROBLEM(p.kv_heads = 3, REDBLUE_INVALID_ARGUMENT, "kv_heads = 3");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = NAN), REDBLUE_INVALID_ARGUMENT, "scale = nan");
   WRONG_PROBLEM((p.has_scale = 1, p.scale = INFINITY), REDBLUE_INVALID_ARGUMENT, "scale = inf");
@@ -833,6 +861,7 @@ int main(void) {
   test_window_as_csr();
   test_index_words();
   test_wrong_patterns();
+  test_dilation();
   test_earlier_problems();
   test_certificates();
   test_bytes();

@@ -498,48 +498,61 @@ TEST(Patterns, DilatedWindowsBecomeWindowsInOrder) {
   }
 }
 
-/// Of more runs than an order is searched for.
-TEST(Patterns, LargeDilatedWindowsAreTakenByResidues) {
-  constexpr index_t n = 4160, kStep = 2;
-  const RunLists one_head = patterns::window({n, n}, -1, 0, kStep);
-  ASSERT_TRUE(too_large_to_search(one_head));
-  RunLists two_heads;  // the second sees one key less
-  for (index_t i = 0; i < n; ++i) {
-    two_heads.append(1, one_head.of(i));
-    two_heads.append(1, one_head.of(i).subspan(1));
-  }
-  for (const index_t group : {1, 2}) {
-    const RunLists& lists = group == 1 ? one_head : two_heads;
-    const Order order = order_of(PatternOrder::rcm, lists, n, group).value();
-    const RunLists moved = in_order(lists, order, group);
-    std::vector<index_t> keys = order.keys, queries = order.queries;
-    for (auto* all : {&keys, &queries}) {
-      std::ranges::sort(*all);
-      for (index_t k = 0; k < n; ++k) ASSERT_EQ((*all)[static_cast<std::size_t>(k)], k);
-    }
-    for (index_t i = 0; i < n * group; ++i) {
-      const auto before = lists.of(order.queries[static_cast<std::size_t>(i / group)] * group + i % group);
-      ASSERT_EQ(moved.of(i).size(), before.empty() ? 0U : 1U) << i;
-      if (before.empty()) continue;
-      const Range run = moved.of(i).front();
-      ASSERT_EQ(run.size(), std::ssize(before));
-      for (const index_t k : {index_t{0}, run.size() / 2, run.size() - 1})
-        ASSERT_EQ(order.keys[static_cast<std::size_t>(run.begin + k)], before[static_cast<std::size_t>(k)].begin);
-    }
-  }
-  EXPECT_FALSE(order_of(PatternOrder::jaccard, one_head, n, 1));
-  EXPECT_TRUE(order_of(PatternOrder::rcm, one_head, n, kStep)) << "heads of other residues: few runs together";
-  EXPECT_FALSE(order_of(PatternOrder::rcm, patterns::strided({2 * n, 2 * n}, 8), 2 * n, 1)) << "keys side by side";
+TEST(Patterns, OfTooManyRunsHaveNoOrderButTheirOwn) {
+  constexpr index_t n = 4160;
+  const RunLists lists = patterns::window({n, n}, -1, 0, 2);
+  ASSERT_TRUE(too_large_to_search(lists));
+  EXPECT_FALSE(order_of(PatternOrder::rcm, lists, n, 1));
+  EXPECT_FALSE(order_of(PatternOrder::jaccard, lists, n, 1));
+  EXPECT_TRUE(order_of(PatternOrder::rcm, lists, n, 2)) << "heads of other residues: few runs together";
+}
 
-  Problem p{.n_q = n, .n_k = n, .d = 4, .d_v = 4};
-  p.patterns = {std::make_shared<const RunLists>(one_head)};
-  EXPECT_TRUE(p.patterns.large());
-  p.order = PatternOrder::rcm;
-  const Sizes x = p.sizes();
-  ASSERT_EQ(x.documents->list.size(), 2U);
-  for (const Document& one : x.documents->list) {
-    EXPECT_EQ(one.rows.size(), n / 2);
-    EXPECT_EQ(one.pattern, nullptr);
+/// A mask of keys beside a causal mask: many runs in each row, of which all have the same gaps.
+TEST(Patterns, KeysThatNobodySeesAreLeftOutFirst) {
+  constexpr index_t n = 2100;
+  std::mt19937 random(1);
+  std::vector<std::vector<std::uint8_t>> seen(2, std::vector<std::uint8_t>(n));
+  for (auto& keys : seen)
+    for (auto& key : keys) key = random() % 2;
+  for (const auto& [heads, order] :
+       {std::pair(1, PatternOrder::natural), std::pair(1, PatternOrder::rcm), std::pair(2, PatternOrder::natural)}) {
+    SCOPED_TRACE(heads);
+    Problem p{.heads = heads, .kv_heads = 1, .n_q = n, .n_k = n, .d = 4, .d_v = 4, .causal = true, .order = order};
+    p.cu_seqlens_q = p.cu_seqlens_k = {0, 1500, n};
+    std::vector<std::shared_ptr<const RunLists>> lists;
+    for (index_t h = 0; h < heads; ++h) {
+      RunLists rows;
+      rows.append(n, patterns::of_mask({1, n}, seen[static_cast<std::size_t>(h)]).of(0));
+      lists.push_back(std::make_shared<const RunLists>(std::move(rows)));
+    }
+    p.patterns = Patterns(lists);
+    const Sizes x = p.sizes();
+    const Order& moved = *x.documents->order_of(0, 1);
+    std::vector<std::vector<index_t>> shown(n * static_cast<std::size_t>(heads));  // of each row, in the order of p
+    for (const Document& one : x.documents->list) {
+      ASSERT_NE(one.pattern, nullptr);
+      if (heads == 1) {
+        EXPECT_LE(one.pattern->rows().runs_held(), one.rows.size());
+      }
+      for (index_t r = 0; r < one.rows.size(); ++r) {
+        const index_t row = one.rows.begin + r, query = moved.queries[static_cast<std::size_t>(row / heads)];
+        auto& keys = shown[static_cast<std::size_t>(query * heads + row % heads)];
+        for (const Range& run : one.pattern->rows().of(r))
+          for (index_t j = run.begin; j < run.end; ++j)
+            keys.push_back(moved.keys[static_cast<std::size_t>(one.keys.begin + j)]);
+        std::ranges::sort(keys);
+      }
+    }
+    for (index_t row = 0; row < n * heads; ++row) {
+      std::vector<index_t> keys;
+      const auto& head = seen[static_cast<std::size_t>(row % heads)];
+      for (index_t j = row / heads < 1500 ? 0 : 1500; j <= row / heads; ++j)
+        if (head[static_cast<std::size_t>(j)] != 0) keys.push_back(j);
+      ASSERT_EQ(shown[static_cast<std::size_t>(row)], keys) << row;
+    }
+    std::vector<index_t> all = moved.keys;
+    std::ranges::sort(all);
+    for (index_t j = 0; j < n; ++j) ASSERT_EQ(all[static_cast<std::size_t>(j)], j);
   }
 }
 

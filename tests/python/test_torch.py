@@ -124,7 +124,7 @@ def test_a_pattern_that_is_gone_is_refused():
     (q,) = tensors((1, 2, 9, 8))
     numbers = rt._numbered(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
     with pytest.raises(redblue.InvalidProblem, match="deleted"):
-        rt._forward_op(q, q, q, *(None,) * 3, "bhsd", False, None, [-1, -1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4,
+        rt._forward_op(q, q, q, *(None,) * 3, "bhsd", False, None, [-1, -1, 1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4,
                        None, None, None, numbers)  # fmt: skip
 
 
@@ -158,11 +158,11 @@ def test_opcheck(case):
     if case == "packed":
         q, k, v = tensors((9, 2, 4), (9, 2, 4), (9, 2, 3))
         ends = torch.tensor([0, 4, 9], dtype=torch.int32)
-        options = ("bshd", True, None, [-1, -1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4, *choices)
+        options = ("bshd", True, None, [-1, -1, 1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4, *choices)
     else:
         q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
         softcap = 0.0 if case == "approximate" else 1.0
-        masks = (False, 0, [-1, -1]) if case == "approximate" else (True, 0, [3, -1])
+        masks = (False, 0, [-1, -1, 1]) if case == "approximate" else (True, 0, [3, -1, 1])
         options = ("bhsd", *masks, 0, 0.5, softcap, 0.0, *(None,) * 5, [-1] * 4, *choices)
         if case == "biased":
             none = (*tensors((4, 5, 6)), None, *tensors((4,)))

@@ -35,7 +35,11 @@ struct Order {
   bool idle() const;
 };
 
-/// Has a pattern too many runs to search for an order? Then order_of finds rcm for dilated windows only, by residues.
+/// The places of `second` are those of `first`.
+Order chained(const Order& first, const Order& second);
+
+/// Has a pattern too many runs to search for an order? Then order_of finds none.
+inline constexpr index_t kMostRunsToSearch = index_t{1} << 22;
 bool too_large_to_search(const RunLists& rows);
 /// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
 /// finding an order other than natural would take too long.
