@@ -22,13 +22,16 @@ std::string method_of(bool polynomial, bool by_rows) {
 
 Json to_json(const Decision& d) {
   const auto words = [](const std::optional<Words>& n) { return n ? Json(to_json(*n)) : Json(nullptr); };
-  return {{"tolerance", d.tolerance},
-          {"method", method_of(d.polynomial != nullptr, d.rows != nullptr)},
-          {"degree", d.degree ? Json(*d.degree) : Json(nullptr)},
-          {"exact_words", words(d.exact_words)},
-          {"polynomial_words", words(d.polynomial_words)},
-          {"row_words", words(d.row_words)},
-          {"reason", d.reason}};
+  Json j{{"tolerance", d.tolerance},
+         {"method", method_of(d.polynomial != nullptr, d.rows != nullptr)},
+         {"degree", d.degree ? Json(*d.degree) : Json(nullptr)},
+         {"exact_words", words(d.exact_words)},
+         {"polynomial_words", words(d.polynomial_words)},
+         {"row_words", words(d.row_words)},
+         {"reason", d.reason}};
+  if (d.exact_seconds) j["exact_seconds"] = *d.exact_seconds;
+  if (d.polynomial_seconds) j["polynomial_seconds"] = *d.polynomial_seconds;
+  return j;
 }
 
 namespace {

@@ -265,7 +265,7 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         std::vector<double> seconds;
         for (index_t k = 0; k < options.repetitions; ++k) {
           const auto start = std::chrono::steady_clock::now();
-          row.words = plan::words_without_lse(run(plan, inputs, {o.tensor(), {}}, options.run).io, c.problem);
+          row.words = plan::without_lse(run(plan, inputs, {o.tensor(), {}}, options.run).io, c.problem).total();
           seconds.push_back(std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count());
         }
         std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),

@@ -27,6 +27,34 @@ std::optional<double> widest_range(double tolerance) {
   return std::floor(below * 100) / 100;
 }
 
+/// What the plan of a polynomial and that of exact attention are compared by: what they were made for. Without lse,
+/// which a polynomial does not have.
+struct Price {
+  std::optional<double> seconds;  ///< modelled, of a plan of least time
+  Words cost, words;
+  bool weighted = false;  ///< are some words dearer than others?
+
+  bool of_words() const { return !seconds && !weighted; }
+  std::string text() const {
+    if (seconds) return fmt::format("takes {:.3g} ms of modelled time", 1e3 * *seconds);
+    if (weighted)
+      return fmt::format("costs {:.9g} at the given widths and write cost", cost.to_double() / plan::kCostUnit);
+    return fmt::format("moves {} words", words.str());
+  }
+};
+Price price_of(const plan::Plan& plan) {
+  Price price;
+  if (plan.row().time) price.seconds = plan.row().time->total_s;
+  const Io io = plan::without_lse(plan.io(), plan.problem);
+  price.cost = plan::cost_of(io, plan.options, plan.problem.op);
+  price.words = io.total();
+  price.weighted = plan::is_priced(plan.options);
+  return price;
+}
+bool is_less(const Price& a, const Price& b) {
+  return a.seconds && b.seconds ? *a.seconds < *b.seconds : a.cost < b.cost;
+}
+
 /// Why the plan of a polynomial moves no fewer words than exact attention.
 std::string why_no_fewer(const plan::Plan& plan) {
   if (plan.row().schedule == "polynomial") return "neither moves a word more than once";
@@ -46,6 +74,7 @@ std::string tolerance_hint(double tolerance) {
 struct Trial {
   std::optional<plan::Plan> plan;
   std::string refused;
+  std::optional<Price> price() const { return plan ? std::optional(price_of(*plan)) : std::nullopt; }
 };
 Trial plan_or_reason(const std::function<plan::Plan()>& plan) {
   try {
@@ -56,7 +85,8 @@ Trial plan_or_reason(const std::function<plan::Plan()>& plan) {
 }
 
 /// Looks at one polynomial for all rows. The reason does not yet say what it is the reason for.
-void look_at_one_polynomial(Decision& d, double range, std::optional<Polynomial> least,
+void look_at_one_polynomial(Decision& d, const std::optional<Price>& exact, double range,
+                            std::optional<Polynomial> least,
                             const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
   const std::string wanted = fmt::format("{:.3g} max|V| for scores up to {:.4g}", d.tolerance, range);
   if (!least) {
@@ -72,23 +102,26 @@ void look_at_one_polynomial(Decision& d, double range, std::optional<Polynomial>
     return;
   }
   d.M = made.plan->options.M;
-  d.polynomial_words = made.plan->io().total();
-  if (d.exact_words && *d.exact_words <= *d.polynomial_words) {
+  const Price price = price_of(*made.plan);
+  d.polynomial_words = price.words;
+  d.polynomial_seconds = price.seconds;
+  if (exact && !is_less(price, *exact)) {
+    d.cheaper = is_less(*exact, price);
     d.reason =
-        fmt::format("it moves {} words, and the polynomial of degree {}, the least that proves {}, {}; {}",
-                    d.exact_words->str(), *d.degree, wanted, d.polynomial_words->str(), why_no_fewer(*made.plan));
+        fmt::format("it {}, and the polynomial of degree {}, the least that proves {}, {}{}", exact->text(), *d.degree,
+                    wanted, price.text(), price.of_words() ? "; " + why_no_fewer(*made.plan) : std::string());
   } else {
-    d.reason = fmt::format("degree {} is the least that proves {}; it moves {} words", *d.degree, wanted,
-                           d.polynomial_words->str());
+    d.reason = fmt::format("degree {} is the least that proves {}; it {}", *d.degree, wanted, price.text());
     d.polynomial = std::move(polynomial);
   }
 }
 
-/// Takes polynomials of each row where they move fewer words than what was decided.
-void look_at_rows(Decision& d, const Problem& problem, const Certificate& norms, const Inputs& inputs,
-                  const std::function<plan::Plan(const Problem&)>& plan) {
+/// Takes polynomials of each row where they move fewer words than what was decided, of plans of fewest words.
+void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem& problem, const Certificate& norms,
+                  const Inputs& inputs, const std::function<plan::Plan(const Problem&)>& plan) {
   const index_t pair = problem.d + problem.d_v, shared = problem.instances() * problem.n_k;
   const Words once = Words(shared) * pair + Words(problem.batch * problem.heads * problem.n_q) * pair;
+  if (exact && !exact->of_words()) return;
   std::optional<Words> fewest = d.polynomial != nullptr ? d.polynomial_words : d.exact_words;
   if (problem.masked() || problem.several() || !problem.patterns.empty() || problem.modifiers().any() ||
       problem.lse_required || (fewest && *fewest <= once))
@@ -118,16 +151,21 @@ void look_at_rows(Decision& d, const Problem& problem, const Certificate& norms,
 /// Says what the reason is for; throws where nothing is left.
 Decision settled(Decision d, const Trial& exact) {
   if (d.polynomial != nullptr) {
-    d.reason += d.exact_words ? fmt::format(", exact attention {}", d.exact_words->str())
-                              : fmt::format("; exact attention does not run here: {}", exact.refused);
+    const std::optional<Price> price = exact.price();
+    d.reason += !price              ? fmt::format("; exact attention does not run here: {}", exact.refused)
+                : price->of_words() ? fmt::format(", exact attention {}", price->words.str())
+                                    : fmt::format(", and exact attention {}", price->text());
     return d;
   }
   if (!d.degree) d.reason += "; " + tolerance_hint(d.tolerance);
   if (!d.exact_words)
     throw Unsupported(fmt::format("{}; and exact attention does not run here: {}", d.reason, exact.refused));
   const bool compared = d.polynomial_words.has_value();
-  const bool cheaper = compared && *d.exact_words < *d.polynomial_words;
-  d.reason = fmt::format("exact attention{}: {}", !compared ? "" : cheaper ? " is cheaper" : " is as cheap", d.reason);
+  d.reason = fmt::format("exact attention{}: {}",
+                         !compared   ? ""
+                         : d.cheaper ? " is cheaper"
+                                     : " is as cheap",
+                         d.reason);
   return d;
 }
 
@@ -135,7 +173,8 @@ Decision begun(double tolerance, const Trial& exact) {
   Decision d;
   d.tolerance = tolerance;
   if (!exact.plan) return d;
-  d.exact_words = plan::words_without_lse(exact.plan->io(), exact.plan->problem);
+  d.exact_words = exact.price()->words;
+  d.exact_seconds = exact.price()->seconds;
   d.M = exact.plan->options.M;
   return d;
 }
@@ -147,7 +186,7 @@ Decision decide(double tolerance, double range, std::optional<Polynomial> least,
                 const std::function<plan::Plan(const std::shared_ptr<const Polynomial>&)>& plan) {
   const Trial trial = plan_or_reason(exact);
   Decision d = begun(tolerance, trial);
-  look_at_one_polynomial(d, range, std::move(least), plan);
+  look_at_one_polynomial(d, trial.price(), range, std::move(least), plan);
   return settled(std::move(d), trial);
 }
 
@@ -157,7 +196,8 @@ Decision decide_with_rows(const Problem& problem, const Certificate& norms, cons
   const Trial trial = plan_or_reason(exact);
   Decision d = begun(tolerance, trial);
   look_at_one_polynomial(
-      d, norms.range(), least_polynomial(norms, tolerance), [&](const std::shared_ptr<const Polynomial>& polynomial) {
+      d, trial.price(), norms.range(), least_polynomial(norms, tolerance),
+      [&](const std::shared_ptr<const Polynomial>& polynomial) {
         Problem p = problem;
         p.approximation = polynomial;
         p.validate();
@@ -168,7 +208,7 @@ Decision decide_with_rows(const Problem& problem, const Certificate& norms, cons
             throw Unsupported(fmt::format("nothing is proved of its roundings in {}", name_of(c.compute)));
         return plan(p);
       });
-  look_at_rows(d, problem, norms, inputs, plan);
+  look_at_rows(d, trial.price(), problem, norms, inputs, plan);
   return settled(std::move(d), trial);
 }
 

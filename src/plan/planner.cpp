@@ -58,9 +58,6 @@ bool has_widths(const Options& o) {
   return std::any_of(o.width.begin(), o.width.end(), [](index_t w) { return w > 0; });
 }
 bool in_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
-/// Is a cost more than a number of words?
-bool is_priced(const Options& o) { return in_bytes(o) || o.write_cost != 1; }
-
 Words width(const Options& o, std::size_t array) { return in_bytes(o) ? o.width[array] : 1; }
 
 schedule::Limits limits_of(const Options& o, Operation op) {
@@ -255,6 +252,9 @@ std::string reason(const Plan& plan) {
 }
 
 }  // namespace
+
+bool is_priced(const Options& o) { return in_bytes(o) || o.write_cost != 1; }
+Words cost_of(const Io& io, const Options& o, Operation op) { return limits_of(o, op).price.of(io); }
 
 std::string note_of_order(const Problem& problem) {
   if (problem.dilation > 1)

@@ -29,7 +29,7 @@ std::optional<Plan> plan_under(const Problem& p, Words M) {
 
 std::optional<Moved> moved(const std::optional<Plan>& plan) {
   if (!plan) return std::nullopt;
-  return Moved{words_without_lse(plan->io(), plan->problem), std::string(plan->row().schedule)};
+  return Moved{without_lse(plan->io(), plan->problem).total(), std::string(plan->row().schedule)};
 }
 
 /// The same problem of n queries and keys, or nothing where it would be another problem.
@@ -57,8 +57,10 @@ std::optional<index_t> break_even(const Problem& exact, const Problem& approxima
 
 }  // namespace
 
-Words words_without_lse(const Io& io, const Problem& p) {
-  return io.total() - std::min(io.writes[index_of(SlowArray::lse)], Words(p.batch) * p.heads * p.n_q);
+Io without_lse(Io io, const Problem& p) {
+  Words& lse = io.writes[index_of(SlowArray::lse)];
+  lse = lse - std::min(lse, Words(p.batch) * p.heads * p.n_q);
+  return io;
 }
 
 Regime regime(const Problem& problem, Words M, index_t degree) {

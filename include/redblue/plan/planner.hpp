@@ -156,8 +156,12 @@ std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
 /// Throws CapacityError, MemoryError or Unsupported from what the plan refused, with the least M or cap that would do.
 [[noreturn]] void throw_nothing_fits(const Plan& plan);
 /// Puts the rows, of which `first` is the chosen one, in the order of Plan::rows.
-/// For the reason of a plan: of queries and keys that are taken in another order though nobody chose it, and of patterns
-/// for which no other order was looked for.
+/// Is a cost more than a number of words? And what words cost, in 1/kCostUnit.
+bool is_priced(const Options& options);
+Words cost_of(const Io& io, const Options& options, Operation op);
+
+/// For the reason of a plan: of queries and keys that are taken in another order though nobody chose it, and of
+/// patterns for which no other order was looked for.
 std::string note_of_order(const Problem& problem);
 inline constexpr std::string_view kNoOtherOrder =
     "; no other order of queries and keys was looked for, as the pattern has very many runs (docs/masks.md)";

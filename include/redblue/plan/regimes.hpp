@@ -12,7 +12,7 @@ namespace redblue::plan {
 
 /// Words moved without those of the output lse, which approximations do not have: what else a schedule writes as lse is
 /// its own affair, and counts.
-Words words_without_lse(const Io& io, const Problem& problem);
+Io without_lse(Io io, const Problem& problem);
 
 /// Words of the best plan, without lse, and its schedule.
 struct Moved {
