@@ -103,7 +103,7 @@ Json verification_to_json(const Verification& v) {
 
 /// How far o is from exact attention, and what is proved of that.
 void print_text(const Nearness& n) {
-  if (n.relative > 0)
+  if (!(n.relative <= 0))  // NaN, too
     fmt::print("verify: o is {:.3g} max|V| from exact attention, {:.3g} of its Frobenius norm at most\n", n.distance,
                n.relative);
   if (n.range == 0) return;

@@ -7,6 +7,7 @@
 #include <chrono>
 #include <cmath>
 
+#include "most.hpp"
 #include "redblue/machine/storage.hpp"
 #include "redblue/patterns.hpp"
 #include "redblue/plan/regimes.hpp"
@@ -29,20 +30,21 @@ class Output {
     std::vector<HeadError> heads;
     heads.reserve(static_cast<std::size_t>(shape_[0] * shape_[1]));
     for (index_t h = 0; h < shape_[0] * shape_[1]; ++h) {
-      double difference = 0, norm = 0, farthest = 0, largest = 0;
+      long double difference = 0, norm = 0;  // squares of doubles
+      double farthest = 0, largest = 0;
       const std::vector<double> words = head(h), exact_words = exact.head(h);
       for (std::size_t k = 0; k < words.size(); ++k) {
-        const double o = words[k], wanted = exact_words[k];
-        difference += (o - wanted) * (o - wanted);
+        const long double wanted = exact_words[k], gap = words[k] - wanted;
+        difference += gap * gap;
         norm += wanted * wanted;
-        farthest = std::abs(o - wanted) <= farthest ? farthest : std::abs(o - wanted);  // a NaN stays
-        largest = std::max(largest, std::abs(wanted));
+        farthest = most(farthest, static_cast<double>(std::abs(gap)));
+        largest = std::max(largest, std::abs(exact_words[k]));
       }
       const auto share = [](double x, double of) { return x == 0 ? 0 : std::abs(x / of); };
       HeadError& e = heads.emplace_back();
       e.batch = h / shape_[1];
       e.head = h % shape_[1];
-      e.frobenius = share(std::sqrt(difference), std::sqrt(norm));
+      e.frobenius = share(static_cast<double>(std::sqrt(difference)), static_cast<double>(std::sqrt(norm)));
       e.largest = share(farthest, largest);
       e.most_frobenius = e.frobenius;
       e.most_largest = e.largest;
@@ -132,7 +134,6 @@ std::function<Problem(index_t)> reseeded(const Problem& p) {
 
 /// Adds a seed to the errors of those before it; mean_of() ends it.
 void add(std::vector<HeadError>& sums, const std::vector<HeadError>& errors) {
-  const auto most = [](double a, double b) { return std::isnan(a) || b <= a ? a : b; };  // a NaN stays
   for (std::size_t h = 0; h < sums.size(); ++h) {
     sums[h].frobenius += errors[h].frobenius;
     sums[h].largest += errors[h].largest;

@@ -7,6 +7,7 @@
 #include <limits>
 #include <random>
 
+#include "most.hpp"
 #include "oracle/dense.hpp"
 #include "redblue/machine/storage.hpp"
 #include "storage_of.hpp"
@@ -367,17 +368,17 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
   const index_t group = p.group();  // rows of one position: the query heads of a group
   n.distances.resize(static_cast<std::size_t>(p.batch * p.heads));
-  double gaps = 0, squares = 0;
+  long double gaps = 0, squares = 0;  // of doubles
   for (index_t i = 0; i < o.shape.rows; ++i)
     for (index_t t = 0; t < o.shape.cols; ++t) {
       const double exact_word = static_cast<double>(wanted(i, t)), gap = std::abs(o(i, t) - exact_word);
       double& of_head = n.distances[static_cast<std::size_t>(instance * group + i % group)];
-      of_head = std::isnan(gap) ? gap : std::max(of_head, gap);
-      n.distance = std::max(n.distance, gap);
-      gaps += gap * gap;
-      squares += exact_word * exact_word;
+      of_head = most(of_head, gap);
+      n.distance = most(n.distance, gap);
+      gaps += static_cast<long double>(gap) * gap;
+      squares += static_cast<long double>(exact_word) * exact_word;
     }
-  if (squares > 0) n.relative = std::max(n.relative, std::sqrt(gaps / squares));
+  if (squares > 0) n.relative = most(n.relative, static_cast<double>(std::sqrt(gaps / squares)));
 }
 
 /// Where the radius of a row is so near an edge of the grid of polynomials, or a draw of a coreset so near the next

@@ -244,3 +244,33 @@ def test_padded_keys_are_no_keys(tensors, tmp_path):
 def test_seeds_out_of_range_are_refused(tensors):
     done = redblue("compare", "--input", tensors[0], "--M", 500, "--seeds", 0)
     assert done.returncode == 2 and "seeds = 0: give a number from 1 to 1000" in done.stderr
+
+
+def test_a_row_that_is_no_number_shows(tmp_path):
+    """Of finite inputs: scores of 1e0, but monomials that overflow."""
+    rng = np.random.default_rng(3)
+    q, k, v = (0.3 * rng.standard_normal((1, 2, 9, 4)).astype(np.float32) for _ in range(3))
+    k *= 1e-12
+    q[0, 1, 3] *= 1e12
+    save_file({"q": q, "k": k, "v": v}, tmp_path / "x.safetensors")
+    done = redblue("compare", "--input", tmp_path / "x.safetensors", "--M", 20000, "--repetitions", 1, "--approximate", "4:1", "--format", "csv")
+    assert done.returncode == 0, done.stderr
+    heads = [row for row in csv.DictReader(io.StringIO(done.stdout)) if row["method"].startswith("polynomial")]
+    assert [np.isfinite(float(row["max"])) for row in heads] == [True, False]
+
+
+@pytest.mark.parametrize("size", [1e-170, 1e170])
+def test_errors_of_tiny_and_of_huge_values(tmp_path, size):
+    rng = np.random.default_rng(4)
+    q, k, v = (rng.standard_normal((1, 1, 32, 4)) for _ in range(3))
+    values = {}
+    for scale in (1.0, size):
+        save_file({"q": q, "k": k, "v": scale * v}, tmp_path / "x.safetensors")
+        [method] = [
+            m
+            for m in compared("--input", tmp_path / "x.safetensors", "--M", 20000, "--repetitions", 1, "--approximate", "linear")["methods"]
+            if m["method"].startswith("linear")
+        ]
+        values[scale] = method["heads"][0]["frobenius"]
+    assert values[1.0] > 0.01
+    np.testing.assert_allclose(values[size], values[1.0], rtol=1e-12)
