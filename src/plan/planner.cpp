@@ -339,8 +339,17 @@ Plan plan_in_order(const Problem& problem, const Options& options) {
   return plan;
 }
 
-/// The cheapest row of the problem without its patterns.
-std::optional<Row> dense_row(Problem problem, const Options& options) {
+/// The cheapest row of the problem without its patterns. A pattern that has to be read, `listed`, is a boolean bias
+/// then, whose words count; not where words have prices, which a list has none of.
+std::optional<Row> dense_row(Problem problem, const Options& options, bool listed) {
+  if (listed && !is_priced(options) && !is_projected(problem.op)) {
+    const auto given = static_cast<index_t>(problem.patterns.size());
+    std::array<index_t, 4> shape{given > problem.heads ? problem.batch : 1, given > 1 ? problem.heads : 1, problem.n_q,
+                                 problem.n_k};
+    if (problem.bias)  // both are one
+      for (std::size_t k = 0; k < shape.size(); ++k) shape[k] = std::max(shape[k], (*problem.bias)[k]);
+    problem.bias = shape;
+  }
   problem.patterns = {};
   try {
     return plan_in_order(problem, options).row();
@@ -394,23 +403,21 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   return std::move(*best);
 }
 
-/// Which is better for a plan of a pattern: its own rows, or those of the problem without a pattern, masked?
+/// Which is better for a plan of a pattern: its own rows, or those of the problem without a pattern, masked? With what
+/// has to be read to know the pattern, where words have no prices.
 std::string against_dense(const Plan& plan) {
   const Row &row = plan.row(), &dense = *plan.dense;
-  const double times = dense.cost.to_double() / row.cost.to_double();
-  if (times < 1)
-    return fmt::format(
-        "; forming all pairs and masking them ({}) costs less: {:.2f}x, with the pattern as a boolean bias",
-        dense.schedule, times);
   const bool priced = is_priced(plan.options);
-  const Words with_index = row.io.total() + row.index.reads;
-  if (!priced && dense.io.total() < with_index)
-    return fmt::format(
-        "; with the {} index words that say which pairs exist it moves more than forming all pairs and masking them "
-        "({}): that moves {:.2f}x as many words, with the pattern as a boolean bias",
-        row.index.reads.str(), dense.schedule, dense.io.total().to_double() / with_index.to_double());
-  return fmt::format("; forming all pairs and masking them ({}) would {} {:.2f}x as {}", dense.schedule,
-                     priced ? "cost" : "move", times, priced ? "much" : "many words");
+  const bool listed = row.index.reads > 0 && !priced;
+  const double times = priced ? dense.cost.to_double() / row.cost.to_double()
+                              : dense.io.total().to_double() / (row.io.total() + row.index.reads).to_double();
+  const std::string counted =
+      listed ? fmt::format(", with the {} index words here and those of a boolean bias there", row.index.reads.str())
+             : "";
+  return fmt::format(
+      "; forming all pairs and masking them ({}) {} {:.2f}x as {}{}", dense.schedule,
+      times < 1 ? (priced ? "is better: it costs" : "is better: it moves") : (priced ? "would cost" : "would move"),
+      times, priced ? "much" : "many words", counted);
 }
 
 }  // namespace
@@ -420,7 +427,7 @@ Plan make_plan(const Problem& problem, const Options& options) {
   Plan plan = plan_in_best_order(problem, options);
   say_what_is_needed(plan);
   if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
-  plan.dense = dense_row(problem, options);
+  plan.dense = dense_row(problem, options, plan.row().index.reads > 0);
   if (!plan.dense) return plan;
   plan.reason += against_dense(plan);
   return plan;

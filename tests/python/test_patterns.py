@@ -1093,7 +1093,7 @@ def test_numbers(tmp_path, kind):
     save_file(x, tmp_path / "x.safetensors") if suffix == "safetensors" else np.savez(tmp_path / "x.npz", **x)
     rng = np.random.default_rng([SEED, len(kind)])
     for op, schedules in (("forward", FORWARD), ("backward", BACKWARD)):
-        for schedule, order in product(schedules, ["natural", "rcm", "jaccard"]):
+        for schedule, order in product(schedules, ["natural", "rcm", "jaccard", "in-place"]):
             M = int(rng.integers(45, 400)) + (2000 if schedule.startswith("ring") else 0)
             command = ["run", "--op", op, "--input", tmp_path / f"x.{suffix}", "--layout", "bhnd", *options]
             command += ["--schedule", schedule, "--order", order, "--M", M]
@@ -1400,16 +1400,19 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
     assert not (tmp_path / "o.npy").exists() and not (tmp_path / "lse.npy").exists()
 
 
-def test_the_plan_says_when_masking_all_pairs_is_better(tmp_path):
-    """With the index words of a pattern that is a list; a rule has none."""
-    rng = np.random.default_rng(1)
-    sizes = ["--op", "backward", "--n", 256, "--d", 64, "--M", 300]
-    index = ["--csr", save_sparse(tmp_path / "all.npz", rng.random((256, 256)) < 0.99)]
-    of_rule = redblue("plan", *sizes, "--strided", 16).stdout
-    plan = answer("plan", *sizes, *index)
+@pytest.mark.parametrize("op", ["forward", "backward"])
+@pytest.mark.parametrize("share", [0.3, 0.5, 0.9, 0.99])
+def test_the_plan_says_when_masking_all_pairs_is_better(tmp_path, op, share):
+    """With the index words of a pattern that is a list, and those of a bias where all pairs are masked; a rule has none."""
+    rng = np.random.default_rng([SEED, int(100 * share)])
+    sizes = ["--op", op, "--n", 256, "--d", 64, "--M", 1000]
+    plan = answer("plan", *sizes, "--csr", save_sparse(tmp_path / "p.npz", rng.random((256, 256)) < share))
     chosen, dense = plan["plans"][plan["chosen"]], plan["dense"]
-    reads, both = chosen["index_words"], chosen["io"] + chosen["index_words"]
-    assert chosen["io"] <= dense["io"] < both
-    assert f"with the {reads} index words that say which pairs exist it moves more than" in plan["reason"]
-    assert f"that moves {dense['io'] / both:.2f}x as many words" in plan["reason"]
+    biased = answer("plan", *sizes, "--bias", "1,1,256,256")
+    assert dense["io"] == biased["plans"][biased["chosen"]]["io"]
+    times = dense["io"] / (chosen["io"] + chosen["index_words"])
+    sentence = plan["reason"].split("; forming all pairs")[1]
+    assert f"{'is better: it moves' if times < 1 else 'would move'} {times:.2f}x as many words" in sentence
+    assert f"with the {chosen['index_words']} index words here and those of a boolean bias there" in sentence
+    of_rule = redblue("plan", *sizes, "--strided", 16).stdout
     assert "index words" not in of_rule and "x as many words" in of_rule
