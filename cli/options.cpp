@@ -247,7 +247,7 @@ std::string mask_text(const Problem& p) {
     text += fmt::format(", pattern of {:.3g} % of the pairs",
                         100 * pairs / static_cast<double>(p.n_q) / static_cast<double>(p.n_k));
   }
-  if (p.order != PatternOrder::natural && p.may_reorder()) text += fmt::format(" in {} order", name_of(p.order));
+  if (p.order != PatternOrder::natural && p.may_reorder()) text += " " + phrase(p.order);
   if (p.bias) text += fmt::format(", bias [{}]", fmt::join(*p.bias, ", "));
   if (p.alibi) text += ", ALiBi";
   if (p.softcap > 0) text += fmt::format(", softcap {}", p.softcap);
@@ -383,19 +383,21 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
   std::vector<std::string> orders{"auto"};
   orders.insert(orders.end(), kPatternOrderNames.begin(), kPatternOrderNames.end());
   command
-      .option("--order", order,
-              "under a pattern, in which order queries and keys are taken: the one that moves the fewest words (auto), "
-              "natural, rcm (reverse Cuthill-McKee) or jaccard (the most alike follow each other)")
+      .option(
+          "--order", order,
+          "under a pattern, in which order queries and keys are taken: the one that moves the fewest words (auto), "
+          "natural, rcm (reverse Cuthill-McKee), jaccard (the most alike follow each other) or in-place (natural, and "
+          "those that no pair has are not left out, so that a run copies nothing)")
       .one_of(orders);
 }
 
 void PlannerOptions::apply_to(Problem& p) const {
-  const bool moves = order != "auto" && order != name_of(PatternOrder::natural);
-  if (p.dilation > 1) return;  // by residues
-  if (moves && p.patterns.empty())
+  const auto asked = pattern_order_from_name(order);  // nothing: auto
+  if (p.dilation > 1) return;                         // by residues
+  if (asked && asked != PatternOrder::natural && p.patterns.empty())
     throw InvalidProblem(
         fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
-  if (moves && !p.may_reorder())
+  if (asked && is_searched(*asked) && !p.may_reorder())
     throw InvalidProblem(
         is_of_pairs(p.op)
             ? fmt::format("--order {}: the matrix of operation {} keeps queries and keys in natural order", order,
@@ -407,7 +409,7 @@ void PlannerOptions::apply_to(Problem& p) const {
             : fmt::format("--order {}: heads or batches with patterns or lengths of their own share one bias, which "
                           "would need an order for each; give a bias for each of them",
                           order));
-  p.order = pattern_order_from_name(order).value_or(PatternOrder::natural);
+  p.order = asked.value_or(PatternOrder::natural);
 }
 
 void PlannerOptions::add_width(const Command& command) {

@@ -66,10 +66,11 @@ typedef struct redblue_pattern redblue_pattern;
  * dropout, and for REDBLUE_SCORES and REDBLUE_WEIGHTS, they stay as they come. */
 typedef int32_t redblue_pattern_order;
 enum {
-  REDBLUE_ORDER_AUTOMATIC = 0, /* of those below the one that moves the fewest words; by time: NATURAL */
+  REDBLUE_ORDER_AUTOMATIC = 0, /* of those below the one that moves the fewest words, or takes the least time */
   REDBLUE_ORDER_NATURAL = 1,   /* as they come */
   REDBLUE_ORDER_RCM = 2,       /* reverse Cuthill-McKee: queries that share keys stand close */
-  REDBLUE_ORDER_JACCARD = 3    /* each query is followed by the one whose keys are most alike */
+  REDBLUE_ORDER_JACCARD = 3,   /* each query is followed by the one whose keys are most alike */
+  REDBLUE_ORDER_IN_PLACE = 4   /* as they come, with nothing left out: a run copies nothing */
 };
 
 /* O = softmax(scale Q K^T) V for `batch` x `heads`, and lse, the log of the row sums of exp(scale Q K^T); or the

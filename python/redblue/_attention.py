@@ -181,7 +181,7 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     cu_seqlens_q, cu_seqlens_k   packed sequences: where each begins, from 0 to n_q (n_k), the same in all batches
     seqused_q, seqused_k         queries and keys in use, for each batch of padded ones, or for each packed sequence
     pattern         of redblue.patterns: one, or one for each head, or for each head of each batch
-    order           of a pattern's queries and keys: "natural", "rcm", "jaccard"; default: what the planner finds best
+    order           of a pattern's queries and keys: "natural", "rcm", "jaccard", "in-place"; default: what the planner finds best
     approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8; "2:0.8,taylor", "2:0.8,chebyshev": with the
                     coefficients of these series in place of the nearest ones), "linear", "performer:256,seed=7", ...
     tolerance       exact attention, or a polynomial, where that moves fewer words, whose output is proved to be within

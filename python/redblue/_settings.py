@@ -86,7 +86,7 @@ class Sizes(NamedTuple):
 
 
 OPERATIONS = ("forward", "backward", "scores", "weights")
-ORDERS = ("natural", "rcm", "jaccard")  # of a pattern's queries and keys
+ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
 LAYOUTS = {"bhsd": False, "bshd": True}  # do tokens come first?
 

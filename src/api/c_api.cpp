@@ -181,6 +181,8 @@ PatternOrder order_of(const redblue_problem& p) {
       return PatternOrder::rcm;
     case REDBLUE_ORDER_JACCARD:
       return PatternOrder::jaccard;
+    case REDBLUE_ORDER_IN_PLACE:
+      return PatternOrder::in_place;
     default:
       throw InvalidArgument(fmt::format("order = {} is no redblue_pattern_order", p.order));
   }

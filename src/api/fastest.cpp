@@ -242,7 +242,7 @@ class Modeller {
       lists.push_back(std::make_shared<const RunLists>(std::move(of_head[h])));
     }
     one.patterns = Patterns(std::move(lists));
-    one.order = PatternOrder::natural;
+    if (one.order != PatternOrder::in_place) one.order = PatternOrder::natural;
     one.causal = false;
     one.causal_offset = one.window_left = one.window_right = std::nullopt;
     one.prefix = 0;
@@ -599,6 +599,19 @@ std::optional<plan::Plan> plan_in(PatternOrder order, double most_visits, Proble
   }
 }
 
+/// The plan with queries and keys in place where that takes less time: natural order copies all that it leaves out one
+/// query or key of.
+plan::Plan in_place_if_faster(plan::Plan natural, const Problem& problem, const plan::Options& given,
+                              const TimeOptions& time) {
+  auto in_place = plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, time);
+  if (!in_place || seconds(*in_place) >= seconds(natural)) return natural;
+  in_place->reason += fmt::format(
+      "; queries and keys stay in place: the copies of natural order, which leaves out those that no pair has, would "
+      "take {:.2f}x the time",
+      seconds(natural) / seconds(*in_place));
+  return std::move(*in_place);
+}
+
 }  // namespace
 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
@@ -608,6 +621,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;
+  if (x.documents->reordered()) natural = in_place_if_faster(std::move(natural), problem, given, time);
   if (problem.patterns.large()) {
     natural.reason += plan::kNoOtherOrder;
     return natural;

@@ -185,7 +185,7 @@ std::string outline_text(const plan::Plan& plan) {
   if (!p.patterns.empty() && x.documents != nullptr)
     result += fmt::format("a pattern says who sees whom: {} pairs in {} parts, each attention of its own{}\n",
                           visible_pairs(x).str(), x.documents->list.size(),
-                          p.order == PatternOrder::natural ? "" : fmt::format(", in {} order", name_of(p.order)));
+                          p.order == PatternOrder::natural ? "" : ", " + phrase(p.order));
   if (!x.mask.full()) {
     const auto beside = [](index_t n) {
       return n == 0 ? std::string("i") : fmt::format("i {} {}", n < 0 ? '-' : '+', std::abs(n));

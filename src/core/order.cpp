@@ -174,7 +174,7 @@ bool Order::idle() const {
 }
 
 std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group) {
-  const bool searched = kind != PatternOrder::natural;
+  const bool searched = is_searched(kind);
   RunLists positions = positions_of(rows, group);
   if (searched && (count_of(positions) > Words(kMostSteps) || too_large_to_search(positions))) return std::nullopt;
   Order order;

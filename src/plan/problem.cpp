@@ -629,7 +629,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     std::vector<const RunLists*> given;  // of each head, or of all
     for (index_t h = 0; h < group(); h += together) given.push_back(&of_head(h));
     // A bias has n_q n_k words to copy: it stays unless an order is asked for.
-    const bool drops = !bias || order != PatternOrder::natural;  // what no pair has
+    const bool drops = order != PatternOrder::in_place && (!bias || is_searched(order));  // what no pair has
     std::optional<ShownKeys> shown;
     if (may_reorder() && drops && !allowed.everything()) shown = shown_keys(given, allowed, n_q);
     std::vector<RunLists> anew;
@@ -665,7 +665,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     like.mask.group = group();
     like.slope_offset = causal_offset.value_or(n_k - n_q);
     std::vector<Document> documents;
-    bool moves = shown || is_projected(op) || order != PatternOrder::natural;
+    bool moves = shown || (drops && is_projected(op)) || is_searched(order);
     if (!moves) {
       documents = redblue::documents_of(rows, n_k, like);
       moves = drops && !documents.empty() && documents.front().pattern != nullptr;

@@ -288,10 +288,11 @@ TEST_F(ModifiersTest, OrdersOfAPatternTakeItsBiasAlong) {
     ASSERT_TRUE(p.may_reorder());
     const Tensors t = tensors(p);
     std::map<SlowArray, std::vector<float>> natural;
-    for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) {
+    for (const PatternOrder order :
+         {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place}) {
       SCOPED_TRACE(name_of(order));
       p.order = order;
-      EXPECT_EQ(p.sizes().documents->orders.front() == nullptr, order == PatternOrder::natural);
+      EXPECT_EQ(p.sizes().documents->orders.front() == nullptr, !is_searched(order));
       expect_verified(p, plan::make_plan(p, {.M = 400, .schedule = "two_pass"}), t);
       if (order == PatternOrder::natural) natural = words;
       for (const auto& [array, list] : natural)

@@ -470,7 +470,7 @@ static void test_wrong_patterns(void) {
   WRONG_USE(p.patterns = none, "patterns[0] is NULL");
   WRONG_USE(p.n_k = 6, "pattern 0 is of 5 keys and the problem has n_k = 6");
   WRONG_USE(p.n_q = 3, "pattern 0 is of 2 queries and the problem has n_q = 3");
-  WRONG_USE(p.order = 4, "order = 4 is no redblue_pattern_order");
+  WRONG_USE(p.order = 5, "order = 5 is no redblue_pattern_order");
   WRONG_USE(p.order = -1, "order = -1 is no redblue_pattern_order");
   WRONG_USE((p.patterns = NULL, p.n_patterns = 0, p.order = REDBLUE_ORDER_RCM), "order = 2 is of patterns");
   redblue_pattern_destroy(pattern);

@@ -116,8 +116,8 @@ TEST(Fastest, PlansPatternsUnderMasksInEveryOrder) {
     Problem p = problem(n_q, n_k, 8, 8);
     p.heads = 2;
     p.kv_heads = 1 + k % 2;
-    p.order =
-        std::array{PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}[static_cast<std::size_t>(k % 3)];
+    p.order = std::array{PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard,
+                         PatternOrder::in_place}[static_cast<std::size_t>(k % 4)];
     p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({n_q, n_k}, seen))};
     p.window_left = 50;
     p.window_right = 10;
@@ -219,6 +219,26 @@ TEST(Fastest, TakesTheOrderOfLeastTime) {
   Problem named = p;
   named.order = chosen.problem.order;
   EXPECT_EQ(make_fastest_plan(named, stay, time).row().time->total_s, chosen.row().time->total_s);
+}
+
+/// A block of queries that sees nothing: to leave it out every array is copied.
+TEST(Fastest, LeavesQueriesAndKeysInPlaceWhereCopiesTakeLonger) {
+  constexpr index_t kBlocks = 16, n = 64 * kBlocks;
+  std::vector<std::uint8_t> seen(kBlocks * kBlocks);
+  for (index_t b = 1; b < kBlocks; ++b) seen[static_cast<std::size_t>(b * kBlocks + (7 * b) % kBlocks)] = 1;
+  Problem p = of(Operation::forward, n, 64, 4);
+  p.patterns = {std::make_shared<const RunLists>(patterns::of_blocks({n, n}, 64, 64, seen))};
+  const TimeOptions time{.hardware = invented()};
+  const plan::Plan chosen = make_fastest_plan(p, with_M(1 << 20), time);
+  EXPECT_EQ(chosen.problem.order, PatternOrder::in_place);
+  EXPECT_FALSE(chosen.problem.sizes().documents->reordered());
+  EXPECT_THAT(chosen.reason, HasSubstr("stay in place: the copies of natural order"));
+  plan::Options stay = with_M(1 << 20);
+  stay.reorder = false;
+  const plan::Plan natural = make_fastest_plan(p, stay, time);
+  EXPECT_TRUE(natural.problem.sizes().documents->reordered());
+  EXPECT_LT(chosen.row().time->total_s, natural.row().time->total_s);
+  EXPECT_LE(natural.row().io.total(), chosen.row().io.total());
 }
 
 /// Patterns of more runs than an order is searched for, and the dilated window that is taken by residues.

@@ -3,21 +3,29 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "redblue/core/pattern.hpp"
 
 /// In which order the queries and keys of a pattern are taken. Queries that see no key and keys that nobody sees come
-/// last, and are dropped. A run gathers its arrays in this order and scatters its outputs back; the words that a
-/// schedule moves depend on it, and the result does not.
+/// last, and are dropped, but for in_place. A run gathers its arrays in this order and scatters its outputs back; the
+/// words that a schedule moves depend on it, and the result does not.
 namespace redblue {
 
 /// natural: as they come. rcm: reverse Cuthill-McKee (Cuthill and McKee 1969) on the graph of queries and keys, so that
 /// queries that share keys stand close. jaccard: greedily, each query followed by the one whose keys are most alike.
-enum class PatternOrder : std::uint8_t { natural, rcm, jaccard };
-inline constexpr std::array<std::string_view, 3> kPatternOrderNames{"natural", "rcm", "jaccard"};
+/// in_place: as they come, with nothing dropped, so that a run copies nothing.
+enum class PatternOrder : std::uint8_t { natural, rcm, jaccard, in_place };
+inline constexpr std::array<std::string_view, 4> kPatternOrderNames{"natural", "rcm", "jaccard", "in-place"};
+/// One that is looked for: queries and keys do not stand as they come.
+constexpr bool is_searched(PatternOrder o) { return o == PatternOrder::rcm || o == PatternOrder::jaccard; }
 constexpr std::string_view name_of(PatternOrder o) { return kPatternOrderNames[static_cast<std::size_t>(o)]; }
+/// "in rcm order", "in place".
+inline std::string phrase(PatternOrder o) {
+  return o == PatternOrder::in_place ? "in place" : "in " + std::string(name_of(o)) + " order";
+}
 constexpr std::optional<PatternOrder> pattern_order_from_name(std::string_view name) {
   for (std::size_t i = 0; i < kPatternOrderNames.size(); ++i)
     if (name == kPatternOrderNames[i]) return static_cast<PatternOrder>(i);
