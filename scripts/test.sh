@@ -94,9 +94,9 @@ threads() {  # tests/threads alone: a build of everything with the thread saniti
   build tsan test_threads && few_cases ctest --preset tsan -L threads
 }
 
-tidy() {  # each file of the library and the program, as build/asan compiles it: several as one
+tidy() {  # each file of the library and the program, as build/asan compiles it: several as one, and those first
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
-    grep '^src/\|^build/asan/CMakeFiles/redblue' |
+    grep '^src/\|^build/asan/CMakeFiles/redblue' | sort |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
   local status=$?
   [ $status -ne 124 ] || echo "clang-tidy: stopped after 15 minutes"
