@@ -236,7 +236,8 @@ Measured run(const plan::Plan& plan, const In& inputs, const typename In::Output
 }
 
 /// Runs the chosen row, after the forward plan if there is one, on the counting machine: exact words without data.
-Measured count(const plan::Plan& plan);
+/// `now_and_then` is called many times a second; what it throws ends the count.
+Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then = {});
 
 /// The loop nest of the chosen row, with the words of every line, without that of a forward plan before it: found by
 /// running the schedule without data. Words are those of all batches and heads; what is resident is in bytes where the

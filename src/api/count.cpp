@@ -4,10 +4,10 @@
 
 namespace redblue {
 
-Measured count(const plan::Plan& plan) {
-  Measured m = count_row(plan);
+Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then) {
+  Measured m = count_row(plan, now_and_then);
   if (!plan.forward) return m;
-  const Measured before = count(*plan.forward);
+  const Measured before = count(*plan.forward, now_and_then);
   m.io = before.io + m.io;
   m.peak = std::max(before.peak, m.peak);
   m.peak_bytes = std::max(before.peak_bytes, m.peak_bytes);

@@ -30,19 +30,27 @@ void run_behind_any(M& m, const plan::Plan& plan) {
 
 }  // namespace
 
-Measured count_row(const plan::Plan& plan) {
+Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_then) {
   machine::Counting counting;
-  if (plan.options.memory) {
+  std::optional<Words> peak_bytes;
+  const auto walk = [&](auto& counter) {
+    if (!plan.options.memory) return run_behind_any(counter, plan);
     const plan::Instances x = plan.counted();
-    machine::Weighed<machine::Counting> weighed(counting, x.sizes.fast);
+    machine::Weighed weighed(counter, x.sizes.fast);
     machine::Any any(weighed);
     run_on(any, plan, x);
-    Measured m = measured(counting);
-    m.peak_bytes = weighed.peak();
-    return m;
+    peak_bytes = weighed.peak();
+  };
+  if (now_and_then) {
+    const machine::Observed<machine::Counting>::Callback report = [&](const machine::Counting&) { now_and_then(); };
+    machine::Observed observed(counting, report);
+    walk(observed);
+  } else {
+    walk(counting);
   }
-  run_behind_any(counting, plan);
-  return measured(counting);
+  Measured m = measured(counting);
+  m.peak_bytes = peak_bytes;
+  return m;
 }
 
 template <class T>

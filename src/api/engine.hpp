@@ -45,7 +45,7 @@ inline plan::Instances unlike_instances(const plan::Plan& plan) {
 }
 
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.
-Measured count_row(const plan::Plan& plan);
+Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_then);
 template <class T>
 Measured run_row(const plan::Plan& plan, Resources<T>&& with);
 
