@@ -63,6 +63,9 @@ inline constexpr index_t kRegisterRows = 8, kRegisterVectors = 3;
 inline constexpr double kPrivateShare = 0.625, kSharedShare = 0.25;
 /// The share of the peak of the portable instruction set that the loops of a kernel without a body of its own reach.
 inline constexpr double kPlainShare = 0.2;
+/// A multiply-add of a column with a column, pair by pair of a pattern, in multiply-adds of such loops: to find a pair
+/// takes most of it (measured at 1 and 5 % of the pairs).
+inline constexpr double kPairVisit = 20;
 /// The share of the peak of matrix tiles that products reach, whose operands are loaded for few tiles of sums.
 inline constexpr double kTileShare = 0.35;
 /// What it takes to make columns of pairs, for matrix tiles, in passes over the words.

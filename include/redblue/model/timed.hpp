@@ -238,7 +238,8 @@ class Timed : public MachineFace<Timed> {
     macs_ += static_cast<double>(macs);
     const bool plain = !kernel::may_have_body(kernel::name_of(k));
     if (macs > 0 && plain)
-      add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs);
+      add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs *
+                               (kernel::name_of(k) == kernel::PairProducts::name ? kPairVisit : 1));
     else if (macs > 0)
       add(time_.compute_s, product_seconds(rates, out.rows, out.cols,
                                            seen * static_cast<double>(macs) / static_cast<double>(out.words()), held,
