@@ -18,7 +18,8 @@ int run_program(int argc, char** argv) {
   redblue::cli::Program program(
       "redblue: attention with provably few words moved between fast and slow memory", std::string(redblue::kVersion),
       "Exit codes: 0 done, 1 the answer is no (a count or a verification failed), 2 bad input, 3 the files of "
-      "a run are written, but standard output did not take its report.");
+      "a run are written, but standard output did not take its report.\n"
+      "Pages of HTML, by the Python package: python -m redblue report RUN.json, python -m redblue explore.");
   std::signal(SIGXFSZ, SIG_IGN);  // a file that may not grow any more is an error with a message, not the end
   redblue::cli::add_commands(program);
   int exit_code = 0;
