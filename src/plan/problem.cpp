@@ -329,7 +329,7 @@ bool one_length(const std::vector<index_t>& used) {
 std::shared_ptr<const Documents> Problem::sequences() const {
   if (!several() && dilation == 1) return nullptr;
   Documents all;
-  Order order;  // of the batch
+  Order moved;  // of the batch
   const auto add = [&](index_t b, Range queries, Range keys) {
     const index_t offset = causal_offset.value_or(keys.size() - queries.size());
     if (dilation == 1) {
@@ -345,7 +345,7 @@ std::shared_ptr<const Documents> Problem::sequences() const {
         for (index_t i = part.begin + from; i < part.end; i += dilation) places.push_back(i);
         return Range{before, std::ssize(places)};
       };
-      const Range seeing = take(order.queries, queries, first), seen = take(order.keys, keys, r);
+      const Range seeing = take(moved.queries, queries, first), seen = take(moved.keys, keys, r);
       if (seeing.size() == 0) continue;
       const index_t stands = (first + offset - r) / dilation,
                     shown = ceil_div(std::max<index_t>(0, prefix - r), dilation);
@@ -355,8 +355,8 @@ std::shared_ptr<const Documents> Problem::sequences() const {
   };
   const auto end_batch = [&] {
     if (dilation == 1) return;
-    order.complete(n_q, n_k);
-    all.orders.push_back(std::make_shared<const Order>(std::exchange(order, {})));
+    moved.complete(n_q, n_k);
+    all.orders.push_back(std::make_shared<const Order>(std::exchange(moved, {})));
   };
   const auto used = [](const std::vector<index_t>& lengths, std::size_t s, Range whole) -> Range {
     return lengths.empty() ? whole : Range{whole.begin, whole.begin + lengths[s]};
