@@ -549,5 +549,6 @@ def _for_transformers(
         is_causal = getattr(module, "is_causal", True)
     causal = bool(is_causal) and attention_mask is None and query.shape[2] > 1
     options: Any = {"softcap": others.get("softcap") or 0.0, "sinks": others.get("s_aux")}
-    o = attention(query, key, value, bias=attention_mask, causal=causal, scale=scaling, dropout=dropout, **options)
+    # At the top left: keys after the queries are those of a static cache that nobody has written yet.
+    o = attention(query, key, value, bias=attention_mask, causal=causal, alignment="top-left", scale=scaling, dropout=dropout, **options)
     return o.transpose(1, 2).contiguous(), None

@@ -580,6 +580,26 @@ def test_transformers(at_once, request):
     assert all(p.grad is not None for p in model.parameters())
 
 
+def test_static_cache_of_transformers():
+    """A prefill sees none of the keys that nobody has written yet."""
+    transformers = pytest.importorskip("transformers")
+    redblue.torch.register_transformers()
+    torch.manual_seed(0)
+    config = transformers.LlamaConfig(
+        vocab_size=50, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, num_key_value_heads=2
+    )
+    model = transformers.LlamaForCausalLM(config).eval()
+    logits = {}
+    for name in ("sdpa", "redblue"):
+        model.set_attn_implementation(name)
+        found = model.generate(
+            torch.arange(9)[None], cache_implementation="static", max_new_tokens=3, do_sample=False, disable_compile=True,
+            pad_token_id=0, return_dict_in_generate=True, output_logits=True,
+        )  # fmt: skip
+        logits[name] = torch.stack(found.logits)
+    torch.testing.assert_close(logits["redblue"], logits["sdpa"], rtol=0, atol=1e-5)
+
+
 @pytest.mark.parametrize("shape", [(2, 4, 5, 8), (4, 5, 8), (5, 8)])
 def test_vmap_is_a_loop_over_calls(shape):
     f = lambda q, k, v: redblue.attention(q, k, v, causal=True)
