@@ -580,6 +580,53 @@ def test_transformers(at_once, request):
     assert all(p.grad is not None for p in model.parameters())
 
 
+def _tiny(name):
+    transformers = pytest.importorskip("transformers")
+    redblue.torch.register_transformers()
+    torch.manual_seed(0)
+    if name == "LayoutLMv3":
+        return transformers.LayoutLMv3Model(
+            transformers.LayoutLMv3Config(
+                vocab_size=50, hidden_size=32, intermediate_size=64, num_hidden_layers=2, num_attention_heads=4, coordinate_size=6,
+                shape_size=4, max_2d_position_embeddings=20, visual_embed=False, has_relative_attention_bias=True,
+                has_spatial_attention_bias=True, hidden_dropout_prob=0, attention_probs_dropout_prob=0,
+            )
+        )  # fmt: skip
+    model, config = {
+        "T5": (transformers.T5ForConditionalGeneration, transformers.T5Config),
+        "UMT5": (transformers.UMT5EncoderModel, transformers.UMT5Config),
+    }[name]
+    return model(config(vocab_size=50, d_model=32, d_kv=8, d_ff=64, num_layers=2, num_heads=4, dropout_rate=0, decoder_start_token_id=0))
+
+
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("name", ["T5", "UMT5", "LayoutLMv3"])
+def test_position_bias_of_transformers(name, padded):
+    """Learned biases of positions: outputs and all gradients, theirs too, are those of torch's attention."""
+    model = _tiny(name).double()
+    for parameter in model.parameters():  # biases that start near 0 would not be missed
+        torch.nn.init.normal_(parameter, std=0.3)
+    inputs = {"input_ids": torch.randint(1, 50, (2, 9))}
+    seen = torch.ones(2, 9, dtype=torch.bool)
+    if padded:
+        seen[0, 6:] = False
+        inputs["attention_mask"] = seen.long()
+    if name == "T5":
+        inputs["labels"] = torch.randint(1, 50, (2, 5))
+    found = {}
+    for implementation in ("sdpa", "redblue"):
+        model.set_attn_implementation(implementation)
+        model.zero_grad()
+        result = model(**inputs)
+        o = result.logits if name == "T5" else result.last_hidden_state[seen]
+        o.square().mean().backward()
+        found[implementation] = {"output": o.detach(), **{n: p.grad for n, p in model.named_parameters() if p.grad is not None}}
+    assert name == "LayoutLMv3" or any("relative_attention_bias" in n for n in found["sdpa"])  # it looks biases up without gradients
+    assert found["redblue"].keys() == found["sdpa"].keys()
+    for n, wanted in found["sdpa"].items():
+        torch.testing.assert_close(found["redblue"][n], wanted, rtol=1e-4, atol=1e-9, msg=n)
+
+
 def test_static_cache_of_transformers():
     """A prefill sees none of the keys that nobody has written yet."""
     transformers = pytest.importorskip("transformers")
@@ -598,6 +645,39 @@ def test_static_cache_of_transformers():
         )  # fmt: skip
         logits[name] = torch.stack(found.logits)
     torch.testing.assert_close(logits["redblue"], logits["sdpa"], rtol=0, atol=1e-5)
+
+
+class Layer:  # what a model of transformers is, for its attention function
+    is_causal = True
+
+
+def test_keywords_of_transformers():
+    """What changes the result is computed or refused; what does not passes. Without transformers, which only calls it."""
+    q, bias, sinks = tensors((1, 4, 5, 8), (1, 4, 5, 5), (4,), dtype=torch.float64)
+    call = lambda **options: rt._for_transformers(Layer(), q, q, q, options.pop("attention_mask", None), **options)[0]
+    wanted = lambda **options: redblue.attention(q, q, q, **options).transpose(1, 2)
+    mask = torch.rand(1, 1, 5, 5) < 0.6
+    mask[..., 0] = True
+    torch.testing.assert_close(call(position_bias=bias), wanted(bias=bias, causal=True))
+    torch.testing.assert_close(call(position_bias=bias, is_causal=False), wanted(bias=bias))
+    torch.testing.assert_close(call(position_bias=bias, attention_mask=mask), wanted(bias=bias.masked_fill(~mask, -torch.inf)))
+    numbers = torch.randn(1, 1, 5, 5, dtype=torch.float64)
+    torch.testing.assert_close(call(position_bias=bias, attention_mask=numbers), wanted(bias=bias + numbers))
+    for name in ("sinks", "s_aux"):
+        torch.testing.assert_close(call(**{name: sinks}), wanted(sinks=sinks, causal=True))
+    torch.testing.assert_close(call(softcap=2.0), wanted(softcap=2.0, causal=True))
+    harmless = {"position_ids": torch.arange(5)[None], "cache_position": torch.arange(5), "use_cache": True, "indices": None}
+    torch.testing.assert_close(call(**harmless), wanted(causal=True))
+    with pytest.warns(UserWarning, match="output_attentions=True.*eager"):
+        call(output_attentions=True)
+    with pytest.raises(redblue.Unsupported, match="^indices, later: .*sdpa"):
+        call(indices=torch.zeros(1, 5, 2), later=1)
+    with pytest.raises(redblue.Unsupported, match="sinks.*for each query"):
+        call(sinks=torch.zeros(1, 4, 5, 1, dtype=torch.float64))
+    ends = torch.tensor([0, 2, 5])
+    with pytest.raises(redblue.Unsupported, match="cu_seq_lens_q.*2 packed.*position_ids"):
+        call(cu_seq_lens_q=ends, cu_seq_lens_k=ends)
+    call(cu_seq_lens_q=ends, cu_seq_lens_k=ends, attention_mask=mask)
 
 
 @pytest.mark.parametrize("shape", [(2, 4, 5, 8), (4, 5, 8), (5, 8)])
