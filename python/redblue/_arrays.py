@@ -4,6 +4,7 @@ A family has
     native(x)             what redblue._core takes for x: a buffer, or a tuple (address, type, shape, strides)
     type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
+    dense(x)              x, or a copy whose features do
     empty(x, shape, type) a new array like x, and where x is, of this shape and type
     zeros(x)              a new array of zeros of the shape and type of x
     given(x, name)        x, checked and as the family wants it
@@ -53,6 +54,10 @@ class NumPy:
     @staticmethod
     def is_dense(x: np.ndarray) -> bool:
         return x.strides[-1:] == (x.itemsize,)
+
+    @staticmethod
+    def dense(x: np.ndarray) -> np.ndarray:
+        return x if NumPy.is_dense(x) else x.copy()
 
     @staticmethod
     def empty(x: np.ndarray, shape: tuple[int, ...], type: str) -> np.ndarray:

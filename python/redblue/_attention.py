@@ -327,6 +327,8 @@ def attention_backward(
     family = r.family
     do, o, lse = (None if x is None else family.given(x, name) for x, name in ((do, "do"), (o, "o"), (lse, "lse")))
     call = call_for("backward", family, r.q, r.k, r.v, r.settings, (o is not None, bias_gradient, sinks_gradient), do)
+    if call.wanted.compute == "bf16":  # not its strides choose the arithmetic: autograd's may be any
+        do = family.dense(do)
 
     def like(x: Any) -> Any:
         return family.empty(x, tuple(x.shape), family.type_of(x, "an input"))

@@ -99,7 +99,7 @@ def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, A
 
 
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
-    """`dense`: are the arrays of bf16, and do the features of a row lie side by side? `gradients` of op "backward": are lse
+    """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side? `gradients` of op "backward": are lse
     and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of "scores" and "weights": nothing; v is k."""
     q, k, v = shapes
     x, problem, empty = checked(op, types, shapes, s)
@@ -124,7 +124,7 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
 def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple, do: Any = None) -> Call:
     """The call of these arrays and options, made now or before. do: of a backward pass."""
     dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
-    dense = dense and (do is None or (do.dtype == q.dtype and family.is_dense(do)))
+    dense = dense and (do is None or do.dtype == q.dtype)
     try:
         key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
     except RuntimeError:  # nested tensors have no shape

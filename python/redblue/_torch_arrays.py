@@ -54,6 +54,10 @@ class Torch:
             raise _no_memory(x) from None
 
     @staticmethod
+    def dense(x: torch.Tensor) -> torch.Tensor:
+        return x if Torch.is_dense(x) else x.clone(memory_format=torch.contiguous_format)
+
+    @staticmethod
     def empty(x: torch.Tensor, shape: tuple[int, ...], type: str) -> torch.Tensor:
         if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
             return torch.empty_like(x)  # half the time of new_empty

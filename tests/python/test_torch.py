@@ -148,8 +148,15 @@ def test_second_derivatives_are_refused():
         g.sum().backward()
 
 
-@pytest.mark.parametrize("case", ["plain", "biased", "packed", "patterned", "approximate"])
-def test_opcheck(case):
+@pytest.fixture
+def products_of_bf16(monkeypatch):
+    """As on a machine that multiplies bf16 fast."""
+    monkeypatch.setattr(redblue._calls._core, "bf16_is_faster", lambda: True)
+    monkeypatch.setattr(redblue._calls, "_calls", {})
+
+
+@pytest.mark.parametrize("case", ["plain", "biased", "packed", "patterned", "approximate", "bf16"])
+def test_opcheck(case, request):
     none = (None,) * 3
     pattern = redblue.patterns.window(5, 6, 2, 0)
     choices = ("natural", None, "f64", rt._numbered(pattern)) if case == "patterned" else (None,) * 4
@@ -166,7 +173,19 @@ def test_opcheck(case):
         options = ("bhsd", *masks, 0, 0.5, softcap, 0.0, *(None,) * 5, [-1] * 4, *choices)
         if case == "biased":
             none = (*tensors((4, 5, 6)), None, *tensors((4,)))
+    if case == "bf16":
+        request.getfixturevalue("products_of_bf16")
+        q, k, v = tensors(*[(2, 4, 8, 8)] * 3, dtype=torch.bfloat16)
+        options = ("bhsd", True, 0, [-1, -1, 1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4, *choices)
     torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *none, *options))
+
+
+def test_gradients_of_bf16_do_not_depend_on_the_strides_of_do(products_of_bf16):
+    inputs = tensors(*[(2, 4, 8, 8)] * 3, dtype=torch.bfloat16)
+    o = redblue.attention(*inputs)
+    gradients = lambda do: torch.autograd.grad(o, inputs, do, retain_graph=True)
+    for do in (torch.randn(8, 1).bfloat16().expand_as(o), torch.randn(2, 4, 8, 8).bfloat16().mT):
+        assert all(map(torch.equal, gradients(do), gradients(do.clone(memory_format=torch.contiguous_format))))
 
 
 def test_compile_without_a_graph_break():
