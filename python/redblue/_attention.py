@@ -11,7 +11,7 @@ import redblue  # whose attribute `torch` is imported where it is first used
 from . import _masks, _threads
 from ._arrays import family_of, integers, is_tensor
 from ._calls import Call, call_for
-from ._errors import InvalidProblem
+from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, Settings, unknown_options
 
 if TYPE_CHECKING:
@@ -215,6 +215,12 @@ def without_products(r: Request) -> Request:
     """The same problem for scale = 0: q and k of zeros, and scale = 1. The library makes the gradient of a bias from that
     of the products, which is 0 here."""
     return r._replace(q=r.family.zeros(r.q), k=r.family.zeros(r.k), settings=r.settings._replace(scale=1.0))
+
+
+def refuse_gradients(why: str, *arrays: Any) -> None:
+    """For what records none: tensors that require gradients would lose them without a word."""
+    if any(is_tensor(x) and x.requires_grad for x in arrays) and redblue.torch.torch.is_grad_enabled():
+        raise Unsupported(why)
 
 
 def require_exact(approximate: Optional[str], tolerance: Optional[float] = None) -> None:

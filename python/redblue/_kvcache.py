@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Optional, Union
 
 from ._arrays import family_of, integers, is_tensor
-from ._attention import attention, request, require_heads
+from ._attention import attention, refuse_gradients, request, require_heads
 from ._calls import call_for
 from ._errors import InvalidProblem, Unsupported
 from ._shims import window_of
@@ -57,7 +57,8 @@ def flash_attn_with_kvcache(
     for name, x in given.items():
         if x is not None:
             raise Unsupported(f"{name}: {_INSTEAD[name]}")
-    _refuse_gradients(q, k_cache, v_cache, k, v)
+    why = "flash_attn_with_kvcache has no gradients: call it under torch.no_grad(), or flash_attn_func"
+    refuse_gradients(why, q, k_cache, v_cache, k, v)
     family, q, keys, values = family_of(q, k_cache, v_cache)
     for name, x in (("q", q), ("k_cache", keys), ("v_cache", values)):
         if len(x.shape) != 4:
@@ -89,15 +90,6 @@ def flash_attn_with_kvcache(
         _append(family, (("k", k, k_cache), ("v", v, v_cache)), lengths)
     result = attention(*used, return_lse=return_softmax_lse, **options)
     return tuple(map(family.finished, result)) if return_softmax_lse else family.finished(result)
-
-
-def _refuse_gradients(*arrays: Any) -> None:
-    tensors = [x for x in arrays if is_tensor(x)]
-    if any(x.requires_grad for x in tensors):
-        import torch
-
-        if torch.is_grad_enabled():
-            raise Unsupported("flash_attn_with_kvcache has no gradients: call it under torch.no_grad(), or flash_attn_func")
 
 
 def _lengths(cache_seqlens: Any, batch: int, n_cache: int) -> list[int]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from ._attention import request
+from ._attention import refuse_gradients, request
 from ._calls import call_for
 from ._settings import Options
 
@@ -16,7 +16,7 @@ def scores(q: Any, k: Any, **options: Unpack[Options]) -> Any:
     """The scores of attention just before the softmax: scale q k^T with softcap, ALiBi, bias and mask.
 
     q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d] and options are those of `attention`. Sinks and dropout change
-    no score. What approximates attention is refused.
+    no score. What approximates attention is refused, and so are tensors that require gradients.
 
     Returns s [batch, heads, n_q, n_k] of the kind and type of q; -inf where the mask hides a key. Raises what
     `attention` raises. Source: docs/semantics.md.
@@ -37,6 +37,8 @@ def weights(q: Any, k: Any, lse: Any, **options: Unpack[Options]) -> Any:
 
 
 def _of_pairs(op: str, q: Any, k: Any, lse: Any, options: Options) -> Any:
+    why = f"{op} has no gradients: call it under torch.no_grad() or give tensors.detach(); attention has them"
+    refuse_gradients(why, q, k, lse, *(options.get(name) for name in ("bias", "alibi_slopes", "sinks")))
     r = request(q, k, k, **options)
     family = r.family
     call = call_for(op, family, r.q, r.k, r.v, r.settings, ())

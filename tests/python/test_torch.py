@@ -120,6 +120,23 @@ def test_patterns_under_compile_break_the_graph_and_give_the_same():
         torch.compile(lambda q: redblue.attention(q, q, q, pattern=pattern), fullgraph=True)(inputs[1])
 
 
+@pytest.mark.parametrize("name", ["q", "k", "lse", "bias"])
+def test_scores_and_weights_refuse_what_requires_gradients(name):
+    arrays = {"q": torch.randn(1, 2, 5, 4), "k": torch.randn(1, 2, 5, 4), "bias": torch.randn(5, 5)}
+    _, lse = redblue.attention(arrays["q"], arrays["k"], arrays["k"], bias=arrays["bias"], return_lse=True)
+    wanted = redblue.weights(lse=lse, **arrays)
+    arrays["lse"] = lse
+    arrays[name].requires_grad_()
+    with pytest.raises(redblue.Unsupported, match="^weights has no gradients.*detach.*attention"):
+        redblue.weights(**arrays)
+    with torch.no_grad():
+        assert torch.equal(redblue.weights(**arrays), wanted)
+    del arrays["lse"]
+    if name != "lse":
+        with pytest.raises(redblue.Unsupported, match="^scores has no gradients"):
+            redblue.scores(**arrays)
+
+
 def test_a_pattern_that_is_gone_is_refused():
     (q,) = tensors((1, 2, 9, 8))
     numbers = rt._numbered(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
