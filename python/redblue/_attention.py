@@ -12,7 +12,7 @@ from . import _masks, _threads
 from ._arrays import family_of, integers, is_tensor
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, Settings, unknown_options
+from ._settings import Options, Settings, edges_of, flag, offset_of, real, unknown_options, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -105,16 +105,17 @@ def request_of(
             raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
         if approximate is not None:
             raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
+    # Of exact types: an equal value of another type, such as 300.0, would find the plan of 300, and pass or be refused by that.
     settings = Settings(
         layout,
-        causal,
-        alignment,
-        tuple(window) if isinstance(window, list) else window,  # type: ignore[arg-type]
-        prefix,
-        dilation,
-        scale,
-        softcap,
-        dropout,
+        causal if type(causal) is bool else flag("causal", causal),
+        alignment if isinstance(alignment, str) else offset_of(alignment),  # type: ignore[arg-type]
+        None if window is None else edges_of(window),  # type: ignore[arg-type]
+        prefix if type(prefix) is int else whole("prefix", prefix),
+        dilation if type(dilation) is int else whole("dilation", dilation),
+        scale if scale is None or type(scale) is float else real("scale", scale),
+        softcap if type(softcap) is float else real("softcap", softcap or 0.0),
+        dropout if type(dropout) is float else real("dropout", dropout),
         () if cu_seqlens_q is None else integers(cu_seqlens_q, "cu_seqlens_q"),
         () if cu_seqlens_k is None else integers(cu_seqlens_k, "cu_seqlens_k"),
         () if seqused_q is None else integers(seqused_q, "seqused_q"),
@@ -123,11 +124,11 @@ def request_of(
         order,
         approximate,
         compute,
-        M,
-        memory,
-        max_workspace,
+        M if M is None or type(M) is int else whole("M", M),
+        memory if memory is None or type(memory) is int else whole("memory", memory),
+        max_workspace if max_workspace is None or type(max_workspace) is int else whole("max_workspace", max_workspace),
         schedule,
-        _threads.default_threads() if threads is None else threads,
+        _threads.default_threads() if threads is None else threads if type(threads) is int else whole("threads", threads),
         None if bias is None else tuple(bias.shape),
         alibi_slopes is not None,
         sinks is not None,

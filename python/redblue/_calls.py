@@ -126,7 +126,7 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
     dense = dense and (do is None or do.dtype == q.dtype)
     try:
-        key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients)
+        key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients, *map(type, gradients))
     except RuntimeError:  # nested tensors have no shape
         for x, name in ((q, "q"), (k, "k"), (v, "v")):
             family.given(x, name)

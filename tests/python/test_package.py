@@ -11,6 +11,7 @@ import subprocess
 import sys
 import threading
 import time
+from decimal import Decimal
 
 import ml_dtypes
 import numpy as np
@@ -748,6 +749,20 @@ print(redblue.explain(q, q, q).compute, redblue.explain(q, q, q, M=600).compute)
         there = {**os.environ, "XDG_CONFIG_HOME": str(tmp_path)}
         out = subprocess.run([sys.executable, "-c", code], env=there, capture_output=True, text=True, check=True).stdout
         assert out.split() == [wanted, "bf16"]
+
+
+@pytest.mark.parametrize(
+    "name, good, bad",
+    [("M", 300, 300.0), ("memory", 4000, 4000.0), ("max_workspace", 10**6, 1e6), ("prefix", 2, 2.0), ("dilation", 1, 1.0),
+     ("threads", 1, 1.0), ("window", (2, 0), (2.0, 0.0)), ("causal", True, 1.0), ("alignment", 1, True), ("scale", 0.5, Decimal("0.5")),
+     ("softcap", 3.0, Decimal(3)), ("return_lse", True, 1.0)],
+)  # fmt: skip
+def test_what_is_refused_is_refused_after_a_call_with_an_equal_value(qkv, name, good, bad):
+    options = {} if name in ("window", "dilation") else {"causal": True}
+    for _ in range(2):
+        with pytest.raises(redblue.InvalidProblem, match=name):
+            redblue.attention(*qkv, **{**options, name: bad})
+        redblue.attention(*qkv, **{**options, name: good})
 
 
 def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv, monkeypatch):
