@@ -133,6 +133,12 @@ def _moved(facts: Facts, counts: str) -> str:
     table = _table(("", counts, "formula"), [(name, moved[name], formula[name]) for name in names])
     equal = all(moved[name] == formula[name] for name in names)
     said = f"{counts} = formula" if equal else f'<span class="no">{counts} differs from the formula</span>'
+    decisions = facts.get("decisions", {"asked": 0})
+    if decisions["asked"]:  # in a run whose counts depend on its data
+        within = all(moved[name] <= formula[name] for name in names)
+        said = f"{counts} is within the formula" if within else f'<span class="no">{counts} is more than the formula</span>'
+        exact = f"all {decisions['asked']:,} rows exact; {decisions['worst']:,} were exact"
+        said += f", which is the most that any data cost: {exact}"
     drawn = _bars([*arrays, ("all arrays", moved["reads"], moved["writes"])], facts["bound"])
     return _section("Words by array", drawn) + _section("Counts", f"{table}<p>{said}</p>")
 

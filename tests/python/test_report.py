@@ -15,6 +15,7 @@ INPUT = ["--input", str(ROOT / "examples/data/minilm.safetensors"), "--M", "4096
 COMMANDS = {
     "run": ["run", *INPUT, "--verify", "--output"],
     "backward": ["run", "--op", "backward", *INPUT, "--verify", "--output"],
+    "rows": ["run", "--input", INPUT[1], "--M", "40000", "--approximate", "2:3,gaussian", "--output"],
     "count": "count --n 96 --d 16 --M 700".split(),
     "plan": "plan --op backward --with-forward --n 64 --d 8 --M 400 --no-workspace".split(),
     "bytes": "plan --n 128 --d 16 --dtype bf16 --memory 4KiB --multiple q=8,k=8".split(),
@@ -109,6 +110,19 @@ def test_a_count_that_differs_is_said(printed):
     wrong = json.loads(json.dumps(printed["count"]))
     wrong["formula"]["reads"] += 1
     assert "counted differs from the formula" in page_of(wrong).text
+
+
+def test_counts_that_depend_on_data_are_held_against_the_most_that_any_cost(printed):
+    facts = printed["rows"]
+    asked, worst = facts["decisions"]["asked"], facts["decisions"]["worst"]
+    assert facts["moved"]["io"] < facts["formula"]["io"] and 0 < worst < asked
+    page = page_of(facts)
+    assert f"moved is within the formula, which is the most that any data cost: all {asked:,} rows exact; {worst:,} were" in page.text
+    assert "differs" not in page.text and ("span", {"class": "no"}) not in page.tags
+    wrong = json.loads(json.dumps(facts))
+    wrong["moved"]["reads"] = wrong["formula"]["reads"] + 1
+    page = page_of(wrong)
+    assert "moved is more than the formula" in page.text and ("span", {"class": "no"}) in page.tags
 
 
 @pytest.mark.parametrize("name", ["plan", "bytes", "gradient"])
