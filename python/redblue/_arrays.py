@@ -158,6 +158,9 @@ def integers(x: Any, name: str) -> tuple[int, ...]:
     if x is None:
         return ()
     try:
-        return tuple(map(operator.index, x.tolist() if hasattr(x, "tolist") else x))
+        found = tuple(map(operator.index, x.tolist() if hasattr(x, "tolist") else x))
     except TypeError:
         raise InvalidProblem(f"{name} = {x!r}: give a list or an array of whole numbers, of one dimension") from None
+    if found and not -(2**63) <= min(found) <= max(found) < 2**63:
+        raise InvalidProblem(f"{name} = {list(found)}: give whole numbers of at most 63 bits")
+    return found

@@ -553,6 +553,7 @@ def test_refusals(qkv):
         ({"dropout": 0.5, "seed": 1.5}, redblue.InvalidProblem, "seed = 1.5"),
         ({"seqused_k": [2.5, 3]}, redblue.InvalidProblem, "seqused_k.*whole numbers"),
         ({"cu_seqlens_q": 3}, redblue.InvalidProblem, "cu_seqlens_q = 3"),
+        ({"cu_seqlens_q": [0, 2**80]}, redblue.InvalidProblem, rf"cu_seqlens_q = \[0, {2**80}\].*63 bits"),
     ):
         with pytest.raises(error, match=text):
             redblue.attention(q, k, v, **options)
