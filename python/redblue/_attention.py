@@ -105,6 +105,7 @@ def request_of(
             raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
         if approximate is not None:
             raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
+        require_provable(compute)
     # Of exact types: an equal value of another type, such as 300.0, would find the plan of 300, and pass or be refused by that.
     settings = Settings(
         layout,
@@ -134,6 +135,11 @@ def request_of(
         sinks is not None,
     )
     return Request(family, q, k, v, bias, alibi_slopes, sinks, settings, int(seed or 0), tolerance)
+
+
+def require_provable(compute: Optional[str]) -> None:
+    if compute == "bf16":
+        raise Unsupported('compute = "bf16": certificates are for "f32" and "f64"; nothing is proved of products of bf16')
 
 
 def require_seed(seed: Any, dropout: float) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core, _masks
 from ._arrays import integers
-from ._attention import chosen, request
+from ._attention import chosen, request, require_provable
 from ._calls import call_for, make_plan
 from ._errors import InvalidProblem
 from ._settings import Options, Settings, Sizes, flag, problem_of, real, unknown_options, wanted_of, whole
@@ -246,8 +246,9 @@ def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
 
     With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial", "polynomial rows" or "exact"),
     degree, range (no score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what
-    roundings add at most), the same for each head, decision (why this method).
+    roundings add at most), the same for each head, decision (why this method). Nothing is proved of compute = "bf16", which is refused.
     """
+    require_provable(options.get("compute"))
     r = request(q, k, v, **options)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))
     arrays = r.arrays()

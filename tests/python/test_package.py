@@ -827,6 +827,17 @@ def test_a_tolerance_is_kept(rng):
     assert np.array_equal(redblue.attention(100 * q, k, v, **options), redblue.attention(100 * q, k, v, M=1024))
 
 
+@pytest.mark.parametrize("options", [{}, {"approximate": "2:1.0"}, {"tolerance": 0.1}])
+def test_nothing_is_proved_of_products_of_bf16(qkv, options):
+    bf16 = [(0.1 * x).astype(BF16) for x in qkv]
+    redblue.certify(*bf16, compute="f32", **options)
+    with pytest.raises(redblue.Unsupported, match="bf16.*certificates are for"):
+        redblue.certify(*bf16, compute="bf16", **options)
+    if "tolerance" in options:
+        with pytest.raises(redblue.Unsupported, match="bf16.*certificates are for"):
+            redblue.attention(*bf16, compute="bf16", **options)
+
+
 def _same(x, want):
     return np.array_equal(redblue.attention(*x, threads=2), want)
 
