@@ -73,6 +73,9 @@ def attention(
     if unknown:
         known = all(name in _REFUSED for name in unknown)
         raise (Unsupported if known else TypeError)(f"{', '.join(unknown)}: redblue.jax.attention takes {', '.join(_STATIC)}")
+    for name, x in {"q": q, "k": k, "v": v, "bias": bias, "alibi_slopes": alibi_slopes, "sinks": sinks}.items():
+        if not hasattr(x, "dtype") and (x is not None or name in "qkv"):
+            raise TypeError(f"{name} is a {type(x).__name__}: give an array of JAX or NumPy")
     if options.get("threads") is None:
         options["threads"] = default_threads()
     fixed = tuple((name, _hashable(name, options[name])) for name in sorted(options) if options[name] is not None)

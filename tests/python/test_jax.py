@@ -332,6 +332,9 @@ def test_refusals():
     ):
         with pytest.raises(error, match=text):
             rj.attention(q, q, q, **options)
+    for name, wrong in (("q", [1.0]), ("v", None), ("bias", [0.0])):
+        with pytest.raises(TypeError, match=f"^{name} is a .*give an array of JAX or NumPy"):
+            rj.attention(**{"q": q, "k": q, "v": q, name: wrong})
     with pytest.raises(TypeError, match="q is a tracer of JAX.*redblue.jax"):
         jax.jit(lambda q: redblue.attention(q, q, q))(q)
     with pytest.raises(redblue.InvalidProblem, match="prefix is traced"):
