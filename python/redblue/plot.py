@@ -23,9 +23,11 @@ from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
 
+from ._arrays import integers
 from ._compare import Comparison
 from ._errors import CapacityError, InvalidProblem
 from ._plan import Plan, plan
+from ._settings import whole
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#7F7F7F")  # Okabe & Ito, and grey
 DASHES = ("-", "--", "-.", ":")
@@ -73,13 +75,16 @@ def io_against_memory(
     Sizes and options as for `redblue.plan`. M: words of fast memory, default 48 values from 16 d to 16 d^2. schedules:
     draw these only; default: those that are the best somewhere.
     """
-    ax, d = _axes(ax), options["d"]
-    plans = [p for p in (_plan(op, size, options) for size in (M or _powers(16 * d, 16 * d * d, 48))) if p is not None]
+    ax, d = _axes(ax), whole("d", options.get("d"))
+    sizes = integers(M, "M") or _powers(16 * d, 16 * d * d, 48)
+    plans = [p for p in (_plan(op, size, options) for size in sizes) if p is not None]
     if not plans:
         raise InvalidProblem("no schedule runs with any of these M: give larger ones")
     at = [p.M for p in plans]
     if schedules is None:
         schedules = list(dict.fromkeys(p.schedule for p in plans))
+    for name in schedules:
+        _plan(op, plans[-1].M, {**options, "schedule": name})  # refuses names that there are not
     for i, name in enumerate(schedules):
         io = [next((row["io"] for row in p.rows if row["schedule"] == name), np.nan) for p in plans]
         ax.plot(at, io, label=name, **_style(i))
@@ -111,7 +116,7 @@ def _grid(
     op: str, d: Optional[Sequence[int]], M: Optional[Sequence[int]], options: Mapping[str, Any]
 ) -> tuple[list[int], list[int], list[list[Optional[Plan]]]]:
     """The axes of a map, and its plans: a row for each M."""
-    d, M = list(d or _powers(16, 1024, 13)), list(M or _powers(512, 2**20, 23))
+    d, M = list(integers(d, "d") or _powers(16, 1024, 13)), list(integers(M, "M") or _powers(512, 2**20, 23))
     return d, M, [[_plan(op, size, {**options, "d": width}) for width in d] for size in M]
 
 

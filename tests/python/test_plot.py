@@ -52,6 +52,19 @@ def test_schedules_may_be_named_and_memory_that_is_too_small_is_a_gap():
         redblue.plot.io_against_memory(n=64, d=64, M=[1, 2])
 
 
+def test_bad_sizes_and_names_are_refused():
+    draw, map_ = redblue.plot.io_against_memory, redblue.plot.regimes
+    for picture, options, text in (
+        (draw, {"d": 8, "M": 1000}, "M = 1000: give a list"),
+        (draw, {"d": 8, "M": [1000.0]}, "whole numbers"),
+        (draw, {"M": [1000]}, "d = None"),
+        (draw, {"d": 8, "M": [1000], "schedules": ["flash", "flush"]}, "called 'flush': choose from flash"),
+        (map_, {"d": 8, "M": [1000]}, "d = 8: give a list"),
+    ):
+        with pytest.raises(redblue.InvalidProblem, match=text):
+            picture(n=64, **options)
+
+
 def test_maps_have_a_cell_for_each_plan():
     d, M = [16, 64, 256], [2048, 16384]
     ratios = redblue.plot.ratios(n=256, d=d, M=M).collections[0].get_array()
