@@ -5,8 +5,8 @@
 >>> redblue.attention(q, k, v, causal=True).shape
 (1, 2, 16, 8)
 
-docs/python.md is the guide. `redblue.torch` and `redblue.jax` are imported where they are first used; torch and
-JAX are not needed otherwise.
+docs/python.md is the guide. `redblue.torch`, `redblue.jax`, `redblue.onnx` and `redblue.plot` are imported where they
+are first used; torch, JAX, onnx and matplotlib are not needed otherwise.
 """
 
 from __future__ import annotations
@@ -31,8 +31,15 @@ from ._shims import (
 )
 
 if TYPE_CHECKING:
+    from . import jax as jax
+    from . import onnx as onnx
+    from . import plot as plot
+    from . import torch as torch
     from ._explore import explore
     from ._report import report
+    from .torch import install as install
+    from .torch import uninstall as uninstall
+    from .torch import use as use
 
 __all__ = [
     "CapacityError",
@@ -68,15 +75,18 @@ __all__ = [
 
 #: Where these are, which are imported when they are first used: torch is not needed before, nor what pages are made of.
 _LATER = {"explore": "_explore", "install": "torch", "report": "_report", "uninstall": "torch", "use": "torch"}
+_MODULES = ("jax", "onnx", "plot", "torch")
 
 
-def __getattr__(name: str) -> Any:
-    if name in ("jax", "torch"):
-        return importlib.import_module(f".{name}", __name__)
-    if name in _LATER:
-        return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
-    raise AttributeError(f"module 'redblue' has no attribute '{name}'")
+if not TYPE_CHECKING:  # which would take any name then
+
+    def __getattr__(name: str) -> Any:
+        if name in _MODULES:
+            return importlib.import_module(f".{name}", __name__)
+        if name in _LATER:
+            return getattr(importlib.import_module(f".{_LATER[name]}", __name__), name)
+        raise AttributeError(f"module 'redblue' has no attribute '{name}'")
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *_LATER, "jax", "torch"})
+    return sorted({*globals(), *_LATER, *_MODULES})

@@ -389,8 +389,10 @@ def test_patterns_take_whole_numbers_and_bools():
 
 
 def test_all_names_are_there_without_torch():
-    script = "from redblue import *; import redblue, sys; assert 'torch' not in sys.modules; assert {'use', 'explore'} <= set(dir(redblue))"
+    script = "from redblue import *; import redblue, sys; assert 'torch' not in sys.modules; assert {'use', 'explore', 'plot'} <= set(dir(redblue))"
     subprocess.run([sys.executable, "-c", script], check=True)
+    pytest.importorskip("matplotlib")
+    subprocess.run([sys.executable, "-c", "import redblue; redblue.plot.io_against_memory"], check=True)
 
 
 def test_shims_align_as_their_models_do(qkv):
