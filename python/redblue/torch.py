@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import itertools
+import math
 import multiprocessing
 import threading
 import warnings
@@ -21,6 +22,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.utils.flop_counter import register_flop_formula
 
 from . import _vmap
 from ._arrays import integers
@@ -279,6 +281,23 @@ _backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output
 
 _forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op))
 _backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op))
+
+
+def _products(q: Tuple, k: Tuple, layout: str) -> int:
+    """Flops for one feature of all queries and keys, of these shapes."""
+    return 2 * math.prod(q[:-1]) * k[-2 if layout == "bhsd" else -3]
+
+
+@register_flop_formula(torch.ops.redblue.attention)
+def _flops(q, k, v, bias, slopes, sinks, layout, *options, **_):  # type: ignore[no-untyped-def]
+    """As torch counts its own attention: without a look at masks."""
+    return _products(q, k, layout) * (q[-1] + v[-1])
+
+
+@register_flop_formula(torch.ops.redblue.attention_backward)
+def _backward_flops(do, o, lse, of_bias, of_sinks, q, k, v, bias, slopes, sinks, layout, *options, **_):  # type: ignore[no-untyped-def]
+    """Of the scores once more, dP, dV, dQ and dK."""
+    return _products(q, k, layout) * (3 * q[-1] + 2 * v[-1])
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, return_lse: bool = False, **options: Any) -> Any:

@@ -205,6 +205,22 @@ def test_gradients_of_bf16_do_not_depend_on_the_strides_of_do(products_of_bf16):
         assert all(map(torch.equal, gradients(do), gradients(do.clone(memory_format=torch.contiguous_format))))
 
 
+@pytest.mark.parametrize("layout", ["bhsd", "bshd"])
+def test_flops_are_those_of_torchs_attention(layout):
+    """Torch's formulas are of its fused attention on GPUs; they take [batch, heads, n, features]."""
+    count = torch.utils.flop_counter
+    shapes = (2, 4, 5, 8), (2, 2, 6, 8), (2, 2, 6, 3)
+    inputs = tensors(*shapes)
+    if layout == "bshd":
+        inputs = [x.transpose(1, 2) for x in inputs]
+    with count.FlopCounterMode(display=False) as counter:
+        o = redblue.attention(*inputs, layout=layout, causal=True)
+    assert counter.get_total_flops() == count.sdpa_flop_count(*shapes) > 0
+    with count.FlopCounterMode(display=False) as counter:
+        o.sum().backward()
+    assert counter.get_total_flops() == count.sdpa_backward_flop_count((2, 4, 5, 3), *shapes) > 0
+
+
 def test_compile_without_a_graph_break():
     def step(q, k, v, mask):
         o = redblue.scaled_dot_product_attention(q, k, v, mask) + redblue.scaled_dot_product_attention(q, k, v, is_causal=True)
