@@ -78,7 +78,9 @@ def attention(
             raise TypeError(f"{name} is a {type(x).__name__}: give an array of JAX or NumPy")
     if options.get("threads") is None:
         options["threads"] = default_threads()
-    fixed = tuple((name, _hashable(name, options[name])) for name in sorted(options) if options[name] is not None)
+    # With its text: JAX holds 300 and 300.0 equal, and would not trace, and so judge, the second.
+    values = {name: _hashable(name, options[name]) for name in sorted(options) if options[name] is not None}
+    fixed = tuple((name, value, repr(value)) for name, value in values.items())
     if not options.get("dropout"):
         seed = None
     elif seed is None:
@@ -96,7 +98,7 @@ def _hashable(name: str, value: Any) -> Any:
 
 
 def _request(fixed: tuple, q: Any, k: Any, v: Any, bias: Any, slopes: Any, sinks: Any, backward: bool = False) -> Request:
-    options = dict(fixed)
+    options = {name: value for name, value, _ in fixed}
     if backward and options.get("compute") == "bf16":
         del options["compute"]  # gradients with modifiers are computed in fp32
     if options.get("dropout"):

@@ -322,6 +322,15 @@ def test_a_bias_has_a_gradient_without_products():
     np.testing.assert_allclose(jax.grad(f)(bias), jax.grad(plain)(bias), atol=1e-5)
 
 
+@pytest.mark.parametrize("name, good, bad", [("M", 300, 300.0), ("causal", True, 1.0), ("window", (2, 0), (2.0, 0.0))])
+def test_what_is_refused_is_refused_after_a_call_with_an_equal_value(name, good, bad):
+    (q,) = arrays((2, 6, 8))
+    for _ in range(2):
+        with pytest.raises(redblue.InvalidProblem, match=name):
+            rj.attention(q, q, q, **{name: bad})
+        rj.attention(q, q, q, **{name: good})
+
+
 def test_refusals():
     (q,) = arrays((2, 6, 8))
     for options, error, text in (
