@@ -53,7 +53,7 @@ class NumPy:
 
     @staticmethod
     def is_dense(x: np.ndarray) -> bool:
-        return x.strides[-1:] == (x.itemsize,)
+        return x.strides[-1:] == (x.itemsize,) or x.shape[-1:] == (1,)
 
     @staticmethod
     def dense(x: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ class Torch:
     @staticmethod
     def is_dense(x: torch.Tensor) -> bool:
         try:
-            return x.stride()[-1:] == (1,)
+            return x.stride()[-1:] == (1,) or x.shape[-1:] == (1,)
         except RuntimeError:
             raise _no_memory(x) from None
 

@@ -116,6 +116,7 @@ Tensor tensor_of(const Given& g, Form form, SlowArray name) {
     std::swap(t.shape[1], t.shape[2]);
     std::swap(t.strides[1], t.strides[2]);
   }
+  if (t.shape[3] == 1 && behind == 0) t.strides[3] = 1;  // nothing is beside it
   return t;
 }
 

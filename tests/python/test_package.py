@@ -1002,3 +1002,15 @@ def test_scores_and_weights_are_the_matrices_inside_attention():
         redblue.scores(q, k, layout="bshd", approximate="linear")
     with pytest.raises(redblue.InvalidProblem, match="lse"):
         redblue.weights(q, k, lse[:, :2], layout="bshd")
+
+
+@pytest.mark.parametrize("d, d_v", [(1, 4), (4, 1), (1, 1)])
+def test_one_feature_may_have_any_stride(d, d_v):
+    """Views of [batch, tokens, heads] arrays of bfloat16: nothing lies beside the only feature of a row."""
+    rng = np.random.default_rng(0)
+    q, k, v, do = (rng.standard_normal((1, 5, 2, n)).astype(BF16).swapaxes(1, 2) for n in (d, d, d_v, d_v))
+    dense = [np.ascontiguousarray(x) for x in (q, k, v, do)]
+    o, lse = redblue.attention(q, k, v, return_lse=True)
+    assert np.array_equal(o, redblue.attention(*dense[:3]))
+    got, wanted = redblue.attention_backward(do, q, k, v, o, lse), redblue.attention_backward(dense[3], *dense[:3], o, lse)
+    assert all(np.array_equal(g, w) for g, w in zip(got[:3], wanted[:3]))
