@@ -391,6 +391,12 @@ void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t
       .one_of(orders);
 }
 
+bool PlannerOptions::allows_residues(Operation op) const {
+  const auto named = plan::Registry::built_in().find(op, schedule);
+  return (order == "auto" || order == name_of(PatternOrder::rcm)) && !max_workspace &&
+         !(named != nullptr && named->traits.only_patterns);
+}
+
 void PlannerOptions::apply_to(Problem& p) const {
   const auto asked = pattern_order_from_name(order);  // nothing: auto
   if (p.dilation > 1) return;                         // by residues

@@ -56,8 +56,8 @@ struct PlannerOptions {
   void add_width(const Command& command);
   /// Without M. `tensors` and `run`: what --max-workspace is about.
   plan::Options options(const Tensors& tensors, const RunOptions& run) const;
-  /// May queries and keys be taken by residues?
-  bool may_move() const { return order == "auto" || order == name_of(PatternOrder::rcm); }
+  /// May a dilated window be taken by residues? Queries and keys are copied then, and what is planned is no pattern.
+  bool allows_residues(Operation op) const;
   /// Sets the order of queries and keys under a pattern. Throws InvalidProblem where one is asked for that cannot be.
   void apply_to(Problem& p) const;
 };
@@ -111,9 +111,9 @@ struct PatternOptions {
   /// Does the pattern depend on where queries stand among the keys?
   bool stands_at_positions() const { return strided || fixed || big_bird; }
   /// Of a problem whose sizes are known. What the window becomes a part of is taken out of the problem. Throws
-  /// InvalidProblem or IoError. `window`: was one given, with edges or without? `may_move`: may queries and keys be
-  /// taken in another order?
-  void apply_to(Problem& p, bool window, bool may_move) const;
+  /// InvalidProblem or IoError. `window`: was one given, with edges or without? `by_residues`: may a
+  /// dilated window be taken by residues?
+  void apply_to(Problem& p, bool window, bool by_residues) const;
 };
 
 /// Packed and padded sequences.
@@ -138,7 +138,7 @@ struct MaskOptions {
   void apply_to(Problem& p, bool alibi) const;
   /// The same of patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p, const PlannerOptions& planner) const {
-    pattern.apply_to(p, window.has_value(), planner.may_move());
+    pattern.apply_to(p, window.has_value(), planner.allows_residues(p.op));
   }
 };
 

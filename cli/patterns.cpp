@@ -197,12 +197,12 @@ bool is_large(Problem p, index_t dilation) {
     return false;
   p.dilation = dilation;
   p.validate();
-  return visible_pairs(p.sizes()) > Words(kMostRunsToSearch);
+  return visible_pairs(p.sizes()) > Words(kMostRunsToSearch) * p.group();  // of a position its heads are one list
 }
 
 }  // namespace
 
-void PatternOptions::apply_to(Problem& p, bool window, bool may_move) const {
+void PatternOptions::apply_to(Problem& p, bool window, bool by_residues) const {
   const bool with_window = globals || dilation, files = mask || blocks || csr;
   if (pattern_seed && !big_bird)
     throw InvalidProblem(fmt::format("--pattern-seed {} is for --big-bird: give that, too", *pattern_seed));
@@ -230,7 +230,7 @@ void PatternOptions::apply_to(Problem& p, bool window, bool may_move) const {
           "--prefix {}: a window with --globals or --dilation is a pattern, and --prefix is for masks: give "
           "--causal, too, or --globals",
           p.prefix));
-    if (may_move && !globals && !strided && !fixed && !big_bird && !files && is_large(p, *dilation)) {
+    if (by_residues && !globals && !strided && !fixed && !big_bird && !files && is_large(p, *dilation)) {
       p.dilation = *dilation;
       return;
     }

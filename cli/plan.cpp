@@ -179,7 +179,7 @@ struct PlanFlags {
     command
         .option("--tolerance", tolerance,
                 "with --range: polynomial attention of the least degree whose output is proved to be within this many "
-                "max|V| of exact attention, or exact attention, where it moves no more words; forward")
+                "max|V| of exact attention, or exact attention, where it costs no more; forward")
         .type_name("EPS");
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
   }

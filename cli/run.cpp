@@ -54,7 +54,7 @@ struct RunFlags {
     command
         .option("--tolerance", tolerance,
                 "polynomial attention whose output is proved to be within this many max|V| of exact attention, of the "
-                "least degree that proves it, or by rows; or exact attention, where it moves no more words: 1e-3; "
+                "least degree that proves it, or by rows; or exact attention, where it costs no more: 1e-3; "
                 "forward")
         .type_name("EPS");
     command

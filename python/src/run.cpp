@@ -108,11 +108,7 @@ nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t
 }
 
 nb::dict counted(const NamedPlan& p) {
-  const auto count_it = [&] {
-    const nb::gil_scoped_release unlocked;
-    return count(p.plan, [watch = signal_watch()] { watch(0); });
-  };
-  return describe(count_it());
+  return describe(unlocked([&] { return count(p.plan, [watch = signal_watch()] { watch(0); }); }));
 }
 
 }  // namespace redblue::python

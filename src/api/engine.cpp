@@ -32,24 +32,25 @@ void run_behind_any(M& m, const plan::Plan& plan) {
 
 Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_then) {
   machine::Counting counting;
-  std::optional<Words> peak_bytes;
-  const auto walk = [&](auto& counter) {
-    if (!plan.options.memory) return run_behind_any(counter, plan);
-    const plan::Instances x = plan.counted();
-    machine::Weighed weighed(counter, x.sizes.fast);
-    machine::Any any(weighed);
-    run_on(any, plan, x);
-    peak_bytes = weighed.peak();
+  const auto walk = [&]<class M>(M& counter) {
+    const auto behind_any = [&](auto& machine) {
+      machine::Any any(machine);
+      run_on(any, plan, plan.counted());
+    };
+    if (!now_and_then) return behind_any(counter);
+    const typename machine::Observed<M>::Callback report = [&](const M&) { now_and_then(); };
+    machine::Observed observed(counter, report);
+    behind_any(observed);
   };
-  if (now_and_then) {
-    const machine::Observed<machine::Counting>::Callback report = [&](const machine::Counting&) { now_and_then(); };
-    machine::Observed observed(counting, report);
-    walk(observed);
-  } else {
+  if (!plan.options.memory) {
     walk(counting);
+    return measured(counting);
   }
+  const plan::Instances x = plan.counted();
+  machine::Weighed weighed(counting, x.sizes.fast);
+  walk(weighed);
   Measured m = measured(counting);
-  m.peak_bytes = peak_bytes;
+  m.peak_bytes = weighed.peak();
   return m;
 }
 

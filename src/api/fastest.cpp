@@ -617,7 +617,15 @@ plan::Plan in_place_if_faster(plan::Plan natural, const Problem& problem, const 
 plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given, const TimeOptions& time) {
   const CoreMemo memo;
   const bool may_choose = given.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
-  plan::Plan natural = fastest_in_order(problem, given, time);
+  plan::Plan natural;
+  try {
+    natural = fastest_in_order(problem, given, time);
+  } catch (const MemoryError&) {  // in place there are no copies
+    auto in_place = may_choose ? plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, time) : std::nullopt;
+    if (!in_place) throw;
+    in_place->reason += "; queries and keys stay in place: the copies of natural order take more memory than may be";
+    return std::move(*in_place);
+  }
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;

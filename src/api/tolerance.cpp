@@ -27,8 +27,8 @@ std::optional<double> widest_range(double tolerance) {
   return std::floor(below * 100) / 100;
 }
 
-/// What the plan of a polynomial and that of exact attention are compared by: what they were made for. Without lse,
-/// which a polynomial does not have.
+/// What the plan of a polynomial and that of exact attention are compared by: what they were made for. Words are
+/// without lse, which a polynomial does not have.
 struct Price {
   std::optional<double> seconds;  ///< modelled, of a plan of least time
   Words cost, words;
@@ -121,7 +121,7 @@ void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem&
                   const Inputs& inputs, const std::function<plan::Plan(const Problem&)>& plan) {
   const index_t pair = problem.d + problem.d_v, shared = problem.instances() * problem.n_k;
   const Words once = Words(shared) * pair + Words(problem.batch * problem.heads * problem.n_q) * pair;
-  if (exact && !exact->of_words()) return;
+  if ((exact && !exact->of_words()) || d.polynomial_seconds) return;
   std::optional<Words> fewest = d.polynomial != nullptr ? d.polynomial_words : d.exact_words;
   if (problem.masked() || problem.several() || !problem.patterns.empty() || problem.modifiers().any() ||
       problem.lse_required || (fewest && *fewest <= once))

@@ -372,6 +372,7 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   for (index_t i = 0; i < o.shape.rows; ++i)
     for (index_t t = 0; t < o.shape.cols; ++t) {
       const double exact_word = static_cast<double>(wanted(i, t)), gap = std::abs(o(i, t) - exact_word);
+      if (!std::isfinite(exact_word)) continue;  // of inputs that are none: compared as outputs are
       double& of_head = n.distances[static_cast<std::size_t>(instance * group + i % group)];
       of_head = most(of_head, gap);
       n.distance = most(n.distance, gap);

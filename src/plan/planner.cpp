@@ -408,9 +408,10 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
 std::string against_dense(const Plan& plan) {
   const Row &row = plan.row(), &dense = *plan.dense;
   const bool priced = is_priced(plan.options);
-  const bool listed = row.index.reads > 0 && !priced;
-  const double times = priced ? dense.cost.to_double() / row.cost.to_double()
-                              : dense.io.total().to_double() / (row.io.total() + row.index.reads).to_double();
+  const bool listed = row.index.reads > 0 && !priced && !is_projected(plan.problem.op);
+  const double times =
+      priced ? dense.cost.to_double() / row.cost.to_double()
+             : dense.io.total().to_double() / (row.io.total() + (listed ? row.index.reads : 0)).to_double();
   const std::string counted =
       listed ? fmt::format(", with the {} index words here and those of a boolean bias there", row.index.reads.str())
              : "";

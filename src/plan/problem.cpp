@@ -577,7 +577,8 @@ class ShownKeys {
 
 /// The keys that these lists show, where they are to be numbered anew first: rows have very many runs together, and a
 /// mask cuts some of them. Where all lists have the same gaps, as those of a mask of keys have, a row then has one run.
-std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, const Allowed& allowed, index_t n_q) {
+std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, const Allowed& allowed, index_t n_q,
+                                    index_t n_k) {
   constexpr index_t kMany = index_t{1} << 20;
   const auto runs_of = [&](const RunLists& list, index_t p) { return static_cast<index_t>(list.of(p).size()); };
   index_t runs = 0;
@@ -599,7 +600,8 @@ std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, c
     shown.insert(shown.end(), more.begin(), more.end());
   }
   sort_and_join(shown);
-  return ShownKeys(std::move(shown));
+  ShownKeys keys(std::move(shown));
+  return keys.count() < n_k ? std::optional(std::move(keys)) : std::nullopt;
 }
 
 }  // namespace
@@ -631,7 +633,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     // A bias has n_q n_k words to copy: it stays unless an order is asked for.
     const bool drops = order != PatternOrder::in_place && (!bias || is_searched(order));  // what no pair has
     std::optional<ShownKeys> shown;
-    if (may_reorder() && drops && !allowed.everything()) shown = shown_keys(given, allowed, n_q);
+    if (may_reorder() && drops && !allowed.everything()) shown = shown_keys(given, allowed, n_q, n_k);
     std::vector<RunLists> anew;
     if (shown) anew.reserve(given.size());
     for (std::size_t h = 0; shown && h < given.size(); ++h) given[h] = &anew.emplace_back((*shown)(*given[h]));
@@ -678,10 +680,11 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
                                       name_of(order), count_of(rows).str()));
       if (shown || !found->idle()) {
         documents = redblue::documents_of(in_order(rows, *found, group()), keys, like);
-        moved = std::make_shared<const Order>(shown ? shown->among_all(*found, n_q, n_k) : std::move(*found));
+        Order whole = shown ? shown->among_all(*found, n_q, n_k) : std::move(*found);
+        if (!whole.idle()) moved = std::make_shared<const Order>(std::move(whole));
       }
     }
-    if (!moved && documents.empty()) documents = redblue::documents_of(rows, n_k, like);
+    if (!moved && documents.empty() && !shown) documents = redblue::documents_of(rows, n_k, like);
     for (Document& one : documents) {
       if (own_offsets) one.slope_offset = slope_offset_in(*plain, batch_now, one);
       all.list.push_back(std::move(one));

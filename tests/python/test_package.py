@@ -1014,3 +1014,13 @@ def test_one_feature_may_have_any_stride(d, d_v):
     assert np.array_equal(o, redblue.attention(*dense[:3]))
     got, wanted = redblue.attention_backward(do, q, k, v, o, lse), redblue.attention_backward(dense[3], *dense[:3], o, lse)
     assert all(np.array_equal(g, w) for g, w in zip(got[:3], wanted[:3]))
+
+
+@pytest.mark.parametrize("memory", [{"M": 1000}, {"memory": 4000}])
+def test_a_count_can_be_interrupted(memory):
+    plan = redblue.plan(n=200_000, d=64, **memory)  # minutes
+    threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+    start = time.perf_counter()
+    with pytest.raises(KeyboardInterrupt):
+        plan.count()
+    assert time.perf_counter() - start < 30

@@ -1416,3 +1416,23 @@ def test_the_plan_says_when_masking_all_pairs_is_better(tmp_path, op, share):
     assert f"with the {chosen['index_words']} index words here and those of a boolean bias there" in sentence
     of_rule = redblue("plan", *sizes, "--strided", 16).stdout
     assert "index words" not in of_rule and "x as many words" in of_rule
+
+
+def test_the_plan_of_projected_attention_knows_no_bias(tmp_path):
+    """Nor does what it says of masking all pairs."""
+    np.save(tmp_path / "m.npy", np.random.default_rng(1).random((256, 256)) < 0.7)
+    plan = answer("plan", "--op", "forward-x", "--n", 256, "--d", 16, "--M", 2000, "--mask", tmp_path / "m.npy")
+    times = plan["dense"]["io"] / plan["plans"][plan["chosen"]]["io"]
+    assert f"{times:.2f}x as many words" in plan["reason"] and "index words" not in plan["reason"]
+
+
+def test_keys_that_all_show_are_not_numbered_anew(tmp_path):
+    """Rows of very many runs that a window cuts, where each key is seen: nothing is copied."""
+    rng = np.random.default_rng(2)
+    n = 2300
+    np.savez(tmp_path / "x.npz", **{name: rng.standard_normal((1, 1, n, 4)) for name in "qkv"})
+    command = ["run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd", "--M", 2000]
+    command += ["--csr", save_sparse(tmp_path / "p.npz", rng.random((n, n)) < 0.4), "--window", "500,100"]
+    natural, in_place = (answer(*command, "--order", order) for order in ("natural", "in-place"))
+    assert natural["workspace_bytes"] == in_place["workspace_bytes"]
+    assert natural["moved"] == in_place["moved"]

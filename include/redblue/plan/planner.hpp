@@ -155,7 +155,6 @@ std::shared_ptr<const Plan> forward_before(const Problem& problem, Options optio
 std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row);
 /// Throws CapacityError, MemoryError or Unsupported from what the plan refused, with the least M or cap that would do.
 [[noreturn]] void throw_nothing_fits(const Plan& plan);
-/// Puts the rows, of which `first` is the chosen one, in the order of Plan::rows.
 /// Is a cost more than a number of words? And what words cost, in 1/kCostUnit.
 bool is_priced(const Options& options);
 Words cost_of(const Io& io, const Options& options, Operation op);
@@ -164,7 +163,9 @@ Words cost_of(const Io& io, const Options& options, Operation op);
 /// patterns for which no other order was looked for.
 std::string note_of_order(const Problem& problem);
 inline constexpr std::string_view kNoOtherOrder =
-    "; no other order of queries and keys was looked for, as the pattern has very many runs (docs/masks.md)";
+    "; no other order of queries and keys was looked for, as the pattern has very many runs (a dilated window that is "
+    "given as such needs none: docs/masks.md)";
+/// Puts the rows, of which `first` is the chosen one, in the order of Plan::rows.
 void order_rows(Plan& plan, std::vector<Row>::iterator first);
 /// Fills ratio and work of every row: they compare with the bound and with the other rows.
 void compare_rows(Plan& plan);
