@@ -680,8 +680,8 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
                                       name_of(order), count_of(rows).str()));
       if (shown || !found->idle()) {
         documents = redblue::documents_of(in_order(rows, *found, group()), keys, like);
-        Order whole = shown ? shown->among_all(*found, n_q, n_k) : std::move(*found);
-        if (!whole.idle()) moved = std::make_shared<const Order>(std::move(whole));
+        Order complete = shown ? shown->among_all(*found, n_q, n_k) : std::move(*found);
+        if (!complete.idle()) moved = std::make_shared<const Order>(std::move(complete));
       }
     }
     if (!moved && documents.empty() && !shown) documents = redblue::documents_of(rows, n_k, like);
