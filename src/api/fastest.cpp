@@ -623,7 +623,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   } catch (const MemoryError&) {  // in place there are no copies
     auto in_place = may_choose ? plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, time) : std::nullopt;
     if (!in_place) throw;
-    in_place->reason += "; queries and keys stay in place: the copies of natural order take more memory than may be";
+    in_place->reason += plan::kOnlyInPlace;
     return std::move(*in_place);
   }
   if (!may_choose) return natural;

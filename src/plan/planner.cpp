@@ -373,8 +373,11 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   std::optional<Words> natural;
   std::exception_ptr why_not;
   std::optional<Words> least;  // that some order needs
-  for (const PatternOrder order : {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard}) try {
-      if (best && (!has_pattern(best->problem.sizes()) || best->row().ratio <= 1)) break;  // nothing to gain
+  for (const PatternOrder order :
+       {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place})
+    try {
+      if (best && (order == PatternOrder::in_place || !has_pattern(best->problem.sizes()) || best->row().ratio <= 1))
+        break;  // nothing to gain
       Problem ordered = problem;
       ordered.order = order;
       Plan plan = plan_in_order(ordered, options);
@@ -393,6 +396,10 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   if (!best) std::rethrow_exception(why_not);
   if (best->problem.order == PatternOrder::natural) {
     if (problem.patterns.large() && has_pattern(best->problem.sizes())) best->reason += kNoOtherOrder;
+    return std::move(*best);
+  }
+  if (best->problem.order == PatternOrder::in_place) {
+    best->reason += kOnlyInPlace;
     return std::move(*best);
   }
   const std::string_view unit = is_priced(options) ? "much" : "many";

@@ -107,7 +107,9 @@ TEST(Dilation, CountsThePairsOfThePattern) {
   given.dilation = 1;
   given.window_left = given.window_right = std::nullopt;
   given.patterns = {std::make_shared<const RunLists>(patterns::window({p.n_q, p.n_k}, 7, 2, 3))};
-  const auto pairs = [](const Problem& x) { return sum_of_pairs(x.sizes(), [](const Pairs& part) { return part.count(); }); };
+  const auto pairs = [](const Problem& x) {
+    return sum_of_pairs(x.sizes(), [](const Pairs& part) { return part.count(); });
+  };
   EXPECT_EQ(pairs(p), pairs(given));
   p.n_q = p.n_k = index_t{1} << 20;
   p.window_left = 1 << 14;

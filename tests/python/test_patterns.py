@@ -11,6 +11,7 @@ import re
 import subprocess
 from collections import Counter
 from itertools import product
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -1436,3 +1437,20 @@ def test_keys_that_all_show_are_not_numbered_anew(tmp_path):
     natural, in_place = (answer(*command, "--order", order) for order in ("natural", "in-place"))
     assert natural["workspace_bytes"] == in_place["workspace_bytes"]
     assert natural["moved"] == in_place["moved"]
+
+
+@pytest.mark.parametrize("objective", ["words", "time"])
+def test_a_cap_that_leaves_no_room_for_copies(tmp_path, objective):
+    """One block of queries sees nothing: to leave it out, all arrays are copied."""
+    blocks = np.eye(12, dtype=bool)[5 * np.arange(12) % 12]
+    blocks[3] = False
+    np.save(tmp_path / "b.npy", blocks)
+    rng = np.random.default_rng(0)
+    np.savez(tmp_path / "x.npz", **{name: rng.standard_normal((1, 2, 768, 64), dtype=np.float32) for name in "qkv"})
+    command = ["run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd", "--M", 16384]
+    if objective == "time":
+        command += ["--objective", "time", "--machine", Path(__file__).parents[1] / "data/hardware.json"]
+    command += ["--blocks", tmp_path / "b.npy", "--max-workspace", 300000, "--threads", 1, "--verify"]
+    report = answer(*command)
+    assert report["problem"]["order"] == "in-place"
+    assert report["workspace_bytes"] <= 300000

@@ -165,6 +165,8 @@ std::string note_of_order(const Problem& problem);
 inline constexpr std::string_view kNoOtherOrder =
     "; no other order of queries and keys was looked for, as the pattern has very many runs (a dilated window that is "
     "given as such needs none: docs/masks.md)";
+inline constexpr std::string_view kOnlyInPlace =
+    "; queries and keys stay in place: the copies of other orders take more memory than may be";
 /// Puts the rows, of which `first` is the chosen one, in the order of Plan::rows.
 void order_rows(Plan& plan, std::vector<Row>::iterator first);
 /// Fills ratio and work of every row: they compare with the bound and with the other rows.
