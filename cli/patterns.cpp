@@ -187,8 +187,8 @@ std::vector<SharedLists> intersected_each(const std::vector<SharedLists>& a, con
   return both;
 }
 
-/// Has the window of this problem, with this dilation, more pairs than planners look for an order of, as a pattern? Not
-/// where the pattern would be another one: its positions do not begin anew with each sequence.
+/// Would this window with this dilation, as a pattern, have so large a number of pairs that no order is searched for
+/// it? Only where residues show the same pairs: positions of a pattern do not begin anew with each sequence.
 bool is_large(Problem p, index_t dilation) {
   const bool positions =
       !p.several() || (p.cu_seqlens_q == p.cu_seqlens_k && p.seqused_q.empty() && p.seqused_k.empty());

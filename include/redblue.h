@@ -66,7 +66,7 @@ typedef struct redblue_pattern redblue_pattern;
  * dropout, and for REDBLUE_SCORES and REDBLUE_WEIGHTS, they stay as they come. */
 typedef int32_t redblue_pattern_order;
 enum {
-  REDBLUE_ORDER_AUTOMATIC = 0, /* NATURAL, RCM or JACCARD, whichever moves the fewest words; the one of least time */
+  REDBLUE_ORDER_AUTOMATIC = 0, /* the planner's choice: the fewest words, or the least time */
   REDBLUE_ORDER_NATURAL = 1,   /* as they come */
   REDBLUE_ORDER_RCM = 2,       /* reverse Cuthill-McKee: queries that share keys stand close */
   REDBLUE_ORDER_JACCARD = 3,   /* each query is followed by the one whose keys are most alike */

@@ -191,8 +191,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     order           of a pattern's queries and keys: "natural", "rcm", "jaccard", "in-place"; default: what the planner finds best
     approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8; "2:0.8,taylor", "2:0.8,chebyshev": with the
                     coefficients of these series in place of the nearest ones), "linear", "performer:256,seed=7", ...
-    tolerance       exact attention, or a polynomial, where that takes less time (under M or memory: moves fewer words), whose output is proved to be within
-                    this many max|v| of exact attention for the norms of these arrays
+    tolerance       exact attention, or a polynomial, where that takes less time (under M or memory: moves fewer words),
+                    whose output is proved to be within this many max|v| of exact attention for the norms of these arrays
     compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,
                     bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
                     time and this machine multiplies fp32 faster, else f32

@@ -525,10 +525,6 @@ bool alike_in_batches(const Patterns& patterns, index_t heads) {
   return true;
 }
 
-}  // namespace
-
-namespace {
-
 /// The keys that some lists show, numbered anew without the others.
 class ShownKeys {
  public:
@@ -551,7 +547,7 @@ class ShownKeys {
     });
     return anew;
   }
-  /// The order of all keys that an order of these is.
+  /// The order of all keys where these are taken in `order`, and the others last.
   Order among_all(const Order& order, index_t positions, index_t n_k) const {
     Order all;
     for (const Range& run : shown_)
@@ -580,10 +576,10 @@ class ShownKeys {
 std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, const Allowed& allowed, index_t n_q,
                                     index_t n_k) {
   constexpr index_t kMany = index_t{1} << 20;
-  const auto runs_of = [&](const RunLists& list, index_t p) { return static_cast<index_t>(list.of(p).size()); };
   index_t runs = 0;
   for (index_t p = 0; p < n_q && runs <= kMany; ++p)
-    for (const RunLists* list : lists) runs += runs_of(*list, p);
+    for (const RunLists* list : lists) runs += std::ssize(list->of(p));
+  if (runs <= kMany) return std::nullopt;
   const auto is_cut = [&](const RunLists& list, index_t p) {
     const Range keys = allowed(p);
     return std::ranges::count_if(list.of(p), [&](const Range& run) { return intersection(run, keys).size() > 0; }) > 1;
@@ -593,7 +589,7 @@ std::optional<ShownKeys> shown_keys(const std::vector<const RunLists*>& lists, c
   };
   index_t p = 0;
   while (p < n_q && !cut(p)) ++p;
-  if (runs <= kMany || p == n_q) return std::nullopt;  // it may be masks as it is
+  if (p == n_q) return std::nullopt;  // each row has one run at most: it may be masks as it is
   std::vector<Range> shown;
   for (const RunLists* list : lists) {
     const std::vector<Range> more = union_of(*list, {0, n_q});
