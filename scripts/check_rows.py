@@ -38,10 +38,18 @@ def uncertain(c, of="d"):
     return (c[of] + 8) * UNIT[c["compute_dtype"]] + SPARE
 
 
+def edge_of(c):
+    """How many keys the first query sees, and the last one, under the mask: "none" or causal."""
+    require(c["mask"] != "other", "polynomials of each row can be checked without a mask and under a causal one only")
+    offset = c["n_k"] if c["mask"] == "none" else c["mask"]["causal_offset"]
+    return [min(max(0, offset + rows), c["n_k"]) for rows in (1, c["n_q"])]
+
+
 def longest_key(c, k, largest_k):
-    """Of those that enter the state; beside the exact ones, less the mean."""
+    """Of those that a query sees and that enter the state; beside the exact ones, less the mean."""
+    k = k[: edge_of(c)[1]]
     kept = min(c["rows"]["exact_keys"], len(k))
-    for _ in range(2 * c["rows"]["centred"]):  # the second time takes off what the mean lost by its rounding
+    for _ in range(2 * c["rows"]["centred"] * (len(k) > 0)):  # the second time takes off what the mean lost by its rounding
         k = k - [math.fsum(x) / len(k) for x in k.T]
     return float([*np.sort(norms(k))[::-1], 0][kept]) + uncertain(c, "n_k") * largest_k
 
@@ -57,7 +65,7 @@ def taken(c, head):
 def polynomials(c, head, q, k):
     """taken(), after a check of all that it rests on. A run may find a radius between `least` and `most`. A mean as
     redblue finds it is off by a share of the longest key, and so is the longest length from it: longest_key() has SPARE
-    of that key added, of which three quarters at most are used here."""
+    of that key added, of which three quarters at most are used here. Under a mask a query may see shorter keys only."""
     rows, share, of_key, m = c["rows"], uncertain(c), uncertain(c, "n_k") * head["largest_k"], 1 + SPARE / 4
     R, exact, edge = rows["range"], rows["exact_rows"], share * rows["range"] / STEPS
     require(type(rows["centred"]) is type(exact) is bool and type(rows["exact_keys"]) is int, f"rows = {rows}")
@@ -69,6 +77,8 @@ def polynomials(c, head, q, k):
     least = size * max(0, longest - 2 * of_key) * (1 - 2 * share) - 2 * edge
     far = [int(np.sum(most > x)) * exact for x in (R * m, R / m)]
     require(far[0] <= head["exact_rows"] <= far[1], f"exact_rows = {head['exact_rows']}: it must be {far[0]}")
+    if edge_of(c)[0] < c["n_k"]:
+        least, most = 0 * least, np.minimum(most, R) if exact else most
     near = [np.maximum(most[(least <= x) | (not exact)], edge).max(initial=0.0) for x in (R / m, R * m)]
     require(near[0] / m <= head["radius"] <= near[1] * m, f"radius = {head['radius']!r}: it must be {near[0]!r}")
     require(exact or head["radius"] <= R, "rows beyond the range are not exact")

@@ -38,7 +38,7 @@ struct HeadCertificate {
 /// The lengths of rows: what tells which polynomial each query takes.
 struct RowLengths {
   struct Keys {
-    std::vector<double> as_they_are, from_mean;  ///< the longest first
+    std::vector<double> as_they_are, from_mean;  ///< of those that a row sees, the longest first
   };
   std::vector<std::vector<double>> queries;  ///< of each query head of each batch, as Certificate::heads
   std::vector<Keys> keys;                    ///< of each key-value head of each batch
@@ -53,6 +53,7 @@ struct Certificate {
   DType compute = DType::f32, stored = DType::f32;  ///< of arithmetic, of O
   double scale = 1;
   index_t keys = 0, d = 0;
+  bool masked = false;  ///< some row sees some of the keys only
   std::vector<HeadCertificate> heads;
 
   double range() const;         ///< the largest of all heads

@@ -26,13 +26,12 @@ void run_instances(M& m, const plan::Instances& x, const plan::Tiling& t) {
   });
 }
 
-/// Only texts without masks ask for decisions: their one core is the whole problem.
 template <class Text>
 constexpr auto decided_costs() -> decltype(plan::Schedule::decided) {
   if constexpr (requires { &Text::decided; }) {
-    static_assert(!Text::traits.masks);
+    using S = schedule::Masked<Text>;
     return [](const Sizes& x, const plan::Tiling& t, const Decisions& decisions) -> schedule::Costs {
-      return Text::decided(x, tiling_of<Text>(t), decisions);
+      return S::decided(x, tiling_of<S>(t), decisions);
     };
   } else {
     return nullptr;

@@ -118,6 +118,7 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
   c.stored = stored.value_or(inputs.q.dtype);
   c.scale = p.scale_or_default();
   c.keys = p.n_k;
+  c.masked = !p.sizes().mask.full();
   c.d = p.d;
   const index_t kv_heads = p.kv_heads.value_or(p.heads), group = p.group();
   // A score is off by at most (d + 4) roundings of SUM |scale q_t k_t|, that of the scale included.

@@ -27,8 +27,10 @@ Uncertain uncertain(const Certificate& c) {
   return {static_cast<double>(c.d + 8) * unit + kSpare, static_cast<double>(c.keys + 8) * unit + kSpare};
 }
 
-/// A run finds no radius of this query below: HeadCertificate::longest is known up to what that of the key is off by.
+/// A run finds no radius of this query below: HeadCertificate::longest is known up to what that of the key is off by,
+/// and under a mask a query may see shorter keys only.
 double least_radius(const Certificate& c, const HeadCertificate& h, double query) {
+  if (c.masked) return 0;
   const auto [share, of_key] = uncertain(c);
   const double shortest = std::max(0.0, h.longest - 2 * of_key * h.largest_k);
   return std::abs(c.scale) * query * shortest * (1 - 2 * share) - 2 * share * c.rows->step();
@@ -82,15 +84,25 @@ double rounding_of_rows(const Certificate& c, const HeadCertificate& h) {
   return proof::added_by(c, h, share, (rows.centred ? 4 * u * h.range : 0) + vanished);
 }
 
+/// f(a key) for those that a row sees.
+template <class F>
+void for_seen_keys(const Problem& p, const Tensors& tensors, index_t instance, const F& f) {
+  const Sizes x = p.sizes();
+  const Range seen = x.mask.keys(Range{0, x.n_q}, x.n_k);
+  proof::for_rows(p, tensors, SlowArray::K, instance, [&](index_t j, const std::vector<double>& row) {
+    if (seen.holds(j)) f(row);
+  });
+}
+
 /// Of rows that are read once more: their lengths from the mean.
-std::vector<double> from_mean(const Problem& p, const Tensors& tensors, index_t instance) {
+std::vector<double> from_mean(const Problem& p, const Tensors& tensors, index_t instance, std::size_t keys) {
   std::vector<LongReal> mean(static_cast<std::size_t>(p.d));
-  proof::for_rows(p, tensors, SlowArray::K, instance, [&](index_t, const std::vector<double>& row) {
-    for (std::size_t t = 0; t < row.size(); ++t) mean[t] += row[t] / static_cast<LongReal>(p.n_k);
+  for_seen_keys(p, tensors, instance, [&](const std::vector<double>& row) {
+    for (std::size_t t = 0; t < row.size(); ++t) mean[t] += row[t] / static_cast<LongReal>(keys);
   });
   std::vector<double> lengths;
-  lengths.reserve(static_cast<std::size_t>(p.n_k));
-  proof::for_rows(p, tensors, SlowArray::K, instance, [&](index_t, std::vector<double> row) {
+  lengths.reserve(keys);
+  for_seen_keys(p, tensors, instance, [&](std::vector<double> row) {
     for (std::size_t t = 0; t < row.size(); ++t) row[t] = static_cast<double>(row[t] - mean[t]);
     lengths.push_back(proof::norm(row));
   });
@@ -122,9 +134,9 @@ RowLengths lengths_of(const Problem& p, const Inputs& inputs) {
       lengths.queries[static_cast<std::size_t>(instance * group + i % group)].push_back(proof::norm(row));
     });
     RowLengths::Keys& keys = lengths.keys[static_cast<std::size_t>(instance)];
-    proof::for_rows(p, tensors, SlowArray::K, instance,
-                    [&](index_t, const std::vector<double>& row) { keys.as_they_are.push_back(proof::norm(row)); });
-    keys.from_mean = from_mean(p, tensors, instance);
+    for_seen_keys(p, tensors, instance,
+                  [&](const std::vector<double>& row) { keys.as_they_are.push_back(proof::norm(row)); });
+    keys.from_mean = from_mean(p, tensors, instance, keys.as_they_are.size());
     for (std::vector<double>* list : {&keys.as_they_are, &keys.from_mean})
       std::sort(list->begin(), list->end(), std::greater<>());
   }
@@ -141,8 +153,9 @@ void Certificate::prove(std::shared_ptr<const RowPolynomials> p, const RowLength
     h.radius = 0;
     h.exact_rows = 0;
     for (const double query : lengths.queries[k]) {
-      const double radius = most_radius(*this, h.longest, query);
+      double radius = most_radius(*this, h.longest, query);
       if (rows->exact_rows && radius > rows->range()) ++h.exact_rows;
+      if (rows->exact_rows && masked) radius = std::min(radius, rows->range());  // as a run finds it, or it is exact
       if (!rows->exact_rows || least_radius(*this, h, query) <= rows->range())
         h.radius = std::max({h.radius, radius, uncertain(*this).share * rows->step()});
     }

@@ -26,22 +26,34 @@ double wanted_weight_error(const Certificate& norms, double tolerance) {
   return 2 * share / (1 + share * share) * (1 - 1e-9);  // moved_share of it is `share`
 }
 
-/// The words of polynomial_rows, or of polynomial_pairs where exact keys do not fit beside the state, if rows had all
-/// the fast memory that is left: where h rows of an instance are exact. None: no row fits.
+/// Rows that see a key.
+index_t seeing_rows(const Sizes& x) { return x.mask.rows(Range{0, x.n_k}, x.n_q).size(); }
+
+/// The keys that pass the last h rows, which are taken `at_a_time`.
+Words keys_passing(const Sizes& x, index_t h, const Words& at_a_time) {
+  const index_t step = std::clamp(at_a_time, Words(1), Words(x.n_q)).to_index();
+  Words all;
+  for (index_t done = 0; done < h; done += step) all += x.mask.keys(x.n_q - 1 - done, x.n_k).end;
+  return all;
+}
+
+/// The words of polynomial_rows, or of polynomial_pairs where exact keys do not fit beside the state (not under a
+/// mask), if rows had all the fast memory that is left: where h rows of an instance, under a mask the last ones, are
+/// exact. None: no row fits.
 std::optional<Words> least_words(const Problem& p, const RowOptions& how, const std::vector<index_t>& listed,
                                  const Words& M, const Words& state) {
-  const index_t pair = p.d + p.d_v, rows = p.group() * p.n_q;
-  const auto passes = [](const Words& of, const Words& at_a_time) { return (of + at_a_time - 1) / at_a_time; };
-  Words keys = Words(p.n_k) * pair + Words(how.centred ? p.n_k * p.d : 0);
+  const Sizes x = p.sizes();
+  const index_t pair = p.d + p.d_v, rows = seeing_rows(x), seen = x.mask.keys(Range{0, x.n_q}, x.n_k).end;
+  Words keys = Words(seen) * pair + Words(how.centred ? seen * p.d : 0);
   if (M > 0 && state + Words(how.exact_keys) * pair > M) {
-    if (M < state + how.exact_keys + pair + 2) return std::nullopt;
-    const Words visits = passes(rows, (M - state - how.exact_keys) / (pair + 2));
+    if (M < state + how.exact_keys + pair + 2 || !x.mask.full()) return std::nullopt;
+    const Words visits = (Words(rows) - 1) / ((M - state - how.exact_keys) / (pair + 2)) + 1;
     keys += Words(p.n_k) * p.d + (visits - 1) * how.exact_keys * pair;
   }
   Words all;
   for (const index_t h : listed) {
-    const Words exact = h > 0 ? passes(h, M > 0 ? M / (pair + 3) : Words(h)) : Words();
-    all += keys + exact * p.n_k * pair + Words(rows) * pair + Words(h) * (p.d + 2);
+    const Words at_a_time = M > 0 ? M / (pair + 3) : Words(h);
+    all += keys + keys_passing(x, h, at_a_time) * pair + Words(rows) * pair + Words(h) * (p.d + 2);
   }
   return all;
 }
@@ -112,8 +124,9 @@ Words words_on(const plan::Plan& plan, const Certificate& c) {
   const auto group = static_cast<std::size_t>(plan.problem.group());
   Words all;
   for (std::size_t k = 0; k < c.heads.size(); k += group) {
-    Decisions decisions{sizes.n_q, 0};
+    Decisions decisions{seeing_rows(sizes), 0};
     for (std::size_t q = k; q < k + group; ++q) decisions.worst += c.heads[q].exact_rows;
+    decisions.worst = std::min(decisions.worst, decisions.asked);
     all += row.algorithm->costs(sizes, row.tiling, decisions).io.total();
   }
   return all;

@@ -123,8 +123,8 @@ void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem&
   const Words once = Words(shared) * pair + Words(problem.batch * problem.heads * problem.n_q) * pair;
   if ((exact && !exact->of_words()) || d.polynomial_seconds) return;
   std::optional<Words> fewest = d.polynomial != nullptr ? d.polynomial_words : d.exact_words;
-  if (problem.masked() || problem.several() || !problem.patterns.empty() || problem.modifiers().any() ||
-      problem.lse_required || (fewest && *fewest <= once))
+  if (!problem.sizes().mask.from_first_key() || problem.dilation > 1 || problem.several() ||
+      !problem.patterns.empty() || problem.modifiers().any() || problem.lse_required || (fewest && *fewest <= once))
     return;
   const RowAnswer answer =
       fewest_words_by_rows(problem, norms, lengths_of(problem, inputs), d.tolerance, fewest, d.M, plan);

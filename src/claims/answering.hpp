@@ -27,7 +27,7 @@ class Answering : public MachineFace<Answering> {
     const index_t some = std::uniform_int_distribution<index_t>(0, worst)(random_);
     const bool often = std::uniform_int_distribution<int>(0, 1)(random_) == 1;
     const index_t answer = how_ == Answers::least ? 0 : how_ == Answers::worst || often ? worst : some;
-    decisions_ += {1, answer == worst ? 1 : 0};
+    decisions_.add(answer == worst);
     return answer;
   }
   template <class Body>

@@ -391,8 +391,9 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
   if (!can_solve(s, c.sizes) && !s.traits.only_patterns) {
-    c.sizes.mask = {.group = c.sizes.mask.group};
     c.sizes.documents = nullptr;
+    c.sizes.mask.lo = -Mask::kFar;
+    if (!can_solve(s, c.sizes)) c.sizes.mask = {.group = c.sizes.mask.group};
   }
   c.sizes.lse_required = c.sizes.statistics() > 0;
   if (!can_solve(s, c.sizes)) return {};

@@ -3,6 +3,7 @@
 #include <cmath>
 #include <limits>
 #include <map>
+#include <set>
 #include <utility>
 #include <vector>
 
@@ -222,7 +223,7 @@ class Dense {
       for (const index_t j : seen(i)) {
         if (p_.row_polynomials != nullptr && is_exact_pair(i, j)) {
           weights += std::exp(centred_product_of(i, j) - unit);
-          if (far_[static_cast<std::size_t>(j)]) continue;  // it is not in the state
+          if (is_far(i, j)) continue;  // it is not in the state
         } else {
           weights += p(centred_product_of(i, j));
         }
@@ -356,26 +357,29 @@ class Dense {
     for (T& p : r.p) p /= z;
     return r;
   }
-  /// What row polynomials need of the keys: their mean, those farthest from it, and how far the others are.
+  /// What row polynomials need of the keys: the mean of all that a row sees, and of those that a row sees, which are
+  /// the first, those farthest from it, and how far the others are.
   void spread() {
     const RowPolynomials* fits = p_.row_polynomials.get();
     if (fits == nullptr) return;
+    const index_t all = count_seen(x_.n_q - 1);
     mean_.assign(static_cast<std::size_t>(x_.d), T(0));
-    if (fits->centred)
+    if (fits->centred && all > 0)
       for (index_t t = 0; t < x_.d; ++t)
         mean_[static_cast<std::size_t>(t)] =
-            sum<T>(x_.n_k, block_, [&](index_t j) { return K_(j, t); }) / static_cast<T>(x_.n_k);
-    std::vector<std::pair<T, index_t>> lengths;
-    lengths.reserve(static_cast<std::size_t>(x_.n_k));
-    for (index_t j = 0; j < x_.n_k; ++j) {
+            sum<T>(all, block_, [&](index_t j) { return K_(j, t); }) / static_cast<T>(all);
+    far_up_to_.assign(static_cast<std::size_t>(x_.n_k), x_.n_k);
+    longest_.assign(static_cast<std::size_t>(all) + 1, T(0));
+    std::set<std::pair<T, index_t>> far;  // lengths, and the last key first
+    for (index_t j = 0; j < all; ++j) {
       const T square = sum<T>(x_.d, block_, [&](index_t t) { return (K_(j, t) - mean(t)) * (K_(j, t) - mean(t)); });
-      lengths.emplace_back(std::sqrt(square), j);
+      far.emplace(std::sqrt(square), -j);
+      T& longest = longest_[static_cast<std::size_t>(j) + 1] = longest_[static_cast<std::size_t>(j)];
+      if (std::ssize(far) <= fits->exact_keys) continue;
+      far_up_to_[static_cast<std::size_t>(-far.begin()->second)] = j;
+      longest = std::max(longest, far.begin()->first);
+      far.erase(far.begin());
     }
-    std::stable_sort(lengths.begin(), lengths.end(), [](const auto& a, const auto& b) { return a.first > b.first; });
-    const auto exact = static_cast<std::size_t>(std::min(fits->exact_keys, x_.n_k));
-    far_.assign(static_cast<std::size_t>(x_.n_k), false);
-    for (std::size_t h = 0; h < exact; ++h) far_[static_cast<std::size_t>(lengths[h].second)] = true;
-    longest_ = exact < lengths.size() ? lengths[exact].first : T(0);
     if (fits->cluster > 0)
       clusters_ = {Smyrf{1, fits->cluster, fits->seed}, scale_, Q_, K_, {{0, x_.n_q}, {0, x_.n_k}}, block_, nudge_};
   }
@@ -387,24 +391,31 @@ class Dense {
   /// root of their mean square.
   T radius(index_t i) const {
     if (p_.row_polynomials->by_spread()) return nudge_ * spread_of(i);
-    return nudge_ * std::abs(scale_) * longest_ *
+    return nudge_ * std::abs(scale_) * longest_[static_cast<std::size_t>(count_seen(i))] *
            std::sqrt(sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * Q_(i, t); }));
   }
   T spread_of(index_t i) const {
     std::vector<T> squares;
     squares.reserve(static_cast<std::size_t>(x_.n_k));
     for (index_t j = 0; j < x_.n_k; ++j)
-      if (!far_[static_cast<std::size_t>(j)]) squares.push_back(centred_product_of(i, j) * centred_product_of(i, j));
+      if (!is_far(i, j)) squares.push_back(centred_product_of(i, j) * centred_product_of(i, j));
     const auto n = static_cast<index_t>(squares.size());
     if (n == 0) return 0;
     return std::sqrt(sum<T>(n, block_, [&](index_t k) { return squares[static_cast<std::size_t>(k)]; }) /
                      static_cast<T>(n));
   }
+  /// How many keys row i sees.
+  index_t count_seen(index_t i) const {
+    const Range keys = x_.mask.keys(i, x_.n_k);
+    return keys.size() > 0 ? keys.end : 0;
+  }
+  /// Is key j among the farthest of those that row i sees?
+  bool is_far(index_t i, index_t j) const { return count_seen(i) <= far_up_to_[static_cast<std::size_t>(j)]; }
   bool is_exact(index_t i) const {
     return p_.row_polynomials->exact_rows && !(radius(i) <= static_cast<T>(p_.row_polynomials->range()));
   }
   /// Of a row that is not exact, has this pair the weight e^z?
-  bool is_exact_pair(index_t i, index_t j) const { return far_[static_cast<std::size_t>(j)] || clusters_.meet(i, j); }
+  bool is_exact_pair(index_t i, index_t j) const { return is_far(i, j) || clusters_.meet(i, j); }
   /// The first of the grid whose range holds the radius; else the last.
   index_t number_of_polynomial(index_t i) const {
     const RowPolynomials& fits = *p_.row_polynomials;
@@ -611,10 +622,10 @@ class Dense {
   std::vector<index_t> place_;             ///< of each query in its document
   const Order* order_ = nullptr;
   Matrix<T> Q_, K_, V_;
-  std::vector<T> mean_{};    ///< of the keys; empty where they are not centred
-  std::vector<bool> far_{};  ///< the keys with exact weights
+  std::vector<T> mean_{};             ///< of the keys; empty where they are not centred
+  std::vector<index_t> far_up_to_{};  ///< a key has an exact weight in rows that see no more keys than this
   T nudge_ = 1;
-  T longest_ = 0;  ///< how far the others are
+  std::vector<T> longest_{};  ///< of the first keys, how far the others are
   MethodWeights<T> method_;
   MethodWeights<T> clusters_{};  ///< of row polynomials: where pairs meet that have exact weights
 };

@@ -1,3 +1,4 @@
+#include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "api/filled.hpp"
@@ -64,12 +65,15 @@ TEST(PolynomialRuns, AreWhatTheirPlansSay) {
 
 /// Each row with its polynomial: words as decided, numbers as the oracle says, the error as proved.
 TEST(PolynomialRuns, ByRowsAreAsProved) {
-  for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 4, 2)})
+  for (const Problem& shape : {problem(40, 50, 8, 6), problem(1, 9, 4, 4), with_heads(problem(30, 21, 6, 5), 2, 4, 2),
+                               causal(problem(40, 50, 8, 6)), causal(problem(40, 30, 4, 3)),
+                               causal(problem(9, 20, 4, 3), 5), causal(with_heads(problem(17, 21, 6, 5), 2, 4, 2))})
     for (const RowOptions& how :
          {RowOptions{}, RowOptions{true, 3, true}, RowOptions{true, 0, false},
           RowOptions{.centred = true, .fit = Fit::gaussian}, RowOptions{true, 3, false, Fit::gaussian}})
       for (const DType type : {DType::f64, DType::f32}) {
         Problem p = shape;
+        if (p.causal && how.fit == Fit::gaussian) continue;  // RefuseAGaussianFitUnderAMask
         p.row_polynomials = polynomials_of_rows(2, 2, how);
         p.approximation = p.row_polynomials->whole_range();
         const plan::Plan plan = plan::make_plan(p, {.M = 450});
@@ -77,7 +81,8 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
         const Measured most = count(plan);
         EXPECT_EQ(most.io, plan.row().io);
         EXPECT_EQ(most.decisions.worst, most.decisions.asked);
-        EXPECT_EQ(most.decisions.asked, how.exact_rows ? p.batch * p.heads * p.n_q : 0);
+        const index_t blind = p.causal ? std::max<index_t>(0, -p.causal_offset.value_or(p.n_k - p.n_q)) : 0;
+        EXPECT_EQ(most.decisions.asked, how.exact_rows ? p.batch * p.heads * (p.n_q - blind) : 0);
         Filled filled(p, type, Strides::bhsd);
         const Tensors t = filled.tensors();
         for (const int threads : {1, 3}) {
@@ -96,6 +101,32 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
           EXPECT_EQ(v.nearness->by_rows, how.exact_rows && how.fit != Fit::gaussian);
         }
       }
+}
+
+/// The scores of the keys that a row sees, less the mean of all keys, have a mean of their own: the fit takes it to be
+/// 0.
+TEST(PolynomialRuns, RefuseAGaussianFitUnderAMask) {
+  Problem p = causal(problem(20, 20, 4, 3));
+  p.approximate("2:1,gaussian");
+  EXPECT_THAT([&] { (void)plan::make_plan(p, {.M = 1000}); },
+              testing::ThrowsMessage<Unsupported>(testing::HasSubstr("a gaussian fit without a mask only")));
+  p.causal_offset = 20;  // which hides nothing
+  EXPECT_EQ(plan::make_plan(p, {.M = 1000}).row().schedule, "polynomial_rows");
+}
+
+/// The first rows see exact keys only, whose scores are far below 0: they are exact attention.
+TEST(PolynomialRuns, WhereARowSeesExactKeysAloneItIsExactAttention) {
+  Problem p = causal(problem(3, 3, 1, 1));
+  p.scale = 1;
+  p.approximate("2:1,exact-keys=2,no-exact-rows");
+  const std::vector<double> q(3, 1), k{-500, -499, 0.5}, v{1, 2, 3};
+  std::vector<double> o(3);
+  const auto tensor = [](const std::vector<double>& x) { return Tensor(x, {1, 1, std::ssize(x), 1}); };
+  run(plan::make_plan(p, {.M = 400}), {tensor(q), tensor(k), tensor(v)}, {Tensor(o, {1, 1, 3, 1}), {}},
+      {.compute = DType::f64});
+  EXPECT_NEAR(o[0], 1, 1e-12);
+  EXPECT_NEAR(o[1], (1 + 2 * std::exp(1.0)) / (1 + std::exp(1.0)), 1e-12);
+  EXPECT_NEAR(o[2], 3, 1e-12);
 }
 
 /// Pairs of a cluster have exact weights: words as decided, numbers as the oracle says, for any number of threads.

@@ -15,8 +15,6 @@ namespace {
 
 Problem problem_of_rows(DrawOfCase& draw) {
   Problem p = drawn_problem(draw);
-  p.causal = false;
-  p.causal_offset = {};
   RowOptions how;
   how.centred = draw.one_in(2);
   how.exact_keys = draw.of(std::array{0, 0, 1, 2, 3, 9});
@@ -46,26 +44,34 @@ DrawnCase drawn_row_case(DrawOfCase& draw) {
 }
 
 struct RowTotals {
-  index_t cases = 0, heads = 0, proved = 0, with_rounding = 0, exact = 0, rows = 0, pairs = 0;
+  index_t cases = 0, heads = 0, proved = 0, with_rounding = 0, exact = 0, rows = 0, masked = 0, pairs = 0;
   double nearest = 0, nearest_exact = 0;  ///< the largest error of a head over what is proved
 };
 
-/// One key-value head in long double: keys less their mean, and which of them are exact.
+/// How many keys query i sees.
+index_t count_seen(const Problem& p, index_t i) {
+  return p.causal ? std::clamp<index_t>(i + p.causal_offset.value_or(p.n_k - p.n_q) + 1, 0, p.n_k) : p.n_k;
+}
+
+/// The first `seen` keys of one key-value head in long double: less the mean of those that a query sees, and which of
+/// them are exact.
 struct WideKeys {
   std::vector<std::vector<Real>> keys;
   std::vector<bool> exact;
   Real longest = 0;
 
-  WideKeys(const Problem& p, const double* k) {
+  WideKeys(const Problem& p, const double* k, index_t seen) {
     const RowPolynomials& how = *p.row_polynomials;
-    const auto d = static_cast<std::size_t>(p.d), n = static_cast<std::size_t>(p.n_k);
-    keys.reserve(n);
-    for (std::size_t j = 0; j < n; ++j) keys.emplace_back(k + j * d, k + (j + 1) * d);
+    const auto d = static_cast<std::size_t>(p.d), all = static_cast<std::size_t>(count_seen(p, p.n_q - 1)),
+               n = static_cast<std::size_t>(seen);
+    keys.reserve(all);
+    for (std::size_t j = 0; j < all; ++j) keys.emplace_back(k + j * d, k + (j + 1) * d);
     for (std::size_t t = 0; how.centred && t < d; ++t) {
       Real mean = 0;
-      for (const auto& key : keys) mean += key[t] / static_cast<Real>(n);
+      for (const auto& key : keys) mean += key[t] / static_cast<Real>(all);
       for (auto& key : keys) key[t] -= mean;
     }
+    keys.resize(n);
     std::vector<std::pair<Real, std::size_t>> order;
     order.reserve(n);
     for (std::size_t j = 0; j < n; ++j) order.emplace_back(-std::sqrt(product(keys[j], keys[j])), j);
@@ -91,13 +97,13 @@ void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, c
   const index_t kv = p.kv_heads.value_or(p.heads);
   const index_t of_q = (h.batch * p.heads + h.head) * p.n_q, of_k = (h.batch * kv + h.head / p.group()) * p.n_k;
   const double* const V = v.data() + of_k * p.d_v;
-  const WideKeys wide(p, k.data() + of_k * p.d);
   const Real here = 1e-15L, scale = static_cast<Real>(p.scale_or_default());
-  EXPECT_LE(wide.longest, h.longest * (1 + here));
   HeadErrors errors;
   Real moved = 0;
   index_t beyond = 0;
   for (index_t i = 0; i < p.n_q; ++i) {
+    const WideKeys wide(p, k.data() + of_k * p.d, count_seen(p, i));
+    EXPECT_LE(wide.longest, h.longest * (1 + here));
     const std::vector<Real> query(q.data() + (of_q + i) * p.d, q.data() + (of_q + i + 1) * p.d);
     const Real radius = std::abs(scale) * std::sqrt(WideKeys::product(query, query)) * wide.longest;
     const bool exact_row = fits.exact_rows && radius > fits.range();
@@ -112,7 +118,7 @@ void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, c
       near[j] = exact ? z[j] : std::log(std::max(polynomial(z[j]), Real(1e-4000L)));
       if (!exact) moved = std::max(moved, std::abs(polynomial(z[j]) * std::exp(-z[j]) - 1));
     }
-    const Real top = *std::max_element(z.begin(), z.end());
+    const Real top = z.empty() ? 0 : *std::max_element(z.begin(), z.end());
     const auto weight = [top](Real s) { return std::exp(s - top); };
     const auto exact = outputs_of(p, z, V, weight), ours = outputs_of(p, near, V, weight);
     errors.add(o.data() + (of_q + i) * p.d_v, exact, ours);
@@ -120,6 +126,7 @@ void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, c
   ++totals.heads;
   totals.exact += beyond;
   totals.rows += p.n_q;
+  totals.masked += p.causal ? p.n_q : 0;
   EXPECT_LE(beyond, h.exact_rows);
   if (!std::isfinite(h.weight_error)) return;
   EXPECT_LE(moved, h.weight_error + here);
@@ -156,7 +163,7 @@ void run_row_case(std::uint64_t seed, RowTotals& totals) {
 
 TEST(CertificatesHold, OfPolynomialsOfEachRow) {
   const char* const asked = std::getenv("REDBLUE_CERTIFICATE_CASES");
-  const int all = asked != nullptr ? std::atoi(asked) : cases(600);
+  const int all = asked != nullptr ? std::atoi(asked) : cases(1000);
   RowTotals totals;
   for (int n = 0; n < all && !HasFailure(); ++n) {
     SCOPED_TRACE(fmt::format("case {}", n));
@@ -171,10 +178,11 @@ TEST(CertificatesHold, OfPolynomialsOfEachRow) {
   if (all > 400) {  // few cases have shares of their own
     EXPECT_GT(totals.proved, totals.heads * 8 / 10);
     EXPECT_GT(totals.with_rounding, totals.heads / 3);
-    EXPECT_GT(totals.exact, totals.rows / 10);
+    EXPECT_GT(totals.exact, totals.rows / 15);  // the first rows under a mask see short keys only
     EXPECT_LT(totals.exact, totals.rows * 9 / 10);
     EXPECT_GT(totals.nearest_exact, 0.5);  // some come near to what is proved
-    EXPECT_GT(totals.pairs, all / 50);     // exact keys do not fit in fast memory
+    EXPECT_GT(totals.masked, totals.rows / 5);
+    EXPECT_GT(totals.pairs, all / 80);  // exact keys do not fit in fast memory
   }
   fmt::print(
       "{} cases, {} by polynomial_pairs, {} heads; errors proved in {}, roundings in {}; {} of {} rows exact; at most "

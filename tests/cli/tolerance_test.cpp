@@ -105,6 +105,22 @@ TEST(Tolerance, TakesAPolynomialForEachRow) {
   EXPECT_EQ(text.out.find("max|V| from exact attention", distance + 1), std::string::npos);
 }
 
+/// Under a causal mask the first rows see short keys only: fewer rows may be exact, and fewer words move, than is said.
+TEST(Tolerance, TakesAPolynomialForEachRowUnderACausalMask) {
+  const Uneven w;
+  const Finished f =
+      w.run(w.run_of({"--causal", "--tolerance", "1e-2", "--certificate", w / "c.json", "--json", "--verify"}));
+  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
+  const auto report = f.json();
+  EXPECT_EQ(report["schedule"], "polynomial_rows");
+  EXPECT_LE(report["moved"]["io"], report["tolerance"]["row_words"]);
+  EXPECT_LT(report["tolerance"]["row_words"], report["tolerance"]["exact_words"]);
+  EXPECT_LE(report["certificate"]["output_error"], 1e-2);
+  EXPECT_TRUE(report["certificate"]["verify"]["ok"]);
+  EXPECT_LE(report["decisions"]["worst"], report["certificate"]["per_head"][0]["exact_rows"]);
+  EXPECT_GT(report["decisions"]["worst"], 0);
+}
+
 /// Of 400 keys, 27 are long: no polynomial serves them, and beside the state of the others they do not fit.
 TEST(Tolerance, TakesExactKeysThatDoNotFit) {
   const Workplace w;

@@ -189,6 +189,42 @@ TEST(PolynomialPlans, ByPairsHaveTheWordsOfTheirPage) {
   }
 }
 
+/// The words of docs/algorithms/polynomial-rows.md under a causal mask, and its footprint for Br = Bc = bc = 1.
+TEST(PolynomialPlans, ByRowsUnderACausalMaskHaveTheWordsOfTheirPage) {
+  for (const bool centred : {false, true}) {
+    Problem p;
+    p.n_q = p.n_k = 512;
+    p.d = p.d_v = 32;
+    p.causal = true;
+    p.row_polynomials = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = 16});
+    p.approximation = p.row_polynomials->whole_range();
+    const plan::Plan plan = plan::make_plan(p, {.M = 22964});
+    const plan::Row& row = plan.row();
+    ASSERT_EQ(row.schedule, "polynomial_rows");
+    const index_t n = 512, d = 32, Br = value(row.tiling, "Br");
+    const Words once = Words(n) * d * (centred ? 4 : 3);
+    for (const auto& [which, last_keys] : {
+             // From the last block back: the last row of each, and thus its keys.
+             std::pair(std::vector<Range>{}, std::vector<index_t>{}),
+             std::pair(std::vector<Range>{{0, 1}}, std::vector<index_t>{1}),
+             std::pair(std::vector<Range>{{2, 3}, {100, 100 + Br}}, std::vector<index_t>{100 + Br, 3}),
+             std::pair(std::vector<Range>{{0, Br + 7}}, std::vector<index_t>{Br + 7, 7}),
+         }) {
+      Decisions decisions{n, 0, which};
+      for (const Range& run : which) decisions.worst += run.size();
+      Words keys;
+      for (const index_t seen : last_keys) keys += seen;
+      const Words h = decisions.worst;
+      const auto costs = row.algorithm->costs(plan.sizes(), row.tiling, decisions);
+      EXPECT_EQ(costs.io.total_reads(), once + h * (d + 1) + keys * 2 * d);
+      EXPECT_EQ(costs.io.total_writes(), h + n * d);
+    }
+    const plan::Tiling one{{"Br", 1}, {"Bc", 1}, {"bc", 1}};
+    const index_t state = 561 * (d + 1) + 1 + 16 * 2 * d, mean = centred ? d : 0;
+    EXPECT_EQ(row.algorithm->footprint(plan.sizes(), one), state + mean + 2 * d + 2 + 2);
+  }
+}
+
 /// The words and footprints of the notes' table, n = 512 and d = d_v = 32: 22,964 and 27,380 with 153,600, one sort in
 /// fast memory; the state alone 18,612 with 81,920.
 TEST(PolynomialPlans, ByClustersHaveTheFiguresOfTheNotes) {

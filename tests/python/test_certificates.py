@@ -196,6 +196,33 @@ def test_rows_hold(ways, shape, tmp_path):
     assert "keeps" in script.check(certificate, *wide(tensors, o))
 
 
+@pytest.mark.parametrize("options", [("--causal",), ("--causal", "--causal-offset", "-7"),
+                                     ("--causal", "--causal-offset", "49")])
+@pytest.mark.parametrize("ways", ["3:2,rows", "2:1.5,centred", "3:2,centred,exact-keys=8"])
+@pytest.mark.parametrize("shape", [{}, {"heads": 4, "dtype": np.float64}])
+def test_rows_hold_under_a_causal_mask(ways, shape, options, tmp_path):
+    """A row reads the keys that it sees only, so that fewer rows may be exact than the lengths of all keys say."""
+    tensors, report, certificate, o = by_rows(tmp_path, 11, ways, *options, M="400", **shape)
+    assert report["certificate"]["verify"]["ok"] and certificate["method"] == "polynomial rows"
+    exact = sum(head["exact_rows"] for head in certificate["per_head"])
+    assert 0 < report["decisions"]["worst"] <= exact
+    if "49" in options:  # it hides nothing
+        assert report["decisions"]["worst"] == exact
+    assert "keeps" in script.check(certificate, *wide(tensors, o))
+    for head in certificate["per_head"]:  # keys that no row sees are no reason for what is proved of those that it does
+        lower = copy.deepcopy(certificate)
+        lower["per_head"][certificate["per_head"].index(head)]["longest"] *= 0.999
+        with pytest.raises(ValueError, match="longest"):
+            script.check(lower, *wide(tensors, o))
+
+
+def test_rows_under_other_masks_are_not_checked(tmp_path):
+    tensors, _, certificate, o = by_rows(tmp_path, 11, "3:2,rows", "--causal", "--prefix", "20", M="400")
+    assert certificate["mask"] == "other"
+    with pytest.raises(ValueError, match="without a mask and under a causal one only"):
+        script.check(certificate, *wide(tensors, o))
+
+
 @pytest.mark.parametrize("rows", ["", ",rows", ",centred,exact-keys=5"])
 @pytest.mark.parametrize("degree", [2, 4])
 def test_proves_the_error_of_the_coefficients_that_are_used(degree, rows, tmp_path):
@@ -219,13 +246,14 @@ def test_proves_the_error_of_the_coefficients_that_are_used(degree, rows, tmp_pa
         script.check(taylor | {"per_head": heads}, *wide(tensors, taylor_o))
 
 
-@pytest.mark.parametrize("options", [("--causal",), None])
-def test_refuses_every_changed_number(options, tmp_path):
-    if options:
+@pytest.mark.parametrize("rows", [False, True])
+@pytest.mark.parametrize("options", [("--causal",), ()])
+def test_refuses_every_changed_number(options, rows, tmp_path):
+    if rows:
+        tensors, _, certificate, o = by_rows(tmp_path, 2, "2:1,centred,exact-keys=5", *options, n_q=50)
+    else:
         tensors = tensors_of(2, heads=4)
         _, certificate, o = certified(tmp_path, tensors, 1e-2, *options)
-    else:
-        tensors, _, certificate, o = by_rows(tmp_path, 2, "2:1,centred,exact-keys=5")
     arrays = wide(tensors, o)
     script.check(certificate, *arrays)
 

@@ -1,4 +1,6 @@
 #pragma once
+#include <vector>
+
 #include "redblue/core/machine.hpp"
 
 /// Schedules whose loops depend on the data. Such a schedule says so in its signature, `template <DataMachine M>`, and
@@ -36,8 +38,27 @@ template <DataMachine M, class Word>
 /// Decisions that a machine was asked for.
 struct Decisions {
   index_t asked = 0;
-  index_t worst = 0;  ///< those of them that took the worst
+  index_t worst = 0;           ///< those of them that took the worst
+  std::vector<Range> which{};  ///< which these are, in the order in which they were asked for; empty: the last ones
+
+  /// One more.
+  void add(bool is_worst) {
+    if (is_worst && (which.empty() || which.back().end != asked)) which.push_back({asked, asked});
+    if (is_worst) which.back().end = asked + 1;
+    ++asked;
+    worst += is_worst ? 1 : 0;
+  }
+  /// f(the number of a decision that took the worst)
+  template <class F>
+  void for_worst(const F& f) const {
+    if (which.empty())
+      for (index_t i = asked - worst; i < asked; ++i) f(i);
+    for (const Range& run : which)
+      for (index_t i = run.begin; i < run.end; ++i) f(i);
+  }
+  /// Both name which decisions took the worst, or neither does.
   Decisions& operator+=(const Decisions& other) {
+    for (const Range& run : other.which) which.push_back(run.shifted(asked));
     asked += other.asked;
     worst += other.worst;
     return *this;

@@ -113,7 +113,7 @@ class Counted : public MachineFace<Counted<Base>> {
     requires DataMachine<Base>
   {
     const index_t answer = base_.tell(question, word, worst);
-    if (question == Question::decision) counts_.decisions += {1, answer == worst ? 1 : 0};
+    if (question == Question::decision) counts_.decisions.add(answer == worst);
     return answer;
   }
   template <class Body>

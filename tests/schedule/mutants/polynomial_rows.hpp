@@ -76,15 +76,9 @@ struct SlippingRows : PolynomialRowsForward {
     if constexpr (slip == RowSlip::keeps_the_state) {
       std::vector<index_t> listed;
       const RowState<M> state(m, x.shape, exact_keys(x.shape));
-      {
-        const bool centred = x.shape.row_polynomials->centred;
-        const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, x.shape.d});
-        if (centred) mean_of_keys(m, x, mean);
-        keys_by_length(m, x, state, mean, t.bc);
-      }
-      for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
+      rows_after_keys(m, x, state, t.bc, listed);
       for (index_t i = 0; i < std::ssize(listed); i += t.Br)
-        exact_rows(m, x, {i, std::min<index_t>(std::ssize(listed), i + t.Br)}, listed, t.Bc);
+        exact_rows(m, x, {i, std::min<index_t>(std::ssize(listed), i + t.Br)}, listed, t.Br, t.Bc);
     } else {
       PolynomialRowsForward::run(slipping, x, t);
     }

@@ -124,7 +124,7 @@ struct PolynomialClustersForward : Defaults {
       const auto mean = m.alloc(SlowArray::K, {s.row_polynomials->centred ? 1 : 0, s.d});
       if (s.row_polynomials->centred) mean_of_keys(m, x, mean);
       const RowState<M> state(m, s, 0);
-      keys_by_length(m, x, state, mean, t.bc);
+      keys_by_length(m, x, state, mean, {0, s.n_k}, t.bc);
       const Clusters all = exact_clusters(s);
       for (index_t one = 0; one < all.count; ++one) {
         const Range queries = all.queries(one);
@@ -134,7 +134,7 @@ struct PolynomialClustersForward : Defaults {
     }
     const index_t h = std::ssize(listed);
     m.each(ceil_div(h, t.Br),
-           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Bc); });
+           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Br, t.Bc); });
   }
 };
 

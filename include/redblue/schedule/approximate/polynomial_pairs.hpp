@@ -116,7 +116,7 @@ struct PolynomialPairsForward : Defaults {
     }
     const index_t h = std::ssize(listed);
     m.each(ceil_div(h, t.Br),
-           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Bc); });
+           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Br, t.Bc); });
   }
 };
 

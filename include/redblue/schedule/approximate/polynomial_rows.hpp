@@ -13,6 +13,10 @@ namespace redblue::schedule {
 ///   writes n_q d_v + h
 ///   footprint the largest of Z0 + [cen] d + bc (d + d_v) + max(g, 2 if H > 0), Z0 + d + d_v + 2 + g, and
 ///   Br (d + d_v + 3 + Bc) + 1, where Z0 = r (d_v + 1) + 1 + H (d + d_v)
+/// Under a mask without a left edge keys enter just before the first query that sees them, so radii and exact keys are
+/// those of the keys that a query sees; the mean is that of all keys, and stays: d more words beside each query. Of Br
+/// listed rows the last one says how many keys pass. Means of the scores that a row sees are then not 0, as a gaussian
+/// fit takes them to be: there is none.
 /// io and footprint say the most that any data cost, macs what the same data do, decided() what they cost where h is
 /// known.
 struct PolynomialRowsForward : Defaults {
@@ -20,7 +24,8 @@ struct PolynomialRowsForward : Defaults {
   static constexpr std::string_view name = "polynomial_rows";
   static constexpr std::string_view idea =
       "a polynomial for the radius or the spread of each row, and exact rows beyond the range";
-  static constexpr Traits traits{.method = MethodKind::polynomial, .by_rows = true};
+  static constexpr Traits traits{.masks = true, .method = MethodKind::polynomial, .by_rows = true};
+  static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
   static constexpr std::array workspace{SlowArray::ids};
 
   struct Tiling {
@@ -38,6 +43,8 @@ struct PolynomialRowsForward : Defaults {
     constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
     if (x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
     if (x.row_polynomials != nullptr && x.row_polynomials->cluster > 0) return "knows no clusters (cluster=N)";
+    if (x.row_polynomials != nullptr && x.row_polynomials->by_spread() && !x.mask.full())
+      return "knows a gaussian fit without a mask only: of the keys that a row sees scores have a mean";
     return state_of_monomials_unsupported(x);
   }
   static std::string_view caveat(const Sizes& x, const Tiling&) {
@@ -85,17 +92,17 @@ struct PolynomialRowsForward : Defaults {
   static Costs decided(const Sizes& x, Tiling t, const Decisions& decisions) {
     const RowPolynomials& fits = *x.row_polynomials;
     const index_t h = decisions.worst, kept = exact_keys(x);
-    const Words listed = h, passes = c(h, t.Br), rows = x.n_q, keys = x.n_k;
+    const MetAsScores met(x, t.Br, decisions);
+    const Words listed = h, rows = x.n_q, keys = x.n_k;
     const Words state = monomials(x.d, fits.degree()) * (Words(x.d_v) + 1), pair = Words(x.d) + x.d_v;
-    return {
-        Io().read(SlowArray::K, (passes + (fits.centred ? 2 : 1)) * keys * x.d)
-            .read(SlowArray::V, (passes + 1) * keys * x.d_v)
-            .read(SlowArray::Q, (rows + listed) * x.d)
-            .read(SlowArray::ids, listed)
-            .write(SlowArray::ids, listed)
-            .write(SlowArray::O, rows * x.d_v),
-        footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, h)),
-        (keys - kept) * state + (rows - listed) * (state + kept * pair) + listed * keys * pair + macs_of_numbers(x)};
+    return {Io().read(SlowArray::K, (met.keys + (fits.centred ? 2 : 1) * keys) * x.d)
+                .read(SlowArray::V, (met.keys + keys) * x.d_v)
+                .read(SlowArray::Q, (rows + listed) * x.d)
+                .read(SlowArray::ids, listed)
+                .write(SlowArray::ids, listed)
+                .write(SlowArray::O, rows * x.d_v),
+            footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, h)),
+            (keys - kept + rows - listed) * state + met.pairs * pair + macs_of_numbers(x)};
   }
 
   template <DataMachine M>
@@ -103,17 +110,11 @@ struct PolynomialRowsForward : Defaults {
     std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
     {
       const RowState<M> state(m, x.shape, exact_keys(x.shape));
-      {
-        const bool centred = x.shape.row_polynomials->centred;
-        const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, x.shape.d});
-        if (centred) mean_of_keys(m, x, mean);
-        keys_by_length(m, x, state, mean, t.bc);
-      }
-      for (index_t i = 0; i < x.shape.n_q; ++i) row_by_state(m, x, state, i, listed);
+      rows_after_keys(m, x, state, t.bc, listed);
     }
-    const index_t h = std::ssize(listed);
-    m.each(ceil_div(h, t.Br),
-           [&](auto& w, index_t i) { exact_rows(w, x, {i * t.Br, std::min(h, (i + 1) * t.Br)}, listed, t.Bc); });
+    // Under a mask the ragged block is the first: blocks then meet fewer keys, and the most if all rows are listed.
+    const Blocks blocks{std::ssize(listed), t.Br, !x.shape.mask.full()};
+    m.each(blocks.count(), [&](auto& w, index_t i) { exact_rows(w, x, blocks(i), listed, t.Br, t.Bc); });
   }
 };
 

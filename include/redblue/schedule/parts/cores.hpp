@@ -4,6 +4,7 @@
 #include <vector>
 
 #include "redblue/core/cores.hpp"
+#include "redblue/core/data_machine.hpp"
 #include "redblue/core/machine.hpp"
 #include "redblue/core/slow_matrix.hpp"
 #include "redblue/kernel/backward.hpp"
@@ -177,6 +178,16 @@ struct Masked : S {
   }
   static Words macs(const Sizes& x, const Tiling& t) {
     return macs_of_cores(cores(taken(x, t)), [&](const Sizes& core) { return Words(S::macs(core, of(t, core))); });
+  }
+  /// Of a schedule that asks for decisions: those of its one core.
+  static Costs decided(const Sizes& x, const Tiling& t, const Decisions& decisions)
+    requires requires { &S::decided; }
+  {
+    static_assert(S::one_core || !S::traits.masks);
+    const auto of_core = [&](const Sizes& core) { return S::decided(core, of(t, core), decisions); };
+    return {io_of_cores(x, rules, [&](const Sizes& core) { return of_core(core).io; }),
+            footprint_of_cores(x, rules, [&](const Sizes& core) { return of_core(core).footprint; }),
+            macs_of_cores(cores(x), [&](const Sizes& core) { return of_core(core).macs; })};
   }
   static IndexWords index(const Sizes& x, const Tiling& t) {
     return index_of_cores(x, hides(t), [&](const Sizes& part) { return S::index(part, t.all); });

@@ -35,7 +35,7 @@ void sorted_rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, c
     const auto k = polynomial_of_row(m, x, state, Q.rows(r, 1), S.rows(r, 1), stack);
     if (k) {
       read_state(m, x, state, *k, O.rows(r, 1), sums.rows(r, 1), Q.rows(r, 1), stack);
-      begin_maximum(m, x.shape, *k, most.rows(r, 1));
+      begin_maximum(m, x.shape, *k, false, most.rows(r, 1));
       near.emplace_back(r, *k);
     } else {
       m.store(numbers.rows(r, 1), x.ids.rows(std::ssize(listed), 1));

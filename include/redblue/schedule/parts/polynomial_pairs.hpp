@@ -89,7 +89,7 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
   for (index_t r = 0; r < rows; ++r) {
     const auto number = m.alloc(SlowArray::den, {1, 1}), stack = m.alloc(SlowArray::den, {g, 1});
     const auto k = polynomial_of_row(m, x, state, Q.rows(r, 1), number, stack);
-    begin_maximum(m, s, k.value_or(0), max.rows(r, 1));
+    begin_maximum(m, s, k.value_or(0), exact == s.n_k, max.rows(r, 1));
     if (!k) {
       list_row(m, x, I.begin + r, number, listed);
       continue;

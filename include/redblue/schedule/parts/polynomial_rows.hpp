@@ -55,19 +55,23 @@ void add_to_state(M& m, const RowState<M>& state, const Tile<M>& K_j, const Tile
   m.compute(kernel::AddMonomials{state.all.monomials}, state.Z, state.z, stack, K_j, V_j, kNoWords);
 }
 
-/// All keys, less the mean if there is one, the first into those that are kept, then bc at a time: a longer one takes
-/// the place of the shortest that is kept, and what is left enters the state.
+/// These keys, which follow those that are there, less the mean if there is one: the first of all into those that are
+/// kept, then bc at a time. A longer one takes the place of the shortest that is kept, and what is left enters the
+/// state.
 template <class M>
-void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, const Tile<M>& mean, index_t bc) {
-  const Sizes& s = x.shape;
-  const auto centre = [&](const Tile<M>& keys) {
-    if (mean.shape().rows > 0 && keys.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, keys, mean);
+void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, const Tile<M>& mean, Range keys,
+                    index_t bc) {
+  const auto centre = [&](const auto& rows) {
+    if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, rows, mean);
   };
-  if (state.kept > 0) m.load_into(state.K, x.K.rows(0, state.kept));
-  if (state.kept > 0) m.load_into(state.V, x.V.rows(0, state.kept));
-  centre(state.K);
-  for (index_t j = state.kept; j < s.n_k; j += bc) {
-    const Range J{j, std::min(j + bc, s.n_k)};
+  const Range first = intersection(keys, {0, state.kept});
+  if (first.size() > 0) {
+    m.load_into(state.K.rows(first.begin, first.size()), x.K.rows(first));
+    m.load_into(state.V.rows(first.begin, first.size()), x.V.rows(first));
+    centre(state.K.rows(first.begin, first.size()));
+  }
+  for (index_t j = std::max(keys.begin, state.kept); j < keys.end; j += bc) {
+    const Range J{j, std::min(j + bc, keys.end)};
     const auto K_j = m.load(x.K.rows(J)), V_j = m.load(x.V.rows(J));
     centre(K_j);
     if (state.kept > 0) {
@@ -113,11 +117,11 @@ void list_row(M& m, const ForwardOperands& x, index_t i, const Word& number, std
   listed.push_back(i);
 }
 
-/// The running maximum of a row that takes polynomial k: its unit, or, where every key is exact, that of a row that has
-/// met none.
+/// The running maximum of a row that takes polynomial k: its unit, or, where the state has none of the row's keys, that
+/// of a row that has met none.
 template <class M, class Word>
-void begin_maximum(M& m, const Sizes& s, index_t k, const Word& most) {
-  if (exact_keys(s) == s.n_k)
+void begin_maximum(M& m, const Sizes& s, index_t k, bool is_empty, const Word& most) {
+  if (is_empty)
     m.compute(kernel::MinusInfinity{}, most);
   else
     m.compute(kernel::SetTo{s.row_polynomials->log_unit(k)}, most);
@@ -131,10 +135,12 @@ void read_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_
             Q_i, state.Z, state.z);
 }
 
-/// Row i by the state, if its radius or spread is in the range; else it goes on the list.
+/// Row i, which sees the keys that are there, by the state, if its radius or spread is in the range; else it goes on
+/// the list.
 template <class M>
 void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t i, std::vector<index_t>& listed) {
-  const index_t g = state.all.monomials.degree;
+  const index_t g = state.all.monomials.degree, seen = x.shape.pairs().keys_of({i, i + 1}).end,
+                exact = std::min(seen, state.kept);
   const auto Q_i = m.load(x.Q.rows(i, 1)), number = m.alloc(SlowArray::den, {1, 1});
   std::optional<index_t> k;
   {
@@ -149,10 +155,10 @@ void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, inde
     const auto stack = m.alloc(SlowArray::den, {g, 1});
     read_state(m, x, state, *k, num, den, Q_i, stack);
   }
-  begin_maximum(m, x.shape, *k, number);
+  begin_maximum(m, x.shape, *k, exact == seen, number);
   const auto S = m.alloc(SlowArray::S, {1, std::min(g, state.kept)});
-  for (index_t j = 0; j < state.kept; j += g) {
-    const index_t keys = std::min(g, state.kept - j);
+  for (index_t j = 0; j < exact; j += g) {
+    const index_t keys = std::min(g, exact - j);
     m.compute(kernel::OnlineAttention{{x.scale}}, S.cols(keys), num, number, den, Q_i, state.K.rows(j, keys),
               state.V.rows(j, keys), kNoWords, kNoWords);
   }
@@ -160,28 +166,80 @@ void row_by_state(M& m, const ForwardOperands& x, const RowState<M>& state, inde
   m.store(num, x.O.rows(i, 1));
 }
 
-/// The rows at these places of the list attend to all keys, Bc at a time, as in flash.
+/// All rows by the state, each after the keys that it sees, which enter bc at a time. Under a mask the mean stays for
+/// the keys that are yet to come.
 template <class M>
-void exact_rows(M& m, const ForwardOperands& x, Range places, const std::vector<index_t>& listed, index_t Bc) {
+void rows_after_keys(M& m, const ForwardOperands& x, const RowState<M>& state, index_t bc,
+                     std::vector<index_t>& listed) {
   const Sizes& s = x.shape;
-  const index_t rows = places.size();
+  const auto read = [&](Range I) { row_by_state(m, x, state, I.begin, listed); };
+  {
+    const auto mean = m.alloc(SlowArray::K, {s.row_polynomials->centred ? 1 : 0, s.d});
+    if (s.row_polynomials->centred) mean_of_keys(m, x, mean);
+    const auto enter = [&](Range J) { keys_by_length(m, x, state, mean, J, bc); };
+    if (!s.mask.full()) return for_queries_after_keys(s, 1, s.n_k, enter, read);
+    enter({0, s.n_k});
+  }
+  for (index_t i = 0; i < s.n_q; ++i) read({i, i + 1});
+}
+
+/// Keys per step of listed rows, Br at a time. Under a mask no more than the first of the last Br rows sees: then no
+/// choice of rows has longer steps than where all are listed, and the memory that a machine lays aside for these does.
+inline index_t exact_step(const Sizes& x, index_t Br, index_t Bc) {
+  const index_t first = x.n_q - std::min(Br, x.n_q);
+  return std::min(Bc, x.pairs().keys_of({first, first + 1}).end);
+}
+
+/// The rows at these places of the list, Br of them or fewer, attend to all keys that they see, Bc at a time, as in
+/// flash. Under a mask the list is ascending, so that the keys up to the end of one row's are seen by it and the rows
+/// after it.
+template <class M>
+void exact_rows(M& m, const ForwardOperands& x, Range places, const std::vector<index_t>& listed, index_t Br,
+                index_t Bc) {
+  const Sizes& s = x.shape;
+  const index_t rows = places.size(), step = exact_step(s, Br, Bc);
   const auto ids = m.load(x.ids.rows(places)), Q = m.alloc(SlowArray::Q, {rows, s.d});
-  const auto id = [&](index_t r) {
-    return look_up(m, ids.rows(r, 1), listed[static_cast<std::size_t>(places.begin + r)]);
-  };
+  const auto row = [&](index_t r) { return listed[static_cast<std::size_t>(places.begin + r)]; };
+  const auto id = [&](index_t r) { return look_up(m, ids.rows(r, 1), row(r)); };
   for (index_t r = 0; r < rows; ++r) m.load_into(Q.rows(r, 1), x.Q.rows(id(r), 1));
   const auto O = m.alloc(SlowArray::O, {rows, s.d_v});
   const auto max = m.alloc(SlowArray::lse, {rows, 1}), sum = m.alloc(SlowArray::lse, {rows, 1});
-  const auto S = m.alloc(SlowArray::S, {rows, std::min(Bc, s.n_k)});
+  const auto S = m.alloc(SlowArray::S, {rows, step});
   m.compute(kernel::SoftmaxInit{}, O, max, sum);
-  for (index_t j = 0; j < s.n_k; j += Bc) {
-    const Range J{j, std::min(j + Bc, s.n_k)};
-    m.compute(kernel::OnlineAttention{{x.scale}}, S.cols(J.size()), O, max, sum, Q, m.stream(x.K.rows(J)),
-              m.stream(x.V.rows(J)), kNoWords, kNoWords);
+  index_t met = 0;
+  for (index_t r = 0; r < rows; ++r) {
+    const index_t end = s.pairs().keys_of({row(r), row(r) + 1}).end, left = rows - r;
+    for (index_t keys = 0; met < end; met += keys) {
+      keys = std::min(step, end - met);
+      m.compute(kernel::OnlineAttention{{x.scale}}, S.part({left, keys}, r), O.rows(r, left), max.rows(r, left),
+                sum.rows(r, left), Q.rows(r, left), m.stream(x.K.rows(met, keys)), m.stream(x.V.rows(met, keys)),
+                kNoWords, kNoWords);
+    }
   }
   m.compute(kernel::DivideRows{}, O, sum);
   for (index_t r = 0; r < rows; ++r) m.store(O.rows(r, 1), x.O.rows(id(r), 1));
 }
+
+/// What is met as scores: the keys that pass listed rows, Br at a time, and the pairs of those rows, and of all others
+/// with the keys that are kept.
+struct MetAsScores {
+  Words keys, pairs;
+  MetAsScores(const Sizes& x, index_t Br, const Decisions& listed) {
+    const index_t h = listed.worst, kept = exact_keys(x);
+    if (x.mask.full()) {
+      keys = c(h, Br) * x.n_k;
+      pairs = Words(h) * x.n_k + Words(x.n_q - h) * kept;
+      return;
+    }
+    if (kept > 0) pairs = Pairs{x.mask, x.n_q, kept}.count();
+    index_t place = 0;
+    listed.for_worst([&](index_t row) {
+      const index_t seen = x.pairs().keys_of({row, row + 1}).end;
+      if ((h - ++place) % Br == 0) keys += seen;
+      pairs += seen - std::min(seen, kept);
+    });
+  }
+};
 
 /// exact_rows, where `h` are listed.
 inline Phase phase_of_exact_rows(const Sizes& x, index_t Br, index_t Bc, index_t h) {
@@ -189,7 +247,7 @@ inline Phase phase_of_exact_rows(const Sizes& x, index_t Br, index_t Bc, index_t
   const index_t rows = std::min(Br, h);
   const Words passing = std::max(x.word(A::K), x.word(A::V));
   return {x.tile(A::ids, rows, 1) + x.tile(A::Q, rows, x.d) + x.tile(A::O, rows, x.d_v) + 2 * x.tile(A::lse, rows, 1) +
-              x.tile(A::S, rows, std::min(Bc, x.n_k)) + passing,
+              x.tile(A::S, rows, exact_step(x, Br, Bc)) + passing,
           passing};
 }
 
@@ -203,7 +261,8 @@ inline Words macs_of_numbers(const Sizes& x) {
 inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc, index_t bc, index_t h) {
   using A = SlowArray;
   const RowPolynomials& fits = *x.row_polynomials;
-  const index_t kept = exact_keys(x), entering = std::min(bc, x.n_k - kept), g = fits.degree();
+  const index_t kept = exact_keys(x), at_first = x.pairs().keys_of({0, 1}).end - kept, g = fits.degree();
+  const index_t entering = std::min(bc, std::max(at_first, std::min<index_t>(1, x.n_k - kept)));  // then one at a time
   const Words r = monomials(x.d, g), word = x.tile(A::den, 1, 1), stack = x.tile(A::den, g, 1);
   const Words state =
       x.tile(A::Z, r, x.d_v) + x.tile(A::Z, r, 1) + word + x.tile(A::K, kept, x.d) + x.tile(A::V, kept, x.d_v);
@@ -216,7 +275,8 @@ inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc,
   phases.push_back({state + mean + keys + (entering > 0 ? scratch : Words(0)), keys});
   const Words sums = x.tile(A::O, 1, x.d_v) + word + std::max(stack, x.tile(A::S, 1, std::min(g, kept)));
   const Words numbering = x.tile(A::den, stack_of_numbers(x), 1);
-  phases.push_back({state + query + word + (h < x.n_q ? sums : numbering), query});
+  const Words left = x.mask.full() ? Words(0) : mean;  // keys are yet to come
+  phases.push_back({state + left + query + word + (h < x.n_q ? sums : numbering), query});
   if (h > 0) phases.push_back(phase_of_exact_rows(x, Br, Bc, h));
   return phases;
 }
