@@ -70,6 +70,10 @@ def test_the_range_is_the_largest_that_proves_the_tolerance():
         assert error(1) <= 1e-3 < error(1.02)
 
 
+def test_all_degrees_that_it_names_do():
+    assert [r["degree"] for r in regimes("--d", 2, "--M", 4096, "--n", 64, "--degrees", "1,12")] == [1, 12]
+
+
 def test_a_range_takes_the_least_degree():
     [r] = regimes("--d", 64, "--M", 16384, "--tolerance", 1e-3, "--range", 2)
     assert r["degree"] == 6 and r["largest_range"] >= 2  # the table of degrees: 6 for B = 2, 1e-3
@@ -99,8 +103,8 @@ def test_csv_and_table_have_the_same_numbers():
         (["--tolerance", 0], "above 0 and below 1"),
         (["--tolerance", "nan"], "above 0 and below 1"),
         (["--tolerance", 1], "above 0 and below 1"),
-        (["--degrees", 0], "degree"),
-        (["--degrees", 33], "degree"),
+        (["--degrees", 0], "--degrees 0: degree 0: schedules take polynomials of degree 1 to 12"),
+        (["--degrees", "2,13"], "--degrees 2,13: degree 13: schedules take polynomials of degree 1 to 12"),
         (["--range", 60, "--tolerance", 1e-3], "take a smaller range or a larger tolerance"),
         (["--n", 0], "n_q"),
         (["--M", "many"], "--M many"),
