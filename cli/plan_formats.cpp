@@ -31,6 +31,40 @@ bool has_index_words(const plan::Plan& plan) {
   return std::ranges::any_of(plan.rows, [](const plan::Row& r) { return r.index.reads > 0; });
 }
 
+/// define(name, value) for what says which keys a query sees.
+template <class Define>
+void define_mask(const Problem& p, const Define& define) {
+  const Sizes x = p.sizes();
+  const Mask& mask = x.mask;
+  if (p.several()) define("SEQUENCES", p.cu_seqlens_q.empty() ? p.batch : std::ssize(p.cu_seqlens_q) - 1);
+  if (x.documents == nullptr) {  // one interval for each query
+    const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
+    define("CAUSAL", p.causal && right ? 1 : 0);
+    if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
+    if (left) define("MASK_LO", mask.lo);
+    if (right) define("MASK_HI", mask.hi);
+    if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
+    return;
+  }
+  if (!p.patterns.empty()) {
+    fmt::print("/* a query sees the keys that its pattern has; what follows hides some of them */\n");
+    define("PATTERNS", std::ssize(p.patterns));
+  }
+  define("CAUSAL", p.causal ? 1 : 0);
+  if (!p.masked()) return;
+  fmt::print("/* {}query i stands at key i + {}, from which its mask is counted{} */\n",
+             p.several() ? "in each sequence " : "",
+             p.causal_offset ? "CAUSAL_OFFSET"
+             : p.several()   ? "its keys - its queries"
+                             : "N_K - N_Q",
+             p.dilation > 1 ? ", in steps of DILATION keys" : "");
+  if (p.causal_offset) define("CAUSAL_OFFSET", *p.causal_offset);
+  if (p.window_left) define("WINDOW_LEFT", *p.window_left);
+  if (p.window_right) define("WINDOW_RIGHT", *p.window_right);
+  if (p.prefix > 0) define("PREFIX", p.prefix);
+  if (p.dilation > 1) define("DILATION", p.dilation);
+}
+
 void print_c_header(const plan::Plan& plan) {
   if (plan.forward) {  // runs first, for o and lse
     print_c_header(*plan.forward);
@@ -51,15 +85,7 @@ void print_c_header(const plan::Plan& plan) {
   for (const auto& [name, value] : {std::pair("N_Q", p.sizes().n_q), std::pair("N_K", p.n_k), std::pair("D", p.d),
                                     std::pair("D_V", p.d_v), std::pair("GROUP", p.group())})
     define(name, value);
-  const Mask mask = p.sizes().mask;
-  if (p.several()) define("SEQUENCES", p.cu_seqlens_q.empty() ? p.batch : std::ssize(p.cu_seqlens_q) - 1);
-  if (p.dilation > 1) define("DILATION", p.dilation);
-  const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
-  define("CAUSAL", p.causal && right ? 1 : 0);
-  if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
-  if (left) define("MASK_LO", mask.lo);
-  if (right) define("MASK_HI", mask.hi);
-  if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
+  define_mask(p, define);
   if (!schedule::own_tilings(r.tiling).empty())
     fmt::print("/* Tiles of the largest sequence: some others have their own, which plan --json lists. */\n");
   for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);

@@ -309,6 +309,33 @@ TEST(Cli, PlansInFormatsToPaste) {
   EXPECT_EQ(in("xml").exit_code, 2);
 }
 
+/// A header says which keys a query sees, also where that is no one interval for each query.
+TEST(Cli, HeadersHoldTheMask) {
+  const Workplace w;
+  const auto header = [&](const Args& mask, const char* n = "64") {
+    const Finished f = w.run(Args{"plan", "--n", n, "--d", "8", "--M", "800", "--format", "c-header"} + mask);
+    EXPECT_EQ(f.exit_code, 0) << f.err;
+    return f.out;
+  };
+  const auto says = [](const std::string& name, int value) {
+    return HasSubstr("#define REDBLUE_FORWARD_" + name + " " + std::to_string(value) + "\n");
+  };
+  EXPECT_THAT(header({}), AllOf(says("CAUSAL", 0), Not(HasSubstr("MASK")), Not(HasSubstr("WINDOW"))));
+  EXPECT_THAT(header({"--causal", "--window", "8,2"}),
+              AllOf(says("CAUSAL", 1), says("CAUSAL_OFFSET", 0), says("MASK_LO", -8), says("MASK_HI", 1)));
+  EXPECT_THAT(header({"--causal", "--seqlens", "30,34"}),
+              AllOf(says("SEQUENCES", 2), says("CAUSAL", 1), Not(HasSubstr("define REDBLUE_FORWARD_CAUSAL_OFFSET")),
+                    HasSubstr("in each sequence query i stands at key i + its keys - its queries")));
+  EXPECT_THAT(header({"--window", "5,1", "--causal-offset", "2", "--prefix", "3", "--seqlens", "30,34"}),
+              AllOf(says("CAUSAL", 0), says("CAUSAL_OFFSET", 2), says("WINDOW_LEFT", 5), says("WINDOW_RIGHT", 1),
+                    says("PREFIX", 3)));
+  EXPECT_THAT(header({"--causal", "--window", "8,0", "--dilation", "4"}),
+              AllOf(says("PATTERNS", 1), says("CAUSAL", 1), HasSubstr("the keys that its pattern has")));
+  EXPECT_THAT(header({"--causal", "--window", "512,0", "--dilation", "4"}, "1048576"),
+              AllOf(says("CAUSAL", 1), says("WINDOW_LEFT", 512), says("WINDOW_RIGHT", 0), says("DILATION", 4),
+                    HasSubstr("in steps of DILATION keys"), Not(HasSubstr("PATTERNS"))));
+}
+
 /// A pattern from a file has index words, apart from all other words; one that a rule describes has none.
 TEST(Cli, PlansStateIndexWords) {
   const Workplace w;
