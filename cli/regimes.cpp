@@ -41,23 +41,8 @@ double ratio(Words a, Words b) { return a.to_double() / b.to_double(); }
 /// The degrees of --degrees, or with --range the least one that proves the tolerance.
 std::vector<index_t> degrees_of(const RegimesOptions& o) {
   if (o.range && o.degrees) throw InvalidProblem("--range and --degrees: give one of them; --range finds the degree");
-  constexpr index_t kMost = kernel::Monomials::kMostDegree;
-  if (!o.range) {
-    const std::string text = o.degrees.value_or("2,3,4");
-    std::vector<index_t> degrees = parse_list("--degrees", text);
-    for (const index_t degree : degrees)
-      if (degree < 1 || degree > kMost)
-        throw InvalidProblem(
-            fmt::format("--degrees {}: degree {}: schedules take polynomials of degree 1 to {}", text, degree, kMost));
-    return degrees;
-  }
-  const auto fit = least_degree(Fit::minimax, *o.range, o.tolerance);
-  if (!fit || fit->degree() > kMost)
-    throw InvalidProblem(fmt::format(
-        "--range {} --tolerance {}: no polynomial of degree {} or less is proved to be as near to e^z; take "
-        "a smaller range or a larger tolerance",
-        *o.range, o.tolerance, kMost));
-  return {fit->degree()};
+  if (o.range) return {plan::least_degree(*o.range, o.tolerance)};
+  return parse_list("--degrees", o.degrees.value_or("2,3,4"));
 }
 
 std::vector<Line> lines_of(const RegimesOptions& o) {

@@ -21,6 +21,7 @@ from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
 from ._kvcache import flash_attn_with_kvcache
 from ._plan import Plan, bound, certify, count, explain, plan
+from ._regimes import regimes
 from ._scores import scores, weights
 from ._shims import (
     flash_attn_func,
@@ -67,6 +68,7 @@ __all__ = [
     "flash_attn_with_kvcache",
     "patterns",
     "plan",
+    "regimes",
     "report",
     "scaled_dot_product_attention",
     "scores",

@@ -101,11 +101,7 @@ def request_of(
     if dropout:
         require_seed(seed, dropout)
     if tolerance is not None:
-        if not isinstance(tolerance, numbers.Real) or not 0 < tolerance < 1:
-            raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
-        if approximate is not None:
-            raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
-        require_provable(compute)
+        require_tolerance(tolerance, approximate, compute)
     # Of exact types: an equal value of another type, such as 300.0, would find the plan of 300, and pass or be refused by that.
     settings = Settings(
         layout,
@@ -140,6 +136,14 @@ def request_of(
 def require_provable(compute: Optional[str]) -> None:
     if compute == "bf16":
         raise Unsupported('compute = "bf16": certificates are for "f32" and "f64"; nothing is proved of products of bf16')
+
+
+def require_tolerance(tolerance: Any, approximate: Optional[str], compute: Optional[str]) -> None:
+    if not isinstance(tolerance, numbers.Real) or not 0 < tolerance < 1:
+        raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
+    if approximate is not None:
+        raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")
+    require_provable(compute)
 
 
 def require_seed(seed: Any, dropout: float) -> None:

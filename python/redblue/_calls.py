@@ -88,6 +88,13 @@ def make_plan(problem: Any, wanted: Any) -> Any:
     return _core.make_plan(problem, wanted)
 
 
+def plan_within(problem: Any, wanted: Any, tolerance: float, largest_score: float) -> tuple[Any, str]:
+    """The plan that answers the tolerance while no score is larger, and why."""
+    if wanted.M is None and wanted.memory is None:
+        measure_once()
+    return _core.plan_within(problem, wanted, tolerance, largest_score)
+
+
 def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, Any, bool]:
     """The sizes and the problem of q, k and v of these types and shapes, and is it empty? Raises what is wrong with them."""
     x = sizes_of(*shapes, s.layout)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core, _masks
 from ._arrays import integers
-from ._attention import chosen, request, require_provable
-from ._calls import call_for, make_plan
+from ._attention import chosen, request, require_provable, require_tolerance
+from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
 from ._settings import Options, Settings, Sizes, flag, problem_of, real, unknown_options, wanted_of, whole
 from ._threads import default_threads
@@ -176,7 +176,18 @@ def _named(option: str, value: Any) -> dict:
     return {name: whole(f"{option} of {name}", number) for name, number in value.items()}
 
 
-def plan(op: str = "forward", **options: Any) -> Plan:
+def _require_tolerance(op: str, tolerance: Any, range: Any, options: dict) -> None:
+    """Of a plan that is made without arrays."""
+    if tolerance is None or range is None:
+        raise InvalidProblem("tolerance and range: give both; redblue.explain and redblue.attention find the range in their arrays")
+    require_tolerance(tolerance, options.get("approximate"), options.get("compute"))
+    if not real("range", range) > 0:
+        raise InvalidProblem(f"range = {range}: give a number above 0, the largest |scale q.k|")
+    if op != "forward":
+        raise InvalidProblem(f'tolerance is for op = "forward": nothing is proved of {op!r}')
+
+
+def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optional[float] = None, **options: Any) -> Plan:
     """The plan of a problem that is given by its sizes, without arrays.
 
     op: "forward", "backward", "scores" or "weights". Sizes: n, or n_q and n_k; d, d_v (default d); batch, heads
@@ -194,10 +205,17 @@ def plan(op: str = "forward", **options: Any) -> Plan:
     reserve         words of fast memory to leave free
     write_cost      cost of a written word in read words, with M or memory
 
+    tolerance and range: exact attention, or the polynomial of least degree that is proved to keep o within tolerance
+    max|v| of it while no |scale q.k| is above range, where that costs less, as `redblue plan --tolerance` does
+    (docs/certificates.md). `decision` says why. Without them `decision` is None.
+
     Raises InvalidProblem, Unsupported, CapacityError.
     """
     problem, wanted = _problem(op, **options)
-    return Plan(make_plan(problem, wanted))
+    if tolerance is None and range is None:
+        return Plan(make_plan(problem, wanted))
+    _require_tolerance(op, tolerance, range, options)
+    return Plan(*plan_within(problem, wanted, tolerance, range))
 
 
 #: Options of a plan that no lower bound depends on.

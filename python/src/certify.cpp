@@ -81,4 +81,19 @@ nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, c
   return nb::make_tuple(made, decision.reason);
 }
 
+nb::tuple plan_within(const Problem& problem, const Wanted& wanted, double tolerance, double range) {
+  std::shared_ptr<NamedPlan> exact, made;
+  const Decision decision = [&] {
+    const nb::gil_scoped_release unlocked;
+    return decide(
+        tolerance, range, least_polynomial(range, tolerance), [&] { return (exact = plan_for(problem, wanted))->plan; },
+        [&](const std::shared_ptr<const Polynomial>& p) {
+          Problem approximate = problem;
+          approximate.approximation = p;
+          return (made = plan_for(approximate, wanted))->plan;
+        });
+  }();
+  return nb::make_tuple(decision.polynomial != nullptr ? made : exact, decision.reason);
+}
+
 }  // namespace redblue::python

@@ -43,20 +43,9 @@ nb::list own_tilings_of(const plan::Tiling& tiling) {
   return all;
 }
 
-nb::dict describe(const bound::Bound& b) {
-  nb::dict d;
-  d["theorem"] = text_of(b.name);
-  d["words"] = integer_of(b.words);
-  d["status"] = text_of(b.status);
-  d["holds"] = b.holds;
-  d["condition"] = text_of(b.condition);
-  d["algorithms"] = text_of(b.algorithms);
-  return d;
-}
-
 nb::list describe(const std::vector<bound::Bound>& list) {
   nb::list bounds;
-  for (const bound::Bound& b : list) bounds.append(describe(b));
+  for (const bound::Bound& b : list) bounds.append(python::describe(b));
   return bounds;
 }
 
@@ -119,6 +108,17 @@ nb::dict describe(const plan::Plan& plan) {
 }
 
 }  // namespace
+
+nb::dict describe(const bound::Bound& b) {
+  nb::dict d;
+  d["theorem"] = text_of(b.name);
+  d["words"] = integer_of(b.words);
+  d["status"] = text_of(b.status);
+  d["holds"] = b.holds;
+  d["condition"] = text_of(b.condition);
+  d["algorithms"] = text_of(b.algorithms);
+  return d;
+}
 
 nb::dict describe(const NamedPlan& p) {
   nb::dict d = describe(p.plan);

@@ -7,6 +7,7 @@ namespace redblue::python {
 
 nb::dict describe(const NamedPlan& plan);
 nb::dict describe(const Measured& measured);
+nb::dict describe(const bound::Bound& bound);
 /// The lower bounds of a problem under M words of fast memory.
 nb::list bounds(const Problem& problem, index_t M);
 

@@ -12,6 +12,7 @@
 #include "redblue/model/time.hpp"
 #include "redblue/threads.hpp"
 #include "redblue/version.hpp"
+#include "regimes.hpp"
 
 namespace redblue::python {
 
@@ -85,5 +86,6 @@ NB_MODULE(_core, m) {
   python::add_patterns(m);
   python::add_recognition(m);
   python::add_plan(m);
+  python::add_regimes(m);
   python::add_xla(m);
 }

@@ -144,6 +144,9 @@ void add_plan(nb::module_& m) {
            "The plan that answers the tolerance, or None where this one, of exact attention, does; and why.")
       .def_prop_ro("writes_lse", [](const NamedPlan& p) { return p.plan.io().writes[index_of(SlowArray::lse)] > 0; });
   m.def("make_plan", &plan_for, "problem"_a, "wanted"_a, nb::call_guard<nb::gil_scoped_release>(), "A plan.");
+  m.def(
+      "plan_within", &plan_within, "problem"_a, "wanted"_a, "tolerance"_a, "range"_a,
+      "The plan that answers the tolerance for scores up to `range`, of a polynomial or of exact attention; and why.");
   m.def("compare", &compare, "problem"_a, "arrays"_a, "tokens_first"_a, "wanted"_a, "methods"_a.none(), "repetitions"_a,
         "seeds"_a, "Exact attention and its approximations on these arrays: errors, words, times, as a dict.");
   m.def("bounds", &bounds, "problem"_a, "M"_a,

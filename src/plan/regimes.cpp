@@ -7,6 +7,7 @@
 
 #include "redblue/core/error.hpp"
 #include "redblue/core/polynomial.hpp"
+#include "redblue/schedule/parts/polynomial_groups.hpp"
 
 namespace redblue::plan {
 
@@ -63,7 +64,19 @@ Io without_lse(Io io, const Problem& p) {
   return io;
 }
 
+namespace {
+
+void require_degree(index_t degree) {
+  constexpr index_t kMost = kernel::Monomials::kMostDegree;
+  if (degree < 1 || degree > kMost)
+    throw InvalidProblem(
+        fmt::format("degree = {} of a polynomial: schedules take degrees from 1 to {}", degree, kMost));
+}
+
+}  // namespace
+
 Regime regime(const Problem& problem, Words M, index_t degree) {
+  require_degree(degree);
   Problem exact = problem, approximate = problem;
   exact.approximation = nullptr;
   approximate.approximation = approximate_exp(degree, kAnyRange);
@@ -80,6 +93,7 @@ Regime regime(const Problem& problem, Words M, index_t degree) {
 }
 
 double largest_range(index_t degree, double tolerance) {
+  require_degree(degree);
   if (!(tolerance > 0 && tolerance < 1))
     throw InvalidProblem(fmt::format(
         "tolerance {}: give a number above 0 and below 1, the largest relative error of a weight", tolerance));
@@ -92,6 +106,17 @@ double largest_range(index_t degree, double tolerance) {
   }
   const double digit = std::pow(10, std::floor(std::log10(std::max(below, 1e-300))) - 2);
   return std::floor(below / digit) * digit;
+}
+
+index_t least_degree(double range, double tolerance) {
+  constexpr index_t kMost = kernel::Monomials::kMostDegree;
+  const auto fit = redblue::least_degree(Fit::minimax, range, tolerance);
+  if (!fit || fit->degree() > kMost)
+    throw InvalidProblem(
+        fmt::format("range {}, tolerance {}: no polynomial of degree {} or less is proved to be as near to e^z; take a "
+                    "smaller range or a larger tolerance",
+                    range, tolerance, kMost));
+  return fit->degree();
 }
 
 }  // namespace redblue::plan

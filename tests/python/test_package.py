@@ -723,6 +723,41 @@ def test_plan_bound_count_are_those_of_the_program():
     assert backward.forward["operation"] == "forward" and "after a forward pass" in repr(backward)
 
 
+@pytest.mark.parametrize("n, largest_score, tolerance", [(65536, 0.5, 1e-2), (64, 5, 1e-2), (4096, 60, 1e-3)])
+def test_plan_answers_a_tolerance_as_the_program_does(n, largest_score, tolerance):
+    sizes = {"n": n, "d": 16, "M": 16384, "tolerance": tolerance, "range": largest_score}
+    program = subprocess.run(
+        [os.environ["REDBLUE_CLI"], "plan", *(f"--{name}={value}" for name, value in sizes.items()), "--json"],
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    theirs, ours = json.loads(program.stdout), redblue.plan(**sizes)
+    assert ours.decision == theirs["tolerance"]["reason"] and ours.decision in repr(ours)
+    assert [(r["schedule"], r["tiling"], r["io"]) for r in ours.rows] == [
+        (r["schedule"], r["tiling"], r["io"]) for r in theirs["plans"]
+    ]
+    assert ours.schedule.startswith("polynomial") == (largest_score == 0.5)
+    assert redblue.plan(n=n, d=16, M=16384).decision is None
+    if largest_score == 0.5:
+        assert redblue.count(**sizes)["io"] == ours.io
+        assert redblue.plan(n=n, d=16, tolerance=tolerance, range=largest_score).decision  # of least time
+
+
+@pytest.mark.parametrize("options, error, text", [
+    ({"tolerance": 0.1}, redblue.InvalidProblem, "tolerance and range: give both"),
+    ({"range": 1.0}, redblue.InvalidProblem, "tolerance and range: give both"),
+    ({"tolerance": 1, "range": 1}, redblue.InvalidProblem, "tolerance = 1: give a number above 0 and below 1"),
+    ({"tolerance": 0.1, "range": 0}, redblue.InvalidProblem, "range = 0: give a number above 0"),
+    ({"tolerance": 0.1, "range": float("nan")}, redblue.InvalidProblem, "range = nan: give a number above 0"),
+    ({"tolerance": 0.1, "range": "1"}, redblue.InvalidProblem, "range = '1': give a plain number"),
+    ({"tolerance": 0.1, "range": 1, "approximate": "2:1"}, redblue.InvalidProblem, "give one of them; tolerance finds the degree"),
+    ({"tolerance": 0.1, "range": 1, "op": "backward"}, redblue.InvalidProblem, "nothing is proved of 'backward'"),
+    ({"tolerance": 0.1, "range": 1, "dtype": "bf16", "compute": "bf16"}, redblue.Unsupported, "nothing is proved of products of bf16"),
+])  # fmt: skip
+def test_a_tolerance_without_arrays_is_judged(options, error, text):
+    with pytest.raises(error, match=text):
+        redblue.plan(n=64, d=4, M=1000, **options)
+
+
 def test_explain_says_what_runs(qkv):
     p = redblue.explain(*qkv, M=600, schedule="flash")
     assert p.schedule == "flash" and p.M == 600 and p.footprint <= 600

@@ -103,8 +103,8 @@ def test_csv_and_table_have_the_same_numbers():
         (["--tolerance", 0], "above 0 and below 1"),
         (["--tolerance", "nan"], "above 0 and below 1"),
         (["--tolerance", 1], "above 0 and below 1"),
-        (["--degrees", 0], "--degrees 0: degree 0: schedules take polynomials of degree 1 to 12"),
-        (["--degrees", "2,13"], "--degrees 2,13: degree 13: schedules take polynomials of degree 1 to 12"),
+        (["--degrees", 0], "degree = 0 of a polynomial: schedules take degrees from 1 to 12"),
+        (["--degrees", "2,13"], "degree = 13 of a polynomial: schedules take degrees from 1 to 12"),
         (["--range", 60, "--tolerance", 1e-3], "take a smaller range or a larger tolerance"),
         (["--n", 0], "n_q"),
         (["--M", "many"], "--M many"),
@@ -114,3 +114,42 @@ def test_csv_and_table_have_the_same_numbers():
 def test_bad_input_is_refused(options, message):
     done = redblue("regimes", *options)
     assert done.returncode == 2 and message in done.stderr and done.stdout == "", done
+
+
+@pytest.mark.parametrize(
+    ("options", "arguments"),
+    [
+        ({}, {}),
+        (["--op", "backward", "--causal", "--n", "4000", "--d", "8,16", "--M", "17000", "--degrees", "3,1"],
+         {"op": "backward", "causal": True, "n": 4000, "d": [8, 16], "M": 17000, "degrees": (3, 1)}),
+        (["--n", "100", "--d", "8", "--M", "3", "--degrees", "2"], {"n": 100, "d": 8, "M": 3, "degrees": 2}),
+        (["--d", "64", "--M", "16384", "--tolerance", "1e-3", "--range", "2"],
+         {"d": 64, "M": 16384, "tolerance": 1e-3, "range": 2}),
+    ],
+)  # fmt: skip
+def test_python_says_the_same(options, arguments):
+    package = pytest.importorskip("redblue")
+    ours, theirs = package.regimes(**arguments), regimes(*options)
+    assert len(ours) == len(theirs)
+    for mine, r in zip(ours, theirs):
+        if mine["bound"]:
+            assert [mine["bound"][name] for name in ("theorem", "words")] == [r["bound"][name] for name in ("theorem", "words")]
+        names = mine.keys() - {"bound"}
+        assert names == r.keys() - {"bound"} and {n: mine[n] for n in names} == {n: r[n] for n in names}
+
+
+def test_python_refuses_bad_input():
+    package = pytest.importorskip("redblue")
+    for arguments, message in (
+        ({"degrees": 0}, "schedules take degrees from 1 to 12"),
+        ({"degrees": [2, 13]}, "degree = 13"),
+        ({"degrees": 2, "range": 1}, "give one of them"),
+        ({"range": 60, "tolerance": 1e-3}, "take a smaller range or a larger tolerance"),
+        ({"tolerance": 2}, "above 0 and below 1"),
+        ({"op": "scores"}, 'give "forward" or "backward"'),
+        ({"n": []}, "a list of at least one"),
+        ({"n": "many"}, "n = 'many'"),
+        ({"M": 0}, "fast memory"),
+    ):
+        with pytest.raises(package.InvalidProblem, match=message):
+            package.regimes(**{"n": 64, "d": 4, "M": 1000} | arguments)

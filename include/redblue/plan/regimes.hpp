@@ -39,12 +39,16 @@ struct Regime {
 };
 
 /// The problem's own approximation is not looked at. Throws InvalidProblem for a problem that polynomial attention does
-/// not solve, and unless 1 <= degree <= Polynomial::kMostDegree.
+/// not solve, and unless 1 <= degree <= kernel::Monomials::kMostDegree.
 Regime regime(const Problem& problem, Words M, index_t degree);
 
 /// The largest range of scores in which every weight of the minimax polynomial of this degree is proved to be off by at
 /// most the share `tolerance` of itself: rounded down to 3 digits, and at most 64, the largest range of near_exp.
-/// Throws InvalidProblem unless 0 < tolerance < 1.
+/// Throws InvalidProblem unless 0 < tolerance < 1, and for degrees that regime() does not take.
 double largest_range(index_t degree, double tolerance);
+
+/// The least degree whose minimax polynomial is proved to be as near to e^z for scores up to `range`. Throws
+/// InvalidProblem where schedules take none that is.
+index_t least_degree(double range, double tolerance);
 
 }  // namespace redblue::plan
