@@ -198,6 +198,24 @@ TEST(Trace, OfOnesOwnMakingIsCheckedToo) {
   EXPECT_THAT(message_of([&] { machine::replay(trace, counting); }), testing::HasSubstr("a tile and a block"));
 }
 
+TEST(Decisions, NameThoseThatTookTheWorst) {
+  const auto named = [](const Decisions& d) {
+    std::vector<index_t> list;
+    d.for_worst([&](index_t i) { list.push_back(i); });
+    return list;
+  };
+  Decisions some, others;
+  for (const bool is_worst : {true, true, false, true}) some.add(is_worst);
+  EXPECT_EQ(some, (Decisions{4, 3, {{0, 2}, {3, 4}}}));
+  for (const bool is_worst : {true, false}) others.add(is_worst);
+  some += others;
+  EXPECT_EQ(some.asked, 6);
+  EXPECT_EQ(some.worst, 4);
+  EXPECT_EQ(named(some), (std::vector<index_t>{0, 1, 3, 4}));
+  EXPECT_EQ(named({5, 2}), (std::vector<index_t>{3, 4}));  // not said: the last ones
+  EXPECT_TRUE(named({5, 0}).empty());
+}
+
 /// What was decided is recorded, and a trace is not played where the numbers say something else.
 TEST(Trace, HoldsDecisions) {
   const std::string text =

@@ -56,7 +56,8 @@ struct Decisions {
     for (const Range& run : which)
       for (index_t i = run.begin; i < run.end; ++i) f(i);
   }
-  /// Both name which decisions took the worst, or neither does.
+  /// Those of `other` follow: of another worker, whatever the order in time. Both name which took the worst, or
+  /// neither.
   Decisions& operator+=(const Decisions& other) {
     for (const Range& run : other.which) which.push_back(run.shifted(asked));
     asked += other.asked;

@@ -17,8 +17,8 @@ namespace redblue::schedule {
 /// those of the keys that a query sees; the mean is that of all keys, and stays: d more words beside each query. Of Br
 /// listed rows the last one says how many keys pass. Means of the scores that a row sees are then not 0, as a gaussian
 /// fit takes them to be: there is none.
-/// io and footprint say the most that any data cost, macs what the same data do, decided() what they cost where h is
-/// known.
+/// io and footprint say the most that any data cost, macs what the same data do, decided() what they cost where it is
+/// known which rows are listed.
 struct PolynomialRowsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_rows";
