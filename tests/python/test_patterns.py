@@ -331,7 +331,28 @@ def tiles(I, room):
     return [(int(I[:, keys].sum()), met(I[:, keys], 1), len(keys)) for keys in found]
 
 
-def sddmm(t, E, w, a, room, A, B, each_row=None, statistics=0):
+def sddmm(t, E, w, form, A, B, each_row=None, statistics=0):
+    """In tiles, or in panels of rows or keys that stay while the others pass."""
+    if form["panel"] == 1:
+        for I in row_blocks(E, form["a"]):
+            n, U = len(I), met(I, 0)
+            t.read(**{A: n * w}), t.read(**{B: U * w})
+            if each_row:
+                t.read(**{each_row: n})
+            t.hold(n * (w + statistics + bool(each_row)) + int(I.sum(0).max()) + 1)
+            listing(t, I)
+    elif form["panel"] == 2:
+        for J in key_blocks(E, form["b"]):
+            n, R = J.shape[1], met(J, 1)
+            t.read(**{A: R * w}), t.read(**{B: n * w})
+            t.read(**{each_row: R})
+            t.hold(n * w + int(J.sum(1).max()) + 1)
+            listing(t, J.T)
+    else:
+        tiled(t, E, w, form["a"], form["room"], A, B, each_row, statistics)
+
+
+def tiled(t, E, w, a, room, A, B, each_row, statistics):
     for I in row_blocks(E, a):
         t.hold(statistics * len(I))
         for e, r, c in tiles(I, room):
@@ -356,8 +377,8 @@ def transposed(E, b):
     return [J.T for J in key_blocks(E, b)]
 
 
-def sparse_forward(t, E, d, v, a, room, a2, c2):
-    sddmm(t, E, d, a, room, "Q", "K", statistics=2)
+def sparse_forward(t, E, d, v, a2, c2, **form):
+    sddmm(t, E, d, form, "Q", "K", statistics=2)
     spmm(t, row_blocks(E, a2), v, a2, c2, "S", "V", statistics=0)
     for G in row_blocks(E, a2):  # the same beside lse and the sums of the exponentials
         for c in columns(v, c2):
@@ -436,16 +457,20 @@ def grouped_key_outer(t, E, d, v, Bc, br, G):
         t.look(reads, min(1, reads))
 
 
-def probabilities(t, E, d, a, room):
-    sddmm(t, E, d, a, room, "Q", "K", "lse")
+def form_of(phase, knobs):
+    return {name.removeprefix(phase): n for name, n in knobs.items() if name.startswith(phase)}
+
+
+def probabilities(t, E, d, knobs):
+    sddmm(t, E, d, form_of("P", knobs), "Q", "K", "lse")
     t.write(P=int(E.sum()))
 
 
-def sparse_backward(t, E, d, v, Pa, Proom, dSa, dSroom, dVb1, dVb2, dQb1, dQb2, dKb1, dKb2):
+def sparse_backward(t, E, d, v, dVb1, dVb2, dQb1, dQb2, dKb1, dKb2, **knobs):
     dots(t, E, v)
-    probabilities(t, E, d, Pa, Proom)
+    probabilities(t, E, d, knobs)
     spmm(t, transposed(E, dVb1), v, dVb1, dVb2, "P", "dO")
-    sddmm(t, E, v, dSa, dSroom, "dO", "V", "D")
+    sddmm(t, E, v, form_of("dS", knobs), "dO", "V", "D")
     t.read(P=int(E.sum()))
     t.write(P=int(E.sum()))
     spmm(t, row_blocks(E, dQb1), d, dQb1, dQb2, "P", "K")
@@ -453,9 +478,9 @@ def sparse_backward(t, E, d, v, Pa, Proom, dSa, dSroom, dVb1, dVb2, dQb1, dQb2, 
     t.write(dQ=len(E) * d, dK=E.shape[1] * d, dV=E.shape[1] * v)
 
 
-def sparse_values(t, E, d, v, Pa, Proom, Bc, dQb1, dQb2, dKb1, dKb2):
+def sparse_values(t, E, d, v, Bc, dQb1, dQb2, dKb1, dKb2, **knobs):
     dots(t, E, v)
-    probabilities(t, E, d, Pa, Proom)
+    probabilities(t, E, d, knobs)
     for J in key_blocks(E, Bc):
         n, R = J.shape[1], met(J, 1)
         t.read(V=n * v, P=int(J.sum()), dO=R * v, D=R)

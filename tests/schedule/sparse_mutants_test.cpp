@@ -97,6 +97,19 @@ TEST(SparseMutants, OfSparseBackwardAreCaught) {
                                                                        {{3, 9}, {2, 7}, {2, 2}, {3, 2}, {4, 1}});
 }
 
+/// Each time the panels with slips take the most room.
+TEST(SparseMutants, OfPanelsAreCaught) {
+  using schedule::Panel;
+  using enum mutants::PanelSlip;
+  const schedule::PairTiling rows{3, 2, index_t(Panel::rows)}, row{1, 2, index_t(Panel::rows)},
+      keys{1, 2, index_t(Panel::keys), 7}, key{1, 2, index_t(Panel::keys), 1};
+  expect_caught_up_to<schedule::SparseBackward, mutants::SparsePanels>(misses_the_last_key,
+                                                                       {rows, key, {2, 2}, {3, 2}, {4, 1}});
+  expect_caught_up_to<schedule::SparseBackward, mutants::SparsePanels>(
+      forgets_to_store_dS_of_the_last_query, {row, keys, {2, 2}, {3, 2}, {4, 1}}, sparse_sizes(),
+      loads_queries_instead_of_streaming);
+}
+
 TEST(SparseMutants, OfSparseValuesAreCaught) {
   expect_caught_up_to<schedule::SparseValuesBackward, mutants::SparseValues>(
       mutants::ValuesSlip::stores_dV_for_every_query, {{3, 9}, 4, {3, 2}, {4, 1}});

@@ -364,22 +364,25 @@ struct PairAccumulate {
   }
 };
 
-/// s_j <- k_j . q for the keys of a block that one query sees: the block begins at `place.col`, the query is
-/// `place.row`.
+/// s_r <- C_r . x for the rows r of C that go with one other row or key of the pattern, as in PairAccumulate:
+/// `by_rows`: C has keys from `place.col` on, and x is the query `place.row`; else C has queries from `place.row` on,
+/// and x is the key `place.col`.
 struct PairScores {
   static constexpr std::string_view name = "pair_scores";
   static constexpr std::array access{Access::write, Access::read, Access::read};
-  static constexpr bool fits(Shape s, Shape K, Shape q) { return s.cols == 1 && q.rows == 1 && q.cols == K.cols; }
-  static constexpr index_t macs(Shape s, Shape, Shape q) { return s.rows * q.cols; }
-  static constexpr std::array<std::string_view, 6> parameter_names{"lo", "hi", "prefix", "group", "row", "col"};
-  auto parameters() { return parameters_of_place(place); }
+  static constexpr bool fits(Shape s, Shape C, Shape x) { return s.cols == 1 && x.rows == 1 && x.cols == C.cols; }
+  static constexpr index_t macs(Shape s, Shape, Shape x) { return s.rows * x.cols; }
+  static constexpr std::array<std::string_view, 7> parameter_names{"lo",  "hi",  "prefix", "group",
+                                                                   "row", "col", "by_rows"};
+  auto parameters() { return std::tuple_cat(parameters_of_place(place), std::tie(by_rows)); }
   Place place{};
-  PairAccumulate terms(index_t keys) const { return {place, 0, keys, true}; }
-  bool fits_pattern(Shape s, Shape K, Shape q) const { return terms(K.rows).fits_pattern(K, s, q); }
+  bool by_rows = true;
+  PairAccumulate terms(index_t rows) const { return {place, 0, rows, by_rows}; }
+  bool fits_pattern(Shape s, Shape C, Shape x) const { return terms(C.rows).fits_pattern(C, s, x); }
   template <class T>
-  void run(View<T> s, View<const T> K, View<const T> q) const {
-    terms(K.rows()).for_terms(
-        [&](index_t r, index_t k) { s[k] = dot(&K(r, 0), K.col_stride, &q(0, 0), q.col_stride, q.cols()); });
+  void run(View<T> s, View<const T> C, View<const T> x) const {
+    terms(C.rows()).for_terms(
+        [&](index_t r, index_t k) { s[k] = dot(&C(r, 0), C.col_stride, &x(0, 0), x.col_stride, x.cols()); });
   }
 };
 

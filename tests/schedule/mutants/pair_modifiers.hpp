@@ -83,7 +83,7 @@ struct BiasOfPairs {
     spmm(m, s, x.dV, x.P, true, x.dO, t.dV);
     const Blocks blocks = s.pairs().row_blocks(std::min(t.dS.a, s.n_q));
     for (index_t i = 0; i < blocks.count(); ++i)
-      for_pair_products(m, x, blocks(i), t.dS.room, x.dO, x.V,
+      for_pair_products(m, s, x.P.array, blocks(i), t.dS, x.dO, x.V,
                         [&](const PairTile& tile, const auto& T, const auto& rows, const auto& box) {
                           for (const Range& run : rows)
                             m.compute(kernel::PairSubtract(box(run)), T, m.stream(x.D.rows(run)));

@@ -138,6 +138,107 @@ struct SparsePhases {
   }
 };
 
+/// Slips in the panels of the backward schedule `sparse`: P with rows resident, dS with keys resident.
+enum class PanelSlip {
+  none,
+  loads_the_rows_for_every_key,
+  streams_lse_for_every_key,
+  passes_keys_that_no_row_of_the_panel_sees,
+  keeps_a_word_for_each_row_of_the_panel,
+  misses_the_last_key,
+  loads_queries_instead_of_streaming,
+  loads_D,
+  loads_P_instead_of_streaming,
+  takes_dP_of_the_query_before,
+  visits_queries_that_see_nothing_of_the_panel,
+  misses_the_last_panel_of_keys,
+  forgets_to_store_dS_of_the_last_query,
+};
+
+struct SparsePanels {
+  using S = SparseBackward;
+  template <Machine M>
+  static void run(M& m, const BackwardOperands& x, const S::Tiling& t, PanelSlip slip) {
+    const Sizes& s = x.shape;
+    output_dots(m, x, [&](const Sizes& sizes) { return S::footprint(sizes, t); });
+    weights(m, x, t.P.a, slip);
+    spmm(m, s, x.dV, x.P, true, x.dO, t.dV);
+    gradients(m, x, t.dS.b, slip);
+    spmm(m, s, x.dQ, x.P, false, x.K, t.dQ);
+    spmm(m, s, x.dK, x.P, true, x.Q, t.dK);
+  }
+
+  template <Machine M>
+  static void weights(M& m, const BackwardOperands& x, index_t a, PanelSlip slip) {
+    using enum PanelSlip;
+    const Sizes& s = x.shape;
+    const Blocks blocks = s.pairs().row_blocks(a);
+    for (index_t i = 0; i < blocks.count(); ++i) {
+      const Range I = blocks(i);
+      const bool passes_lse = slip == streams_lse_for_every_key;
+      const auto Q_i = m.load(x.Q.rows(I));
+      const auto lse_i = m.load(x.lse.rows(passes_lse ? Range{I.begin, I.begin} : I));
+      const index_t last = s.n_k - (slip == misses_the_last_key ? 1 : 0);
+      for (index_t j = 0; j < last; ++j) {
+        const index_t pairs = s.pattern->keys().count(j, I);
+        if (pairs == 0 && slip != passes_keys_that_no_row_of_the_panel_sees) continue;
+        if (slip == loads_the_rows_for_every_key) m.load_into(Q_i, x.Q.rows(I));
+        const auto T = m.alloc(SlowArray::P, {pairs, 1});
+        const auto others =
+            m.alloc(SlowArray::P, {slip == keeps_a_word_for_each_row_of_the_panel ? I.size() - pairs : 0, index_t{1}});
+        const kernel::PairBox box{{s.mask, I.begin, j}, I.size(), 1, 0, I.size()};
+        m.compute(kernel::PairScores{box.place, false}, T, Q_i, m.stream(x.K.rows({j, j + 1})));
+        m.compute(kernel::Scale{x.scale}, T);
+        if (passes_lse)
+          m.compute(kernel::PairWeights(box), T, m.stream(x.lse.rows(I)));
+        else
+          m.compute(kernel::PairWeights(box), T, lse_i);
+        for_pair_rows(s, PairTile{I, {j, j + 1}, pairs, pairs, 1}, x.P,
+                      [&](index_t first, const Block& row) { m.store(T.rows(first, row.shape.rows), row); });
+      }
+    }
+  }
+
+  template <Machine M>
+  static void gradients(M& m, const BackwardOperands& x, index_t b, PanelSlip slip) {
+    using enum PanelSlip;
+    const Sizes& s = x.shape;
+    const Blocks blocks = s.pairs().key_blocks(b);
+    for (index_t j = 0; j < blocks.count() - (slip == misses_the_last_panel_of_keys); ++j) {
+      const Range J = blocks(j), seeing = s.pairs().rows_of(J);
+      const auto V_j = m.load(x.V.rows(J));
+      if (slip == visits_queries_that_see_nothing_of_the_panel)
+        for (index_t n = seeing.size() - s.pairs().runs_of_rows(J).count(); n > 0; --n)
+          const auto dO_i = m.load(x.dO.rows(seeing.begin, 1));
+      for_rows_of(x, J, [&](index_t i, const Block& words) {
+        const Range row{i, i + 1};
+        const auto dP = m.alloc(words);
+        const kernel::PairBox box = box_of_row(s, i, J);
+        const kernel::PairScores products{{s.mask, i, J.begin}};
+        if (slip == loads_queries_instead_of_streaming) {
+          const auto dO_i = m.load(x.dO.rows(row));
+          m.compute(products, dP, V_j, dO_i);
+        } else if (slip != takes_dP_of_the_query_before || i == 0) {
+          m.compute(products, dP, V_j, m.stream(x.dO.rows(row)));
+        }
+        if (slip == loads_D) {
+          const auto D_i = m.load(x.D.rows(row)), again = m.load(x.D.rows(row));
+          m.compute(kernel::PairSubtract(box), dP, D_i);
+        } else {
+          m.compute(kernel::PairSubtract(box), dP, m.stream(x.D.rows(row)));
+        }
+        if (slip == loads_P_instead_of_streaming) {
+          const auto P_ij = m.load(words);
+          m.compute(kernel::ScaleByWeights{x.scale}, dP, P_ij);
+        } else {
+          m.compute(kernel::ScaleByWeights{x.scale}, dP, m.stream(words));
+        }
+        if (slip != forgets_to_store_dS_of_the_last_query || i + 1 < s.n_q) m.store(dP, words);
+      });
+    }
+  }
+};
+
 /// Slips in the pass over blocks of values of sparse_values.
 enum class ValuesSlip {
   none,

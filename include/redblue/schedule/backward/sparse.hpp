@@ -6,7 +6,8 @@ namespace redblue::schedule {
 /// sE5, the small cache under a pattern: probabilities and dS of the pairs go through slow memory once; two SDDMM and
 /// three SpMM.
 ///   reads 2 n_q d_v + SD(d) + SD(d_v) + nnz + SP(d_v; t3) + SP(d; t4) + SP(d; t5)
-///         SD(w) = SUM over tiles of ((w + 1) r + w c), SP: parts/sparse.hpp
+///         SD(w): tiles SUM ((w + 1) r + w c), panels of rows (w + 1) n_q + w A(a), of keys w n_k + (w + 1) B(b)
+///         SP: parts/sparse.hpp
 ///   writes n_q + 2 nnz + n_q d + n_k (d + d_v)   footprint the largest of 3 and those of the five phases
 struct SparseBackward : Defaults {
   using Operands = BackwardOperands;
@@ -21,10 +22,14 @@ struct SparseBackward : Defaults {
     PairTiling P, dS;
     GemmTiling dV, dQ, dK;
     void knobs(const auto& knob) {
-      knob({"P.a", &Sizes::n_q}, P.a);
-      knob({"P.room", nullptr, 2}, P.room);
-      knob({"dS.a", &Sizes::n_q}, dS.a);
-      knob({"dS.room", nullptr, 2}, dS.room);
+      knob({"P.panel", nullptr, 0, 2}, P.panel);
+      knob({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
+      knob({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
+      knob({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
+      knob({"dS.panel", nullptr, 0, 2}, dS.panel);
+      knob({"dS.a", &Sizes::n_q}, dS.a, dS.form() != Panel::keys);
+      knob({"dS.room", nullptr, 2}, dS.room, dS.form() == Panel::none);
+      knob({"dS.b", &Sizes::n_k}, dS.b, dS.form() == Panel::keys);
       knob({"dV.b1", &Sizes::n_k}, dV.b1);
       knob({"dV.b2", &Sizes::d_v}, dV.b2);
       knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
@@ -46,18 +51,17 @@ struct SparseBackward : Defaults {
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     const auto dK = sparse_key_gradients_cost(x).choose(x, limits, s.key, s.feature);
     if (!dV || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
-    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
-    const auto dS = pair_gradients_cost(x).choose(x, limits, limits.price.reading(SlowArray::D));
+    const auto P = pair_weights_cost(x).choose(x, limits);
+    const auto dS = pair_gradients_cost(x).choose(x, limits);
     if (!P || !dS) return std::nullopt;
     return Tiling{*P, *dS, *dV, *dQ, *dK};
   }
 
   static std::array<Phase, 6> phases(const Sizes& x, const Tiling& t) {
-    const PairCost P = pair_weights_cost(x), dS = pair_gradients_cost(x);
     return {output_dots_phase(x),
-            P.phase(x, P.sums(x, t.P)),
+            pair_weights_cost(x).phase(x, t.P),
             sparse_value_gradients_cost(x).phase(x, t.dV),
-            dS.phase(x, dS.sums(x, t.dS)),
+            pair_gradients_cost(x).phase(x, t.dS),
             sparse_query_gradients_cost(x).phase(x, t.dQ),
             sparse_key_gradients_cost(x).phase(x, t.dK)};
   }

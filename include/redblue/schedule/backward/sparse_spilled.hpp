@@ -33,8 +33,8 @@ struct SparseSpilledBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const index_t Bc =
-        choose_key_block(x, s.key, [&](index_t b) { return limits.fit(pass_words(x, b, b), arriving(x)); });
+    const index_t Bc = choose_pair_block(x, BlocksOf::keys, limits, arriving(x),
+                                         [&](index_t b, index_t g) { return pass_words(x, b, g); });
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     if (Bc == 0 || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{Bc, *dQ};
@@ -52,7 +52,8 @@ struct SparseSpilledBackward : Defaults {
                                                     passing_bias_of_pairs(x), passing_bias_gradient(x)});
   }
   static std::array<Phase, 3> phases(const Sizes& x, const Tiling& t) {
-    const Words pass = sparse_pass_footprint(x, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
+    const Words pass =
+        pair_blocks_footprint(x, BlocksOf::keys, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
     return {output_dots_phase(x), Phase{pass, arriving(x)}, sparse_query_gradients_cost(x).phase(x, t.dQ)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
@@ -108,13 +109,7 @@ struct SparseSpilledBackward : Defaults {
     const bool capped = x.shape.modifiers.softcap > 0;
     const auto P_ij = w.alloc(SlowArray::P, dS_ij.shape()),
                F_ij = w.alloc(SlowArray::P, capped ? dS_ij.shape() : Shape{0, 1});
-    w.compute(kernel::PairScores{place}, P_ij, j.K, Q_i);
-    begin_pair_scores(w, x, box, P_ij, F_ij, j.slopes.arg());
-    if (x.bias_of_keys)
-      w.compute(kernel::PairBias(with_keys(box)), P_ij, j.bias);
-    else
-      add_passing_bias(w, x, box, P_ij);
-    w.compute(kernel::PairWeights(box), P_ij, w.stream(x.lse.rows(row)));  // P = exp(S - lse)
+    pair_weights_of_row(w, x, box, P_ij, j.K, Q_i, F_ij, j.bias, j.slopes.arg());  // P = exp(S - lse)
     w.compute(kernel::Zero{}, dS_ij);
     w.compute(kernel::PairValueGradients{place, drop_of_pairs(x.shape, x.instance())}, dS_ij, j.dV, P_ij, j.V,
               w.stream(x.dO.rows(row)));

@@ -24,8 +24,10 @@ struct SparseValuesBackward : Defaults {
     index_t Bc = 1;  ///< values resident at a time
     GemmTiling dQ, dK;
     void knobs(const auto& knob) {
-      knob({"P.a", &Sizes::n_q}, P.a);
-      knob({"P.room", nullptr, 2}, P.room);
+      knob({"P.panel", nullptr, 0, 2}, P.panel);
+      knob({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
+      knob({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
+      knob({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
       knob({"Bc", &Sizes::n_k}, Bc);
       knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
       knob({"dQ.b2", &Sizes::d}, dQ.b2);
@@ -41,11 +43,12 @@ struct SparseValuesBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const index_t Bc = choose_key_block(x, s.key, [&](index_t b) { return limits.fit(pass_words(x, b, b), word(x)); });
+    const index_t Bc = choose_pair_block(x, BlocksOf::keys, limits, word(x),
+                                         [&](index_t b, index_t g) { return pass_words(x, b, g); });
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     const auto dK = sparse_key_gradients_cost(x).choose(x, limits, s.key, s.feature);
     if (Bc == 0 || !dQ || !dK || !limits.fit(output_dots_phase(x))) return std::nullopt;
-    const auto P = pair_weights_cost(x).choose(x, limits, limits.price.reading(SlowArray::lse));
+    const auto P = pair_weights_cost(x).choose(x, limits);
     if (!P) return std::nullopt;
     return Tiling{*P, Bc, *dQ, *dK};
   }
@@ -59,9 +62,9 @@ struct SparseValuesBackward : Defaults {
     return std::max({x.word(SlowArray::dO), x.word(SlowArray::D), passing_bias_gradient(x)});
   }
   static std::array<Phase, 5> phases(const Sizes& x, const Tiling& t) {
-    const PairCost P = pair_weights_cost(x);
-    const Words pass = sparse_pass_footprint(x, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
-    return {output_dots_phase(x), P.phase(x, P.sums(x, t.P)), Phase{pass, word(x)},
+    const Words pass =
+        pair_blocks_footprint(x, BlocksOf::keys, t.Bc, [&](index_t b, index_t g) { return pass_words(x, b, g); });
+    return {output_dots_phase(x), pair_weights_cost(x).phase(x, t.P), Phase{pass, word(x)},
             sparse_query_gradients_cost(x).phase(x, t.dQ), sparse_key_gradients_cost(x).phase(x, t.dK)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }

@@ -8,8 +8,9 @@ namespace redblue::schedule {
 /// sF2, the small cache under a pattern: SDDMM, then SpMM. Raw scores of the pairs are written to slow memory once and
 /// read back by a product that takes their exponentials, as in small_cache; its sums z are formed again
 /// (docs/model.md).
-///   reads SUM over tiles of (r + c) d + ceil(d_v/c2) nnz + A(a2) d_v + n_q   writes nnz + n_q (d_v + 1)
-///   footprint max(2 a + the largest e + min(r, c) + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
+///   reads SD + ceil(d_v/c2) nnz + A(a2) d_v + n_q   writes nnz + n_q (d_v + 1)
+///         SD: tiles SUM (r + c) d, panels d (n_q + A(a))
+///   footprint max(2 a + the largest e + min(r, c) + 1 or a d + g + 1,  a2 c2 + 2 a2 + min(a2, c2) + 1)
 /// A bias for each pair passes once, a word for each pair of the pattern; weights are dropped as they are formed.
 struct SparseForward : Defaults {
   using Operands = ForwardOperands;
@@ -24,8 +25,9 @@ struct SparseForward : Defaults {
     PairTiling scores;
     GemmTiling output;
     void knobs(const auto& knob) {
+      knob({"panel", nullptr, 0, 1}, scores.panel);
       knob({"a", &Sizes::n_q}, scores.a);
-      knob({"room", nullptr, 2}, scores.room);
+      knob({"room", nullptr, 2}, scores.room, scores.form() == Panel::none);
       knob({"a2", &Sizes::n_q}, output.b1);
       knob({"c2", &Sizes::d_v}, output.b2);
     }
@@ -40,13 +42,13 @@ struct SparseForward : Defaults {
     const auto output =
         output_cost(x).choose(x, limits, s.query, s.feature, [&](GemmTiling t) { return output_phase(x, t); });
     if (!output) return std::nullopt;
-    const auto scores = scores_cost(x).choose(x, limits, 0);
+    const auto scores = scores_cost(x).choose(x, limits);
     if (!scores) return std::nullopt;
     return Tiling{*scores, *output};
   }
 
   static PairCost scores_cost(const Sizes& x) {
-    return {SlowArray::S, SlowArray::Q, SlowArray::K, x.d, 2, passing_bias(x, 0), true};
+    return {.T = SlowArray::S, .A = SlowArray::Q, .B = SlowArray::K, .w = x.d, .stats = 2};
   }
   static GemmCost output_cost(const Sizes& x) {
     return {SlowArray::O, SlowArray::S, SlowArray::V, x.n_q, x.n_k, x.d_v, Entries::of_pairs(x)};
@@ -59,15 +61,14 @@ struct SparseForward : Defaults {
   }
   static std::array<Phase, 4> phases(const Sizes& x, const Tiling& t) {
     const index_t b1 = std::min(t.output.b1, x.n_q), b2 = std::min(t.output.b2, x.d_v);
-    return {scores_cost(x).phase(x, scores_cost(x).sums(x, t.scores)), sinks_phase(x, slopes_tile(x), t.scores.a),
-            output_phase(x, t.output), sinks_phase(x, x.tile(SlowArray::O, b1, b2), b1)};
+    return {scores_cost(x).phase(x, t.scores), sinks_phase(x, slopes_tile(x), t.scores.a), output_phase(x, t.output),
+            sinks_phase(x, x.tile(SlowArray::O, b1, b2), b1)};
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, const Tiling& t) {
     const Words sweeps = ceil_div(x.n_q, t.scores.a) + ceil_div(x.n_q, t.output.b1) * ceil_div(x.d_v, t.output.b2);
-    return scores_cost(x).io(x, t.scores, scores_cost(x).sums(x, t.scores)) + output_cost(x).io(t.output) +
-           sinks_io(x, sweeps) +
+    return scores_cost(x).io(x, t.scores) + output_cost(x).io(t.output) + sinks_io(x, sweeps) +
            Io().write(SlowArray::S, x.nnz()).write(SlowArray::lse, x.n_q).read(SlowArray::lse, x.n_q);
   }
   static Words macs(const Sizes& x, const Tiling&) { return x.nnz() * (Words(x.d) + x.d_v); }
@@ -91,14 +92,14 @@ struct SparseForward : Defaults {
       const Slopes slopes(w, x);
       w.compute(kernel::StatisticsInit{}, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
-      for_pair_tiles(*x.shape.pattern, I, t.room, [&](const PairTile& tile) {
-        pair_tile(w, x.shape, x.S.array, tile, x.Q, x.K, [&](const auto& T, const auto&, const auto& box) {
-          pair_scores(w, x, box(I), T, kNoWords, slopes.arg());
-          w.compute(kernel::PairStatistics(box(I)), m_i, l_i, T);
-          for_pair_rows(x.shape, tile, x.S,
-                        [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });
-        });
-      });
+      const auto finish = [&](const PairTile& tile, const auto& T, const auto&, const auto& box) {
+        const index_t first_row = tile.rows.begin - I.begin, rows = tile.rows.size();
+        pair_scores(w, x, box(tile.rows), T, kNoWords, slopes.arg());
+        w.compute(kernel::PairStatistics(box(tile.rows)), m_i.rows(first_row, rows), l_i.rows(first_row, rows), T);
+        for_pair_rows(x.shape, tile, x.S,
+                      [&](index_t first, const Block& row) { w.store(T.rows(first, row.shape.rows), row); });
+      };
+      for_pair_products(w, x.shape, x.S.array, I, t, x.Q, x.K, finish);
       w.compute(kernel::LogSum{}, m_i, l_i);  // m <- lse
       w.store(m_i, x.lse.rows(I));
     });

@@ -26,18 +26,19 @@ struct PassIndex {
 };
 /// Blocks of `a` rows: ceil(n_q/a) + 2 A(a) + nnz words read, and g resident, the most pairs of one key in a block.
 inline PassIndex row_pass_index(const Sizes& x, index_t a) {
-  return {c(x.n_q, a) + 2 * x.pairs().visited_keys(a) + x.nnz(),
-          most_in_block(x.pattern->keys(), x.n_q, std::min(a, x.n_q), true)};
+  return {c(x.n_q, a) + 2 * x.pairs().visited_keys(a) + x.nnz(), most_pairs(x, BlocksOf::rows, a)};
 }
 /// Blocks of b keys: ceil(n_k/b) + 2 B(b) + nnz words read, and the most pairs of one row in a block resident.
 inline PassIndex key_pass_index(const Sizes& x, index_t b) {
-  return {c(x.n_k, b) + 2 * x.pairs().visited_rows(b) + x.nnz(),
-          most_in_block(x.pattern->rows(), x.n_k, std::min(b, x.n_k), false)};
+  return {c(x.n_k, b) + 2 * x.pairs().visited_rows(b) + x.nnz(), most_pairs(x, BlocksOf::keys, b)};
 }
 
-/// SDDMM: a tile of e pairs, r rows and c keys needs its whole list for each of the terms: its numbers of rows and
-/// keys, the rows, of each key its number and its number of pairs, and the row of each pair. 2 + r + 2 c + e words.
+/// SDDMM: panels take a pass; a tile of e pairs, r rows and c keys needs its whole list for each of the terms: its
+/// numbers of rows and keys, the rows, of each key its number and its number of pairs, and the row of each pair. 2 + r
+/// + 2 c + e words.
 inline IndexWords sddmm_index(const Sizes& x, PairTiling t) {
+  if (t.form() == Panel::rows) return row_pass_index(x, t.a).words();
+  if (t.form() == Panel::keys) return key_pass_index(x, t.b).words();
   const Pattern::Found words = x.pattern->found("index of pair tiles", {t.a, t.room}, [&] {
     IndexWords all;
     const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));

@@ -135,12 +135,12 @@ class SquareSides {
   std::array<Step, 4> steps_;
 };
 
-/// Are all sizes multiples, or the whole of their dimension?
+/// Are all sizes that the tiling lists multiples, or the whole of their dimension?
 template <class Tiling>
 bool is_legal(const Sizes& x, const Multiples& m, Tiling t) {
   bool legal = true;
-  t.knobs([&](const KnobRange& range, index_t size, bool = true) {
-    if (range.along == nullptr || size >= x.*range.along) return;
+  t.knobs([&](const KnobRange& range, index_t size, bool listed = true) {
+    if (!listed || range.along == nullptr || size >= x.*range.along) return;
     const index_t step = range.along == &Sizes::n_q ? m.query : range.along == &Sizes::n_k ? m.key : m.feature;
     legal = legal && size % step == 0;
   });

@@ -1,0 +1,52 @@
+#pragma once
+#include "redblue/schedule/parts/visible.hpp"
+
+/// Blocks of rows or keys of a pattern that stay while what they meet passes, with a word for each pair that one key,
+/// or one row, has in the block (theory notes 2g).
+namespace redblue::schedule {
+
+enum class BlocksOf : bool { keys, rows };
+
+/// The most pairs of one key in a block of `size` rows, or of one row in a block of keys.
+inline MostInBlock most_pairs(const Sizes& x, BlocksOf side, index_t size) {
+  const bool rows = side == BlocksOf::rows;
+  const index_t n = rows ? x.n_q : x.n_k, whole = std::min(size, n);
+  return x.pattern->found(rows ? "pairs of a key" : "pairs of a row", {whole},
+                          [&] { return most_in_block(rows ? x.pattern->keys() : x.pattern->rows(), n, whole, rows); });
+}
+
+/// The largest words(size, the most pairs that one key or row has in it) over the whole blocks and the ragged one.
+template <class BlockWords>
+Words pair_blocks_footprint(const Sizes& x, BlocksOf side, index_t size, const BlockWords& words) {
+  const index_t n = side == BlocksOf::rows ? x.n_q : x.n_k, whole = std::min(size, n), ragged = n % whole;
+  const MostInBlock most = most_pairs(x, side, whole);
+  return std::max(words(whole, most.whole), ragged > 0 ? words(ragged, most.ragged) : Words(0));
+}
+
+/// The size of blocks with the fewest visits, of those for which words(size, pairs) fit, which grow with both; 0 if
+/// there is none. Sizes that fit with a pair for each row or key are tried as best_block does, larger ones from the
+/// largest down as far as there is time.
+template <class BlockWords>
+index_t choose_pair_block(const Sizes& x, BlocksOf side, const Limits& limits, Words prefetch,
+                          const BlockWords& words) {
+  const bool rows = side == BlocksOf::rows;
+  const index_t n = rows ? x.n_q : x.n_k, step = rows ? limits.multiple.query : limits.multiple.key;
+  const auto fits = [&](Words footprint) { return limits.fit(footprint, prefetch); };
+  const auto visits = [&](index_t size) { return rows ? visited_keys(x, size) : visited_rows(x, size); };
+  const index_t dense = largest_tile(n, step, [&](index_t size) { return fits(words(size, size)); }),
+                sparse = largest_tile(n, step, [&](index_t size) { return fits(words(size, 1)); });
+  index_t best = 0;
+  if (dense > 0) best = rows ? best_query_block(x, dense, step) : best_key_block(x, dense, step);
+  Words fewest = best > 0 ? visits(best) : Words(0);
+  index_t tries = detail::pattern_tries(*x.pattern);
+  for (index_t size = sparse; size > dense && tries > 0; size = (size - 1) / step * step, --tries) {
+    if (!fits(pair_blocks_footprint(x, side, size, words))) continue;
+    if (const Words v = visits(size); best == 0 || v < fewest) {
+      best = size;
+      fewest = v;
+    }
+  }
+  return best;
+}
+
+}  // namespace redblue::schedule
