@@ -386,6 +386,15 @@ Alike alike(const Problem& problem) {
   return {usual(queries) * problem.group(), usual(keys)};
 }
 
+/// Does every pattern have so few pairs that kernels may go pair by pair? Their scores take no room in a cache then.
+bool are_few(const Problem& p) {
+  constexpr index_t kShare = 3;
+  bool few = !p.patterns.empty();
+  for (std::size_t k = 0; k < p.patterns.size(); ++k)
+    few = few && kShare * Words(count_of(p.patterns[k])) < Words(p.n_q) * p.n_k;
+  return few;
+}
+
 bool has_multiples(const plan::Options& o) { return o.multiple.query > 1 || o.multiple.key > 1; }
 
 /// What the planner may be asked so that it answers with tiles that kernels like: multiples of the register tile on one
@@ -400,9 +409,10 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
   const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
+  const bool few_pairs = are_few(problem);
   for (const index_t q : {panel, 4 * panel})
     for (const index_t k : {16, 64, 128, 256, 512}) {
-      if (scores * k * bytes > rates.levels.front().bytes) continue;
+      if (scores * k * bytes > rates.levels.front().bytes && !few_pairs) continue;
       const Words passing = Words(k) * (problem.d + problem.d_v);
       if (passing * 2 > options.M / share) continue;
       o.M = options.M / share - passing;

@@ -99,10 +99,7 @@ void RunLists::hold_bits(index_t n) {
       }
 }
 
-std::uint64_t RunLists::seen(index_t i, index_t from) const {
-  if (i >= size()) return 0;
-  const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
-  if (!bits_.empty()) return bits_from(group, from);
+std::uint64_t RunLists::bits_of_runs(std::uint32_t group, index_t from) const {
   std::uint64_t bits = 0;
   for_inside(of_group(group), {from, from + kWordBits}, [&](Range run) { bits |= bits_of(run); });
   return bits;
@@ -128,13 +125,6 @@ std::uint64_t RunLists::seen_by_any(Range part, index_t from) const {
        g <= group_of_[static_cast<std::size_t>(part.end - 1)]; ++g)
     bits |= bits_from(g, from);
   return bits;
-}
-
-std::uint64_t RunLists::bits_from(std::uint32_t group, index_t from) const {
-  const auto first = static_cast<std::size_t>(from / kWordBits);
-  const index_t shift = from % kWordBits;
-  const auto word = [&](std::size_t k) { return k < words_ ? bits_[group * words_ + k] : 0; };
-  return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kWordBits - shift);
 }
 
 namespace {

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "kernel/tiles.hpp"
+#include "redblue/kernel/pair_by_pair.hpp"
 #include "redblue/machine/routes.hpp"
 
 /// A kernel's fast body against the portable one, over shapes with ragged edges, strides, masks, for every instruction
@@ -269,6 +270,46 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
     EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips && (both || !mask.full())), this->allowed);
     EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
   });
+}
+
+/// Few pairs here and there: bodies go pair by pair, or by whole tiles, from one block of keys to the next.
+TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
+  using T = TypeParam;
+  index_t taken = 0;
+  this->on_every_isa([&](const Bodies<T>& table) {
+    const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
+    const index_t rows = this->size(), d = words(), d_v = words(), row0 = this->draw(0, 50), blocks = 3, most = 600;
+    RunLists lists;
+    const index_t share = this->draw(0, 40);
+    for (index_t i = 0; i < row0 + rows; ++i) {
+      std::vector<Range> seen;
+      for (index_t j = 0; j < blocks * most; ++j)
+        if (i % 7 != 3 && this->draw(0, 99) < share) seen.push_back({j, j + 1});
+      lists.append(1, seen);
+    }
+    const Pattern pattern(lists, blocks * most);
+    const double scale = std::array{0.125, 1.0, -0.5}[static_cast<std::size_t>(this->draw(0, 2))];
+    const bool exact = this->draw(0, 1) == 0;  // scores from 1 to 1e12, and what is no number
+    Matrix<T> Q = exact ? this->whole({rows, d}, this->power()) : Matrix<T>({rows, d}, this->random);
+    bool skips = exact && this->spoil(Q);
+    TwoWays<T> x(table, Q, d_v, Score::softmax);
+    for (index_t block = 0; block < blocks; ++block) {
+      const index_t keys = this->draw(0, 1) == 0 ? this->size() : this->draw(200, most);
+      Matrix<T> K = exact ? this->whole({keys, d}) : Matrix<T>({keys, d}, this->random, 1, this->draw(0, 5)),
+                V({keys, d_v}, this->random, 1, this->draw(0, 5));
+      if (exact) skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
+      const Place place{{.pattern = &pattern}, row0, block * most};
+      index_t pairs = 0;
+      for (index_t r = 0; r < rows; ++r) pairs += lists.count(row0 + r, {place.col, place.col + keys});
+      taken += PairByPair(d + d_v).pays(rows, keys, pairs) ? 1 : 0;
+      x.step({{scale, place}, Score::softmax}, K, V);
+      if (this->HasFatalFailure()) return;
+    }
+    x.finish();
+    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips), this->allowed);
+    EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
+  });
+  EXPECT_TRUE(this->IsSkipped() || taken > 100) << "few blocks were taken pair by pair: " << taken;
 }
 
 // docs/numerics.md: weights reach 2^16 before O is scaled; sums of values are finite up to 2^-16 of the largest number.

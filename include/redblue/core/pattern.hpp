@@ -67,7 +67,11 @@ class RunLists {
   /// seen(), hull_of() and union_of() take no time for each run.
   void hold_bits(index_t n);
   /// Bit k of 64: does list i hold from + k? None beyond the end.
-  std::uint64_t seen(index_t i, index_t from) const;
+  std::uint64_t seen(index_t i, index_t from) const {
+    if (i >= size()) return 0;
+    const std::uint32_t group = group_of_[static_cast<std::size_t>(i)];
+    return bits_.empty() ? bits_of_runs(group, from) : bits_from(group, from);
+  }
   bool holds_bits() const { return !bits_.empty(); }
   /// How many of the window list i holds.
   index_t count(index_t i, Range window) const;
@@ -89,8 +93,15 @@ class RunLists {
   std::span<const Range> of_group(std::uint32_t g) const {
     return std::span(runs_).subspan(first_[g], first_[g + 1] - first_[g]);
   }
-  /// seen(), of a group that holds bits.
-  std::uint64_t bits_from(std::uint32_t group, index_t from) const;
+  /// seen(), of a group that holds bits, and of any other.
+  std::uint64_t bits_from(std::uint32_t group, index_t from) const {
+    constexpr index_t kBits = 64;
+    const auto first = static_cast<std::size_t>(from / kBits);
+    const index_t shift = from % kBits;
+    const auto word = [&](std::size_t k) { return k < words_ ? bits_[group * words_ + k] : 0; };
+    return shift == 0 ? word(first) : word(first) >> shift | word(first + 1) << (kBits - shift);
+  }
+  std::uint64_t bits_of_runs(std::uint32_t group, index_t from) const;
   std::vector<std::uint32_t> group_of_;
   std::vector<index_t> begin_{0};      ///< the first of each group, and the end
   std::vector<std::size_t> first_{0};  ///< its first run, and the end

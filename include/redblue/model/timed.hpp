@@ -6,6 +6,7 @@
 #include "redblue/core/score.hpp"
 #include "redblue/kernel/bodies.hpp"
 #include "redblue/kernel/materialised.hpp"
+#include "redblue/kernel/pair_by_pair.hpp"
 #include "redblue/model/time.hpp"
 
 namespace redblue::model {
@@ -58,9 +59,10 @@ class Timed : public MachineFace<Timed> {
       if (by_parts && kernel::macs(part, a) > 0)
         add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
       if (kernel::name_of(part) == kernel::Scores::name) {
-        if (fused)
-          seen = share_seen(*kernel::place_of(part), a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name);
-        hide(*kernel::place_of(part), a[0].shape());
+        const Place place = *kernel::place_of(part);
+        const index_t words = fused && may_go_pair_by_pair(k, args) ? args[4].shape().cols + args[1].shape().cols : 0;
+        if (fused) seen = share_seen(place, a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name, words);
+        hide(place, a[0].shape(), words);
       }
       if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
       add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
@@ -205,26 +207,51 @@ class Timed : public MachineFace<Timed> {
   }
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
   /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern. Where columns lie in
-  /// vector lanes, whole vectors of them are formed under a pattern.
-  double share_seen(const Place& place, Shape S, bool columns_in_lanes = false) const {
+  /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where d + d_v is
+  /// given, count as the pairs of a whole tile that take as long.
+  double share_seen(const Place& place, Shape S, bool columns_in_lanes = false, index_t words = 0) const {
     if (place.sees_all(S)) return 1;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
     for_panels(place, S, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
-      seen += static_cast<double>(rows.size() * (end - begin));
+      if (const index_t pairs = goes_pair_by_pair(place, S.cols, rows, words); pairs >= 0)
+        seen += kernel::PairByPair(words).macs(rows.size(), S.cols, pairs) / static_cast<double>(words);
+      else
+        seen += static_cast<double>(rows.size() * (end - begin));
     });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
+  }
+  /// Does a body of this kernel take rows pair by pair, where few pairs exist?
+  template <class K>
+  bool may_go_pair_by_pair(const K& k, std::span<const Arg> args) const {
+    if (kernel::name_of(k) != kernel::OnlineAttention::name || rates_.multiplies_bf16) return false;
+    bool softmax = false, changed = false;
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg>) {
+      const std::string_view name = kernel::name_of(part);
+      softmax |= name == kernel::OnlineSoftmax::name;
+      changed |= name == kernel::ModifyScores::name || name == kernel::Drop::name;
+    });
+    return softmax && !changed;
+  }
+  /// The pairs of these rows of a tile, if they are taken one by one; else -1.
+  static index_t goes_pair_by_pair(const Place& place, index_t keys, Range rows, index_t words) {
+    if (words == 0 || place.mask.pattern == nullptr) return -1;
+    index_t pairs = 0;
+    for (index_t r = rows.begin; r < rows.end; ++r)
+      pairs += place.mask.pattern->rows().count(place.row + r, {place.col, place.col + keys});
+    return kernel::PairByPair(words).pays(rows.size(), keys, pairs) ? pairs : -1;
   }
   /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
   /// that are stored, hidden and read again. To hide scores in registers costs about as much, and to hide scores and
   /// then their gradients, part by part, too.
-  void hide(const Place& place, Shape S) {
+  void hide(const Place& place, Shape S, index_t pair_words) {
     if (place.mask.pattern == nullptr) return;
     for_panels(place, S, [&](Range rows, Range cols) {
       const Shape part{rows.size(), cols.size()};
       if (place.at(rows.begin, cols.begin).sees_all(part)) return;
+      if (goes_pair_by_pair(place, S.cols, rows, pair_words) >= 0) return;
       const auto words = static_cast<double>(part.words());
       add(time_.pass_s,
           pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);

@@ -77,6 +77,11 @@ struct F32x8 {
     const __m128 y = _mm_add_ps(x, _mm_movehl_ps(x, x));
     return _mm_cvtss_f32(_mm_add_ss(y, _mm_movehdup_ps(y)));
   }
+  friend float largest(F32x8 a) {
+    const __m128 x = _mm_max_ps(_mm256_castps256_ps128(a.v), _mm256_extractf128_ps(a.v, 1));
+    const __m128 y = _mm_max_ps(x, _mm_movehl_ps(x, x));
+    return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
+  }
 
   static F32x8 load_f16(const std::uint16_t* p) { return {_mm256_cvtph_ps(halves(p))}; }
   static F32x8 load_bf16(const std::uint16_t* p) {
@@ -162,6 +167,10 @@ struct F64x4 {
   friend double sum(F64x4 a) {
     const __m128d x = _mm_add_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
     return _mm_cvtsd_f64(_mm_add_sd(x, _mm_unpackhi_pd(x, x)));
+  }
+  friend double largest(F64x4 a) {
+    const __m128d x = _mm_max_pd(_mm256_castpd256_pd128(a.v), _mm256_extractf128_pd(a.v, 1));
+    return _mm_cvtsd_f64(_mm_max_sd(x, _mm_unpackhi_pd(x, x)));
   }
 };
 

@@ -57,6 +57,7 @@ struct F32x16 {
     return {_mm512_maskz_scalef_ps(_mm512_cmp_ps_mask(x.v, least.v, _CMP_NLT_UQ), a.v, n.v)};
   }
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
+  friend float largest(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 
   static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(halves(p))}; }
   static F32x16 load_bf16(const std::uint16_t* p) {
@@ -118,6 +119,7 @@ struct F64x8 {
     return {_mm512_maskz_scalef_pd(_mm512_cmp_pd_mask(x.v, least.v, _CMP_NLT_UQ), a.v, n.v)};
   }
   friend double sum(F64x8 a) { return _mm512_reduce_add_pd(a.v); }
+  friend double largest(F64x8 a) { return _mm512_reduce_max_pd(a.v); }
 
  private:
   static __mmask8 first(index_t n) { return static_cast<__mmask8>(_bzhi_u32(0xff, static_cast<unsigned>(n))); }

@@ -6,6 +6,7 @@
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/place.hpp"
 #include "kernel/simd/product.hpp"
+#include "kernel/simd/sparse_rows.hpp"
 #include "redblue/kernel/attention.hpp"
 
 /// OnlineAttention as one body. Queries lie in vector lanes, NV vectors of them (a panel) at a time: scores are made
@@ -507,6 +508,10 @@ struct AttentionPanel {
     const bool raw = !modify.active() && step.scores.scale > 0;  // are raw scores products with keys?
     const double scale = raw ? step.scores.scale : 1;            // of raw scores
     const bool statistics = step.score == Score::softmax;
+    if constexpr (Mul::kDepth == 1)
+      if (place.mask.pattern != nullptr && all.size() == 0 && statistics && raw && !drop.active() &&
+          SparseRows<V>::pays(place, rows, K, Vv))
+        return SparseRows<V>{Q, O, m, l, kWidth, rows, place, K, Vv, scale}.run();
     Running w;
     Pending p;
     p.first = start;
