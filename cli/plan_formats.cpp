@@ -47,17 +47,20 @@ void define_mask(const Problem& p, const Define& define) {
     return;
   }
   if (!p.patterns.empty()) {
-    fmt::print("/* a query sees the keys that its pattern has; what follows hides some of them */\n");
+    fmt::print("/* a query sees the keys that its pattern has{} */\n",
+               p.masked() ? ", without those that the mask below hides" : "; the pattern is not written here");
     define("PATTERNS", std::ssize(p.patterns));
   }
   define("CAUSAL", p.causal ? 1 : 0);
   if (!p.masked()) return;
-  fmt::print("/* {}query i stands at key i + {}, from which its mask is counted{} */\n",
-             p.several() ? "in each sequence " : "",
-             p.causal_offset ? "CAUSAL_OFFSET"
-             : p.several()   ? "its keys - its queries"
-                             : "N_K - N_Q",
-             p.dilation > 1 ? ", in steps of DILATION keys" : "");
+  fmt::print(
+      "/* {}query i stands at key i + {}; CAUSAL 1: it sees no key behind that; WINDOW_LEFT, WINDOW_RIGHT: the "
+      "most keys that it sees on either side{} */\n",
+      p.several() ? "in each sequence " : "",
+      p.causal_offset ? "CAUSAL_OFFSET"
+      : p.several()   ? "its keys - its queries"
+                      : "N_K - N_Q",
+      p.dilation > 1 ? ", every DILATION-th of them" : "");
   if (p.causal_offset) define("CAUSAL_OFFSET", *p.causal_offset);
   if (p.window_left) define("WINDOW_LEFT", *p.window_left);
   if (p.window_right) define("WINDOW_RIGHT", *p.window_right);

@@ -386,13 +386,16 @@ Alike alike(const Problem& problem) {
   return {usual(queries) * problem.group(), usual(keys)};
 }
 
-/// Does every pattern have so few pairs that kernels may go pair by pair? Their scores take no room in a cache then.
-bool are_few(const Problem& p) {
-  constexpr index_t kShare = 3;
-  bool few = !p.patterns.empty();
-  for (std::size_t k = 0; k < p.patterns.size(); ++k)
-    few = few && kShare * Words(count_of(p.patterns[k])) < Words(p.n_q) * p.n_k;
-  return few;
+/// May kernels go pair by pair (kernel/pair_by_pair.hpp), and have all patterns few pairs, in short runs?
+bool are_scattered(const Problem& p, const model::Rates& rates) {
+  constexpr index_t kShare = 3, kRun = 8;
+  bool scattered = !p.patterns.empty() && p.op == Operation::forward && !p.modifiers().any() &&
+                   p.score == Score::softmax && kernel::PairByPair::can(rates.isa, rates.multiplies_bf16, p.d, p.d_v);
+  for (std::size_t k = 0; scattered && k < p.patterns.size(); ++k) {
+    const Words pairs = count_of(p.patterns[k]);
+    scattered = kShare * pairs < Words(p.n_q) * p.n_k && pairs < kRun * Words(p.patterns[k].runs_held());
+  }
+  return scattered;
 }
 
 bool has_multiples(const plan::Options& o) { return o.multiple.query > 1 || o.multiple.key > 1; }
@@ -409,10 +412,11 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
   const index_t panel = index_t{model::kRegisterVectors} * rates.lanes;
   const index_t scores = std::min(panel, problem.n_q * problem.group());  // of one key, made at a time
   const index_t bytes = rates.multiplies_bf16 ? 2 : static_cast<index_t>(rates.word_bytes);  // of a weight
-  const bool few_pairs = are_few(problem);
+  // Scores of single pairs take no room in a cache, and rows with many keys lose less at their ends.
+  const bool scattered = are_scattered(problem, rates);
   for (const index_t q : {panel, 4 * panel})
     for (const index_t k : {16, 64, 128, 256, 512}) {
-      if (scores * k * bytes > rates.levels.front().bytes && !few_pairs) continue;
+      if (scattered ? k < 128 : scores * k * bytes > rates.levels.front().bytes) continue;
       const Words passing = Words(k) * (problem.d + problem.d_v);
       if (passing * 2 > options.M / share) continue;
       o.M = options.M / share - passing;

@@ -318,11 +318,11 @@ def flash_pinned(t, E, d, v, Br, rho, Bc):
 
 
 def tiles(I, room):
-    """Keys, as they come, while the pairs of a tile and its rows fit; (pairs, rows, keys) of each."""
+    """Keys, as they come, while the pairs of a tile and its rows, or its keys, fit; (pairs, rows, keys) of each."""
     found, tile = [], []
     for j in np.flatnonzero(I.any(0)):
         wider = I[:, [*tile, j]]
-        if tile and wider.sum() + met(wider, 1) > room:
+        if tile and wider.sum() + min(met(wider, 1), wider.shape[1]) > room:
             found.append(tile)
             tile = []
         tile = [*tile, j]

@@ -462,12 +462,16 @@ struct AttentionPanel {
     return done;
   }
 
+  /// Are scores in the order of their products, and is the scale a normal number as a word of type T?
+  bool keeps_order() const {
+    return !modify.active() && static_cast<T>(step.scores.scale) >= std::numeric_limits<T>::min();
+  }
   /// S <- scores of a piece, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of its keys all
   /// rows see those in `all`.
   void raw_scores(const Piece& piece, Range all, V (&most)[NV]) const {
     std::fill_n(most, NV, minus_inf());
     with_height(piece, [&]<int N>(Height<N>) { scores<N>(piece.first, piece.end, piece.v0, most); });
-    const bool products = !modify.active() && step.scores.scale > 0;  // is the largest score of the largest product?
+    const bool products = keeps_order();  // is the largest score of the largest product?
     all = {std::clamp(all.begin, piece.first, piece.end), std::clamp(all.end, piece.first, piece.end)};
     if (products && all.begin == piece.first && all.end == piece.end) return;
     if (modify.active())
@@ -505,7 +509,7 @@ struct AttentionPanel {
     if (place.mask.pattern != nullptr)
       all = place.at(0, start).sees_all({rows, keys - start}) ? Range{start, keys} : Range{keys, keys};
 
-    const bool raw = !modify.active() && step.scores.scale > 0;  // are raw scores products with keys?
+    const bool raw = keeps_order();  // are raw scores products with keys?
     const double scale = raw ? step.scores.scale : 1;            // of raw scores
     const bool statistics = step.score == Score::softmax;
     if constexpr (Mul::kDepth == 1)

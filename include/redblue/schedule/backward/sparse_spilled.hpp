@@ -33,8 +33,8 @@ struct SparseSpilledBackward : Defaults {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const Multiples& s = limits.multiple;
-    const index_t Bc = choose_pair_block(x, BlocksOf::keys, limits, arriving(x),
-                                         [&](index_t b, index_t g) { return pass_words(x, b, g); });
+    const auto words = [&](index_t b, index_t g) { return pass_words(x, b, g); };
+    const index_t Bc = PairBlocks(x, BlocksOf::keys, limits, arriving(x), words).choose();
     const auto dQ = sparse_query_gradients_cost(x).choose(x, limits, s.query, s.feature);
     if (Bc == 0 || !dQ || !limits.fit(output_dots_phase(x))) return std::nullopt;
     return Tiling{Bc, *dQ};

@@ -23,30 +23,47 @@ Words pair_blocks_footprint(const Sizes& x, BlocksOf side, index_t size, const B
   return std::max(words(whole, most.whole), ragged > 0 ? words(ragged, most.ragged) : Words(0));
 }
 
-/// The size of blocks with the fewest visits, of those for which words(size, pairs) fit, which grow with both; 0 if
-/// there is none. Sizes that fit with a pair for each row or key are tried as best_block does, larger ones from the
-/// largest down as far as there is time.
+/// Sizes of blocks for which words(size, pairs) fit, which grow with both: pairs are the most of one key or row.
 template <class BlockWords>
-index_t choose_pair_block(const Sizes& x, BlocksOf side, const Limits& limits, Words prefetch,
-                          const BlockWords& words) {
-  const bool rows = side == BlocksOf::rows;
-  const index_t n = rows ? x.n_q : x.n_k, step = rows ? limits.multiple.query : limits.multiple.key;
-  const auto fits = [&](Words footprint) { return limits.fit(footprint, prefetch); };
-  const auto visits = [&](index_t size) { return rows ? visited_keys(x, size) : visited_rows(x, size); };
-  const index_t dense = largest_tile(n, step, [&](index_t size) { return fits(words(size, size)); }),
-                sparse = largest_tile(n, step, [&](index_t size) { return fits(words(size, 1)); });
-  index_t best = 0;
-  if (dense > 0) best = rows ? best_query_block(x, dense, step) : best_key_block(x, dense, step);
-  Words fewest = best > 0 ? visits(best) : Words(0);
-  index_t tries = detail::pattern_tries(*x.pattern);
-  for (index_t size = sparse; size > dense && tries > 0; size = (size - 1) / step * step, --tries) {
-    if (!fits(pair_blocks_footprint(x, side, size, words))) continue;
-    if (const Words v = visits(size); best == 0 || v < fewest) {
-      best = size;
-      fewest = v;
-    }
+class PairBlocks {
+ public:
+  PairBlocks(const Sizes& x, BlocksOf side, const Limits& limits, Words prefetch, const BlockWords& words)
+      : x_(x), side_(side), limits_(limits), prefetch_(prefetch), words_(words) {}
+
+  /// The largest that fits if no key, or row, has more than one pair in a block; 0 if there is none.
+  index_t largest() const {
+    return largest_tile(n(), step(), [&](index_t size) { return fits(words_(size, 1)); });
   }
-  return best;
-}
+  /// The size with the fewest visits; 0 if none fits. Sizes that fit with a pair for each row or key are tried as
+  /// best_block does, larger ones from the largest down as far as there is time.
+  index_t choose() const {
+    const index_t dense = largest_tile(n(), step(), [&](index_t size) { return fits(words_(size, size)); });
+    index_t best = 0;
+    if (dense > 0) best = rows() ? best_query_block(x_, dense, step()) : best_key_block(x_, dense, step());
+    Words fewest = best > 0 ? visits(best) : Words(0);
+    index_t tries = detail::pattern_tries(*x_.pattern);
+    for (index_t size = largest(); size > dense && tries > 0; size = (size - 1) / step() * step(), --tries) {
+      if (!fits(pair_blocks_footprint(x_, side_, size, words_))) continue;
+      if (const Words v = visits(size); best == 0 || v < fewest) {
+        best = size;
+        fewest = v;
+      }
+    }
+    return best;
+  }
+
+ private:
+  bool rows() const { return side_ == BlocksOf::rows; }
+  index_t n() const { return rows() ? x_.n_q : x_.n_k; }
+  index_t step() const { return rows() ? limits_.multiple.query : limits_.multiple.key; }
+  bool fits(Words footprint) const { return limits_.fit(footprint, prefetch_); }
+  Words visits(index_t size) const { return rows() ? visited_keys(x_, size) : visited_rows(x_, size); }
+
+  const Sizes& x_;
+  BlocksOf side_;
+  const Limits& limits_;
+  Words prefetch_;
+  const BlockWords& words_;
+};
 
 }  // namespace redblue::schedule

@@ -12,15 +12,17 @@
 ///   tiles           reads SUM over tiles of (r + c) w    footprint the largest e + min(r, c) + 1
 ///   panels of rows  reads w (n_q + A(a))                 footprint the largest |I| w + g_I + 1
 ///   panels of keys  reads w (n_k + B(b))                 footprint the largest |J| w + g_J + 1
-/// of a tile: e pairs, r rows and c keys that have one. g_I: the most pairs that one key has in the panel I.
+/// of a tile: e pairs, r rows and c keys that have one. g_I: the most pairs that one key has in the panel I. Statistics
+/// of rows come on top: a word with each row that is read, beside a panel of rows one for each of them.
 namespace redblue::schedule {
 
 /// What is resident over all columns of a product.
 enum class Panel : std::uint8_t { none, rows, keys };
 
 struct PairTiling {
-  index_t a = 1;      ///< rows of a block
-  index_t room = 2;   ///< words for the pairs of a tile and its rows; a tile has one key at least
+  index_t a = 1;  ///< rows of a block
+  index_t room =
+      2;  ///< words for the pairs of a tile, and its rows or its keys, of which there are fewer; one key at least
   index_t panel = 0;  ///< a Panel
   index_t b = 1;      ///< keys of a panel of keys
 
@@ -143,19 +145,22 @@ struct PairCost {
   /// The cheapest tiles, or the cheapest panels if these are cheaper still.
   std::optional<PairTiling> choose(const Sizes& x, const Limits& limits) const {
     std::optional<PairTiling> best = choose_tiles(x, limits);
-    const auto take = [&](const PairTiling& t, index_t size) {
-      if (size > 0 && (!best || limits.price.of(io(x, t)) < limits.price.of(io(x, *best)))) best = t;
-    };
     const Words slopes = scores ? slopes_tile(x) : Words(0);
-    const index_t a = choose_pair_block(x, BlocksOf::rows, limits, past_rows(x), [&](index_t rows, index_t pairs) {
-      return row_panel(x, rows, pairs) + slopes;
-    });
-    take({a, 2, index_t(Panel::rows)}, a);
+    const auto cost = [&](const PairTiling& t) { return limits.price.of(io(x, t)); };
+    const auto try_panels = [&](BlocksOf side, Words passing, const auto& tiling, const auto& words) {
+      const PairBlocks blocks(x, side, limits, passing, words);
+      // Blocks of other sizes seldom meet a fifth less than the largest, and the search takes long.
+      if (best && 4 * cost(tiling(std::max<index_t>(1, blocks.largest()))) > 5 * cost(*best)) return;
+      const index_t size = blocks.choose();
+      if (size > 0 && (!best || cost(tiling(size)) < cost(*best))) best = tiling(size);
+    };
+    try_panels(
+        BlocksOf::rows, past_rows(x), [](index_t a) { return PairTiling{a, 2, index_t(Panel::rows)}; },
+        [&](index_t rows, index_t pairs) { return row_panel(x, rows, pairs) + slopes; });
     if (!statistic) return best;  // statistics of a block of rows are resident
-    const index_t b = choose_pair_block(x, BlocksOf::keys, limits, past_keys(x), [&](index_t keys, index_t pairs) {
-      return key_panel(x, keys, pairs) + slopes;
-    });
-    take({1, 2, index_t(Panel::keys), b}, b);
+    try_panels(
+        BlocksOf::keys, past_keys(x), [](index_t b) { return PairTiling{1, 2, index_t(Panel::keys), b}; },
+        [&](index_t keys, index_t pairs) { return key_panel(x, keys, pairs) + slopes; });
     return best;
   }
   /// About how many rows a tile has that is as long as it is wide, where a share rho of its pairs exists:
@@ -222,7 +227,7 @@ struct PairCost {
     if (tries < kMost || !best) return best;
     const index_t around = best->a / step;
     for (index_t part = -kParts / 4; part <= kParts / 4; ++part)
-      if (const index_t k = around + around * part / kParts; k > 0 && k != around) try_rows(std::min(x.n_q, k * step));
+      if (const index_t k = around + around * part / kParts; k > 0) try_rows(balanced(x.n_q, k * step, step));
     return best;
   }
 };
