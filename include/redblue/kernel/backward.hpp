@@ -87,7 +87,8 @@ struct WeightsOfTile {
 };
 
 /// One step of a backward pass whose keys are resident: P = f(S), dV += P^T dO, dS = f'(S)(dP - D), dK += dS^T Q. A
-/// machine may run it as one body; the parts in this order define its result.
+/// machine may run it as one body; the parts in this order define its result. Where nothing modifies scores nobody
+/// reads P afterwards, and a body may leave there what it likes.
 struct KeyGradients {
   static constexpr bool kComposite = true;
   static constexpr std::string_view name = "key_gradients";

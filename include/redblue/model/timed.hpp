@@ -1,5 +1,6 @@
 #pragma once
 #include <cstddef>
+#include <optional>
 #include <vector>
 
 #include "redblue/core/data_machine.hpp"
@@ -60,11 +61,12 @@ class Timed : public MachineFace<Timed> {
         add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
       if (kernel::name_of(part) == kernel::Scores::name) {
         const Place place = *kernel::place_of(part);
-        const index_t words = fused && may_go_pair_by_pair(k, args) ? args[4].shape().cols + args[1].shape().cols : 0;
-        if (fused) seen = share_seen(place, a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name, words);
-        hide(place, a[0].shape(), words);
+        const auto by_pair = fused ? pair_by_pair(k, args) : std::nullopt;
+        if (fused) seen = share_seen(place, a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name, by_pair);
+        hide(place, a[0].shape(), by_pair);
       }
-      if (kernel::name_of(part) == kernel::GemmOver::name) seen = share_seen(*kernel::place_of(part), a[1].shape());
+      if (kernel::name_of(part) == kernel::GemmOver::name)
+        seen = share_seen(*kernel::place_of(part), a[1].shape(), false, pair_by_pair(k, args));
       add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
     });
     touch(k, args, fused);
@@ -205,53 +207,61 @@ class Timed : public MachineFace<Timed> {
       f(rows, place.cols_of(rows, S.cols));
     }
   }
+  using ByPair = std::optional<kernel::PairByPair>;
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
   /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern. Where columns lie in
-  /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where d + d_v is
-  /// given, count as the pairs of a whole tile that take as long.
-  double share_seen(const Place& place, Shape S, bool columns_in_lanes = false, index_t words = 0) const {
+  /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
+  /// count as the pairs of a whole tile that take as long.
+  double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair) const {
     if (place.sees_all(S)) return 1;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
     for_panels(place, S, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
-      if (const index_t pairs = goes_pair_by_pair(place, S.cols, rows, words); pairs >= 0)
-        seen += kernel::PairByPair(words).macs(rows.size(), S.cols, pairs) / static_cast<double>(words);
+      if (const index_t pairs = goes_pair_by_pair(place, S.cols, rows, cols, by_pair); pairs >= 0)
+        seen += by_pair->macs(rows.size(), S.cols, pairs) / by_pair->words;
       else
         seen += static_cast<double>(rows.size() * (end - begin));
     });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
-  /// Does a body of this kernel take rows pair by pair, where few pairs exist?
+  /// What a body of this kernel takes pair by pair, if it may go so where few pairs exist.
   template <class K>
-  bool may_go_pair_by_pair(const K& k, std::span<const Arg> args) const {
-    if (kernel::name_of(k) != kernel::OnlineAttention::name || rates_.multiplies_bf16) return false;
+  ByPair pair_by_pair(const K& k, std::span<const Arg> args) const {
+    const auto cols = [&](std::size_t i) { return args[i].shape().cols; };
+    const std::string_view name = kernel::name_of(k);
+    if (rates_.multiplies_bf16) return std::nullopt;
+    if (name == kernel::GemmOver::name) return kernel::PairByPair::product(cols(0));
     bool softmax = false, changed = false;
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg>) {
-      const std::string_view name = kernel::name_of(part);
-      softmax |= name == kernel::OnlineSoftmax::name;
-      changed |= name == kernel::ModifyScores::name || name == kernel::Drop::name;
+      const std::string_view part_name = kernel::name_of(part);
+      softmax |= part_name == kernel::OnlineSoftmax::name || (part_name == kernel::Weights::name && exponentiates_);
+      changed |= part_name == kernel::ModifyScores::name || part_name == kernel::Drop::name;
     });
-    return softmax && !changed;
+    if (!softmax || changed) return std::nullopt;
+    if (name == kernel::OnlineAttention::name) return kernel::PairByPair::attention(cols(4) + cols(1));
+    if (name == kernel::KeyGradients::name) return kernel::PairByPair::gradients(cols(5) + cols(6));
+    return std::nullopt;
   }
-  /// The pairs of these rows of a tile, if they are taken one by one; else -1.
-  static index_t goes_pair_by_pair(const Place& place, index_t keys, Range rows, index_t words) {
-    if (words == 0 || place.mask.pattern == nullptr) return -1;
+  /// The pairs of these rows of a tile, which see columns from the first to the last of `hull`, if they are taken one
+  /// by one; else -1.
+  static index_t goes_pair_by_pair(const Place& place, index_t keys, Range rows, Range hull, const ByPair& by_pair) {
+    if (!by_pair || place.mask.pattern == nullptr) return -1;
     index_t pairs = 0;
     for (index_t r = rows.begin; r < rows.end; ++r)
       pairs += place.mask.pattern->rows().count(place.row + r, {place.col, place.col + keys});
-    return kernel::PairByPair(words).pays(rows.size(), keys, pairs) ? pairs : -1;
+    return by_pair->pays(rows.size(), keys, pairs, rows.size() * hull.size()) ? pairs : -1;
   }
   /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
   /// that are stored, hidden and read again. To hide scores in registers costs about as much, and to hide scores and
   /// then their gradients, part by part, too.
-  void hide(const Place& place, Shape S, index_t pair_words) {
+  void hide(const Place& place, Shape S, const ByPair& by_pair) {
     if (place.mask.pattern == nullptr) return;
     for_panels(place, S, [&](Range rows, Range cols) {
       const Shape part{rows.size(), cols.size()};
       if (place.at(rows.begin, cols.begin).sees_all(part)) return;
-      if (goes_pair_by_pair(place, S.cols, rows, pair_words) >= 0) return;
+      if (goes_pair_by_pair(place, S.cols, rows, cols, by_pair) >= 0) return;
       const auto words = static_cast<double>(part.words());
       add(time_.pass_s,
           pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);

@@ -4,6 +4,7 @@
 #include "kernel/simd/gemm.hpp"
 #include "kernel/simd/modifiers.hpp"
 #include "kernel/simd/place.hpp"
+#include "kernel/simd/sparse_gradients.hpp"
 #include "redblue/kernel/backward.hpp"
 
 /// KeyGradients as one body, for the softmax. Keys lie in vector lanes: K^T and V^T are panels, so a register tile of
@@ -22,6 +23,12 @@ struct KeyStep {
 
   bool modified() const {
     return !weights_of.modify.idle(derivative().shape, bias.shape, slopes.shape) || weights_of.drop.share > 0;
+  }
+
+  /// Do few pairs exist, here and there?
+  bool goes_pair_by_pair() const {
+    return scores.place.mask.pattern != nullptr && !modified() && K.col_stride == 1 && Vv.col_stride == 1 &&
+           pays_by_pair(PairByPair::gradients(K.cols() + Vv.cols()), scores.place, P.shape);
   }
 
   /// Where the derivative of the softcap goes: into F, or with the weights into G.
@@ -301,6 +308,10 @@ template <class V>
 bool key_gradients(const KeyGradients& step, std::span<const View<typename V::T>> x) {
   if (!can_fuse<V>(step, x)) return false;
   const KeyStep<V> s = key_step<V>(step, x);
+  if (s.goes_pair_by_pair()) {
+    SparseGradients<V>{s.scores.place, s.scores.scale, s.P, s.dS, x[2], x[3], s.Q, s.K, s.Vv, s.lse, s.D, s.dO}.run();
+    return true;
+  }
   s.weights();
   s.accumulate(x[3], s.P, s.dO);
   if (s.F.words() > 0) {

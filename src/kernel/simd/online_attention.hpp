@@ -514,7 +514,7 @@ struct AttentionPanel {
     const bool statistics = step.score == Score::softmax;
     if constexpr (Mul::kDepth == 1)
       if (place.mask.pattern != nullptr && all.size() == 0 && statistics && raw && !drop.active() &&
-          SparseRows<V>::pays(place, rows, K, Vv))
+          SparseRows<V>::pays(place, rows, K, Vv, seen.size()))
         return SparseRows<V>{Q, O, m, l, kWidth, rows, place, K, Vv, scale}.run();
     Running w;
     Pending p;

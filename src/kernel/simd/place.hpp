@@ -25,33 +25,67 @@ namespace {
   return place.mask.full() ? Range{0, keys} : keys_under_mask(place, rows, keys);
 }
 
-/// f(64 keys from the first, bits) for keys that a row sees under a pattern: bit k says whether it sees first + k.
+/// f(first, bits) for what list i holds of a window, 64 at a time: bit k says whether it holds first + k, counted from
+/// the beginning of the window.
 template <class F>
-[[gnu::always_inline]] inline void for_bits(const Place& place, index_t row, Range keys, const F& f) {
+[[gnu::always_inline]] inline void for_bits(const RunLists& lists, index_t i, Range window, const F& f) {
   constexpr index_t kBits = 64;
-  for (index_t first = keys.begin; first < keys.end; first += kBits) {
-    const std::uint64_t bits = place.mask.pattern->rows().seen(place.row + row, place.col + first);
-    const index_t beyond = std::max<index_t>(0, first + kBits - keys.end);
+  for (index_t first = 0; first < window.size(); first += kBits) {
+    const std::uint64_t bits = lists.seen(i, window.begin + first);
+    const index_t beyond = std::max<index_t>(0, first + kBits - window.size());
     f(first, bits << beyond >> beyond);
   }
 }
 /// How many pairs of a tile of this shape exist under a pattern.
 [[gnu::noinline, gnu::flatten]] inline index_t pairs_seen(const Place& place, Shape s) {
+  const RunLists& lists = place.mask.pattern->rows();
   index_t pairs = 0;
-  place.mask.pattern->rows().for_groups({place.row, place.row + s.rows}, [&](Range rows, std::span<const Range>) {
-    for_bits(place, rows.begin - place.row, {0, s.cols},
+  lists.for_groups({place.row, place.row + s.rows}, [&](Range rows, std::span<const Range>) {
+    for_bits(lists, rows.begin, {place.col, place.col + s.cols},
              [&](index_t, std::uint64_t bits) { pairs += rows.size() * std::popcount(bits); });
   });
   return pairs;
 }
-/// Writes those of some keys that a row sees under a pattern, and returns how many these are.
-[[gnu::noinline, gnu::flatten]] inline index_t keys_of_row(const Place& place, index_t row, Range keys,
-                                                           std::int32_t* list) {
+/// How many of them whole register tiles form: for some rows at a time, keys from the first to the last that one sees.
+[[gnu::noinline, gnu::flatten]] inline index_t pairs_formed(const Place& place, Shape s) {
+  constexpr index_t kHeight = 8;
+  index_t pairs = 0;
+  for (index_t r = 0; r < s.rows; r += kHeight) {
+    const Range rows{r, std::min(r + kHeight, s.rows)};
+    pairs += rows.size() * place.cols_of(rows, s.cols).size();
+  }
+  return pairs;
+}
+/// How many of some rows of a tile see a key under a pattern.
+[[gnu::noinline, gnu::flatten]] inline index_t rows_seeing_key(const Place& place, index_t key, Range rows) {
   index_t count = 0;
-  for_bits(place, row, keys, [&](index_t first, std::uint64_t bits) {
-    for (; bits != 0; bits &= bits - 1) list[count++] = static_cast<std::int32_t>(first + std::countr_zero(bits));
+  for_bits(place.mask.pattern->keys(), place.col + key, rows.shifted(place.row),
+           [&](index_t, std::uint64_t bits) { count += std::popcount(bits); });
+  return count;
+}
+/// What a list has room for beyond what is written to it.
+constexpr index_t kSpare = 8;
+/// Writes what list i holds of a window, counted from an origin, and returns how many these are. Some at a time, for a
+/// loop over what a word holds would be left at a place that no processor guesses.
+[[gnu::noinline, gnu::flatten]] inline index_t write_list(const RunLists& lists, index_t i, Range window,
+                                                          index_t origin, std::int32_t* list) {
+  constexpr std::uint64_t kLast = std::uint64_t{1} << 63;  // a bit to find where none is left
+  index_t count = 0;
+  for_bits(lists, i, window, [&](index_t first, std::uint64_t bits) {
+    const auto base = static_cast<std::int32_t>(window.begin - origin + first);
+    const index_t end = count + std::popcount(bits);
+    for (; count < end; count += kSpare)
+      for (index_t k = 0; k < kSpare; ++k, bits &= bits - 1) list[count + k] = base + std::countr_zero(bits | kLast);
+    count = end;
   });
   return count;
+}
+/// Of some keys of a tile those that a row sees under a pattern, and of some rows those that see a key.
+[[gnu::always_inline]] inline index_t keys_of_row(const Place& place, index_t row, Range keys, std::int32_t* list) {
+  return write_list(place.mask.pattern->rows(), place.row + row, keys.shifted(place.col), place.col, list);
+}
+[[gnu::always_inline]] inline index_t rows_of_key(const Place& place, index_t key, Range rows, std::int32_t* list) {
+  return write_list(place.mask.pattern->keys(), place.col + key, rows.shifted(place.row), place.row, list);
 }
 
 /// Of `rows` rows those that see one of these keys.

@@ -1,12 +1,12 @@
 #pragma once
 #include "kernel/simd/exp.hpp"
-#include "kernel/simd/few_rows.hpp"
+#include "kernel/simd/listed_rows.hpp"
 #include "kernel/simd/panels.hpp"
 #include "kernel/simd/place.hpp"
 #include "redblue/kernel/pair_by_pair.hpp"
 
 /// OnlineAttention for a panel of queries of which each sees few of the keys, here and there: row by row, over the keys
-/// that it sees. Features lie in lanes; a score is summed across them.
+/// that it sees.
 namespace redblue::kernel::simd {
 
 /// to <- the transposed block of `cols` columns of L words, `from` having a column in each row.
@@ -36,7 +36,6 @@ struct SparseRows {
   static constexpr index_t L = V::kLanes;
   static constexpr index_t kMostWords = 256;           ///< of a row of Q or O
   static constexpr index_t kKeys = PairByPair::kKeys;  ///< at a time, and terms of a sum
-  static constexpr int kRegisters = V::kAccumulators == 24 ? 8 : 4;
 
   const T* Q;  ///< [d][width]
   T* O;        ///< [d_v][width]
@@ -46,10 +45,11 @@ struct SparseRows {
   View<const T> K, Vv;
   double scale;
 
-  /// Is it faster to go pair by pair?
-  static bool pays(const Place& place, index_t rows, View<const T> K, View<const T> Vv) {
+  /// Is it faster to go pair by pair than to form the scores of so many keys?
+  static bool pays(const Place& place, index_t rows, View<const T> K, View<const T> Vv, index_t keys) {
     if (K.cols() > kMostWords || Vv.cols() > kMostWords) return false;
-    return PairByPair(K.cols() + Vv.cols()).pays(rows, K.rows(), pairs_seen(place, {rows, K.rows()}));
+    return PairByPair::attention(K.cols() + Vv.cols())
+        .pays(rows, K.rows(), pairs_seen(place, {rows, K.rows()}), rows * keys);
   }
 
   void run() const {
@@ -67,14 +67,15 @@ struct SparseRows {
 
  private:
   void attend(index_t row, const T* q, T* o, Range keys) const {
-    std::int32_t list[kKeys];
+    std::int32_t list[kKeys + kSpare];
     alignas(64) T s[kKeys];
     const index_t n = keys_of_row(place, row, keys, list);
     if (n == 0) return;
+    const ListedRows<V> k{K}, values{Vv};
     const V minus_inf = V::all(kMinusInf<T>);
     V top = minus_inf;
     for (index_t j = 0; j < n; j += L) {
-      const V raw = products(q, list + j, std::min(L, n - j)).first_or(n - j, minus_inf);
+      const V raw = k.products(q, list + j, std::min(L, n - j)).first_or(n - j, minus_inf);
       raw.store(s + j);
       top = max(top, raw);
     }
@@ -90,7 +91,7 @@ struct SparseRows {
     powers.of_maximum(V::all(old)).store(by);
     l[row] = l[row] * by[0] + sum(sums);
     m[row] = most;
-    add_values(o, list, s, n, by[0]);
+    values.add(o, list, s, n, by[0]);
   }
 
   /// Weights beside this maximum, rounded as those of whole tiles are: O and l hold both.
@@ -107,73 +108,6 @@ struct SparseRows {
     V of_maximum(V x) const { return far ? of_distance(x - top) : exp2(x * V::all(kLog2E<T>) + shift); }
     static V of_distance(V x) { return exp2(x * V::all(kLog2E<T>)); }
   };
-
-  /// Lane i: q . K[list[i]], of n keys.
-  [[gnu::always_inline]] V products(const T* q, const std::int32_t* list, index_t n) const {
-    V x[L];
-#pragma GCC unroll 16
-    for (index_t i = 0; i < L; ++i) x[i] = V::zero();
-    for_row_blocks<kRegisters>(
-        n, [&]<int R>(index_t i, Height<R>) { dots_of<R>(q, list + i, reinterpret_cast<V(*)[R]>(&x[i])); });
-    return sums_of(x);
-  }
-  template <int R>
-  [[gnu::noinline]] void dots_of(const T* q, const std::int32_t* list, V (*x)[R]) const {
-    const T* k[R];
-    V c[R];
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      k[r] = K.data + list[r] * K.row_stride;
-      c[r] = V::zero();
-    }
-    index_t t = 0;
-    for (; t + L <= K.cols(); t += L) {
-      const V words = V::load(q + t);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) c[r] = fma(V::load(k[r] + t), words, c[r]);
-    }
-    if (t < K.cols()) {
-      const V words = V::load_first(q + t, K.cols() - t);
-#pragma GCC unroll 8
-      for (int r = 0; r < R; ++r) c[r] = fma(V::load_first(k[r] + t, K.cols() - t), words, c[r]);
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) (*x)[r] = c[r];
-  }
-
-  /// o <- by o + the sum of s_i V[list[i]]
-  void add_values(T* o, const std::int32_t* list, const T* s, index_t n, T by) const {
-    const index_t whole = Vv.cols() / L;
-    for_row_blocks<kRegisters>(whole,
-                               [&]<int U>(index_t u, Height<U>) { add_columns<U>(o + u * L, u * L, list, s, n, by); });
-    if (const index_t t = whole * L, left = Vv.cols() - t; left > 0) {
-      V c = V::zero();
-      for (index_t i = 0; i < n; ++i)
-        c = fma(V::all(s[i]), V::load_first(Vv.data + list[i] * Vv.row_stride + t, left), c);
-      fma(V::load_first(o + t, left), V::all(by), c).store_first(o + t, left);
-    }
-  }
-  template <int U>
-  [[gnu::noinline]] void add_columns(T* o, index_t t, const std::int32_t* list, const T* s, index_t n, T by) const {
-    V even[U], odd[U];
-    clear_all(even), clear_all(odd);
-    const auto add = [&](index_t i, V(&c)[U]) __attribute__((always_inline)) {
-      const T* const v = Vv.data + list[i] * Vv.row_stride + t;
-      const V weight = V::all(s[i]);
-#pragma GCC unroll 8
-      for (int u = 0; u < U; ++u) c[u] = fma(V::load(v + u * L), weight, c[u]);
-    };
-    index_t i = 0;
-    for (; i + 1 < n; i += 2) add(i, even), add(i + 1, odd);
-    if (i < n) add(i, even);
-#pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) fma(V::load(o + u * L), V::all(by), even[u] + odd[u]).store(o + u * L);
-  }
-  template <int U>
-  static void clear_all(V (&c)[U]) {
-#pragma GCC unroll 8
-    for (int u = 0; u < U; ++u) c[u] = V::zero();
-  }
 };
 
 }  // namespace redblue::kernel::simd

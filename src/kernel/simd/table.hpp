@@ -22,6 +22,11 @@ bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
   const View<typename V::T> C = x[0], A = k.transpose_a ? x[1].transposed() : x[1],
                             B = k.transpose_b ? x[2].transposed() : x[2];
   const Place place = simplest(k.place, A.shape);
+  const bool rows_lie = !C.packed() && !A.packed() && !B.packed() && C.col_stride == 1 && B.col_stride == 1;
+  if (place.mask.pattern != nullptr && rows_lie && pays_by_pair(PairByPair::product(C.cols()), place, A.shape)) {
+    sparse_product<V>(place, k.first, C, A, B);
+    return true;
+  }
   const auto seen = [&](index_t row, index_t rows) {
     const Range keys = place.cols_of(Range{row, row + rows}, A.cols());
     return Depth{keys.begin, keys.end};
