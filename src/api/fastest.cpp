@@ -16,6 +16,7 @@
 #include "redblue/core/cores.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/core/word_type.hpp"
+#include "redblue/kernel/pair_by_pair.hpp"
 #include "redblue/model/timed.hpp"
 
 namespace redblue {
@@ -389,8 +390,9 @@ Alike alike(const Problem& problem) {
 /// May kernels go pair by pair (kernel/pair_by_pair.hpp), and have all patterns few pairs, in short runs?
 bool are_scattered(const Problem& p, const model::Rates& rates) {
   constexpr index_t kShare = 3, kRun = 8;
-  bool scattered = !p.patterns.empty() && p.op == Operation::forward && !p.modifiers().any() &&
-                   p.score == Score::softmax && kernel::PairByPair::can(rates.isa, rates.multiplies_bf16, p.d, p.d_v);
+  bool scattered = !p.patterns.empty() && !p.modifiers().any() && p.score == Score::softmax &&
+                   rates.isa != Isa::portable && !rates.multiplies_bf16 &&
+                   std::max(p.d, p.d_v) <= kernel::PairByPair::kMostWords;
   for (std::size_t k = 0; scattered && k < p.patterns.size(); ++k) {
     const Words pairs = count_of(p.patterns[k]);
     scattered = kShare * pairs < Words(p.n_q) * p.n_k && pairs < kRun * Words(p.patterns[k].runs_held());

@@ -6,7 +6,8 @@ namespace redblue::kernel {
 /// What a body takes for queries that each see few of the keys, here and there: over lists of what is seen, pair by
 /// pair, in multiply-adds of whole tiles. Measured on an AMD EPYC (docs/kernels.md).
 struct PairByPair {
-  static constexpr index_t kKeys = 256;  ///< of a list
+  static constexpr index_t kKeys = 256;       ///< of a list
+  static constexpr index_t kMostWords = 256;  ///< d and d_v of OnlineAttention; others go by whole tiles
 
   double words;  ///< multiply-adds of a pair in whole tiles
   double list;   ///< what a row of a tile takes for each of its lists

@@ -219,7 +219,7 @@ class Timed : public MachineFace<Timed> {
     for_panels(place, S, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
-      if (const index_t pairs = goes_pair_by_pair(place, S.cols, rows, cols, by_pair); pairs >= 0)
+      if (const index_t pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair); pairs >= 0)
         seen += by_pair->macs(rows.size(), S.cols, pairs) / by_pair->words;
       else
         seen += static_cast<double>(rows.size() * (end - begin));
@@ -231,22 +231,25 @@ class Timed : public MachineFace<Timed> {
   ByPair pair_by_pair(const K& k, std::span<const Arg> args) const {
     const auto cols = [&](std::size_t i) { return args[i].shape().cols; };
     const std::string_view name = kernel::name_of(k);
-    if (rates_.multiplies_bf16) return std::nullopt;
+    if (rates_.multiplies_bf16 || rates_.isa == Isa::portable) return std::nullopt;
     if (name == kernel::GemmOver::name) return kernel::PairByPair::product(cols(0));
     bool softmax = false, changed = false;
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg>) {
       const std::string_view part_name = kernel::name_of(part);
+      if constexpr (requires { part.scale; })  // of Scores
+        if (part_name == kernel::Scores::name && name == kernel::OnlineAttention::name) changed |= !(part.scale > 0);
       softmax |= part_name == kernel::OnlineSoftmax::name || (part_name == kernel::Weights::name && exponentiates_);
       changed |= part_name == kernel::ModifyScores::name || part_name == kernel::Drop::name;
     });
     if (!softmax || changed) return std::nullopt;
-    if (name == kernel::OnlineAttention::name) return kernel::PairByPair::attention(cols(4) + cols(1));
+    if (name == kernel::OnlineAttention::name && std::max(cols(4), cols(1)) <= kernel::PairByPair::kMostWords)
+      return kernel::PairByPair::attention(cols(4) + cols(1));
     if (name == kernel::KeyGradients::name) return kernel::PairByPair::gradients(cols(5) + cols(6));
     return std::nullopt;
   }
   /// The pairs of these rows of a tile, which see columns from the first to the last of `hull`, if they are taken one
   /// by one; else -1.
-  static index_t goes_pair_by_pair(const Place& place, index_t keys, Range rows, Range hull, const ByPair& by_pair) {
+  static index_t pairs_one_by_one(const Place& place, index_t keys, Range rows, Range hull, const ByPair& by_pair) {
     if (!by_pair || place.mask.pattern == nullptr) return -1;
     index_t pairs = 0;
     for (index_t r = rows.begin; r < rows.end; ++r)
@@ -261,7 +264,7 @@ class Timed : public MachineFace<Timed> {
     for_panels(place, S, [&](Range rows, Range cols) {
       const Shape part{rows.size(), cols.size()};
       if (place.at(rows.begin, cols.begin).sees_all(part)) return;
-      if (goes_pair_by_pair(place, S.cols, rows, cols, by_pair) >= 0) return;
+      if (pairs_one_by_one(place, S.cols, rows, cols, by_pair) >= 0) return;
       const auto words = static_cast<double>(part.words());
       add(time_.pass_s,
           pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);

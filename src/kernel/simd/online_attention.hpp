@@ -509,8 +509,8 @@ struct AttentionPanel {
     if (place.mask.pattern != nullptr)
       all = place.at(0, start).sees_all({rows, keys - start}) ? Range{start, keys} : Range{keys, keys};
 
-    const bool raw = keeps_order();  // are raw scores products with keys?
-    const double scale = raw ? step.scores.scale : 1;            // of raw scores
+    const bool raw = keeps_order();                    // are raw scores products with keys?
+    const double scale = raw ? step.scores.scale : 1;  // of raw scores
     const bool statistics = step.score == Score::softmax;
     if constexpr (Mul::kDepth == 1)
       if (place.mask.pattern != nullptr && all.size() == 0 && statistics && raw && !drop.active() &&

@@ -9,33 +9,12 @@
 /// that it sees.
 namespace redblue::kernel::simd {
 
-/// to <- the transposed block of `cols` columns of L words, `from` having a column in each row.
-template <class V>
-void turn_out(const typename V::T* from, index_t stride, index_t cols, typename V::T* to) {
-  constexpr index_t L = V::kLanes;
-  index_t t = 0;
-  if constexpr (requires { transpose_square(V{}, from, L, to, L); })
-    for (; t + L <= cols; t += L) transpose_square(V{}, from + t * stride, stride, to + t, cols);
-  for (; t < cols; ++t)
-    for (index_t i = 0; i < L; ++i) to[i * cols + t] = from[t * stride + i];
-}
-/// The way back.
-template <class V>
-void turn_in(const typename V::T* from, index_t cols, typename V::T* to, index_t stride) {
-  constexpr index_t L = V::kLanes;
-  index_t t = 0;
-  if constexpr (requires { transpose_square(V{}, from, L, to, L); })
-    for (; t + L <= cols; t += L) transpose_square(V{}, from + t, cols, to + t * stride, stride);
-  for (; t < cols; ++t)
-    for (index_t i = 0; i < L; ++i) to[t * stride + i] = from[i * cols + t];
-}
-
 template <class V>
 struct SparseRows {
   using T = typename V::T;
   static constexpr index_t L = V::kLanes;
-  static constexpr index_t kMostWords = 256;           ///< of a row of Q or O
-  static constexpr index_t kKeys = PairByPair::kKeys;  ///< at a time, and terms of a sum
+  static constexpr index_t kMostWords = PairByPair::kMostWords;  ///< of a row of Q or O
+  static constexpr index_t kKeys = PairByPair::kKeys;            ///< of a row that are taken together
 
   const T* Q;  ///< [d][width]
   T* O;        ///< [d_v][width]
@@ -53,16 +32,16 @@ struct SparseRows {
   }
 
   void run() const {
-    alignas(64) T q[L * kMostWords], o[L * kMostWords];
+    constexpr index_t kMost = kWidestPanel<V> * L * kMostWords;
+    alignas(64) T q[kMost], o[kMost];
     const index_t d = K.cols(), d_v = Vv.cols();
-    for (index_t first = 0; first < rows; first += L) {
-      turn_out<V>(Q + first, width, d, q);
-      turn_out<V>(O + first, width, d_v, o);
-      for (index_t r = 0; r < std::min(L, rows - first); ++r)
-        for (index_t key = 0; key < K.rows(); key += kKeys)
-          attend(first + r, q + r * d, o + r * d_v, {key, std::min(key + kKeys, K.rows())});
-      turn_in<V>(o, d_v, O + first, width);
-    }
+    const View<T> Q_rows{q, {rows, d}, d}, O_rows{o, {rows, d_v}, d_v};
+    transpose_out<V>(Q, width, Q_rows);
+    transpose_out<V>(O, width, O_rows);
+    for (index_t r = 0; r < rows; ++r)
+      for (index_t key = 0; key < K.rows(); key += kKeys)
+        attend(r, &Q_rows(r, 0), &O_rows(r, 0), {key, std::min(key + kKeys, K.rows())});
+    transpose_in<V>(O_rows, O, width);
   }
 
  private:
@@ -75,7 +54,8 @@ struct SparseRows {
     const V minus_inf = V::all(kMinusInf<T>);
     V top = minus_inf;
     for (index_t j = 0; j < n; j += L) {
-      const V raw = k.products(q, list + j, std::min(L, n - j)).first_or(n - j, minus_inf);
+      const index_t count = std::min(L, n - j);
+      const V raw = k.products(q, list + j, count).first_or(count, minus_inf);
       raw.store(s + j);
       top = max(top, raw);
     }
@@ -94,13 +74,13 @@ struct SparseRows {
     values.add(o, list, s, n, by[0]);
   }
 
-  /// Weights beside this maximum, rounded as those of whole tiles are: O and l hold both.
+  /// Weights beside a maximum, rounded as those of whole tiles are (AttentionPanel::Running), for O and l hold both.
   struct Powers {
     V factor, scale, top, shift;
     bool far;
-    Powers(T most, T by)
-        : factor(V::all(by * kLog2E<T>)),
-          scale(V::all(by)),
+    Powers(T most, T scale_of_raw)
+        : factor(V::all(scale_of_raw * kLog2E<T>)),
+          scale(V::all(scale_of_raw)),
           top(V::all(most == kMinusInf<T> ? T(0) : most)),
           shift(V::zero() - top * V::all(kLog2E<T>)),
           far(most != kMinusInf<T> && std::abs(most) > kFar<T>) {}
