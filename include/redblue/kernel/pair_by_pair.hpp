@@ -32,7 +32,7 @@ struct PairByPair {
   double macs(index_t rows, index_t keys, index_t pairs) const {
     return list * static_cast<double>(rows * ceil_div(keys, kKeys)) + pair * static_cast<double>(pairs);
   }
-  /// Is that less than whole tiles take, which form so many pairs?
+  /// Is that less than whole tiles take, which form this number of pairs?
   bool pays(index_t rows, index_t keys, index_t pairs, index_t formed) const {
     return macs(rows, keys, pairs) < words * static_cast<double>(formed);
   }

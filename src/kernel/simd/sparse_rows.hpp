@@ -24,7 +24,7 @@ struct SparseRows {
   View<const T> K, Vv;
   double scale;
 
-  /// Is it faster to go pair by pair than to form the scores of so many keys?
+  /// Is it faster to go pair by pair than to form the scores of this number of keys?
   static bool pays(const Place& place, index_t rows, View<const T> K, View<const T> Vv, index_t keys) {
     if (K.cols() > kMostWords || Vv.cols() > kMostWords) return false;
     return PairByPair::attention(K.cols() + Vv.cols())
