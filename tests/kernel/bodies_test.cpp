@@ -98,12 +98,12 @@ class BodiesTest : public testing::Test {
   double power() { return std::ldexp(1.0, static_cast<int>(draw(0, 40))); }
 
   template <class F>
-  void on_every_isa(const F& f) {
+  void on_every_isa(const F& f, int times = 150) {
     int tried = 0;
     for (const Isa isa : kIsas) {
       if (isa == Isa::portable || !is_available(isa)) continue;
       SCOPED_TRACE(name_of(isa));
-      for (int i = 0; i < 150; ++i) {
+      for (int i = 0; i < times; ++i) {
         SCOPED_TRACE(i);
         f(bodies<T>(isa));
         if (this->HasFailure()) return;
@@ -276,40 +276,42 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
 TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   using T = TypeParam;
   index_t taken = 0;
-  this->on_every_isa([&](const Bodies<T>& table) {
-    const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
-    const index_t rows = this->size(), d = words(), d_v = words(), row0 = this->draw(0, 50), blocks = 3, most = 600;
-    RunLists lists;
-    const index_t share = this->draw(0, 40);
-    for (index_t i = 0; i < row0 + rows; ++i) {
-      std::vector<Range> seen;
-      for (index_t j = 0; j < blocks * most; ++j)
-        if (i % 13 == 5 || (i % 7 != 3 && this->draw(0, 99) < share)) seen.push_back({j, j + 1});  // one sees all
-      lists.append(1, seen);
-    }
-    const Pattern pattern(lists, blocks * most);
-    const double scale = std::array{0.125, 1.0, -0.5}[static_cast<std::size_t>(this->draw(0, 2))];
-    const bool exact = this->draw(0, 1) == 0;  // scores from 1 to 1e12, and what is no number
-    Matrix<T> Q = exact ? this->whole({rows, d}, this->power()) : Matrix<T>({rows, d}, this->random);
-    bool skips = exact && this->spoil(Q);
-    TwoWays<T> x(table, Q, d_v, Score::softmax);
-    for (index_t block = 0; block < blocks; ++block) {
-      const index_t keys = this->draw(0, 1) == 0 ? this->size() : this->draw(200, most);
-      Matrix<T> K = exact ? this->whole({keys, d}) : Matrix<T>({keys, d}, this->random, 1, this->draw(0, 5)),
-                V({keys, d_v}, this->random, 1, this->draw(0, 5));
-      if (exact) skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
-      const Place place{{.pattern = &pattern}, row0, block * most};
-      index_t pairs = 0;
-      for (index_t r = 0; r < rows; ++r) pairs += lists.count(row0 + r, {place.col, place.col + keys});
-      taken += PairByPair::attention(d + d_v).pays(rows, keys, pairs, rows * keys) ? 1 : 0;
-      x.step({{scale, place}, Score::softmax}, K, V);
-      if (this->HasFatalFailure()) return;
-    }
-    x.finish();
-    EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips), this->allowed);
-    EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
-  });
-  EXPECT_TRUE(this->IsSkipped() || taken > 100) << "few blocks were taken pair by pair: " << taken;
+  this->on_every_isa(
+      [&](const Bodies<T>& table) {
+        const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
+        const index_t rows = this->size(), d = words(), d_v = words(), row0 = this->draw(0, 50), blocks = 3, most = 600;
+        RunLists lists;
+        const index_t share = this->draw(0, 40);
+        for (index_t i = 0; i < row0 + rows; ++i) {
+          std::vector<Range> seen;
+          for (index_t j = 0; j < blocks * most; ++j)
+            if (i % 13 == 5 || (i % 7 != 3 && this->draw(0, 99) < share)) seen.push_back({j, j + 1});  // one sees all
+          lists.append(1, seen);
+        }
+        const Pattern pattern(lists, blocks * most);
+        const double scale = std::array{0.125, 1.0, -0.5}[static_cast<std::size_t>(this->draw(0, 2))];
+        const bool exact = this->draw(0, 1) == 0;  // scores from 1 to 1e12, and what is no number
+        Matrix<T> Q = exact ? this->whole({rows, d}, this->power()) : Matrix<T>({rows, d}, this->random);
+        bool skips = exact && this->spoil(Q);
+        TwoWays<T> x(table, Q, d_v, Score::softmax);
+        for (index_t block = 0; block < blocks; ++block) {
+          const index_t keys = this->draw(0, 1) == 0 ? this->size() : this->draw(200, most);
+          Matrix<T> K = exact ? this->whole({keys, d}) : Matrix<T>({keys, d}, this->random, 1, this->draw(0, 5)),
+                    V({keys, d_v}, this->random, 1, this->draw(0, 5));
+          if (exact) skips = (this->draw(0, 1) == 0 ? this->spoil(K) : this->spoil(V, false)) || skips;
+          const Place place{{.pattern = &pattern}, row0, block * most};
+          index_t pairs = 0;
+          for (index_t r = 0; r < rows; ++r) pairs += lists.count(row0 + r, {place.col, place.col + keys});
+          taken += PairByPair::attention(d + d_v).pays(rows, keys, pairs, rows * keys) ? 1 : 0;
+          x.step({{scale, place}, Score::softmax}, K, V);
+          if (this->HasFatalFailure()) return;
+        }
+        x.finish();
+        EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips), this->allowed);
+        EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
+      },
+      80);
+  EXPECT_TRUE(this->IsSkipped() || taken > 60) << "few blocks were taken pair by pair: " << taken;
 }
 
 /// Few pairs here and there: bodies go pair by pair, or by whole tiles, from one block of queries to the next. Only
@@ -318,70 +320,73 @@ TYPED_TEST(BodiesTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   index_t gradients_taken = 0, products_taken = 0;
-  this->on_every_isa([&](const Bodies<T>& table) {
-    const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
-    const index_t keys = this->draw(0, 3) == 0 ? this->draw(500, 600) : this->size(), d = words(), d_v = words(),
-                  col0 = this->draw(0, 70), row0 = this->draw(0, 50), blocks = 2, most = 260;
-    const index_t share = this->draw(0, 25);
-    RunLists lists;
-    for (index_t i = 0; i < row0 + blocks * most; ++i) {
-      std::vector<Range> seen;
-      for (index_t j = 0; j < col0 + keys; ++j)
-        if (i % 13 == 5 || (i % 7 != 3 && this->draw(0, 99) < share)) seen.push_back({j, j + 1});  // one sees all
-      lists.append(1, seen);
-    }
-    const Pattern pattern(lists, col0 + keys);
-    const double scale = std::array{0.125, 0.25, -0.25}[static_cast<std::size_t>(this->draw(0, 2))];
-    Matrix<T> K({keys, d}, this->random), V({keys, d_v}, this->random), dK({keys, d}, this->random),
-        dV({keys, d_v}, this->random);
-    bool skips = this->draw(0, 3) == 0 && this->spoil(V);
-    Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
-    Matrix<T> fast_dK = dK, fast_dV = dV;
-    for (index_t block = 0; block < blocks; ++block) {
-      const index_t rows = this->draw(0, 1) == 0 ? this->size() : this->draw(190, most);
-      const Place place{{.pattern = &pattern}, row0 + block * most, col0};
-      Matrix<T> Q({rows, d}, this->random, 1, this->draw(0, 3)), dO({rows, d_v}, this->random, 1, this->draw(0, 3)),
-          lse({rows, 1}, this->random), D({rows, 1}, this->random), P({rows, keys}), dS({rows, keys}),
-          dQ({rows, d}, this->random);
-      for (index_t i = 0; i < rows; ++i) lse.view()(i, 0) = i % 5 == 0 ? -kInfinity : lse.view()(i, 0) + T(4);
-      Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
-      const KeyGradients step{{scale, place}};
-      const GemmOver over{false, false, this->draw(0, 1) == 0, place};
-      run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
-                              D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()});
-      Matrix<T> fast_dQ = dQ;
-      run<T>(over, std::array{dQ.view(), dS.view(), K.view()});
-      index_t pairs = 0, formed = 0;
-      for (index_t r = 0; r < rows; ++r) {
-        pairs += lists.count(place.row + r, {col0, col0 + keys});
-        formed += place.cols_of(r, keys).size();  // at most what whole tiles form
-      }
-      if (pairs > 0 && PairByPair::gradients(d + d_v).pays(rows, keys, pairs, formed)) {
-        ++gradients_taken;
-        for (index_t i = 0; i < rows; ++i)
-          for (index_t t = 0; (place.row + i) % 7 == 3 && t < std::max(d, d_v); ++t) {
-            Q.view()(i, std::min(t, d - 1)) = kNaN;
-            dO.view()(i, std::min(t, d_v - 1)) = kNaN;
+  this->on_every_isa(
+      [&](const Bodies<T>& table) {
+        const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
+        const index_t keys = this->draw(0, 3) == 0 ? this->draw(500, 600) : this->size(), d = words(), d_v = words(),
+                      col0 = this->draw(0, 70), row0 = this->draw(0, 50), blocks = 2, most = 260;
+        const index_t share = this->draw(0, 25);
+        RunLists lists;
+        for (index_t i = 0; i < row0 + blocks * most; ++i) {
+          std::vector<Range> seen;
+          for (index_t j = 0; j < col0 + keys; ++j)
+            if (i % 7 != 3 && (i % 13 == 5 || this->draw(0, 99) < share)) seen.push_back({j, j + 1});  // one sees all
+          lists.append(1, seen);
+        }
+        const Pattern pattern(lists, col0 + keys);
+        const double scale = std::array{0.125, 0.25, -0.25}[static_cast<std::size_t>(this->draw(0, 2))];
+        Matrix<T> K({keys, d}, this->random), V({keys, d_v}, this->random), dK({keys, d}, this->random),
+            dV({keys, d_v}, this->random);
+        bool skips = this->draw(0, 3) == 0 && this->spoil(V);
+        Laid<T> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
+        Matrix<T> fast_dK = dK, fast_dV = dV;
+        for (index_t block = 0; block < blocks; ++block) {
+          const index_t rows = this->draw(0, 1) == 0 ? this->size() : this->draw(190, most);
+          const Place place{{.pattern = &pattern}, row0 + block * most, col0};
+          Matrix<T> Q({rows, d}, this->random, 1, this->draw(0, 3)), dO({rows, d_v}, this->random, 1, this->draw(0, 3)),
+              lse({rows, 1}, this->random), D({rows, 1}, this->random), P({rows, keys}), dS({rows, keys}),
+              dQ({rows, d}, this->random);
+          for (index_t i = 0; i < rows; ++i) lse.view()(i, 0) = i % 5 == 0 ? -kInfinity : lse.view()(i, 0) + T(4);
+          Laid<T> fast_P(table, P, KeyGradients::P), fast_dS(table, dS, KeyGradients::dS);
+          const KeyGradients step{{scale, place}};
+          const GemmOver over{false, false, this->draw(0, 1) == 0, place};
+          run<T>(step, std::array{P.view(), dS.view(), dK.view(), dV.view(), Q.view(), K.view(), V.view(), lse.view(),
+                                  D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()});
+          Matrix<T> fast_dQ = dQ;
+          run<T>(over, std::array{dQ.view(), dS.view(), K.view()});
+          index_t pairs = 0, formed = 0;
+          for (index_t r = 0; r < rows; ++r) {
+            pairs += lists.count(place.row + r, {col0, col0 + keys});
+            formed += place.cols_of(r, keys).size();  // at most what whole tiles form
           }
-      }
-      ASSERT_TRUE((table.template body<KeyGradients>()(
-          step, std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view,
-                           fast_V.view, lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()})));
-      EXPECT_LT(difference(fast_dS.plain(table), dS), this->allowed);
-      if (pairs > 0 && PairByPair::product(d).pays(rows, keys, pairs, formed)) {
-        ++products_taken;
-        for (index_t i = 0; i < rows; ++i)
-          for (index_t j = 0; j < keys; ++j)
-            if ((place.row + i) % 7 == 3) fast_dS.view(i, j) = kNaN;
-      }
-      run<T>(table, over, std::array{fast_dQ.view(), fast_dS.view, fast_K.view});
-      EXPECT_LT(difference(fast_dQ, dQ), this->allowed);
-      if (this->HasFailure()) return;
-    }
-    EXPECT_LT(difference(fast_dK, dK, skips), this->allowed);
-    EXPECT_LT(difference(fast_dV, dV, skips), this->allowed);
-  });
-  EXPECT_TRUE(this->IsSkipped() || std::min(gradients_taken, products_taken) > 60)
+          if (pairs > 0 && PairByPair::gradients(d + d_v).pays(rows, keys, pairs, formed)) {
+            ++gradients_taken;
+            for (index_t i = 0; i < rows; ++i)
+              for (index_t t = 0; (place.row + i) % 7 == 3 && t < std::max(d, d_v); ++t) {
+                Q.view()(i, std::min(t, d - 1)) = kNaN;
+                dO.view()(i, std::min(t, d_v - 1)) = kNaN;
+              }
+          }
+          ASSERT_TRUE((table.template body<KeyGradients>()(
+              step,
+              std::array{fast_P.view, fast_dS.view, fast_dK.view(), fast_dV.view(), Q.view(), fast_K.view, fast_V.view,
+                         lse.view(), D.view(), dO.view(), View<T>(), View<T>(), View<T>(), View<T>()})));
+          EXPECT_LT(difference(fast_dS.plain(table), dS), this->allowed);
+          if (pairs > 0 && PairByPair::product(d).pays(rows, keys, pairs, formed)) {
+            ++products_taken;
+            for (index_t i = 0; i < rows; ++i)
+              for (index_t j = 0; j < keys; ++j)
+                if ((place.row + i) % 7 == 3) fast_dS.view(i, j) = kNaN;
+          }
+          run<T>(table, over, std::array{fast_dQ.view(), fast_dS.view, fast_K.view});
+          EXPECT_LT(difference(fast_dQ, dQ), this->allowed);
+          if (this->HasFailure()) return;
+        }
+        EXPECT_LT(difference(fast_dK, dK, skips), this->allowed);
+        EXPECT_LT(difference(fast_dV, dV, skips), this->allowed);
+      },
+      60);
+  EXPECT_TRUE(this->IsSkipped() || std::min(gradients_taken, products_taken) > 25)
       << "few blocks were taken pair by pair: " << gradients_taken << ", " << products_taken;
 }
 
