@@ -60,7 +60,7 @@ void define_mask(const Problem& p, const Define& define) {
       p.causal_offset ? "CAUSAL_OFFSET"
       : p.several()   ? "its keys - its queries"
                       : "N_K - N_Q",
-      p.dilation > 1 ? ", every DILATION-th of them" : "");
+      p.dilation > 1 ? ", in steps of DILATION keys" : "");
   if (p.causal_offset) define("CAUSAL_OFFSET", *p.causal_offset);
   if (p.window_left) define("WINDOW_LEFT", *p.window_left);
   if (p.window_right) define("WINDOW_RIGHT", *p.window_right);
