@@ -62,11 +62,12 @@ class Timed : public MachineFace<Timed> {
       if (kernel::name_of(part) == kernel::Scores::name) {
         const Place place = *kernel::place_of(part);
         const auto by_pair = fused ? pair_by_pair(k, args) : std::nullopt;
-        if (fused) seen = share_seen(place, a[0].shape(), kernel::name_of(k) == kernel::KeyGradients::name, by_pair);
-        hide(place, a[0].shape(), by_pair);
+        const bool keys_in_lanes = kernel::name_of(k) == kernel::KeyGradients::name;
+        const double share = share_seen(place, a[0].shape(), keys_in_lanes, by_pair, true);
+        if (fused) seen = share;
       }
       if (kernel::name_of(part) == kernel::GemmOver::name)
-        seen = share_seen(*kernel::place_of(part), a[1].shape(), false, pair_by_pair(k, args));
+        seen = share_seen(*kernel::place_of(part), a[1].shape(), false, pair_by_pair(k, args), false);
       add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
     });
     touch(k, args, fused);
@@ -211,18 +212,20 @@ class Timed : public MachineFace<Timed> {
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
   /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern. Where columns lie in
   /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
-  /// count as the pairs of a whole tile that take as long.
-  double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair) const {
+  /// count as the pairs of a whole tile that take as long. `hides`: the others pay for hiding scores.
+  double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair, bool hides) {
     if (place.sees_all(S)) return 1;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
     for_panels(place, S, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
-      if (const index_t pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair); pairs >= 0)
-        seen += by_pair->macs(rows.size(), S.cols, pairs) / by_pair->words;
-      else
-        seen += static_cast<double>(rows.size() * (end - begin));
+      if (const auto pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair)) {
+        seen += by_pair->macs(rows.size(), S.cols, *pairs) / by_pair->words;
+        return;
+      }
+      seen += static_cast<double>(rows.size() * (end - begin));
+      if (hides) hide(place, rows, cols);
     });
     return seen / static_cast<double>(std::max(index_t{1}, S.words()));
   }
@@ -248,27 +251,25 @@ class Timed : public MachineFace<Timed> {
     return std::nullopt;
   }
   /// The pairs of these rows of a tile, which see columns from the first to the last of `hull`, if they are taken one
-  /// by one; else -1.
-  static index_t pairs_one_by_one(const Place& place, index_t keys, Range rows, Range hull, const ByPair& by_pair) {
-    if (!by_pair || place.mask.pattern == nullptr) return -1;
+  /// by one.
+  static std::optional<index_t> pairs_one_by_one(const Place& place, index_t keys, Range rows, Range hull,
+                                                 const ByPair& by_pair) {
+    if (!by_pair || place.mask.pattern == nullptr) return std::nullopt;
     index_t pairs = 0;
     for (index_t r = rows.begin; r < rows.end; ++r)
       pairs += place.mask.pattern->rows().count(place.row + r, {place.col, place.col + keys});
-    return by_pair->pays(rows.size(), keys, pairs, rows.size() * hull.size()) ? pairs : -1;
+    if (!by_pair->pays(rows.size(), keys, pairs, rows.size() * hull.size())) return std::nullopt;
+    return pairs;
   }
-  /// Scores of a tile that a pattern hides in part: a word of bits for each key of a panel, and, of gradients, weights
-  /// that are stored, hidden and read again. To hide scores in registers costs about as much, and to hide scores and
-  /// then their gradients, part by part, too.
-  void hide(const Place& place, Shape S, const ByPair& by_pair) {
-    if (place.mask.pattern == nullptr) return;
-    for_panels(place, S, [&](Range rows, Range cols) {
-      const Shape part{rows.size(), cols.size()};
-      if (place.at(rows.begin, cols.begin).sees_all(part)) return;
-      if (pairs_one_by_one(place, S.cols, rows, cols, by_pair) >= 0) return;
-      const auto words = static_cast<double>(part.words());
-      add(time_.pass_s,
-          pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);
-    });
+  /// Scores of a part of a tile, of which a pattern hides some: a word of bits for each key of a panel, and, of
+  /// gradients, weights that are stored, hidden and read again. To hide scores in registers costs about as much, and to
+  /// hide scores and then their gradients, part by part, too.
+  void hide(const Place& place, Range rows, Range cols) {
+    const Shape part{rows.size(), cols.size()};
+    if (place.mask.pattern == nullptr || place.at(rows.begin, cols.begin).sees_all(part)) return;
+    const auto words = static_cast<double>(part.words());
+    add(time_.pass_s,
+        pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);
   }
   template <class K>
   void add_part(const K& k, std::span<const Arg> args, bool fused, double seen, const Rates& rates) {

@@ -65,8 +65,8 @@ template <class F>
 }
 /// What a list has room for beyond what is written to it.
 constexpr index_t kSpare = 8;
-/// Writes what list i holds of a window, counted from an origin, and returns how many these are. Some at a time, for a
-/// loop over what a word holds would be left at a place that no processor guesses.
+/// Writes what list i holds of a window, counted from an origin, and returns how many these are. Eight at a
+/// time: a loop over the bits of a word ends where branches are not predicted.
 [[gnu::noinline, gnu::flatten]] inline index_t write_list(const RunLists& lists, index_t i, Range window,
                                                           index_t origin, std::int32_t* list) {
   constexpr std::uint64_t kLast = std::uint64_t{1} << 63;  // a bit to find where none is left

@@ -23,7 +23,8 @@ Words pair_blocks_footprint(const Sizes& x, BlocksOf side, index_t size, const B
   return std::max(words(whole, most.whole), ragged > 0 ? words(ragged, most.ragged) : Words(0));
 }
 
-/// Sizes of blocks for which words(size, pairs) fit, which grow with both: pairs are the most of one key or row.
+/// Sizes of blocks for which words(size, pairs) fit. `pairs` is the most that one key, or row, has in a block; the
+/// words grow with both.
 template <class BlockWords>
 class PairBlocks {
  public:

@@ -20,9 +20,8 @@ namespace redblue::schedule {
 enum class Panel : std::uint8_t { none, rows, keys };
 
 struct PairTiling {
-  index_t a = 1;  ///< rows of a block
-  index_t room =
-      2;  ///< words for the pairs of a tile, and its rows or its keys, of which there are fewer; one key at least
+  index_t a = 1;      ///< rows of a block
+  index_t room = 2;   ///< words for the pairs of a tile and for its rows or keys, whichever are fewer
   index_t panel = 0;  ///< a Panel
   index_t b = 1;      ///< keys of a panel of keys
 

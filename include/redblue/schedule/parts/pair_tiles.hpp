@@ -68,7 +68,7 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
       const index_t each = pattern.keys().count(keys.begin, I);  // pairs of one key
       while (keys.size() > 0) {
         const index_t rows = tile.r == I.size() ? 0 : new_rows(runs), left = room - tile.pairs;
-        // Beside the pairs a word for each row, or for each key: what are fewer.
+        // Beside the pairs a tile needs a word for each row or for each key, whichever are fewer.
         const index_t beside_rows = (left - tile.r - rows) / each, beside_keys = (left - tile.c) / (each + 1);
         index_t fitting = std::clamp<index_t>(std::max(beside_rows, beside_keys), 0, keys.size());
         if (fitting == 0 && tile.pairs > 0) {
