@@ -11,6 +11,7 @@
 #include "kernel/tiles.hpp"
 #include "redblue/kernel/pair_by_pair.hpp"
 #include "redblue/machine/routes.hpp"
+#include "support/cases.hpp"
 
 /// A kernel's fast body against the portable one, over shapes with ragged edges, strides, masks, for every instruction
 /// set of this machine: what one gives, the other gives, up to rounding.
@@ -276,6 +277,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
 TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   using T = TypeParam;
   index_t taken = 0;
+  const int times = test::few_cases() ? 20 : 80;
   this->on_every_isa(
       [&](const Bodies<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
@@ -310,8 +312,8 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
         EXPECT_LT(difference(x.fast_O.plain(table), x.O, skips), this->allowed);
         EXPECT_LT(difference(x.fast_m, x.m), this->allowed);
       },
-      80);
-  EXPECT_TRUE(this->IsSkipped() || taken > 60) << "few blocks were taken pair by pair: " << taken;
+      times);
+  EXPECT_TRUE(this->IsSkipped() || 4 * taken > 3 * times) << "few blocks were taken pair by pair: " << taken;
 }
 
 /// Few pairs here and there: bodies go pair by pair, or by whole tiles, from one block of queries to the next. Only
@@ -320,6 +322,7 @@ TYPED_TEST(BodiesTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   index_t gradients_taken = 0, products_taken = 0;
+  const int times = test::few_cases() ? 15 : 60;
   this->on_every_isa(
       [&](const Bodies<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
@@ -385,8 +388,8 @@ TYPED_TEST(BodiesTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
         EXPECT_LT(difference(fast_dK, dK, skips), this->allowed);
         EXPECT_LT(difference(fast_dV, dV, skips), this->allowed);
       },
-      60);
-  EXPECT_TRUE(this->IsSkipped() || std::min(gradients_taken, products_taken) > 25)
+      times);
+  EXPECT_TRUE(this->IsSkipped() || 12 * std::min(gradients_taken, products_taken) > 5 * times)
       << "few blocks were taken pair by pair: " << gradients_taken << ", " << products_taken;
 }
 
