@@ -1,6 +1,9 @@
 #include <fmt/format.h>
 
 #include <algorithm>
+#include <map>
+#include <mutex>
+#include <utility>
 
 #include "redblue/claims.hpp"
 #include "redblue/core/documents.hpp"
@@ -147,6 +150,16 @@ std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& siz
   return std::nullopt;
 }
 
+/// Near e^z on |z| <= halves / 2, kept: it takes milliseconds to make, a case less.
+std::shared_ptr<const Polynomial> polynomial_near_exp(index_t degree, index_t halves) {
+  static std::mutex mutex;
+  static std::map<std::pair<index_t, index_t>, std::shared_ptr<const Polynomial>> made;
+  const std::lock_guard lock(mutex);
+  std::shared_ptr<const Polynomial>& p = made[{degree, halves}];
+  if (p == nullptr) p = approximate_exp(degree, static_cast<double>(halves) / 2);
+  return p;
+}
+
 void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
   if (kind != MethodKind::exact) x.score = Score::softmax;
   const auto seed = [&] { return draw(0, 1000); };
@@ -156,7 +169,7 @@ void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
     case MethodKind::polynomial: {
       index_t degree = draw(1, 4);
       while (monomials(x.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
-      x.polynomial = approximate_exp(degree, static_cast<double>(draw(2, 4)) / 2);
+      x.polynomial = polynomial_near_exp(degree, draw(2, 4));
       break;
     }
     case MethodKind::linear_attention:
