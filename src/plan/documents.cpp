@@ -335,11 +335,17 @@ Parts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const
     made.documents = redblue::documents_of(rows, keys, like);
     moves = drops && !made.documents.empty() && made.documents.front().pattern != nullptr;
   }
-  if (moves && problem.may_reorder()) {
-    auto found = order_of(problem.order, rows, keys, problem.group());
+  // Products of A1, A2 and A3 go over all queries and keys of a part: none that sees nothing may lie between two parts.
+  const bool has_to_stay = problem.order == PatternOrder::in_place && is_projected(problem.op);
+  if ((moves || has_to_stay) && problem.may_reorder()) {
+    auto found = order_of(has_to_stay ? PatternOrder::natural : problem.order, rows, keys, problem.group());
     if (!found)
       throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",
                                     name_of(problem.order), count_of(rows).str()));
+    if (has_to_stay && !found->idle())
+      throw Unsupported(fmt::format("order in-place: {} takes queries without keys, and keys without queries, last; use "
+                                    "natural, which copies them there",
+                                    name_of(problem.op)));
     if (shown || !found->idle()) {
       made.documents = redblue::documents_of(in_order(rows, *found, problem.group()), keys, like);
       Order complete = shown ? shown->among_all(*found, problem.n_q, problem.n_k) : std::move(*found);
