@@ -57,4 +57,11 @@ std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted) {
   return std::nullopt;
 }
 
+std::optional<std::string> first_beyond_f32(const Tensor& t) {
+  if (t.dtype != DType::f64) return std::nullopt;
+  return find<double>(t, [](double x) {
+    return std::isfinite(x) && !std::isfinite(static_cast<float>(x)) ? "a number beyond f32" : nullptr;
+  });
+}
+
 }  // namespace redblue::cli

@@ -10,5 +10,7 @@ enum class Unwanted { nan, nan_or_plus_inf, nan_or_infinite };
 
 /// Where a tensor has its first unwanted entry, as "a NaN at [0, 0, 3, 5]"; nothing if it has none.
 std::optional<std::string> first_unwanted(const Tensor& t, Unwanted unwanted);
+/// Where a tensor has its first finite entry that is infinite as a number of f32.
+std::optional<std::string> first_beyond_f32(const Tensor& t);
 
 }  // namespace redblue::cli

@@ -146,6 +146,11 @@ Verification verified(const plan::Plan& plan, const Tensors& tensors, const RunO
   return v;
 }
 
+/// Did a run move what its formula says? Where data decide, the formula is of the most that any data cost.
+bool is_formula(const Measured& m, const plan::Plan& plan) {
+  return m.decisions.asked > 0 ? m.io.total() <= plan.io().total() : m.io == plan.io();
+}
+
 void print_text(const plan::Plan& plan, const Measured& m, double seconds, const std::string& layout) {
   const plan::Row& row = plan.row();
   const Problem& p = plan.problem;
@@ -250,17 +255,17 @@ void print_report(const RunFlags& flags, const std::string& layout, const plan::
 
 /// The slopes of Press et al. (Train short, test long, 2022): powers of 2^(-8 / heads), for a power of two of heads;
 /// else those of the largest power of two below, then every second one of twice as many heads.
-std::vector<float> alibi_slopes(index_t heads) {
+std::vector<double> alibi_slopes(index_t heads) {
   const auto powers = [](index_t n, index_t step, index_t count) {
-    std::vector<float> list;
+    std::vector<double> list;
     list.reserve(static_cast<std::size_t>(count));
     for (index_t h = 0; h < count; ++h)
-      list.push_back(static_cast<float>(std::exp2(-8.0 * static_cast<double>(1 + h * step) / static_cast<double>(n))));
+      list.push_back(std::exp2(-8.0 * static_cast<double>(1 + h * step) / static_cast<double>(n)));
     return list;
   };
   const auto below = static_cast<index_t>(std::bit_floor(static_cast<std::uint64_t>(heads)));
-  std::vector<float> slopes = powers(below, 1, below);
-  const std::vector<float> rest = powers(2 * below, 2, heads - below);
+  std::vector<double> slopes = powers(below, 1, below);
+  const std::vector<double> rest = powers(2 * below, 2, heads - below);
   slopes.insert(slopes.end(), rest.begin(), rest.end());
   return slopes;
 }
@@ -338,10 +343,13 @@ int run_command(const RunFlags& flags) {
   ObjectiveOptions objective = flags.objective;
   objective.choose_for_run(flags.memory);
   Tensors tensors = loaded.tensors();
-  std::vector<float> slopes;
+  std::vector<double> slopes;
+  std::vector<float> rounded;
   if (problem.alibi && tensors[SlowArray::slopes].data == nullptr) {
     slopes = alibi_slopes(problem.heads);
-    tensors[SlowArray::slopes] = Tensor(slopes, shape_of(problem, SlowArray::slopes));
+    rounded.assign(slopes.begin(), slopes.end());
+    const auto shape = shape_of(problem, SlowArray::slopes);
+    tensors[SlowArray::slopes] = options.compute == DType::f64 ? Tensor(slopes, shape) : Tensor(rounded, shape);
   }
   for (const auto& [a, unwanted] : {std::pair{SlowArray::bias, Unwanted::nan_or_plus_inf},
                                     {SlowArray::slopes, Unwanted::nan_or_infinite},
@@ -349,6 +357,10 @@ int run_command(const RunFlags& flags) {
     if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], unwanted) : std::nullopt)
       throw InvalidProblem(fmt::format("{} has {}, and all rows that take it would be NaN{}", tensor_name(a), *where,
                                        a == SlowArray::bias ? "; to hide a key give -inf, or a mask" : ""));
+  if (options.compute != DType::f64)
+    for (const SlowArray a : {SlowArray::bias, SlowArray::slopes, SlowArray::sinks})
+      if (const auto where = tensors[a].data != nullptr ? first_beyond_f32(tensors[a]) : std::nullopt)
+        throw InvalidProblem(fmt::format("{} has {}: compute in f64, which takes it", tensor_name(a), *where));
   if (!flags.quiet)
     for (const SlowArray a : inputs_of(problem))
       if (const auto where = tensors[a].data != nullptr ? first_unwanted(tensors[a], Unwanted::nan) : std::nullopt) {
@@ -396,7 +408,11 @@ int run_command(const RunFlags& flags) {
     note(fmt::format("the files are written, but not the report to standard output: {}", failure));
     return kReportLost;
   }
-  return (verification && !verification->ok()) || !proof.ok() ? 1 : 0;
+  const bool equal = is_formula(measured, plan);
+  if (!equal)
+    note(fmt::format("the run moved {} words and the formula has {}: a fault of redblue, please report it",
+                     measured.io.total().str(), plan.io().total().str()));
+  return !equal || (verification && !verification->ok()) || !proof.ok() ? 1 : 0;
 }
 
 }  // namespace

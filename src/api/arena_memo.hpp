@@ -6,6 +6,7 @@
 
 #include "engine.hpp"
 #include "fewer_tiles.hpp"
+#include "redblue/core/cores.hpp"
 #include "redblue/machine/sizing.hpp"
 
 namespace redblue {
@@ -61,10 +62,12 @@ class ArenaMemo {
     machine::ArenaWords words;
     std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     plan::Instances x = plan.instances();
-    if (is_projected(plan.problem.op) && x.sizes.documents != nullptr)
+    const bool hides = plan.row().algorithm->traits.hides && has_pattern(x.sizes);
+    const bool either = hides && plan.row().algorithm->traits.patterns;  // some tilings hide, others do not
+    if ((is_projected(plan.problem.op) && x.sizes.documents != nullptr) || either)
       return walk_some(plan, unlike_instances(plan), memory, bodies);
     x.count = 1;
-    for (Sizes& part : documents_of(plan.problem.sizes())) {
+    for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
       const Mask& mask = part.mask;
       if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern}).second) continue;
       x.sizes = std::move(part);

@@ -636,11 +636,19 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   plan::Plan natural;
   try {
     natural = fastest_in_order(problem, given, time);
-  } catch (const MemoryError&) {  // in place there are no copies
-    auto in_place = may_choose ? plan_in(PatternOrder::in_place, HUGE_VAL, problem, given, time) : std::nullopt;
-    if (!in_place) throw;
-    in_place->reason += plan::kOnlyInPlace;
-    return std::move(*in_place);
+  } catch (const MemoryError& natural_needs) {  // in place there are no copies
+    if (!may_choose) throw;
+    try {
+      Problem ordered = problem;
+      ordered.order = PatternOrder::in_place;
+      plan::Plan in_place = fastest_in_order(ordered, given, time);
+      in_place.reason += plan::kOnlyInPlace;
+      return in_place;
+    } catch (const MemoryError& needs) {
+      throw needs.needed < natural_needs.needed ? needs : natural_needs;
+    } catch (const Error&) {
+      throw natural_needs;
+    }
   }
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();

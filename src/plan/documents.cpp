@@ -343,9 +343,10 @@ Parts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const
       throw Unsupported(fmt::format("order {}: a pattern of {} pairs is too large to look for it; use natural",
                                     name_of(problem.order), count_of(rows).str()));
     if (has_to_stay && !found->idle())
-      throw Unsupported(fmt::format("order in-place: {} takes queries without keys, and keys without queries, last; use "
-                                    "natural, which copies them there",
-                                    name_of(problem.op)));
+      throw Unsupported(
+          fmt::format("order in-place: {} takes queries without keys, and keys without queries, last; use "
+                      "natural, which copies them there",
+                      name_of(problem.op)));
     if (shown || !found->idle()) {
       made.documents = redblue::documents_of(in_order(rows, *found, problem.group()), keys, like);
       Order complete = shown ? shown->among_all(*found, problem.n_q, problem.n_k) : std::move(*found);

@@ -372,7 +372,7 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
   std::optional<Plan> best;
   std::optional<Words> natural;
   std::exception_ptr why_not;
-  std::optional<Words> least;  // that some order needs
+  std::optional<Words> least, least_bytes;  // that some order needs
   for (const PatternOrder order :
        {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place})
     try {
@@ -388,6 +388,11 @@ Plan plan_in_best_order(const Problem& problem, const Options& options) {
     } catch (const CapacityError& e) {  // in another order there may be enough memory
       if (!least || e.needed < *least) {
         least = e.needed;
+        why_not = std::current_exception();
+      }
+    } catch (const MemoryError& e) {  // or copies may be smaller
+      if (!least && (!least_bytes || e.needed < *least_bytes)) {
+        least_bytes = e.needed;
         why_not = std::current_exception();
       }
     } catch (const Error&) {  // or a schedule

@@ -1413,6 +1413,10 @@ def test_a_bias_with_a_NaN_is_refused_and_nothing_written(tmp_path):
             np.save(tmp_path / "bias.npy", bias)
             done = redblue("run", *files, "--M", 500)
             assert done.returncode == 2 and f"bias has {name} at [0, 0, 3, 3]" in done.stderr, done
+    np.save(tmp_path / "bias.npy", np.full((1, 1, 8, 8), -1e39))
+    done = redblue("run", *files, "--M", 500, "--compute-dtype", "f32")
+    assert done.returncode == 2 and "bias has a number beyond f32 at [0, 0, 0, 0]: compute in f64" in done.stderr, done
+    assert not (tmp_path / "o.npy").exists()
     for name in ("sinks", "slopes"):
         np.save(tmp_path / f"{name}.npy", np.zeros(2))
         files[-6:-4] = [f"--{name}", tmp_path / f"{name}.npy"]
