@@ -466,18 +466,20 @@ void throw_nothing_fits(const Plan& plan) {
     lower(least, r.smallest_M);
     lower(least_cap, r.smallest_cap);
   }
+  const std::string_view before =
+      plan.problem.forward_first() ? " (the forward pass that must run first may need more)" : "";
   if (least_cap)
-    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}, and "
-                                  "a smaller M needs less:{}",
-                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), list),
+    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}{}, "
+                                  "and a smaller M needs less:{}",
+                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), before, list),
                       *least_cap, plan.options.cap->most);
   if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
   const auto& memory = plan.options.memory;
   const Words given = memory ? memory->bytes : plan.options.M;
-  throw CapacityError(fmt::format("{} is too small; the smallest that works is {}:{}",
+  throw CapacityError(fmt::format("{} is too small; the smallest that works is {}{}:{}",
                                   memory ? fmt::format("fast memory of {} bytes", given.str())
                                          : fmt::format("M = {} words", given.str()),
-                                  least->str(), list),
+                                  least->str(), before, list),
                       *least, given);
 }
 
