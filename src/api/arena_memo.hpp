@@ -39,6 +39,10 @@ class ArenaMemo {
   }
 
  private:
+  static constexpr index_t kFew = 20'000, kMany = 1'000'000;  ///< kernel calls: some 0.3 and 15 ms
+  template <class T>
+  using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
+
   template <class T>
   static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
                                     const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies,
@@ -55,18 +59,23 @@ class ArenaMemo {
     }
     return words;
   }
-  /// Of sequences, one of each shape; all of them where products go over them together.
+  /// Of sequences and parts of a pattern all, or where that takes long one of each shape: then what is written for
+  /// queries without keys is left out. All of them where products go over them together.
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
-    machine::ArenaWords words;
-    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     plan::Instances x = plan.instances();
     const bool hides = plan.row().algorithm->traits.hides && has_pattern(x.sizes);
     const bool either = hides && plan.row().algorithm->traits.patterns;  // some tilings hide, others do not
-    if ((is_projected(plan.problem.op) && x.sizes.documents != nullptr) || either)
+    if (x.sizes.documents == nullptr || is_projected(plan.problem.op) || either)
       return walk_some(plan, unlike_instances(plan), memory, bodies);
-    x.count = 1;
+    try {
+      return walked(plan, unlike_instances(plan), memory, bodies, kFew);
+    } catch (const TooMany<T>&) {
+      x.count = 1;
+    }
+    machine::ArenaWords words;
+    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
       const Mask& mask = part.mask;
       if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern}).second) continue;
@@ -78,17 +87,15 @@ class ArenaMemo {
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x,
                                        const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies) {
-    constexpr index_t kFew = 20'000, kMany = 1'000'000;  // kernel calls: some 0.3 and 15 ms
-    using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
     const plan::Row& row = plan.row();
     try {
       return walked(plan, x, memory, bodies, kFew);
-    } catch (const TooMany&) {
+    } catch (const TooMany<T>&) {
       x.sizes = fewer_tiles(*row.algorithm, x.sizes, row.tiling);
     }
     try {
       return walked(plan, x, memory, bodies, kMany);
-    } catch (const TooMany&) {
+    } catch (const TooMany<T>&) {
       x.sizes = fewer_features(*row.algorithm, x.sizes, row.tiling);
     }
     return walked(plan, x, memory, bodies);

@@ -82,10 +82,11 @@ TEST_F(Orders, CostWhatTheirFormulasSayInEveryOperation) {
 /// In natural order a run may copy its arrays, in place it does not: the least of both is what works.
 TEST_F(Orders, ACapNamesTheLeastThatWorksInAnyOrder) {
   int refused = 0;
-  for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x})
-    for (int k = 0; k < 5; ++k) {
-      const Problem p = any_problem(op);
-      const Tensors tensors = contiguous_tensors(p, DType::f32);
+  for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x, Operation::scores})
+    for (int k = 0; k < 6; ++k) {
+      Problem p = any_problem(op);
+      p.forward_given = true;
+      const Tensors tensors = contiguous_tensors(p, k % 2 == 0 ? DType::f32 : DType::f16);  // f16: rows are staged
       plan::Options o{.M = 300, .reorder = true};
       const auto plan_within = [&](Words bytes) {
         o.cap = memory_cap(bytes, tensors);
