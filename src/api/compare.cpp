@@ -148,6 +148,16 @@ void mean_of(std::vector<HeadError>& sums, index_t seeds) {
   }
 }
 
+/// Throws Unsupported where Contender::if_cheap leaves this plan out.
+void require_little_work(const Contender& c, const plan::Plan& plan, Words exact_flops) {
+  const double multiply_adds = plan.flops().to_double() / 2, times = plan.flops().to_double() / exact_flops.to_double();
+  if (!c.if_cheap || multiply_adds <= kLittleWork || times <= kMostWork) return;
+  throw Unsupported(
+      fmt::format("it would take {:.3g} multiply-adds, {:.3g} times as many as exact attention; methods that are named "
+                  "always run: compare with {}",
+                  multiply_adds, times, c.setting));
+}
+
 /// The names of contenders(), in the order of MethodKind.
 constexpr std::array<const char*, 11> kNames{"exact",     "polynomial",     "linear", "performer",
                                              "linformer", "nystroemformer", "smyrf",  "hyper_attention",
@@ -179,6 +189,7 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
 
   const auto add_method = [&](const char* method, const std::string& text) {
     Contender c{method, "--approximate " + text, problem};
+    c.if_cheap = true;
     try {
       c.problem.approximate(text);
       c.problem.validate();
@@ -254,12 +265,14 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
   without_scores.q = Tensor(zeros, {exact.batch, exact.heads, exact.n_q, exact.d});
   result.mean_of_values = in_fp64(exact, without_scores, options).errors(wanted);
 
+  const Words exact_flops = plan_for(exact, options.M).flops();
   for (const Contender& c : contenders) {
     Compared row;
     row.contender = c;
     try {
       if (c.refused.empty()) {
         const plan::Plan plan = plan_for(c.problem, options.M);
+        require_little_work(c, plan, exact_flops);
         row.schedule = plan.row().schedule;
         row.footprint = plan.footprint();
         Output o(c.problem, inputs.q.dtype);
@@ -287,7 +300,7 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
     } catch (const CapacityError& e) {
       if (c.method == "exact") throw;
       row.contender.refused = e.what();
-    } catch (const Unsupported& e) {  // a mask that it does not know
+    } catch (const Unsupported& e) {  // a mask that it does not know, or too much work
       if (c.method == "exact") throw;
       row.contender.refused = e.what();
     }
