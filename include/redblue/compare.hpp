@@ -66,8 +66,8 @@ struct Comparisons {
 /// of q and k prove, of other coefficients, and of each row, by radius and by spread; a uniform sample of keys; linear
 /// attention, Performer, Linformer, Nystroemformer, SMYRF, HyperAttention, Reformer (whose keys are its queries: its
 /// error is small only where k is q/|q|), coresets; sparse patterns. problem: forward, softmax, without pattern,
-/// approximation and modifiers; few methods know sequences. All are Contender::if_cheap. Throws Unsupported for others,
-/// and what norms_of throws.
+/// approximation and modifiers; few methods know sequences. Clusters, samples and ranks are at most n_k, landmarks at
+/// most n_q, too. All are Contender::if_cheap. Throws Unsupported for others, and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Exact attention, and each of these methods, as Problem::approximate reads them. Throws Unsupported as above, and

@@ -241,6 +241,21 @@ def test_padded_keys_are_no_keys(tensors, tmp_path):
     np.testing.assert_allclose([h["frobenius"] for h in run["--approximate linear"]["heads"]], errors(linear, wanted)[0], rtol=1e-4)
 
 
+@pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (2, 2), (48, 48), (3, 100), (100, 5)])
+def test_all_methods_run_on_short_sequences(tmp_path, n_q, n_k):
+    """Reformer alone needs a key for each query."""
+    rng = np.random.default_rng(8)
+    sizes = {"q": n_q, "k": n_k, "v": n_k}
+    save_file({name: 0.3 * rng.standard_normal((1, 2, n, 8)).astype(np.float32) for name, n in sizes.items()}, tmp_path / "x.safetensors")
+    found = compared("--input", tmp_path / "x.safetensors", "--layout", "bhnd", "--M", 100000, "--repetitions", 1)["methods"]
+    settings = [x["setting"] for x in found]
+    assert len(settings) == len(set(settings))
+    assert {x["method"] for x in found if "refused" in x} == (set() if n_q == n_k else {"reformer"})
+    assert {"sample", "linformer", "nystroemformer", "smyrf", "hyper_attention", "coreset"} <= {x["method"] for x in found if "heads" in x}
+    if n_k > 16:
+        assert f"--approximate smyrf:rounds=4,cluster={min(64, n_k)}" in settings
+
+
 def test_what_takes_far_more_work_than_exact_attention_runs_only_by_its_name(tmp_path):
     """Degree 4 at d = 64 has 814,385 monomials."""
     rng = np.random.default_rng(7)
