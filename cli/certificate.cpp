@@ -118,9 +118,11 @@ void print_text(const Certificate& c, std::optional<double> tolerance) {
   }
   fmt::print(
       "certificate: no score beyond {}; {}each weight within {:.3g} of itself, o within {:.3g} max|V| of exact "
-      "attention; roundings add at most {:.3g} max|V|\n",
+      "attention; {}\n",
       range, c.rows == nullptr ? "" : fmt::format("{} rows exact at most, of the others ", c.exact_rows()),
-      c.weight_error(), c.output_error(), c.rounding());
+      c.weight_error(), c.output_error(),
+      std::isfinite(c.rounding()) ? fmt::format("roundings add at most {:.3g} max|V|", c.rounding())
+                                  : "nothing is proved of roundings");
   if (tolerance && c.rounding() > *tolerance)
     fmt::print(
         "certificate: the tolerance {:g} is of exact arithmetic; roundings in {} may add more than it: {:.3g} max|V| "

@@ -316,6 +316,21 @@ void require_provable(const RunFlags& flags, const Problem& kind) {
         fmt::format("--tolerance and --certificate are for --op forward: nothing is proved of {}", name_of(kind.op)));
 }
 
+/// Where an approximation of finite inputs has its first output that is not finite, as "o has a NaN at [0, 0, 3, 5]".
+std::optional<std::string> not_finite(const Problem& p, const Tensors& t) {
+  const auto first_of = [&](const std::vector<SlowArray>& arrays) -> std::optional<std::string> {
+    for (const SlowArray a : arrays) {
+      if (a == SlowArray::lse || t[a].data == nullptr) continue;  // lse is -inf where a query sees no key
+      if (const auto where = first_unwanted(t[a], Unwanted::nan_or_infinite))
+        return fmt::format("{} has {}", tensor_name(a), *where);
+    }
+    return std::nullopt;
+  };
+  if (p.method_kind() == MethodKind::exact) return std::nullopt;
+  const auto found = first_of(outputs_of(p));
+  return found && !first_of(inputs_of(p)) ? found : std::nullopt;
+}
+
 int run_command(const RunFlags& flags) {
   Problem kind;
   flags.operation.apply_to(kind);
@@ -391,12 +406,19 @@ int run_command(const RunFlags& flags) {
   std::optional<Verification> verification;
   if (flags.verify) verification = verified(plan, tensors, options);
   proof.compare(verification);
+  const std::optional<std::string> lost = not_finite(problem, tensors);
   outputs.commit();
   if (certificate) {
     certificate->write(to_json(*proof.certificate, problem, flags.tolerance).dump(1) + "\n");
     certificate->commit();
   }
 
+  if (lost)
+    note(
+        fmt::format("{}, though all inputs are finite: a number in the approximation is too large for its type. Do not "
+                    "use these outputs. Multiply k and divide q by one number, so that both have ordinary sizes, or "
+                    "leave the approximation out{}",
+                    *lost, options.compute == DType::f64 ? "" : ", or try --compute-dtype f64"));
   std::string failure;
   try {
     print_report(flags, loaded.layout().name(), plan, measured, seconds, verification, proof, options.compute);
@@ -412,7 +434,7 @@ int run_command(const RunFlags& flags) {
   if (!equal)
     note(fmt::format("the run moved {} words and the formula has {}: a fault of redblue, please report it",
                      measured.io.total().str(), plan.io().total().str()));
-  return !equal || (verification && !verification->ok()) || !proof.ok() ? 1 : 0;
+  return !equal || (verification && !verification->ok()) || !proof.ok() || lost ? 1 : 0;
 }
 
 }  // namespace

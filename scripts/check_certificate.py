@@ -84,10 +84,10 @@ def check_head(c, head, q, k, v, o):
     within("spread", head["spread"], max(Fraction(float(a)) - Fraction(float(b)) for a, b in zip(v.max(0), v.min(0))))
     product = math.prod(Fraction(x) for x in (abs(c["scale"]), head["largest_q"], head["largest_k"]))
     within("range", head["range"], product * (1 + (c["d"] + 4) * Fraction(UNIT[c["compute_dtype"]])), 1e-3)
+    require(o is None or bool(np.isfinite(o).all()), "o has entries that are not finite, where v is finite")
     if c["method"] == "exact":
         return
-    pieces = check_rows.polynomials(c, head, q, k) if "rows" in c else [(c["coefficients"], head["range"])]
-    e = Decimal(head["weight_error"])
+    e, pieces = Decimal(head["weight_error"]), check_rows.polynomials(c, head, q, k) if "rows" in c else [(c["coefficients"], head["range"])]
     require(e < 1 and all(error_is_within(*x, e) for x in pieces), f"weight_error = {float(e)!r} is too small, or too near to tell")
     tight = not all(error_is_within(*x, e * 95 / 100 - Decimal(1e-12)) for x in reversed(pieces))
     require(tight if pieces else e == 0, "weight_error too large")

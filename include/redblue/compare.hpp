@@ -29,7 +29,13 @@ struct Contender {
   std::string refused{};  ///< why it is not run; empty: it is
   /// The problem with the seed `later` after its own. Null: it draws no random numbers.
   std::function<Problem(index_t later)> reseeded{};
+  /// Is it run only where it multiplies no more than kMostWork times what exact attention does, or no more than
+  /// kLittleWork?
+  bool if_cheap = false;
 };
+
+constexpr index_t kMostWork = 5;                   ///< times what exact attention multiplies
+constexpr index_t kLittleWork = index_t{1} << 33;  ///< multiply-adds: some ten seconds of one core, for the slowest
 
 /// What became of a contender. Words are totals over batch and heads, without lse; they, the footprint and the time are
 /// those of its first seed. (Only random patterns move other words with another seed.)
@@ -60,7 +66,8 @@ struct Comparisons {
 /// of q and k prove, of other coefficients, and of each row, by radius and by spread; a uniform sample of keys; linear
 /// attention, Performer, Linformer, Nystroemformer, SMYRF, HyperAttention, Reformer (whose keys are its queries: its
 /// error is small only where k is q/|q|), coresets; sparse patterns. problem: forward, softmax, without pattern,
-/// approximation and modifiers; few methods know sequences. Throws Unsupported for others, and what norms_of throws.
+/// approximation and modifiers; few methods know sequences. Clusters, samples and ranks are at most n_k, landmarks at
+/// most n_q, too. All are Contender::if_cheap. Throws Unsupported for others, and what norms_of throws.
 std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, DType compute = DType::f32);
 
 /// Exact attention, and each of these methods, as Problem::approximate reads them. Throws Unsupported as above, and
@@ -68,8 +75,8 @@ std::vector<Contender> contenders(const Problem& problem, const Inputs& inputs, 
 std::vector<Contender> contenders(const Problem& problem, const std::vector<std::string>& methods);
 
 /// Runs each, and compares its o, in the type of q, with exact attention in fp64. A method that M words do not suffice
-/// for is refused, with the least M. Throws what make_plan and run throw for exact attention. `done` is told the number
-/// of methods done.
+/// for is refused, with the least M, and so is one that Contender::if_cheap leaves out. Throws what make_plan and run
+/// throw for exact attention. `done` is told the number of methods done.
 Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inputs, const CompareOptions& options,
                     const std::function<void(std::size_t)>& done = {});
 

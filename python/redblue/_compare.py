@@ -134,7 +134,8 @@ def compare(
     q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v] as for `attention`, none of size 0.
     M: words of fast memory, of every method; each is planned for the fewest words. methods: texts as `approximate` of
     `attention` takes them, "2:1.0", "performer:128,seed=7", ...; None: polynomials up to degree 4 on the range that the norms
-    of q and k prove, polynomials of each row, the published methods, coresets, and the patterns of Longformer and BigBird.
+    of q and k prove, polynomials of each row, the published methods, coresets, and the patterns of Longformer and BigBird, of
+    which those are in `refused` that multiply more than 5 times as much as exact attention and take more than 2^33 multiply-adds.
     repetitions: timed runs of each, 1 to 1000. seeds: of each method that draws random numbers, its own and those after it,
     1 to 1000. Packed and padded sequences are as for `attention`; the methods that know none are refused. Exact attention is
     always there, and so is the mean of v, which takes no scores: many methods are no better on flat heads. Errors are of o

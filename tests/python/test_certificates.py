@@ -322,6 +322,37 @@ def test_refuses_other_data(tmp_path):
             script.check(certificate, *arrays)
 
 
+@pytest.mark.parametrize("approximate", ["4:1", "6:2,rows"])
+def test_outputs_that_are_not_finite_do_not_pass(approximate, tmp_path):
+    """Scores are small, but monomials of the keys exceed f32."""
+    tensors = tensors_of(6, n_q=9, n_k=11, d=4)
+    tensors["q"], tensors["k"] = tensors["q"] * np.float32(1e-12), tensors["k"] * np.float32(1e12)
+    files = [tmp_path / name for name in ("x.safetensors", "y.safetensors", "c.json")]
+    save_file(tensors, files[0])
+    command = [CLI, "run", "--M", "10000", "--input", files[0], "--output", files[1], "--approximate", approximate, "--quiet"]
+    for more in ([], ["--certificate", files[2]]):
+        done = subprocess.run([*command, *more], capture_output=True, text=True)
+        assert done.returncode == 1 and "o has a NaN at [0, 0, 0, 0], though all inputs are finite" in done.stderr
+        assert not np.isfinite(load_file(files[1])["o"]).all()
+    said = subprocess.run([*command[:-1], "--certificate", files[2]], capture_output=True, text=True).stdout
+    assert "nothing is proved of roundings" in said
+    check = [sys.executable, SCRIPT, files[2], files[0]]
+    assert subprocess.run(check, capture_output=True).returncode == 0
+    done = subprocess.run([*check, "--output", files[1]], capture_output=True, text=True)
+    assert done.returncode == 1 and "o has entries that are not finite, where v is finite" in done.stderr
+    done = subprocess.run([*command, "--compute-dtype", "f64"], capture_output=True, text=True)
+    assert done.returncode == 0 and done.stderr == "" and np.isfinite(load_file(files[1])["o"]).all()
+
+
+def test_inputs_that_are_not_finite_may_have_such_outputs(tmp_path):
+    tensors = tensors_of(6, n_q=9, n_k=11)
+    tensors["v"][0, 1, 3, 2] = np.inf
+    save_file(tensors, tmp_path / "x.safetensors")
+    command = [CLI, "run", "--M", "700", "--input", tmp_path / "x.safetensors", "--output", tmp_path / "y.safetensors", "--approximate", "2:1"]
+    assert subprocess.run(command, capture_output=True).returncode == 0
+    assert not np.isfinite(load_file(tmp_path / "y.safetensors")["o"]).all()
+
+
 def test_is_a_program(tmp_path):
     certified(tmp_path, tensors_of(4), 1e-2)
     command = [sys.executable, SCRIPT, tmp_path / "c.json", tmp_path / "x.safetensors"]

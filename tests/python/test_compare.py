@@ -241,6 +241,38 @@ def test_padded_keys_are_no_keys(tensors, tmp_path):
     np.testing.assert_allclose([h["frobenius"] for h in run["--approximate linear"]["heads"]], errors(linear, wanted)[0], rtol=1e-4)
 
 
+@pytest.mark.parametrize(("n_q", "n_k"), [(1, 1), (2, 2), (48, 48), (3, 100), (100, 5)])
+def test_all_methods_run_on_short_sequences(tmp_path, n_q, n_k):
+    """Reformer alone needs a key for each query."""
+    rng = np.random.default_rng(8)
+    sizes = {"q": n_q, "k": n_k, "v": n_k}
+    save_file({name: 0.3 * rng.standard_normal((1, 2, n, 8)).astype(np.float32) for name, n in sizes.items()}, tmp_path / "x.safetensors")
+    found = compared("--input", tmp_path / "x.safetensors", "--layout", "bhnd", "--M", 100000, "--repetitions", 1)["methods"]
+    settings = [x["setting"] for x in found]
+    assert len(settings) == len(set(settings))
+    assert {x["method"] for x in found if "refused" in x} == (set() if n_q == n_k else {"reformer"})
+    assert {"sample", "linformer", "nystroemformer", "smyrf", "hyper_attention", "coreset"} <= {x["method"] for x in found if "heads" in x}
+    if n_k > 16:
+        assert f"--approximate smyrf:rounds=4,cluster={min(64, n_k)}" in settings
+
+
+def test_what_takes_far_more_work_than_exact_attention_runs_only_by_its_name(tmp_path):
+    """Degree 4 at d = 64 has 814,385 monomials."""
+    rng = np.random.default_rng(7)
+    save_file({name: 0.3 * rng.standard_normal((1, 2, 48, 64)).astype(np.float32) for name in "qkv"}, tmp_path / "x.safetensors")
+    flags = ["--input", tmp_path / "x.safetensors", "--M", 16384, "--repetitions", 1, "--threads", 1]
+    found = {x["setting"]: x for x in compared(*flags)["methods"]}
+    [left_out] = [x for setting, x in found.items() if setting.startswith("--approximate 4:")]
+    assert "heads" not in left_out and "1.02e+10 multiply-adds, 1.72e+04 times as many as exact attention" in left_out["refused"]
+    assert left_out["refused"].endswith(f"methods that are named always run: compare with {left_out['setting']}")
+    assert all("heads" in x for setting, x in found.items() if setting.startswith(("--approximate 2:1.", "--approximate 3:")) and "gaussian" not in setting)
+    assert f"not run: {left_out['refused']}" in redblue("compare", *flags).stdout
+    lines = csv.DictReader(io.StringIO(redblue("compare", *flags, "--format", "csv").stdout))
+    assert [row["refused"] for row in lines if row["setting"] == left_out["setting"]] == [left_out["refused"]]
+    with pytest.raises(subprocess.TimeoutExpired):  # it runs
+        subprocess.run([os.environ["REDBLUE_CLI"], "compare", *map(str, flags), "--approximate", "4:1"], capture_output=True, timeout=2)
+
+
 def test_seeds_out_of_range_are_refused(tensors):
     done = redblue("compare", "--input", tensors[0], "--M", 500, "--seeds", 0)
     assert done.returncode == 2 and "seeds = 0: give a number from 1 to 1000" in done.stderr
