@@ -194,7 +194,8 @@ void ModifierOptions::add_to(const Command& command) {
   command.flag("--alibi", alibi,
                "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of --causal-offset");
   command.option("--dropout", dropout, "share of weights that become 0, at random, from 0 to below 1").type_name("P");
-  command.option("--seed", seed, "of --dropout, 0 to 2^53: the same weights are dropped forward and backward (default: 0)");
+  command.option("--seed", seed,
+                 "of --dropout, 0 to 2^53: the same weights are dropped forward and backward (default: 0)");
   command.flag("--bias-gradient", bias_gradient, "--op backward: form dbias, summed over all that share the bias");
   command.flag("--sinks-gradient", sinks_gradient, "--op backward: form dsinks");
 }

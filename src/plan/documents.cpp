@@ -321,15 +321,15 @@ RunLists rows_of(const std::vector<const RunLists*>& lists, index_t together, co
 }
 
 /// The documents of one pattern, and the order in which its queries and keys lie; none where they stay.
-struct Parts {
+struct PatternParts {
   std::vector<Document> documents;
   std::shared_ptr<const Order> order;
 };
 
 /// Of these rows of a problem with that number of keys. `drops`: what no pair has may go.
-Parts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const std::optional<ShownKeys>& shown,
-               bool drops, const Document& like) {
-  Parts made;
+PatternParts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const std::optional<ShownKeys>& shown,
+                      bool drops, const Document& like) {
+  PatternParts made;
   bool moves = shown || (drops && is_projected(problem.op)) || is_searched(problem.order);
   if (!moves) {
     made.documents = redblue::documents_of(rows, keys, like);
@@ -409,7 +409,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
     like.batch = k;
     like.mask.group = group();
     like.slope_offset = causal_offset.value_or(n_k - n_q);
-    Parts parts = parts_of(*this, rows, keys, shown, drops, like);
+    PatternParts parts = parts_of(*this, rows, keys, shown, drops, like);
     for (Document& one : parts.documents) {
       if (own_offsets) one.slope_offset = slope_offset_in(*plain, batch_now, one);
       all.list.push_back(std::move(one));
