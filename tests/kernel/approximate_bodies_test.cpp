@@ -29,7 +29,8 @@ class ApproximateBodiesTest : public testing::Test {
       return {weighted_perhaps(m), (d + 1) * (d + 2) / 2};
     }
     m.degree = draw(1, d > 8 ? 2 : 4);
-    m.block = draw(std::max<index_t>(1, ceil_div(d, m.degree)), d);  // each of the blocks occurs in some monomial
+    const index_t smallest = std::max<index_t>(1, ceil_div(d, m.degree));  // each of the blocks occurs in some monomial
+    m.block = draw(0, 2) == 0 ? d : draw(smallest, d);
     m.constant = draw(0, 1) == 0;
     index_t all = 0;
     Matrix<double> x({1, d}), stack({m.degree, 1});

@@ -101,6 +101,13 @@ class MonomialRows {
     keep_sum(row, sum);
   }
 
+  /// How many monomials a parent times x_t begins, where coordinates are one block: those of degree at most g - level - 1
+  /// in the coordinates from t on.
+  index_t monomials_from(index_t level, index_t t) const {
+    index_t count = 1;
+    for (index_t k = 1; k < m_.degree - level; ++k) count = count * (d_ - t + k) / k;
+    return count;
+  }
   /// One more coordinate, from `from` on; it occurs `times` times already. `orders`: |a|!/a! so far.
   template <class F>
   void extend(index_t level, index_t from, index_t times, double orders, const F& f) {
@@ -111,6 +118,11 @@ class MonomialRows {
     for (index_t t = from; t < to && next_ < end_; ++t) {
       const index_t missing = blocks_ - 1 - t / m_.block, again = t == from ? times + 1 : 1;
       if (missing > m_.degree - level - 1) continue;
+      if (blocks_ == 1 && next_ < m_.first)
+        if (const index_t these = monomials_from(level, t); next_ + these <= m_.first) {
+          next_ += these;
+          continue;
+        }
       const double ways = orders * static_cast<double>(level + 1) / static_cast<double>(again);
       if (level + 2 == m_.degree) {
         last_two(level, t, again, ways, f);
