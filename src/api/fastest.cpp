@@ -424,7 +424,12 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
       o.M = options.M / share - passing;
       o.multiple.query = q;
       o.multiple.key = k;
-      list.push_back(o);
+      // States of monomials in tiles: few coordinates and columns at a time move few words, many fill vectors.
+      for (const index_t f : {1, 16, 64}) {
+        if (f > 1 && problem.approximation == nullptr) continue;
+        o.multiple.feature = std::max(options.multiple.feature, f);
+        list.push_back(o);
+      }
     }
   return list;
 }

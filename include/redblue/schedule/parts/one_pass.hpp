@@ -14,19 +14,31 @@ inline Io one_pass_io(const Sizes& x) {
       .write(SlowArray::O, Words(x.n_q) * x.d_v);
 }
 
-/// bc and br of a schedule S, doubled in turn while there is room, up to these many keys and queries.
+/// bc and br of a tiling of schedule S, doubled in turn while there is room, up to these many keys and queries.
+template <class S>
+typename S::Tiling doubled_in_turn(typename S::Tiling t, const Sizes& x, const Limits& limits, index_t keys = kEnough,
+                                   index_t queries = kEnough) {
+  const auto fits_with = [&](index_t S::Tiling::* tile) {
+    return [&, tile](index_t size) {
+      auto u = t;
+      u.*tile = size;
+      return schedule::fits<S>(x, u, limits);
+    };
+  };
+  for (index_t enough = 2; enough <= std::max(keys, queries); enough *= 2) {
+    t.bc = doubled(t.bc, x.n_k, fits_with(&S::Tiling::bc), std::min(enough, keys));
+    t.br = doubled(t.br, x.n_q, fits_with(&S::Tiling::br), std::min(enough, queries));
+  }
+  return t;
+}
+
+/// The same from the smallest tiling, if that fits.
 template <class S>
 std::optional<typename S::Tiling> doubled_in_turn(const Sizes& x, const Limits& limits, index_t keys = kEnough,
                                                   index_t queries = kEnough) {
-  using Tiling = typename S::Tiling;
-  const auto fits = [&](const Tiling& u) { return schedule::fits<S>(x, u, limits); };
-  Tiling t = S::smallest(x, limits.multiple);
-  if (!fits(t)) return std::nullopt;
-  for (index_t enough = 2; enough <= std::max(keys, queries); enough *= 2) {
-    t.bc = doubled(t.bc, x.n_k, [&](index_t bc) { return fits({t.br, bc}); }, std::min(enough, keys));
-    t.br = doubled(t.br, x.n_q, [&](index_t br) { return fits({br, t.bc}); }, std::min(enough, queries));
-  }
-  return t;
+  const typename S::Tiling t = S::smallest(x, limits.multiple);
+  if (!schedule::fits<S>(x, t, limits)) return std::nullopt;
+  return doubled_in_turn<S>(t, x, limits, keys, queries);
 }
 
 }  // namespace redblue::schedule
