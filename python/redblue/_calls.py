@@ -145,7 +145,7 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     if call is None:
         types = tuple(family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
         call = plan_of(op, types, (tuple(q.shape), tuple(k.shape), tuple(v.shape)), dense, s, gradients)
-        if len(_calls) >= MOST_PLANS:
-            _calls.pop(next(iter(_calls)), None)
+        while len(_calls) >= MOST_PLANS:  # other threads may write, and may take the same one for the oldest
+            _calls.pop(list(_calls)[0], None)
         _calls[key] = call
     return call

@@ -54,8 +54,8 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
     if entry is None:
         mask = _mask(intervals, *sizes)
         entry = [mask, _waits(op, r, sizes, mask) if mask is not None and mask.lengths else 0]
-        if len(_known) >= MOST_MASKS:
-            _known.pop(list(_known)[0], None)  # at one stroke: other threads may write
+        while len(_known) >= MOST_MASKS:  # other threads may write, and may take the same one for the oldest
+            _known.pop(list(_known)[0], None)
     _known[key] = entry
     mask, waits = entry
     if mask is None:

@@ -2,6 +2,7 @@
 
 import array
 import copy
+import itertools
 import json
 import multiprocessing
 import os
@@ -973,6 +974,34 @@ def test_plans_that_are_kept_are_limited(rng):
     for i in range(_calls.MOST_PLANS + 5):
         redblue.attention(*x, M=256, scale=1 + i / 1000)
     assert len(_calls._calls) == _calls.MOST_PLANS
+
+
+def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
+    """Each call wants a plan that the cache does not have, and gets one that is there: threads meet in the cache alone."""
+    (x,) = arrays(rng, (1, 1, 8, 4))
+    redblue.attention(x, x, x, M=300)
+    call = next(reversed(_calls._calls.values()))
+    monkeypatch.setattr(_calls, "_calls", {})
+    monkeypatch.setattr(_calls, "plan_of", lambda *_: call)
+    scales, failed, interval = itertools.count(1), [], sys.getswitchinterval()
+
+    def work():
+        try:
+            for _ in range(20000):
+                redblue.attention(x, x, x, M=300, scale=float(next(scales)))
+        except Exception as e:
+            failed.append(e)
+
+    workers = [threading.Thread(target=work) for _ in range(8)]
+    sys.setswitchinterval(1e-6)
+    try:
+        for w in workers:
+            w.start()
+        for w in workers:
+            w.join()
+    finally:
+        sys.setswitchinterval(interval)
+    assert not failed and len(_calls._calls) <= _calls.MOST_PLANS + len(workers)
 
 
 def run_python(code, **environment):
