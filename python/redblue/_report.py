@@ -153,8 +153,30 @@ def _schedule(facts: Facts) -> str:
     return _section("Schedule", _pairs({**chosen, **timed, **why}))
 
 
+def _tolerance(facts: Facts) -> str:
+    """What was asked, what answers it, and why."""
+    return _section("Tolerance", _pairs(facts["tolerance"])) if "tolerance" in facts else ""
+
+
+#: What a certificate says of each head, but for what exact attention has no need of.
+_OF_HEADS = ("batch", "head", "range", "largest_v", "weight_error", "output_error", "rounding", "exact_rows")
+
+
+def _certificate(facts: Facts) -> str:
+    """What is proved, of all heads and of each; sizes and arithmetic stand elsewhere on the page."""
+    if "certificate" not in facts:
+        return ""
+    certificate = facts["certificate"]
+    heads = certificate["per_head"]
+    names = ("method", "degree", "output_error", "rounding", "range", "tolerance", "scale", "mask", "output_dtype")
+    said = _pairs({name: certificate[name] for name in names if name in certificate})
+    columns = [name for name in _OF_HEADS if any(name in head for head in heads)]
+    return _section("Certificate", said + _table(columns, [[head.get(name) for name in columns] for head in heads]))
+
+
 def _run(facts: Facts) -> str:
-    return _schedule(facts) + _verification(facts) + _moved(facts, "moved") + _bound(facts)
+    proved = _tolerance(facts) + _certificate(facts)
+    return _schedule(facts) + proved + _verification(facts) + _moved(facts, "moved") + _bound(facts)
 
 
 def _count(facts: Facts) -> str:
@@ -184,6 +206,7 @@ def _plan(facts: Facts) -> str:
     refused = [(r["schedule"], r["why"], r["smallest_M"]) for r in facts["refused"]]
     return (
         _schedule(best)
+        + _tolerance(facts)
         + _section("Words by schedule", _bars([(_named(p), p["reads"], p["writes"]) for p in plans], facts["bound"]))
         + _section("Ranked schedules", _table(head, rows, chosen))
         + _section("Refused schedules", _table(("schedule", "why", "least M that works"), refused))
@@ -224,7 +247,7 @@ _WANTED = "give what redblue run, plan, count or compare prints with --json"
 
 def report(source: Union[str, Path, Facts], output: Union[str, Path, None] = None) -> str:
     """One page of HTML, complete in itself: problem, machine, schedule and tiles, words beside the lower bound, ranked and
-    refused schedules, and the verification if there was one.
+    refused schedules; of a run the verification, the answer to a tolerance and the certificate, if there were any.
 
     source: a file with what `redblue run`, `plan`, `count` or `compare` printed with --json, or the same as a dict.
     output: a file to write the page to. Returns the page. Raises InvalidProblem for anything else, FileError for a file

@@ -21,6 +21,9 @@ COMMANDS = {
     "bytes": "plan --n 128 --d 16 --dtype bf16 --memory 4KiB --multiple q=8,k=8".split(),
     "gradient": "plan --op gradient-x --n 64 --d 8 --M 200".split(),
     "compare": ["compare", *INPUT],
+    "exact": ["run", *INPUT, "--tolerance", "1e-3", "--output"],
+    "certified": ["run", "--input", INPUT[1], "--M", "4000", "--scale", ".002", "--tolerance", "1e-2", "--output"],
+    "within": "plan --n 65536 --d 16 --M 16384 --tolerance 1e-2 --range .5".split(),
 }
 
 
@@ -104,6 +107,22 @@ def test_verification_says_ok_or_failed(printed):
     wrong["verify"]["ok"] = wrong["verify"]["o"]["ok"] = False
     page = page_of(wrong)
     assert "FAILED: not all agree" in page.text and "FAILED" in page.cells
+
+
+@pytest.mark.parametrize("name", ["exact", "certified", "within"])
+def test_a_tolerance_and_what_answers_it(printed, name):
+    facts, page = printed[name], page_of(printed[name])
+    asked = facts["tolerance"]
+    assert {f"{asked['tolerance']:.4g}", asked["method"], asked["reason"]} <= set(page.cells) and "Tolerance" in page.text
+
+
+@pytest.mark.parametrize("name", ["exact", "certified"])
+def test_a_certificate_with_each_head(printed, name):
+    certificate, page = printed[name]["certificate"], page_of(printed[name])
+    assert (certificate["method"] == "exact") == ("weight_error" not in page.cells) == (name == "exact")
+    for head in certificate["per_head"]:
+        assert {f"{head[of]:.4g}" for of in ("range", "output_error", "rounding") if head.get(of) is not None} <= set(page.cells)
+    assert "Certificate" in page.text and "Certificate" not in page_of(printed["run"]).text
 
 
 def test_a_count_that_differs_is_said(printed):
