@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import numbers
+import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
 import redblue  # whose attribute `torch` is imported where it is first used
@@ -16,6 +17,8 @@ from ._settings import Options, Settings, edges_of, flag, offset_of, real, unkno
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):  # for typing.get_type_hints
+    from typing import Unpack
 
 
 class Gradients(NamedTuple):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import html
+import sys
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core, _masks
@@ -16,6 +17,8 @@ from ._threads import default_threads
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):  # for typing.get_type_hints
+    from typing import Unpack
 
 
 class Plan:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import TYPE_CHECKING, Any
 
 from ._attention import refuse_gradients, request
@@ -10,6 +11,8 @@ from ._settings import Options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
+elif sys.version_info >= (3, 11):  # for typing.get_type_hints
+    from typing import Unpack
 
 
 def scores(q: Any, k: Any, **options: Unpack[Options]) -> Any:

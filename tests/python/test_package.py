@@ -12,6 +12,7 @@ import subprocess
 import sys
 import threading
 import time
+import typing
 from decimal import Decimal
 
 import ml_dtypes
@@ -974,6 +975,14 @@ def test_plans_that_are_kept_are_limited(rng):
     for i in range(_calls.MOST_PLANS + 5):
         redblue.attention(*x, M=256, scale=1 + i / 1000)
     assert len(_calls._calls) == _calls.MOST_PLANS
+
+
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="typing has no Unpack")
+def test_annotations_can_be_read():
+    for name in redblue.__all__:
+        of = getattr(redblue, name)
+        if callable(of) and not isinstance(of, type):
+            assert "return" in typing.get_type_hints(of), name
 
 
 def test_threads_may_make_plans_at_once_where_the_oldest_go(rng, monkeypatch):
