@@ -513,42 +513,44 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
     return (tuple(batch), *(x.flatten(0, -4) for x in (q, k, v)), mask)
 
 
-_replaced: List[Any] = []
 _replacing = threading.Lock()
-_blocks = [0, 0]  # of use(): those that are open, in any thread, and 1 if the first of them found torch's own function
+_wanted = {"installed": False, "blocks": 0}  # by install(), and by the open blocks of use(), of all threads
+_replaced: List[Any] = []  # torch's own function, while redblue's is in its place
+
+
+def _want(installed: Optional[bool] = None, blocks: int = 0) -> None:
+    """Changes who wants redblue's function, and puts it in the place of torch's while anyone does."""
+    with _replacing:
+        _wanted["installed"] = _wanted["installed"] if installed is None else installed
+        _wanted["blocks"] += blocks
+        wanted = _wanted["installed"] or _wanted["blocks"] > 0
+        if wanted and not _replaced:
+            _replaced.append(torch.nn.functional.scaled_dot_product_attention)
+            torch.nn.functional.scaled_dot_product_attention = scaled_dot_product_attention
+        elif not wanted and _replaced:
+            torch.nn.functional.scaled_dot_product_attention = _replaced.pop()
 
 
 def install() -> None:
-    """From now on torch.nn.functional.scaled_dot_product_attention is redblue's. `uninstall` undoes it."""
-    if not _replaced:
-        _replaced.append(torch.nn.functional.scaled_dot_product_attention)
-        torch.nn.functional.scaled_dot_product_attention = scaled_dot_product_attention
+    """From now on torch.nn.functional.scaled_dot_product_attention is redblue's, until `uninstall`."""
+    _want(installed=True)
 
 
 def uninstall() -> None:
-    """Gives torch its own function back. Does nothing where redblue's is not installed."""
-    if _replaced:
-        torch.nn.functional.scaled_dot_product_attention = _replaced.pop()
+    """Undoes `install`: torch has its own function back, or has it at the end of the last block of `use` that is open."""
+    _want(installed=False)
 
 
 @contextlib.contextmanager
 def use() -> Iterator[None]:
     """`with redblue.use():` torch.nn.functional.scaled_dot_product_attention is redblue's inside the block, for all
-    threads. Blocks may be nested, or overlap in several threads: the last one that ends gives torch its own function back."""
-    with _replacing:
-        _blocks[0] += 1
-        if not _replaced:
-            install()
-            _blocks[1] = 1
+    threads. Blocks may be nested, or overlap in several threads: the last one that ends gives torch its own function back,
+    unless `install` was called, in a block or before."""
+    _want(blocks=1)
     try:
         yield
     finally:
-        with _replacing:
-            _blocks[0] -= 1
-            if _blocks == [0, 1]:
-                uninstall()
-            if _blocks[0] == 0:
-                _blocks[1] = 0
+        _want(blocks=-1)
 
 
 def register_transformers() -> None:

@@ -268,6 +268,21 @@ def test_use_may_overlap():
     redblue.uninstall()
 
 
+def test_install_in_a_block_lasts_and_uninstall_waits_for_its_end():
+    with redblue.use():
+        redblue.install()
+    assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    redblue.uninstall()
+    assert F.scaled_dot_product_attention is SDPA
+    redblue.install()
+    with redblue.use():
+        redblue.uninstall()
+        with redblue.use():
+            pass
+        assert F.scaled_dot_product_attention is rt.scaled_dot_product_attention
+    assert F.scaled_dot_product_attention is SDPA
+
+
 @pytest.mark.parametrize("n_k", [5, 8])
 def test_causal_bias(n_k):
     """A tensor without memory of its own."""
