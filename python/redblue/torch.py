@@ -22,6 +22,7 @@ from typing import Any, Iterator, List, Optional, Tuple
 import torch
 from torch import Tensor
 from torch.autograd import forward_ad
+from torch.overrides import handle_torch_function
 from torch.utils.flop_counter import register_flop_formula
 
 from . import _vmap
@@ -461,7 +462,12 @@ def scaled_dot_product_attention(
     is_causal: bool = False, scale: Optional[float] = None, enable_gqa: bool = False,
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats.
-    attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0."""
+    attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0. What stands for tensors, as torch.fx has
+    it, is given the call, as torch's own function does."""
+    given = (query, key, value, attn_mask)
+    if any(type(x) is not Tensor and _stands_for_a_tensor(x) for x in given):
+        options = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
+        return handle_torch_function(scaled_dot_product_attention, given, query, key, value, **options)
     if dropout_p == 1:
         o = scaled_dot_product_attention(query, key, value, attn_mask, 0.0, is_causal, scale, enable_gqa)
         return o.masked_fill(torch.ones((), dtype=torch.bool), 0.0)
@@ -472,6 +478,10 @@ def scaled_dot_product_attention(
     options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": alignment, "scale": scale}
     o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
+
+
+def _stands_for_a_tensor(x: Any) -> bool:
+    return x is not None and not isinstance(x, Tensor) and hasattr(type(x), "__torch_function__")
 
 
 def _without_causal_bias(mask: Any, causal: bool) -> Tuple:

@@ -283,6 +283,31 @@ def test_install_in_a_block_lasts_and_uninstall_waits_for_its_end():
     assert F.scaled_dot_product_attention is SDPA
 
 
+class Attends(torch.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.keys = torch.nn.Parameter(torch.randn(2, 1, 7, 4))
+
+    def forward(self, q, v, mask):
+        causal = F.scaled_dot_product_attention(q, self.keys, v, is_causal=True, scale=0.3)
+        return causal + F.scaled_dot_product_attention(q, v, value=v, attn_mask=mask)
+
+
+def test_fx_records_the_call():
+    """A traced module calls redblue's function, also outside of a block, and a proxy may stand at any place."""
+    module = Attends()
+    q, v = tensors((2, 1, 7, 4), (2, 1, 7, 4), grad=False)
+    mask = torch.rand(7, 7) < 0.7
+    want = module(q, v, mask)
+    with redblue.use():
+        traced = torch.fx.symbolic_trace(module)
+        only_mask = torch.fx.symbolic_trace(module, concrete_args={"q": q, "v": v})
+    calls = [node.target for node in traced.graph.nodes if node.op == "call_function"]
+    assert calls.count(rt.scaled_dot_product_attention) == 2 and SDPA not in calls
+    torch.testing.assert_close(traced(q, v, mask), want)
+    assert rt.scaled_dot_product_attention in [node.target for node in only_mask.graph.nodes]
+
+
 @pytest.mark.parametrize("n_k", [5, 8])
 def test_causal_bias(n_k):
     """A tensor without memory of its own."""
