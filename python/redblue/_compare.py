@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import statistics
 from html import escape
 from typing import Any, NamedTuple, Optional, Sequence, Union
@@ -49,8 +50,8 @@ class Comparison:
         self.refused = {m["setting"]: m["refused"] for m in facts["methods"] if "refused" in m}
 
     def to_dict(self) -> dict:
-        """The comparison as numbers, texts, lists and dicts."""
-        return dict(self._facts)
+        """A copy of the comparison as numbers, texts, lists and dicts: valid JSON, None where a number is not finite."""
+        return copy.deepcopy(self._facts)
 
     def _lines(self) -> list[tuple[str, ...]]:
         def errors(heads: Sequence[dict]) -> tuple[str, ...]:

@@ -267,7 +267,13 @@ def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
 
     With `tolerance` or `approximate` as for `attention`. Returns method ("polynomial", "polynomial rows" or "exact"),
     degree, range (no score is beyond it), output_error (o is within this many max|v| of exact attention), rounding (what
-    roundings add at most), the same for each head, decision (why this method). Nothing is proved of compute = "bf16", which is refused.
+    roundings add at most), the same for each head (`heads`), decision (why this method). None where nothing is proved: of an
+    error where weights may be off by all of themselves, of roundings where they may add up to a large share of a sum.
+
+    Raises what `attention` raises, and InvalidProblem for a NaN or an infinity in q, k or v; Unsupported for
+    compute = "bf16", of whose products nothing is proved, and for approximations that are no polynomials.
+
+    Source: docs/certificates.md.
     """
     require_provable(options.get("compute"))
     r = request(q, k, v, **options)

@@ -38,9 +38,9 @@ nb::dict describe(const Certificate& c) {
     head["largest_k"] = h.largest_k;
     head["largest_v"] = h.largest_v;
     head["range"] = h.range;
-    head["weight_error"] = h.weight_error;
-    head["output_error"] = h.output_error;
-    head["rounding"] = h.rounding;
+    head["weight_error"] = finite_or_none(h.weight_error);
+    head["output_error"] = finite_or_none(h.output_error);
+    head["rounding"] = finite_or_none(h.rounding);
     head["exact_rows"] = h.exact_rows;
     heads.append(head);
   }
@@ -49,9 +49,9 @@ nb::dict describe(const Certificate& c) {
   d["degree"] = polynomial ? c.polynomial.degree() : 0;
   d["coefficients"] = c.polynomial.c;
   d["range"] = c.range();
-  d["weight_error"] = c.weight_error();
-  d["output_error"] = c.output_error();
-  d["rounding"] = c.rounding();
+  d["weight_error"] = finite_or_none(c.weight_error());
+  d["output_error"] = finite_or_none(c.output_error());
+  d["rounding"] = finite_or_none(c.rounding());
   d["scale"] = c.scale;
   d["heads"] = heads;
   return d;

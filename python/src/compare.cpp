@@ -3,8 +3,6 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/vector.h>
 
-#include <cmath>
-
 #include "certify.hpp"
 #include "redblue/compare.hpp"
 #include "run.hpp"
@@ -12,8 +10,6 @@
 namespace redblue::python {
 
 namespace {
-
-nb::object finite_or_none(double x) { return std::isfinite(x) ? nb::object(nb::float_(x)) : nb::none(); }
 
 nb::list heads_of(const std::vector<HeadError>& heads) {
   nb::list list;

@@ -2,6 +2,7 @@
 
 #include <nanobind/stl/string.h>
 
+#include <cmath>
 #include <exception>
 #include <string>
 
@@ -26,6 +27,7 @@ void raise(const char* type, const char* message) {
 }  // namespace
 
 nb::object integer_of(Words words) { return nb::steal(PyLong_FromString(words.str().c_str(), nullptr, 10)); }
+nb::object finite_or_none(double x) { return std::isfinite(x) ? nb::object(nb::float_(x)) : nb::none(); }
 
 void add_errors(nb::module_& /*m*/) {
   nb::register_exception_translator([](const std::exception_ptr& p, void* /*payload*/) {

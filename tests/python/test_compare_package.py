@@ -163,6 +163,20 @@ def test_bad_arrays_are_refused(qkv):
             redblue.compare(q, k, v, M=500, methods=methods)
 
 
+def test_facts_are_json(qkv):
+    """Scores up to some thousands: nothing is proved of polynomials."""
+    q, k, v = qkv
+    proof = redblue.certify(q * 100, k, v, approximate="2:1", M=20000)
+    assert json.loads(json.dumps(proof, allow_nan=False)) == proof
+    assert proof["output_error"] is None and all(h["output_error"] is None and h["rounding"] is None for h in proof["heads"])
+    found = redblue.compare(q * 100, k, v, M=20000, methods=["2:1"])
+    facts = found.to_dict()
+    assert json.loads(json.dumps(facts, allow_nan=False)) == facts
+    assert facts["methods"][1]["certificate"]["output_error"] is None and found.rows[-1].proved is None
+    facts["methods"].clear()
+    assert found.to_dict()["methods"]
+
+
 def test_can_be_interrupted():
     q = np.random.default_rng(0).standard_normal((1, 1, 12000, 64)).astype(np.float32)
     before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
