@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import html
 import sys
@@ -30,7 +31,7 @@ class Plan:
     if any), compute, threads, ... prefetch (words) is the room for second buffers that double_buffer leaves, beside the
     footprint; under memory footprint_bytes, prefetch_bytes and bytes (that move) are numbers, too. Sequences of some shapes
     may have tiles of their own: own_tilings has their rows, keys, edges of the mask, and tiling; `tiling` is that of the
-    largest and of all others.
+    largest and of all others. A plan does not change: no attribute can be set, and its lists and dicts are copies.
     """
 
     def __init__(self, core: Any, decision: str = ""):
@@ -42,15 +43,20 @@ class Plan:
         if name.startswith("_"):  # before a copy has its facts, too
             raise AttributeError(name)
         if name in self._facts:
-            return self._facts[name]
+            return copy.deepcopy(self._facts[name])
         raise AttributeError(f"a plan has no '{name}': it has {', '.join(self._facts)}")
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if not name.startswith("_"):
+            raise AttributeError(f"{name} of a plan cannot be set: redblue.plan makes a plan of other options")
+        super().__setattr__(name, value)
 
     def __dir__(self) -> list:
         return sorted({*super().__dir__(), *self._facts})
 
     def to_dict(self) -> dict:
-        """The plan as numbers, texts, lists and dicts."""
-        return dict(self._facts)
+        """A copy of the plan as numbers, texts, lists and dicts."""
+        return copy.deepcopy(self._facts)
 
     def count(self) -> dict:
         """Runs the schedule without data, and returns what was counted: io equals that of the plan."""

@@ -5,6 +5,7 @@ import copy
 import itertools
 import json
 import multiprocessing
+import operator
 import os
 import pickle
 import signal
@@ -975,6 +976,16 @@ def test_plans_that_are_kept_are_limited(rng):
     for i in range(_calls.MOST_PLANS + 5):
         redblue.attention(*x, M=256, scale=1 + i / 1000)
     assert len(_calls._calls) == _calls.MOST_PLANS
+
+
+def test_a_plan_does_not_change():
+    plan = redblue.plan(n=64, d=8, M=500)
+    io, tiling = plan.io, plan.to_dict()["tiling"]
+    plan.to_dict()["tiling"]["x"] = plan.tiling["x"] = plan.rows[0]["x"] = 9
+    for name in ("io", "tiling", "loop_nest", "new"):
+        with pytest.raises(AttributeError, match=f"{name} of a plan cannot be set"):
+            setattr(plan, name, 3)
+    assert plan.io == io and plan.tiling == tiling and "x" not in plan.rows[0] and plan.loop_nest
 
 
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="typing has no Unpack")
