@@ -1,4 +1,5 @@
 #pragma once
+#include <functional>
 #include <optional>
 #include <vector>
 
@@ -69,11 +70,11 @@ struct Certificate {
 
 /// The norms and ranges of q, k and v. O has the type of q unless `stored` says another. Throws InvalidProblem where q,
 /// k or v has a NaN or an infinity, or the product of the norms is no double; Unsupported unless the operation is
-/// forward, and `compute` f32 or f64.
+/// forward, and `compute` f32 or f64. Calls now_and_then between rows, which may throw to end it.
 Certificate norms_of(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
-                     std::optional<DType> stored = {});
+                     std::optional<DType> stored = {}, const std::function<void()>& now_and_then = {});
 /// For Certificate::prove. Throws what norms_of does.
-RowLengths lengths_of(const Problem& problem, const Inputs& inputs);
+RowLengths lengths_of(const Problem& problem, const Inputs& inputs, const std::function<void()>& now_and_then = {});
 /// The certificate of a problem with an approximation, also by rows. Throws what norms_of does; InvalidProblem without
 /// one.
 ///
@@ -87,7 +88,7 @@ RowLengths lengths_of(const Problem& problem, const Inputs& inputs);
 /// }
 /// ```
 Certificate certify(const Problem& problem, const Inputs& inputs, DType compute = DType::f32,
-                    std::optional<DType> stored = {});
+                    std::optional<DType> stored = {}, const std::function<void()>& now_and_then = {});
 
 /// The minimax polynomial of least degree that proves an output error of at most `tolerance` for these norms; nothing
 /// where no degree that schedules take (`most`) does.

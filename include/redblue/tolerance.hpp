@@ -34,9 +34,10 @@ Decision decide(double tolerance, double range, std::optional<Polynomial> least,
 
 /// decide() for tensors: takes polynomials of each row in place of its answer where they prove the tolerance for
 /// `problem`, which has no approximation, and move fewer words, if plans are of fewest words. `norms` are of it, `plan`
-/// makes their plan.
+/// makes their plan; now_and_then is that of norms_of.
 Decision decide_with_rows(const Problem& problem, const Certificate& norms, const Inputs& inputs, double tolerance,
                           const std::function<plan::Plan()>& exact,
-                          const std::function<plan::Plan(const Problem&)>& plan);
+                          const std::function<plan::Plan(const Problem&)>& plan,
+                          const std::function<void()>& now_and_then = {});
 
 }  // namespace redblue

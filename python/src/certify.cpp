@@ -16,13 +16,14 @@ namespace {
 /// bf16 products are no arithmetic that anything is proved of.
 DType proved_arithmetic(const NamedPlan& p) { return p.compute == DType::f64 ? DType::f64 : DType::f32; }
 
-/// f(q, k and v) without the interpreter's lock.
+/// f(q, k and v, what heeds signals) without the interpreter's lock.
 template <class F>
 auto with_inputs(const NamedPlan& p, nb::handle arrays, bool tokens_first, const F& f) {
   Buffers buffers;
   const Tensors t = tensors_in(arrays, p.plan.problem, tokens_first, buffers);
-  const nb::gil_scoped_release unlocked;
-  return f(Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]});
+  return unlocked([&] {
+    return f(Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, [watch = signal_watch()] { watch(0); });
+  });
 }
 
 }  // namespace
@@ -59,25 +60,26 @@ nb::dict describe(const Certificate& c) {
 
 nb::dict certificate(const NamedPlan& p, nb::handle arrays, bool tokens_first) {
   const Problem& problem = p.plan.problem;
-  return describe(with_inputs(p, arrays, tokens_first, [&](const Inputs& x) {
-    return problem.approximation != nullptr ? certify(problem, x, proved_arithmetic(p))
-                                            : norms_of(problem, x, proved_arithmetic(p));
+  return describe(with_inputs(p, arrays, tokens_first, [&](const Inputs& x, const std::function<void()>& now_and_then) {
+    return problem.approximation != nullptr ? certify(problem, x, proved_arithmetic(p), {}, now_and_then)
+                                            : norms_of(problem, x, proved_arithmetic(p), {}, now_and_then);
   }));
 }
 
 nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, const Wanted& wanted, double tolerance) {
   const Problem& problem = exact.plan.problem;
   const auto plan_of = [&](const Problem& p) { return plan_for(p, wanted); };
-  const auto [decision, made] = with_inputs(exact, arrays, tokens_first, [&](const Inputs& x) {
-    Decision d = decide_with_rows(
-        problem, norms_of(problem, x, proved_arithmetic(exact)), x, tolerance, [&] { return exact.plan; },
-        [&](const Problem& p) { return plan_of(p)->plan; });
-    Problem chosen = problem;
-    chosen.approximation = d.polynomial;
-    chosen.row_polynomials = d.rows;
-    std::shared_ptr<NamedPlan> taken = d.polynomial != nullptr ? plan_of(chosen) : nullptr;
-    return std::pair(std::move(d), std::move(taken));
-  });
+  const auto [decision, made] =
+      with_inputs(exact, arrays, tokens_first, [&](const Inputs& x, const std::function<void()>& now_and_then) {
+        Decision d = decide_with_rows(
+            problem, norms_of(problem, x, proved_arithmetic(exact), {}, now_and_then), x, tolerance,
+            [&] { return exact.plan; }, [&](const Problem& p) { return plan_of(p)->plan; }, now_and_then);
+        Problem chosen = problem;
+        chosen.approximation = d.polynomial;
+        chosen.row_polynomials = d.rows;
+        std::shared_ptr<NamedPlan> taken = d.polynomial != nullptr ? plan_of(chosen) : nullptr;
+        return std::pair(std::move(d), std::move(taken));
+      });
   return nb::make_tuple(made, decision.reason);
 }
 

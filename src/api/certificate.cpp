@@ -16,10 +16,10 @@ constexpr double kLeastRange = 0x1p-10;  // of a fit: below, coefficients in dou
 struct Values {
   double largest = 0, spread = 0;
 };
-Values values_of(const Problem& p, const Tensors& tensors, index_t instance) {
+Values values_of(const Problem& p, const Tensors& tensors, index_t instance, const proof::NowAndThen& now_and_then) {
   Values values;
   std::vector<double> least, most;
-  proof::for_rows(p, tensors, SlowArray::V, instance, [&](index_t i, const std::vector<double>& row) {
+  proof::for_rows(p, tensors, SlowArray::V, instance, now_and_then, [&](index_t i, const std::vector<double>& row) {
     if (i == 0) least = most = row;
     for (std::size_t t = 0; t < row.size(); ++t) {
       least[t] = std::min(least[t], row[t]);
@@ -102,7 +102,8 @@ void Certificate::prove(const Polynomial& p) {
   }
 }
 
-Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored) {
+Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored,
+                     const std::function<void()>& now_and_then) {
   if (p.method_kind() != MethodKind::exact && p.approximation == nullptr)
     throw Unsupported(
         fmt::format("nothing is proved of {}: certificates are of polynomials", name_of(p.method_kind())));
@@ -127,14 +128,14 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
   for (index_t instance = 0; instance < p.instances(); ++instance) {
     HeadCertificate h;
     h.batch = instance / kv_heads;
-    proof::for_rows(p, tensors, SlowArray::K, instance, [&](index_t, const std::vector<double>& row) {
+    proof::for_rows(p, tensors, SlowArray::K, instance, now_and_then, [&](index_t, const std::vector<double>& row) {
       h.largest_k = std::max(h.largest_k, proof::norm(row));
     });
-    const Values v = values_of(p, tensors, instance);
+    const Values v = values_of(p, tensors, instance, now_and_then);
     h.largest_v = v.largest;
     h.spread = v.spread;
     std::vector<double> largest_q(static_cast<std::size_t>(group));
-    proof::for_rows(p, tensors, SlowArray::Q, instance, [&](index_t i, const std::vector<double>& row) {
+    proof::for_rows(p, tensors, SlowArray::Q, instance, now_and_then, [&](index_t i, const std::vector<double>& row) {
       double& most = largest_q[static_cast<std::size_t>(i % group)];
       most = std::max(most, proof::norm(row));
     });
@@ -154,14 +155,15 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
   return c;
 }
 
-Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored) {
+Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored,
+                    const std::function<void()>& now_and_then) {
   if (p.method_kind() == MethodKind::exact)
     throw InvalidProblem("a certificate: the problem has no approximation, and exact attention no error to prove");
   if (p.row_polynomials != nullptr)
     if (const auto why = p.row_polynomials->uncertified()) throw Unsupported(fmt::format("a certificate: {}", *why));
-  Certificate c = norms_of(p, inputs, compute, stored);
+  Certificate c = norms_of(p, inputs, compute, stored, now_and_then);
   if (p.row_polynomials != nullptr)
-    c.prove(p.row_polynomials, lengths_of(p, inputs));
+    c.prove(p.row_polynomials, lengths_of(p, inputs, now_and_then));
   else
     c.prove(*p.approximation);
   return c;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <cmath>
+#include <functional>
 #include <limits>
 #include <vector>
 
@@ -41,9 +42,14 @@ inline Format format_of(DType t) {
   }
 }
 
+/// What is called between rows, if anything.
+using NowAndThen = std::function<void()>;
+
 /// Row i of one instance of a tensor after the other: f(i, row).
 template <class F>
-void for_rows(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance, const F& f) {
+void for_rows(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance, const NowAndThen& now_and_then,
+              const F& f) {
+  constexpr index_t kEvery = 256;
   const Tensor& t = tensors[a];
   const Shape shape = plan::matrix_of(p.op, p.sizes(), a).shape;
   const index_t kv_heads = p.instances() / p.batch;
@@ -56,6 +62,7 @@ void for_rows(const Problem& p, const Tensors& tensors, SlowArray a, index_t ins
         throw InvalidProblem(fmt::format("{} has an entry {} in row {}: no error can be proved; give finite numbers",
                                          tensor_name(a), x, i));
     f(i, row);
+    if (now_and_then && i % kEvery == 0) now_and_then();
   }
 }
 

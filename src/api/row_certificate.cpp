@@ -86,23 +86,25 @@ double rounding_of_rows(const Certificate& c, const HeadCertificate& h) {
 
 /// f(a key) for those that a row sees.
 template <class F>
-void for_seen_keys(const Problem& p, const Tensors& tensors, index_t instance, const F& f) {
+void for_seen_keys(const Problem& p, const Tensors& tensors, index_t instance, const proof::NowAndThen& now_and_then,
+                   const F& f) {
   const Sizes x = p.sizes();
   const Range seen = x.mask.keys(Range{0, x.n_q}, x.n_k);
-  proof::for_rows(p, tensors, SlowArray::K, instance, [&](index_t j, const std::vector<double>& row) {
+  proof::for_rows(p, tensors, SlowArray::K, instance, now_and_then, [&](index_t j, const std::vector<double>& row) {
     if (seen.holds(j)) f(row);
   });
 }
 
 /// Of rows that are read once more: their lengths from the mean.
-std::vector<double> from_mean(const Problem& p, const Tensors& tensors, index_t instance, std::size_t keys) {
+std::vector<double> from_mean(const Problem& p, const Tensors& tensors, index_t instance, std::size_t keys,
+                              const proof::NowAndThen& now_and_then) {
   std::vector<LongReal> mean(static_cast<std::size_t>(p.d));
-  for_seen_keys(p, tensors, instance, [&](const std::vector<double>& row) {
+  for_seen_keys(p, tensors, instance, now_and_then, [&](const std::vector<double>& row) {
     for (std::size_t t = 0; t < row.size(); ++t) mean[t] += row[t] / static_cast<LongReal>(keys);
   });
   std::vector<double> lengths;
   lengths.reserve(keys);
-  for_seen_keys(p, tensors, instance, [&](std::vector<double> row) {
+  for_seen_keys(p, tensors, instance, now_and_then, [&](std::vector<double> row) {
     for (std::size_t t = 0; t < row.size(); ++t) row[t] = static_cast<double>(row[t] - mean[t]);
     lengths.push_back(proof::norm(row));
   });
@@ -122,7 +124,7 @@ double most_radius(const Certificate& c, double longest, double query) {
   return std::abs(c.scale) * query * longest * (1 + uncertain(c).share);
 }
 
-RowLengths lengths_of(const Problem& p, const Inputs& inputs) {
+RowLengths lengths_of(const Problem& p, const Inputs& inputs, const std::function<void()>& now_and_then) {
   const Tensors tensors = tensors_of(inputs, Outputs{});
   require_shapes(p, {SlowArray::Q, SlowArray::K}, tensors);
   RowLengths lengths;
@@ -130,13 +132,13 @@ RowLengths lengths_of(const Problem& p, const Inputs& inputs) {
   lengths.queries.resize(static_cast<std::size_t>(p.batch * p.heads));
   lengths.keys.resize(static_cast<std::size_t>(p.instances()));
   for (index_t instance = 0; instance < p.instances(); ++instance) {
-    proof::for_rows(p, tensors, SlowArray::Q, instance, [&](index_t i, const std::vector<double>& row) {
+    proof::for_rows(p, tensors, SlowArray::Q, instance, now_and_then, [&](index_t i, const std::vector<double>& row) {
       lengths.queries[static_cast<std::size_t>(instance * group + i % group)].push_back(proof::norm(row));
     });
     RowLengths::Keys& keys = lengths.keys[static_cast<std::size_t>(instance)];
-    for_seen_keys(p, tensors, instance,
+    for_seen_keys(p, tensors, instance, now_and_then,
                   [&](const std::vector<double>& row) { keys.as_they_are.push_back(proof::norm(row)); });
-    keys.from_mean = from_mean(p, tensors, instance, keys.as_they_are.size());
+    keys.from_mean = from_mean(p, tensors, instance, keys.as_they_are.size(), now_and_then);
     for (std::vector<double>* list : {&keys.as_they_are, &keys.from_mean})
       std::sort(list->begin(), list->end(), std::greater<>());
   }

@@ -118,7 +118,8 @@ void look_at_one_polynomial(Decision& d, const std::optional<Price>& exact, doub
 
 /// Takes polynomials of each row where they move fewer words than what was decided, of plans of fewest words.
 void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem& problem, const Certificate& norms,
-                  const Inputs& inputs, const std::function<plan::Plan(const Problem&)>& plan) {
+                  const Inputs& inputs, const std::function<plan::Plan(const Problem&)>& plan,
+                  const std::function<void()>& now_and_then) {
   const index_t pair = problem.d + problem.d_v, shared = problem.instances() * problem.n_k;
   const Words once = Words(shared) * pair + Words(problem.batch * problem.heads * problem.n_q) * pair;
   if ((exact && !exact->of_words()) || d.polynomial_seconds) return;
@@ -127,7 +128,7 @@ void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem&
       !problem.patterns.empty() || problem.modifiers().any() || problem.lse_required || (fewest && *fewest <= once))
     return;
   const RowAnswer answer =
-      fewest_words_by_rows(problem, norms, lengths_of(problem, inputs), d.tolerance, fewest, d.M, plan);
+      fewest_words_by_rows(problem, norms, lengths_of(problem, inputs, now_and_then), d.tolerance, fewest, d.M, plan);
   if (answer.rows == nullptr) {
     if (d.polynomial == nullptr) d.reason += "; nor does a polynomial for each row that proves it move fewer words";
     return;
@@ -192,7 +193,8 @@ Decision decide(double tolerance, double range, std::optional<Polynomial> least,
 
 Decision decide_with_rows(const Problem& problem, const Certificate& norms, const Inputs& inputs, double tolerance,
                           const std::function<plan::Plan()>& exact,
-                          const std::function<plan::Plan(const Problem&)>& plan) {
+                          const std::function<plan::Plan(const Problem&)>& plan,
+                          const std::function<void()>& now_and_then) {
   const Trial trial = plan_or_reason(exact);
   Decision d = begun(tolerance, trial);
   look_at_one_polynomial(
@@ -208,7 +210,7 @@ Decision decide_with_rows(const Problem& problem, const Certificate& norms, cons
             throw Unsupported(fmt::format("nothing is proved of its roundings in {}", name_of(c.compute)));
         return plan(p);
       });
-  look_at_rows(d, trial.price(), problem, norms, inputs, plan);
+  look_at_rows(d, trial.price(), problem, norms, inputs, plan, now_and_then);
   return settled(std::move(d), trial);
 }
 

@@ -988,6 +988,22 @@ def test_a_plan_does_not_change():
     assert plan.io == io and plan.tiling == tiling and "x" not in plan.rows[0] and plan.loop_nest
 
 
+def test_certify_can_be_interrupted():
+    q = np.full((1, 1, 1 << 20, 64), 0.01, np.float32)  # takes some seconds
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # shells make background jobs ignore it
+    try:
+        for f, options in ((redblue.certify, {"approximate": "2:1"}), (redblue.attention, {"tolerance": 1e-2})):
+            small = q[:, :, :1024]
+            f(small, small, small, M=16384, **options)  # what it is made of is loaded
+            start = time.monotonic()
+            threading.Timer(0.3, os.kill, (os.getpid(), signal.SIGINT)).start()
+            with pytest.raises(KeyboardInterrupt):
+                f(q, q, q, M=16384, **options)
+            assert time.monotonic() - start < 1.5
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="typing has no Unpack")
 def test_annotations_can_be_read():
     for name in redblue.__all__:
