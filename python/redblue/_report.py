@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 from html import escape
 from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
 
+from ._compare import Comparison
 from ._errors import Error, FileError, InvalidProblem
 
 Facts = Mapping[str, Any]
@@ -245,16 +247,21 @@ _PAGES: dict[str, Callable[[Facts], str]] = {
 _WANTED = "give what redblue run, plan, count or compare prints with --json"
 
 
-def report(source: Union[str, Path, Facts], output: Union[str, Path, None] = None) -> str:
+def report(source: Union[str, Path, Facts, Comparison], output: Union[str, Path, None] = None) -> str:
     """One page of HTML, complete in itself: problem, machine, schedule and tiles, words beside the lower bound, ranked and
     refused schedules; of a run the verification, the answer to a tolerance and the certificate, if there were any.
 
-    source: a file with what `redblue run`, `plan`, `count` or `compare` printed with --json, or the same as a dict.
+    source: a file with what `redblue run`, `plan`, `count` or `compare` printed with --json, the same as a dict, or what
+    `redblue.compare` returned.
     output: a file to write the page to. Returns the page. Raises InvalidProblem for anything else, FileError for a file
     that cannot be read or written.
     """
+    if isinstance(source, Comparison):
+        source = source.to_dict()
+    if not isinstance(source, (str, os.PathLike, Mapping)):
+        raise InvalidProblem(f"source is a {type(source).__name__}: {_WANTED}")
     name = "this dict" if isinstance(source, Mapping) else str(source)
-    facts = source if isinstance(source, Mapping) else _read(Path(source))
+    facts = source if isinstance(source, Mapping) else json_of(Path(source), _WANTED)
     if output is not None and not isinstance(source, Mapping) and Path(output).exists() and Path(output).samefile(source):
         raise InvalidProblem(f"the page would replace {source}, of which it is made: name another file")
     schema = facts.get("schema") if isinstance(facts, Mapping) else None
@@ -279,13 +286,21 @@ def report(source: Union[str, Path, Facts], output: Union[str, Path, None] = Non
     return page
 
 
-def _read(path: Path) -> Any:
+def text_of(path: Path) -> str:
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        return path.read_text(encoding="utf-8")
     except OSError as problem:
         raise FileError(f"{path} cannot be read: {problem.strerror}") from problem
     except ValueError as problem:
-        raise InvalidProblem(f"{path} is not JSON ({problem}): {_WANTED}") from problem
+        raise InvalidProblem(f"{path} holds no text ({problem})") from problem
+
+
+def json_of(path: Path, wanted: str) -> Any:
+    """What a file of JSON holds. wanted: what to give in its place, for people."""
+    try:
+        return json.loads(text_of(path))
+    except ValueError as problem:
+        raise InvalidProblem(f"{path} is not JSON ({problem}): {wanted}") from problem
 
 
 def main(arguments: Sequence[str]) -> None:

@@ -59,9 +59,12 @@ class Torch:
 
     @staticmethod
     def empty(x: torch.Tensor, shape: tuple[int, ...], type: str) -> torch.Tensor:
-        if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
-            return torch.empty_like(x)  # half the time of new_empty
-        return x.new_empty(shape, dtype=_TYPES[type])
+        try:
+            if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
+                return torch.empty_like(x)  # half the time of new_empty
+            return x.new_empty(shape, dtype=_TYPES[type])
+        except NotImplementedError:
+            raise _no_memory(x) from None
 
     @staticmethod
     def zeros(x: torch.Tensor) -> torch.Tensor:

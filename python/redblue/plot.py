@@ -11,6 +11,8 @@ numbers are exact plans and proven bounds of redblue itself; nothing is fitted.
 from __future__ import annotations
 
 import json
+import math
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -27,7 +29,8 @@ from ._arrays import integers
 from ._compare import Comparison
 from ._errors import CapacityError, InvalidProblem
 from ._plan import Plan, plan
-from ._settings import whole
+from ._report import json_of, text_of
+from ._settings import real, whole
 
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#E69F00", "#56B4E9", "#F0E442", "#7F7F7F")  # Okabe & Ito, and grey
 DASHES = ("-", "--", "-.", ":")
@@ -182,12 +185,16 @@ def roofline(
     """Measured runs under the roofs of a measured machine (Williams, Waterman & Patterson 2009).
 
     points: {label: (plan, GFLOP/s measured)}; a point stands at the plan's flops per byte of exact I/O. machine: what
-    `redblue doctor --json` prints, as a file or a dict; default: this machine's own. dtype: of arithmetic.
+    `redblue doctor --json` prints, as a file or a dict; default: this machine's own. dtype: of arithmetic, "f64", "f32" or
+    "bf16". Raises InvalidProblem for points and machines that are none, FileError for a file that cannot be read.
     """
-    ax = _axes(ax)
+    for label, point in points.items():
+        _require_point(label, point)
     facts = _machine(machine)
-    peak = max(p["flops"] for p in facts["peaks"] if p["dtype"] == dtype) / 1e9
-    bytes_of_word = {"f64": 8, "f32": 4, "bf16": 2}[dtype]
+    peaks = [p["flops"] / 1e9 for p in facts["peaks"] if p["dtype"] == dtype]
+    if dtype not in _BYTES or not peaks:
+        raise InvalidProblem(f"dtype = {dtype!r}: give one of f64, f32, bf16, which the machine was measured with")
+    ax, peak, bytes_of_word = _axes(ax), max(peaks), _BYTES[dtype]
     intensities = {label: p.flops / (bytes_of_word * p.io) for label, (p, _) in points.items()}
     x = np.geomspace(min([0.1, *intensities.values()]) / 2, max([100.0, *intensities.values()]) * 2, 200)
     for i, level in enumerate(facts["levels"]):
@@ -201,13 +208,27 @@ def roofline(
     return ax
 
 
+_BYTES = {"f64": 8, "f32": 4, "bf16": 2}
+
+
+def _require_point(label: str, point: Any) -> None:
+    if not isinstance(point, (tuple, list)) or len(point) != 2 or not isinstance(point[0], Plan):
+        raise InvalidProblem(f"points[{label!r}] = {point!r}: give (plan, GFLOP/s), with a plan of redblue.plan or redblue.explain")
+    rate = real(f"the rate of {label!r}", point[1])
+    if not 0 < rate < math.inf:
+        raise InvalidProblem(f"the rate of {label!r} = {rate}: give GFLOP/s, a number above 0")
+
+
+_NO_MACHINE = "it is no hardware file; `redblue doctor --json` prints one"
+
+
 def _machine(machine: Any) -> Mapping[str, Any]:
-    if isinstance(machine, Mapping):
-        return machine
-    text = Path(machine).read_text() if machine is not None else _program("doctor", "--json")
-    facts = json.loads(text)
-    if "levels" not in facts or "peaks" not in facts:
-        raise InvalidProblem(f"machine = {machine}: it is no hardware file; `redblue doctor --json` prints one")
+    if machine is None:
+        facts = json.loads(_program("doctor", "--json"))
+    else:
+        facts = machine if isinstance(machine, Mapping) else json_of(Path(machine), _NO_MACHINE)
+    if not isinstance(facts, Mapping) or "levels" not in facts or "peaks" not in facts:
+        raise InvalidProblem(f"machine = {machine}: {_NO_MACHINE}")
     return facts
 
 
@@ -224,16 +245,26 @@ def timeline(trace: Union[str, Path, Sequence[Any]], *, ax: Optional[Axes] = Non
 
     trace: the file that `redblue trace` wrote, or the arguments of that command as a list: ["--n", 8, "--d", 4, "--M", 64].
     A tile counts to the array from which it is read first, or to which it is written; others are scratch. An operation
-    that takes words straight from slow memory holds one of them at a time.
+    that takes words straight from slow memory holds one of them at a time. Raises InvalidProblem for a file that is no
+    trace and for arguments that the command refuses, FileError for a file that cannot be read.
     """
+    is_file = isinstance(trace, (str, Path))
+    text = text_of(Path(trace)) if is_file else _program("trace", *trace)  # type: ignore[arg-type]
+    if is_file and not text.startswith(_TRACE):
+        raise InvalidProblem(f"{trace} is no trace: give a file that redblue trace wrote, whose first line begins with {_TRACE!r}")
+    try:
+        steps, held = _residents(text.splitlines())
+    except (ValueError, IndexError, KeyError) as problem:
+        raise InvalidProblem(f"{trace} is no whole trace ({problem!r}): give a file as redblue trace wrote it") from problem
     ax = _axes(ax)
-    text = Path(trace).read_text() if isinstance(trace, (str, Path)) else _program("trace", *trace)
-    steps, held = _residents(text.splitlines())
     names = sorted(held, key=lambda name: (name in ("scratch", "streamed"), name))
     ax.stackplot(range(steps), [held[n] for n in names], labels=names, colors=[COLOURS[i % len(COLOURS)] for i in range(len(names))], step="post")
     ax.set(xlabel="operation", ylabel="words in fast memory", xlim=(0, max(1, steps - 1)))
     ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     return ax
+
+
+_TRACE = "# redblue.trace/"
 
 
 def _residents(lines: Sequence[str]) -> tuple[int, dict[str, np.ndarray]]:
@@ -267,12 +298,18 @@ def errors(table: Union[Comparison, str, Path, Mapping[str, Any]], *, ax: Option
     """Error against words of attention that is approximate, and of exact attention: a point for each method and setting.
 
     table: what `redblue.compare` returned, or what `redblue compare --json` printed, as a file or a dict. The error is the
-    mean over heads of |o - exact| / |exact| (Frobenius norms). Refused methods are left out.
+    mean over heads of |o - exact| / |exact| (Frobenius norms). Refused methods are left out. Raises InvalidProblem for
+    anything else, FileError for a file that cannot be read.
     """
-    ax = _axes(ax)
     if isinstance(table, Comparison):
         table = table.to_dict()
-    facts = table if isinstance(table, Mapping) else json.loads(Path(table).read_text())
+    wanted = "give what redblue.compare returned, or what redblue compare printed with --json"
+    if not isinstance(table, (str, os.PathLike, Mapping)):
+        raise InvalidProblem(f"table is a {type(table).__name__}: {wanted}")
+    facts = table if isinstance(table, Mapping) else json_of(Path(table), wanted)
+    if not isinstance(facts, Mapping) or "methods" not in facts or "M" not in facts:
+        raise InvalidProblem(f"table has no methods of a comparison: {wanted}")
+    ax = _axes(ax)
     ran = [m for m in facts["methods"] if "heads" in m]
     for i, name in enumerate(dict.fromkeys(m["method"] for m in ran)):
         same = [m for m in ran if m["method"] == name]

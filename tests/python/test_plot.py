@@ -92,6 +92,34 @@ def test_a_trace_that_cannot_be_made_says_why():
         redblue.plot.timeline(["--n", 12, "--d", 4, "--M", 1])
 
 
+def test_what_is_no_trace_is_refused(tmp_path):
+    trace = tmp_path / "t"
+    for text, says in (("x", "no trace"), ("# redblue.trace/2\nopen t0\n", "no whole trace"), ("# redblue.trace/2\nclose t0\n", "no whole")):
+        trace.write_text(text)
+        with pytest.raises(redblue.InvalidProblem, match=says):
+            redblue.plot.timeline(trace)
+    with pytest.raises(redblue.FileError, match="cannot be read"):
+        redblue.plot.timeline(tmp_path / "missing")
+
+
+def test_what_is_no_comparison_is_refused(tmp_path):
+    (tmp_path / "x").write_text("x")
+    for table in ({}, {"schema": "redblue.run/1"}, 3, tmp_path / "x", redblue.plan(n=8, d=4, M=100)):
+        with pytest.raises(redblue.InvalidProblem, match="give what redblue.compare returned"):
+            redblue.plot.errors(table)
+    with pytest.raises(redblue.FileError, match="cannot be read"):
+        redblue.plot.errors(tmp_path / "missing")
+
+
+@pytest.mark.parametrize("rate", ["x", 0, -1, float("nan"), float("inf")])
+def test_rates_that_are_none_are_refused(rate):
+    plan = redblue.plan(n=64, d=8, M=500)
+    with pytest.raises(redblue.InvalidProblem, match="the rate of 'a'.*give"):
+        redblue.plot.roofline({"a": (plan, rate)})
+    with pytest.raises(redblue.InvalidProblem, match=r"points\['a'\]"):
+        redblue.plot.roofline({"a": rate})
+
+
 def test_a_point_of_the_roofline_is_at_its_flops_per_byte(tmp_path):
     plan = redblue.plan(n=1024, d=64, M=8192)
     level = {"name": "DRAM", "bytes": 1, "cores": 1, "read_bandwidth": 2e10}

@@ -6,6 +6,7 @@ import pathlib
 import subprocess
 import sys
 
+import numpy as np
 import pytest
 
 redblue = pytest.importorskip("redblue")
@@ -169,6 +170,15 @@ def test_methods_of_a_comparison(printed):
     for method in facts["methods"]:
         wanted = {method["refused"]} if "refused" in method else {shown(method["io"]), method["schedule"]}
         assert {method["method"], *wanted} <= set(page.cells)
+
+
+def test_what_compare_returns_has_a_page_and_a_plan_has_none():
+    q = np.random.default_rng(0).standard_normal((1, 2, 32, 8))
+    found = redblue.compare(q, q, q, M=3000, methods=["2:1", "performer:1024"])
+    page = page_of(found)
+    assert {"linear" not in page.cells, shown(found.rows[0].words) in page.cells} == {True}
+    with pytest.raises(redblue.InvalidProblem, match="source is a Plan: give what redblue run"):
+        redblue.report(redblue.plan(n=8, d=4, M=100))
 
 
 def test_text_is_escaped(printed):

@@ -520,6 +520,16 @@ def test_a_mask_has_a_gradient_without_products():
         torch.testing.assert_close(g, w, rtol=0, atol=1e-12)
 
 
+def test_tensors_of_mkldnn_are_refused_wherever_they_stand():
+    (x,) = tensors((1, 1, 8, 4), grad=False)
+    redblue.attention(x, x, x)
+    for place in range(3):
+        arrays = [x.to_mkldnn() if place == i else x for i in range(3)]
+        for f in (redblue.attention, redblue.scaled_dot_product_attention):
+            with pytest.raises(TypeError, match="to_dense"):
+                f(*arrays)
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_refused_by_name():
     for layout in (torch.strided, torch.jagged):
