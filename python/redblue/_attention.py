@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import math
 import numbers
+import operator
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
 from . import _masks, _threads
-from ._arrays import family_of, integers, is_tensor
+from ._arrays import family_of, is_tensor
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, Settings, edges_of, flag, offset_of, real, unknown_options, whole
+from ._settings import Options, Settings, edges_of, flag, listed, offset_of, real, unknown_options, whole
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -101,7 +102,7 @@ def request_of(
             None if x is None else family.given(x, name)
             for x, name in ((bias, "bias"), (alibi_slopes, "alibi_slopes"), (sinks, "sinks"))
         )
-    if dropout:
+    if dropout or seed is not None:
         require_seed(seed, dropout)
     if tolerance is not None:
         require_tolerance(tolerance, approximate, compute)
@@ -116,10 +117,10 @@ def request_of(
         scale if scale is None or type(scale) is float else real("scale", scale),
         softcap if type(softcap) is float else real("softcap", softcap or 0.0),
         dropout if type(dropout) is float else real("dropout", dropout),
-        () if cu_seqlens_q is None else integers(cu_seqlens_q, "cu_seqlens_q"),
-        () if cu_seqlens_k is None else integers(cu_seqlens_k, "cu_seqlens_k"),
-        () if seqused_q is None else integers(seqused_q, "seqused_q"),
-        () if seqused_k is None else integers(seqused_k, "seqused_k"),
+        () if cu_seqlens_q is None else listed("cu_seqlens_q", cu_seqlens_q),
+        () if cu_seqlens_k is None else listed("cu_seqlens_k", cu_seqlens_k),
+        () if seqused_q is None else listed("seqused_q", seqused_q, 0 in q.shape),
+        () if seqused_k is None else listed("seqused_k", seqused_k, 0 in q.shape),
         tuple(pattern) if isinstance(pattern, list) else pattern,
         order,
         approximate,
@@ -152,7 +153,11 @@ def require_tolerance(tolerance: Any, approximate: Optional[str], compute: Optio
 def require_seed(seed: Any, dropout: float) -> None:
     if seed is None:
         raise InvalidProblem(f"dropout = {dropout} and no seed: give one, a whole number from 0 to 2^53")
-    if not hasattr(seed, "__index__") or not 0 <= seed <= 2**53:
+    try:
+        number = operator.index(seed)
+    except TypeError:
+        number = -1
+    if not 0 <= number <= 2**53:
         raise InvalidProblem(f"seed = {seed!r}: give a whole number from 0 to 2^53")
 
 

@@ -9,11 +9,10 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core, _masks
-from ._arrays import integers
 from ._attention import chosen, request, require_provable, require_tolerance
 from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
-from ._settings import Options, Settings, Sizes, flag, problem_of, real, unknown_options, wanted_of, whole
+from ._settings import Options, Settings, Sizes, flag, listed, problem_of, real, unknown_options, wanted_of, whole
 from ._threads import default_threads
 
 if TYPE_CHECKING:
@@ -157,7 +156,7 @@ def _problem(
     if n_q is None or n_k is None or d is None:
         raise InvalidProblem("n, or n_q and n_k, and d: give the numbers of queries and keys, and that of their features")
     lists: dict[str, Any] = {
-        name: integers(options.pop(name, None), name) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
+        name: listed(name, options.pop(name, None)) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
     }
     if unknown := options.keys() - set(Settings._fields):
         raise unknown_options("a plan", unknown, (*_problem.__kwdefaults__, *Settings._fields))

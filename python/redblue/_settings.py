@@ -185,6 +185,15 @@ def edges_of(window: Optional[tuple]) -> tuple[Optional[int], Optional[int]]:
     return (None if left == -1 else left), (None if right == -1 else right)
 
 
+def listed(name: str, value: Any, may_be_empty: bool = False) -> tuple[int, ...]:
+    """cu_seqlens or seqused as a tuple; () for None. An empty list would be taken for None."""
+    found = integers(value, name)
+    if not found and value is not None and not may_be_empty:
+        wanted = "where each sequence begins, from 0 on" if name.startswith("cu") else "a length for each batch or packed sequence"
+        raise InvalidProblem(f"{name} is empty: give {wanted}, or None")
+    return found
+
+
 def patterns_of(pattern: Any) -> list:
     """The patterns that an option `pattern` holds: one, or a list of them."""
     found = list(pattern) if isinstance(pattern, (tuple, list)) else [pattern]
@@ -219,7 +228,10 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
         p.bias = (1,) * (4 - len(shape)) + shape
     p.alibi, p.sinks = s.alibi, s.sinks
     if s.pattern is not None:
-        p.set_patterns(patterns_of(s.pattern))
+        patterns = patterns_of(s.pattern)
+        if not patterns and p.batch * p.heads > 0:
+            raise InvalidProblem("pattern is an empty list: give one pattern, or one for each head, or None")
+        p.set_patterns(patterns)
     if s.order is not None:
         if s.order not in ORDERS:
             raise InvalidProblem(f"order = {s.order!r}: give one of {', '.join(ORDERS)}, or None")

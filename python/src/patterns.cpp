@@ -56,6 +56,14 @@ Made joined(const NamedPattern& a, const NamedPattern& b, const Join& join) {
   return made(join(*a.rows, *b.rows), a.n_k);
 }
 
+/// For operators whose other side is no pattern.
+Made refuse_other(const NamedPattern& /*pattern*/, const nb::object& other) {
+  throw nb::type_error(fmt::format("a pattern and a {}: give two patterns; redblue.patterns.mask(seen) makes one of an "
+                                   "array of bool",
+                                   nb::type_name(other.type()).c_str())
+                           .c_str());
+}
+
 /// What pickle and copy keep: the sizes, how the pattern is given, and for neighbours with the same keys their number
 /// and their runs, as numbers one after another.
 nb::bytes state_of(const NamedPattern& p) {
@@ -104,6 +112,8 @@ void add_patterns(nb::module_& m) {
       .def_prop_ro("pairs", [](const NamedPattern& p) { return integer_of(count_of(*p.rows)); })
       .def("__or__", [](const NamedPattern& a, const NamedPattern& b) { return joined(a, b, patterns::united); })
       .def("__and__", [](const NamedPattern& a, const NamedPattern& b) { return joined(a, b, patterns::intersected); })
+      .def("__or__", &refuse_other)
+      .def("__and__", &refuse_other)
       .def("__getstate__", state_of)
       .def("__setstate__", [](NamedPattern& p, const nb::bytes& state) { new (&p) NamedPattern(pattern_from(state)); })
       .def("__repr__", [](const NamedPattern& p) {

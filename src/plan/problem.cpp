@@ -97,7 +97,8 @@ void require_cumulative(std::string_view name, const std::vector<index_t>& ends,
     throw InvalidProblem(fmt::format(
         "{} ends with {}, and there are {} {}: the lengths of all sequences must add up to that ({}){}", name,
         ends.back(), n, name.back() == 'q' ? "queries" : "keys",
-        name.back() == 'q' ? "--seqlens" : "--seqlens-k, or --seqlens where it stands alone",
+        name.back() == 'q' ? "the program's --seqlens"
+                           : "the program's --seqlens-k, or --seqlens where it stands alone",
         ends[1] == 0 && n > 0 && ends.back() - ends[ends.size() - 2] == n ? "; these lengths look cumulative" : ""));
 }
 
@@ -130,8 +131,8 @@ void Problem::require_sequences() const {
                     cu_seqlens_q.empty() ? "cu_seqlens_q" : "cu_seqlens_k"));
   if (packed && !cu_seqlens_q.empty() && !cu_seqlens_k.empty() && cu_seqlens_q.size() != cu_seqlens_k.size())
     throw InvalidProblem(
-        fmt::format("cu_seqlens_q (--seqlens) has {} sequences and cu_seqlens_k (--seqlens-k) {}: give as many of "
-                    "both",
+        fmt::format("cu_seqlens_q has {} sequences and cu_seqlens_k {}: give as many of both (the program's --seqlens "
+                    "and --seqlens-k)",
                     cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
   require_used("seqused_q", seqused_q, batch, n_q, cu_seqlens_q.empty() ? cu_seqlens_k : cu_seqlens_q);
   require_used("seqused_k", seqused_k, batch, n_k, cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k);
@@ -164,7 +165,7 @@ void Problem::require_dilation() const {
   const auto refuse = [&](bool wrong, std::string_view what) {
     if (wrong)
       throw InvalidProblem(fmt::format(
-          "dilation = {} takes queries and keys in another order, {}; give the window as a pattern: patterns::window",
+          "dilation = {} takes queries and keys in another order, {}; give the window as a pattern in its place",
           dilation, what));
   };
   refuse(alibi || dropout > 0, "and ALiBi and dropout depend on their numbers");

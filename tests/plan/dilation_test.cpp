@@ -136,7 +136,7 @@ TEST(Dilation, IsRefusedWhereQueriesAndKeysMustStay) {
     return testing::AllOf(testing::HasSubstr("dilation = "), testing::HasSubstr(text));
   };
   EXPECT_THAT(refusal([](Problem& p) { p.alibi = true; }), contains("ALiBi"));
-  EXPECT_THAT(refusal([](Problem& p) { p.dropout = 0.5; }), contains("patterns::window"));
+  EXPECT_THAT(refusal([](Problem& p) { p.dropout = 0.5; }), contains("give the window as a pattern"));
   EXPECT_THAT(refusal([](Problem& p) { p.op = Operation::scores; }), contains("operation scores"));
   EXPECT_THAT(refusal([](Problem& p) { p.approximate("2:1"); }), contains("approximations"));
   EXPECT_THAT(refusal([](Problem& p) { p.approximate("linear"); }), contains("approximations"));

@@ -1004,6 +1004,34 @@ def test_certify_can_be_interrupted():
         signal.signal(signal.SIGINT, before)
 
 
+@pytest.mark.parametrize("options, says", [
+    ({"seed": "x"}, "seed = 'x': give a whole number"), ({"seed": -1}, "seed = -1"), ({"seed": 1.5, "dropout": 0.1}, "seed = 1.5"),
+    ({"seqused_q": []}, "seqused_q is empty: give a length for each"), ({"seqused_k": np.zeros(0, int)}, "seqused_k is empty"),
+    ({"cu_seqlens_q": [], "cu_seqlens_k": []}, "cu_seqlens_q is empty: give where each"),
+    ({"pattern": []}, "pattern is an empty list: give one pattern"),
+])  # fmt: skip
+def test_options_that_would_be_ignored_are_refused(qkv, options, says):
+    with pytest.raises(redblue.InvalidProblem, match=says):
+        redblue.attention(*qkv, **options)
+    if "seed" not in options:
+        with pytest.raises(redblue.InvalidProblem, match=says):
+            redblue.plan(n=19, d=8, **options)
+
+
+@pytest.mark.parametrize("other", [np.ones((4, 4), bool), 3], ids=["ndarray", "int"])
+def test_a_pattern_joins_patterns_alone(other):
+    pattern = redblue.patterns.window(4, 4, 1, 1)
+    for join in (operator.and_, operator.or_):
+        with pytest.raises(TypeError, match=f"a {type(other).__name__}: give two patterns; redblue.patterns.mask"):
+            join(pattern, other)
+    assert (pattern & redblue.patterns.mask(np.ones((4, 4), bool))).pairs == pattern.pairs
+
+
+def test_no_batch_has_no_lengths(qkv):
+    q, k, v = (x[:0] for x in qkv)
+    assert redblue.attention(q, k, v, seqused_k=[]).shape == (0, 4, 19, 6)
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="typing has no Unpack")
 def test_annotations_can_be_read():
     for name in redblue.__all__:
