@@ -120,7 +120,7 @@ def check(c, q, k, v, o=None):
         require(lengths == {c["degree"] + 1} and c["degree"] > 0, "degree does not fit the coefficients")
         require(c["output_error"] is not None, "it proves nothing: output_error is null")
         within("output_error", c["output_error"], max(Fraction(h["output_error"]) / Fraction(h["largest_v"] or 1) for h in heads))
-        require(c["tolerance"] is None or c["output_error"] <= c["tolerance"] < 1, "output_error is above tolerance")
+    require(c["tolerance"] is None or 0 < c["tolerance"] < 1 and c.get("output_error", 0) <= c["tolerance"], "tolerance, or output_error above it")
     for h, (b, i) in zip(heads, all_heads):
         at = (b, i * sizes[2] // sizes[1])
         try:

@@ -291,6 +291,16 @@ def test_refuses_every_changed_number(options, rows, tmp_path):
     assert tried > 80
 
 
+@pytest.mark.parametrize("tolerance", [math.nan, math.inf, 0.0, -1e-2, 1.0, "x", True])
+def test_refuses_a_tolerance_that_is_none_also_of_exact_attention(tolerance, tmp_path):
+    tensors = tensors_of(2, n_q=20, n_k=20, size=9.0)
+    _, certificate, o = certified(tmp_path, tensors, 1e-3)
+    assert certificate["method"] == "exact"
+    script.check(certificate, *wide(tensors, o))
+    with pytest.raises(ValueError, match="tolerance"):
+        script.check(certificate | {"tolerance": tolerance}, *wide(tensors, o))
+
+
 def test_reads_bf16(tmp_path):
     """The bits of bf16 are the upper half of those of f32."""
     tensors = {n: (t.view(np.uint32) & 0xFFFF0000).view(np.float32) for n, t in tensors_of(4).items()}
