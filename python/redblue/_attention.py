@@ -327,8 +327,11 @@ def attention_backward(
     options. Without both of them a forward pass runs first. Options are those of `attention` but `tolerance`; `compute`
     is bf16 for bfloat16 without bias, ALiBi, softcap and dropout only, and by default where o and lse are given, too, and
     there are no sinks. `out`: Gradients of arrays of their own to write to, as `out` of attention. With
-    fewer heads of k and v than of q, dk and dv are sums over the heads of a group; dbias is summed over what shares the
-    bias.
+    fewer heads of k and v than of q, dk and dv are sums over the heads of a group.
+
+    bias_gradient   the gradient of bias, too, which must be given and of floats: dbias has its shape, and is summed over what
+                    shares the bias. Without it dbias is None
+    sinks_gradient  the gradient of sinks, too, which must be given: dsinks has their shape. Without it dsinks is None
 
     Returns Gradients(dq, dk, dv, dbias, dsinks) of the kinds, shapes and types of their arrays. Gradients of a plan
     have the same bits for any number of threads. Raises what `attention` raises.

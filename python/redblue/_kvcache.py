@@ -49,6 +49,8 @@ def flash_attn_with_kvcache(
     no gradients. A new plan is made whenever the lengths change.
 
     Returns o like q; with return_softmax_lse (o, lse), lse [batch, heads, n_q]. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_with_kvcache.
     """
     given = {
         "rotary_cos": rotary_cos, "rotary_sin": rotary_sin, "cache_batch_idx": cache_batch_idx,

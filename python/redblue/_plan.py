@@ -218,6 +218,8 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
     (docs/certificates.md). `decision` says why. Without them `decision` is None.
 
     Raises InvalidProblem, Unsupported, CapacityError.
+
+    Source: schedules and their words, docs/schedules.md; modelled time, docs/time-model.md.
     """
     problem, wanted = _problem(op, **options)
     if tolerance is None and range is None:
@@ -234,8 +236,12 @@ def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
     """The lower bounds on the words that any schedule moves between M words of fast memory and slow memory.
 
     Sizes, masks and modifiers as for `plan`. Returns one dict for each theorem (docs/theorems.md): theorem, words, status
-    ("proved", ...), holds (does this problem meet its condition?), condition, algorithms (for which schedules). Raises
-    InvalidProblem, also for options of a schedule or its tiles.
+    ("proved", ...), holds (does this problem meet its condition?), condition, algorithms (for which schedules).
+
+    Raises InvalidProblem, also for options of a schedule or its tiles.
+
+    Source: docs/theorems.md and docs/reading.md, with the paper of each theorem: Hong & Kung 1981, Saha & Ye 2024, Li et al.
+    2024 (arXiv 2410.09397), and others.
     """
     of_plans = [name for name in _OF_PLANS if options.get(name)]
     if of_plans:
@@ -247,7 +253,10 @@ def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:
 def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
     """Runs a plan without data and counts every word. `op` is a Plan, or everything is as for `plan`.
 
-    Returns io, reads, writes, read_by_array, written_by_array, peak (the most words resident), flops, ...
+    Returns io, reads, writes, read_by_array, written_by_array, peak (the most words resident), flops, ... Raises what
+    `plan` raises, and InvalidProblem for a Plan with options.
+
+    Source: the model of two memories of Hong & Kung 1981, docs/model.md.
     """
     if isinstance(op, Plan):
         if options:
@@ -257,7 +266,13 @@ def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
 
 
 def explain(q: Any, k: Any, v: Any, *, return_lse: bool = False, **options: Unpack[Options]) -> Plan:
-    """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason."""
+    """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason.
+
+    q, k, v, return_lse and options are those of `attention`. Returns a Plan, whose `decision` says why a tolerance or a bias
+    that is a mask got it. Raises what `attention` raises, and InvalidProblem where a size is 0, so that nothing is planned.
+
+    Source: docs/schedules.md.
+    """
     r = request(q, k, v, **options)
     found = ""
     if r.bias is not None:

@@ -45,6 +45,8 @@ def regimes(
     `redblue.plot.regimes` draws a map.
 
     Raises InvalidProblem for degrees outside of 1 to 12, a tolerance outside of 0 to 1, and sizes that are no problem.
+
+    Source: polynomial attention, Alman & Song 2023, arXiv 2302.13214; docs/algorithms/polynomial.md.
     """
     if op not in ("forward", "backward"):
         raise InvalidProblem(f'op = {op!r}: give "forward" or "backward", which polynomials have schedules for')

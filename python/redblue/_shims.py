@@ -37,6 +37,8 @@ def scaled_dot_product_attention(
     serves all without it. Tensors of torch broadcast as torch broadcasts them.
     A query that sees no key gives 0, and so do all where dropout_p is 1. Returns [..., heads, n_q, d_v]. Raises what
     `attention` raises.
+
+    Source: PyTorch, torch.nn.functional.scaled_dot_product_attention.
     """
     if is_tensor(query):
         return redblue.torch.scaled_dot_product_attention(query, key, value, attn_mask, dropout_p, is_causal, scale, enable_gqa)
@@ -85,9 +87,13 @@ def flash_attn_func(
 ) -> Any:
     """flash_attn.flash_attn_func: q [batch, n_q, heads, d], k and v [batch, n_k, kv_heads, d].
 
-    causal and window_size are aligned at the bottom right. alibi_slopes [heads] or [batch, heads]. Gradients are always
-    deterministic. Returns o like q; with return_attn_probs (o, lse, None), lse [batch, heads, n_q]: the matrix of
-    weights that flash-attention returns for tests is not made.
+    dropout_p: the share of weights that become 0; which ones is drawn anew at each call. softmax_scale: default 1 / sqrt(d).
+    softcap c > 0: scores become c tanh(score / c), before ALiBi and mask. causal and window_size are aligned at the bottom
+    right. alibi_slopes [heads] or [batch, heads]. Gradients are always deterministic. Returns o like q; with
+    return_attn_probs (o, lse, None), lse [batch, heads, n_q]: the matrix of weights that flash-attention returns for tests
+    is not made. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_func; Dao 2023, arXiv 2307.08691.
     """
     return _flash(q, k, v, dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
 
@@ -118,7 +124,9 @@ def flash_attn_varlen_func(
     are not needed. seqused_q and seqused_k [sequences]: how many first queries and keys of each are in use; causal and
     window_size are aligned at the bottom right of these. Queries after them give 0, and keys after them have gradients of
     0. Otherwise as flash_attn_func, alibi_slopes [batch, heads] sequence by sequence; lse is [heads, total_q]. Paged keys
-    (block_table) are refused.
+    (block_table) are refused. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_varlen_func.
     """
     if block_table is not None:
         raise InvalidProblem("block_table: keys in pages are not read; give k and v packed one after the other")
@@ -158,7 +166,11 @@ def flash_attn_qkvpacked_func(
     deterministic: bool = False,
     return_attn_probs: bool = False,
 ) -> Any:
-    """flash_attn.flash_attn_qkvpacked_func: flash_attn_func of the three parts of qkv [batch, n, 3, heads, d]."""
+    """flash_attn.flash_attn_qkvpacked_func: flash_attn_func of the three parts of qkv [batch, n, 3, heads, d]. Raises what
+    `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_qkvpacked_func.
+    """
     (qkv, _, _), finished = _sliceable(qkv, qkv, qkv)
     q, k, v = _parts(qkv, "qkv", 3)
     options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)
@@ -178,7 +190,10 @@ def flash_attn_kvpacked_func(
     return_attn_probs: bool = False,
 ) -> Any:
     """flash_attn.flash_attn_kvpacked_func: flash_attn_func of q [batch, n_q, heads, d] and the two parts of
-    kv [batch, n_k, 2, kv_heads, d]."""
+    kv [batch, n_k, 2, kv_heads, d]. Raises what `attention` raises.
+
+    Source: flash-attention 2 (https://github.com/Dao-AILab/flash-attention), flash_attn_kvpacked_func.
+    """
     (q, kv, _), finished = _sliceable(q, kv, kv)
     k, v = _parts(kv, "kv", 2)
     options = (dropout_p, softmax_scale, causal, window_size, softcap, alibi_slopes, return_attn_probs)

@@ -26,7 +26,11 @@ def longformer(
     n_q: int, n_k: int, left: int, right: int, globals: int, *, step: int = 1, offset: Optional[int] = None
 ) -> Pattern:
     """A window; all queries see the first `globals` keys, and queries at the first `globals` positions see all keys.
-    Beltagy et al. 2020, arXiv 2004.05150."""
+    Beltagy et al. 2020, arXiv 2004.05150.
+
+    left, right and step: the window's, as of `window`: keys at distances k step, -left <= k <= right, of the query's
+    position; -1: no edge. offset: where query 0 stands among the keys; default n_k - n_q.
+    """
     return _core.pattern_longformer(n_q, n_k, offset, left, right, globals, step)
 
 

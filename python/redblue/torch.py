@@ -463,7 +463,10 @@ def scaled_dot_product_attention(
 ) -> Tensor:  # fmt: skip
     """torch.nn.functional.scaled_dot_product_attention by redblue, with gradients, of attn_mask too if it is of floats.
     attn_mask may be a torch.nn.attention.bias.CausalBias. dropout_p = 1 gives 0. What stands for tensors, as torch.fx has
-    it, is given the call, as torch's own function does."""
+    it, is given the call, as torch's own function does. Raises what redblue.attention raises.
+
+    Source: PyTorch, torch.nn.functional.scaled_dot_product_attention.
+    """
     given = (query, key, value, attn_mask)
     if any(type(x) is not Tensor and _stands_for_a_tensor(x) for x in given):
         options = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}

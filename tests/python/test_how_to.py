@@ -21,6 +21,7 @@ def run(code, page):
     exec(compile(code, page, "exec"), {})
 
 
+@pytest.mark.filterwarnings("error:Converting a tensor with requires_grad")  # a reader would see it
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.stem)
 def test_the_python_of_a_page_runs(page):
     code = "\n".join(blocks(page.read_text(encoding="utf-8")))

@@ -1032,6 +1032,13 @@ def test_no_batch_has_no_lengths(qkv):
     assert redblue.attention(q, k, v, seqused_k=[]).shape == (0, 4, 19, 6)
 
 
+def test_docstrings_name_errors_and_sources():
+    for name in redblue.__all__:
+        of = getattr(redblue, name)
+        if callable(of) and not isinstance(of, type):
+            assert "Raises" in of.__doc__ and ("Source" in of.__doc__ or name in ("explore", "report")), name
+
+
 @pytest.mark.skipif(sys.version_info < (3, 11), reason="typing has no Unpack")
 def test_annotations_can_be_read():
     for name in redblue.__all__:
