@@ -1,5 +1,7 @@
 #pragma once
 #include <algorithm>
+#include <bit>
+#include <cstdint>
 #include <span>
 #include <vector>
 
@@ -16,43 +18,51 @@ struct PairTile {
   index_t r = 0, c = 0;  ///< rows and keys that have a pair
 };
 
-/// Rows, as runs with gaps between them.
+/// Some rows of a block, as bits.
 class RowSet {
  public:
-  void clear() { runs_.clear(); }
+  explicit RowSet(index_t rows) : words_(static_cast<std::size_t>(ceil_div(rows, kBits))) {}
+
+  void clear() {
+    if (touched_.size() > 0) std::fill_n(words_.begin() + touched_.begin, touched_.size(), 0);
+    touched_ = {};
+  }
   /// How many of these are not there.
   index_t missing(Range rows) const {
     index_t count = rows.size();
-    for (auto run = first_from(rows.begin); run != runs_.end() && run->begin < rows.end; ++run)
-      count -= intersection(*run, rows).size();
+    for_words(rows, [&](index_t word, std::uint64_t bits) {
+      count -= std::popcount(words_[static_cast<std::size_t>(word)] & bits);
+    });
     return count;
   }
   void add(Range rows) {
-    const auto first = runs_.begin() + (first_from(rows.begin - 1) - runs_.cbegin());  // it may touch
-    auto last = first;
-    for (; last != runs_.end() && last->begin <= rows.end; ++last)
-      rows = {std::min(rows.begin, last->begin), std::max(rows.end, last->end)};
-    if (first == last) {
-      runs_.insert(first, rows);
-    } else {
-      *first = rows;
-      runs_.erase(first + 1, last);
-    }
+    if (rows.size() == 0) return;
+    for_words(rows, [&](index_t word, std::uint64_t bits) { words_[static_cast<std::size_t>(word)] |= bits; });
+    const Range now{rows.begin / kBits, ceil_div(rows.end, kBits)};
+    touched_ = touched_.size() == 0 ? now : Range{std::min(touched_.begin, now.begin), std::max(touched_.end, now.end)};
   }
 
  private:
-  /// The first run that ends after i.
-  std::vector<Range>::const_iterator first_from(index_t i) const {
-    return std::ranges::partition_point(runs_, [&](const Range& run) { return run.end <= i; });
+  static constexpr index_t kBits = 64;
+  /// f(word, its bits) for the words that these rows lie in.
+  template <class F>
+  void for_words(Range rows, const F& f) const {
+    for (index_t r = rows.begin; r < rows.end;) {
+      const index_t from = r % kBits, bits = std::min(kBits - from, rows.end - r);
+      f(r / kBits, ~std::uint64_t{0} >> (kBits - bits) << from);
+      r += bits;
+    }
   }
-  std::vector<Range> runs_;
+
+  std::vector<std::uint64_t> words_;
+  Range touched_{};  ///< words that may have bits
 };
 
 /// f(tile) for the tiles of the rows I, from the first key on.
 template <class F>
 void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
   PairTile tile{I, {}, 0, 0, 0};
-  RowSet has;
+  RowSet has(I.size());
   const auto new_rows = [&](std::span<const Range> runs) {
     index_t rows = 0;
     for_inside(runs, I, [&](Range run) { rows += has.missing(run); });
