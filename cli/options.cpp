@@ -404,18 +404,6 @@ void PlannerOptions::apply_to(Problem& p) const {
   if (asked && asked != PatternOrder::natural && p.patterns.empty())
     throw InvalidProblem(
         fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
-  if (asked && is_searched(*asked) && !p.may_reorder())
-    throw InvalidProblem(
-        is_of_pairs(p.op)
-            ? fmt::format("--order {}: the matrix of operation {} keeps queries and keys in natural order", order,
-                          name_of(p.op))
-        : p.alibi || p.dropout > 0
-            ? fmt::format("--order {}: with ALiBi or dropout, which depend on the numbers of query and key, these stay "
-                          "in natural order",
-                          order)
-            : fmt::format("--order {}: heads or batches with patterns or lengths of their own share one bias, which "
-                          "would need an order for each; give a bias for each of them",
-                          order));
   p.order = asked.value_or(PatternOrder::natural);
 }
 

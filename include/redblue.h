@@ -63,7 +63,8 @@ typedef struct redblue_pattern redblue_pattern;
 
 /* In which order a run takes the queries and keys of patterns: the words moved depend on it, and of results the
  * rounding. A run gathers its inputs in this order, into the workspace, and scatters its outputs. With ALiBi or
- * dropout, and for REDBLUE_SCORES and REDBLUE_WEIGHTS, they stay as they come. */
+ * dropout, for REDBLUE_SCORES and REDBLUE_WEIGHTS, and where heads or batches with patterns of their own share one
+ * bias, the planner leaves them as they come, and REDBLUE_ORDER_RCM and REDBLUE_ORDER_JACCARD are refused. */
 typedef int32_t redblue_pattern_order;
 enum {
   REDBLUE_ORDER_AUTOMATIC = 0, /* the planner's choice: the fewest words, or the least time */

@@ -138,6 +138,7 @@ struct Problem {
   void require_method() const;
   void require_sequences() const;
   void require_patterns() const;
+  void require_order() const;
   void require_dilation() const;
   Mask mask_of(index_t keys, index_t offset, index_t shown) const;
   std::shared_ptr<const Documents> sequences() const;

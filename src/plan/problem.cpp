@@ -54,6 +54,7 @@ void Problem::validate() const {
         "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
   require_sequences();
   require_patterns();
+  require_order();
   require_dilation();
   require_modifiers();
   require_approximation();
@@ -157,6 +158,20 @@ void Problem::require_patterns() const {
                                          rows.begin, runs.front().begin, runs.back().end - 1, n_k));
     });
   }
+}
+
+void Problem::require_order() const {
+  if (patterns.empty() || !is_searched(order)) return;  // nothing to take in an order, or nothing moves
+  const auto refuse = [&](bool wrong, std::string_view why) {
+    if (wrong) throw InvalidProblem(fmt::format("order {}: {}", name_of(order), why));
+  };
+  refuse(is_of_pairs(op),
+         fmt::format("the matrix of operation {} keeps queries and keys in natural order", name_of(op)));
+  refuse(alibi || dropout > 0,
+         "with ALiBi or dropout, which depend on the numbers of query and key, these stay in natural order");
+  refuse(!may_move(),
+         "heads or batches with patterns or lengths of their own share one bias, which would need an order for each; "
+         "give a bias for each of them");
 }
 
 void Problem::require_dilation() const {

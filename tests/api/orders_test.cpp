@@ -61,6 +61,10 @@ TEST_F(Orders, CostWhatTheirFormulasSayInEveryOperation) {
       for (const PatternOrder order :
            {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place}) {
         p.order = order;
+        if (is_searched(order) && !p.may_reorder()) {
+          EXPECT_THROW(plan::make_plan(p, {.M = 2000}), InvalidProblem);
+          continue;
+        }
         for (const plan::Plan& plan : plans_of_every_schedule(p)) {
           // Of given O and lse nothing is known, and printed schedules are no more stable than their source.
           expect_counted_and_right(plan, !p.forward_given && !plan.row().algorithm->traits.printed);
@@ -102,6 +106,22 @@ TEST_F(Orders, ACapNamesTheLeastThatWorksInAnyOrder) {
       }
     }
   EXPECT_GT(refused, 10);
+}
+
+/// Such an order was taken for each head alone by models of time, and by nobody else.
+TEST_F(Orders, AreRefusedWhereQueriesAndKeysKeepTheirPlaces) {
+  Problem p{.heads = 2, .n_q = 1, .n_k = 17, .d = 4, .d_v = 4};
+  p.patterns = {any_pattern(1, 17), any_pattern(1, 17)};
+  p.bias = {1, 1, 1, 17};
+  for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard}) {
+    p.order = order;
+    EXPECT_THROW(plan::make_plan(p, {.M = 1000}), InvalidProblem) << "of one bias for two patterns";
+    Problem other = p;
+    other.bias = std::nullopt;
+    EXPECT_NO_THROW(plan::make_plan(other, {.M = 1000}));
+    other.dropout = 0.5;
+    EXPECT_THROW(plan::make_plan(other, {.M = 1000}), InvalidProblem) << "of dropout";
+  }
 }
 
 }  // namespace
