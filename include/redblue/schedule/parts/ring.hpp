@@ -1,6 +1,7 @@
 #pragma once
 #include <algorithm>
 #include <optional>
+#include <vector>
 
 #include "redblue/schedule/parts/visible.hpp"
 
@@ -35,11 +36,11 @@ inline index_t most_seeing_rows(const Sizes& x, index_t b) {
   return std::max(pairs.most_rows(keys), ragged > 0 ? pairs.rows_of({x.n_k - ragged, x.n_k}).size() : 0);
 }
 
-/// The fewest queries (of Q), or keys (of K), in a block for which fits(size) holds; nothing if it holds for none. It
-/// need not be monotone: a larger block takes more room itself, and may leave fewer keys that two blocks see. Under a
-/// pattern, where each size takes a pass over its runs, of sizes above 16 every one that is twice another is tried.
-template <class Fits>
-std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
+/// done = f(size) for numbers of queries (of Q), or of keys (of K), in a block, from the smallest on, until one is
+/// done. Under a pattern, where each size takes a pass over its runs, of sizes above 16 every one that is twice another
+/// is tried.
+template <class F>
+void for_block_sizes(const Sizes& x, const Limits& limits, SlowArray of, const F& f) {
   constexpr index_t kTries = 4096, kFew = 48, kEach = 16;
   const bool keys = of == SlowArray::K;
   const index_t n = keys ? x.n_k : x.n_q, step = keys ? limits.multiple.key : limits.multiple.query;
@@ -47,11 +48,48 @@ std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, Slow
   index_t size = smallest_tile(n, step);
   const auto block_fits = [&] { return limits.fit(x.tile(of, size, x.d), 0); };
   for (index_t tries = 1; tries <= kTries && size < n && block_fits(); ++tries) {
-    if (fits(size)) return size;
+    if (f(size)) return;
     size += doubles && tries >= kEach ? size : step;
   }
-  size = std::max(size, n);
-  return fits(size) ? std::optional(size) : std::nullopt;
+  f(std::max(size, n));
+}
+
+/// The smallest block for which fits(size) holds; nothing if it holds for none. It need not be monotone: a larger block
+/// takes more room itself, and may leave fewer keys that two blocks see.
+template <class Fits>
+std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, SlowArray of, const Fits& fits) {
+  std::optional<index_t> smallest;
+  for_block_sizes(x, limits, of, [&](index_t size) {
+    if (fits(size)) smallest = size;
+    return smallest.has_value();
+  });
+  return smallest;
+}
+
+/// The tiling of schedule S that fits and moves the fewest words, over these numbers of pins and sizes of `block`, of Q
+/// or of K: under a pattern a bias is read for each pair that a ring forms, which are not the same for any two of them.
+template <class S>
+std::optional<typename S::Tiling> cheapest_ring(const Sizes& x, const Limits& limits, SlowArray of,
+                                                const std::vector<index_t>& pin_counts, typename S::Tiling t,
+                                                index_t S::Tiling::* block) {
+  std::optional<typename S::Tiling> best;
+  Words least;
+  for (const index_t pinned : pin_counts) {
+    t.pinned = pinned;
+    for_block_sizes(x, limits, of, [&](index_t size) {
+      t.*block = size;
+      if (!limits.fit(S::footprint(x, t), S::prefetch(x, t))) return false;
+      if (const Words cost = limits.price.of(S::io(x, t)); !best || cost < least) {
+        best = t;
+        least = cost;
+      }
+      return false;
+    });
+  }
+  return best;
+}
+inline bool reads_bias_of_formed_pairs(const Sizes& x) {
+  return x.mask.pattern != nullptr && x.modifiers.bias == Modifiers::Bias::of_pairs;
 }
 
 /// The block of this size of n queries or keys; where blocks load slopes or sinks, a larger one that fits: it moves
