@@ -366,6 +366,8 @@ int run_command(const RunFlags& flags) {
     const auto shape = shape_of(problem, SlowArray::slopes);
     tensors[SlowArray::slopes] = options.compute == DType::f64 ? Tensor(slopes, shape) : Tensor(rounded, shape);
   }
+  if (problem.bias_gradient && tensors[SlowArray::bias].dtype == DType::boolean)
+    throw InvalidProblem("--bias-gradient: bias is of bool and has no gradient; leave it out, or give floats");
   for (const auto& [a, unwanted] : {std::pair{SlowArray::bias, Unwanted::nan_or_plus_inf},
                                     {SlowArray::slopes, Unwanted::nan_or_infinite},
                                     {SlowArray::sinks, Unwanted::nan_or_plus_inf}})

@@ -174,6 +174,17 @@ def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
     assert (a["o"] == b["o"]).all() and (a["lse"] == b["lse"]).all()
 
 
+def test_a_mask_of_bool_has_no_gradient(tmp_path):
+    draw = np.random.default_rng(1)
+    x = {n: draw.normal(size=(1, 1, 6, 4)).astype(np.float32) for n in ("q", "k", "v", "do")}
+    np.savez(tmp_path / "x.npz", **x, bias=np.ones((1, 1, 6, 6), bool))
+    command = [CLI, "run", "--op", "backward", "--with-forward", "--bias-gradient", "--M", "1000"]
+    files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
+    done = subprocess.run([*command, *files], capture_output=True, text=True)
+    assert done.returncode == 2 and "bias is of bool and has no gradient" in done.stderr, done.stderr
+    assert not (tmp_path / "y.npz").exists()
+
+
 class Boxes:
     """Where rows of a group, stacked position by position, see the keys lo <= j < hi of intervals[row]."""
 
