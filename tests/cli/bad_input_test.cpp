@@ -44,7 +44,8 @@ struct Stocked : Workplace {
 TEST(Cli, RefusesLengthsThatDoNotAddUp) {
   const Workplace w;
   const auto plan = [](const Args& more) { return Args{"plan", "--d", "8", "--M", "1000"} + more; };
-  expect_refused(w, {plan({"--n", "8", "--seqlens", "3,3"}), {"cu_seqlens_q ends with 6", "8 queries", "the program's --seqlens)"}});
+  expect_refused(w, {plan({"--n", "8", "--seqlens", "3,3"}),
+                     {"cu_seqlens_q ends with 6", "8 queries", "the program's --seqlens)"}});
   expect_refused(w, {plan({"--nq", "6", "--nk", "8", "--seqlens", "3,3"}), {"ends with 6", "8 keys", "--seqlens-k"}});
   expect_refused(w, {plan({"--n", "8", "--seqlens", "0,3,8"}), {"ends with 11", "these lengths look cumulative"}});
 }
