@@ -76,8 +76,8 @@ struct PolynomialTiledForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.d, m.feature), 0, 1, smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  /// Every s and every number of column blocks, with the largest groups that fit; then more rows and keys per step where
-  /// there is room.
+  /// Every s and every number of column blocks, with the largest groups that fit; then more rows and keys per step
+  /// where there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     std::optional<Tiling> best;
     Words least;
