@@ -468,7 +468,8 @@ def scaled_dot_product_attention(
     Source: PyTorch, torch.nn.functional.scaled_dot_product_attention.
     """
     given = (query, key, value, attn_mask)
-    if any(type(x) is not Tensor and _stands_for_a_tensor(x) for x in given):
+    usual = type(query) is Tensor and type(key) is Tensor and type(value) is Tensor and type(attn_mask) in _USUAL
+    if not usual and any(_stands_for_a_tensor(x) for x in given):
         options = {"attn_mask": attn_mask, "dropout_p": dropout_p, "is_causal": is_causal, "scale": scale, "enable_gqa": enable_gqa}
         return handle_torch_function(scaled_dot_product_attention, given, query, key, value, **options)
     if dropout_p == 1:
@@ -481,6 +482,9 @@ def scaled_dot_product_attention(
     options = {"bias": mask, "dropout": dropout_p, "causal": is_causal, "alignment": alignment, "scale": scale}
     o = of_tensors(q, k, v, None, False, options)
     return o if len(batch) < 2 else o.unflatten(0, batch)
+
+
+_USUAL = (type(None), Tensor)  # types of attn_mask
 
 
 def _stands_for_a_tensor(x: Any) -> bool:
