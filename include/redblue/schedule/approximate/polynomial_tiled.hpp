@@ -100,7 +100,7 @@ struct PolynomialTiledForward : Defaults {
       }
     }
     if (!best) return best;
-    best->w -= spare_words(x, *best);
+    best->w -= spare_words(x, limits, *best);
     return doubled_in_turn<PolynomialTiledForward>(*best, x, limits);
   }
   /// How many values the first block of columns may have, the most first: multiples of step, or all; of those that make
@@ -116,25 +116,31 @@ struct PolynomialTiledForward : Defaults {
     list.push_back(0);
     return list;
   }
-  /// By how much w may shrink while there are as few groups.
-  static index_t spare_words(const Sizes& x, Tiling t) {
+  /// By how much w may shrink while there are as few groups, and they fit.
+  static index_t spare_words(const Sizes& x, const Limits& limits, Tiling t) {
     const Words words = io(x, t).total();
     return largest_tile(t.w - 1, 1, [&](index_t spare) {
       Tiling less = t;
       less.w -= spare;
-      return io(x, less).total() == words;
+      return io(x, less).total() == words && fits<PolynomialTiledForward>(x, less, limits);
     });
   }
-  /// The largest groups that fit; 0 if none do.
+  /// The largest groups that fit; 0 if none do. Where the constant joins a group of more coordinates, larger groups
+  /// with which it joins another may take less room: those of a row or two more are tried.
   static index_t largest_w(const Sizes& x, const Limits& limits, Passes& passes) {
     const Words all = monomials(x.d, passes.degree) * passes.cb + x.d + passes.cb + passes.degree;
     const index_t most = std::min(std::max(limits.M, Words(1)), all).to_index();
-    return largest_tile(most, 1, [&](index_t w) {
+    const auto fits = [&](index_t w) {
       passes.w = w;
       const Words footprint = passes.totals(x, &Phase::footprint).largest;
       const Words prefetch = limits.double_buffer ? passes.totals(x, &Phase::prefetch).largest - footprint : Words(0);
       return limits.fit(footprint, prefetch);
-    });
+    };
+    index_t w = largest_tile(most, 1, fits);
+    for (const index_t rows : {1, 2})
+      if (const index_t more = w + rows * passes.cb; more <= most && fits(more))
+        w = more + largest_tile(most - more, 1, [&](index_t words) { return fits(more + words); });
+    return w;
   }
 
   static Words footprint(const Sizes& x, Tiling t) { return Passes(x, t).totals(x, &Phase::footprint).largest; }
