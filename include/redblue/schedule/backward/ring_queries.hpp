@@ -1,6 +1,7 @@
 #pragma once
 #include "redblue/schedule/parts/pinned_keys.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
+#include "redblue/schedule/parts/ring_tiling.hpp"
 
 namespace redblue::schedule {
 
@@ -38,33 +39,16 @@ struct RingQueriesBackward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_k, m.key), smallest_tile(x.n_q, m.query)};
   }
-  /// All move the same words but for a bias under a pattern: the pinned keys with which the smallest blocks take the
-  /// least room, the smallest Bc that fits; it and br doubled in turn while there is room and no word is moved for it.
+  /// Bc and br are doubled in turn while there is room (parts/ring_tiling.hpp).
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    Tiling t = smallest(x, limits.multiple);
-    const auto keys_fit = [&](Tiling u) { return [=](index_t keys) { return fits({keys, u.br, u.pinned}); }; };
-    const auto larger = [&](Tiling u) {
+    return ring_tiling<RingQueriesBackward>(x, limits, {SlowArray::K, &Tiling::Bc, Sinks::none}, [&](Tiling t) {
+      const auto fits_with = [&](Tiling u) { return fits<RingQueriesBackward>(x, u, limits); };
       for (index_t enough = 2; enough <= kEnough; enough *= 2) {
-        u.Bc = doubled_block(x, u.Bc, x.n_k, keys_fit(u), enough);
-        u.br = doubled(u.br, x.n_q, [&](index_t rows) { return fits({u.Bc, rows, u.pinned}); }, enough);
+        t.Bc = doubled_block(x, t.Bc, x.n_k, [&](index_t keys) { return fits_with({keys, t.br, t.pinned}); }, enough);
+        t.br = doubled(t.br, x.n_q, [&](index_t rows) { return fits_with({t.Bc, rows, t.pinned}); }, enough);
       }
-      return u;
-    };
-    const std::vector<index_t> counts =
-        pin_counts_by_room(x, pin_counts(x.pairs(), true, limits.multiple.key), t, footprint);
-    if (reads_bias_of_formed_pairs(x)) {
-      const auto best = cheapest_ring<RingQueriesBackward>(x, limits, SlowArray::K, counts, t, &Tiling::Bc);
-      return best ? std::optional(larger(*best)) : best;
-    }
-    for (const index_t pinned : counts) {
-      t.pinned = pinned;
-      const std::optional<index_t> Bc = smallest_block(x, limits, SlowArray::K, keys_fit(t));
-      if (!Bc) continue;
-      t.Bc = enlarged_for_modifiers(x, limits, *Bc, x.n_k, limits.multiple.key, Sinks::none, keys_fit(t));
-      return larger(t);
-    }
-    return std::nullopt;
+      return t;
+    });
   }
 
   /// The queries that pass, and how many the rings hold.

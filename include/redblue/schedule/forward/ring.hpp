@@ -2,6 +2,7 @@
 #include "redblue/schedule/forward/flash.hpp"
 #include "redblue/schedule/parts/pinned_queries.hpp"
 #include "redblue/schedule/parts/ring_steps.hpp"
+#include "redblue/schedule/parts/ring_tiling.hpp"
 
 namespace redblue::schedule {
 
@@ -36,32 +37,14 @@ struct RingForward : Defaults {
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key)};
   }
-  /// All move the same words but for a bias under a pattern: the pinned queries with which the smallest blocks take the
-  /// least room, the smallest Br that fits, doubled while there is room, and Bc likewise.
+  /// Br is doubled while there is room, and Bc likewise (parts/ring_tiling.hpp).
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    const auto fits = [&](Tiling u) { return limits.fit(footprint(x, u), prefetch(x, u)); };
-    Tiling t = smallest(x, limits.multiple);
-    const auto more_keys = [&](Tiling u) {
-      u.Bc = doubled(u.Bc, x.n_k, [&](index_t keys) { return fits({u.Br, keys, u.pinned}); });
-      return u;
-    };
-    const std::vector<index_t> counts =
-        pin_counts_by_room(x, pin_counts(x.pairs(), false, limits.multiple.query), t, footprint);
-    if (reads_bias_of_formed_pairs(x)) {
-      const auto best = cheapest_ring<RingForward>(x, limits, SlowArray::Q, counts, t, &Tiling::Br);
-      return best ? std::optional(more_keys(*best)) : best;
-    }
-    for (const index_t pinned : counts) {
-      t.pinned = pinned;
-      const auto rows_fit = [&](index_t rows) { return fits({rows, t.Bc, pinned}); };
-      const std::optional<index_t> Br = smallest_block(x, limits, SlowArray::Q, rows_fit);
-      if (!Br) continue;
-      const index_t rows =
-          enlarged_for_modifiers(x, limits, *Br, x.n_q, limits.multiple.query, Sinks::of_rows, rows_fit);
-      t.Br = doubled_block(x, rows, x.n_q, rows_fit);
-      return more_keys(t);
-    }
-    return std::nullopt;
+    return ring_tiling<RingForward>(x, limits, {SlowArray::Q, &Tiling::Br, Sinks::of_rows}, [&](Tiling t) {
+      const auto fits_with = [&](Tiling u) { return fits<RingForward>(x, u, limits); };
+      t.Br = doubled_block(x, t.Br, x.n_q, [&](index_t rows) { return fits_with({rows, t.Bc, t.pinned}); });
+      t.Bc = doubled(t.Bc, x.n_k, [&](index_t keys) { return fits_with({t.Br, keys, t.pinned}); });
+      return t;
+    });
   }
 
   /// The keys that pass, and how many the ring holds.

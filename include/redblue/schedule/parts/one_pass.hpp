@@ -36,9 +36,8 @@ typename S::Tiling doubled_in_turn(typename S::Tiling t, const Sizes& x, const L
 template <class S>
 std::optional<typename S::Tiling> doubled_in_turn(const Sizes& x, const Limits& limits, index_t keys = kEnough,
                                                   index_t queries = kEnough) {
-  const typename S::Tiling t = S::smallest(x, limits.multiple);
-  if (!schedule::fits<S>(x, t, limits)) return std::nullopt;
-  return doubled_in_turn<S>(t, x, limits, keys, queries);
+  const auto t = smallest_if_it_fits<S>(x, limits);
+  return t ? std::optional(doubled_in_turn<S>(*t, x, limits, keys, queries)) : t;
 }
 
 }  // namespace redblue::schedule

@@ -1,7 +1,6 @@
 #pragma once
 #include <algorithm>
 #include <optional>
-#include <vector>
 
 #include "redblue/schedule/parts/visible.hpp"
 
@@ -64,32 +63,6 @@ std::optional<index_t> smallest_block(const Sizes& x, const Limits& limits, Slow
     return smallest.has_value();
   });
   return smallest;
-}
-
-/// The tiling of schedule S that fits and moves the fewest words, over these numbers of pins and sizes of `block`, of Q
-/// or of K: under a pattern a bias is read for each pair that a ring forms, which are not the same for any two of them.
-template <class S>
-std::optional<typename S::Tiling> cheapest_ring(const Sizes& x, const Limits& limits, SlowArray of,
-                                                const std::vector<index_t>& pin_counts, typename S::Tiling t,
-                                                index_t S::Tiling::* block) {
-  std::optional<typename S::Tiling> best;
-  Words least;
-  for (const index_t pinned : pin_counts) {
-    t.pinned = pinned;
-    for_block_sizes(x, limits, of, [&](index_t size) {
-      t.*block = size;
-      if (!limits.fit(S::footprint(x, t), S::prefetch(x, t))) return false;
-      if (const Words cost = limits.price.of(S::io(x, t)); !best || cost < least) {
-        best = t;
-        least = cost;
-      }
-      return false;
-    });
-  }
-  return best;
-}
-inline bool reads_bias_of_formed_pairs(const Sizes& x) {
-  return x.mask.pattern != nullptr && x.modifiers.bias == Modifiers::Bias::of_pairs;
 }
 
 /// The block of this size of n queries or keys; where blocks load slopes or sinks, a larger one that fits: it moves
