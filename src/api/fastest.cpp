@@ -7,6 +7,7 @@
 #include <cmath>
 #include <functional>
 #include <map>
+#include <numeric>
 #include <optional>
 #include <set>
 #include <tuple>
@@ -427,7 +428,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
       // States of monomials in tiles: few coordinates and columns at a time move few words, many fill vectors.
       for (const index_t f : {1, 16, 64}) {
         if (f > 1 && problem.approximation == nullptr) continue;
-        o.multiple.feature = std::max(options.multiple.feature, f);
+        o.multiple.feature = std::lcm(options.multiple.feature, f);
         list.push_back(o);
       }
     }

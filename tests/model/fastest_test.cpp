@@ -414,6 +414,21 @@ TEST(FastestPlan, KeepsToTheMultiplesAskedFor) {
   for (const schedule::Knob& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
 }
 
+/// States of monomials are tried with tiles of 16 and 64 features, too.
+TEST(FastestPlan, OfApproximationsKeepsToTheMultiplesAskedFor) {
+  Problem p = of(Operation::forward, 4096, 96);
+  p.approximate("2:1");
+  for (const index_t features : {3, 5, 24}) {
+    plan::Options o = with_M(50'000, "polynomial_tiled");
+    o.multiple.feature = features;
+    const plan::Plan plan = make_fastest_plan(p, o, {invented()});
+    for (const schedule::Knob& k : plan.row().tiling) {
+      const bool of_features = k.name == "s" || k.name == "values";
+      EXPECT_TRUE(!of_features || k.value % features == 0 || k.value == 96) << k.name << " = " << k.value;
+    }
+  }
+}
+
 TEST(FastestPlan, LargeProblemsAreWalkedInPart) {
   const TimeOptions time{invented()};
   const auto seconds = [&](index_t n) {
