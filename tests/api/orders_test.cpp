@@ -108,7 +108,7 @@ TEST_F(Orders, ACapNamesTheLeastThatWorksInAnyOrder) {
   EXPECT_GT(refused, 10);
 }
 
-/// Such an order was taken for each head alone by models of time, and by nobody else.
+/// The library once took no notice of the order there; its model of time did, and the process ended.
 TEST_F(Orders, AreRefusedWhereQueriesAndKeysKeepTheirPlaces) {
   Problem p{.heads = 2, .n_q = 1, .n_k = 17, .d = 4, .d_v = 4};
   p.patterns = {any_pattern(1, 17), any_pattern(1, 17)};

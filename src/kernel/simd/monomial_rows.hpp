@@ -101,8 +101,8 @@ class MonomialRows {
     keep_sum(row, sum);
   }
 
-  /// How many monomials a parent times x_t begins, where coordinates are one block: those of degree at most g - level -
-  /// 1 in the coordinates from t on.
+  /// How many monomials begin with a parent times x_t, where coordinates are one block: C(n + k, k), for n coordinates
+  /// from t on, of which at most k = g - level - 1 more may follow.
   index_t monomials_from(index_t level, index_t t) const {
     index_t count = 1;
     for (index_t k = 1; k < m_.degree - level; ++k) count = count * (d_ - t + k) / k;
