@@ -2,6 +2,7 @@
 #include <array>
 #include <mutex>
 #include <set>
+#include <tuple>
 #include <vector>
 
 #include "engine.hpp"
@@ -65,8 +66,10 @@ class ArenaMemo {
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
                                        const kernel::Bodies<T>& bodies) {
     plan::Instances x = plan.instances();
-    const bool hides = plan.row().algorithm->traits.hides && has_pattern(x.sizes);
-    const bool either = hides && plan.row().algorithm->traits.patterns;  // some tilings hide, others do not
+    const schedule::Traits& traits = plan.row().algorithm->traits;
+    const bool hides = traits.hides && has_pattern(x.sizes);
+    const bool either =
+        has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);  // by tiling, or pattern
     if (x.sizes.documents == nullptr || is_projected(plan.problem.op) || either)
       return walk_some(plan, unlike_instances(plan), memory, bodies);
     try {
@@ -75,10 +78,11 @@ class ArenaMemo {
       x.count = 1;
     }
     machine::ArenaWords words;
-    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
+    std::set<std::tuple<std::array<index_t, 5>, const Pattern*, const Pattern*>> seen;
     for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
       const Mask& mask = part.mask;
-      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern}).second) continue;
+      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern, mask.intervals}).second)
+        continue;
       x.sizes = std::move(part);
       words.grow(walk_some(plan, x, memory, bodies));
     }

@@ -75,14 +75,22 @@ std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw)
   return std::make_shared<const Documents>(std::move(all));
 }
 
-/// Keys that no interval says: blocks, single pairs, or runs; some queries see none, some keys nobody sees.
+/// Keys that no three numbers say: blocks, single pairs, or runs, of which some queries see none, and some keys nobody
+/// sees; or intervals whose ends go on in uneven steps.
 std::shared_ptr<const Documents> any_pattern(const Sizes& x, const Draw& draw) {
-  const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9);
+  const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9), widest = draw(1, 8);
   const bool alike = draw(0, 1) == 1;  // in a group
+  const bool intervals = draw(0, 2) == 0;
   RunLists rows;
   std::vector<Range> runs;
+  Range seen;
   for (index_t r = 0; r < x.n_q; ++r) {
-    if (r / group % block == 0 && (r % group == 0 || !alike)) {
+    const bool own = r % group == 0 || !alike;
+    if (intervals && own) {
+      seen.end = std::min(x.n_k, seen.end + draw(0, widest));
+      seen.begin = std::clamp<index_t>(seen.begin + draw(0, widest), seen.begin, std::max(seen.begin, seen.end - 1));
+      runs = {seen};
+    } else if (!intervals && own && r / group % block == 0) {
       runs.clear();
       for (index_t j = 0; j < x.n_k; j += block)
         if (draw(0, 9) < share) runs.push_back({j, std::min(j + block, x.n_k)});

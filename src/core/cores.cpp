@@ -24,10 +24,10 @@ void add_spanning_core(const Sizes& x, std::span<const Sizes> documents, std::ve
   Documents all;
   all.list.reserve(parts.size());
   for (Sizes& part : parts) {
-    part.mask.pattern = nullptr;
+    part.mask.pattern = part.mask.intervals = nullptr;
     const Range queries{0, part.n_q}, keys{0, part.n_k};
     all.list.push_back({0, queries.shifted(part.row0 - core.row0), keys.shifted(part.key0 - core.key0), part.mask, 0,
-                        std::move(part.pattern), std::move(part.hiding)});
+                        std::move(part.pattern), std::move(part.hiding), std::move(part.intervals)});
   }
   core.documents = std::make_shared<const Documents>(std::move(all));
   list.push_back({std::move(core)});
@@ -39,7 +39,7 @@ void add_cores(const Sizes& document, std::vector<Core>& list) {
   if (!core) return;
   const Mask& mask = core->mask;
   const bool whole = mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1;
-  if (whole || core->hiding != nullptr) return list.push_back({std::move(*core)});
+  if (whole || mask.intervals != nullptr || core->hiding != nullptr) return list.push_back({std::move(*core)});
   // A query sees one key, and perhaps more of the prefix.
   const index_t group = mask.group;
   const index_t together = std::clamp<index_t>(mask.prefix - mask.hi + 1, 0, core->n_q / group);
@@ -162,7 +162,7 @@ Sizes part_of(Sizes x, Range queries, Range keys) {
 }
 
 std::optional<Sizes> core_of(const Sizes& x) {
-  if (x.mask.full() || x.mask.pattern != nullptr) return x;
+  if (x.mask.full() || x.mask.is_listed()) return x;
   const Range queries = x.pairs().rows_of({0, x.n_k});
   if (queries.size() == 0) return std::nullopt;
   return part_of(x, queries, x.pairs().keys_of(queries));

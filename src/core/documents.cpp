@@ -140,6 +140,7 @@ std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
     part.mask = one.pairs().mask;
     part.pattern = one.pattern;
     part.hiding = one.hiding;
+    part.intervals = one.intervals;
     part.pair0 = pairs;
     if (one.pattern != nullptr) pairs += one.pattern->pairs();
     part.modifiers.slope_offset = one.slope_offset - one.rows.begin / one.mask.group + one.keys.begin;
@@ -167,8 +168,18 @@ std::shared_ptr<const Documents> hulls_of(const Documents& documents) {
   Documents all = documents;
   for (Document& one : all.list) {
     if (one.pattern == nullptr) continue;
-    one.mask = hull_of(*one.pattern, one.mask.group);
-    one.hiding = std::exchange(one.pattern, nullptr);
+    const std::shared_ptr<const Pattern> pattern = std::exchange(one.pattern, nullptr);
+    if (const auto mask = mask_of(pattern->rows(), one.keys.size(), one.mask.group)) {
+      one.mask = *mask;
+      continue;
+    }
+    one.mask = hull_of(*pattern, one.mask.group);
+    if (pattern->is_intervals()) {
+      if (pattern->rows().of(pattern->n_q() - 1).front().begin == 0) one.mask.lo = -Mask::kFar;
+      one.intervals = pattern;
+    } else {
+      one.hiding = pattern;
+    }
   }
   return std::make_shared<const Documents>(std::move(all));
 }

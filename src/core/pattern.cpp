@@ -201,15 +201,37 @@ RunLists transposed(const RunLists& lists, index_t n) {
   return result;
 }
 
-Pattern::Pattern(RunLists rows, index_t n_k) : rows_(std::move(rows)), keys_(transposed(rows_, n_k)), before_{0} {
+namespace {
+
+/// Of each list how many the lists before it hold, and at the end how many all hold.
+std::vector<index_t> held_before(const RunLists& lists) {
+  std::vector<index_t> before{0};
+  before.reserve(static_cast<std::size_t>(lists.size()) + 1);
+  lists.for_groups([&](Range part, std::span<const Range> runs) {
+    index_t held = 0;
+    for (const Range& run : runs) held += run.size();
+    for (index_t r = part.begin; r < part.end; ++r) before.push_back(before.back() + held);
+  });
+  return before;
+}
+
+bool are_intervals(const RunLists& rows, index_t n_k) {
+  Range last{0, 1};
+  bool all = rows.size() > 0;
+  rows.for_groups([&](Range, std::span<const Range> runs) {
+    all = all && runs.size() == 1 && last.begin <= runs[0].begin && runs[0].begin < last.end && last.end <= runs[0].end;
+    if (all) last = runs[0];
+  });
+  return all && rows.of(0).front().begin == 0 && last.end == n_k;
+}
+
+}  // namespace
+
+Pattern::Pattern(RunLists rows, index_t n_k)
+    : rows_(std::move(rows)), keys_(transposed(rows_, n_k)), before_(held_before(rows_)) {
   rows_.hold_bits(n_k);
   keys_.hold_bits(n_q());
-  before_.reserve(static_cast<std::size_t>(n_q()) + 1);
-  rows_.for_groups([&](Range part, std::span<const Range> runs) {
-    index_t seen = 0;
-    for (const Range& run : runs) seen += run.size();
-    for (index_t r = part.begin; r < part.end; ++r) before_.push_back(before_.back() + seen);
-  });
+  if (are_intervals(rows_, n_k)) pairs_before_key_ = held_before(keys_);
 }
 
 Words Pattern::visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const {

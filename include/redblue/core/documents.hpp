@@ -23,12 +23,14 @@ struct Document {
   /// Where no interval says who sees whom; counted likewise. Its first and last row see a key, its first and last key
   /// are seen.
   std::shared_ptr<const Pattern> pattern{};
-  std::shared_ptr<const Pattern> hiding{};  ///< Sizes::hiding
+  std::shared_ptr<const Pattern> hiding{};     ///< Sizes::hiding
+  std::shared_ptr<const Pattern> intervals{};  ///< Sizes::intervals
 
   /// Those of its rows and keys that see each other.
   Pairs pairs() const {
     Pairs all{mask, rows.size(), keys.size()};
     all.mask.pattern = pattern.get();
+    all.mask.intervals = intervals.get();
     return part_of(all, {0, all.n_q}, {0, all.n_k});
   }
   friend bool operator==(const Document&, const Document&) = default;
@@ -126,7 +128,12 @@ void make_pattern(Document& one, const PatternIndex& index = {});
 inline bool has_pattern(const Sizes& x) {
   return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;
 }
-/// The same parts with an interval mask for each that has a pattern, the narrowest that leaves out none of its pairs.
+/// Are there parts whose loops form pairs that their patterns do not have?
+inline bool hides_pairs(const Sizes& x) {
+  return std::ranges::any_of(x.documents->list, [](const Document& one) { return one.hiding != nullptr; });
+}
+/// The same parts with an interval mask for each that has a pattern: its own intervals where it has no others, else the
+/// narrowest mask that leaves out none of its pairs.
 std::shared_ptr<const Documents> hulls_of(const Documents& documents);
 /// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
 /// as the batch with the most pairs needs.

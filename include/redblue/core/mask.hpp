@@ -16,15 +16,20 @@ struct Mask {
   index_t prefix = 0;                                ///< keys before it do not end at p + hi
   index_t group = 1;
   const Pattern* pattern = nullptr;  ///< not owned: Sizes owns it
+  /// A pattern of intervals in place of the three numbers, which leave out none: loops go over it as over any other
+  /// mask. Not owned either.
+  const Pattern* intervals = nullptr;
 
-  constexpr bool full() const { return lo == -kFar && hi == kFar && pattern == nullptr; }
+  constexpr bool full() const { return lo == -kFar && hi == kFar && pattern == nullptr && intervals == nullptr; }
+  /// Does a pattern say who sees whom?
+  constexpr bool is_listed() const { return pattern != nullptr || intervals != nullptr; }
   /// Does every row see the keys from 0 on?
   constexpr bool from_first_key() const { return lo == -kFar && pattern == nullptr; }
 
   /// The keys that one of these rows sees, under a pattern from the first to the last; of a single row [lo_i, hi_i).
   /// All n_k keys are from 0 on.
   constexpr Range keys(Range rows, index_t n_k) const {
-    if (pattern != nullptr) return pattern_keys(rows, n_k);
+    if (is_listed()) return listed_keys(rows, n_k);
     const index_t first = std::clamp<index_t>(rows.begin / group + lo, 0, n_k);
     return {first, std::clamp<index_t>(std::max((rows.end - 1) / group + hi, prefix), first, n_k)};
   }
@@ -33,7 +38,7 @@ struct Mask {
   /// The rows, of n_q, that see one of these keys: those between al_J, the first whose interval ends beyond keys.begin,
   /// and be_J, the first whose interval begins at keys.end or beyond.
   constexpr Range rows(Range keys, index_t n_q) const {
-    if (pattern != nullptr) return pattern_rows(keys, n_q);
+    if (is_listed()) return listed_rows(keys, n_q);
     const index_t first = keys.begin < prefix ? 0 : rows_before(keys.begin + 1 - hi, n_q);
     return {first, std::max(first, rows_before(keys.end - lo, n_q))};
   }
@@ -51,11 +56,11 @@ struct Mask {
   friend constexpr bool operator==(const Mask&, const Mask&) = default;
 
  private:
-  [[gnu::noinline]] Range pattern_keys(Range rows, index_t n_k) const {
-    return hull_of(pattern->rows(), rows, {0, n_k});
+  [[gnu::noinline]] Range listed_keys(Range rows, index_t n_k) const {
+    return pattern != nullptr ? hull_of(pattern->rows(), rows, {0, n_k}) : intervals->interval_of_keys(rows, n_k);
   }
-  [[gnu::noinline]] Range pattern_rows(Range keys, index_t n_q) const {
-    return hull_of(pattern->keys(), keys, {0, n_q});
+  [[gnu::noinline]] Range listed_rows(Range keys, index_t n_q) const {
+    return pattern != nullptr ? hull_of(pattern->keys(), keys, {0, n_q}) : intervals->interval_of_rows(keys, n_q);
   }
   /// The rows, of n_q, at positions before p.
   constexpr index_t rows_before(index_t p, index_t n_q) const {

@@ -150,6 +150,17 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
     return std::any_cast<const Value&>(found_.emplace(std::pair(walk, key), std::move(made)).first->second);
   }
 
+  /// Does each row see one interval of keys, whose ends never go back from one row to the next, so that every key is
+  /// seen, and neighbours share a key?
+  bool is_intervals() const { return !pairs_before_key_.empty(); }
+  /// Where it does, the keys that one of these rows sees, of the first n_k, and the rows that see one of these keys, of
+  /// the first n_q.
+  Range interval_of_keys(Range rows, index_t n_k) const { return interval(rows_, rows, n_k); }
+  Range interval_of_rows(Range keys, index_t n_q) const { return interval(keys_, keys, n_q); }
+  index_t pairs_of_rows(Range rows) const { return between(before_, rows); }
+  /// Of intervals only.
+  index_t pairs_of_keys(Range keys) const { return between(pairs_before_key_, keys); }
+
   /// Pairs in order, row by row: their number, and the place of the first pair of this row whose key is `key` or later.
   index_t pairs() const { return before_.back(); }
   index_t pair_at(index_t row, index_t key) const {
@@ -162,13 +173,23 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
   }
 
  private:
+  static Range interval(const RunLists& lists, Range part, index_t n) {
+    const index_t last = lists.size() - 1;
+    const auto of = [&](index_t i) { return lists.of(std::clamp<index_t>(i, 0, last)).front(); };
+    const index_t begin = std::min(of(part.begin).begin, n);
+    return {begin, std::clamp(of(part.end - 1).end, begin, n)};
+  }
+  static index_t between(const std::vector<index_t>& before, Range part) {
+    return before[static_cast<std::size_t>(part.end)] - before[static_cast<std::size_t>(part.begin)];
+  }
   using Visits = std::unordered_map<index_t, Words>;
   Words visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const;
 
   RunLists rows_;
   RunLists keys_;
-  std::vector<index_t> before_;  ///< pairs in the rows before each, and at the end all
-  mutable std::mutex mutex_;     ///< of what is kept
+  std::vector<index_t> before_;            ///< pairs in the rows before each, and at the end all
+  std::vector<index_t> pairs_before_key_;  ///< the same of keys, where is_intervals()
+  mutable std::mutex mutex_;               ///< of what is kept
   mutable Visits visited_keys_, visited_rows_;
   mutable std::map<std::pair<std::string_view, Key>, std::any> found_;
 };

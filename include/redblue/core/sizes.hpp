@@ -1,5 +1,6 @@
 #pragma once
 #include <memory>
+#include <utility>
 
 #include "redblue/core/cost.hpp"
 #include "redblue/core/method.hpp"
@@ -39,6 +40,8 @@ struct Sizes {
   /// Of a part whose loops go over an interval mask that leaves out no pair of a pattern: the pattern. Pairs that it
   /// does not have are formed, and hidden; `mask` is the interval mask.
   std::shared_ptr<const Pattern> hiding{};
+  /// What mask.intervals points at.
+  std::shared_ptr<const Pattern> intervals{};
   index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
   /// In place of e^z in the softmax; null: exact attention.
   std::shared_ptr<const Polynomial> polynomial{};
@@ -55,8 +58,15 @@ struct Sizes {
   Pairs pairs() const { return {mask, n_q, n_k}; }
   /// The place of a tile of scores for what hides pairs in it.
   Place place(index_t row, index_t col) const {
-    Place p{mask, row, col};
+    Place p = formed(row, col);
     if (hiding != nullptr) p.mask.pattern = hiding.get();
+    return p;
+  }
+  /// The same for what goes over all pairs that the loops form, those that `hiding` does not have included. Kernels
+  /// know intervals as a pattern.
+  Place formed(index_t row, index_t col) const {
+    Place p{mask, row, col};
+    if (mask.intervals != nullptr) p.mask.pattern = std::exchange(p.mask.intervals, nullptr);
     return p;
   }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.

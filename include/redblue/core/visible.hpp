@@ -8,7 +8,7 @@
 #include "redblue/core/words.hpp"
 
 /// Sums of visible keys over blocks of rows, and of rows over blocks of keys, in closed form: O(log n), for n up to
-/// 2^40 and beyond.
+/// 2^40 and beyond. Where rows have intervals in place of three numbers, block by block.
 namespace redblue {
 
 namespace detail {
@@ -136,10 +136,18 @@ struct Pairs {
     const index_t T = ceil_div(n_q, a), left = T - block,
                   end = n_q - (left - 1) * a;  // of the first block that is left
     if (left <= 0) return 0;
+    if (mask.intervals != nullptr) return added_up(row_blocks(a), block, [&](Range I) { return keys_of(I).size(); });
     const index_t least = std::clamp<index_t>(mask.prefix, 0, n_k);
     return detail::clamped_sum({end - 1, a, left}, mask.group, mask.hi, least, n_k) -
            detail::clamped_sum({end, a, left - 1}, mask.group, mask.lo, 0, n_k) -
            keys_of({std::max<index_t>(0, end - a), end}).begin;
+  }
+  /// The same without the first keys.
+  Words visited_keys_beyond(index_t a, index_t key) const {
+    if (mask.pattern != nullptr) return blocks_met(mask.pattern->keys(), {key, n_k}, n_q, a, true);
+    if (mask.intervals != nullptr)
+      return added_up(row_blocks(a), 0, [&](Range I) { return intersection(keys_of(I), {key, n_k}).size(); });
+    return Pairs{mask.from(0, key), n_q, n_k - key}.visited_keys(a);
   }
   /// The same where the last `most` keys of each block need no visit by the next one: each key once, and again for each
   /// block that sees it and the block before it had to let go. Blocks before which some had to go are neighbours. The
@@ -149,6 +157,11 @@ struct Pairs {
     const index_t pairs = blocks.count() - 1;
     const auto begin = [&](index_t i) { return keys_of(blocks(i)).begin; };
     const auto end = [&](index_t i) { return keys_of(blocks(i)).end; };
+    if (mask.intervals != nullptr) {
+      Words sum = n_k;
+      for (index_t i = 0; i < pairs; ++i) sum += std::max<index_t>(0, end(i) - begin(i + 1) - most);
+      return sum;
+    }
     const index_t from = detail::first_that(pairs, [&](index_t i) { return end(i) >= most; });
     // Away from the ends two blocks share hi - lo keys, or one less.
     const index_t enough = most < mask.hi - mask.lo ? most : most + 1;
@@ -164,6 +177,7 @@ struct Pairs {
     if (mask.pattern != nullptr) return mask.pattern->visited_rows(b);
     const index_t T = ceil_div(n_k, b), positions = n_q / mask.group;
     if (T == 0) return 0;
+    if (mask.intervals != nullptr) return added_up(key_blocks(b), 0, [&](Range J) { return rows_of(J).size(); });
     const index_t all = std::min(T, ceil_div(std::min(mask.prefix, n_k), b));  // these blocks begin before the prefix
     const Words last = rows_of({n_k - 1, n_k}).end;
     return last + Words(mask.group) * (detail::clamped_sum({b, b, T - 1}, 1, -mask.lo, 0, positions) -
@@ -172,14 +186,17 @@ struct Pairs {
   /// All of them.
   Words count() const {
     if (mask.pattern != nullptr) return mask.pattern->pairs();
+    if (mask.intervals != nullptr) return mask.intervals->pairs();
     return mask.full() ? Words(n_q) * n_k : visited_keys(1);
   }
 
   /// Those of these rows, and those of these keys. No pattern.
   Words count_of_rows(Range rows) const {
+    if (mask.intervals != nullptr) return mask.intervals->pairs_of_rows(rows);
     return Pairs{mask, rows.end, n_k}.count() - Pairs{mask, rows.begin, n_k}.count();
   }
   Words count_of_keys(Range keys) const {
+    if (mask.intervals != nullptr) return mask.intervals->pairs_of_keys(keys);
     return Pairs{mask, n_q, keys.end}.count() - Pairs{mask, n_q, keys.begin}.count();
   }
 
@@ -270,6 +287,13 @@ struct Pairs {
   friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
 
  private:
+  /// SUM size(block) over these blocks from this one on.
+  template <class Size>
+  static Words added_up(const Blocks& blocks, index_t from, const Size& size) {
+    Words sum;
+    for (index_t i = from; i < blocks.count(); ++i) sum += size(blocks(i));
+    return sum;
+  }
   /// The largest size(block) over whole blocks of `a` rows, and of b keys.
   template <class Size>
   std::invoke_result_t<Size, Range> most_of_rows(index_t a, const Size& size) const {
@@ -287,17 +311,21 @@ struct Pairs {
         {mask.lo + positions, mask.hi, mask.prefix, mask.hi + positions}, n_k, [&](index_t j) { return j / b; });
   }
 
-  /// The largest size(block). It grows, falls or repeats after `group` blocks at most between the blocks where an end
-  /// of the interval begins or ceases to move.
+  /// The largest size(block). Of intervals in place of numbers all blocks are asked. Else it grows, falls or repeats
+  /// after `group` blocks at most between the blocks where an end of the interval begins or ceases to move.
   template <class Size, class BlockOf>
   std::invoke_result_t<Size, index_t> most(index_t count, const Size& size, std::initializer_list<index_t> ends,
                                            index_t n, const BlockOf& block_of) const {
     std::invoke_result_t<Size, index_t> largest = 0;
-    const auto look_around = [&](index_t block) {
-      const index_t from = std::clamp<index_t>(block - mask.group - 1, 0, count),
-                    to = std::clamp<index_t>(block + mask.group + 2, 0, count);
-      for (index_t i = from; i < to; ++i) largest = std::max(largest, size(i));
+    const auto look = [&](index_t from, index_t to) {
+      for (index_t i = std::clamp<index_t>(from, 0, count); i < std::min(to, count); ++i)
+        largest = std::max(largest, size(i));
     };
+    if (mask.intervals != nullptr) {
+      look(0, count);
+      return largest;
+    }
+    const auto look_around = [&](index_t block) { look(block - mask.group - 1, block + mask.group + 2); };
     look_around(0);
     look_around(count - 1);
     for (const index_t end : ends) look_around(block_of(std::clamp<index_t>(end, 0, n)));
@@ -307,7 +335,7 @@ struct Pairs {
 
 /// The pairs of these rows and keys alone, counted from there, with a mask as simple as it can be.
 inline Pairs part_of(const Pairs& x, Range rows, Range keys) {
-  if (x.mask.pattern != nullptr) return x;  // of a document: whole, and its own core
+  if (x.mask.is_listed()) return x;  // of a document: whole, and its own core
   Pairs part{x.mask.from(rows.begin, keys.begin), rows.size(), keys.size()};
   Mask& mask = part.mask;
   if (part.keys_of({part.n_q - 1, part.n_q}).begin == 0) mask.lo = -Mask::kFar;

@@ -17,7 +17,7 @@ struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries and some keys resident";
-  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true};
+  static constexpr Traits traits{.masks = true, .patterns = true, .intervals = true, .modifiers = true};
   static constexpr std::array<SlowArray, 0> workspace{};
   static constexpr bool counts_bias = true;
 
@@ -33,10 +33,7 @@ struct FlashPinnedForward : Defaults {
   };
 
   /// The keys that stream past, summed over the blocks: of those that a block sees the ones that are not pinned.
-  static Words streamed(const Sizes& x, index_t Br, index_t rho) {
-    if (x.mask.pattern != nullptr) return blocks_met(x.pattern->keys(), {rho, x.n_k}, x.n_q, Br, true);
-    return Pairs{x.mask.from(0, rho), x.n_q, x.n_k - rho}.visited_keys(Br);
-  }
+  static Words streamed(const Sizes& x, index_t Br, index_t rho) { return x.pairs().visited_keys_beyond(Br, rho); }
   /// Do keys stay from block to block only?
   static bool moves(const Sizes& x) { return x.mask.pattern == nullptr && !x.mask.from_first_key(); }
   static index_t pinned(const Sizes& x, Tiling t) {

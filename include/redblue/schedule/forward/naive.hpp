@@ -107,7 +107,7 @@ struct NaiveForward : Defaults {
         }
       };
       if (x.shape.modifiers.dropout > 0)
-        weigh(kernel::NormaliseAndDrop{false, drop(x.shape, x.instance(), {x.shape.mask, i, keys.begin})});
+        weigh(kernel::NormaliseAndDrop{false, drop(x.shape, x.instance(), x.shape.formed(i, keys.begin))});
       else
         weigh(kernel::NormaliseRows{});
       if (x.shape.lse_required) {

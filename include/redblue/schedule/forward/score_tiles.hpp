@@ -41,18 +41,18 @@ struct ScoreTilesForward : Defaults {
     return Tiling{(*best)[0], (*best)[1]};
   }
 
-  static Words footprint(const Sizes& x, Tiling t) {
-    const index_t a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k);
-    const Words rows = 3 * x.tile(SlowArray::lse, a, 1) + slopes_tile(x);
-    return rows +
-           std::max(x.tile(SlowArray::S, a, b) + std::max(prefetch(x, t), passing_bias(x, 0)), passing_sink(x, 0));
+  /// A column of Q or O and a streamed word beside a tile; with second buffers, the next ones.
+  static Phase phase(const Sizes& x, Tiling t) {
+    return over_largest_tiles(x, t.a, t.b, [&](index_t a, index_t b) {
+      const Words column = std::max(x.tile(SlowArray::Q, a, 1) + x.word(SlowArray::K),
+                                    x.tile(SlowArray::O, a, 1) + x.word(SlowArray::V));
+      const Words rows = 3 * x.tile(SlowArray::lse, a, 1) + slopes_tile(x);
+      const Words tile = x.tile(SlowArray::S, a, b) + std::max(column, passing_bias(x, 0));
+      return Phase{rows + std::max(tile, passing_sink(x, 0)), column};
+    });
   }
-  /// A column of Q or O and a streamed word; with second buffers, the next ones.
-  static Words prefetch(const Sizes& x, Tiling t) {
-    const index_t a = std::min(t.a, x.n_q);
-    return std::max(x.tile(SlowArray::Q, a, 1) + x.word(SlowArray::K),
-                    x.tile(SlowArray::O, a, 1) + x.word(SlowArray::V));
-  }
+  static Words footprint(const Sizes& x, Tiling t) { return phase(x, t).footprint; }
+  static Words prefetch(const Sizes& x, Tiling t) { return phase(x, t).prefetch; }
   static Io io(const Sizes& x, Tiling t) {
     const Words rows = x.pairs().visited_rows(t.b), keys = x.pairs().visited_keys(t.a);
     return box_modifiers_io(x, t.a, t.b) + sinks_io(x, ceil_div(x.n_q, t.a)) +
@@ -95,7 +95,7 @@ struct ScoreTilesForward : Defaults {
         w.compute(kernel::TileSoftmax{}, S_ij, of_rows(m_i, box.rows), of_rows(l_i, box.rows),
                   of_rows(alpha, box.rows));
         if (x.shape.modifiers.dropout > 0)
-          w.compute(drop(x.shape, x.instance(), {x.shape.mask, box.rows.begin, box.keys.begin}), S_ij);
+          w.compute(drop(x.shape, x.instance(), x.shape.formed(box.rows.begin, box.keys.begin)), S_ij);
         // Rows whose first keys these are, the last of the box, have no O yet; those whose last keys these are, the
         // first of the box, are divided by their sums.
         const Range again{box.rows.begin, first_visit(pairs, box.rows, J)}, fresh{again.end, box.rows.end},

@@ -65,7 +65,11 @@ struct Masked : S {
       return S::traits.hides;
   }
   /// The problem as its loops take it.
-  static Sizes taken(const Sizes& x, bool hides) { return hides && has_pattern(x) ? with_hulls(x) : x; }
+  static Sizes taken(const Sizes& x, bool hides) {
+    if (!has_pattern(x) || !(hides || S::traits.intervals)) return x;
+    Sizes hulls = with_hulls(x);
+    return hides || !hides_pairs(hulls) ? hulls : x;
+  }
   static Sizes taken(const Sizes& x, const Tiling& t) { return taken(x, hides(t)); }
 
   /// Of one batch, or of all.
@@ -87,7 +91,7 @@ struct Masked : S {
   }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
-    if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, x, limits);
+    if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, taken(x, false), limits);
     std::optional<Tiling> hiding = choose_tiling_for(x, with_hulls(x), limits);
     if (!S::traits.patterns) return hiding;
     return cheaper(x, limits, choose_tiling_for(x, x, limits), hiding);

@@ -90,16 +90,24 @@ struct ScoreCost {
   bool scores = false;
 
   Phase phase(const Sizes& x, ScoreTiling t) const {
-    const Words a = std::min(t.a, x.n_q), b = std::min(t.b, x.n_k),
-                rows = stats * x.tile(statistic, a, 1) + (scores ? slopes_tile(x) : Words(0));
-    const Words again = scores     ? passing_bias(x, 0)
-                        : revisits ? x.word(S)
-                                   : Words(0),
-                word = std::max(x.word(B), again);
-    if (t.panel && x.mask.pattern != nullptr) return {pattern_panel(x, t) + word, word};
-    if (t.panel) return {x.tile(A, a, w) + rows + x.tile(S, a, b) + word, word};
-    const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {t.a, t.b});
-    return {rows + std::max(tile.footprint, x.tile(S, a, b) + again), tile.prefetch};
+    if (t.panel && x.mask.pattern != nullptr) {
+      const Words word = passing(x);
+      return {pattern_panel(x, t) + word, word};
+    }
+    return over_largest_tiles(x, t.a, t.b, [&](index_t a, index_t b) { return of_tile(x, t.panel != 0, a, b); });
+  }
+  /// What streams past beside a tile: words of B, and what S is revisited for.
+  Words passing(const Sizes& x) const { return std::max(x.word(B), again(x)); }
+  Words again(const Sizes& x) const {
+    if (scores) return passing_bias(x, 0);
+    return revisits ? x.word(S) : Words(0);
+  }
+  /// Beside a tile of these rows and keys.
+  Phase of_tile(const Sizes& x, bool panel, index_t a, index_t b) const {
+    const Words rows = stats * x.tile(statistic, a, 1) + (scores ? slopes_tile(x) : Words(0)), word = passing(x);
+    if (panel) return {x.tile(A, a, w) + rows + x.tile(S, a, b) + word, word};
+    const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {a, b});
+    return {rows + std::max(tile.footprint, x.tile(S, a, b) + again(x)), tile.prefetch};
   }
   /// The largest of the panels that have as many rows, beside a tile where they see a key.
   Words pattern_panel(const Sizes& x, ScoreTiling t) const {

@@ -142,7 +142,7 @@ inline Sizes typical_part(const Sizes& core) {
   typical.n_q = queries;
   typical.n_k = keys;
   typical.mask = Mask{.group = typical.mask.group};
-  typical.hiding = nullptr;
+  typical.hiding = typical.intervals = nullptr;
   return typical;
 }
 /// A tile that spans that part spans every part: it may then span the core, so that it keeps to any multiples.

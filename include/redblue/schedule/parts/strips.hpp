@@ -13,7 +13,7 @@ struct Strip {
 
   Shape words() const { return {pairs, 1}; }
   kernel::PairBox box(const Sizes& x) const {
-    return {{x.mask, rows.begin, keys.begin}, rows.size(), keys.size(), 0, rows.size()};
+    return {x.formed(rows.begin, keys.begin), rows.size(), keys.size(), 0, rows.size()};
   }
 };
 inline Strip strip_of_rows(const Sizes& x, Range I) {

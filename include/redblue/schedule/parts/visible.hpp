@@ -71,6 +71,20 @@ void for_steps(const Runs& runs, index_t most, const F& f) {
   return Runs(std::move(parts));
 }
 
+/// The larger of of(rows, keys) for the largest tiles of `a` rows and b keys: whole blocks of both. Intervals may be so
+/// short that whole blocks of rows meet none but the ragged block of keys; then it is the ragged block of rows with
+/// whole blocks of keys, and whole ones with that. Theory notes 2j.
+template <class Of>
+Phase over_largest_tiles(const Sizes& x, index_t a, index_t b, const Of& of) {
+  const index_t rows = std::min(a, x.n_q), keys = std::min(b, x.n_k);
+  const index_t ragged_rows = x.n_q % rows, ragged_keys = x.n_k % keys;
+  if (x.mask.intervals == nullptr || ragged_rows == 0 || ragged_keys == 0 ||
+      x.pairs().keys_of({ragged_rows, ragged_rows + 1}).begin < x.n_k - ragged_keys)
+    return of(rows, keys);
+  const Phase p = of(ragged_rows, keys), q = of(rows, ragged_keys);
+  return {std::max(p.footprint, q.footprint), std::max(p.prefetch, q.prefetch)};
+}
+
 namespace detail {
 /// Under a pattern: the largest words(size, met) over these blocks, of queries or of keys, where a block meets
 /// met(its runs); `walk` is the name of that.
