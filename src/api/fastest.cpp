@@ -27,6 +27,9 @@ namespace {
 /// Problems whose walk takes more operations than this, some 0.2 ms, are walked in part. A part of a masked problem has
 /// more of the diagonal than the whole, so it is made a larger one.
 std::size_t most_operations(const Problem& p) { return p.masked() || !p.patterns.empty() ? 4'000 : 1'000; }
+/// The same where a schedule goes pair by pair: most of its operations are small, and a part with few keys has more of
+/// them for each pair.
+constexpr std::size_t kMorePairs = 16;
 /// The share of a problem that is walked next where the walk ended before its first product.
 constexpr double kUnknownShare = 1.0 / 16;
 
@@ -176,11 +179,33 @@ class Modeller {
   }
 
   /// part_of, made once: many rows are walked in the same part, and what is made of its patterns is kept with them.
-  Patterns part_for(const Problem& p, index_t n_q, index_t n_k) {
+  /// `with_gap`: without one pair in the middle.
+  Patterns part_for(const Problem& p, index_t n_q, index_t n_k, bool with_gap = false) {
     if (p.patterns.empty()) return {};
-    const auto [entry, fresh] = parts_.try_emplace({&p.patterns[0], n_q, n_k});
-    if (fresh) entry->second = part_of(p, n_q, n_k);
+    const auto [entry, fresh] = parts_.try_emplace({&p.patterns[0], n_q, n_k, with_gap});
+    if (fresh) entry->second = with_gap ? without_a_pair(part_for(p, n_q, n_k)) : part_of(p, n_q, n_k);
     return entry->second;
+  }
+  /// The same where a query in the middle does not see the middle of its keys.
+  static Patterns without_a_pair(const Patterns& all) {
+    std::vector<std::shared_ptr<const RunLists>> list;
+    for (std::size_t k = 0; k < all.size(); ++k) {
+      RunLists rows;
+      const index_t middle = all[k].size() / 2;
+      all[k].for_groups([&](Range part, std::span<const Range> runs) {
+        if (!part.holds(middle) || runs.empty()) return rows.append(part.size(), runs);
+        const index_t key = (runs.front().begin + runs.back().end) / 2;
+        rows.append(middle - part.begin, runs);
+        std::vector<Range> kept;
+        for (const Range& run : runs)
+          for (const Range& side : {intersection(run, {0, key}), intersection(run, {key + 1, run.end})})
+            if (side.size() > 0) kept.push_back(side);
+        rows.append(1, kept);
+        rows.append(part.end - middle - 1, runs);
+      });
+      list.push_back(std::make_shared<const RunLists>(std::move(rows)));
+    }
+    return Patterns(std::move(list));
   }
 
   Walk walk_of(const plan::Row& row) {
@@ -190,6 +215,7 @@ class Modeller {
     const double macs = row.flops.to_double() / 2,
                  head_macs = row.algorithm->macs(part.problem.sizes(), row.tiling).to_double();
     std::size_t most = most_operations(problem_);
+    if (row.algorithm->traits.only_patterns) most *= kMorePairs;
     for (double left = 1;;) {  // share of one head that is walked
       model::Timed timed(rates_, problem_.score, most, !part.problem.patterns.empty());
       try {
@@ -203,8 +229,11 @@ class Modeller {
         // Before the first product it is not known how far a smaller part would come.
         double shrunk = shrink(smaller, reached > 0 ? std::clamp(reached, 1e-9, 0.5) : kUnknownShare);
         smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
-        if (row.algorithm->traits.only_patterns && !has_pattern(smaller.sizes()))
-          shrunk = 1;  // a part that is a mask
+        const bool only_patterns = row.algorithm->traits.only_patterns;
+        if (only_patterns && !has_pattern(smaller.sizes()))  // a part that is a mask
+          smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k, true);
+        if (only_patterns && !has_pattern(smaller.sizes()))
+          shrunk = 1;
         else
           part.problem = smaller;
         if (shrunk == 1) most *= 2;  // there is no smaller problem
@@ -360,7 +389,7 @@ class Modeller {
   double tensor_bytes_ = 0;
   double copies_s_ = 0;  ///< of inputs and outputs, where the run takes queries and keys in an order of their own
   std::array<std::optional<Problem>, 2> heads_{};  ///< one_head for other schedules, and for those of patterns alone
-  std::map<std::tuple<const RunLists*, index_t, index_t>, Patterns> parts_;  ///< of patterns, made by part_of
+  std::map<std::tuple<const RunLists*, index_t, index_t, bool>, Patterns> parts_;  ///< of patterns, made by part_of
 };
 
 /// Heads for each thread that do not leave one idle for long.

@@ -92,11 +92,16 @@ void for_pair_products(W& w, const Sizes& s, SlowArray T_array, Range I, const P
 template <class F>
 void for_pair_rows(const Sizes& s, const PairTile& tile, const SlowMatrix& of_pairs, const F& f) {
   index_t done = 0;
-  for (index_t r = tile.rows.begin; r < tile.rows.end; ++r) {
-    const index_t first = s.pattern->pair_at(r, tile.keys.begin), end = s.pattern->pair_at(r, tile.keys.end);
-    if (end > first) f(done, of_pairs.block(Range{first, end}, {0, 1}));
-    done += end - first;
-  }
+  const auto row = [&](index_t r, index_t pairs) {
+    const index_t first = pairs > 0 ? s.pattern->pair_at(r, tile.keys.begin) : 0;
+    if (pairs > 0) f(done, of_pairs.block(Range{first, first + pairs}, {0, 1}));
+    done += pairs;
+  };
+  if (tile.keys.size() == 1)
+    return for_inside(s.pattern->keys().of(tile.keys.begin), tile.rows, [&](Range seen) {
+      for (index_t r = seen.begin; r < seen.end; ++r) row(tile.rows.begin + r, 1);
+    });
+  for (index_t r = tile.rows.begin; r < tile.rows.end; ++r) row(r, s.pattern->rows().count(r, tile.keys));
 }
 
 /// For each term t that block G of rows of the product meets: apply(window, z, x) with the words Z[G, t] of those rows
