@@ -133,8 +133,10 @@ struct Masked : S {
   /// Most tilings are chosen for what moves without a bias. Where a mask hides pairs, larger blocks read more of a bias
   /// that nobody uses: the best of the tilings for this M and for less memory.
   static std::optional<One> best_of(const Sizes& core, const Limits& limits) {
-    if (S::counts_bias || core.modifiers.bias == Modifiers::Bias::none || core.mask.full())
-      return S::choose_tiling(core, limits);
+    const Modifiers::Bias bias = core.modifiers.bias;
+    // A schedule for patterns alone forms no hidden pair: it reads the same words of a bias for pairs with any tiling.
+    const bool same = bias == Modifiers::Bias::none || (S::traits.only_patterns && bias == Modifiers::Bias::of_pairs);
+    if (S::counts_bias || same || core.mask.full()) return S::choose_tiling(core, limits);
     const auto with = [&](Words M) -> std::optional<One> {
       Limits part = limits;
       part.M = M;
