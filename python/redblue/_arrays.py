@@ -10,6 +10,7 @@ A family has
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
     finished(o)           an output as its caller gets it
+    refuses_nan           is a NaN in bias, alibi_slopes or sinks an error, or do its rows become NaN, as in torch?
 """
 
 from __future__ import annotations
@@ -36,6 +37,8 @@ def type_error(name: str, what: object, to_bool: str = "astype(bool)") -> TypeEr
 
 class NumPy:
     """numpy.ndarray; bfloat16 is that of ml_dtypes."""
+
+    refuses_nan = True
 
     @staticmethod
     def type_of(x: np.ndarray, name: str) -> str:

@@ -8,6 +8,8 @@ import operator
 import sys
 from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
 
+import numpy as np
+
 import redblue  # whose attribute `torch` is imported where it is first used
 
 from . import _masks, _threads
@@ -269,8 +271,31 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         arrays = r.arrays(o, lse)
         plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
         plan.run(arrays, call.tokens_first, r.seed, False)
+        if family.refuses_nan and not (r.bias is None and r.slopes is None and r.sinks is None):
+            _refuse_nan(r, o)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
+
+
+def _refuse_nan(r: Request, o: Any) -> None:
+    """Raises where modifiers have made rows of the output NaN. A row is NaN in all features, so that one tells."""
+    if not np.isnan(o[..., 0]).any():
+        return
+    for name, x, bad in (("bias", r.bias, _nan_or_infinity), ("alibi_slopes", r.slopes, _not_finite), ("sinks", r.sinks, _nan_or_infinity)):
+        if x is None or x.dtype == bool:
+            continue
+        found = np.argwhere(bad(x))
+        if len(found) > 0:
+            at = tuple(found[0])
+            raise InvalidProblem(f"{name} has {x[at]} at {[int(i) for i in at]}, and all rows that take it would be NaN")
+
+
+def _nan_or_infinity(x: Any) -> Any:
+    return np.isnan(x) | (x == math.inf)
+
+
+def _not_finite(x: Any) -> Any:
+    return ~np.isfinite(x)
 
 
 def _lse_without_values(r: Request, call: Call, lse: Any, options: Options) -> Any:

@@ -30,6 +30,8 @@ def require_dense(x: torch.Tensor, name: str) -> None:
 class Torch:
     """torch.Tensor, dense and on the CPU."""
 
+    refuses_nan = False
+
     @staticmethod
     def type_of(x: torch.Tensor, name: str) -> str:
         found = _NAMES.get(x.dtype)

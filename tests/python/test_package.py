@@ -658,6 +658,26 @@ def test_sinks_of_all_shapes_are_the_lse_of_no_keys(rng):
     np.testing.assert_array_equal(lse, np.broadcast_to(of_batches[..., None], lse.shape))
 
 
+@pytest.mark.parametrize("name", ["bias", "alibi_slopes", "sinks"])
+@pytest.mark.parametrize("bad", [np.nan, np.inf, -np.inf])
+@pytest.mark.parametrize("dtype", [np.float32, BF16])
+def test_a_modifier_that_makes_rows_nan_is_refused_and_named(rng, name, bad, dtype):
+    q, k, v = arrays(rng, *[(2, 3, 5, 4)] * 3, dtype=dtype)
+    x = np.zeros({"bias": (3, 5, 5)}.get(name, (3,)), dtype)
+    at = (1, 2, 3)[: x.ndim] if name == "bias" else (1,)
+    x[at] = bad
+    if bad == -np.inf and name != "alibi_slopes":  # hides a key, or is no sink
+        assert np.isfinite(redblue.attention(q, k, v, **{name: x}).astype(np.float32)).all()
+        return
+    with pytest.raises(redblue.InvalidProblem, match=rf"{name} has {bad} at \[{', '.join(map(str, at))}\]"):
+        redblue.attention(q, k, v, **{name: x})
+    if name == "bias":  # one that nobody sees does not matter
+        assert np.isfinite(redblue.attention(q, k, v, bias=x, causal=True).astype(np.float32)).all()
+    v[0, 0, 0, 0] = np.nan  # of one of the arrays themselves it passes on
+    x[at] = 0
+    assert np.isnan(redblue.attention(q, k, v, **{name: x}).astype(np.float32)).any()
+
+
 def test_sinks_and_slopes_may_have_four_dimensions(qkv):
     x, do = np.array([0.5, 1.0, -1.0, 2.0], np.float32), np.ones((2, 4, 19, 6), np.float32)
     for name in ("sinks", "alibi_slopes"):
