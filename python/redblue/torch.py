@@ -511,9 +511,9 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
         for name, x in (("query", q), ("key", k), ("value", v)):
             require_dense(x, name)
         raise
-    require_sdpa(a, b, mask, causal, grouped)
-    if len(a) == len(b) == len(c) == 4 and a[0] == b[0] == c[0] and b[1] == c[1] and (grouped or b[1] in (1, a[1])):
+    if len(a) == len(b) == len(c) == 4 and a[:2] == b[:2] == c[:2] and (mask is None or not causal):
         return (), q, k, v, mask  # what most calls give
+    require_sdpa(a, b, mask, causal, grouped)
     dims = max(q.dim(), k.dim(), v.dim())
     if dims < 5 and q.shape[:-3] == k.shape[:-3] == v.shape[:-3]:
         if dims < 3 or k.shape[-3] == v.shape[-3] and (grouped or k.shape[-3] in (1, q.shape[-3])):
