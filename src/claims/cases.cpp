@@ -75,37 +75,48 @@ std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw)
   return std::make_shared<const Documents>(std::move(all));
 }
 
-/// Keys that no three numbers say: blocks, single pairs, or runs, of which some queries see none, and some keys nobody
-/// sees; or intervals whose ends go on in uneven steps.
-std::shared_ptr<const Documents> any_pattern(const Sizes& x, const Draw& draw) {
-  const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9), widest = draw(1, 8);
+std::shared_ptr<const Documents> documents_of_rows(const Sizes& x, const RunLists& rows) {
+  Document like;
+  like.mask.group = x.mask.group;
+  like.slope_offset = x.n_k - x.n_q / x.mask.group;
+  Documents all;
+  all.list = documents_of(rows, x.n_k, like);
+  return std::make_shared<const Documents>(std::move(all));
+}
+
+/// Blocks, single pairs, or runs; some queries see none, some keys nobody sees.
+std::shared_ptr<const Documents> any_runs(const Sizes& x, const Draw& draw) {
+  const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9);
   const bool alike = draw(0, 1) == 1;  // in a group
-  const bool intervals = draw(0, 2) == 0;
   RunLists rows;
   std::vector<Range> runs;
-  Range seen;
   for (index_t r = 0; r < x.n_q; ++r) {
-    const bool own = r % group == 0 || !alike;
-    if (intervals && own) {
-      seen.end = std::min(x.n_k, seen.end + draw(0, widest));
-      seen.begin = std::clamp<index_t>(seen.begin + draw(0, widest), seen.begin, std::max(seen.begin, seen.end - 1));
-      runs = {seen};
-    } else if (!intervals && own && r / group % block == 0) {
+    if (r / group % block == 0 && (r % group == 0 || !alike)) {
       runs.clear();
       for (index_t j = 0; j < x.n_k; j += block)
         if (draw(0, 9) < share) runs.push_back({j, std::min(j + block, x.n_k)});
     }
     rows.append(1, runs);
   }
-  Document like;
-  like.mask.group = group;
-  like.slope_offset = x.n_k - x.n_q / group;
-  Documents all;
-  all.list = documents_of(rows, x.n_k, like);
-  return std::make_shared<const Documents>(std::move(all));
+  return documents_of_rows(x, rows);
 }
 
 }  // namespace
+
+std::shared_ptr<const Documents> uneven_intervals(const Sizes& x, const Draw& draw) {
+  const index_t widest = draw(1, 8);
+  const bool alike = draw(0, 1) == 1;  // in a group
+  RunLists rows;
+  Range seen;
+  for (index_t r = 0; r < x.n_q; ++r) {
+    if (r % x.mask.group == 0 || !alike) {
+      seen.end = std::min(x.n_k, seen.end + draw(0, widest));
+      seen.begin = std::clamp<index_t>(seen.begin + draw(0, widest), seen.begin, std::max(seen.begin, seen.end - 1));
+    }
+    rows.append(1, {seen});
+  }
+  return documents_of_rows(x, rows);
+}
 
 Case any_case(const Draw& draw) {
   Case c;
@@ -130,7 +141,7 @@ Case any_case(const Draw& draw) {
   x.lse_required = x.statistics() > 0;
   const index_t kind = draw(0, 7);
   if (kind < 3) {
-    x.documents = kind == 0 ? any_pattern(x, draw) : any_documents(x, draw);
+    x.documents = kind > 0 ? any_documents(x, draw) : draw(0, 2) == 0 ? uneven_intervals(x, draw) : any_runs(x, draw);
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);

@@ -248,13 +248,17 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       if (x.mask.hi != Mask::kFar && draw(0, 3) == 0) x.mask.prefix = draw(0, x.n_k);
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
+      if (draw(0, 3) == 0 && (s.traits.hides || s.traits.intervals)) {
+        x.documents = claims::uneven_intervals(x, draw);
+        x.mask = {.group = x.mask.group};
+      }
       claims::ask_for(s.traits.method, x, draw);
       if (s.traits.by_rows) {
         RowOptions how{draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0};
         if (s.name == "polynomial_clusters") how.exact_keys = 0, how.cluster = draw(1, 6);
         x.row_polynomials = polynomials_of_rows(x.polynomial->degree(), 1, how);
       }
-      if (!claims::can_solve(s, x)) x.mask = {};
+      if (!claims::can_solve(s, x)) x.mask = {}, x.documents = nullptr;
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;
       x.lse_required = x.statistics() > 0 && draw(0, 1) == 1;

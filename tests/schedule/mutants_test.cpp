@@ -163,33 +163,17 @@ TEST(Mutants, OfStripsBackwardAreCaught) {
   }
 }
 
-/// The first part of rows whose intervals go on in uneven steps, as loops for interval masks take it.
-template <class Draw>
-std::optional<Sizes> any_uneven_core(Sizes x, const Draw& draw) {
-  const index_t widest = draw(1, 6);
-  RunLists rows;
-  Range seen;
-  for (index_t r = 0; r < x.n_q; ++r) {
-    seen.end = std::min(x.n_k, seen.end + draw(0, widest));
-    seen.begin = std::clamp<index_t>(seen.begin + draw(0, widest), seen.begin, std::max(seen.begin, seen.end - 1));
-    rows.append(1, {seen});
-  }
-  Document like;
-  like.mask.group = x.mask.group;
-  Documents all;
-  all.list = documents_of(rows, x.n_k, like);
-  x.documents = std::make_shared<const Documents>(std::move(all));
-  const std::vector<Sizes> parts = documents_of(with_hulls(x));
-  return parts.empty() || parts.front().hiding != nullptr ? std::nullopt : core_of(parts.front());
-}
-
 /// The core of a problem of any sizes under any interval mask; nothing where no query sees a key. draw(least, most).
 template <class Draw>
 std::optional<Sizes> any_core(const Draw& draw) {
   Sizes x{.n_q = draw(1, 30), .n_k = draw(1, 30)};
   x.mask.group = draw(1, 3);
   x.n_q *= x.mask.group;
-  if (draw(0, 3) == 0) return any_uneven_core(std::move(x), draw);
+  if (draw(0, 3) == 0) {
+    x.documents = claims::uneven_intervals(x, draw);
+    const std::vector<Sizes> parts = documents_of(with_hulls(x));
+    return parts.empty() || parts.front().hiding != nullptr ? std::nullopt : core_of(parts.front());
+  }
   if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);
   if (draw(0, 3) > 0) x.mask.hi = std::max(draw(-12, 20), x.mask.lo == -Mask::kFar ? -99 : x.mask.lo + 1);
   if (x.mask.hi != Mask::kFar && draw(0, 2) == 0) x.mask.prefix = draw(0, x.n_k);
