@@ -112,21 +112,23 @@ double largest_of(const std::vector<T>& x) {
 }
 
 /// The given O and lse against those of the oracle, row by row: a row of lse may be off by the roundings of numbers of
-/// its own size, a row of O by what that does to weights. Errors are kept in units of what is allowed.
+/// its own size and of its scores, a row of O by what that does to weights. Errors are kept in units of what is
+/// allowed.
 class GivenCheck {
  public:
-  /// `values`: the largest entry of V where it is known, else that of O serves.
+  /// `values`: the largest entry of V, or the largest sum of the magnitudes of an entry of O. score_error: the largest
+  /// of a score.
   template <class Wide>
   void add(const Matrices<Wide>& forward, const Matrix<double>& O, const Matrix<double>& lse, double values,
-           double O_eps, double lse_eps) {
+           double score_error, double O_eps, double lse_eps) {
     const Matrix<Wide>& own_O = forward.at(SlowArray::O);
     const Matrix<Wide>& own_lse = forward.at(SlowArray::lse);
     const double size = std::max(values, largest_of(own_O.words));
     for (index_t i = 0; i < O.shape.rows; ++i) {
       const double wanted = static_cast<double>(own_lse(i, 0)), row = std::isfinite(wanted) ? std::abs(wanted) : 0;
-      take(lse_, lse(i, 0), wanted, kRoundings * lse_eps * (1 + row));
+      take(lse_, lse(i, 0), wanted, kRoundings * lse_eps * (1 + row) + 2 * score_error);
       for (index_t t = 0; t < O.shape.cols; ++t)
-        take(O_, O(i, t), static_cast<double>(own_O(i, t)), kRoundings * O_eps * (1 + row) * size);
+        take(O_, O(i, t), static_cast<double>(own_O(i, t)), (kRoundings * O_eps * (1 + row) + 2 * score_error) * size);
     }
   }
   std::vector<GivenInput> finish() const {
@@ -465,8 +467,9 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
     }
     if (given)
       given_check.add(forward, gathered(p, tensors, SlowArray::O, h), gathered(p, tensors, SlowArray::lse, h),
-                      p.op == Operation::backward ? largest_of(wide.at(SlowArray::V).words) : 0,
-                      std::max(eps_of(tensors[SlowArray::O].dtype), eps_of(compute)),
+                      p.op == Operation::backward ? largest_of(wide.at(SlowArray::V).words)
+                                                  : static_cast<double>(truth.largest_output_terms()),
+                      score_error, std::max(eps_of(tensors[SlowArray::O].dtype), eps_of(compute)),
                       std::max(eps_of(tensors[SlowArray::lse].dtype), eps_of(compute)));
     if (backward && h == 0) {  // the first head of the first batch stands for all
       // The differences know nothing of the rounding of the given O and lse: what it does to each gradient is allowed.
