@@ -234,11 +234,17 @@ Pattern::Pattern(RunLists rows, index_t n_k)
   if (are_intervals(rows_, n_k)) pairs_before_key_ = held_before(keys_);
 }
 
-Words Pattern::visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const {
+Words Pattern::visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut,
+                       bool ragged_first) const {
   const std::lock_guard lock(mutex_);
   const auto found = known.find(size);
   if (found != known.end()) return found->second;
-  return known[size] = blocks_met(lists, n, size, ragged_first);
+  if (!is_intervals()) return known[size] = blocks_met(others, cut.size(), size, ragged_first);
+  Words sum;
+  const index_t n = cut.size(), first = ragged_first ? n - (ceil_div(n, size) - 1) * size : size;
+  for (index_t begin = 0, end = std::min(first, n); begin < n; begin = end, end = std::min(end + size, n))
+    sum += interval(cut, {begin, end}, others.size()).size();
+  return known[size] = sum;
 }
 
 namespace {

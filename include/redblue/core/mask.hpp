@@ -22,7 +22,8 @@ struct Mask {
 
   constexpr bool full() const { return lo == -kFar && hi == kFar && pattern == nullptr && intervals == nullptr; }
   /// Does a pattern say who sees whom?
-  constexpr bool is_listed() const { return pattern != nullptr || intervals != nullptr; }
+  constexpr bool is_listed() const { return list() != nullptr; }
+  constexpr const Pattern* list() const { return pattern != nullptr ? pattern : intervals; }
   /// Does every row see the keys from 0 on?
   constexpr bool from_first_key() const { return lo == -kFar && pattern == nullptr; }
 

@@ -130,8 +130,8 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
 
   /// A(a) and B(b) of docs/model.md: blocks of `a` rows, of which the ragged one is the first, and the keys that they
   /// see; blocks of b keys and the rows that see one. Kept for the next time.
-  Words visited_keys(index_t a) const { return visited(visited_keys_, keys_, n_q(), a, true); }
-  Words visited_rows(index_t b) const { return visited(visited_rows_, rows_, n_k(), b, false); }
+  Words visited_keys(index_t a) const { return visited(visited_keys_, a, keys_, rows_, true); }
+  Words visited_rows(index_t b) const { return visited(visited_rows_, b, rows_, keys_, false); }
 
   /// What a walk over the pattern finds, kept as long as the pattern: `walk` is its name, `key` all that it depends on
   /// beside the pattern, make() walks. A name has one type.
@@ -183,7 +183,8 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
     return before[static_cast<std::size_t>(part.end)] - before[static_cast<std::size_t>(part.begin)];
   }
   using Visits = std::unordered_map<index_t, Words>;
-  Words visited(Visits& known, const RunLists& lists, index_t n, index_t size, bool ragged_first) const;
+  /// Of blocks of this size of the things that the lists `cut` are of, which `others` speak of.
+  Words visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut, bool ragged_first) const;
 
   RunLists rows_;
   RunLists keys_;

@@ -8,7 +8,7 @@
 #include "redblue/core/words.hpp"
 
 /// Sums of visible keys over blocks of rows, and of rows over blocks of keys, in closed form: O(log n), for n up to
-/// 2^40 and beyond. Where rows have intervals in place of three numbers, block by block.
+/// 2^40 and beyond. Where rows have intervals in place of three numbers, block by block, kept for the next time.
 namespace redblue {
 
 namespace detail {
@@ -128,25 +128,23 @@ struct Pairs {
 
   /// A(a) of docs/model.md: the keys that the blocks of `a` rows see, summed over the blocks.
   Words visited_keys(index_t a) const {
-    if (mask.pattern != nullptr) return mask.pattern->visited_keys(a);
-    return visited_keys_from(a, 0);
-  }
-  /// The same without the first blocks.
-  Words visited_keys_from(index_t a, index_t block) const {
-    const index_t T = ceil_div(n_q, a), left = T - block,
-                  end = n_q - (left - 1) * a;  // of the first block that is left
-    if (left <= 0) return 0;
-    if (mask.intervals != nullptr) return added_up(row_blocks(a), block, [&](Range I) { return keys_of(I).size(); });
+    if (mask.is_listed()) return mask.list()->visited_keys(a);
+    const index_t T = ceil_div(n_q, a), end = n_q - (T - 1) * a;  // of the first block
+    if (T == 0) return 0;
     const index_t least = std::clamp<index_t>(mask.prefix, 0, n_k);
-    return detail::clamped_sum({end - 1, a, left}, mask.group, mask.hi, least, n_k) -
-           detail::clamped_sum({end, a, left - 1}, mask.group, mask.lo, 0, n_k) -
+    return detail::clamped_sum({end - 1, a, T}, mask.group, mask.hi, least, n_k) -
+           detail::clamped_sum({end, a, T - 1}, mask.group, mask.lo, 0, n_k) -
            keys_of({std::max<index_t>(0, end - a), end}).begin;
   }
   /// The same without the first keys.
   Words visited_keys_beyond(index_t a, index_t key) const {
     if (mask.pattern != nullptr) return blocks_met(mask.pattern->keys(), {key, n_k}, n_q, a, true);
-    if (mask.intervals != nullptr)
-      return added_up(row_blocks(a), 0, [&](Range I) { return intersection(keys_of(I), {key, n_k}).size(); });
+    if (mask.intervals != nullptr) {
+      Words sum;
+      const Blocks blocks = row_blocks(a);
+      for (index_t i = 0; i < blocks.count(); ++i) sum += intersection(keys_of(blocks(i)), {key, n_k}).size();
+      return sum;
+    }
     return Pairs{mask.from(0, key), n_q, n_k - key}.visited_keys(a);
   }
   /// The same where the last `most` keys of each block need no visit by the next one: each key once, and again for each
@@ -174,10 +172,9 @@ struct Pairs {
   }
   /// B(b): the rows that see a key of a block of b keys, summed over the blocks.
   Words visited_rows(index_t b) const {
-    if (mask.pattern != nullptr) return mask.pattern->visited_rows(b);
+    if (mask.is_listed()) return mask.list()->visited_rows(b);
     const index_t T = ceil_div(n_k, b), positions = n_q / mask.group;
     if (T == 0) return 0;
-    if (mask.intervals != nullptr) return added_up(key_blocks(b), 0, [&](Range J) { return rows_of(J).size(); });
     const index_t all = std::min(T, ceil_div(std::min(mask.prefix, n_k), b));  // these blocks begin before the prefix
     const Words last = rows_of({n_k - 1, n_k}).end;
     return last + Words(mask.group) * (detail::clamped_sum({b, b, T - 1}, 1, -mask.lo, 0, positions) -
@@ -185,8 +182,7 @@ struct Pairs {
   }
   /// All of them.
   Words count() const {
-    if (mask.pattern != nullptr) return mask.pattern->pairs();
-    if (mask.intervals != nullptr) return mask.intervals->pairs();
+    if (mask.is_listed()) return mask.list()->pairs();
     return mask.full() ? Words(n_q) * n_k : visited_keys(1);
   }
 
@@ -244,18 +240,20 @@ struct Pairs {
   /// The most keys that a whole block of `a` rows sees, and the most rows that see a whole block of b keys.
   index_t most_keys(index_t a) const {
     if (mask.from_first_key()) return n_k;
-    return most_of_rows(a, [&](Range rows) { return keys_of(rows).size(); });
+    return kept("keys", a, [&] { return Words(most_of_rows(a, [&](Range rows) { return keys_of(rows).size(); })); })
+        .to_index();
   }
   index_t most_rows(index_t b) const {
     if (mask.from_first_key()) return n_q;
-    return most_of_keys(b, [&](Range keys) { return rows_of(keys).size(); });
+    return kept("rows", b, [&] { return Words(most_of_keys(b, [&](Range keys) { return rows_of(keys).size(); })); })
+        .to_index();
   }
   /// The most pairs of a whole block of `a` rows, and of a whole block of b keys. No pattern.
   Words most_pairs_of_rows(index_t a) const {
-    return most_of_rows(a, [&](Range rows) { return count_of_rows(rows); });
+    return kept("pairs of rows", a, [&] { return most_of_rows(a, [&](Range rows) { return count_of_rows(rows); }); });
   }
   Words most_pairs_of_keys(index_t b) const {
-    return most_of_keys(b, [&](Range keys) { return count_of_keys(keys); });
+    return kept("pairs of keys", b, [&] { return most_of_keys(b, [&](Range keys) { return count_of_keys(keys); }); });
   }
 
   /// The most keys that a block of `a` rows and the next one both see.
@@ -287,12 +285,12 @@ struct Pairs {
   friend constexpr bool operator==(const Pairs&, const Pairs&) = default;
 
  private:
-  /// SUM size(block) over these blocks from this one on.
-  template <class Size>
-  static Words added_up(const Blocks& blocks, index_t from, const Size& size) {
-    Words sum;
-    for (index_t i = from; i < blocks.count(); ++i) sum += size(blocks(i));
-    return sum;
+  /// make(), which asks all blocks of this size; of intervals that have no closed form it is asked once. `what` is its
+  /// name.
+  template <class Make>
+  Words kept(std::string_view what, index_t size, const Make& make) const {
+    if (mask.intervals == nullptr) return make();
+    return mask.intervals->found(what, {size}, [&] { return Pattern::Found{make()}; })[0];
   }
   /// The largest size(block) over whole blocks of `a` rows, and of b keys.
   template <class Size>

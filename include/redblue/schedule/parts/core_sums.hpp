@@ -40,8 +40,9 @@ Sizes largest_of(const Sizes& x, const CoreList& cores);
 bool all_of(const CoreList& cores, FunctionRef<bool(const Sizes& core)> f);
 /// The first core of each shape but that of `largest`.
 std::vector<Sizes> other_shapes(const CoreList& cores, const Sizes& largest);
-/// Calls of_all(sizes) or of_each(largest) for each way to find a tiling of a masked problem x with these cores: one
-/// tiling for all cores, chosen for these sizes, or one for each shape of core, `largest` being the largest core.
+/// Calls of_all(sizes) or of_each(largest) for each way to find a tiling of a masked problem x, as loops take it, with
+/// these cores: one tiling for all cores, chosen for these sizes, or one for each shape of core, `largest` being the
+/// largest core.
 void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
                     FunctionRef<void(const Sizes& largest)> of_each, FunctionRef<void(const Sizes& sizes)> of_all);
 /// Sizes of tiles that span all cores come to span the whole dimension, so that they keep to any multiples.

@@ -119,7 +119,7 @@ struct Masked : S {
       }
     };
     for_candidates(
-        x, list, S::traits.only_patterns,
+        parts, list, S::traits.only_patterns,
         [&](const Sizes& largest) {
           if constexpr (S::takes_tilings)
             consider(S::choose_tilings(x, largest, list, left));
