@@ -6,8 +6,10 @@
 #include <CLI/CLI.hpp>
 #include <algorithm>
 #include <concepts>
+#include <numeric>
 #include <optional>
 #include <sstream>
+#include <utility>
 
 #include "options.hpp"
 
@@ -28,6 +30,39 @@ std::vector<std::string> words_backwards(const std::string& text) {
   std::istringstream in(text);
   for (std::string word; in >> word;) words.insert(words.begin(), word);
   return words;
+}
+
+/// The letters of an option's name.
+std::string letters_of(const std::string& name) {
+  std::string letters = name.substr(0, name.find('='));
+  std::erase_if(letters, [](char c) { return c == '-' || c == '_'; });
+  return letters;
+}
+/// How many letters to change, add or leave out to make b of a (Levenshtein's distance).
+std::size_t edits(const std::string& a, const std::string& b) {
+  std::vector<std::size_t> row(b.size() + 1);  // for the letters of a so far, and each beginning of b
+  std::iota(row.begin(), row.end(), std::size_t{0});
+  for (std::size_t i = 0; i < a.size(); ++i) {
+    std::size_t before = std::exchange(row[0], i + 1);
+    for (std::size_t j = 0; j < b.size(); ++j) {
+      const std::size_t here = std::min({row[j] + 1, row[j + 1] + 1, before + (a[i] == b[j] ? 0 : 1)});
+      before = std::exchange(row[j + 1], here);
+    }
+  }
+  return row.back();
+}
+/// ": did you mean ...?" for an option that the command does not have, where it has one of nearly that name.
+std::string suggestion(const CLI::App& command, const std::string& word) {
+  const std::string letters = letters_of(word);
+  std::string nearest;
+  std::size_t least = letters.size() / 3 + 1;
+  for (const CLI::Option* option : command.get_options())
+    for (const std::string& name : option->get_lnames())
+      if (const std::size_t n = edits(letters, letters_of(name)); n < least) {
+        least = n;
+        nearest = name;
+      }
+  return nearest.empty() || !word.starts_with("--") ? "" : fmt::format(": did you mean --{}?", nearest);
 }
 
 /// What is wrong with a command line, in one sentence for people.
@@ -54,8 +89,10 @@ std::string sentence(const CLI::App& app, const CLI::Error& e) {
     for (const std::string& word : words)
       if (!none && std::find(commands.begin(), commands.end(), word) != commands.end())
         return fmt::format("{} is a second command: give one at a time", word);
-    return fmt::format("{} does not go with redblue{}", fmt::join(words, " "),
-                       none ? "" : " " + app.get_subcommands()[0]->get_name());
+    if (none) return fmt::format("{} does not go with redblue", fmt::join(words, " "));
+    const CLI::App& command = *app.get_subcommands()[0];
+    return fmt::format("{} does not go with redblue {}{}", fmt::join(words, " "), command.get_name(),
+                       suggestion(command, words[0]));
   }
   if (kind == "RequiredError" && app.get_subcommands().empty())
     return fmt::format("a command is missing: choose from {}", fmt::join(commands, ", "));
