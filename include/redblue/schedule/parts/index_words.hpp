@@ -43,9 +43,9 @@ inline IndexWords sddmm_index(const Sizes& x, PairTiling t) {
     IndexWords all;
     const Blocks blocks = x.pairs().row_blocks(std::min(t.a, x.n_q));
     for (index_t i = 0; i < blocks.count(); ++i)
-      for_pair_tiles(*x.pattern, blocks(i), t.room, [&](const PairTile& tile) {
+      for_like_pair_tiles(*x.pattern, blocks(i), t.room, [&](const PairTile& tile, index_t count) {
         const Words list = Words(2) + tile.r + 2 * tile.c + tile.pairs;
-        all = all.then({list, list});
+        all = all.then({count * list, list});
       });
     return Pattern::Found{all.reads, all.resident};
   });

@@ -117,9 +117,9 @@ struct PairCost {
       const Range I = blocks(i);
       const Words rows = stats * x.tile(SlowArray::lse, I.size(), 1);
       s.footprint = std::max(s.footprint, rows);
-      for_pair_tiles(*x.pattern, I, t.room, [&](const PairTile& tile) {
-        s.rows += tile.r;
-        s.keys += tile.c;
+      for_like_pair_tiles(*x.pattern, I, t.room, [&](const PairTile& tile, index_t count) {
+        s.rows += Words(count) * tile.r;
+        s.keys += Words(count) * tile.c;
         const Words factors = RankOne(x.fast, A, B, tile.r, tile.c).least(),
                     pass = std::max(factors, passing_in_tiles(x));
         s.footprint = std::max(s.footprint, rows + x.tile(T, tile.pairs, 1) + pass);

@@ -58,9 +58,10 @@ class RowSet {
   Range touched_{};  ///< words that may have bits
 };
 
-/// f(tile) for the tiles of the rows I, from the first key on.
+/// f(tile, count) for the tiles of the rows I, from the first key on: each stands for `count` tiles of as many keys,
+/// one after another, which the same rows see.
 template <class F>
-void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
+void for_like_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
   PairTile tile{I, {}, 0, 0, 0};
   RowSet has(I.size());
   const auto new_rows = [&](std::span<const Range> runs) {
@@ -69,7 +70,7 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
     return rows;
   };
   const auto finish = [&] {
-    if (tile.pairs > 0) f(tile);
+    if (tile.pairs > 0) f(tile, 1);
     has.clear();
     tile = {I, {}, 0, 0, 0};
   };
@@ -86,6 +87,12 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
           continue;
         }
         fitting = std::max<index_t>(1, fitting);
+        if (tile.pairs == 0 && keys.size() > fitting) {  // full ones
+          const index_t count = (keys.size() - 1) / fitting, end = keys.begin + fitting;
+          f(PairTile{I, {keys.begin, end}, fitting * each, rows, fitting}, count);
+          keys.begin += count * fitting;
+          continue;
+        }
         if (tile.pairs == 0) tile.keys.begin = keys.begin;
         if (rows > 0) for_inside(runs, I, [&](Range run) { has.add(run); });
         tile.r += rows;
@@ -96,6 +103,13 @@ void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
       }
     });
   finish();
+}
+/// f(tile) for all of them.
+template <class F>
+void for_pair_tiles(const Pattern& pattern, Range I, index_t room, const F& f) {
+  for_like_pair_tiles(pattern, I, room, [&](PairTile tile, index_t count) {
+    for (; count > 0; --count, tile.keys = tile.keys.shifted(tile.c)) f(tile);
+  });
 }
 
 }  // namespace redblue::schedule
