@@ -317,6 +317,37 @@ def flash_pinned(t, E, d, v, Br, rho, Bc):
     t.write(lse=len(E))
 
 
+def intervals(E):
+    """The first key of each row and the one after its last, where each row sees one run of keys, neither end ever goes
+    back, neighbours share a key and every key is seen; else None."""
+    if not E.any(1).all() or not E.any(0).all():
+        return None
+    begin, end = E.argmax(1), E.shape[1] - E[:, ::-1].argmax(1)
+    one_run = (E.sum(1) == end - begin).all()
+    on = (np.diff(begin) >= 0).all() and (np.diff(end) >= 0).all() and (begin[1:] < end[:-1]).all()
+    return (begin, end) if one_run and on else None
+
+
+def flash_pinned_of_intervals(t, E, d, v, Br, rho, Bc):
+    """Where some row does not see the first key, the last rho keys of a block stay for the next one."""
+    begin, end = intervals(E)
+    if not begin.any():
+        return flash_pinned(t, E, d, v, Br, rho, Bc)
+    rows = [(max(0, last - Br), last) for last in range(len(E), 0, -Br)][::-1]
+    blocks = [(begin[first], end[last - 1]) for first, last in rows]
+    rho = min(rho, max(e - b for b, e in blocks))
+    shared = [max(0, one[1] - other[0]) for one, other in zip(blocks, blocks[1:])]
+    visits = E.shape[1] + sum(max(0, keys - rho) for keys in shared)
+    new = [e - max(b, before) for (b, e), before in zip(blocks, [0, *(one[1] for one in blocks)])]
+    whole = [keys for keys, (first, last) in zip(new, rows) if last - first == min(Br, len(E))]
+    t.read(Q=len(E) * d, K=visits * d, V=visits * v)
+    t.write(O=len(E) * v, lse=len(E))
+    streams = max([0, *shared, *whole]) > rho
+    t.hold(rho * (d + v) + min(Br, len(E)) * (d + v + 2 + min(Bc, E.shape[1])) + streams)
+    for I in row_blocks(E, Br):
+        listing(t, I)
+
+
 def tiles(I, room):
     """Keys, as they come, while the pairs of a tile and its rows, or its keys, fit; (pairs, rows, keys) of each."""
     found, tile = [], []
@@ -664,12 +695,17 @@ def pieces(E, group, drop):
 
 
 def tiling_of(piece, row, group):
-    """That of the plan for a piece of this shape."""
+    """That of the plan for a piece of this shape; of uneven intervals it has the narrowest lo and hi around them."""
     for own in row["own_tilings"]:
         if (own["rows"], own["keys"]) != piece.shape:
             continue
         r, j = np.indices(piece.shape)
         p = r // group
+        if "prefix" not in own and intervals(piece) is not None:
+            (begin, end), position = intervals(piece), p[:, 0]
+            edges = (None if not begin.any() else (begin - position).min(), (end - position).max())
+            if edges == (own.get("lo"), own.get("hi")):
+                return own["tiling"]
         seen = ((j >= p + own.get("lo", -(10**9))) & (j < p + own.get("hi", 10**9))) | (j < own.get("prefix", 0))
         if (seen == piece).all():
             return own["tiling"]
@@ -683,10 +719,14 @@ def walk(op, schedule, row, case):
     d, v = case.d, case.v
     all_ = Tally()
     rows, keys = case.batch * case.heads * case.n_q, case.batch * case.kv * case.n_k
-    for E in case.stacked():
-        for piece in pieces(E, case.group, case.drop):
+    found = [pieces(E, case.group, case.drop) for E in case.stacked()]
+    step = WALKS[op][schedule]
+    if schedule == "flash_pinned" and all(intervals(piece) is not None for list_ in found for piece in list_):
+        step = flash_pinned_of_intervals
+    for list_ in found:
+        for piece in list_:
             tiles = tiling_of(piece, row, case.group)
-            WALKS[op][schedule](all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiles.items()})
+            step(all_, piece, d, v, **{name.replace(".", ""): n for name, n in tiles.items()})
             rows -= len(piece)
             keys -= piece.shape[1]
     # Outputs of no piece are 0, written word by word.
@@ -730,7 +770,12 @@ class Case:
         return x.transpose(0, 2, 1, 3).reshape(len(x), -1, self.n_k)
 
     def noise(self, rng, shape):
-        """Pairs with some structure: empty rows and columns, parts that share no key, or blocks."""
+        """Pairs with some structure: intervals that go on unevenly, empty rows and columns, parts that share no key, or blocks."""
+        if rng.random() < 0.2 and shape[-2] > 1 and shape[-1] > 1:
+            begin = np.sort(rng.integers(0, shape[-1], shape[-2]))
+            end = np.maximum(np.sort(rng.integers(1, shape[-1] + 1, shape[-2])), begin + 1)
+            keys = np.arange(shape[-1])
+            return np.broadcast_to((begin[:, None] <= keys) & (keys < end[:, None]), shape).copy()
         m = rng.random(shape) < rng.choice([0.05, 0.15, 0.4, 0.8])
         if rng.random() < 0.5:
             m &= rng.random((*shape[:-1], 1)) < 0.7
