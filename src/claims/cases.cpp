@@ -141,7 +141,10 @@ Case any_case(const Draw& draw) {
   x.lse_required = x.statistics() > 0;
   const index_t kind = draw(0, 7);
   if (kind < 3) {
-    x.documents = kind > 0 ? any_documents(x, draw) : draw(0, 2) == 0 ? uneven_intervals(x, draw) : any_runs(x, draw);
+    if (kind == 0)
+      x.documents = any_runs(x, draw);
+    else
+      x.documents = kind == 1 && coin() ? uneven_intervals(x, draw) : any_documents(x, draw);
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);
