@@ -428,4 +428,11 @@ Needed needed_of(const Pattern& pattern) {
   return need;
 }
 
+Range Mask::listed_keys(Range rows, index_t n_k) const {
+  return pattern != nullptr ? hull_of(pattern->rows(), rows, {0, n_k}) : intervals->interval_of_keys(rows, n_k);
+}
+Range Mask::listed_rows(Range keys, index_t n_q) const {
+  return pattern != nullptr ? hull_of(pattern->keys(), keys, {0, n_q}) : intervals->interval_of_rows(keys, n_q);
+}
+
 }  // namespace redblue

@@ -57,12 +57,8 @@ struct Mask {
   friend constexpr bool operator==(const Mask&, const Mask&) = default;
 
  private:
-  [[gnu::noinline]] Range listed_keys(Range rows, index_t n_k) const {
-    return pattern != nullptr ? hull_of(pattern->rows(), rows, {0, n_k}) : intervals->interval_of_keys(rows, n_k);
-  }
-  [[gnu::noinline]] Range listed_rows(Range keys, index_t n_q) const {
-    return pattern != nullptr ? hull_of(pattern->keys(), keys, {0, n_q}) : intervals->interval_of_rows(keys, n_q);
-  }
+  Range listed_keys(Range rows, index_t n_k) const;
+  Range listed_rows(Range keys, index_t n_q) const;
   /// The rows, of n_q, at positions before p.
   constexpr index_t rows_before(index_t p, index_t n_q) const {
     return std::min(n_q, std::clamp<index_t>(p, 0, n_q) * group);
