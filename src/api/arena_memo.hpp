@@ -2,7 +2,6 @@
 #include <array>
 #include <mutex>
 #include <set>
-#include <tuple>
 #include <vector>
 
 #include "engine.hpp"
@@ -68,8 +67,8 @@ class ArenaMemo {
     plan::Instances x = plan.instances();
     const schedule::Traits& traits = plan.row().algorithm->traits;
     const bool hides = traits.hides && has_pattern(x.sizes);
-    const bool either =
-        has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);  // by tiling, or pattern
+    // Whether it takes the pattern or an interval mask depends on its tiling, or on the pattern.
+    const bool either = has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);
     if (x.sizes.documents == nullptr || is_projected(plan.problem.op) || either)
       return walk_some(plan, unlike_instances(plan), memory, bodies);
     try {
@@ -78,11 +77,10 @@ class ArenaMemo {
       x.count = 1;
     }
     machine::ArenaWords words;
-    std::set<std::tuple<std::array<index_t, 5>, const Pattern*, const Pattern*>> seen;
+    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
     for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
       const Mask& mask = part.mask;
-      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.pattern, mask.intervals}).second)
-        continue;
+      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.list()}).second) continue;
       x.sizes = std::move(part);
       words.grow(walk_some(plan, x, memory, bodies));
     }

@@ -19,6 +19,7 @@
 #include "redblue/core/word_type.hpp"
 #include "redblue/kernel/pair_by_pair.hpp"
 #include "redblue/model/timed.hpp"
+#include "redblue/patterns.hpp"
 
 namespace redblue {
 
@@ -183,27 +184,22 @@ class Modeller {
   Patterns part_for(const Problem& p, index_t n_q, index_t n_k, bool with_gap = false) {
     if (p.patterns.empty()) return {};
     const auto [entry, fresh] = parts_.try_emplace({&p.patterns[0], n_q, n_k, with_gap});
-    if (fresh) entry->second = with_gap ? without_a_pair(part_for(p, n_q, n_k)) : part_of(p, n_q, n_k);
+    if (fresh) entry->second = with_gap ? without_a_pair(part_for(p, n_q, n_k), n_k) : part_of(p, n_q, n_k);
     return entry->second;
   }
-  /// The same where a query in the middle does not see the middle of its keys.
-  static Patterns without_a_pair(const Patterns& all) {
+  /// The same where a query in the middle does not see the middle one of its keys, which are below n_k.
+  static Patterns without_a_pair(const Patterns& all, index_t n_k) {
     std::vector<std::shared_ptr<const RunLists>> list;
+    const Range every{0, n_k};
     for (std::size_t k = 0; k < all.size(); ++k) {
-      RunLists rows;
       const index_t middle = all[k].size() / 2;
-      all[k].for_groups([&](Range part, std::span<const Range> runs) {
-        if (!part.holds(middle) || runs.empty()) return rows.append(part.size(), runs);
-        const index_t key = (runs.front().begin + runs.back().end) / 2;
-        rows.append(middle - part.begin, runs);
-        std::vector<Range> kept;
-        for (const Range& run : runs)
-          for (const Range& side : {intersection(run, {0, key}), intersection(run, {key + 1, run.end})})
-            if (side.size() > 0) kept.push_back(side);
-        rows.append(1, kept);
-        rows.append(part.end - middle - 1, runs);
-      });
-      list.push_back(std::make_shared<const RunLists>(std::move(rows)));
+      const Range keys = hull_of(all[k], {middle, middle + 1}, every);
+      const index_t key = (keys.begin + keys.end) / 2;
+      RunLists others;
+      others.append(middle, {every});
+      others.append(1, {Range{0, key}, Range{key + 1, n_k}});
+      others.append(all[k].size() - middle - 1, {every});
+      list.push_back(std::make_shared<const RunLists>(patterns::intersected(all[k], others)));
     }
     return Patterns(std::move(list));
   }
@@ -230,12 +226,15 @@ class Modeller {
         double shrunk = shrink(smaller, reached > 0 ? std::clamp(reached, 1e-9, 0.5) : kUnknownShare);
         smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k);
         const bool only_patterns = row.algorithm->traits.only_patterns;
-        if (only_patterns && !has_pattern(smaller.sizes()))  // a part that is a mask
+        bool takes = !only_patterns || has_pattern(smaller.sizes());
+        if (!takes) {  // a part that is a mask
           smaller.patterns = part_for(part.problem, smaller.n_q, smaller.n_k, true);
-        if (only_patterns && !has_pattern(smaller.sizes()))
-          shrunk = 1;
-        else
+          takes = has_pattern(smaller.sizes());
+        }
+        if (takes)
           part.problem = smaller;
+        else
+          shrunk = 1;
         if (shrunk == 1) most *= 2;  // there is no smaller problem
         left *= shrunk;
         part.rows = {for_keys(row, static_cast<double>(part.problem.n_k) / static_cast<double>(problem_.n_k))};

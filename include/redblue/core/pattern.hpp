@@ -183,7 +183,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
     return before[static_cast<std::size_t>(part.end)] - before[static_cast<std::size_t>(part.begin)];
   }
   using Visits = std::unordered_map<index_t, Words>;
-  /// Of blocks of this size of the things that the lists `cut` are of, which `others` speak of.
+  /// Of rows or keys cut into blocks of this size: `cut` are their lists, `others` those of the other side.
   Words visited(Visits& known, index_t size, const RunLists& others, const RunLists& cut, bool ragged_first) const;
 
   RunLists rows_;

@@ -10,24 +10,24 @@ namespace redblue::schedule {
 /// What a planner, a run and a test must know of a schedule beside its costs. A schedule S names what differs from
 /// these defaults: static constexpr Traits traits{.masks = true};
 struct Traits {
-  bool stable = true;         ///< false: overflows on large scores; ranked, chosen only when asked for by name
-  bool keeps_scores = false;  ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
-  bool windows = false;       ///< for masks with a left edge: of others the planner does not speak
-  bool narrow = false;        ///< for rows that see few keys: without a left edge or packed sequences the planner
-                              ///< speaks of it only where it is chosen
-  bool own_softmax = false;   ///< gradients: forms softmax itself and reads no O, and lse at most for dK and dV;
-                              ///< chosen only where a forward pass of ours made them, or by name
-  bool masks = false;         ///< runs where a mask hides keys
-  bool patterns = false;      ///< under masks that are no interval, too
-  bool intervals = false;     ///< under those, too, but takes those that are intervals as any other mask
-  bool hides = false;  ///< under masks that are no interval, too, by forming all pairs of an interval mask that leaves
-                       ///< out none; those that are not there are hidden (Masked, parts/cores.hpp)
-  bool only_patterns = false;             ///< under those only: of others the planner does not speak
-  bool modifiers = false;                 ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
-  bool any_score = false;                 ///< knows score functions besides softmax
-  bool rewrites_outputs = false;          ///< revisits an output: a run holds it in the arithmetic type until the end
-  bool printed = false;                   ///< a published algorithm as printed: its tiling may not fit M; never chosen
-  bool shared_source = false;             ///< for A2 = A3 only
+  bool stable = true;             ///< false: overflows on large scores; ranked, chosen only when asked for by name
+  bool keeps_scores = false;      ///< keeps scores, not queries or keys, in fast memory (for the planner's sentence)
+  bool windows = false;           ///< for masks with a left edge: of others the planner does not speak
+  bool narrow = false;            ///< for rows that see few keys: without a left edge or packed sequences the planner
+                                  ///< speaks of it only where it is chosen
+  bool own_softmax = false;       ///< gradients: forms softmax itself and reads no O, and lse at most for dK and dV;
+                                  ///< chosen only where a forward pass of ours made them, or by name
+  bool masks = false;             ///< runs where a mask hides keys
+  bool patterns = false;          ///< under masks that are no interval, too
+  bool intervals = false;         ///< with patterns: is given an interval mask in place of uneven intervals
+  bool hides = false;             ///< under patterns, by forming all pairs of an interval mask that leaves out none;
+                                  ///< those that are not there are hidden (Masked, parts/cores.hpp)
+  bool only_patterns = false;     ///< under patterns only: of others the planner does not speak
+  bool modifiers = false;         ///< takes a bias, softcap, ALiBi, sinks and dropout (core/modifiers.hpp)
+  bool any_score = false;         ///< knows score functions besides softmax
+  bool rewrites_outputs = false;  ///< revisits an output: a run holds it in the arithmetic type until the end
+  bool printed = false;           ///< a published algorithm as printed: its tiling may not fit M; never chosen
+  bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};      ///< for this score function only
   MethodKind method = MethodKind::exact;  ///< what it computes: others than exact attention for problems that ask
   bool by_rows = false;  ///< with a polynomial of its own for each row (Problem::row_polynomials), and only then
