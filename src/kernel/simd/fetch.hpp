@@ -54,4 +54,40 @@ struct SharedRows {
   }
 };
 
+/// Rows that are needed later, fetched a few lines at a time while others are multiplied. They may lie beyond an array:
+/// a prefetch never faults.
+template <class Element>
+class FetchInTurn {
+ public:
+  FetchInTurn() = default;
+  /// These rows, whose words lie side by side.
+  FetchInTurn(const Element* p, index_t rows, index_t words, index_t stride)
+      : at_(p), words_(words), gap_(stride - words), left_(words), rows_(rows) {
+    if (gap_ == 0) left_ = words_ = words * rows, rows_ = 1;
+  }
+  /// The next lines.
+  [[gnu::always_inline]] void some(index_t lines) {
+    for (; lines > 0 && rows_ > 0; --lines) {
+      fetch(at_);
+      const index_t now = std::min(kLine, left_);
+      at_ += now;
+      left_ -= now;
+      if (left_ > 0) continue;
+      at_ += gap_;
+      left_ = words_;
+      --rows_;
+    }
+  }
+  /// How many are to be fetched at a time to be done in this many turns; none where they would be a burst.
+  index_t lines_of(index_t turns) const {
+    const index_t lines = ceil_div(rows_ * ceil_div(words_, kLine), std::max<index_t>(1, turns));
+    return lines <= kBurst ? lines : 0;
+  }
+
+ private:
+  static constexpr index_t kLine = 64 / index_t{sizeof(Element)}, kBurst = 16;
+  const Element* at_ = nullptr;
+  index_t words_ = 0, gap_ = 0, left_ = 0, rows_ = 0;
+};
+
 }  // namespace redblue::kernel::simd

@@ -38,7 +38,9 @@ class MonomialRows {
     width_ = ceil_div(X.rows(), V::kLanes) * V::kLanes;
     begin_ = held_ = next_ = 0;
     if (kSums == SumsOf::columns) std::fill_n(sums_, width_, T(0));
-    transpose_in<V>(X, x_, width_);
+    transpose_in<V, Fetch::nothing>(X, x_, width_);
+    next_rows_ = {X.data + width_ * X.row_stride, X.rows(), X.cols(), X.row_stride};
+    lines_ = next_rows_.lines_of((end_ - m_.first) / kMostRows);
     std::fill_n(parents_, X.rows(), T(1));
     std::fill(parents_ + X.rows(), parents_ + width_, T(0));
     if (m_.constant) product(held_++, parents_, V::all(static_cast<T>(weight_[0])));
@@ -70,6 +72,7 @@ class MonomialRows {
   template <class F>
   void settle(const F& f) {
     if (held_ < kMostRows) return;
+    next_rows_.some(lines_);
     f(begin_, kMostRows, static_cast<const T*>(phi_), static_cast<const T*>(sums_));
     begin_ += kMostRows;
     held_ -= kMostRows;
@@ -215,6 +218,8 @@ class MonomialRows {
   View<T> z_;
   index_t d_, blocks_, end_;
   index_t width_ = 0, begin_ = 0, held_ = 0, next_ = 0;
+  FetchInTurn<T> next_rows_;  ///< the next rows of X,
+  index_t lines_ = 0;         ///< this many lines beside kMostRows monomials
   std::array<double, Monomials::kMostDegree + 1> weight_{};
   alignas(64) T parents_[Monomials::kMostDegree * kStride];  ///< 1, and the products on the way to a monomial
   alignas(64) T phi_[(kMostRows + 2) * kStride];

@@ -24,7 +24,8 @@ void add_lane_sums(const View<typename V::T>& z, const typename V::T* sums) {
 template <class V>
 bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
-  using Monomials = MonomialRows<V, 128, 24, SumsOf::rows>;
+  constexpr index_t kRows = 24;
+  using Monomials = MonomialRows<V, 128, kRows, SumsOf::rows>;
   const auto &Z = v[0], &z = v[1], &X = v[3], &U = v[4], &u = v[5];
   const index_t width = Monomials::width(X.cols());
   if (width == 0 || Z.packed() || U.packed() || X.packed() || Z.col_stride != 1 || U.col_stride != 1) return false;
@@ -33,9 +34,13 @@ bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::
     const index_t n = std::min(width, X.rows() - i);
     alignas(64) T weight[Monomials::kStride]{};
     for (index_t j = 0; j < n && u.words() > 0; ++j) weight[j] = u(i + j, 0);
+    const T* const U_i = U.data + i * U.row_stride;
+    FetchInTurn<T> next(U_i + width * U.row_stride, n, U.cols(), U.row_stride);
+    const index_t lines = next.lines_of(Z.rows() / kRows);
     const auto add = [&](index_t first, index_t rows, const T* phi, const T* sums) {
-      multiply_into<V>(rows_of(Z, first, rows), RowsApart<T, Monomials::kStride>{phi}, U.data + i * U.row_stride,
-                       U.row_stride, Depth{0, n}, Into::add);
+      multiply_into<V>(rows_of(Z, first, rows), RowsApart<T, Monomials::kStride>{phi}, U_i, U.row_stride, Depth{0, n},
+                       Into::add);
+      next.some(lines);
       if (z.words() == 0) return;
       if (u.words() == 0) return add_lane_sums<V>(rows_of(z, first, rows), sums);
       for (index_t a = 0; a < rows; ++a) {

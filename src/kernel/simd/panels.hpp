@@ -34,8 +34,11 @@ void for_panels(Shape s, const F& f) {
   }
 }
 
+/// What a transposition fetches: the rows below its own, one panel on, or nothing.
+enum class Fetch { next_panel, nothing };
+
 /// Writes `rows` x `cols` words at `from` transposed to `to`, whose rows are `width` words apart: a multiple of lanes.
-template <class V>
+template <class V, Fetch kFetch = Fetch::next_panel>
 void transpose_in(View<const typename V::T> from, typename V::T* to, index_t width) {
   constexpr index_t L = V::kLanes;
   index_t columns = 0, rows = 0;  // of squares: the words of `to` in order, and the rows of the next panel on their way
@@ -45,7 +48,8 @@ void transpose_in(View<const typename V::T> from, typename V::T* to, index_t wid
       rows = from.rows() / L * L;
       for (index_t t = 0; t < columns; t += L)
         for (index_t r = 0; r < rows; r += L) {
-          for (index_t i = 0; i < L; ++i) fetch(&from(r + i + width, t));
+          if constexpr (kFetch == Fetch::next_panel)
+            for (index_t i = 0; i < L; ++i) fetch(&from(r + i + width, t));
           transpose_square(V{}, &from(r, t), from.row_stride, to + t * width + r, width);
         }
     }

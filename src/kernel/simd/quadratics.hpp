@@ -35,11 +35,12 @@ class Quadratics {
     d_ = X.cols();
     n_ = X.rows();
     width_ = ceil_div(n_, V::kLanes) * V::kLanes;
-    transpose_in<V>(X, x_, width_);
+    transpose_in<V, Fetch::nothing>(X, x_, width_);
+    next_rows_ = {X.data + width_ * X.row_stride, n_, d_, X.row_stride};
     for (index_t i = 0; i < d_ * width_; i += V::kLanes) (V::load(x_ + i) * V::all(mixed_)).store(y_ + i);
   }
   /// O <- O + what they make of Z
-  void add_to(View<T> O, View<const T> Z) const {
+  void add_to(View<T> O, View<const T> Z) {
     constexpr index_t kMost = kVectors * V::kLanes;
     for (index_t first = 0; first < O.cols(); first += kMost) {
       View<T> part = O;
@@ -75,7 +76,7 @@ class Quadratics {
   static constexpr int kFactors = V::kAccumulators == 24 ? 4 : 2;  ///< at a time, in one column
 
   template <int NV, bool kTail>
-  void strip_of(View<T> O, const T* Z, index_t ldz) const {
+  void strip_of(View<T> O, const T* Z, index_t ldz) {
     for (int v = 0; v < NV; ++v) {
       const V constant = vector<NV, kTail>(O, Z, v) * V::all(constant_);
       for (index_t i = 0; i < n_; ++i) keep<NV, kTail>(O, i, v, vector<NV, kTail>(O, &O(i, 0), v) + constant);
@@ -121,8 +122,9 @@ class Quadratics {
   /// Of the rows from i on: the terms of the factors x_t and x_t+1, whose rows of Z begin at z. What multiplies both
   /// brackets is read once for two products.
   template <int N, int NV, bool kTail>
-  void pair(const View<T>& O, index_t i, index_t t, const T* z, index_t ldz) const {
+  void pair(const View<T>& O, index_t i, index_t t, const T* z, index_t ldz) {
     const auto load = [&](const T* p, int v) __attribute__((always_inline)) { return vector<NV, kTail>(O, p, v); };
+    next_rows_.some(1);
     const T *const x = x_ + t * width_ + i, *const y = y_ + t * width_ + i, *const next = z + (d_ - t + 1) * ldz;
     V bracket[N][2 * NV], one[NV], two[NV], mixed[NV];
 #pragma GCC unroll 2
@@ -229,6 +231,7 @@ class Quadratics {
 
   T constant_ = 1, linear_ = 1, mixed_ = 1, square_ = 1;  ///< weights; square_ relative to mixed_
   index_t d_ = 0, n_ = 0, width_ = 0;
+  FetchInTurn<T> next_rows_;  ///< the next rows of X
   alignas(64) T x_[kCoordinates];
   alignas(64) T y_[kCoordinates];
 };
