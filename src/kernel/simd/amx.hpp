@@ -19,20 +19,33 @@ struct MultiplyAmx : MultiplyBf16 {
   /// The first of k steps, up to where tiles reach.
   index_t steps_in_tiles(index_t k) const { return k % kTile == rest ? k : k / kTile * kTile; }
 
-  /// c <- A B over `steps`, as steps_in_tiles gives them. Rows of A are `stride` bytes apart.
+  /// c <- [begun +] A B over `steps`, as steps_in_tiles gives them. Rows of A are `stride` bytes apart, rows of
+  /// `begun`, if there are such, `apart` words. The lines `ahead` bytes from those of A are fetched on the way, unless
+  /// that is 0.
   template <int N>
-  void product(F32x16 (&c)[kTile][N], const void* a, index_t stride, const float* b, index_t ldb, index_t steps) const {
+  void product(F32x16 (&c)[kTile][N], const void* a, index_t stride, const float* b, index_t ldb, index_t steps,
+               const float* begun, index_t apart, index_t ahead = 0) const {
     static_assert(N >= 1 && N <= 4);
     constexpr index_t kRow = 64;  // bytes
     const auto* p = static_cast<const char*>(a);
     const index_t sb = ldb * index_t{sizeof(float)};
     finish_stores();
-    _tile_zero(0);
-    if constexpr (N > 1) _tile_zero(1);
-    if constexpr (N > 2) _tile_zero(2);
-    if constexpr (N > 3) _tile_zero(3);
+    if (begun == nullptr) {
+      _tile_zero(0);
+      if constexpr (N > 1) _tile_zero(1);
+      if constexpr (N > 2) _tile_zero(2);
+      if constexpr (N > 3) _tile_zero(3);
+    } else {
+      const index_t bytes = apart * index_t{sizeof(float)};
+      _tile_loadd(0, begun, bytes);
+      if constexpr (N > 1) _tile_loadd(1, begun + kTile, bytes);
+      if constexpr (N > 2) _tile_loadd(2, begun + 2 * kTile, bytes);
+      if constexpr (N > 3) _tile_loadd(3, begun + 3 * kTile, bytes);
+    }
     index_t t = kTile;
     for (; t <= steps; t += kTile, p += kRow, b += kTile * ldb) {
+      if (ahead > 0)
+        for (index_t r = 0; r < kTile; ++r) fetch(p + ahead + r * stride);
       _tile_loadd(4, p, stride);
       _tile_loadd(5, b, sb);
       _tile_dpbf16ps(0, 4, 5);

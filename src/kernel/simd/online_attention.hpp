@@ -63,9 +63,9 @@ struct AttentionPanel {
     const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     const T* const q = Q + v0 * V::kLanes;
     if constexpr (MatrixTiles<Mul>) {
-      form(c, k, q, kWidth, steps, mul);
-      for (index_t t = 0; ahead > 0 && t < steps; t += kLine)
-        for (int r = 0; r < R; ++r) fetch(k.after(t).at(r) + ahead);
+      const index_t from = steps_before(steps);
+      form(c, k.after(from), q + from * kWidth, kWidth, steps - from, mul, from > 0 ? at(S, key, v0) : nullptr, kWidth,
+           ahead * index_t{sizeof(Element)});
     } else {
       clear(c);
       for (index_t t = 0; t < steps; t += kLine) {
@@ -80,6 +80,31 @@ struct AttentionPanel {
     }
     if constexpr (Mul::kDepth > 1)
       if (steps * Mul::kDepth < K.cols()) Mul::add_last(c, k.p + steps * Mul::kDepth, k.stride, q + steps * kWidth);
+  }
+
+  /// Steps that matrix tiles sum at a time: the words of Q of these, for a whole panel, stay in the first cache while
+  /// keys pass.
+  static constexpr index_t kDeep = 128;
+  /// Of so many steps those that are summed before the last ones.
+  static index_t steps_before(index_t steps) { return std::max<index_t>(0, ceil_div(steps, kDeep) - 1) * kDeep; }
+  /// S <- products with these keys, for N vectors from v0 on, but for the last steps: products() adds those.
+  template <int N>
+  void begin_products(Range keys, int v0) const {
+    if constexpr (MatrixTiles<Mul>)
+      for (index_t t = 0, end = steps_before(K.cols() / Mul::kDepth); t < end; t += kDeep)
+        for_row_blocks<kTallest<N>>(
+            keys.size(), [&]<int R>(index_t block, Height<R>) { begin_tile<R, N>(keys.begin + block, v0, t); });
+  }
+  template <int R, int N>
+  [[gnu::noinline]] void begin_tile(index_t key, int v0, index_t t) const {
+    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+    V c[R][N];
+    form(c, k.after(t), Q + t * kWidth + v0 * V::kLanes, kWidth, kDeep, mul, t > 0 ? at(S, key, v0) : nullptr, kWidth,
+         fetches.from(key) * index_t{sizeof(Element)});
+#pragma GCC unroll 24
+    for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+      for (int v = 0; v < N; ++v) c[r][v].store(at(S, key + r, v0 + v));
   }
 
   /// What the softmax of a panel knows. Weights are 2^(factor score + shift): the shift is that of an earlier maximum
@@ -233,6 +258,7 @@ struct AttentionPanel {
   }
   template <int N = NV>
   void scores(index_t first, index_t end, int v0, V (&most)[NV]) const {
+    begin_products<N>({first, end}, v0);
     for_row_blocks<kTallest<N>>(end - first,
                                 [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
@@ -429,6 +455,7 @@ struct AttentionPanel {
   template <int N, bool kHides>
   index_t weigh(Range keys, int v0, double scale, Running& w, Pending& p) const {
     index_t done = keys.begin;
+    begin_products<N>(keys, v0);
     for_row_blocks<kTallest<N>>(keys.size(), [&]<int R>(index_t block, Height<R>) {
       if (w.far) return;
       const index_t key = keys.begin + block;

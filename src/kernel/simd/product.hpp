@@ -121,16 +121,23 @@ inline constexpr bool kIsMatrixTile = false;
 template <MatrixTiles Mul, int R>
 inline constexpr bool kIsMatrixTile<Mul, R> = R == Mul::kTile;
 
-/// c <- A B over k steps, as many of them as can be by matrix tiles.
+/// c <- [begun +] A B over k steps, as many of them as can be by matrix tiles. Rows of `begun`, if there are such, are
+/// `apart` words apart. With matrix tiles the bytes `ahead` of those of A are fetched, unless that is 0.
 template <class V, int R, int NV, class A, class Mul>
 [[gnu::always_inline]] inline void form(V (&c)[R][NV], const A& a, const typename V::T* b, index_t ldb, index_t k,
-                                        Mul mul) {
+                                        Mul mul, const typename V::T* begun = nullptr, index_t apart = 0,
+                                        index_t ahead = 0) {
   if constexpr (kIsMatrixTile<Mul, R>) {
     const index_t done = mul.steps_in_tiles(k);
-    mul.product(c, a.p, a.stride * index_t{sizeof *a.p}, b, ldb, done);
+    mul.product(c, a.p, a.stride * index_t{sizeof *a.p}, b, ldb, done, begun, apart, ahead);
     if (done < k) multiply(c, a.after(done), b + done * ldb, ldb, k - done, mul);
   } else {
     clear(c);
+    if (begun != nullptr)
+#pragma GCC unroll 24
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) c[r][v] = V::load(begun + r * apart + v * V::kLanes);
     multiply(c, a, b, ldb, k, mul);
   }
 }
