@@ -154,7 +154,10 @@ class Timed : public MachineFace<Timed> {
       double words = static_cast<double>(args[i].shape().words());
       if (rates_.multiplies_bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
         const Layout layout = kernel::layout_of(k, i);
-        if (layout == Layout::key_rows || layout == Layout::value_pairs) words /= 2;
+        if (layout == Layout::key_rows || layout == Layout::value_pairs) {
+          if (args[i].kind == Arg::Kind::tile) narrow(words);
+          words /= 2;
+        }
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
           add(time_.pass_s,
               pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes));
@@ -178,8 +181,10 @@ class Timed : public MachineFace<Timed> {
       for (const std::size_t i : {0, 1, 4, 4, 9, 9}) count(i);  // P, dS; Q and dO as rows, and as pairs of them
     else if (name == kernel::GemmOver::name)
       for (const std::size_t i : {1, 2}) count(i);
-    add(time_.pass_s, pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes));
+    narrow(words);
   }
+  /// f32 words become bf16.
+  void narrow(double words) { add(time_.pass_s, pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes)); }
   void copy(const Block& b) {
     call();
     const double words = static_cast<double>(b.shape.words());
