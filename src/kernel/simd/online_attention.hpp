@@ -339,7 +339,7 @@ struct AttentionPanel {
   /// next no interval of keys begins or ends earlier, so vectors come and go in order.
   template <class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
-    if (place.mask.pattern != nullptr || NV == 1) return f(Piece{first, keys, 0, NV});
+    if (place.mask.pattern != nullptr || NV == 1 || MatrixTiles<Mul>) return f(Piece{first, keys, 0, NV});
     while (first < keys) {
       const Range seeing = place.rows_of({first, std::min(first + Mul::kDepth, keys)}, rows);
       const index_t v0 = seeing.begin / V::kLanes, v1 = ceil_div(seeing.end, V::kLanes);
