@@ -206,7 +206,7 @@ class Timed : public MachineFace<Timed> {
   /// panel under a pattern.
   template <class F>
   void for_panels(const Place& place, Shape S, const F& f) const {
-    const bool by_vector = place.mask.pattern == nullptr;
+    const bool by_vector = place.mask.pattern == nullptr && rates_.tile_rows == 1;
     for (Range rows{0, 0}; rows.begin < S.rows; rows.begin = rows.end) {
       const index_t left = S.rows - rows.begin;
       rows.end += std::min(left, by_vector ? rates_.lanes : panels(left) == 1 ? left : panel());

@@ -59,13 +59,15 @@ void multiply_paired(const Mul& mul, View<float> C, A&& a, View<const float> B, 
           for_row_blocks<kTileRows<V, NV, Mul>>(rows, [&]<int R>(index_t r, Height<R> height) {
             const index_t row = top + r;
             const Depth d = depth(row, R);
-            const index_t first = std::max<index_t>(0, d.first - k) / 2;
-            index_t end = ceil_div(std::min(terms, d.end - k), 2);
+            index_t first = std::max<index_t>(0, d.first - k) / 2, end = ceil_div(std::min(terms, d.end - k), 2);
             if (end <= first && !overwrite) return;
+            if constexpr (kIsMatrixTile<Mul, R>) {  // whole tiles: A is 0 outside of `depth`
+              first = first / Mul::kTile * Mul::kTile;
+              end = ceil_div(end, Mul::kTile) * Mul::kTile;
+            }
             for (int i = 0; i < R; ++i)
               for (int v = 0; v < NV; ++v) __builtin_prefetch(&C(row + i, col) + v * L, 1);
             V c[R][NV];
-            if (kIsMatrixTile<Mul, R> && end == made) end = steps(terms);
             if (first < end)
               form(c, a(row, height, k + 2 * first), pairs + first * kWidth, kWidth, end - first, mul);
             else

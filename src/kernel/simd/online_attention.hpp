@@ -263,8 +263,13 @@ struct AttentionPanel {
                                 [&]<int R>(index_t block, Height<R>) { score_tile<R, N>(first + block, v0, most); });
   }
 
-  /// The last key from which steps may begin up to this one: keys of a step stay together.
-  static index_t whole(index_t key) { return key / Mul::kDepth * Mul::kDepth; }
+  /// Keys that one product with values takes: those of a step, or of a matrix tile.
+  static constexpr index_t kTogether = [] {
+    if constexpr (MatrixTiles<Mul>) return Mul::kTile * Mul::kDepth;
+    return Mul::kDepth;
+  }();
+  /// The last key from which products may begin up to this one.
+  static index_t whole(index_t key) { return key / kTogether * kTogether; }
 
   /// Keys, and the vectors that hold queries that see some of them.
   struct Piece {
@@ -524,13 +529,22 @@ struct AttentionPanel {
     });
   }
 
+  /// S <- 0 up to a whole matrix tile, where these are the last keys and S has room for it. Returns the end of the
+  /// tile.
+  index_t fill_tile(index_t first, index_t keys) const {
+    const index_t end = whole(keys + kTogether - 1);
+    if (whole(first) != first || end / Mul::kDepth > K.rows()) return keys;
+    std::fill(at(S, ceil_div(keys, Mul::kDepth), 0), at(S, end / Mul::kDepth, 0), T(0));
+    return end;
+  }
+
   void run() const {
     const Range seen = place.cols_of(Range{0, rows}, K.rows());
     const index_t start = whole(seen.begin), keys = seen.end;
     if (seen.size() == 0) return;
     // Under a pattern all rows see all keys from the first to the last, or that is not looked into. Under another mask
     // what all rows see lies between the first key of the last row and the last key of the first row.
-    Range all{std::min(keys, whole(place.cols_of(rows - 1, keys).begin + Mul::kDepth - 1)),
+    Range all{std::min(keys, whole(place.cols_of(rows - 1, keys).begin + kTogether - 1)),
               place.cols_of(index_t{0}, keys).end};
     all.end = std::max(all.begin, all.end < keys ? whole(all.end) : keys);
     if (place.mask.pattern != nullptr)
@@ -550,7 +564,7 @@ struct AttentionPanel {
     index_t first = start;  // to be weighed
     if (statistics && raw && !drop.active()) first = weigh(start, keys, all, scale, w, p);
     weigh_raw(first, keys, all, scale, w, p);
-    add_values(keys, p);
+    add_values(MatrixTiles<Mul> ? fill_tile(p.first, keys) : keys, p);
     for (int v = 0; statistics && v < NV; ++v) add_sums(v, V::all(T(1)), w.sums[v]);
   }
 };
