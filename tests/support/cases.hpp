@@ -28,4 +28,21 @@ std::vector<T> first_of(std::vector<T> all) {
   return all;
 }
 
+/// Lists of cases that run again and again, each time on something else. Few are every third of a list, beginning with
+/// another one each time: so all have their turn.
+class Turns {
+ public:
+  template <class T>
+  std::vector<T> operator()(std::vector<T> all) {
+    if (!few_cases()) return all;
+    std::vector<T> some;
+    for (std::size_t i = round_++ % kTurns; i < all.size(); i += kTurns) some.push_back(all[i]);
+    return some;
+  }
+
+ private:
+  static constexpr std::size_t kTurns = 3;
+  std::size_t round_ = 0;
+};
+
 }  // namespace redblue::test
