@@ -85,7 +85,7 @@ struct AttentionPanel {
   /// Steps that matrix tiles sum at a time: the words of Q of these, for a whole panel, stay in the first cache while
   /// keys pass.
   static constexpr index_t kDeep = 128;
-  /// Of so many steps those that are summed before the last ones.
+  /// How many of these steps are summed before the last ones.
   static index_t steps_before(index_t steps) { return std::max<index_t>(0, ceil_div(steps, kDeep) - 1) * kDeep; }
   /// S <- products with these keys, for N vectors from v0 on, but for the last steps: products() adds those.
   template <int N>
