@@ -80,7 +80,7 @@ class Torch:
         if not x.is_cpu:
             raise TypeError(f"{name} is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
         Torch.type_of(x, name)
-        return x.detach().resolve_neg()
+        return x.detach().resolve_neg() if x.requires_grad or x.is_neg() else x
 
     @staticmethod
     def output(x: Any, name: str) -> torch.Tensor:

@@ -35,27 +35,30 @@ std::string tensor_name(SlowArray a) {
   return name;
 }
 
-std::vector<SlowArray> inputs_of(const Problem& p) {
-  const Shapes shapes(p);
+std::vector<SlowArray> inputs_of(const Problem& p) { return Shapes(p).inputs(); }
+
+std::vector<SlowArray> outputs_of(const Problem& p) { return Shapes(p).outputs(); }
+
+Shapes::Shapes(const Problem& p) : problem_(p), sizes_(p.sizes()), matrices_(plan::matrices_of(p.op, sizes_)) {}
+
+std::vector<SlowArray> Shapes::inputs() const {
+  const Problem& p = problem_;
   std::vector<SlowArray> list;
   list.reserve(plan::inputs_of(p.op).size());
   for (const SlowArray a : plan::inputs_of(p.op)) {
     const bool computed = follows_forward(p.op) && !p.forward_given && (a == SlowArray::O || a == SlowArray::lse);
-    if (!computed && !is_copy(p, a) && has_words(shapes.matrix(a))) list.push_back(a);
+    if (!computed && !is_copy(p, a) && has_words(matrix(a))) list.push_back(a);
   }
   return list;
 }
 
-std::vector<SlowArray> outputs_of(const Problem& p) {
-  const Shapes shapes(p);
+std::vector<SlowArray> Shapes::outputs() const {
   std::vector<SlowArray> list;
-  list.reserve(plan::outputs_of(p.op).size());
-  for (const SlowArray a : plan::outputs_of(p.op))
-    if (has_words(shapes.matrix(a))) list.push_back(a);
+  list.reserve(plan::outputs_of(problem_.op).size());
+  for (const SlowArray a : plan::outputs_of(problem_.op))
+    if (has_words(matrix(a))) list.push_back(a);
   return list;
 }
-
-Shapes::Shapes(const Problem& p) : problem_(p), matrices_(plan::matrices_of(p.op, p.sizes())) {}
 
 Shape Shapes::matrix(SlowArray array) const {
   const auto found = std::ranges::find(matrices_, array, &SlowMatrix::array);
@@ -76,7 +79,7 @@ std::array<index_t, 4> shape_of(const Problem& p, SlowArray array) { return Shap
 Tensors contiguous_tensors(const Problem& p, DType dtype) {
   const Shapes shapes(p);
   Tensors tensors;
-  for (const auto& list : {inputs_of(p), outputs_of(p)})
+  for (const auto& list : {shapes.inputs(), shapes.outputs()})
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
         tensors[a] = Tensor(nullptr, dtype, shapes[a]);

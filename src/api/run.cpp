@@ -216,7 +216,8 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   with.pool = options.pool == nullptr ? &default_pool() : options.pool;
   const int workers = workers_of(plan, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
-  machine::SlowMemory slow;
+  with.slow.resize(1);
+  machine::SlowMemory& slow = with.slow.front();
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
     if (is_of_modifiers(a)) return void(slow[index_of(a)] = storage_of_modifier(t, p, writable));
@@ -224,9 +225,9 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
-  const auto outputs = outputs_of(p);
-  const Sizes sizes = p.sizes();
-  Reordered reordered(p, sizes.documents);
+  const Shapes shapes(p);
+  const auto outputs = shapes.outputs();
+  Reordered reordered(p, shapes.sizes().documents);
   for (std::size_t i = 0; i < kSlowArrays; ++i) {
     const auto a = static_cast<SlowArray>(i);
     const Tensor& t = tensors[a];
@@ -247,7 +248,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       reordered.scatter_later(a, copy, t);
       place(a, copy, true);
     } else if (!is_given(t)) {
-      place(a, own(shape_of(p, a), "lse"), true);  // the caller does not ask for it
+      place(a, own(shapes[a], "lse"), true);  // the caller does not ask for it
     } else if (t.dtype != kDTypeOf<T> &&
                (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse || is_of_modifiers(a))) {
       // Every schedule that reads lse back does so to compute with it.
@@ -258,10 +259,10 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, t, true);
     }
   }
-  const auto workspace = row.algorithm->workspace(sizes, row.tiling);
+  const auto workspace = row.algorithm->workspace(shapes.sizes(), row.tiling);
   // A workspace for each instance under way.
   const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
-  with.slow.assign(static_cast<std::size_t>(sets), slow);
+  for (index_t more = 1; more < sets; ++more) with.slow.push_back(with.slow.front());
   for (const Workspace& m : workspace)
     for (machine::SlowMemory& set : with.slow)
       set[index_of(m.array)] = machine::Storage::matrix(
@@ -379,8 +380,8 @@ decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tens
 }
 
 /// The arrays that a run writes.
-std::vector<SlowArray> written_by(const Problem& p, const RunOptions& options) {
-  std::vector<SlowArray> list = outputs_of(p);
+std::vector<SlowArray> written_by(const Problem& p, const Shapes& shapes, const RunOptions& options) {
+  std::vector<SlowArray> list = shapes.outputs();
   if (p.forward_first()) {
     if (options.forward.o.data != nullptr) list.push_back(SlowArray::O);
     if (options.forward.lse.data != nullptr) list.push_back(SlowArray::lse);
@@ -410,10 +411,8 @@ Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const
   return result;
 }
 
-}  // namespace
-
-void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
-  const Shapes shapes(p);
+void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<SlowArray>& arrays,
+                    const Tensors& tensors) {
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
     if (a == SlowArray::lse && is_forward(p.op) && t.data == nullptr) continue;  // not wanted
@@ -426,6 +425,12 @@ void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, cons
       throw InvalidProblem(fmt::format("tensor {} is [{}], the problem wants [{}] (batch, heads, sequence, features)",
                                        tensor_name(a), fmt::join(t.shape, ", "), fmt::join(wanted, ", ")));
   }
+}
+
+}  // namespace
+
+void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
+  require_shapes(p, Shapes(p), arrays, tensors);
 }
 
 Tensors tensors_of(const Inputs& in, const Outputs& out) {
@@ -489,10 +494,11 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
 }
 
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  const auto inputs = inputs_of(plan.problem), outputs = written_by(plan.problem, options);
+  const Shapes shapes(plan.problem);
+  const auto inputs = shapes.inputs(), outputs = written_by(plan.problem, shapes, options);
   const Tensors all = with_forward(plan.problem, tensors, options);
-  require_shapes(plan.problem, inputs, all);
-  require_shapes(plan.problem, outputs, all);
+  require_shapes(plan.problem, shapes, inputs, all);
+  require_shapes(plan.problem, shapes, outputs, all);
   for (const SlowArray a : outputs)
     if (all[a].read_only)
       throw InvalidProblem(

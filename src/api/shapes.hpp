@@ -7,10 +7,14 @@
 
 namespace redblue {
 
-/// The shapes of the arrays of a problem, which must outlive this: a run asks for all of them.
+/// The arrays of a problem, which must outlive this, and their shapes: a run asks for all of them.
 class Shapes {
  public:
   explicit Shapes(const Problem& problem);
+
+  const Sizes& sizes() const { return sizes_; }
+  std::vector<SlowArray> inputs() const;
+  std::vector<SlowArray> outputs() const;
 
   /// Of one instance; no words where the operation has no such array.
   Shape matrix(SlowArray array) const;
@@ -19,6 +23,7 @@ class Shapes {
 
  private:
   const Problem& problem_;
+  Sizes sizes_;
   std::vector<SlowMatrix> matrices_;
 };
 
