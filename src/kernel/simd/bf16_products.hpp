@@ -61,10 +61,11 @@ void multiply_paired(const Mul& mul, View<float> C, A&& a, View<const float> B, 
             const Depth d = depth(row, R);
             index_t first = std::max<index_t>(0, d.first - k) / 2, end = ceil_div(std::min(terms, d.end - k), 2);
             if (end <= first && !overwrite) return;
-            if constexpr (kIsMatrixTile<Mul, R>) {  // whole tiles: A is 0 outside of `depth`
-              first = first / Mul::kTile * Mul::kTile;
-              end = ceil_div(end, Mul::kTile) * Mul::kTile;
-            }
+            if constexpr (MatrixTiles<Mul>)
+              if constexpr (kIsMatrixTile<Mul, R>) {  // whole tiles: A is 0 outside of `depth`
+                first = first / Mul::kTile * Mul::kTile;
+                end = ceil_div(end, Mul::kTile) * Mul::kTile;
+              }
             for (int i = 0; i < R; ++i)
               for (int v = 0; v < NV; ++v) __builtin_prefetch(&C(row + i, col) + v * L, 1);
             V c[R][NV];

@@ -144,8 +144,10 @@ class ModifyPanel {
   }
   bool active() const { return modify_.softcap > 0 || bias_.words() > 0 || slopes_; }
 
-  /// S <- the modified scores of keys first .. end, from products with keys.
-  void operator()(T* S, index_t first, index_t end) const {
+  /// S <- the modified scores of keys first .. end, from products with keys; `most` takes in the largest.
+  void operator()(T* S, index_t first, index_t end, V (&most)[NV]) const {
+    const bool caps = modify_.softcap > 0;
+    const Softcap<V> cap(caps ? modify_.softcap : 1);
     for (index_t key = first; key < end; key += kKeys) {
       const index_t keys = std::min(kKeys, end - key);
       alignas(64) T bias[kKeys * kWidth];
@@ -154,21 +156,30 @@ class ModifyPanel {
         const index_t rows = std::min(rows_, kWidth);
         transpose_in<V>({&bias_(first_, key), {rows, keys}, bias_.row_stride, bias_.col_stride}, bias, kWidth);
       }
-      for (index_t k = 0; k < keys; ++k)
-        for (int v = 0; v < NV; ++v) {
-          T* const at = S + (key + k) * kWidth + v * L;
-          V s = V::load(at) * scale_;
-          if (modify_.softcap > 0) s = Softcap<V>(modify_.softcap)(s);
-          if (of_pairs)
-            s = s + V::load(bias + k * kWidth + v * L);
-          else if (bias_.words() > 0)
-            s = s + V::all(bias_(0, key + k));
-          if (slopes_) {
+      for (index_t k = 0; k < keys; ++k) {
+        T* const row = S + (key + k) * kWidth;
+        V s[NV];
+        const auto each = [&](const auto& f) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+          for (int v = 0; v < NV; ++v) s[v] = f(s[v], v);
+        };
+        each([&](V, int v) { return V::load(row + v * L) * scale_; });
+        if (caps) each([&](V x, int) { return cap(x); });
+        if (of_pairs)
+          each([&](V x, int v) { return x + V::load(bias + k * kWidth + v * L); });
+        else if (bias_.words() > 0)
+          each([&](V x, int) { return x + V::all(bias_(0, key + k)); });
+        if (slopes_)
+          each([&](V x, int v) {
             const V away = position_[v] - V::all(static_cast<T>(key + k));
-            s = s - slope_[v] * max(away, V::zero() - away);
-          }
-          s.store(at);
+            return x - slope_[v] * max(away, V::zero() - away);
+          });
+#pragma GCC unroll 4
+        for (int v = 0; v < NV; ++v) {
+          s[v].store(row + v * L);
+          most[v] = max(most[v], s[v]);
         }
+      }
     }
   }
 

@@ -47,8 +47,7 @@ struct AttentionPanel {
   /// The most keys of a tile of scores. Where not all vectors of the panel take part, the pieces are as short as a
   /// vector of queries: taller tiles would not be used there.
   template <int N>
-  static constexpr int kTallest =
-      N < NV && !MatrixTiles<Mul> ? std::min(kTileRows<V, N, Mul>, 8) : kTileRows<V, N, Mul>;
+  static constexpr int kTallest = N < NV ? std::min(kTileRows<V, N, Mul>, 8) : kTileRows<V, N, Mul>;
 
   /// Requests lines of `stored` for stores to come: of `n` rows the columns that belong to one line of a key.
   [[gnu::always_inline]] void request(index_t row, int n, index_t col) const {
@@ -271,6 +270,7 @@ struct AttentionPanel {
   /// The last key from which products may begin up to this one.
   static index_t whole(index_t key) { return key / kTogether * kTogether; }
 
+  static constexpr bool kWholePanels = NV == 1 || MatrixTiles<Mul>;  ///< pieces have all vectors
   /// Keys, and the vectors that hold queries that see some of them.
   struct Piece {
     index_t first, end;
@@ -341,10 +341,11 @@ struct AttentionPanel {
   }
 
   /// f(piece) for the pieces of these keys, each with the vectors that hold queries that see it: from one row to the
-  /// next no interval of keys begins or ends earlier, so vectors come and go in order.
+  /// next no interval of keys begins or ends earlier, so vectors come and go in order. Under a pattern, and with matrix
+  /// tiles, which take more keys than such a piece has, there is one piece with all vectors.
   template <class F>
   void for_seen(index_t first, index_t keys, const F& f) const {
-    if (place.mask.pattern != nullptr || NV == 1 || MatrixTiles<Mul>) return f(Piece{first, keys, 0, NV});
+    if (place.mask.pattern != nullptr || kWholePanels) return f(Piece{first, keys, 0, NV});
     while (first < keys) {
       const Range seeing = place.rows_of({first, std::min(first + Mul::kDepth, keys)}, rows);
       const index_t v0 = seeing.begin / V::kLanes, v1 = ceil_div(seeing.end, V::kLanes);
@@ -360,18 +361,20 @@ struct AttentionPanel {
   /// f(Height<N>) with as many vectors as a piece has.
   template <class F>
   static void with_height(const Piece& piece, const F& f) {
-    switch (piece.v1 - piece.v0) {
-      case 1:
-        return f(Height<1>{});
-      case 2:
-        if constexpr (NV >= 2) return f(Height<2>{});
-        [[fallthrough]];
-      case 3:
-        if constexpr (NV >= 3) return f(Height<3>{});
-        [[fallthrough]];
-      default:
-        return f(Height<NV>{});
-    }
+    if constexpr (kWholePanels)
+      f(Height<NV>{});
+    else
+      switch (piece.v1 - piece.v0) {
+        case 1:
+          return f(Height<1>{});
+        case 2:
+          return f(Height<2>{});
+        case 3:
+          if constexpr (NV >= 3) return f(Height<3>{});
+          [[fallthrough]];
+        default:
+          return f(Height<NV>{});
+      }
   }
 
   /// S <- weights of these raw scores.
@@ -506,14 +509,23 @@ struct AttentionPanel {
     const bool products = keeps_order();  // is the largest score of the largest product?
     all = {std::clamp(all.begin, piece.first, piece.end), std::clamp(all.end, piece.first, piece.end)};
     if (products && all.begin == piece.first && all.end == piece.end) return;
-    if (modify.active())
-      modify(S, piece.first, piece.end);
-    else if (!products)
-      revise(piece, most, [&](V x, index_t, int) { return x * V::all(static_cast<T>(step.scores.scale)); });
     std::fill_n(most, NV, minus_inf());
-    hide({piece.first, all.begin, piece.v0, piece.v1}, most);
-    revise({all.begin, all.end, piece.v0, piece.v1}, most, [](V x, index_t, int) { return x; });
-    hide({all.end, piece.end, piece.v0, piece.v1}, most);
+    const auto revised = [&](index_t first, index_t end, V(&largest)[NV]) {
+      const V by = V::all(products ? T(1) : static_cast<T>(step.scores.scale));
+      if (modify.active())
+        modify(S, first, end, largest);
+      else
+        revise({first, end, piece.v0, piece.v1}, largest, [&](V x, index_t, int) { return x * by; });
+    };
+    const auto hidden = [&](index_t first, index_t end) {
+      V ignored[NV];
+      std::fill_n(ignored, NV, minus_inf());
+      if (!products) revised(first, end, ignored);
+      hide({first, end, piece.v0, piece.v1}, most);
+    };
+    hidden(piece.first, all.begin);
+    revised(all.begin, all.end, most);
+    hidden(all.end, piece.end);
   }
   /// S <- weights of keys first .. end by way of raw scores.
   void weigh_raw(index_t first, index_t end, Range all, double scale, Running& w, Pending& p) const {
