@@ -226,36 +226,33 @@ Values check(const plan::Plan& plan, const Values& values, GradientTypes types =
 }
 
 TEST(RunGradient, EveryScheduleSolvesEveryShape) {
-  Turns schedules;
   for (const Operation op : kGradients)
     for (const Problem& shape : problems()) {
       const Problem p = of(op, shape);
       const Values values = values_of(p);
       const std::vector<plan::Plan> plans = plans_of_every_schedule(p);
-      for (const plan::Plan& plan : schedules(plans)) check(plan, values);
+      for (const plan::Plan& plan : in_turn(plans)) check(plan, values);
       EXPECT_GE(plans.size(), p.causal ? 2U : 8U);
     }
 }
 
 TEST(RunGradient, EveryScheduleTakesEveryElementType) {
-  Turns schedules;
   for (const GradientTypes& types : kGradientTypes)
     for (const Operation op : kGradients)
       for (const std::size_t shape : {6U, 12U}) {
         const Problem p = of(op, problems()[shape]);
         const Values values = values_of(p, Kind::normal, 2);
-        for (const plan::Plan& plan : schedules(plans_of_every_schedule(p))) check(plan, values, types);
+        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) check(plan, values, types);
       }
 }
 
 TEST(RunGradient, EveryScheduleTakesEveryStride) {
-  Turns schedules;
   for (const Strides in : kAllStrides)
     for (const Strides out : kAllStrides)
       for (const Operation op : {Operation::backward, Operation::gradient_x}) {
         const Problem p = of(op, problems()[6]);
         const Values values = values_of(p, Kind::normal, 3);
-        for (const plan::Plan& plan : schedules(plans_of_every_schedule(p)))
+        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p)))
           check(plan, values, {DType::f32, DType::f32}, in, out);
       }
 }
@@ -397,7 +394,6 @@ TEST(RunGradient, NarrowOutputsAreRoundedOnceHoweverOftenTheyAreRevisited) {
 }
 
 TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
-  Turns schedules;
   for (const Score score : {Score::sigmoid, Score::relu, Score::identity})
     for (const Operation op : kGradients)
       for (const std::size_t shape : {3U, 6U, 12U}) {
@@ -408,7 +404,7 @@ TEST(RunGradient, OtherScoreFunctionsNeedNoForwardPass) {
         const Values values = values_of(p);
         const auto plans = plans_of_every_schedule(p);
         EXPECT_GE(plans.size(), 2U);
-        for (const plan::Plan& plan : schedules(plans)) check(plan, values);
+        for (const plan::Plan& plan : in_turn(plans)) check(plan, values);
       }
 }
 
@@ -463,14 +459,13 @@ TEST(RunGradient, ForwardXGivesOutputAndStatistics) {
 }
 
 TEST(RunGradient, TheForwardPassIsRunAndCountedWhereItIsNotGiven) {
-  Turns schedules;
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x})
     for (const Problem& shape : cases(problems())) {
       const Problem given = of(op, shape);
       Problem p = given;
       p.forward_given = false;
       const Values values = values_of(given);
-      for (const std::string_view name : schedules(plan::Registry::built_in().names(op)))
+      for (const std::string_view name : in_turn(plan::Registry::built_in().names(op)))
         for (const plan::Plan& alone : plans_of(given, name)) {
           plan::Options o = alone.options;
           o.M = std::max(o.M, Words(200));

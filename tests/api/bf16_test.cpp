@@ -54,11 +54,9 @@ struct Case {
   }
 };
 
-Turns turns;
-
 void check(const Problem& p, Strides in = Strides::bhsd, Strides out = Strides::bhsd) {
   const Case wanted(p, in, out);
-  for (const plan::Plan& plan : turns(bf16_plans(p))) {
+  for (const plan::Plan& plan : in_turn(bf16_plans(p))) {
     if (!plan.row().algorithm->traits.stable) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(in)) + " -> " + std::string(name_of(out)));
     Arrays a = wanted.arrays;

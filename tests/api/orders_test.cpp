@@ -53,7 +53,6 @@ class Orders : public testing::Test {
 };
 
 TEST_F(Orders, CostWhatTheirFormulasSayInEveryOperation) {
-  Turns schedules;
   int refused = 0, counted = 0;
   for (std::size_t i = 0; i < kOperationNames.size(); ++i) {
     const auto op = static_cast<Operation>(i);
@@ -66,7 +65,7 @@ TEST_F(Orders, CostWhatTheirFormulasSayInEveryOperation) {
           EXPECT_THROW(plan::make_plan(p, {.M = 2000}), InvalidProblem);
           continue;
         }
-        for (const plan::Plan& plan : schedules(plans_of_every_schedule(p))) {
+        for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
           // Of given O and lse nothing is known, and printed schedules are no more stable than their source.
           expect_counted_and_right(plan, !p.forward_given && !plan.row().algorithm->traits.printed);
           ++counted;

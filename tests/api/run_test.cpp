@@ -65,8 +65,6 @@ constexpr Types kAllTypes[] = {{DType::f64, DType::f64, DType::f64},  {DType::f3
                                {DType::bf16, DType::f32, DType::f32}, {DType::f64, DType::f64, DType::f32},
                                {DType::bf16, DType::bf16, DType::f32}};
 
-Turns turns;  // of schedules
-
 /// Runs every schedule on these arrays and holds it against the oracle, its formula and the rules of the caller's
 /// memory.
 void check(const Problem& p, const Data& data, const Types& types, Strides in, Strides out, bool unstable_too = true) {
@@ -78,7 +76,7 @@ void check(const Problem& p, const Data& data, const Types& types, Strides in, S
   filled.v.set(data.v);
   const auto q = filled.q.get(), k = filled.k.get(), v = filled.v.get();  // as rounded
   const Result truth = truth_of(p, q, k, v), naive = types.compute == DType::f64 ? truth : attend<float>(p, q, k, v);
-  for (const plan::Plan& plan : turns(plans_of_every_schedule(p))) {
+  for (const plan::Plan& plan : in_turn(plans_of_every_schedule(p))) {
     if (!plan.row().algorithm->traits.stable && !unstable_too) continue;
     SCOPED_TRACE(text_of(plan) + ", " + std::string(name_of(types.storage)) + " in " +
                  std::string(name_of(types.compute)) + ", " + std::string(name_of(in)) + " -> " +

@@ -1,4 +1,6 @@
 #pragma once
+#include <gtest/gtest.h>
+
 #include <algorithm>
 #include <cstdlib>
 #include <vector>
@@ -28,21 +30,19 @@ std::vector<T> first_of(std::vector<T> all) {
   return all;
 }
 
-/// Lists of cases that run again and again, each time on something else. Few are every third of a list, beginning with
-/// another one each time: so all have their turn.
-class Turns {
- public:
-  template <class T>
-  std::vector<T> operator()(std::vector<T> all) {
-    if (!few_cases()) return all;
-    std::vector<T> some;
-    for (std::size_t i = round_++ % kTurns; i < all.size(); i += kTurns) some.push_back(all[i]);
-    return some;
-  }
-
- private:
-  static constexpr std::size_t kTurns = 3;
-  std::size_t round_ = 0;
-};
+/// Of a list of cases that a test runs again and again, each time on something else: few are every third one, beginning
+/// with another one each time, so that all of them run where a test has enough to run them on.
+template <class T>
+std::vector<T> in_turn(std::vector<T> all) {
+  constexpr std::size_t kTurns = 3;
+  if (!few_cases() || all.empty()) return all;
+  static const testing::TestInfo* test = nullptr;
+  static std::size_t round = 0;
+  const auto* const now = testing::UnitTest::GetInstance()->current_test_info();
+  if (now != test) test = now, round = 0;  // a test runs the same cases whatever ran before
+  std::vector<T> some;
+  for (std::size_t i = round++ % std::min(kTurns, all.size()); i < all.size(); i += kTurns) some.push_back(all[i]);
+  return some;
+}
 
 }  // namespace redblue::test

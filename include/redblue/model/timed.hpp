@@ -155,7 +155,7 @@ class Timed : public MachineFace<Timed> {
       if (rates_.multiplies_bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
         const Layout layout = kernel::layout_of(k, i);
         if (layout == Layout::key_rows || layout == Layout::value_pairs) {
-          if (args[i].kind == Arg::Kind::tile) narrow(words);
+          if (args[i].kind == Arg::Kind::tile) narrow(kStagedWords * words);  // they are words there
           words /= 2;
         }
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
@@ -203,10 +203,10 @@ class Timed : public MachineFace<Timed> {
     items_total_ += seconds;
   }
   /// f(rows, columns that one of them sees) of a tile of scores: rows of a vector under an interval mask, and of a
-  /// panel under a pattern.
+  /// panel under a pattern, or where matrix tiles take `whole` panels.
   template <class F>
-  void for_panels(const Place& place, Shape S, const F& f) const {
-    const bool by_vector = place.mask.pattern == nullptr && rates_.tile_rows == 1;
+  void for_panels(const Place& place, Shape S, bool whole, const F& f) const {
+    const bool by_vector = place.mask.pattern == nullptr && !(whole && rates_.tile_rows > 1);
     for (Range rows{0, 0}; rows.begin < S.rows; rows.begin = rows.end) {
       const index_t left = S.rows - rows.begin;
       rows.end += std::min(left, by_vector ? rates_.lanes : panels(left) == 1 ? left : panel());
@@ -215,14 +215,14 @@ class Timed : public MachineFace<Timed> {
   }
   using ByPair = std::optional<kernel::PairByPair>;
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
-  /// some rows sees. These rows are a vector under an interval mask, and a panel under a pattern. Where columns lie in
+  /// some rows sees. These rows are a vector or a panel, as for_panels has it. Where columns lie in
   /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
   /// count as the pairs of a whole tile that take as long. `hides`: the others pay for hiding scores.
   double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair, bool hides) {
     if (place.sees_all(S)) return 1;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
-    for_panels(place, S, [&](Range rows, Range cols) {
+    for_panels(place, S, hides && !columns_in_lanes, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
       if (const auto pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair)) {

@@ -542,7 +542,7 @@ struct AttentionPanel {
   }
 
   /// S <- 0 up to a whole matrix tile, where these are the last keys and S has room for it. Returns the end of the
-  /// tile.
+  /// tile: values have words up to there, of other keys or zeros (pair_columns).
   index_t fill_tile(index_t first, index_t keys) const {
     const index_t end = whole(keys + kTogether - 1);
     if (whole(first) != first || end / Mul::kDepth > K.rows()) return keys;

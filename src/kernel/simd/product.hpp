@@ -122,7 +122,7 @@ template <MatrixTiles Mul, int R>
 inline constexpr bool kIsMatrixTile<Mul, R> = R == Mul::kTile;
 
 /// c <- [begun +] A B over k steps, as many of them as can be by matrix tiles. Rows of `begun`, if there are such, are
-/// `apart` words apart. With matrix tiles the bytes `ahead` of those of A are fetched, unless that is 0.
+/// `apart` words apart. Matrix tiles fetch the lines `ahead` bytes after those of A, if that is above 0.
 template <class V, int R, int NV, class A, class Mul>
 [[gnu::always_inline]] inline void form(V (&c)[R][NV], const A& a, const typename V::T* b, index_t ldb, index_t k,
                                         Mul mul, const typename V::T* begun = nullptr, index_t apart = 0,
