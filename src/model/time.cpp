@@ -112,11 +112,13 @@ double register_share(const Rates& r, index_t rows, index_t cols, Lanes lanes) {
   return lanes == Lanes::rows ? in_rows : std::max(in_rows, share_with_lanes_along(r, rows, cols));
 }
 
-double product_seconds(const Rates& r, index_t rows, index_t cols, double depth, double held_bytes, Lanes lanes) {
+double product_seconds(const Rates& r, index_t rows, index_t cols, double depth, double held_bytes, Lanes lanes,
+                       double share) {
   if (rows == 0 || cols == 0) return 0;
   const double results = static_cast<double>(rows) * static_cast<double>(cols);
   if (r.tile_rows > 1) depth = std::ceil(depth / (2 * kTile)) * (2 * kTile);  // a matrix tile has as many pairs as rows
-  return results * depth / (r.macs * register_share(r, rows, cols, lanes)) + pass_seconds(r, 2 * results, held_bytes);
+  return share * results * depth / (r.macs * register_share(r, rows, cols, lanes)) +
+         pass_seconds(r, 2 * results, held_bytes);
 }
 
 double pass_seconds(const Rates& r, double words, double held_bytes) {

@@ -40,6 +40,8 @@ TEST(TimeModel, MatrixTilesHaveTheirOwnRatesAndKernelsWithoutThemThoseOfF32) {
   EXPECT_EQ(register_share(tiles, 16, 64), 3 / 3.25) << "three tiles of sums at a time, of latency 52 / 16";
   EXPECT_EQ(register_share(tiles, 8, 64), register_share(tiles, 16, 64) / 2) << "half of each tile";
   EXPECT_EQ(product_seconds(tiles, 16, 64, 33, 0), product_seconds(tiles, 16, 64, 64, 0)) << "pairs fill a tile";
+  EXPECT_LT(product_seconds(tiles, 16, 64, 32, 0, Lanes::better, 0.25), product_seconds(tiles, 16, 64, 8, 0))
+      << "what a mask hides makes no tile less deep";
   EXPECT_FALSE(f32.multiplies_bf16);
   for (const auto& [rows, cols] : {std::pair<index_t, index_t>{16, 64}, {5, 7}})
     EXPECT_EQ(product_seconds(f32, rows, cols, 33, 1000), product_seconds(rates(), rows, cols, 33, 1000));

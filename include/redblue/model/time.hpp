@@ -68,8 +68,8 @@ inline constexpr double kPlainShare = 0.2;
 inline constexpr double kPairVisit = 20;
 /// The share of the peak of matrix tiles that products reach, whose operands are loaded for few tiles of sums.
 inline constexpr double kTileShare = 0.35;
-/// What it takes to round words of a tile to 16 bits in a staging buffer, in roundings that a body makes of its own words
-/// (measured in flash_pinned: 8 words a nanosecond).
+/// What it takes to round words of a tile to 16 bits in a staging buffer, in roundings that a body makes of its own
+/// words (measured in flash_pinned: 8 words a nanosecond).
 inline constexpr double kStagedWords = 2;
 /// What it takes to make columns of pairs, for matrix tiles, in passes over the words.
 inline constexpr double kTurning = 6;
@@ -94,9 +94,10 @@ enum class Lanes : bool { rows, better };
 /// The share of the peak that the register tile allows for a result of rows x cols. It falls with ragged vectors, and
 /// with fewer sums than hide the latency of a multiply-add.
 double register_share(const Rates& rates, index_t rows, index_t cols, Lanes lanes = Lanes::better);
-/// C += A B with C rows x cols and A rows x depth. C is read and written once, at the level that holds `held_bytes`.
+/// C += A B with C rows x cols and A rows x depth, of which this share is formed. C is read and written once, at the
+/// level that holds `held_bytes`.
 double product_seconds(const Rates& rates, index_t rows, index_t cols, double depth, double held_bytes,
-                       Lanes lanes = Lanes::better);
+                       Lanes lanes = Lanes::better, double share = 1);
 /// Seconds to read or write `words` words of tiles that occupy `held_bytes`.
 double pass_seconds(const Rates& rates, double words, double held_bytes);
 

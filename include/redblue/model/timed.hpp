@@ -287,9 +287,9 @@ class Timed : public MachineFace<Timed> {
       add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs *
                                (kernel::name_of(k) == kernel::PairProducts::name ? kPairVisit : 1));
     else if (macs > 0)
-      add(time_.compute_s, product_seconds(rates, out.rows, out.cols,
-                                           seen * static_cast<double>(macs) / static_cast<double>(out.words()), held,
-                                           fused ? Lanes::better : Lanes::rows));
+      add(time_.compute_s,
+          product_seconds(rates, out.rows, out.cols, static_cast<double>(macs) / static_cast<double>(out.words()), held,
+                          fused ? Lanes::better : Lanes::rows, seen));
     const index_t exps = exponentials(kernel::name_of(k), args);
     if (exps > 0)
       add(time_.exp_s, seen * static_cast<double>(exps) /
