@@ -427,6 +427,27 @@ void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<Sl
   }
 }
 
+/// The tensors that a run takes.
+Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
+  const Shapes shapes(plan.problem);
+  const auto inputs = shapes.inputs(), outputs = written_by(plan.problem, shapes, options);
+  const Tensors all = with_forward(plan.problem, tensors, options);
+  require_shapes(plan.problem, shapes, inputs, all);
+  require_shapes(plan.problem, shapes, outputs, all);
+  for (const SlowArray a : outputs)
+    if (all[a].read_only)
+      throw InvalidProblem(
+          fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
+  require_no_overlap(all, inputs, outputs, options.memory);
+  Tensors mine = used(all, inputs, outputs);
+  if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
+      plan.row().io.writes[index_of(SlowArray::lse)] == 0)
+    throw InvalidProblem(
+        fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
+                    plan.row().schedule));
+  return mine;
+}
+
 }  // namespace
 
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
@@ -494,22 +515,7 @@ plan::Cap memory_cap(Words bytes, const Tensors& tensors, const RunOptions& opti
 }
 
 Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
-  const Shapes shapes(plan.problem);
-  const auto inputs = shapes.inputs(), outputs = written_by(plan.problem, shapes, options);
-  const Tensors all = with_forward(plan.problem, tensors, options);
-  require_shapes(plan.problem, shapes, inputs, all);
-  require_shapes(plan.problem, shapes, outputs, all);
-  for (const SlowArray a : outputs)
-    if (all[a].read_only)
-      throw InvalidProblem(
-          fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
-  require_no_overlap(all, inputs, outputs, options.memory);
-  const Tensors mine = used(all, inputs, outputs);
-  if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
-      plan.row().io.writes[index_of(SlowArray::lse)] == 0)
-    throw InvalidProblem(
-        fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
-                    plan.row().schedule));
+  const Tensors mine = checked(plan, tensors, options);
   return with_compute(options.compute, plan.problem, mine,
                       [&]<class T>(T*) { return run_in<T>(plan, mine, options, memo); });
 }
