@@ -217,11 +217,11 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   const int workers = workers_of(plan, options.threads, *with.pool);
   with.bf16 = options.compute == DType::bf16;
   with.slow.resize(1);
-  machine::SlowMemory& slow = with.slow.front();
   const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
     const bool grouped = t.shape[1] != p.instances() / p.batch;
-    if (is_of_modifiers(a)) return void(slow[index_of(a)] = storage_of_modifier(t, p, writable));
-    slow[index_of(a)] = storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+    with.slow.front()[index_of(a)] = is_of_modifiers(a)
+                                         ? storage_of_modifier(t, p, writable)
+                                         : storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
   };
   if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
@@ -380,9 +380,9 @@ decltype(auto) with_compute(DType compute, const Problem& p, const Tensors& tens
 }
 
 /// The arrays that a run writes.
-std::vector<SlowArray> written_by(const Problem& p, const Shapes& shapes, const RunOptions& options) {
+std::vector<SlowArray> written_by(const Shapes& shapes, const RunOptions& options) {
   std::vector<SlowArray> list = shapes.outputs();
-  if (p.forward_first()) {
+  if (shapes.problem().forward_first()) {
     if (options.forward.o.data != nullptr) list.push_back(SlowArray::O);
     if (options.forward.lse.data != nullptr) list.push_back(SlowArray::lse);
   }
@@ -411,8 +411,8 @@ Tensors used(const Tensors& tensors, const std::vector<SlowArray>& inputs, const
   return result;
 }
 
-void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<SlowArray>& arrays,
-                    const Tensors& tensors) {
+void require_shapes(const Shapes& shapes, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
+  const Problem& p = shapes.problem();
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
     if (a == SlowArray::lse && is_forward(p.op) && t.data == nullptr) continue;  // not wanted
@@ -430,10 +430,10 @@ void require_shapes(const Problem& p, const Shapes& shapes, const std::vector<Sl
 /// The tensors that a run takes.
 Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options) {
   const Shapes shapes(plan.problem);
-  const auto inputs = shapes.inputs(), outputs = written_by(plan.problem, shapes, options);
+  const auto inputs = shapes.inputs(), outputs = written_by(shapes, options);
   const Tensors all = with_forward(plan.problem, tensors, options);
-  require_shapes(plan.problem, shapes, inputs, all);
-  require_shapes(plan.problem, shapes, outputs, all);
+  require_shapes(shapes, inputs, all);
+  require_shapes(shapes, outputs, all);
   for (const SlowArray a : outputs)
     if (all[a].read_only)
       throw InvalidProblem(
@@ -451,7 +451,7 @@ Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions
 }  // namespace
 
 void require_shapes(const Problem& p, const std::vector<SlowArray>& arrays, const Tensors& tensors) {
-  require_shapes(p, Shapes(p), arrays, tensors);
+  require_shapes(Shapes(p), arrays, tensors);
 }
 
 Tensors tensors_of(const Inputs& in, const Outputs& out) {

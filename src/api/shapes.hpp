@@ -12,6 +12,7 @@ class Shapes {
  public:
   explicit Shapes(const Problem& problem);
 
+  const Problem& problem() const { return problem_; }
   const Sizes& sizes() const { return sizes_; }
   std::vector<SlowArray> inputs() const;
   std::vector<SlowArray> outputs() const;

@@ -68,8 +68,8 @@ inline constexpr double kPlainShare = 0.2;
 inline constexpr double kPairVisit = 20;
 /// The share of the peak of matrix tiles that products reach, whose operands are loaded for few tiles of sums.
 inline constexpr double kTileShare = 0.35;
-/// What it takes to round words of a tile to 16 bits in a staging buffer, in roundings that a body makes of its own
-/// words (measured in flash_pinned: 8 words a nanosecond).
+/// To round words of a tile to 16 bits into a staging buffer takes this many times as long as the roundings that a body
+/// does itself (measured in flash_pinned: 8 words a nanosecond).
 inline constexpr double kStagedWords = 2;
 /// What it takes to make columns of pairs, for matrix tiles, in passes over the words.
 inline constexpr double kTurning = 6;

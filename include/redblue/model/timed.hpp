@@ -152,10 +152,12 @@ class Timed : public MachineFace<Timed> {
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
       double words = static_cast<double>(args[i].shape().words());
-      if (rates_.multiplies_bf16) {  // keys and values keep their 16 bits, and pairs of values are made of them
+      // Keys and values that stream past keep their 16 bits; a tile holds words, which are rounded each time. Pairs are
+      // made of values.
+      if (rates_.multiplies_bf16) {
         const Layout layout = kernel::layout_of(k, i);
         if (layout == Layout::key_rows || layout == Layout::value_pairs) {
-          if (args[i].kind == Arg::Kind::tile) narrow(kStagedWords * words);  // they are words there
+          if (args[i].kind == Arg::Kind::tile) narrow(kStagedWords * words);
           words /= 2;
         }
         if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
@@ -215,14 +217,15 @@ class Timed : public MachineFace<Timed> {
   }
   using ByPair = std::optional<kernel::PairByPair>;
   /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
-  /// some rows sees. These rows are a vector or a panel, as for_panels has it. Where columns lie in
+  /// some rows sees. These rows are a vector or a panel, as in for_panels. Where columns lie in
   /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
   /// count as the pairs of a whole tile that take as long. `hides`: the others pay for hiding scores.
   double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair, bool hides) {
     if (place.sees_all(S)) return 1;
+    const bool forward = hides && !columns_in_lanes;
     const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
     double seen = 0;
-    for_panels(place, S, hides && !columns_in_lanes, [&](Range rows, Range cols) {
+    for_panels(place, S, forward, [&](Range rows, Range cols) {
       if (cols.size() == 0) return;
       const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
       if (const auto pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair)) {

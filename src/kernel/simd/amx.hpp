@@ -24,7 +24,7 @@ struct MultiplyAmx : MultiplyBf16 {
   /// the way, if that is above 0.
   template <int N>
   void product(F32x16 (&c)[kTile][N], const void* a, index_t stride, const float* b, index_t ldb, index_t steps,
-               const float* begun, index_t apart, index_t ahead = 0) const {
+               const float* begun, index_t apart, index_t ahead) const {
     static_assert(N >= 1 && N <= 4);
     constexpr index_t kRow = 64;  // bytes
     const auto* p = static_cast<const char*>(a);

@@ -54,12 +54,16 @@ struct AttentionPanel {
     for (index_t t = col; t < std::min(col + kLine * Mul::kDepth, Vv.cols()); t += kLine)
       for (int r = 0; r < n; ++r) __builtin_prefetch(stored.from(row).at(r) + t, 1);
   }
+  /// Rows of K, a pair or a word of each in a step.
+  Rows<Element> keys_from(index_t key) const {
+    return {reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+  }
   /// c <- K Q^T for R keys and N vectors from v0 on.
   template <int R, int N>
   [[gnu::always_inline]] void products(index_t key, int v0, V (&c)[R][N]) const {
     const index_t ahead = fetches.from(key);
     const index_t steps = K.cols() / Mul::kDepth;
-    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
+    const Rows<Element> k = keys_from(key);
     const T* const q = Q + v0 * V::kLanes;
     if constexpr (MatrixTiles<Mul>) {
       const index_t from = steps_before(steps);
@@ -96,10 +100,9 @@ struct AttentionPanel {
   }
   template <int R, int N>
   [[gnu::noinline]] void begin_tile(index_t key, int v0, index_t t) const {
-    const Rows<Element> k{reinterpret_cast<const Element*>(K.data) + key * K.row_stride, K.row_stride, Mul::kDepth};
     V c[R][N];
-    form(c, k.after(t), Q + t * kWidth + v0 * V::kLanes, kWidth, kDeep, mul, t > 0 ? at(S, key, v0) : nullptr, kWidth,
-         fetches.from(key) * index_t{sizeof(Element)});
+    form(c, keys_from(key).after(t), Q + t * kWidth + v0 * V::kLanes, kWidth, kDeep, mul,
+         t > 0 ? at(S, key, v0) : nullptr, kWidth, fetches.from(key) * index_t{sizeof(Element)});
 #pragma GCC unroll 24
     for (int r = 0; r < R; ++r)
 #pragma GCC unroll 4
