@@ -1,5 +1,6 @@
 #pragma once
 #include <array>
+#include <atomic>
 #include <mutex>
 #include <set>
 #include <vector>
@@ -21,6 +22,10 @@ enum class Walk {
 /// out takes a walk through the operations. Any number of threads may use it at once.
 class ArenaMemo {
  public:
+  /// Bytes that the last run took beside inputs and outputs, as most runs after it do; 0: there was none.
+  index_t bytes() const { return bytes_; }
+  void remember(index_t bytes) { bytes_ = bytes; }
+
   /// Of the chosen row, on arrays that lie like those of `slow`.
   template <class T>
   machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
@@ -124,6 +129,7 @@ class ArenaMemo {
     return kinds;
   }
 
+  std::atomic<index_t> bytes_ = 0;
   std::mutex mutex_;
   std::vector<std::pair<Key, machine::ArenaWords>> known_;
 };

@@ -320,8 +320,55 @@ std::unique_ptr<std::byte[]> allocate(const Need& need) {
   }
 }
 
+/// Runs in this memory, and adds up what is measured. Returns false where the run takes more than these bytes of it:
+/// then no schedule has begun, but for a forward pass that comes first.
+template <class T>
+bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
+                   std::span<std::byte> memory, Words bytes, Measured& all) {
+  Stack stack(memory);
+  bool fits = true;
+  const auto execute = [&](const plan::Plan& part, Resources<T>& with, const Converted& converted,
+                           const Reordered& reordered) {
+    fits = fits && stack.bytes() <= bytes;
+    if (!fits) return;
+    std::optional<ProgressReport> report;
+    if (options.progress) {
+      report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
+      with.report = std::ref(*report);
+    }
+    ThreadPool& pool = *with.pool;
+    const auto workers = static_cast<int>(with.arenas.size());
+    reordered.gather(pool, workers);
+    const Measured m = run_row<T>(part, std::move(with));
+    reordered.scatter<T>(pool, workers);
+    converted.finish<T>(pool, workers);
+    all.io = all.io + m.io;
+    all.peak = std::max(all.peak, m.peak);
+    all.flops += m.flops;
+    all.staging_words = std::max(all.staging_words, m.staging_words);
+    all.padding_words = std::max(all.padding_words, m.padding_words);
+    all.converted_words += converted.words();
+    all.decisions += m.decisions;
+    all.kernels = m.kernels;
+    all.threads = std::max(all.threads, m.threads);
+    all.most_per_thread += m.most_per_thread;
+    if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+  };
+  fits = lay_out<T>(plan, tensors, options, {bytes, Walk::whole}, stack, memo, execute) && fits;
+  all.bytes = stack.bytes();
+  return fits;
+}
+
 template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
+  Measured all;
+  // Most runs take what the last one took. Whether this one does is seen when it is laid out: in a single pass.
+  const index_t usual = memo.bytes();
+  if (usual > 0 && plan.forward == nullptr && options.memory.data() == nullptr && !plan.options.cap) {
+    const auto size = static_cast<std::size_t>(usual);
+    const std::unique_ptr<std::byte[]> own(new (std::nothrow) std::byte[size]);
+    if (own != nullptr && run_in_memory<T>(plan, tensors, options, memo, {own.get(), size}, usual, all)) return all;
+  }
   const Need need = need_of<T>(plan, tensors, options, memo);
   if (plan.options.cap && need.bytes > plan.options.cap->most)
     throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
@@ -333,41 +380,12 @@ Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions
   if (memory.data() == nullptr) {
     own = allocate(need);
     memory = {own.get(), static_cast<std::size_t>(need.bytes.to_index())};
+    memo.remember(need.bytes.to_index());
   } else if (need.bytes > memory.size()) {
     throw MemoryError(fmt::format("{}, and the memory given is {}", need.account(), memory.size()), need.bytes,
                       memory.size());
   }
-
-  Measured all;
-  all.bytes = need.bytes;
-  Stack stack(memory);
-  const Effort all_of_it{need.bytes, Walk::whole};
-  lay_out<T>(plan, tensors, options, all_of_it, stack, memo,
-             [&](const plan::Plan& part, Resources<T>& with, const Converted& converted, const Reordered& reordered) {
-               std::optional<ProgressReport> report;
-               if (options.progress) {
-                 report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(),
-                                plan.io().total());
-                 with.report = std::ref(*report);
-               }
-               ThreadPool& pool = *with.pool;
-               const auto workers = static_cast<int>(with.arenas.size());
-               reordered.gather(pool, workers);
-               const Measured m = run_row<T>(part, std::move(with));
-               reordered.scatter<T>(pool, workers);
-               converted.finish<T>(pool, workers);
-               all.io = all.io + m.io;
-               all.peak = std::max(all.peak, m.peak);
-               all.flops += m.flops;
-               all.staging_words = std::max(all.staging_words, m.staging_words);
-               all.padding_words = std::max(all.padding_words, m.padding_words);
-               all.converted_words += converted.words();
-               all.decisions += m.decisions;
-               all.kernels = m.kernels;
-               all.threads = std::max(all.threads, m.threads);
-               all.most_per_thread += m.most_per_thread;
-               if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
-             });
+  run_in_memory<T>(plan, tensors, options, memo, memory, need.bytes, all);
   return all;
 }
 
