@@ -1,7 +1,8 @@
 """Families of arrays: how the core reads one, and how an output of the same kind is made.
 
 A family has
-    native(x)             what redblue._core takes for x: a buffer, or a tuple (address, type, shape, strides)
+    native(x)             what redblue._core takes for x: a buffer, a tuple (address, type, shape, strides), or a tensor whose
+                          type was named to _core.read_by_exchange
     type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
     dense(x)              x, or a copy whose features do

@@ -14,7 +14,7 @@ import redblue  # whose attribute `torch` is imported where it is first used
 
 from . import _masks, _threads
 from ._arrays import family_of, is_tensor
-from ._calls import Call, call_for
+from ._calls import Call, call_for, key_as_given, made_again, remember
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, Settings, edges_of, flag, listed, offset_of, real, unknown_options, whole
 
@@ -54,6 +54,8 @@ class Request(NamedTuple):
     ) -> tuple:  # fmt: skip
         """The tuple that _core takes, of these arrays and the call's own."""
         n = self.family.native
+        if do is None and s is p is None and self.bias is self.slopes is self.sinks is None:  # a forward pass, in half the time
+            return n(self.q), n(self.k), n(self.v), o if o is None else n(o), lse if lse is None else n(lse), *(None,) * 11
         all_ = (self.q, self.k, self.v, o, lse, self.bias, self.slopes, self.sinks, do, dq, dk, dv, dbias, dsinks, s, p)
         return tuple([None if x is None else n(x) for x in all_])
 
@@ -253,13 +255,20 @@ def require_exact(approximate: Optional[str], tolerance: Optional[float] = None)
 
 def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options) -> Any:
     """attention, of which torch records nothing."""
-    r = request(q, k, v, **options)
-    if return_lse:
-        require_exact(r.settings.approximate, r.tolerance)
-    if r.bias is not None:
-        r, _ = _masks.recognised("forward", r, options["bias"])
-    family = r.family
-    call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
+    family, q, k, v = family_of(q, k, v)
+    key = key_as_given(q, k, v, return_lse, options)
+    found = made_again(key)
+    if found is not None:
+        r, call = Request(family, q, k, v, None, None, None, found[0], 0, None), found[1]
+    else:
+        r = request_of(family, q, k, v, **options)
+        if return_lse:
+            require_exact(r.settings.approximate, r.tolerance)
+        if r.bias is not None:
+            r, _ = _masks.recognised("forward", r, options["bias"])
+        call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
+        if r.seed == 0 and r.tolerance is None:
+            remember(key, r.settings, call)
     o = family.empty(r.q, call.o_shape, call.type) if out is None else _output(family, out, "out", call.o_shape)
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:

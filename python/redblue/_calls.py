@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import os
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Optional
 
 from . import _core
 from ._arrays import type_error
 from ._errors import FileError
+from ._threads import default_threads
 from ._settings import Settings, Sizes, flag, sizes_of, tokens_first, validated, wanted_of
 
 _log = logging.getLogger("redblue")
@@ -34,11 +35,15 @@ _calls: dict[tuple, Call] = {}
 _of_parents: list[dict] = []
 
 
+_again: dict[tuple, tuple[Settings, Call]] = {}  # by the options as they were given
+_PLAIN = frozenset((bool, int, float, str, type(None)))
+
+
 def _forget() -> None:
     """In a child of fork(): a thread of the parent may have held a lock inside a plan. The plans are left alone."""
-    global _calls
-    _of_parents.append(_calls)
-    _calls = {}
+    global _calls, _again
+    _of_parents.extend((_calls, _again))
+    _calls, _again = {}, {}
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -145,7 +150,35 @@ def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradient
     if call is None:
         types = tuple(family.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
         call = plan_of(op, types, (tuple(q.shape), tuple(k.shape), tuple(v.shape)), dense, s, gradients)
-        while len(_calls) >= MOST_PLANS:  # other threads may write, and may take the same one for the oldest
-            _calls.pop(list(_calls)[0], None)
-        _calls[key] = call
+        _keep(_calls, key, call)
     return call
+
+
+def _keep(calls: dict, key: tuple, call: Any) -> None:
+    while len(calls) >= MOST_PLANS:  # other threads may write, and may take the same one for the oldest
+        calls.pop(list(calls)[0], None)
+    calls[key] = call
+
+
+def key_as_given(q: Any, k: Any, v: Any, return_lse: Any, options: Any) -> Optional[tuple]:
+    """A key of these arrays and options of a forward pass as they were given, which is found in less time than the settings are
+    made; None where an option is no plain value."""
+    values = options.values()
+    types = tuple(map(type, values))
+    if not _PLAIN.issuperset(types):
+        return None
+    try:
+        shapes = q.shape, k.shape, v.shape
+    except RuntimeError:  # nested tensors have none
+        return None
+    # Types, too: 300.0 is equal to 300, and no number of words.
+    return (q.dtype, k.dtype, v.dtype, *shapes, default_threads(), return_lse, type(return_lse), *types, *options, *values)
+
+
+def made_again(key: Optional[tuple]) -> Optional[tuple[Settings, Call]]:
+    return None if key is None else _again.get(key)
+
+
+def remember(key: Optional[tuple], settings: Settings, call: Call) -> None:
+    if key is not None and call.type != "bf16":  # there strides choose the arithmetic
+        _keep(_again, key, (settings, call))

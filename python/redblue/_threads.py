@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Callable, Optional
 
 
 def _of_omp() -> int:
@@ -17,10 +18,16 @@ _told = bool(os.environ.get("REDBLUE_THREADS"))
 _environment = 0 if _told else _of_omp()
 
 
+_of_torch: Optional[Callable[[], int]] = None  # torch.get_num_threads, once torch is loaded
+
+
 def default_threads() -> int:
     """REDBLUE_THREADS, or else torch.get_num_threads() where torch is loaded, or else OMP_NUM_THREADS, or else 0."""
-    if not _told:
-        torch = sys.modules.get("torch")
-        if torch is not None and (get := getattr(torch, "get_num_threads", None)) is not None:
-            return get()
-    return _environment
+    global _of_torch
+    if _told:
+        return _environment
+    if _of_torch is None:
+        _of_torch = getattr(sys.modules.get("torch"), "get_num_threads", None)  # a torch that is being imported has none yet
+        if _of_torch is None:
+            return _environment
+    return _of_torch()

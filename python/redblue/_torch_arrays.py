@@ -6,11 +6,15 @@ from typing import Any
 
 import torch
 
+from . import _core
 from ._arrays import type_error
 
 _NAMES = {torch.float64: "f64", torch.float32: "f32", torch.float16: "f16", torch.bfloat16: "bf16", torch.bool: "bool"}
 _NUMBERS = {torch.float64: 0, torch.float32: 1, torch.float16: 2, torch.bfloat16: 3, torch.bool: 4}
 _TYPES = {"f64": torch.float64, "f32": torch.float32, "f16": torch.float16, "bf16": torch.bfloat16}
+
+#: Does the core read tensors by itself? torch has DLPack's C functions from 2.10 on.
+_READ_BY_CORE = _core.read_by_exchange(torch.Tensor)
 
 
 def _no_memory(x: torch.Tensor) -> TypeError:
@@ -43,6 +47,8 @@ class Torch:
     def native(x: torch.Tensor) -> Any:
         if not x.is_cpu:
             raise TypeError(f"a tensor is on device {x.device}: redblue runs on the CPU; move it there with .cpu()")
+        if _READ_BY_CORE and type(x) is torch.Tensor:
+            return x
         try:
             return x.data_ptr(), _NUMBERS[x.dtype], x.shape, x.stride()
         except RuntimeError:

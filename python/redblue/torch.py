@@ -511,7 +511,7 @@ def _as_one_batch(q: Tensor, k: Tensor, v: Tensor, mask: Optional[Tensor], causa
         for name, x in (("query", q), ("key", k), ("value", v)):
             require_dense(x, name)
         raise
-    if len(a) == len(b) == len(c) == 4 and a[:2] == b[:2] == c[:2] and (mask is None or not causal):
+    if len(a) == 4 and (a == b == c or len(b) == len(c) == 4 and a[:2] == b[:2] == c[:2]) and (mask is None or not causal):
         return (), q, k, v, mask  # what most calls give
     require_sdpa(a, b, mask, causal, grouped)
     dims = max(q.dim(), k.dim(), v.dim())

@@ -5,15 +5,17 @@
 #include <cstdint>
 #include <vector>
 
+#include "exchange.hpp"
+
 namespace redblue::python {
 
-namespace {
-
-[[noreturn]] void refuse_type(SlowArray name, std::string_view what) {
+void refuse_type(SlowArray name, std::string_view what) {
   throw nb::type_error(
       fmt::format("{} has elements of type {}: give float64, float32, float16 or bfloat16", tensor_name(name), what)
           .c_str());
 }
+
+namespace {
 
 DType dtype_of_format(SlowArray name, const char* format) {
   std::string_view f = format == nullptr ? "B" : format;
@@ -88,8 +90,9 @@ void require_dimensions(SlowArray name, index_t dimensions) {
 }
 
 Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buffers& buffers) {
-  return tensor_of(PyTuple_CheckExact(array.ptr()) != 0 ? from_tuple(array.ptr(), name)
-                                                        : from_buffer(array, name, writable, buffers),
+  return tensor_of(is_exchanged(array)                    ? from_exchange(array, name)
+                   : PyTuple_CheckExact(array.ptr()) != 0 ? from_tuple(array.ptr(), name)
+                                                          : from_buffer(array, name, writable, buffers),
                    form, name);
 }
 

@@ -3,6 +3,7 @@
 
 #include <array>
 #include <cstddef>
+#include <string_view>
 
 #include "redblue/attention.hpp"
 
@@ -44,15 +45,18 @@ struct Given {
   std::array<index_t, 4> shape{}, strides{};
 };
 
+/// Throws nb::type_error: the elements of an array are of another type than ours.
+[[noreturn]] void refuse_type(SlowArray name, std::string_view what);
+
 /// Throws InvalidProblem where an array has more than 4 dimensions.
 void require_dimensions(SlowArray name, index_t dimensions);
 
 /// Sizes that are missing in front are 1. Throws InvalidProblem, naming the array.
 Tensor tensor_of(const Given& given, Form form, SlowArray name);
 
-/// `array` offers the buffer protocol, or is a tuple (address, type of elements, shape, strides in elements), the type
-/// being the number of a DType. In a buffer bf16 lies as unsigned integers of 16 bits. Throws nb::type_error and
-/// InvalidProblem, naming the array.
+/// `array` is of the type of tensors that exchange.hpp reads, or offers the buffer protocol, or is a tuple (address,
+/// type of elements, shape, strides in elements), the type being the number of a DType. In a buffer bf16 lies as
+/// unsigned integers of 16 bits. Throws nb::type_error and InvalidProblem, naming the array.
 Tensor tensor_of(nb::handle array, Form form, SlowArray name, bool writable, Buffers& buffers);
 
 }  // namespace redblue::python

@@ -6,6 +6,7 @@
 #include <exception>
 #include <string>
 
+#include "exchange.hpp"
 #include "plan.hpp"
 #include "redblue/core/error.hpp"
 #include "redblue/hardware.hpp"
@@ -61,6 +62,8 @@ NB_MODULE(_core, m) {
       "Threads of the pool of this process: REDBLUE_THREADS, or the CPUs.");
   m.def("use_openmp", &python::use_openmp,
         "Runs take the threads of OpenMP in place of their own, in this process and if it has them.");
+  m.def("read_by_exchange", &python::read_by_exchange, nb::arg("type"),
+        "From now on tensors of exactly this type are read by DLPack's C functions. False: the type has none.");
   m.def("has_hardware_file", &has_hardware_file,
         "Has `redblue doctor`, or a first plan, left a measurement of this machine?");
   m.def("hardware_path", &default_hardware_path,

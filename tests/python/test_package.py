@@ -826,6 +826,45 @@ def test_what_is_refused_is_refused_after_a_call_with_an_equal_value(qkv, name, 
         redblue.attention(*qkv, **{**options, name: good})
 
 
+def test_a_call_that_is_found_again_is_that_of_its_arrays_and_options(qkv):
+    """Options that are plain values find their call without a look at each: other shapes, types, options and numbers of threads
+    find another, and arrays among the options none."""
+    q, k, v = qkv
+    calls = [{}, {"causal": True}, {"causal": True, "alignment": "top-left"}, {"scale": 0.5}, {"softcap": 2.0}, {"dropout": 0.5, "seed": 3},
+             {"dropout": 0.5, "seed": 4}, {"threads": 1}, {"return_lse": True}, {"approximate": "linear"}, {"tolerance": 0.5}]  # fmt: skip
+    arrays = [(q, k, v), (q[:, :, :3], k, v), (q, k[:, :, :3], v[:, :, :3]), tuple(x.astype("f2") for x in qkv), tuple(x.astype("f8") for x in qkv)]
+
+    def results():
+        return [redblue.attention(*a, **options) for a in arrays for options in calls]
+
+    redblue._calls._again.clear()
+    first = results()
+    assert len(redblue._calls._again) == len(arrays) * (len(calls) - 3)  # no seeds, no tolerance
+    for x, y in zip(first, results()):
+        for a, b in zip(*((z if isinstance(z, tuple) else (z,)) for z in (x, y))):
+            assert a.dtype == b.dtype and np.array_equal(a, b)
+    known = len(redblue._calls._again)
+    redblue.attention(*qkv, bias=np.zeros((1, 1), "f4"))
+    assert len(redblue._calls._again) == known
+
+
+def test_memory_of_the_last_run_is_no_measure_of_the_next(qkv):
+    """Runs of one plan take the memory of the run before, unless their arrays lie in another way: these take more, or less."""
+    from redblue._attention import request
+    from redblue._calls import call_for
+
+    wide = [np.repeat(x, 2, axis=-1)[..., ::2] for x in qkv]
+    assert all(np.array_equal(x, y) for x, y in zip(wide, qkv))
+    want, taken = redblue.attention(*qkv, causal=True, threads=1), []
+    for arrays in (qkv, wide, qkv, [*qkv[:2], wide[2]], qkv):
+        r = request(*arrays, causal=True, threads=1)
+        call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))
+        o = np.full_like(want, np.nan)
+        taken.append(call.plan.run(r.arrays(o), call.tokens_first, 0, True)["bytes"])
+        assert np.array_equal(o, want)
+    assert taken[0] == taken[2] == taken[4] < taken[3] < taken[1]
+
+
 def test_gradients_of_bf16_multiply_in_bf16_where_they_can(qkv, monkeypatch):
     """On a machine that multiplies it fast, by default as with compute="bf16"; with modifiers and without o in fp32. The strides of dO change nothing."""
     q, k, v = (x.astype(BF16) for x in qkv)

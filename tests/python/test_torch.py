@@ -530,6 +530,32 @@ def test_tensors_of_mkldnn_are_refused_wherever_they_stand():
                 f(*arrays)
 
 
+def test_tensors_are_read_alike_by_the_core_and_by_their_attributes(monkeypatch):
+    """By DLPack's C functions, where torch has them, and through Python: the same addresses, sizes, strides and types."""
+    import redblue._torch_arrays as arrays
+
+    base = torch.randn(3, 9, 2, 20)
+    given = [
+        (base[1:, 2:, :, 3:11].transpose(1, 2),) * 3,
+        (base[:1, ::2, :, ::2].transpose(1, 2),) * 3,
+        (base[:, :, 1:, :4].expand(3, 9, 4, 4),) * 3,
+        (base[0], base[1], base[2]),
+        (torch.randn(1, 1, 1, 5), torch.randn(1, 1, 7, 5), torch.randn(1, 1, 7, 1)),
+        (torch.nn.Parameter(torch.randn(4, 5)),) * 3,
+    ]
+    for type in (torch.float64, torch.float32, torch.float16, torch.bfloat16):
+        for qkv in given:
+            qkv = [x.to(type) for x in qkv]
+            found = []
+            for by_core in (arrays._READ_BY_CORE, False):
+                monkeypatch.setattr(arrays, "_READ_BY_CORE", by_core)
+                with torch.no_grad():
+                    found.append(redblue.attention(*qkv, bias=torch.randn(1).to(type) * 0, return_lse=True))
+            for x, y in zip(*found):
+                assert x.dtype == y.dtype and torch.equal(x, y)
+    assert arrays._core.read_by_exchange(int) is False
+
+
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
 def test_nested_tensors_are_refused_by_name():
     for layout in (torch.strided, torch.jagged):
