@@ -61,9 +61,15 @@ class BodiesTest : public testing::Test {
     Drop drop;
     Matrix<T> bias, slopes;
   };
-  Modified modified(Shape S, const Place& place, bool softmax) {
+  Modified modified(Shape S, const Place& place, bool softmax, bool forward = false) {
     Modified m{{0, draw(-5, 5), place}, {}, Matrix<T>({0, 0}), Matrix<T>({0, 1})};
     if (draw(0, 1) == 0) return m;
+    if (draw(0, 1) == 0) {  // a bias of pairs alone, which is added in registers
+      m.bias = Matrix<T>(S, random, draw(0, 1) == 0 || !forward ? 1 : 40, draw(0, 3));
+      for (index_t i = draw(0, 2) * S.words() / 3; i > 0; --i)
+        m.bias.view()(draw(0, S.rows - 1), draw(0, S.cols - 1)) = -std::numeric_limits<T>::infinity();
+      return m;
+    }
     if (const index_t rows = std::array<index_t, 3>{0, 1, S.rows}[static_cast<std::size_t>(draw(0, 2))]; rows > 0)
       m.bias = Matrix<T>({rows, S.cols}, random, 1, draw(0, 3));
     if (draw(0, 1) == 0) m.slopes = Matrix<T>({place.mask.group, 1}, random, 0.1);
@@ -138,7 +144,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
       const index_t keys = this->draw(1, most_keys);
       Matrix<T> K({keys, d}, this->random, 1, this->draw(0, 5)), V({keys, d_v}, this->random, 1, this->draw(0, 5));
       const Place place{mask, row0, j};
-      auto modified = this->modified({rows, keys}, place, score == Score::softmax);
+      auto modified = this->modified({rows, keys}, place, score == Score::softmax, true);
       const OnlineAttention step{{scale, place}, score, modified.modify, modified.drop};
       const View<T> bias = modified.bias.view(), slopes = modified.slopes.view();
       const auto cut = [&](View<T> s) {

@@ -165,7 +165,11 @@ class Timed : public MachineFace<Timed> {
               pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes));
       }
       const kernel::Access access = kernel::access_of(k, i);
-      if (args[i].kind == Arg::Kind::stream) {
+      if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
+        passed_ += words;  // each panel has its own
+        const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
+        add(time_.pass_s, static_cast<double>(far) * kFarRowSeconds);
+      } else if (args[i].kind == Arg::Kind::stream) {
         streamed += words;
         passed_ += access == kernel::Access::update ? 2 * words : words;
       } else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used

@@ -124,11 +124,14 @@ template <class V, int NV>
 class ModifyPanel {
  public:
   using T = typename V::T;
-  static constexpr index_t L = V::kLanes, kWidth = NV * L, kKeys = 16;
+  static constexpr index_t L = V::kLanes, kWidth = NV * L;
 
+  /// `next`: how far below, and right of, a bias of this panel is the one that is needed after it, by another panel.
   ModifyPanel(const ModifyScores& modify, double scale, View<const T> bias, View<const T> slopes, index_t first,
-              index_t rows)
-      : modify_(modify), scale_(V::all(static_cast<T>(scale))), bias_(bias), first_(first), rows_(rows) {
+              index_t rows, Shape next)
+      : scale_(V::all(static_cast<T>(scale))), softcap_(modify.softcap), bias_(bias), first_(first), rows_(rows) {
+    if (bias.rows() > 1)
+      coming_ = {&bias(first, 0) + next.rows * bias.row_stride + next.cols, rows, bias.cols(), bias.row_stride};
     for (int v = 0; v < NV && slopes.words() > 0; ++v) {
       alignas(64) T slope[L], position[L];
       for (index_t i = 0; i < L; ++i) {
@@ -142,55 +145,72 @@ class ModifyPanel {
     }
     slopes_ = slopes.words() > 0;
   }
-  bool active() const { return modify_.softcap > 0 || bias_.words() > 0 || slopes_; }
+  bool active() const { return caps() || bias_.words() > 0 || slopes_; }
+  bool caps() const { return softcap_ > 0; }
+
+  /// Before scores are made of these keys, at most kKeys of them: their biases lie as scores do.
+  void prepare(index_t key, index_t keys) {
+    if (bias_.rows() > 1 && (key < ready_.begin || key + keys > ready_.end)) transpose_bias(key);
+  }
+  /// The biases that are needed later are fetched in this many turns, each a call of fetch_some().
+  void fetch_in(index_t turns) { lines_ = coming_.lines_of(turns); }
+  bool fetches() const { return lines_ > 0; }
+  [[gnu::always_inline]] void fetch_some() { coming_.some(lines_); }
+  /// Is a bias of pairs all there is? Then this makes scores of vector v and a key from products.
+  bool only_adds() const { return bias_.rows() > 1 && !caps() && !slopes_; }
+  [[gnu::always_inline]] V sum(V product, index_t key, int v) const {
+    return fma(product, scale_, V::load(bias_of(key, v)));
+  }
 
   /// S <- the modified scores of keys first .. end, from products with keys; `most` takes in the largest.
-  void operator()(T* S, index_t first, index_t end, V (&most)[NV]) const {
-    const bool caps = modify_.softcap > 0;
-    const Softcap<V> cap(caps ? modify_.softcap : 1);
-    for (index_t key = first; key < end; key += kKeys) {
-      const index_t keys = std::min(kKeys, end - key);
-      alignas(64) T bias[kKeys * kWidth];
-      const bool of_pairs = bias_.words() > 0 && !of_keys();
-      if (of_pairs) {
-        const index_t rows = std::min(rows_, kWidth);
-        transpose_in<V>({&bias_(first_, key), {rows, keys}, bias_.row_stride, bias_.col_stride}, bias, kWidth);
-      }
-      for (index_t k = 0; k < keys; ++k) {
-        T* const row = S + (key + k) * kWidth;
-        V s[NV];
-        const auto each = [&](const auto& f) __attribute__((always_inline)) {
+  void operator()(T* S, index_t first, index_t end, V (&most)[NV]) {
+    const Softcap<V> cap(caps() ? softcap_ : 1);
+    for (index_t key = first; key < end; ++key) {
+      prepare(key, 1);
+      T* const row = S + key * kWidth;
+      V s[NV];
+      const auto each = [&](const auto& f) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-          for (int v = 0; v < NV; ++v) s[v] = f(s[v], v);
-        };
-        each([&](V, int v) { return V::load(row + v * L) * scale_; });
-        if (caps) each([&](V x, int) { return cap(x); });
-        if (of_pairs)
-          each([&](V x, int v) { return x + V::load(bias + k * kWidth + v * L); });
-        else if (bias_.words() > 0)
-          each([&](V x, int) { return x + V::all(bias_(0, key + k)); });
-        if (slopes_)
-          each([&](V x, int v) {
-            const V away = position_[v] - V::all(static_cast<T>(key + k));
-            return x - slope_[v] * max(away, V::zero() - away);
-          });
+        for (int v = 0; v < NV; ++v) s[v] = f(s[v], v);
+      };
+      each([&](V, int v) { return V::load(row + v * L) * scale_; });
+      if (caps()) each([&](V x, int) { return cap(x); });
+      if (bias_.rows() > 1)
+        each([&](V x, int v) { return x + V::load(bias_of(key, v)); });
+      else if (bias_.words() > 0)
+        each([&](V x, int) { return x + V::all(bias_(0, key)); });
+      if (slopes_)
+        each([&](V x, int v) {
+          const V away = position_[v] - V::all(static_cast<T>(key));
+          return x - slope_[v] * max(away, V::zero() - away);
+        });
 #pragma GCC unroll 4
-        for (int v = 0; v < NV; ++v) {
-          s[v].store(row + v * L);
-          most[v] = max(most[v], s[v]);
-        }
+      for (int v = 0; v < NV; ++v) {
+        s[v].store(row + v * L);
+        most[v] = max(most[v], s[v]);
       }
     }
   }
 
- private:
-  bool of_keys() const { return bias_.rows() == 1; }
+  static constexpr index_t kKeys = 48;  ///< a multiple of the heights of tiles and of a vector
 
-  const ModifyScores& modify_;
+ private:
+  const T* bias_of(index_t key, int v) const { return transposed_ + (key - ready_.begin) * kWidth + v * L; }
+  [[gnu::noinline]] void transpose_bias(index_t key) {
+    ready_ = {key, std::min(key + kKeys, bias_.cols())};
+    transpose_in<V, Fetch::nothing>({&bias_(first_, key), {rows_, ready_.size()}, bias_.row_stride, bias_.col_stride},
+                                    transposed_, kWidth);
+  }
+
   V scale_;
+  double softcap_;
   View<const T> bias_;
   index_t first_, rows_;
+  FetchInTurn<T> coming_;
+  index_t lines_ = 0;  ///< of these at a time
   bool slopes_ = false;
+  Range ready_;  ///< keys whose biases are in
+  alignas(64) T transposed_[kKeys * kWidth];
   V slope_[NV], position_[NV];
 };
 

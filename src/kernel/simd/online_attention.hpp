@@ -29,7 +29,7 @@ struct AttentionPanel {
   index_t rows;  ///< queries in the panel
   Place place;   ///< of the first one's scores
   View<const T> K, Vv;
-  const ModifyPanel<V, NV>& modify;
+  ModifyPanel<V, NV>& modify;
   DropPanel<V, NV>& drop;
   /// Where O may be stored: lines of these rows are requested while the first keys are multiplied, row r beside key r,
   /// since stores one after another wait for each line that is not in the cache. nullptr later on, or if unknown.
@@ -69,6 +69,7 @@ struct AttentionPanel {
       const index_t from = steps_before(steps);
       form(c, k.after(from), q + from * kWidth, kWidth, steps - from, mul, from > 0 ? at(S, key, v0) : nullptr, kWidth,
            ahead * index_t{sizeof(Element)});
+      modify.fetch_some();
     } else {
       clear(c);
       for (index_t t = 0; t < steps; t += kLine) {
@@ -79,6 +80,7 @@ struct AttentionPanel {
             fetch(k.after(t).at(r) + ahead);
             if (Mul::kDepth == 1 && t < Vv.cols()) fetch(&Vv(key + r, t));
           }
+        modify.fetch_some();
       }
     }
     if constexpr (Mul::kDepth > 1)
@@ -144,23 +146,30 @@ struct AttentionPanel {
     if constexpr (N == NV) v0 = 0;
     std::uint64_t seeing[R];
     if constexpr (kHides) see(key, seeing);  // before the products: a call would take their sums out of registers
+    const bool adds = modify.only_adds();
+    if (adds) modify.prepare(key, R);
     V c[R][N];
     products(key, v0, c);
-    if constexpr (kHides)
-#pragma GCC unroll 24
-      for (int r = 0; r < R; ++r)
-#pragma GCC unroll 4
-        for (int v = 0; v < N; ++v) c[r][v] = c[r][v].where_bit_or(seeing[r] >> (v0 + v) * V::kLanes, minus_inf());
     bool above = false;
     if constexpr (N < NV) std::fill_n(w.most, NV, minus_inf());
+    const auto finish = [&](auto adds_bias) __attribute__((always_inline)) {
 #pragma GCC unroll 4
-    for (int v = 0; v < N; ++v) {
-      V top = c[0][v];
+      for (int v = 0; v < N; ++v) {
+        V top = minus_inf();
 #pragma GCC unroll 24
-      for (int r = 1; r < R; ++r) top = max(top, c[r][v]);
-      w.most[v0 + v] = top;
-      above |= any_above(top, w.limit[v0 + v]);
-    }
+        for (int r = 0; r < R; ++r) {
+          if constexpr (decltype(adds_bias)::value) c[r][v] = modify.sum(c[r][v], key + r, v0 + v);
+          if constexpr (kHides) c[r][v] = c[r][v].where_bit_or(seeing[r] >> (v0 + v) * V::kLanes, minus_inf());
+          top = r == 0 ? c[r][v] : max(top, c[r][v]);
+        }
+        w.most[v0 + v] = top;
+        above |= any_above(top, w.limit[v0 + v]);
+      }
+    };
+    if (adds) [[unlikely]]
+      finish(std::true_type{});
+    else
+      finish(std::false_type{});
     if (above) {
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
@@ -318,7 +327,16 @@ struct AttentionPanel {
       else
         return Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride};
     };
-    form(c, features(), at(S, from, v0), kWidth, ceil_div(end - first, Mul::kDepth), mul);
+    const index_t steps = ceil_div(end - first, Mul::kDepth);
+    if (MatrixTiles<Mul> || !modify.fetches()) {
+      form(c, features(), at(S, from, v0), kWidth, steps, mul);
+    } else {
+      clear(c);
+      for (index_t s = 0; s < steps; s += kLine) {
+        multiply(c, features().after(s), at(S, from + s, v0), kWidth, std::min(kLine, steps - s), mul);
+        modify.fetch_some();
+      }
+    }
     if (corr != nullptr) {
 #pragma GCC unroll 24
       for (int r = 0; r < R; ++r)
@@ -504,6 +522,8 @@ struct AttentionPanel {
   bool keeps_order() const {
     return !modify.active() && static_cast<T>(step.scores.scale) >= std::numeric_limits<T>::min();
   }
+  /// Do products become scores in registers, which can be compared with the largest?
+  bool weighs_in_registers() const { return modify.only_adds() || keeps_order(); }
   /// S <- scores of a piece, and `most` takes in the largest: raw ones, to be multiplied by `scale`. Of its keys all
   /// rows see those in `all`.
   void raw_scores(const Piece& piece, Range all, V (&most)[NV]) const {
@@ -553,10 +573,18 @@ struct AttentionPanel {
     return end;
   }
 
+  /// How often something is fetched beside the products with this many keys and their values.
+  index_t turns(index_t keys) const {
+    constexpr index_t kRows = kTileRows<V, NV, Mul>, kStep = kLine * Mul::kDepth;
+    if (MatrixTiles<Mul>) return ceil_div(keys, kRows);
+    return ceil_div(keys, kRows) * ceil_div(K.cols(), kStep) + ceil_div(Vv.cols(), kRows) * ceil_div(keys, kStep);
+  }
+
   void run() const {
     const Range seen = place.cols_of(Range{0, rows}, K.rows());
     const index_t start = whole(seen.begin), keys = seen.end;
     if (seen.size() == 0) return;
+    modify.fetch_in(turns(keys - start));
     // Under a pattern all rows see all keys from the first to the last, or that is not looked into. Under another mask
     // what all rows see lies between the first key of the last row and the last key of the first row.
     Range all{std::min(keys, whole(place.cols_of(rows - 1, keys).begin + kTogether - 1)),
@@ -577,7 +605,7 @@ struct AttentionPanel {
     p.first = start;
     if (statistics) w = running(scale);
     index_t first = start;  // to be weighed
-    if (statistics && raw && !drop.active()) first = weigh(start, keys, all, scale, w, p);
+    if (statistics && weighs_in_registers() && !drop.active()) first = weigh(start, keys, all, scale, w, p);
     weigh_raw(first, keys, all, scale, w, p);
     add_values(MatrixTiles<Mul> ? fill_tile(p.first, keys) : keys, p);
     for (int v = 0; statistics && v < NV; ++v) add_sums(v, V::all(T(1)), w.sums[v]);
@@ -611,7 +639,9 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
     const Rows<typename V::T> stored{begins && O.twin != nullptr ? O.twin + first * O.row_stride : nullptr,
                                      O.row_stride, 1};
     const auto run = [&]<int NV>(Height<NV>) {
-      const ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows);
+      const bool more = first + width < Q.rows();
+      ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows,
+                                more ? Shape{width, 0} : Shape{-first, step.next});
       DropPanel<V, NV> drop(step.drop, first);
       AttentionPanel<V, NV, Mul>{step,
                                  session.multiply(),
