@@ -87,7 +87,7 @@ def inputs(heads, n_q, n_k, d):
     return {x: random.standard_normal((heads, n, d), np.float32) for x, n in (("q", n_q), ("k", n_k), ("v", n_k))}
 
 
-def measured(cell, op, d, heads, threads, seconds):
+def measured(cell, op, d, heads, threads, seconds, warm):
     mask = {"problem": cell.problem, "blocks": cell.blocks, "block": cell.block}
     ours = prepared(op, inputs(heads, cell.n_q, cell.n_k, d), threads, **mask)
     reference = prepared(op, inputs(heads, *cell.reference, d), threads)
@@ -97,6 +97,8 @@ def measured(cell, op, d, heads, threads, seconds):
     repeats = max(1, int(2e-3 / estimate))
 
     def timed(run):
+        for _ in range(warm):
+            run()
         start = time.perf_counter()
         for _ in range(repeats):
             run()
@@ -153,7 +155,7 @@ def work(options):
         for d in options.d:
             for cell in cells(options.n):
                 if op in cell.ops and (not options.cells or cell.name in options.cells):
-                    print(json.dumps(measured(cell, op, d, options.heads, options.worker, options.seconds)), flush=True)
+                    print(json.dumps(measured(cell, op, d, options.heads, options.worker, options.seconds, options.warm)), flush=True)
 
 
 def main():
@@ -165,6 +167,7 @@ def main():
     parser.add_argument("--ops", default="forward,backward")
     parser.add_argument("--cells", nargs="+", help="names of rows of the table; default: all")
     parser.add_argument("--seconds", type=float, default=0.3, help="of each cell")
+    parser.add_argument("--warm", type=int, default=0, help="runs of each before the one that is timed: caches are used then")
     parser.add_argument("--library", default=str(ROOT / "build/release/libredblue_c.so"))
     parser.add_argument("--output", type=pathlib.Path, help="default bench/results/shares-MACHINE-DATE-COMMIT.json")
     parser.add_argument("--table", type=pathlib.Path, help="measure nothing; write a result's table into docs/speed.md")

@@ -6,7 +6,7 @@ A family has
     type_of(x, name)      "f64", "f32", "f16", "bf16" or "bool"; TypeError for other types
     is_dense(x)           do the features of a row lie side by side?
     dense(x)              x, or a copy whose features do
-    empty(x, shape, type) a new array like x, and where x is, of this shape and type
+    empty(x, shape, type, name)  a new array like x, and where x is, of this shape and type; the name of x is for errors
     zeros(x)              a new array of zeros of the shape and type of x
     given(x, name)        x, checked and as the family wants it
     output(x, name)       the same of an array that a run writes to
@@ -64,7 +64,7 @@ class NumPy:
         return x if NumPy.is_dense(x) else x.copy()
 
     @staticmethod
-    def empty(x: np.ndarray, shape: tuple[int, ...], type: str) -> np.ndarray:
+    def empty(x: np.ndarray, shape: tuple[int, ...], type: str, name: str = "") -> np.ndarray:
         return np.empty(shape, _TYPES[type])
 
     @staticmethod

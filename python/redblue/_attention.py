@@ -14,7 +14,7 @@ import redblue  # whose attribute `torch` is imported where it is first used
 
 from . import _masks, _threads
 from ._arrays import family_of, is_tensor
-from ._calls import Call, call_for, key_as_given, made_again, remember
+from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
 from ._settings import Options, Settings, edges_of, flag, listed, offset_of, real, unknown_options, whole
 
@@ -257,7 +257,7 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
     """attention, of which torch records nothing."""
     family, q, k, v = family_of(q, k, v)
     key = key_as_given(q, k, v, return_lse, options)
-    found = made_again(key)
+    found = call_as_given(key)
     if found is not None:
         r, call = Request(family, q, k, v, None, None, None, found[0], 0, None), found[1]
     else:
@@ -269,7 +269,7 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         call = call_for("forward", family, r.q, r.k, r.v, r.settings, (return_lse,))
         if r.seed == 0 and r.tolerance is None:
             remember(key, r.settings, call)
-    o = family.empty(r.q, call.o_shape, call.type) if out is None else _output(family, out, "out", call.o_shape)
+    o = family.empty(r.q, call.o_shape, call.type, "q") if out is None else _output(family, out, "out", call.o_shape)
     lse = family.empty(r.q, call.lse_shape, call.lse_type) if return_lse else None
     if call.plan is None:
         require_heads(r, *(1, 1, *call.lse_shape)[-3:-1])
@@ -281,19 +281,20 @@ def forward(q: Any, k: Any, v: Any, out: Any, return_lse: bool, options: Options
         plan = call.plan if r.tolerance is None else chosen(r, call, arrays)[0]
         plan.run(arrays, call.tokens_first, r.seed, False)
         if family.refuses_nan and not (r.bias is None and r.slopes is None and r.sinks is None):
-            _refuse_nan(r, o)
+            _refuse_nan(r, o, call.wanted.compute)
     o = family.finished(o) if out is None else out
     return (o, family.finished(lse)) if return_lse else o
 
 
-def _refuse_nan(r: Request, o: Any) -> None:
+def _refuse_nan(r: Request, o: Any, compute: str) -> None:
     """Raises where modifiers have made rows of the output NaN. A row is NaN in all features, so that one tells."""
     if not np.isnan(o[..., 0]).any():
         return
     for name, x, bad in (("bias", r.bias, _nan_or_infinity), ("alibi_slopes", r.slopes, _not_finite), ("sinks", r.sinks, _nan_or_infinity)):
         if x is None or x.dtype == bool:
             continue
-        found = np.argwhere(bad(x))
+        with np.errstate(over="ignore"):  # numbers that the arithmetic takes for infinite, too
+            found = np.argwhere(bad(x if compute == "f64" else x.astype(np.float32)))
         if len(found) > 0:
             at = tuple(found[0])
             raise InvalidProblem(f"{name} has {x[at]} at {[int(i) for i in at]}, and all rows that take it would be NaN")

@@ -35,15 +35,15 @@ _calls: dict[tuple, Call] = {}
 _of_parents: list[dict] = []
 
 
-_again: dict[tuple, tuple[Settings, Call]] = {}  # by the options as they were given
+_as_given: dict[tuple, tuple[Settings, Call]] = {}  # the same calls by their options as they were given
 _PLAIN = frozenset((bool, int, float, str, type(None)))
 
 
 def _forget() -> None:
     """In a child of fork(): a thread of the parent may have held a lock inside a plan. The plans are left alone."""
-    global _calls, _again
-    _of_parents.extend((_calls, _again))
-    _calls, _again = {}, {}
+    global _calls, _as_given
+    _of_parents.extend((_calls, _as_given))
+    _calls, _as_given = {}, {}
 
 
 os.register_at_fork(after_in_child=_forget)
@@ -135,11 +135,11 @@ def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, grad
 
 def call_for(op: str, family: Any, q: Any, k: Any, v: Any, s: Settings, gradients: tuple, do: Any = None) -> Call:
     """The call of these arrays and options, made now or before. do: of a backward pass."""
-    dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
-    dense = dense and (do is None or do.dtype == q.dtype)
     try:
+        dense = s.compute is None and family.type_of(q, "q") == "bf16" and all(map(family.is_dense, (q, k, v)))
+        dense = dense and (do is None or do.dtype == q.dtype)
         key = (op, q.dtype, k.dtype, v.dtype, q.shape, k.shape, v.shape, dense, s, gradients, *map(type, gradients))
-    except RuntimeError:  # nested tensors have no shape
+    except (RuntimeError, TypeError):  # nested tensors have no shape, and others no strides
         for x, name in ((q, "q"), (k, "k"), (v, "v")):
             family.given(x, name)
         raise
@@ -175,10 +175,13 @@ def key_as_given(q: Any, k: Any, v: Any, return_lse: Any, options: Any) -> Optio
     return (q.dtype, k.dtype, v.dtype, *shapes, default_threads(), return_lse, type(return_lse), *types, *options, *values)
 
 
-def made_again(key: Optional[tuple]) -> Optional[tuple[Settings, Call]]:
-    return None if key is None else _again.get(key)
+def call_as_given(key: Optional[tuple]) -> Optional[tuple[Settings, Call]]:
+    try:
+        return None if key is None else _as_given.get(key)
+    except TypeError:  # return_lse has no hash; flag() says what it may be
+        return None
 
 
 def remember(key: Optional[tuple], settings: Settings, call: Call) -> None:
     if key is not None and call.type != "bf16":  # there strides choose the arithmetic
-        _keep(_again, key, (settings, call))
+        _keep(_as_given, key, (settings, call))

@@ -66,13 +66,14 @@ class Torch:
         return x if Torch.is_dense(x) else x.clone(memory_format=torch.contiguous_format)
 
     @staticmethod
-    def empty(x: torch.Tensor, shape: tuple[int, ...], type: str) -> torch.Tensor:
+    def empty(x: torch.Tensor, shape: tuple[int, ...], type: str, name: str = "a tensor") -> torch.Tensor:
         try:
             if x.shape == shape and x.dtype is _TYPES[type] and x.is_contiguous():
                 return torch.empty_like(x)  # half the time of new_empty
             return x.new_empty(shape, dtype=_TYPES[type])
-        except NotImplementedError:
-            raise _no_memory(x) from None
+        except RuntimeError:  # torch's errors that something is not implemented are such, too
+            require_dense(x, name)
+            raise
 
     @staticmethod
     def zeros(x: torch.Tensor) -> torch.Tensor:

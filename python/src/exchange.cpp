@@ -76,6 +76,7 @@ bool is_exchanged(nb::handle array) { return array.type().ptr() == known.type; }
 Given from_exchange(nb::handle array, SlowArray name) {
   dlpack::Tensor t{};
   if (known.exchange->look(array.ptr(), &t) != 0) {
+    if (PyErr_ExceptionMatches(PyExc_MemoryError) != 0) throw nb::python_error();
     PyErr_Clear();  // a page of torch's own frames
     throw nb::type_error(fmt::format("{} has no dense memory of its own: give a plain tensor, as .to_dense() makes it",
                                      tensor_name(name))

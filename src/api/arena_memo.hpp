@@ -22,7 +22,7 @@ enum class Walk {
 /// out takes a walk through the operations. Any number of threads may use it at once.
 class ArenaMemo {
  public:
-  /// Bytes that the last run took beside inputs and outputs, as most runs after it do; 0: there was none.
+  /// Bytes beside inputs and outputs that were enough for the runs so far; 0: there was none.
   index_t bytes() const { return bytes_; }
   void remember(index_t bytes) { bytes_ = bytes; }
 

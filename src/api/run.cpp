@@ -184,9 +184,8 @@ struct Effort {
 };
 
 /// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted,
-/// reordered)
-/// where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there is one. To
-/// learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
+/// reordered) where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there
+/// is one. To learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
 /// `effort.enough`.
 template <class T, class Execute>
 bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
@@ -320,8 +319,8 @@ std::unique_ptr<std::byte[]> allocate(const Need& need) {
   }
 }
 
-/// Runs in this memory, and adds up what is measured. Returns false where the run takes more than these bytes of it:
-/// then no schedule has begun, but for a forward pass that comes first.
+/// Runs in this memory, and adds up what is measured. Returns false where the schedule takes more than these bytes of
+/// it: then it has not begun.
 template <class T>
 bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
                    std::span<std::byte> memory, Words bytes, Measured& all) {
@@ -362,12 +361,12 @@ bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOpti
 template <class T>
 Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
   Measured all;
-  // Most runs take what the last one took. Whether this one does is seen when it is laid out: in a single pass.
-  const index_t usual = memo.bytes();
-  if (usual > 0 && plan.forward == nullptr && options.memory.data() == nullptr && !plan.options.cap) {
-    const auto size = static_cast<std::size_t>(usual);
+  // What was enough for runs before it is enough for most runs. Whether it is, is seen when this one is laid out.
+  const index_t enough = memo.bytes();
+  if (enough > 0 && plan.forward == nullptr && options.memory.data() == nullptr && !plan.options.cap) {
+    const auto size = static_cast<std::size_t>(enough);
     const std::unique_ptr<std::byte[]> own(new (std::nothrow) std::byte[size]);
-    if (own != nullptr && run_in_memory<T>(plan, tensors, options, memo, {own.get(), size}, usual, all)) return all;
+    if (own != nullptr && run_in_memory<T>(plan, tensors, options, memo, {own.get(), size}, enough, all)) return all;
   }
   const Need need = need_of<T>(plan, tensors, options, memo);
   if (plan.options.cap && need.bytes > plan.options.cap->most)

@@ -837,15 +837,31 @@ def test_a_call_that_is_found_again_is_that_of_its_arrays_and_options(qkv):
     def results():
         return [redblue.attention(*a, **options) for a in arrays for options in calls]
 
-    redblue._calls._again.clear()
+    redblue._calls._as_given.clear()
     first = results()
-    assert len(redblue._calls._again) == len(arrays) * (len(calls) - 3)  # no seeds, no tolerance
+    assert len(redblue._calls._as_given) == len(arrays) * (len(calls) - 3)  # no seeds, no tolerance
     for x, y in zip(first, results()):
         for a, b in zip(*((z if isinstance(z, tuple) else (z,)) for z in (x, y))):
             assert a.dtype == b.dtype and np.array_equal(a, b)
-    known = len(redblue._calls._again)
+    known = len(redblue._calls._as_given)
     redblue.attention(*qkv, bias=np.zeros((1, 1), "f4"))
-    assert len(redblue._calls._again) == known
+    assert len(redblue._calls._as_given) == known
+
+
+@pytest.mark.parametrize("wrong", [[], {}, np.array(True)])
+def test_what_has_no_hash_is_refused_by_name(qkv, wrong):
+    with pytest.raises(redblue.InvalidProblem, match="return_lse"):
+        redblue.attention(*qkv, return_lse=wrong)
+
+
+def test_a_bias_beyond_the_arithmetic_is_no_number_of_it(qkv):
+    bias = np.zeros((19, 23))
+    bias[3, 4] = 1e300
+    with pytest.raises(redblue.InvalidProblem, match=r"bias has 1e\+300 at \[3, 4\]"):
+        redblue.attention(*qkv, bias=bias)
+    q, k, v = (x.astype("f8") for x in qkv)
+    o = redblue.attention(q, k, v, bias=bias)
+    assert np.allclose(o[:, :, 3], np.repeat(v[:, :, 4], 2, axis=1))
 
 
 def test_memory_of_the_last_run_is_no_measure_of_the_next(qkv):

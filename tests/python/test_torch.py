@@ -556,10 +556,23 @@ def test_tensors_are_read_alike_by_the_core_and_by_their_attributes(monkeypatch)
     assert arrays._core.read_by_exchange(int) is False
 
 
+@pytest.mark.filterwarnings("ignore:Sparse CSR tensor support")
+def test_sparse_tensors_are_refused_by_name_at_every_call():
+    x = torch.randn(20, 16)
+    redblue.attention(x, x, x)
+    for _ in range(2):
+        for f in (redblue.attention, redblue.scaled_dot_product_attention):
+            with pytest.raises(TypeError, match="q is no dense tensor .*to_dense|q has no dense memory"):
+                f(x.to_sparse_csr(), x, x)
+            with pytest.raises(TypeError, match="v is no dense tensor|v has no dense memory of its own"):
+                f(x, x, x.to_sparse())
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
 @pytest.mark.filterwarnings("ignore:The PyTorch API of nested tensors")
-def test_nested_tensors_are_refused_by_name():
+def test_nested_tensors_are_refused_by_name(dtype):
     for layout in (torch.strided, torch.jagged):
-        x = torch.nested.nested_tensor([torch.randn(2, 3, 4), torch.randn(2, 3, 4)], layout=layout)
+        x = torch.nested.nested_tensor([torch.randn(2, 3, 4), torch.randn(2, 3, 4)], layout=layout, dtype=dtype)
         for f in (redblue.attention, redblue.scaled_dot_product_attention, redblue.flash_attn_func):
             with pytest.raises(TypeError, match="is a nested tensor: give .*cu_seqlens"):
                 f(x, x, x)

@@ -166,7 +166,7 @@ class Timed : public MachineFace<Timed> {
       }
       const kernel::Access access = kernel::access_of(k, i);
       if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
-        passed_ += words;  // each panel has its own
+        passed_ += words;  // a panel of queries reads its own rows alone
         const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
         add(time_.pass_s, static_cast<double>(far) * kFarRowSeconds);
       } else if (args[i].kind == Arg::Kind::stream) {

@@ -126,7 +126,8 @@ class ModifyPanel {
   using T = typename V::T;
   static constexpr index_t L = V::kLanes, kWidth = NV * L;
 
-  /// `next`: how far below, and right of, a bias of this panel is the one that is needed after it, by another panel.
+  /// `next`: how far below, and right of, a bias of this panel is the one that another panel needs after it, if it is
+  /// read where it lies. (In a staging buffer nothing lies there.)
   ModifyPanel(const ModifyScores& modify, double scale, View<const T> bias, View<const T> slopes, index_t first,
               index_t rows, Shape next)
       : scale_(V::all(static_cast<T>(scale))), softcap_(modify.softcap), bias_(bias), first_(first), rows_(rows) {
