@@ -80,7 +80,8 @@ inline constexpr double kCallSeconds = 70e-9;
 inline constexpr double kRefillSeconds = 2.5e-6;
 /// Of a product of a composite that is formed part by part, beside its work, for each panel of rows.
 inline constexpr double kPartSeconds = 2e-6;
-/// A row of a bias beyond this many of a block, whose next keys come when all rows of the block have had theirs.
+/// Where a block has more rows of a bias than this, each further row costs as much time beside its words: when its next
+/// words are read, those of all other rows of the block have been read since.
 inline constexpr index_t kBiasRows = 256;
 inline constexpr double kFarRowSeconds = 60e-9;
 /// The time it takes to ask a pattern which queries of a panel see a key.

@@ -166,7 +166,7 @@ class Timed : public MachineFace<Timed> {
       }
       const kernel::Access access = kernel::access_of(k, i);
       if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
-        passed_ += words;  // a panel of queries reads its own rows alone
+        passed_ += words;  // each panel reads its own part alone (a single row is read by all, and is short)
         const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
         add(time_.pass_s, static_cast<double>(far) * kFarRowSeconds);
       } else if (args[i].kind == Arg::Kind::stream) {

@@ -126,13 +126,12 @@ class ModifyPanel {
   using T = typename V::T;
   static constexpr index_t L = V::kLanes, kWidth = NV * L;
 
-  /// `next`: how far below, and right of, a bias of this panel is the one that another panel needs after it, if it is
-  /// read where it lies. (In a staging buffer nothing lies there.)
+  /// `next`: how many words behind the bias of this panel the one lies that is needed after it, if biases are read
+  /// where they lie. (Behind a staging buffer lies nothing of use, and to fetch it does no harm.)
   ModifyPanel(const ModifyScores& modify, double scale, View<const T> bias, View<const T> slopes, index_t first,
-              index_t rows, Shape next)
+              index_t rows, index_t next)
       : scale_(V::all(static_cast<T>(scale))), softcap_(modify.softcap), bias_(bias), first_(first), rows_(rows) {
-    if (bias.rows() > 1)
-      coming_ = {&bias(first, 0) + next.rows * bias.row_stride + next.cols, rows, bias.cols(), bias.row_stride};
+    if (bias.rows() > 1) coming_ = {&bias(first, 0) + next, rows, bias.cols(), bias.row_stride};
     for (int v = 0; v < NV && slopes.words() > 0; ++v) {
       alignas(64) T slope[L], position[L];
       for (index_t i = 0; i < L; ++i) {

@@ -328,12 +328,12 @@ struct AttentionPanel {
         return Side<T>{Vv.data + from * Vv.row_stride + t, Vv.row_stride};
     };
     const index_t steps = ceil_div(end - first, Mul::kDepth);
-    if (MatrixTiles<Mul> || !modify.fetches()) {
+    if constexpr (MatrixTiles<Mul>) {
       form(c, features(), at(S, from, v0), kWidth, steps, mul);
     } else {
       clear(c);
-      for (index_t s = 0; s < steps; s += kLine) {
-        multiply(c, features().after(s), at(S, from + s, v0), kWidth, std::min(kLine, steps - s), mul);
+      for (index_t s = 0, turn = modify.fetches() ? kLine : steps; s < steps; s += turn) {
+        multiply(c, features().after(s), at(S, from + s, v0), kWidth, std::min(turn, steps - s), mul);
         modify.fetch_some();
       }
     }
@@ -639,9 +639,10 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
     const Rows<typename V::T> stored{begins && O.twin != nullptr ? O.twin + first * O.row_stride : nullptr,
                                      O.row_stride, 1};
     const auto run = [&]<int NV>(Height<NV>) {
+      // The next bias is that of the panel below, or of the first panel and the keys of the next step.
       const bool more = first + width < Q.rows();
-      ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows,
-                                more ? Shape{width, 0} : Shape{-first, step.next});
+      const index_t next = more ? width * bias.row_stride : step.next - first * bias.row_stride;
+      ModifyPanel<V, NV> modify(step.modify, step.scores.scale, bias, slopes, first, rows, next);
       DropPanel<V, NV> drop(step.drop, first);
       AttentionPanel<V, NV, Mul>{step,
                                  session.multiply(),
