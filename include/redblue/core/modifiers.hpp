@@ -37,6 +37,8 @@ struct Modifiers {
   bool bias_over_keys = false;
 
   constexpr bool forms_bias_gradient() const { return bias_gradient || bias_gradient_of_rows; }
+  /// Has the bias a row for each query, whose keys have words of their own?
+  constexpr bool bias_with_all_words() const { return bias == Bias::of_pairs && !bias_over_keys; }
   constexpr bool loads_slopes() const { return slopes && !slopes_kept; }
   /// Does it do anything?
   constexpr bool any() const { return softcap > 0 || bias != Bias::none || slopes || sinks || dropout > 0; }

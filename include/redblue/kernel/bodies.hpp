@@ -32,9 +32,9 @@ struct Slots : Slot<T, K>... {
 /// The kernels that may have a faster body.
 template <class T>
 using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
-                       OnlineSoftmax, Weights, WeightsAccumulate, BlockSoftmax, ScoreGradient, ScoreGradientOver,
-                       ValueGradients, RowDots, AddMonomials, ApplyMonomials, PolynomialAttention, DivideRows, AddElu,
-                       ApplyElu, RandomFeatures, RescaleRows, RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores>;
+                       OnlineSoftmax, Weights, WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots,
+                       AddMonomials, ApplyMonomials, PolynomialAttention, DivideRows, AddElu, ApplyElu, RandomFeatures,
+                       RescaleRows, RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.

@@ -68,6 +68,36 @@ struct ModifyScores {
   }
 };
 
+/// dS <- dS times the derivative of the softcap, for scores that nobody keeps: the weights P = exp(S - lse) tell them,
+/// softcap tanh(s / softcap) = log P + lse - bias + slope |distance|, to within eps (|lse| + |bias|).
+struct SoftcapGradient {
+  static constexpr std::string_view name = "softcap_gradient";
+  static constexpr std::array access{Access::update, Access::read, Access::read, Access::read, Access::read};
+  static constexpr bool fits(Shape dS, Shape P, Shape lse, Shape bias, Shape slopes) {
+    return dS == P && lse.rows == P.rows && lse.cols == 1 && fits_as_bias(dS, bias) && slopes.cols <= 1;
+  }
+  static constexpr index_t macs(Shape, Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr std::array parameter_names = ModifyScores::parameter_names;
+  auto parameters() { return modify.parameters(); }
+  ModifyScores modify{};
+  template <class T>
+  void run(View<T> dS, View<const T> P, View<const T> lse, View<const T> bias, View<const T> slopes) const {
+    const Place& place = modify.place;
+    const T cap = static_cast<T>(modify.softcap);
+    for (index_t i = 0; i < dS.rows(); ++i) {
+      const T slope = slopes.words() > 0 ? slopes[(place.row + i) % slopes.words()] : T(0);
+      place.for_seen(i, dS.cols(), [&](Range seen) {
+        for (index_t j = seen.begin; j < seen.end; ++j) {
+          if (P(i, j) == T(0)) continue;  // dS is 0
+          const T score = std::log(P(i, j)) + (lse[i] - bias_of<T>(bias, i, j)) + slope * modify.distance<T>(i, j);
+          const T t = score / cap;
+          dS(i, j) *= t * t > T(1) ? T(0) : T(1) - t * t;
+        }
+      });
+    }
+  }
+};
+
 /// X <- X / (1 - share) where a weight is kept, 0 where it is dropped.
 struct Drop {
   static constexpr std::string_view name = "drop";

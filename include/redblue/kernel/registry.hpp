@@ -20,11 +20,11 @@
 namespace redblue::kernel {
 
 using AnyPlainKernel = std::variant<
-    ModifyScores, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver, AddSinkGradients,
-    AddBiasGradient, AddSinkBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit, SoftmaxInit,
-    StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate, NormaliseRows,
-    NormaliseAndDrop, BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log, DivideAccumulate,
-    Weights, ScoreGradient, ScoreGradientOver, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised,
+    ModifyScores, SoftcapGradient, Drop, Multiply, BeginWithSinks, AddSinks, AddSinkWeights, SinksOver,
+    AddSinkGradients, AddBiasGradient, AddSinkBiasGradient, Zero, Scale, Add, Gemm, Scores, Hide, StatisticsInit,
+    SoftmaxInit, StatisticsAdd, OnlineSoftmax, TileSoftmax, LogSum, DivideRows, ScaleRows, WeightsAccumulate,
+    NormaliseRows, NormaliseAndDrop, BlockSoftmax, MergeLse, MergeRows, MergeOutput, UnshiftedExp, AddRowSums, Log,
+    DivideAccumulate, Weights, ScoreGradient, RowDots, ValueGradients, GemmOver, ZeroOver, NoKeysOver, AddNormalised,
     AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights,
     PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn,
     PairDrop, PairHide, PairModify, PairBias, PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials,

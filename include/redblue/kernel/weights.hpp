@@ -109,23 +109,4 @@ struct ScoreGradient {
   }
 };
 
-/// The same over P in slow memory: P <- scale f'(S) (dP - D)
-struct ScoreGradientOver {
-  static constexpr std::string_view name = "score_gradient_over";
-  static constexpr std::array access{Access::update, Access::read, Access::read};
-  static constexpr bool fits(Shape P, Shape dP, Shape D) { return ScoreGradient::fits(dP, P, D); }
-  static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
-  static constexpr std::array<std::string_view, 3> parameter_names{"score", "scale", "first"};
-  auto parameters() { return std::tie(score, scale, first); }
-  Score score = Score::softmax;
-  double scale = 1;
-  bool first = false;
-  template <class T>
-  void run(View<T> P, View<const T> dP, View<const T> D) const {
-    for (index_t i = 0; i < P.rows(); ++i)
-      for (index_t j = 0; j < P.cols(); ++j)
-        P(i, j) = static_cast<T>(scale) * score_gradient(score, P(i, j), dP(i, j), statistic<T>(D, i));
-  }
-};
-
 }  // namespace redblue::kernel

@@ -208,19 +208,6 @@ bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<ty
   return true;
 }
 
-/// dS <- scale P (dP - D) over dP, of the softmax, 0 where P is 0
-template <class V>
-void softmax_gradient(View<typename V::T> dS, View<const typename V::T> P, View<const typename V::T> dP,
-                      View<const typename V::T> D, typename V::T scale) {
-  for (index_t r = 0; r < dS.rows(); ++r) {
-    const V d = V::all(D[r]), s = V::all(scale);
-    for (index_t j = 0; j < dS.cols(); j += V::kLanes) {
-      const index_t n = std::min(V::kLanes, dS.cols() - j);
-      const V p = V::load_first(&P(r, j), n), dp = V::load_first(&dP(r, j), n);
-      (s * where_equal(p, V::zero(), V::zero(), p * (dp - d))).store_first(&dS(r, j), n);
-    }
-  }
-}
 /// Sets words of keys that their row does not see: under a pattern, whose runs may be short, by bits.
 template <class V>
 [[gnu::always_inline]] inline void fill_hidden(const Place& place, View<typename V::T> S, typename V::T value) {
@@ -240,23 +227,24 @@ template <class V>
     }
   }
 }
+/// dP <- scale P (dP - D), of the softmax, 0 where P is 0
 template <class V>
 bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
-  const auto &dP = x[0], &P = x[1];
+  const auto &dP = x[0], &P = x[1], &D = x[2];
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
-  softmax_gradient<V>(dP, P, dP, x[2], static_cast<T>(k.scale));
+  const V scale = V::all(static_cast<T>(k.scale));
+  for (index_t r = 0; r < dP.rows(); ++r) {
+    const V d = V::all(D[r]);
+    for (index_t j = 0; j < dP.cols(); j += V::kLanes) {
+      const index_t n = std::min(V::kLanes, dP.cols() - j);
+      const V p = V::load_first(&P(r, j), n), dp = V::load_first(&dP(r, j), n);
+      (scale * where_equal(p, V::zero(), V::zero(), p * (dp - d))).store_first(&dP(r, j), n);
+    }
+  }
   fill_hidden<V>(k.place, dP, T(0));
   return true;
 }
-template <class V>
-bool score_gradient_over_body(const ScoreGradientOver& k, std::span<const View<typename V::T>> x) {
-  const auto &P = x[0], &dP = x[1];
-  if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
-  softmax_gradient<V>(P, P, dP, x[2], static_cast<typename V::T>(k.scale));
-  return true;
-}
-
 /// S <- scale Q K^T, -inf where hidden
 template <class V>
 bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {

@@ -61,7 +61,6 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<WeightsAccumulate>(weights_accumulate_body<V>);
   b.template set<BlockSoftmax>(block_softmax_body<V>);
   b.template set<ScoreGradient>(score_gradient_body<V>);
-  b.template set<ScoreGradientOver>(score_gradient_over_body<V>);
   b.template set<RowDots>(row_dots<V>);
   b.template set<AddMonomials>(add_monomials_body<V>);
   b.template set<ApplyMonomials>(apply_monomials_body<V>);

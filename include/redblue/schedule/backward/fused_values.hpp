@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/schedule/parts/key_pass.hpp"
 #include "redblue/schedule/parts/probabilities.hpp"
 
 namespace redblue::schedule {
@@ -9,6 +10,7 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)     B(Bc): queries that see a block of keys; Rs: score_phase.hpp, R_mm: gemm.hpp
 ///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
+/// Under dropout a third tile of br x Bc holds the weights that are kept.
 struct FusedValuesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";
@@ -36,11 +38,7 @@ struct FusedValuesBackward : Defaults {
     }
   };
 
-  static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
-    if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
-    return std::nullopt;
-  }
+  static std::optional<std::string_view> unsupported(const Sizes& x) { return softcap_of_softmax(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature);
     return {{false, q, k}, k, q, {q, f}, {k, f}};
@@ -56,12 +54,21 @@ struct FusedValuesBackward : Defaults {
     return Tiling{*P, Bc, br, *dQ, *dK};
   }
 
-  /// V_j, dV_j, the tiles P and dP, D of the arriving queries, one streamed word. Second buffers: the next P, D, word.
+  /// V_j, dV_j, the tiles P and dP (under dropout also P without what was dropped), D of the arriving queries, one
+  /// streamed word, and the row of dBias that all queries share; under a softcap also lse, the slopes, and such a row
+  /// of the bias. Second buffers: the next P, D, lse, word.
   static Phase value_pass(const Sizes& x, index_t keys, index_t queries) {
     const index_t br = std::min(queries, x.n_q);
-    const auto arriving = [&](index_t rows) { return x.statistic(SlowArray::D, rows) + x.word(SlowArray::dO); };
+    const bool capped = x.modifiers.softcap > 0;
+    const index_t tiles = x.modifiers.dropout > 0 ? 3 : 2;
+    const Words word =
+        std::max({x.word(SlowArray::dO), passing_bias_gradient(x), capped ? passing_bias_of_pairs(x) : Words(0)});
+    const auto arriving = [&](index_t rows) {
+      return x.statistic(SlowArray::D, rows) + (capped ? x.statistic(SlowArray::lse, rows) : Words(0)) + word;
+    };
     const auto block = [&](index_t Bc, index_t rho) {
-      return x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dV, Bc, x.d_v) + 2 * x.tile(SlowArray::P, br, Bc) +
+      return x.tile(SlowArray::V, Bc, x.d_v) + x.tile(SlowArray::dV, Bc, x.d_v) + bias_gradient_tile(x, Bc) +
+             (capped ? shared_row_of_bias(x, Bc) + slopes_tile(x) : Words(0)) + tiles * x.tile(SlowArray::P, br, Bc) +
              arriving(std::min(br, rho));
     };
     return {key_blocks_footprint(x, keys, block), x.tile(SlowArray::P, br, std::min(keys, x.n_k)) + arriving(br)};
@@ -72,9 +79,15 @@ struct FusedValuesBackward : Defaults {
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  static Io value_pass_modifiers_io(const Sizes& x, Words pairs, Words visits, Words blocks) {
+    const Io gradient = bias_gradient_io(x, pairs, x.n_k, visits);
+    if (x.modifiers.softcap == 0) return gradient;
+    return gradient + modifiers_io(x, pairs, x.n_k, blocks) + Io().read(SlowArray::lse, visits);
+  }
   static Io io(const Sizes& x, const Tiling& t) {
     const Words visits = x.pairs().visited_rows(t.Bc);
     return output_dots_io(x) + probabilities_io(x, SlowArray::Q, SlowArray::K, t.P) +
+           value_pass_modifiers_io(x, x.pairs().pairs_of_keys(t.Bc), visits, ceil_div(x.n_k, t.Bc)) +
            Io().read(SlowArray::V, Words(x.n_k) * x.d_v)
                .read(SlowArray::dO, visits * x.d_v)
                .read(SlowArray::D, visits * x.statistics())
@@ -94,24 +107,39 @@ struct FusedValuesBackward : Defaults {
     probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
-    m.each(blocks.count(), [&](auto& w, index_t j) {
+    const bool drops = x.shape.modifiers.dropout > 0, capped = x.shape.modifiers.softcap > 0;
+    for_blocks_of_keys(m, x.shape, blocks.count(), [&](auto& w, index_t j) {
       const Range J = blocks(j), seeing = pairs.rows_of(J);
-      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J));
+      const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)),
+                 dBias_j = w.load(x.shared_gradient(x.dBias, J)),
+                 bias_j = w.load(capped ? x.shared_bias(J) : Block{x.bias.array});
+      std::optional<Slopes<std::remove_reference_t<decltype(w)>>> slopes;
+      if (capped) slopes.emplace(w, x);
       w.compute(kernel::Zero{}, dV_j);
       const auto P_j = w.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), J.size()}),
-                 dP_j = w.alloc(SlowArray::P, P_j.shape());
+                 dP_j = w.alloc(SlowArray::P, P_j.shape()),
+                 kept_j = w.alloc(SlowArray::P, drops ? P_j.shape() : Shape{0, 0});
       for (index_t i = seeing.begin; i < seeing.end; i += t.br) {
         const Range I{i, std::min(i + t.br, seeing.end)};
         const Arg P_ij = P_j.rows(0, I.size()), dS_ij = dP_j.rows(0, I.size());
-        const auto D_i = w.load(x.D.rows(I));
+        const Arg kept_ij = drops ? kept_j.rows(0, I.size()) : P_ij;  // without the weights that are dropped
+        const auto D_i = w.load(x.D.rows(I)), lse_i = w.load(x.lse.rows(capped ? I : Range{I.begin, I.begin}));
         const Place place = x.shape.place(I.begin, J.begin);
         load_visible(w, x.shape, P_ij, x.P, {I, J});
+        if (drops) w.compute(kernel::Copy{}, kept_ij, P_ij);
+        drop_weights(w, x, place, kept_ij);
         w.compute(kernel::Zero{}, dS_ij);
-        w.compute(kernel::ValueGradients{}, dS_ij, dV_j, P_ij, V_j, w.stream(x.dO.rows(I)));  // dP, dV while dO passes
-        w.compute(kernel::ScoreGradient{x.shape.score, x.scale, place}, dS_ij, P_ij, D_i);    // dS = scale P o (dP - D)
+        w.compute(kernel::ValueGradients{}, dS_ij, dV_j, kept_ij, V_j, w.stream(x.dO.rows(I)));  // dP, dV as dO passes
+        drop_weights(w, x, place, dS_ij);
+        w.compute(kernel::ScoreGradient{x.shape.score, x.scale, place}, dS_ij, P_ij, D_i);  // dS = scale P o (dP - D)
+        if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j.arg(), dS_ij);
+        if (capped)
+          w.compute(kernel::SoftcapGradient{modify_scores(x.shape, place)}, dS_ij, P_ij, lse_i.arg(),
+                    x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes->arg());
         store_visible(w, x.shape, dS_ij, x.P, {I, J});
       }
       w.store(dV_j, x.dV.rows(J));
+      if (x.keeps_bias_gradient) w.store(dBias_j, x.shared_gradient(x.dBias, J));
     });
     gemm(m, x.shape.fast, x.dQ, {x.P}, {x.K}, t.dQ, Entries::of_pairs(x.shape));                       // dQ = dS K
     gemm(m, x.shape.fast, x.dK, transposed(x.P), {x.Q}, t.dK, Entries::of_transposed_pairs(x.shape));  // dK = dS^T Q

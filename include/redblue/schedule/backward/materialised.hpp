@@ -9,7 +9,7 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)                          Rs: score_phase.hpp, R_mm: gemm.hpp
 ///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3 and those of the five phases
-/// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4.
+/// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4. A dBias with a row for each query reads and writes nnz more.
 struct MaterialisedBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "materialised";
@@ -39,9 +39,10 @@ struct MaterialisedBackward : Defaults {
   };
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.modifiers.two_weights()) return "keeps one matrix of weights: softcap and dropout need two";
-    if (x.modifiers.bias_gradient) return "forms no gradient of a bias";
-    return std::nullopt;
+    const Modifiers& m = x.modifiers;
+    if (m.bias_gradient && !m.bias_with_all_words()) return "forms no gradient of a bias that queries or keys share";
+    if (m.softcap > 0 && m.bias == Modifiers::Bias::of_keys) return "takes no softcap beside a bias that queries share";
+    return softcap_of_softmax(x);
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     const index_t q = smallest_tile(x.n_q, m.query), k = smallest_tile(x.n_k, m.key), f = smallest_tile(x.d, m.feature),
@@ -86,7 +87,7 @@ struct MaterialisedBackward : Defaults {
     const Entries P = Entries::of_pairs(x.shape), P_t = Entries::of_transposed_pairs(x.shape);
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });  // D = rowsum(dO o O)
     probabilities(m, x, t.P);                                            // P = exp(scale Q K^T - lse)
-    gemm(m, fast, x.dV, transposed(x.P), {x.dO}, t.dV, P_t);             // dV = P^T dO
+    value_gradients(m, x, t.dV);                                         // dV = P^T dO
     score_gradients(m, x, t.dS);                                         // P <- dS = scale P o (dO V^T - D)
     gemm(m, fast, x.dQ, {x.P}, {x.K}, t.dQ, P);                          // dQ = dS K
     gemm(m, fast, x.dK, transposed(x.P), {x.Q}, t.dK, P_t);              // dK = dS^T Q

@@ -102,7 +102,7 @@ struct StripsBackward : Defaults {
   template <Machine M>
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     const Blocks rows = x.shape.pairs().row_blocks(t.a), keys = x.shape.pairs().key_blocks(t.b);
-    for_blocks_of_queries(m, x, rows.count(),
+    for_blocks_of_queries(m, x.shape, rows.count(),
                           [&](auto& w, index_t i) { query_gradients(w, x, strip_of_rows(x.shape, rows(i))); });
     m.each(keys.count(), [&](auto& w, index_t j) {
       const Strip strip = strip_of_keys(x.shape, keys(j));

@@ -15,6 +15,7 @@ namespace redblue::schedule {
 struct Factor {
   SlowMatrix matrix;
   bool transposed = false;
+  bool stays = false;  ///< its columns are resident whatever that takes: they are changed before they are multiplied
 
   constexpr index_t rows() const { return transposed ? matrix.shape.cols : matrix.shape.rows; }
   constexpr index_t cols() const { return transposed ? matrix.shape.rows : matrix.shape.cols; }
@@ -80,12 +81,14 @@ struct RankOne {
 struct GemmCost {
   SlowArray C, A, B;
   index_t m, k, n;
-  Entries entries{};  ///< of A
+  Entries entries{};     ///< of A
+  bool A_stays = false;  ///< Factor::stays
 
   /// Second buffers hold the next column or row and the next streamed word.
   Phase phase(const Sizes& x, GemmTiling t) const {
     const index_t b1 = std::min(t.b1, m), b2 = std::min(t.b2, n);
-    const Words factors = RankOne(x.fast, A, B, b1, b2).least();
+    const RankOne rank_one(x.fast, A, B, b1, b2);
+    const Words factors = A_stays ? rank_one.column : rank_one.least();
     return {x.tile(C, b1, b2) + factors, factors};
   }
   Io io(GemmTiling t) const {
@@ -139,7 +142,8 @@ struct GemmCost {
 template <class W, class Apply>
 void for_rank_one(W& w, const Residence& fast, Shape room, const Factor& A, Range I, const Factor& B, Range J,
                   const Entries& entries, const Apply& apply) {
-  const bool column_stays = RankOne(fast, A.matrix.array, B.matrix.array, room.rows, room.cols).column_stays();
+  const bool column_stays =
+      A.stays || RankOne(fast, A.matrix.array, B.matrix.array, room.rows, room.cols).column_stays();
   const Range terms = entries.terms(I, A.cols());
   const auto shape_of = [&](const Factor& f) {
     const Shape s = &f == &A ? Shape{room.rows, 1} : Shape{1, room.cols};
@@ -158,10 +162,11 @@ void for_rank_one(W& w, const Residence& fast, Shape room, const Factor& A, Rang
   }
 }
 
-/// C = post(A B), post working on each finished tile.
-template <class M, class Post>
+/// C = post(A B), post working on each finished tile; prepare(w, rows, t, a) works on column t of A, which stays,
+/// before these rows of it are multiplied.
+template <class M, class Post, class Prepare = NothingElse>
 void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTiling t,
-          const Entries& entries, const Post& post) {
+          const Entries& entries, const Post& post, const Prepare& prepare = {}) {
   const kernel::Gemm rank_one{A.transposed, B.transposed};
   const Blocks rows = entries.row_blocks(C.shape.rows, t.b1), cols{C.shape.cols, t.b2};
   m.each(rows.count(), [&](auto& w, index_t i) {
@@ -169,7 +174,8 @@ void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, con
       const Range I = rows(i), J = cols(j);
       const auto T = w.alloc(C.block(I, J));
       w.compute(kernel::Zero{}, T);
-      for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, index_t, const auto& a, const auto& b) {
+      for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, index_t term, const auto& a, const auto& b) {
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(a)>, Arg>) prepare(w, r, term, a);  // it may pass
         w.compute(rank_one, T.rows(r.begin - I.begin, r.size()), a, b);
       });
       post(w, T);
@@ -182,7 +188,7 @@ void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, con
 template <class M>
 void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, const Factor& B, GemmTiling t,
           const Entries& entries = {}) {
-  gemm(m, fast, C, A, B, t, entries, [](auto&, const auto&) {});
+  gemm(m, fast, C, A, B, t, entries, NothingElse{});
 }
 
 }  // namespace redblue::schedule

@@ -98,6 +98,12 @@ inline kernel::Drop drop(const Sizes& x, index_t instance, const Place& place) {
       x.modifiers.dropout, static_cast<index_t>(x.modifiers.seed), instance * group, group, x.row0 / group, place.row,
       x.key0 + place.col};
 }
+/// Of dropped weights the entries become 0; the operands of the papers' parametrisation drop none.
+template <class W, class Operands>
+void drop_weights(W& w, const Operands& x, const Place& place, const Arg& T) {
+  if constexpr (std::derived_from<Operands, ModifierOperands>)
+    if (x.shape.modifiers.dropout > 0) w.compute(drop(x.shape, x.instance(), place), T);
+}
 inline kernel::WeightsOfTile weights_of_tile(const Sizes& x, index_t instance, const Place& place) {
   return {modify_scores(x, place), drop(x, instance, place), x.score};
 }
@@ -220,6 +226,17 @@ template <class M, class Round>
 void for_blocks_of_keys(M& m, const Sizes& x, index_t blocks, const Round& round) {
   if (x.modifiers.bias_gradient && x.modifiers.bias_over_keys)
     for (index_t j = 0; j < blocks; ++j) round(m, j);
+  else
+    m.each(blocks, round);
+}
+
+/// The same for blocks of queries, where several add to one row.
+template <class M, class Round>
+void for_blocks_of_queries(M& m, const Sizes& x, index_t blocks, const Round& round) {
+  const Modifiers& of = x.modifiers;
+  const bool one_row = of.bias == Modifiers::Bias::of_keys || of.bias_over_positions || of.bias_over_group;
+  if (of.bias_gradient && one_row)
+    for (index_t i = 0; i < blocks; ++i) round(m, i);
   else
     m.each(blocks, round);
 }

@@ -87,14 +87,5 @@ template <class W, class T>
 inline Words passing_pair_bias_gradient(const Sizes& x) {
   return x.modifiers.bias_gradient ? x.word(SlowArray::dBias) : Words(0);
 }
-/// round(w, i) for blocks of queries that add to dBias: they follow each other where several add to one row.
-template <class M, class Round>
-void for_blocks_of_queries(M& m, const BackwardOperands& x, index_t blocks, const Round& round) {
-  const Modifiers& of = x.shape.modifiers;
-  if (of.bias_gradient && (x.bias_of_keys || of.bias_over_positions || of.bias_over_group))
-    for (index_t i = 0; i < blocks; ++i) round(m, i);
-  else
-    m.each(blocks, round);
-}
 
 }  // namespace redblue::schedule

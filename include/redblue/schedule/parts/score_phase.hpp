@@ -80,7 +80,8 @@ inline Io box_modifiers_io(const Sizes& x, index_t a, index_t b) {
 
 /// What such a phase costs: S is where its entries go, A B^T has w terms in each, and `stats` statistics of every row
 /// are resident. Where it revisits S, a word of S streams past each finished tile. Where its entries are scores, the
-/// problem's modifiers act on them.
+/// problem's modifiers act on them; where they are gradients of weights, the derivative of a softcap does, and what it
+/// is found from is there: lse and slopes are resident, and the bias passes beside S.
 struct ScoreCost {
   SlowArray S, A, B;
   index_t w;
@@ -100,11 +101,18 @@ struct ScoreCost {
   Words passing(const Sizes& x) const { return std::max(x.word(B), again(x)); }
   Words again(const Sizes& x) const {
     if (scores) return passing_bias(x, 0);
-    return revisits ? x.word(S) : Words(0);
+    if (!revisits) return 0;
+    return std::max(x.word(S) + (capped(x) ? passing_bias(x, 0) : Words(0)), passing_bias_gradient(x));
+  }
+  bool capped(const Sizes& x) const { return revisits && x.modifiers.softcap > 0; }
+  /// What is resident beside a tile of these rows.
+  Words beside(const Sizes& x, index_t rows) const {
+    return stats * x.tile(statistic, rows, 1) + (capped(x) ? x.statistic(SlowArray::lse, rows) : Words(0)) +
+           (scores || capped(x) ? slopes_tile(x) : Words(0));
   }
   /// Beside a tile of these rows and keys.
   Phase of_tile(const Sizes& x, bool panel, index_t a, index_t b) const {
-    const Words rows = stats * x.tile(statistic, a, 1) + (scores ? slopes_tile(x) : Words(0)), word = passing(x);
+    const Words rows = beside(x, a), word = passing(x);
     if (panel) return {x.tile(A, a, w) + rows + x.tile(S, a, b) + word, word};
     const Phase tile = GemmCost{S, A, B, x.n_q, w, x.n_k}.phase(x, {a, b});
     return {rows + std::max(tile.footprint, x.tile(S, a, b) + again(x)), tile.prefetch};
@@ -112,8 +120,7 @@ struct ScoreCost {
   /// The largest of the panels that have as many rows, beside a tile where they see a key.
   Words pattern_panel(const Sizes& x, ScoreTiling t) const {
     return query_blocks_footprint(x, t.a, [&](index_t rows, index_t kappa) {
-      return x.tile(A, rows, w) + stats * x.tile(statistic, rows, 1) + (scores ? slopes_tile(x) : Words(0)) +
-             x.tile(S, rows, kappa > 0 ? std::min(t.b, x.n_k) : 0);
+      return x.tile(A, rows, w) + beside(x, rows) + x.tile(S, rows, kappa > 0 ? std::min(t.b, x.n_k) : 0);
     });
   }
   Io io(const Sizes& x, ScoreTiling t) const {

@@ -156,7 +156,7 @@ void pair_gradients(M& m, const BackwardOperands& x, PairTiling t) {
   const Sizes& s = x.shape;
   if (t.form() == Panel::keys) return pair_gradients_by_keys(m, x, t.b);
   const Blocks blocks = s.pairs().row_blocks(std::min(t.a, s.n_q));
-  for_blocks_of_queries(m, x, blocks.count(), [&](auto& w, index_t i) {
+  for_blocks_of_queries(m, x.shape, blocks.count(), [&](auto& w, index_t i) {
     const RowStatistic D(w, x.D, blocks(i), t);
     for_pair_products(w, s, x.P.array, blocks(i), t, x.dO, x.V,
                       [&](const PairTile& tile, const auto& T, const auto& rows, const auto& box) {
