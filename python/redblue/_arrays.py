@@ -87,7 +87,10 @@ class NumPy:
 
     @staticmethod
     def output(x: Any, name: str) -> np.ndarray:
-        return NumPy.given(x, name)
+        array = NumPy.given(x, name)
+        if not array.flags.writeable:
+            raise InvalidProblem(f"{name} is read-only: an output must be writable")
+        return array
 
     @staticmethod
     def finished(o: np.ndarray) -> Any:
@@ -115,7 +118,10 @@ def _imported(x: Any, name: str) -> np.ndarray:
     jax = sys.modules.get("jax")
     if jax is not None and isinstance(x, jax.core.Tracer):
         raise TypeError(f"{name} is a tracer of JAX, without values: redblue.jax has functions for jit, grad and vmap")
-    device = x.__dlpack_device__()[0]
+    try:
+        device = x.__dlpack_device__()[0]
+    except (ValueError, RuntimeError, TypeError, BufferError) as e:
+        raise TypeError(f"{name} is a {type(x).__name__} on a device that DLPack does not name ({e}): copy it to the CPU") from e
     if device != 1:
         raise TypeError(f"{name} is on device {x.__dlpack_device__()} (DLPack's numbers): redblue runs on the CPU; copy it there")
     try:

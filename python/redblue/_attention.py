@@ -209,7 +209,8 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     approximate     "2:0.8" (a polynomial of degree 2 for scores up to 0.8; "2:0.8,taylor", "2:0.8,chebyshev": with the
                     coefficients of these series in place of the nearest ones), "linear", "performer:256,seed=7", ...
     tolerance       exact attention, or a polynomial, where that takes less time (under M or memory: moves fewer words),
-                    whose output is proved to be within this many max|v| of exact attention for the norms of these arrays
+                    whose output in exact arithmetic is proved to be within this many max|v| of exact attention for the norms
+                    of these arrays; roundings come on top (redblue.certify says how many)
     compute         type of arithmetic: "f32", "f64", "bf16" (products of bf16, sums in fp32). Default: f64 for float64,
                     bf16 for exact attention of bfloat16 (gradients: without modifiers), unless the plan is of least
                     time and this machine multiplies fp32 faster, else f32
@@ -344,6 +345,22 @@ def _require_shape(name: str, x: Any, wanted: Any) -> None:
         raise InvalidProblem(f"{name} is {list(x.shape)}: give [{', '.join(map(str, wanted))}]")
 
 
+def gradients_request(
+    q: Any, k: Any, v: Any, bias_gradient: bool, sinks_gradient: bool, options: Options, counted: bool = True
+) -> tuple[Request, str]:
+    """What a backward pass is asked for, and which mask its bias is."""
+    if options.get("tolerance") is not None:
+        raise InvalidProblem("tolerance is for attention: nothing is proved of gradients")
+    r = request(q, k, v, **options)
+    if bias_gradient and r.bias is None or sinks_gradient and r.sinks is None:
+        raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
+    if not bias_gradient:
+        return (r, "") if r.bias is None else _masks.recognised("backward", r, options["bias"], counted=counted)
+    if r.family.type_of(r.bias, "bias") == "bool":
+        raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
+    return (without_products(r) if r.settings.scale == 0 else r), ""
+
+
 def attention_backward(
     do: Any,
     q: Any,
@@ -374,18 +391,7 @@ def attention_backward(
 
     Source: Dao et al. 2022, arXiv 2205.14135, appendix B; docs/algorithms/two-pass.md.
     """
-    if options.get("tolerance") is not None:
-        raise InvalidProblem("tolerance is for attention: nothing is proved of gradients")
-    r = request(q, k, v, **options)
-    if bias_gradient and r.bias is None or sinks_gradient and r.sinks is None:
-        raise InvalidProblem("bias_gradient and sinks_gradient: there is no such array; give bias or sinks")
-    if bias_gradient:
-        if r.family.type_of(r.bias, "bias") == "bool":
-            raise InvalidProblem("bias_gradient: bias is of bool and has no gradient; leave bias_gradient out, or give floats")
-        if r.settings.scale == 0:
-            r = without_products(r)
-    elif r.bias is not None:
-        r, _ = _masks.recognised("backward", r, options["bias"])
+    r, _ = gradients_request(q, k, v, bias_gradient, sinks_gradient, options)
     if (o is None) != (lse is None) and r.settings.approximate is None:
         raise InvalidProblem("o and lse: give both, as attention(..., return_lse=True) returns them, or neither")
     family = r.family

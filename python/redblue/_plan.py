@@ -9,7 +9,7 @@ import sys
 from typing import TYPE_CHECKING, Any, Optional, Union
 
 from . import _core, _masks
-from ._attention import chosen, request, require_provable, require_tolerance
+from ._attention import chosen, gradients_request, request, require_provable, require_seed, require_tolerance
 from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
 from ._settings import Options, Settings, Sizes, flag, listed, problem_of, real, unknown_options, wanted_of, whole
@@ -30,7 +30,9 @@ class Plan:
     if any), compute, threads, ... prefetch (words) is the room for second buffers that double_buffer leaves, beside the
     footprint; under memory footprint_bytes, prefetch_bytes and bytes (that move) are numbers, too. Sequences of some shapes
     may have tiles of their own: own_tilings has their rows, keys, edges of the mask, and tiling; `tiling` is that of the
-    largest and of all others. A plan does not change: no attribute can be set, and its lists and dicts are copies.
+    largest and of all others. index_words (read) and index_footprint (resident) are those of the list that a pattern is given
+    as, and part of no other number; dense is the row of forming all pairs and masking them, where a pattern is such a list.
+    A plan does not change: no attribute can be set, and its lists and dicts are copies.
     """
 
     def __init__(self, core: Any, decision: str = ""):
@@ -158,6 +160,8 @@ def _problem(
     lists: dict[str, Any] = {
         name: listed(name, options.pop(name, None)) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
     }
+    if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
+        require_seed(seed, options.get("dropout", 0.0))
     if unknown := options.keys() - set(Settings._fields):
         raise unknown_options("a plan", unknown, (*_problem.__kwdefaults__, *Settings._fields))
     s = Settings(threads=default_threads() if threads is None else threads, **lists, **options)
@@ -200,7 +204,8 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
 
     op: "forward", "backward", "scores" or "weights". Sizes: n, or n_q and n_k; d, d_v (default d); batch, heads
     (default 1), kv_heads (default heads); dtype "f64", "f32" (default), "f16", "bf16". Other options are those of
-    `attention`: with `bias` its shape, with `alibi` and `sinks` True. M (words) or memory (bytes) asks for the fewest
+    `attention`: with `bias` its shape, with `alibi` and `sinks` True. `compute` is f64 for f64 and else f32 unless given:
+    attention of bfloat16 may take bf16, which `explain` says of arrays. M (words) or memory (bytes) asks for the fewest
     words, and without both the plan of least time on this machine is made. `forward_given=False`: a gradient's forward
     pass is planned, too. For a kernel of your own, as the options of `redblue plan` with these names (docs/cli.md):
 
@@ -265,21 +270,57 @@ def count(op: Union[str, Plan] = "forward", **options: Any) -> dict:
     return plan(op, **options).count()
 
 
-def explain(q: Any, k: Any, v: Any, *, return_lse: bool = False, **options: Unpack[Options]) -> Plan:
+def explain(
+    q: Any,
+    k: Any,
+    v: Any,
+    *,
+    op: str = "forward",
+    return_lse: bool = False,
+    bias_gradient: bool = False,
+    sinks_gradient: bool = False,
+    **options: Unpack[Options],
+) -> Plan:
     """The plan that `attention` runs for these arrays and options, with its words, its bound and the reason.
 
-    q, k, v, return_lse and options are those of `attention`. Returns a Plan, whose `decision` says why a tolerance or a bias
-    that is a mask got it. Raises what `attention` raises, and InvalidProblem where a size is 0, so that nothing is planned.
+    q, k, v, return_lse and options are those of `attention`. With op = "backward" the plan that `attention_backward` runs from
+    the o and lse of that call, as autograd does; bias_gradient and sinks_gradient are those of `attention_backward`. Returns a
+    Plan, whose `decision` says why a tolerance or a bias that is a mask got it. Raises what the call raises, and InvalidProblem
+    where a size is 0, so that nothing is planned.
 
     Source: docs/schedules.md.
     """
-    r = request(q, k, v, **options)
+    if op not in ("forward", "backward"):
+        raise InvalidProblem(f'op = {op!r}: explain knows "forward" and "backward"; redblue.plan has plans of other operations')
     found = ""
+    if op == "backward":
+        if return_lse:
+            raise InvalidProblem('return_lse is for op = "forward": a backward pass reads lse')
+        r, found = gradients_request(q, k, v, bias_gradient, sinks_gradient, options, counted=False)
+        call = call_for("backward", r.family, r.q, r.k, r.v, r.settings, (True, bias_gradient, sinks_gradient))
+        return Plan(chosen(r, call, ())[0], _masks.explained(r, found))
+    if bias_gradient or sinks_gradient:
+        raise InvalidProblem('bias_gradient and sinks_gradient are for op = "backward"')
+    r = request(q, k, v, **options)
     if r.bias is not None:
         r, found = _masks.recognised("forward", r, options["bias"], counted=False)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))
-    core, why = chosen(r, call, r.arrays())
+    core, why = _within_tolerance(r, call)
     return Plan(core, why or _masks.explained(r, found))
+
+
+def _within_tolerance(r: Any, call: Any) -> tuple[Any, str]:
+    """The plan that is run, and why, with what is proved of the numbers that a polynomial writes."""
+    arrays = r.arrays()
+    core, why = chosen(r, call, arrays)
+    if why and core is not call.plan:
+        proved = core.certificate(arrays, call.tokens_first)
+        if proved["output_error"] is not None and proved["rounding"] is not None:
+            total = proved["output_error"] + proved["rounding"]
+            why += f"; the tolerance is of exact arithmetic: of the numbers that are written {total:.3g} max|v| is proved"
+        else:
+            why += "; the tolerance is of exact arithmetic: of roundings nothing is proved here"
+    return core, why
 
 
 def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
@@ -298,6 +339,5 @@ def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
     require_provable(options.get("compute"))
     r = request(q, k, v, **options)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))
-    arrays = r.arrays()
-    core, why = chosen(r, call, arrays)
-    return {**core.certificate(arrays, call.tokens_first), "decision": why or None}
+    core, why = _within_tolerance(r, call)
+    return {**core.certificate(r.arrays(), call.tokens_first), "decision": why or None}

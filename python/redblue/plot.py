@@ -24,6 +24,7 @@ import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.colors import ListedColormap
 from matplotlib.patches import Patch
+from matplotlib.ticker import LogLocator
 
 from ._arrays import integers
 from ._compare import Comparison
@@ -76,7 +77,8 @@ def io_against_memory(
     memory where another schedule becomes the best (Figure 1 of Li et al. 2024, arXiv 2410.09397, with exact words).
 
     Sizes and options as for `redblue.plan`. M: words of fast memory, default 48 values from 16 d to 16 d^2. schedules:
-    draw these only; default: those that are the best somewhere.
+    draw these only; default: those that are the best somewhere. Raises what `redblue.plan` raises, and InvalidProblem where
+    no schedule runs with any M.
     """
     ax, d = _axes(ax), whole("d", options.get("d"))
     sizes = integers(M, "M") or _powers(16 * d, 16 * d * d, 48)
@@ -142,7 +144,10 @@ def regimes(
     ax: Optional[Axes] = None,
     **options: Any,
 ) -> Axes:
-    """The schedule that moves the fewest words, over head dimension and fast memory. Options as for `redblue.plan`."""
+    """The schedule that moves the fewest words, over head dimension d (default 16 to 1024) and words of fast memory M.
+
+    Options as for `redblue.plan`, and it raises what that raises.
+    """
     ax = _axes(ax)
     d, M, grid = _grid(op, d, M, options)
     names = list(dict.fromkeys(p.schedule for row in grid for p in row if p is not None))
@@ -165,7 +170,11 @@ def ratios(
     ax: Optional[Axes] = None,
     **options: Any,
 ) -> Axes:
-    """Words of the best plan over the proven lower bound, over head dimension and fast memory: 1 is optimal."""
+    """Words of the best plan over the proven lower bound, over head dimension d (default 16 to 1024) and words of fast
+    memory M: 1 is optimal.
+
+    Options as for `redblue.plan`, and it raises what that raises.
+    """
     ax = _axes(ax)
     d, M, grid = _grid(op, d, M, options)
     values = [[np.nan if p is None or p.ratio is None else p.ratio for p in row] for row in grid]
@@ -317,5 +326,6 @@ def errors(table: Union[Comparison, str, Path, Mapping[str, Any]], *, ax: Option
         marker = "osD^v<>P*X"[i // len(COLOURS) % 10]
         ax.plot([m["io"] for m in same], mean, marker, color=COLOURS[i % len(COLOURS)], label=name)
     ax.set(xscale="log", yscale="log", xlabel="words moved", ylabel="relative error of the output", title=f"M = {facts['M']}")
+    ax.xaxis.set_minor_locator(LogLocator(subs=(2, 5)))  # labels of more ticks overlap
     ax.legend(frameon=False, fontsize="small", loc="upper left", bbox_to_anchor=(1, 1))
     return ax

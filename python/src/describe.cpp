@@ -64,6 +64,8 @@ nb::dict describe(const plan::Row& r) {
   d["prefetch"] = integer_of(r.prefetch);
   d["prefetch_bytes"] = integer_or_none(r.prefetch_bytes);
   d["bytes"] = integer_or_none(r.bytes);
+  d["index_words"] = integer_of(r.index.reads);
+  d["index_footprint"] = integer_of(r.index.resident);
   d["workspace"] = integer_of(r.workspace);
   d["flops"] = integer_of(r.flops);
   d["seconds"] = r.time ? nb::object(nb::float_(r.time->total_s)) : nb::none();
@@ -104,6 +106,7 @@ nb::dict describe(const plan::Plan& plan) {
   d["rows"] = rows;
   d["refused"] = refused;
   d["forward"] = plan.forward ? nb::object(describe(*plan.forward)) : nb::none();
+  d["dense"] = plan.dense ? nb::object(describe(*plan.dense)) : nb::none();
   return d;
 }
 

@@ -8,6 +8,7 @@ import multiprocessing
 import operator
 import os
 import pickle
+import re
 import signal
 import subprocess
 import sys
@@ -510,6 +511,7 @@ def test_refusals(qkv):
         ((q, k, v[:, :, :9]), redblue.InvalidProblem, "sequence"),
         ((q[0], k, v), redblue.InvalidProblem, "dimensions"),
         ((q[..., :0], k[..., :0], v), redblue.InvalidProblem, "d = 0"),
+        ((q[:0, ..., :0], k[:0, ..., :0], v[:0]), redblue.InvalidProblem, "d = 0"),
         ((q, k[:, :0], v[:, :0]), redblue.InvalidProblem, "kv_heads"),
         ((q.astype(bool),) * 3, TypeError, "bool"),
         ((q, np.ma.masked_less(k, 0), v), TypeError, "masked"),
@@ -522,7 +524,7 @@ def test_refusals(qkv):
     read_only = np.empty((2, 4, 19, 6), np.float32)
     read_only.flags.writeable = False
     for options, error, text in (
-        ({"out": read_only}, redblue.InvalidProblem, "read-only"),
+        ({"out": read_only}, redblue.InvalidProblem, "out is read-only"),
         ({"out": np.empty((2, 4, 19, 8), np.float32)}, redblue.InvalidProblem, "out is"),
         ({"out": np.broadcast_to(np.float32(0), (2, 4, 19, 6))}, redblue.InvalidProblem, "read-only"),
         ({"bias": np.zeros((18, 23), np.float32)}, redblue.InvalidProblem, "bias"),
@@ -779,6 +781,39 @@ def test_plan_answers_a_tolerance_as_the_program_does(n, largest_score, toleranc
 def test_a_tolerance_without_arrays_is_judged(options, error, text):
     with pytest.raises(error, match=text):
         redblue.plan(n=64, d=4, M=1000, **options)
+
+
+def test_explain_says_what_a_backward_pass_runs(qkv):
+    """With the modifiers, the arithmetic and the recognised masks of that pass, from its o and lse."""
+    q, k, v = qkv
+    bias = np.random.default_rng(1).normal(size=(q.shape[2], k.shape[2])).astype(q.dtype)
+    p = redblue.explain(q, k, v, op="backward", M=2000, bias=bias, bias_gradient=True)
+    assert p.operation == "backward" and p.forward is None and p.written_by_array["dBias"] > 0
+    bf16 = [x.astype(BF16) for x in qkv]
+    assert redblue.explain(*bf16, op="backward", M=2000).compute == "bf16"
+    x = np.ones((1, 4, 256, 8), np.float32)  # small masks are not looked at
+    assert redblue.explain(x, x, x, op="backward", M=2000, bias=np.tri(256, dtype=bool)).decision.endswith("and runs as that")
+    for wrong in ({"op": "scores"}, {"bias_gradient": True}, {"op": "backward", "return_lse": True}, {"op": "backward", "tolerance": 0.1}):
+        with pytest.raises(redblue.InvalidProblem):
+            redblue.explain(q, k, v, **wrong)
+
+
+def test_plans_know_index_words_and_the_dense_way():
+    seen = np.random.default_rng(2).random((96, 96)) < 0.1
+    p = redblue.plan(n=96, d=8, M=1000, pattern=redblue.patterns.mask(seen), dropout=0.1, seed=3)
+    assert p.index_words > 0 and p.index_footprint > 0 and p.dense["io"] > p.io
+    assert redblue.plan(n=96, d=8, M=1000, window=(8, 0)).index_words == 0
+    with pytest.raises(redblue.InvalidProblem, match="seed = -1"):
+        redblue.plan(n=96, d=8, M=1000, dropout=0.1, seed=-1)
+
+
+def test_a_tolerance_is_of_exact_arithmetic():
+    """explain and certify say what is proved of the numbers that are written."""
+    q, k, v = (np.random.default_rng(0).normal(size=(1, 2, 4096, 16)).astype(np.float32) for _ in "qkv")
+    found = redblue.certify(q / 12, k, v, tolerance=1e-3, M=4000)
+    written = float(re.search(r"of the numbers that are written (\S+) max", found["decision"])[1])
+    assert written > found["output_error"] and written == pytest.approx(found["output_error"] + found["rounding"], rel=1e-2)
+    assert redblue.explain(q / 12, k, v, tolerance=1e-3, M=4000).decision == found["decision"]
 
 
 def test_explain_says_what_runs(qkv):

@@ -457,6 +457,8 @@ def test_meta_tensors_give_shapes_and_mixtures_are_refused():
             redblue.attention(*arrays, **options)
     with pytest.raises(TypeError, match="ndarray"):
         redblue.attention(grad, q, q.numpy())
+    with pytest.raises(TypeError, match="out is a Tensor on a device"):
+        redblue.attention(*[q.numpy()] * 3, out=m)
     with torch.device("meta"):  # where new tensors go; not where q is
         assert torch.equal(redblue.attention(q, q, q), redblue.attention(grad, q, q, cu_seqlens_q=[0, 5], cu_seqlens_k=[0, 5]))
         assert redblue.scaled_dot_product_attention(q, q, q, dropout_p=0.1).is_cpu
