@@ -41,6 +41,9 @@ void define_mask(const Problem& p, const Define& define) {
     const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
     define("CAUSAL", p.causal && right ? 1 : 0);
     if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
+    if (left || right)
+      fmt::print("/* query i sees the keys j with i + MASK_LO <= j < i + MASK_HI, as far as these are here{} */\n",
+                 mask.prefix > 0 ? ", and all j < MASK_PREFIX" : "");
     if (left) define("MASK_LO", mask.lo);
     if (right) define("MASK_HI", mask.hi);
     if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
@@ -109,7 +112,12 @@ void print_c_header(const plan::Plan& plan) {
     count("INDEX_WORDS_READ", r.index.reads);
     count("INDEX_WORDS_RESIDENT", r.index.resident);
   }
-  fmt::print("#endif\n");
+  fmt::print(
+      "#elif {0}_WORDS_READ != {1}LL || {0}_WORDS_WRITTEN != {2}LL || {0}_FOOTPRINT_WORDS != {3}LL\n#error \"another "
+      "plan "
+      "of this operation is included already, and their macros have the same names: include each in a file of its "
+      "own\"\n#endif\n",
+      prefix, r.io.total_reads().str(), r.io.total_writes().str(), r.footprint.str());
 }
 
 void print_csv(const plan::Plan& plan) {

@@ -99,6 +99,12 @@ void set_sizes(Problem& p, const Tensors& t) {
   }
 }
 
+/// Is this a tensor that modifies scores? A .npy file of it may stand beside --input.
+bool modifies(const std::string& name) {
+  return std::ranges::any_of(std::array{SlowArray::bias, SlowArray::slopes, SlowArray::sinks},
+                             [&](SlowArray a) { return tensor_name(a) == name; });
+}
+
 bool same_numbers(const Tensor& a, const Tensor& b) { return a.shape == b.shape && numbers_of(a) == numbers_of(b); }
 
 }  // namespace
@@ -180,7 +186,7 @@ void FileOptions::add_modifiers_to(Problem& kind) const {
   }
   const auto is_there = [&](SlowArray a) {
     const std::string name = tensor_name(a);
-    return archive ? archive->contains(name_of(name)) : npy.at(name).has_value();
+    return npy.at(name).has_value() || (archive && archive->contains(name_of(name)));
   };
   if (is_there(SlowArray::bias)) kind.bias.emplace();
   if (is_there(SlowArray::slopes)) kind.alibi = true;
@@ -210,15 +216,13 @@ void FileOptions::validate(const Problem& kind) const {
                                   *layout, redblue::name_of(op)));
   const auto given = [&](const std::string& n) { return npy.at(n).has_value(); };
   const auto in = tensor_names(may_be_read(*this, kind)), out = tensor_names(written(kind));
-  const bool any_npy = std::any_of(npy.begin(), npy.end(), [](const auto& f) { return f.second.has_value(); });
+  const bool any_npy = std::any_of(
+      npy.begin(), npy.end(), [&](const auto& f) { return f.second.has_value() && !(input && modifies(f.first)); });
   const auto option_list = [](const std::vector<std::string>& list) {
     std::string text;
     for (const std::string& n : list) text += fmt::format("{}--{}", text.empty() ? "" : " ", n);
     return text;
   };
-  if (given("bias") && input && output)
-    throw InvalidProblem(fmt::format("--bias {}: with --input, a run takes the tensor bias of that file; put it there",
-                                     *npy.at("bias")));
   if (any_npy && (input || output))
     throw InvalidProblem(fmt::format("give either --input and --output (safetensors, .npz) or {} {} (npy), not both",
                                      option_list(in), option_list(out)));
@@ -300,10 +304,13 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind)
 LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const Archive* archive) {
   const Operation op = kind.op;
   const auto is_there = [&](const std::string& name) {
-    return archive ? archive->contains(files.name_of(name)) : files.npy.at(name).has_value();
+    return files.npy.at(name).has_value() || (archive != nullptr && archive->contains(files.name_of(name)));
   };
   const auto read = [&](const std::string& name) {
-    if (archive) return archive->tensor(files.name_of(name));
+    if (archive != nullptr && files.npy.at(name).has_value() && archive->contains(files.name_of(name)))
+      throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", name,
+                                       *files.npy.at(name), *files.input, files.name_of(name)));
+    if (archive != nullptr && !files.npy.at(name).has_value()) return archive->tensor(files.name_of(name));
     if (!is_there(name))
       throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
     return file::read_npy(*files.npy.at(name));

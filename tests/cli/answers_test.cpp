@@ -302,6 +302,7 @@ TEST(Cli, PlansInFormatsToPaste) {
   EXPECT_THAT(header,
               HasSubstr("#define REDBLUE_FORWARD_FOOTPRINT_BYTES " + chosen["footprint_bytes"].dump() + "LL\n"));
   EXPECT_THAT(header, HasSubstr("#define REDBLUE_FORWARD_WORDS_READ " + chosen["reads"].dump() + "LL\n"));
+  EXPECT_THAT(header, HasSubstr("#elif REDBLUE_FORWARD_WORDS_READ != " + chosen["reads"].dump() + "LL || "));
   EXPECT_EQ(static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n')), json["plans"].size() + 1);
   EXPECT_THAT(markdown, HasSubstr("| **" + chosen["schedule"].get<std::string>() + "** |"));
   EXPECT_THAT(in("table").out, AllOf(HasSubstr("for comparison:\n  saha_ye"), HasSubstr("* ")));
@@ -322,7 +323,8 @@ TEST(Cli, HeadersHoldTheMask) {
   };
   EXPECT_THAT(header({}), AllOf(says("CAUSAL", 0), Not(HasSubstr("MASK")), Not(HasSubstr("WINDOW"))));
   EXPECT_THAT(header({"--causal", "--window", "8,2"}),
-              AllOf(says("CAUSAL", 1), says("CAUSAL_OFFSET", 0), says("MASK_LO", -8), says("MASK_HI", 1)));
+              AllOf(says("CAUSAL", 1), says("CAUSAL_OFFSET", 0), says("MASK_LO", -8), says("MASK_HI", 1),
+                    HasSubstr("i + MASK_LO <= j < i + MASK_HI")));
   EXPECT_THAT(header({"--causal", "--seqlens", "30,34"}),
               AllOf(says("SEQUENCES", 2), says("CAUSAL", 1), Not(HasSubstr("define REDBLUE_FORWARD_CAUSAL_OFFSET")),
                     HasSubstr("in each sequence query i stands at key i + its keys - its queries")));

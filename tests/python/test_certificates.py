@@ -438,10 +438,10 @@ def test_refuses_o_of_another_shape(tmp_path):
 def test_says_what_it_cannot_read(tmp_path):
     tensors = tensors_of(4)
     _, _, o = certified(tmp_path, tensors, 1e-2)
-    save_file({n: t[0] for n, t in tensors.items()}, tmp_path / "hnd.safetensors")
+    save_file({n: t[None] for n, t in tensors.items()}, tmp_path / "five.safetensors")
     save_file({"Q": tensors["q"]}, tmp_path / "names.safetensors")
     np.savez(tmp_path / "x.npz", **tensors)
-    for name in ("hnd.safetensors", "names.safetensors", "x.npz", "missing.safetensors"):
+    for name in ("five.safetensors", "names.safetensors", "x.npz", "missing.safetensors"):
         for files in ([name], ["x.safetensors", "--output", tmp_path / name]):
             command = [sys.executable, SCRIPT, "c.json", *files]
             done = subprocess.run(command, capture_output=True, text=True, cwd=tmp_path)
@@ -470,6 +470,14 @@ def test_real_data(layer, tmp_path):
     report, certificate, o = certified(tmp_path, tensors, 1e-1, M="20000")
     assert certificate["method"] == "polynomial", report["tolerance"]["reason"]
     script.check(certificate, *wide(tensors, o))
+
+
+def test_files_may_lack_axes_or_have_them_in_another_order():
+    x = np.arange(24).reshape(2, 3, 4)
+    wanted = x[None]
+    for there, layout in ((x, None), (x, "hnd"), (wanted, "bhnd"), (x.transpose(1, 0, 2), "nhd"), (wanted.transpose(0, 2, 1, 3), "bnhd")):
+        assert np.array_equal(script.in_order(there, layout), wanted)
+    assert script.in_order(x[0], None).shape == (1, 1, 3, 4)
 
 
 @pytest.mark.parametrize("name", ["check_certificate.py", "check_rows.py", "read_safetensors.py"])

@@ -309,3 +309,24 @@ def test_verify_accepts_a_gradient_that_is_0_but_for_roundings(tmp_path, index):
         "--op", "backward", "--bias-gradient", "--verify", "--input", tmp_path / "x.npz", "--output", tmp_path / "g.npz"
     )
     assert np.abs(np.load(tmp_path / "g.npz")["dbias"]).max() < 1e-12
+
+
+def test_modifiers_may_be_files_beside_the_input(tmp_path):
+    rng = np.random.default_rng(3)
+    x = {name: rng.normal(size=(1, 2, 9, 4)) for name in "qkv"}
+    more = {"bias": rng.normal(size=(2, 9, 9)), "sinks": rng.normal(size=2)}
+    np.savez(tmp_path / "x.npz", **x)
+    np.savez(tmp_path / "all.npz", **x, **more)
+    for name, array in more.items():
+        np.save(tmp_path / f"{name}.npy", array)
+
+    def command(input, output, *names):
+        files = [w for name in names for w in (f"--{name}", tmp_path / f"{name}.npy")]
+        words = ["--M", "500", "--layout", "bhnd", "--input", tmp_path / input, "--output", tmp_path / output, *files]
+        return subprocess.run([CLI, "run", *map(str, words)], capture_output=True, text=True)
+
+    assert command("all.npz", "a.npz").returncode == command("x.npz", "b.npz", *more).returncode == 0
+    assert np.array_equal(np.load(tmp_path / "a.npz")["o"], np.load(tmp_path / "b.npz")["o"])
+    twice = command("all.npz", "c.npz", "bias")
+    assert twice.returncode == 2 and "has a tensor bias, too" in twice.stderr
+    assert not (tmp_path / "c.npz").exists()
