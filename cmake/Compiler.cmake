@@ -10,7 +10,7 @@ add_compile_options(-Wall -Wextra -Wpedantic -Wconversion)
 if(CMAKE_CXX_COMPILER_ID MATCHES Clang)
   # -Wshadow of g++ also complains where a constructor's parameter is named like the member it sets. -Wconversion of g++
   # leaves out signs, and so does clang's here: what compiles with one should compile with the other.
-  add_compile_options(-Wshadow -Wno-sign-conversion)
+  add_compile_options(-Wshadow -Wreserved-identifier -Wno-sign-conversion)
   # std::stable_sort of libstdc++ 12 uses what libstdc++ 12 deprecates, and clang tells its user. g++ still checks ours.
   add_compile_options(-Wno-deprecated-declarations)
 endif()

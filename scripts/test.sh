@@ -52,7 +52,7 @@ wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     REDBLUE_PLAN_MODULE=$PWD/build/wasm/redblue_plan.wasm \
-    build/venv/bin/python -m pytest -q -n "$jobs" tests/python
+    build/venv/bin/python -m pytest -q -rs -n "$jobs" tests/python  # -rs: what was skipped, and why (no torch, say)
 }
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
 # them ten times slower.
@@ -95,9 +95,11 @@ threads() {  # tests/threads alone: a build of everything with the thread saniti
   build tsan test_threads && few_cases ctest --preset tsan -L threads
 }
 
-tidy() {  # each file of the library and the program, as build/asan compiles it: several as one, and those first
+# Each file of the library and the program, as build/asan compiles it: several as one, and those first. What
+# bodies_f64_avx512.cpp includes is what bodies_f32_avx512.cpp includes.
+tidy() {
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
-    grep '^src/\|^build/asan/CMakeFiles/redblue' | sort |
+    grep '^src/\|^build/asan/CMakeFiles/redblue' | grep -v bodies_f64_avx512 | sort |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
   local status=$?
   [ $status -ne 124 ] || echo "clang-tidy: stopped after 15 minutes"

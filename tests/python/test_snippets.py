@@ -34,21 +34,19 @@ def snippets():
 ALL = list(snippets())
 
 
-def program(language, text):
-    """As it stands if it is a whole file; else as the body of a function, after all public headers."""
-    return text if language == "c" or "#include" in text else f"{HEADERS}void snippet() {{\n{text}}}\n"
+def is_body(language, text):
+    return language == "cpp" and "#include" not in text
 
 
-def test_there_are_snippets_to_compile():
-    names = [p.id for p in ALL]
-    for file in ("README.md", "docs/c-api.md", "docs/files.md", "include/redblue/attention.hpp"):
-        assert any(name.startswith(file) for name in names), names
+def program(*bodies):
+    """These bodies of functions, after all public headers. Errors name the place of a body."""
+    functions = (f'#line {line} "{path}"\nvoid snippet_{i}() {{\n{text}}}\n' for i, (path, line, text) in enumerate(bodies))
+    return HEADERS + "".join(functions)
 
 
-@pytest.mark.parametrize("language, text", ALL)
-def test_snippet_compiles(tmp_path, language, text):
+def compiles(tmp_path, language, text):
     source = tmp_path / f"snippet.{language}"
-    source.write_text(program(language, text))
+    source.write_text(text)
     for compiler in COMPILERS[language]:
         done = subprocess.run(
             [*compiler, "-Wall", "-Wextra", "-Werror", "-Wno-unused-variable", "-fsyntax-only", f"-I{ROOT}/include", source],
@@ -57,8 +55,26 @@ def test_snippet_compiles(tmp_path, language, text):
         assert done.returncode == 0, done.stderr
 
 
+def test_there_are_snippets_to_compile():
+    names = [p.id for p in ALL]
+    for file in ("README.md", "docs/c-api.md", "docs/files.md", "include/redblue/attention.hpp"):
+        assert any(name.startswith(file) for name in names), names
+
+
+@pytest.mark.parametrize("language, text", [p for p in ALL if not is_body(*p.values)])
+def test_a_whole_file_compiles(tmp_path, language, text):
+    compiles(tmp_path, language, text)
+
+
+def test_bodies_of_functions_compile(tmp_path):
+    """All in one program: to read the headers takes longer than to compile what uses them."""
+    bodies = [(*p.id.rsplit(":", 1), p.values[1]) for p in ALL if is_body(*p.values)]
+    assert len(bodies) >= 5
+    compiles(tmp_path, "cpp", program(*bodies))
+
+
 def test_a_wrong_snippet_is_noticed():
-    wrong = program("cpp", "redblue::Tensor t(std::vector<float>(4), {1, 1, 2, 2});\n")  # a view of what is gone
+    wrong = program(("here", 1, "redblue::Tensor t(std::vector<float>(4), {1, 1, 2, 2});\n"))  # a view of what is gone
     done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", "-xc++", "-"], input=wrong, text=True,
                           capture_output=True)
     assert done.returncode != 0
