@@ -389,6 +389,16 @@ def _refuse_tangents(tensors: Tuple) -> None:
         raise Unsupported("derivatives of attention in forward mode (jvp, forward_ad) are not computed: use backward mode")
 
 
+def _refuse_function_transforms() -> None:
+    """torch's own error names what a custom operator cannot have."""
+    stack = None if torch.compiler.is_compiling() else torch._C._functorch.get_interpreter_stack()
+    if stack is not None and any(i.key() == torch._C._functorch.TransformType.Grad for i in stack):
+        raise Unsupported(
+            "torch.func.grad, vjp and jacrev do not differentiate custom operators of PyTorch: use torch.autograd.grad, with "
+            "is_grads_batched=True for many gradients at once"
+        )
+
+
 def _with_gradients(
     q: Tensor, k: Tensor, v: Tensor, bias: Any = None, alibi_slopes: Any = None, sinks: Any = None, **options: Any
 ) -> Tuple:  # fmt: skip
@@ -413,6 +423,7 @@ def _operator(
     for name in _SEQUENCES:
         if isinstance(options.get(name), Tensor):
             _require_place("a list of sequences", options[name], q, torch.device("cpu"))
+    _refuse_function_transforms()
     return _forward_op(q, k, v, bias, alibi_slopes, sinks, *_arguments(**options))
 
 

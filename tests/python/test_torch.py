@@ -466,6 +466,14 @@ def test_meta_tensors_give_shapes_and_mixtures_are_refused():
         assert redblue.attention(*[mode.from_tensor(q)] * 3).shape == q.shape
 
 
+def test_transforms_that_differentiate_functions_say_what_would_work():
+    q = torch.randn(1, 2, 5, 4)
+    of = lambda x: redblue.attention(x, q, q).sum()
+    for transform in (torch.func.grad(of), torch.func.jacrev(of), lambda x: torch.func.vjp(of, x)):
+        with pytest.raises(redblue.Unsupported, match="torch.autograd.grad"):
+            transform(q)
+
+
 def test_meta_tensors_are_judged_as_others_are():
     def meta(*shape, dtype=torch.float32):
         return torch.empty(shape, device="meta", dtype=dtype)
