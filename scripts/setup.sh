@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh         what building, the demo and the Python package need
 #   scripts/setup.sh --dev   what the tests need as well: a second compiler, one for WebAssembly and node to run what it
-#                            makes, test libraries, a Python environment
+#                            makes, test libraries, a Python environment, with PyTorch where pip finds it
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -47,12 +47,14 @@ else
 fi
 
 if [ "${1-}" = --dev ]; then
-  if cmp -s scripts/requirements.txt build/venv/installed.txt; then
+  if cat scripts/requirements.txt scripts/requirements_torch.txt | cmp -s - build/venv/installed.txt; then
     echo "setup: the Python environment build/venv is there"
   else
     echo "setup: making the Python environment build/venv: $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')"
     /usr/bin/python3 -m venv --clear build/venv
     build/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
-    cp scripts/requirements.txt build/venv/installed.txt
+    build/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements_torch.txt ||
+      echo "setup: pip cannot install $(grep -v '^#' scripts/requirements_torch.txt | tr '\n' ' ')here: their tests will be skipped" >&2
+    cat scripts/requirements.txt scripts/requirements_torch.txt >build/venv/installed.txt
   fi
 fi

@@ -52,7 +52,7 @@ wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
     REDBLUE_PLAN_MODULE=$PWD/build/wasm/redblue_plan.wasm \
-    build/venv/bin/python -m pytest -q -rs -n "$jobs" tests/python  # -rs: what was skipped, and why (no torch, say)
+    build/venv/bin/python -m pytest -q -rs -n "$jobs" tests/python  # -rs: what was skipped, and why
 }
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
 # them ten times slower.
