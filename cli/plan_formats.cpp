@@ -42,8 +42,10 @@ void define_mask(const Problem& p, const Define& define) {
     define("CAUSAL", p.causal && right ? 1 : 0);
     if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
     if (left || right)
-      fmt::print("/* query i sees the keys j with i + MASK_LO <= j < i + MASK_HI, as far as these are here{} */\n",
-                 mask.prefix > 0 ? ", and all j < MASK_PREFIX" : "");
+      fmt::print("/* queries at position i (row / GROUP) see the keys j with {}j{} */\n", left ? "i + MASK_LO <= " : "",
+                 !right            ? ""
+                 : mask.prefix > 0 ? " < max(i + MASK_HI, MASK_PREFIX)"
+                                   : " < i + MASK_HI");
     if (left) define("MASK_LO", mask.lo);
     if (right) define("MASK_HI", mask.hi);
     if (mask.prefix > 0) define("MASK_PREFIX", mask.prefix);
@@ -113,10 +115,9 @@ void print_c_header(const plan::Plan& plan) {
     count("INDEX_WORDS_RESIDENT", r.index.resident);
   }
   fmt::print(
-      "#elif {0}_WORDS_READ != {1}LL || {0}_WORDS_WRITTEN != {2}LL || {0}_FOOTPRINT_WORDS != {3}LL\n#error \"another "
-      "plan "
-      "of this operation is included already, and their macros have the same names: include each in a file of its "
-      "own\"\n#endif\n",
+      "#elif {0}_WORDS_READ != {1}LL || {0}_WORDS_WRITTEN != {2}LL || {0}_FOOTPRINT_WORDS != {3}LL\n"
+      "#error \"another plan of this operation is included already, and their macros have the same names: "
+      "include each in a file of its own\"\n#endif\n",
       prefix, r.io.total_reads().str(), r.io.total_writes().str(), r.footprint.str());
 }
 

@@ -307,13 +307,13 @@ LoadedInputs::LoadedInputs(const FileOptions& files, const Problem& kind, const 
     return files.npy.at(name).has_value() || (archive != nullptr && archive->contains(files.name_of(name)));
   };
   const auto read = [&](const std::string& name) {
-    if (archive != nullptr && files.npy.at(name).has_value() && archive->contains(files.name_of(name)))
-      throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", name,
-                                       *files.npy.at(name), *files.input, files.name_of(name)));
-    if (archive != nullptr && !files.npy.at(name).has_value()) return archive->tensor(files.name_of(name));
-    if (!is_there(name))
-      throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
-    return file::read_npy(*files.npy.at(name));
+    const std::optional<std::string>& npy = files.npy.at(name);
+    if (npy && archive != nullptr && archive->contains(files.name_of(name)))
+      throw InvalidProblem(fmt::format("--{} {}: {} has a tensor {}, too: leave one of them out", name, *npy,
+                                       *files.input, files.name_of(name)));
+    if (npy) return file::read_npy(*npy);
+    if (archive != nullptr) return archive->tensor(files.name_of(name));
+    throw InvalidProblem(fmt::format("files are missing: --op {} needs --{}", redblue::name_of(op), name));
   };
   if (files.with_forward) {
     forward_given_ = false;

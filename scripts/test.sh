@@ -95,8 +95,8 @@ threads() {  # tests/threads alone: a build of everything with the thread saniti
   build tsan test_threads && few_cases ctest --preset tsan -L threads
 }
 
-# Each file of the library and the program, as build/asan compiles it: several as one, and those first. What
-# bodies_f64_avx512.cpp includes is what bodies_f32_avx512.cpp includes.
+# Each file of the library and the program, as build/asan compiles it: several as one, and those first.
+# bodies_f64_avx512.cpp is left out: it includes the same headers as bodies_f32_avx512.cpp.
 tidy() {
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
     grep '^src/\|^build/asan/CMakeFiles/redblue' | grep -v bodies_f64_avx512 | sort |

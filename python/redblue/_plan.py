@@ -305,22 +305,19 @@ def explain(
     if r.bias is not None:
         r, found = _masks.recognised("forward", r, options["bias"], counted=False)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (return_lse,))
-    core, why = _within_tolerance(r, call)
+    arrays = r.arrays()
+    core, why = chosen(r, call, arrays)
+    if core is not call.plan:
+        why = _of_written(why, core.certificate(arrays, call.tokens_first))
     return Plan(core, why or _masks.explained(r, found))
 
 
-def _within_tolerance(r: Any, call: Any) -> tuple[Any, str]:
-    """The plan that is run, and why, with what is proved of the numbers that a polynomial writes."""
-    arrays = r.arrays()
-    core, why = chosen(r, call, arrays)
-    if why and core is not call.plan:
-        proved = core.certificate(arrays, call.tokens_first)
-        if proved["output_error"] is not None and proved["rounding"] is not None:
-            total = proved["output_error"] + proved["rounding"]
-            why += f"; the tolerance is of exact arithmetic: of the numbers that are written {total:.3g} max|v| is proved"
-        else:
-            why += "; the tolerance is of exact arithmetic: of roundings nothing is proved here"
-    return core, why
+def _of_written(why: str, proved: dict) -> str:
+    """Why a polynomial was chosen, and what its certificate proves of the numbers that it writes."""
+    why += "; the tolerance is of exact arithmetic: "
+    if proved["output_error"] is None or proved["rounding"] is None:
+        return why + "of roundings nothing is proved here"
+    return why + f"of the numbers that are written {proved['output_error'] + proved['rounding']:.3g} max|v| is proved"
 
 
 def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
@@ -339,5 +336,7 @@ def certify(q: Any, k: Any, v: Any, **options: Unpack[Options]) -> dict:
     require_provable(options.get("compute"))
     r = request(q, k, v, **options)
     call = call_for("forward", r.family, r.q, r.k, r.v, r.settings, (False,))
-    core, why = _within_tolerance(r, call)
-    return {**core.certificate(r.arrays(), call.tokens_first), "decision": why or None}
+    arrays = r.arrays()
+    core, why = chosen(r, call, arrays)
+    proved = core.certificate(arrays, call.tokens_first)
+    return {**proved, "decision": (why if core is call.plan else _of_written(why, proved)) or None}

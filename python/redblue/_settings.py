@@ -244,9 +244,9 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
 def validated(op: str, x: Sizes, s: Settings) -> tuple[Any, bool]:
     """The _core.Problem, and is it empty, so that there is nothing to compute? Raises InvalidProblem where it makes no sense."""
     p = problem_of(op, x, s)
-    # Without heads of k and v those of q have none to share.
     if x.d == 0:
         raise InvalidProblem("d = 0: q and k have no features, so that no score is defined; give at least one")
+    # Without heads of k and v those of q have none to share.
     empty = 0 in (x.batch, x.heads, x.n_q, x.n_k, x.d_v) and (x.kv_heads > 0 or x.heads == 0)
     if empty:
         _require_empty(op, x, s)

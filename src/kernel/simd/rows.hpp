@@ -245,6 +245,7 @@ bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V
   fill_hidden<V>(k.place, dP, T(0));
   return true;
 }
+
 /// S <- scale Q K^T, -inf where hidden
 template <class V>
 bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {

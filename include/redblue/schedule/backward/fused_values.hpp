@@ -10,7 +10,8 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)     B(Bc): queries that see a block of keys; Rs: score_phase.hpp, R_mm: gemm.hpp
 ///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3, the score phase, Bc (2 d_v + 2 br) + br + 1, and the two products
-/// Under dropout a third tile of br x Bc holds the weights that are kept.
+/// Under dropout a third tile of br x Bc holds the weights that are kept. A dBias reads and writes a word for each pair
+/// of the blocks, or n_k words where all queries share a row; a softcap reads lse, bias and slopes once more.
 struct FusedValuesBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_values";
@@ -79,6 +80,7 @@ struct FusedValuesBackward : Defaults {
   }
   static Words footprint(const Sizes& x, const Tiling& t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, const Tiling& t) { return prefetch_of(phases(x, t)); }
+  /// What modifiers move in that pass: dBias, and under a softcap what its derivative is found from.
   static Io value_pass_modifiers_io(const Sizes& x, Words pairs, Words visits, Words blocks) {
     const Io gradient = bias_gradient_io(x, pairs, x.n_k, visits);
     if (x.modifiers.softcap == 0) return gradient;
@@ -113,8 +115,7 @@ struct FusedValuesBackward : Defaults {
       const auto V_j = w.load(x.V.rows(J)), dV_j = w.alloc(x.dV.rows(J)),
                  dBias_j = w.load(x.shared_gradient(x.dBias, J)),
                  bias_j = w.load(capped ? x.shared_bias(J) : Block{x.bias.array});
-      std::optional<Slopes<std::remove_reference_t<decltype(w)>>> slopes;
-      if (capped) slopes.emplace(w, x);
+      const Slopes slopes(w, x, capped);
       w.compute(kernel::Zero{}, dV_j);
       const auto P_j = w.alloc(SlowArray::P, {std::min(t.br, x.shape.n_q), J.size()}),
                  dP_j = w.alloc(SlowArray::P, P_j.shape()),
@@ -135,7 +136,7 @@ struct FusedValuesBackward : Defaults {
         if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, I, J, dBias_j.arg(), dS_ij);
         if (capped)
           w.compute(kernel::SoftcapGradient{modify_scores(x.shape, place)}, dS_ij, P_ij, lse_i.arg(),
-                    x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes->arg());
+                    x.bias_of_keys ? bias_j.arg() : x.bias_of(I, J), slopes.arg());
         store_visible(w, x.shape, dS_ij, x.P, {I, J});
       }
       w.store(dV_j, x.dV.rows(J));

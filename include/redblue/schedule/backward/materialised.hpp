@@ -9,7 +9,8 @@ namespace redblue::schedule {
 ///         + R_mm(n_k, n_q, d; t5)                          Rs: score_phase.hpp, R_mm: gemm.hpp
 ///   writes n_q + 2 nnz + n_k d_v + n_q d + n_k d
 ///   footprint the largest of 3 and those of the five phases
-/// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4. A dBias with a row for each query reads and writes nnz more.
+/// Leading 10 n^2 d/sqrt(M) + 3 n^2 for M <= d^2/4. A dBias with a row for each query reads and writes nnz
+/// more; a softcap reads nnz + n_q more, and bias and slopes once more.
 struct MaterialisedBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "materialised";

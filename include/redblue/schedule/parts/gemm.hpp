@@ -175,7 +175,8 @@ void gemm(M& m, const Residence& fast, const SlowMatrix& C, const Factor& A, con
       const auto T = w.alloc(C.block(I, J));
       w.compute(kernel::Zero{}, T);
       for_rank_one(w, fast, T.shape(), A, I, B, J, entries, [&](Range r, index_t term, const auto& a, const auto& b) {
-        if constexpr (std::same_as<std::remove_cvref_t<decltype(a)>, Arg>) prepare(w, r, term, a);  // it may pass
+        if constexpr (std::same_as<std::remove_cvref_t<decltype(a)>, Arg>)
+          prepare(w, r, term, a);  // a stream is never changed
         w.compute(rank_one, T.rows(r.begin - I.begin, r.size()), a, b);
       });
       post(w, T);

@@ -70,14 +70,15 @@ Block slopes_of(const Operands& x) {
     return {SlowArray::slopes, 0, 0, 0, {0, 1}};
 }
 
-/// The slopes beside a block: loaded for it, unless they are resident already.
+/// The slopes beside a block, if it uses them: loaded for it, unless they are resident already.
 template <class W>
 class Slopes {
  public:
   template <class Operands>
-  Slopes(W& w, const Operands& x) : own_(w.load(slopes_of(x))), arg_(own_.arg()) {
+  Slopes(W& w, const Operands& x, bool used = true)
+      : own_(w.load(used ? slopes_of(x) : Block{SlowArray::slopes})), arg_(own_.arg()) {
     if constexpr (std::derived_from<Operands, ModifierOperands>)
-      if (x.shape.modifiers.slopes_kept) arg_ = x.kept_slopes;
+      if (used && x.shape.modifiers.slopes_kept) arg_ = x.kept_slopes;
   }
   const Arg& arg() const { return arg_; }
 
@@ -98,7 +99,7 @@ inline kernel::Drop drop(const Sizes& x, index_t instance, const Place& place) {
       x.modifiers.dropout, static_cast<index_t>(x.modifiers.seed), instance * group, group, x.row0 / group, place.row,
       x.key0 + place.col};
 }
-/// Of dropped weights the entries become 0; the operands of the papers' parametrisation drop none.
+/// Entries of dropped weights become 0. Operands of the papers' parametrisation have no dropout.
 template <class W, class Operands>
 void drop_weights(W& w, const Operands& x, const Place& place, const Arg& T) {
   if constexpr (std::derived_from<Operands, ModifierOperands>)

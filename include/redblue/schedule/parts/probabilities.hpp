@@ -34,8 +34,8 @@ inline GemmCost value_gradients_cost(const Sizes& x) {
 /// dV = P^T dO, without the weights that are dropped: they become 0 in the row of P that is multiplied, and it stays.
 template <class M>
 void value_gradients(M& m, const BackwardOperands& x, GemmTiling t) {
-  const Factor P{x.P, true, x.shape.modifiers.dropout > 0};
-  gemm(m, x.shape.fast, x.dV, P, {x.dO}, t, Entries::of_transposed_pairs(x.shape), NothingElse{},
+  const GemmCost cost = value_gradients_cost(x.shape);
+  gemm(m, x.shape.fast, x.dV, {x.P, true, cost.A_stays}, {x.dO}, t, cost.entries, NothingElse{},
        [&](auto& w, Range keys, index_t i, const Arg& weights) {
          drop_weights(w, x, x.shape.place(i, keys.begin), weights);
        });
@@ -84,8 +84,7 @@ void score_gradients(M& m, const Operands& x, ScoreTiling t) {
     const Range I = blocks(i);
     const bool capped = x.shape.modifiers.softcap > 0;
     const auto D_i = w.load(x.D.rows(I)), lse_i = w.load(x.lse.rows(capped ? I : Range{I.begin, I.begin}));
-    std::optional<Slopes<std::remove_reference_t<decltype(w)>>> slopes;
-    if (capped) slopes.emplace(w, x);
+    const Slopes slopes(w, x, capped);
     score_phase(w, x.shape, x.P.array, I, x.dO, x.V, t, [&](const Arg& dP, const Box& box) {
       drop_weights(w, x, x.shape.place(box.rows.begin, box.keys.begin), dP);
       for_visible(x.shape.pairs(), box.rows, box.keys, [&](Range rows, Range keys) {
@@ -98,7 +97,7 @@ void score_gradients(M& m, const Operands& x, ScoreTiling t) {
           if (x.shape.modifiers.bias_gradient) add_bias_gradient(w, x, rows, keys, kNoWords, dS);
           if (capped)
             w.compute(kernel::SoftcapGradient{modify_scores(x.shape, place)}, dS, w.stream(P),
-                      lse_i.rows(first, rows.size()), x.bias_of(rows, keys), slopes->arg());
+                      lse_i.rows(first, rows.size()), x.bias_of(rows, keys), slopes.arg());
         }
         w.store(dS, P);
       });
