@@ -51,12 +51,43 @@ TEST(MethodPlans, HaveTheFiguresOfTheTable) {
     EXPECT_EQ(plan.row().io.total(), line.words) << line.method;
     EXPECT_EQ(plan.row().footprint, line.footprint) << line.method;
     EXPECT_EQ(plan.row().algorithm->traits.method, p.method_kind());
-    EXPECT_EQ(plan.rows.size(), 1U);
-    EXPECT_THROW(plan::make_plan(p, {.M = line.footprint - 1}), CapacityError) << line.method;
+    const std::string name(plan.row().schedule);
+    EXPECT_THROW(plan::make_plan(p, {.M = line.footprint - 1, .schedule = name}), CapacityError) << line.method;
   }
   Problem causal = head("performer:64");
   causal.causal = true;
   EXPECT_EQ(plan::make_plan(causal, {.M = 2180}).row().footprint, 64 * 33 + 68);  // the largest logarithm stays
+}
+
+/// n = 4096, d = d_v = 64, where the state, or what stands for all keys, does not fit: the formulas of the notes, of
+/// performer with its largest logarithms.
+TEST(MethodPlans, HaveTheFormulasOfTheNotesInTiles) {
+  struct Line {
+    std::string_view method, schedule;
+    index_t M, reads, writes;
+  };
+  constexpr index_t n = 4096, d = 64, all = n * (d + d) + n * d;  // K, V and Q once
+  for (const Line& line : {
+           // gs = 32, cb = 22: two groups, three blocks of columns
+           Line{"linear", "linear_attention_tiled", 1024, 3 * d * 2 * n + 2 * n * d + n * (d + 1) + 2 * n,
+                n * (d + 1) + n * d + n},
+           // gs = 256, cb = 13: one group, five blocks of columns
+           Line{"performer:256", "performer_tiled", 4096, n * d + 5 * d * 2 * n + n * d + 2 * 4 * n, n * d + 2 * n},
+           // br = 31
+           Line{"linformer:256", "linformer_spilled", 4096, all + 133 * 256 * 2 * d, n * d + 256 * 2 * d},
+           // 1024 points, br = 121
+           Line{"coreset:block=128,rank=32", "coreset_spilled", 16384, all + 34 * 1024 * (2 * d + 1),
+                n * d + 1024 * (2 * d + 1)},
+       }) {
+    Problem p;
+    p.n_q = p.n_k = n;
+    p.d = p.d_v = d;
+    p.approximate(line.method);
+    const plan::Plan plan = plan::make_plan(p, {.M = line.M});
+    EXPECT_EQ(plan.row().schedule, line.schedule);
+    EXPECT_EQ(plan.row().io.total_reads(), line.reads) << line.method;
+    EXPECT_EQ(plan.row().io.total_writes(), line.writes) << line.method;
+  }
 }
 
 TEST(MethodPlans, TextsAreReadAsTheyWereWritten) {

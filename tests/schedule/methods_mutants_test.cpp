@@ -37,6 +37,11 @@ TEST(MethodMutants, OfPerformerAreCaught) {
                                                                     mutants::PerformerSlip::never_begins_the_maximum);
 }
 
+TEST(MethodMutants, OfPerformerInTilesAreCaught) {
+  expect_caught<schedule::PerformerTiledForward, mutants::TiledPerformerRows>(
+      sizes_for(Performer{4, 3}), {.gs = 2, .values = 3}, mutants::TiledPerformerSlip::reads_the_sums_twice);
+}
+
 TEST(MethodMutants, OfLinformerAreCaught) {
   expect_caught<schedule::LinformerForward, mutants::LinformerRows>(sizes_for(Linformer{4, false, 0}), {},
                                                                     mutants::LinformerSlip::forgets_the_last_query);

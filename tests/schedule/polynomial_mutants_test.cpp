@@ -71,7 +71,7 @@ TEST(PolynomialMutants, OfTiledAreCaught) {
   const Tiled::Tiling t{2, 1, 16};
   for (int slip = 0; slip <= static_cast<int>(mutants::PolynomialSlip::passes_the_values_twice); ++slip) {
     const std::string found = test::verdict<Tiled>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
-      mutants::PolynomialPasses::run(m, x, t, static_cast<mutants::PolynomialSlip>(slip));
+      mutants::PolynomialTiledRows::run(m, x, t, static_cast<mutants::PolynomialSlip>(slip));
     });
     EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
   }
@@ -85,7 +85,7 @@ TEST(PolynomialMutants, OfPolynomialAreCaught) {
   for (const mutants::PolynomialSlip slip : {none, reads_all_coordinates, forgets_the_row_sums, adds_to_the_first_group,
                                              keeps_the_stack, misses_the_last_group, passes_the_values_twice}) {
     const std::string found = test::verdict<S>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
-      mutants::PolynomialPasses::run(m, x, {5, 3, 1000}, slip);
+      mutants::PolynomialTiledRows::run(m, x, {5, 3, 1000}, slip);
     });
     EXPECT_EQ(found.empty(), slip == none) << "slip number " << static_cast<int>(slip) << ": " << found;
   }

@@ -23,8 +23,9 @@ enum class SlowArray : std::uint8_t {
   bias, slopes, sinks,        // modifiers of scores (core/modifiers.hpp)
   dBias, dSinks,              // their gradients
   den, dNum, dDen,            // of polynomial attention: row sums of weights; gradients of O before division, and of den
-  ids,                        // numbers of rows, chosen for the data
+  ids,                        // numbers of rows, chosen for the data, or of what each row takes
   hash_q, hash_k, order_q, order_k, runs,  // of hashing methods: what rows are sorted by, sorted rows, pairs under way
+  K_few, V_few, w_few,        // few keys, values and weights in place of all
 };
 inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "Q", "K", "V", "O", "lse", "S",
@@ -41,10 +42,11 @@ inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
     "den", "dNum", "dDen",
     "ids",
     "hash_q", "hash_k", "order_q", "order_k", "runs",
+    "K_few", "V_few", "w_few",
 });
 // clang-format on
 inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::runs) + 1);
+static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::w_few) + 1);
 
 constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
 constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
@@ -56,7 +58,7 @@ constexpr Side side_of(SlowArray a) {
   for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh, hash_k, order_k})
     if (a == key) return Side::keys;
   for (const SlowArray shared :
-       {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G, bias, slopes, sinks, dBias, dSinks})
+       {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G, bias, slopes, sinks, dBias, dSinks, K_few, V_few, w_few})
     if (a == shared) return Side::neither;
   return Side::queries;
 }

@@ -12,34 +12,37 @@ T elu_feature(T x) {
   return x > 0 ? x + 1 : std::exp(x);
 }
 
-/// Z <- Z + phi(K)^T V, z <- z + column sums of phi(K).
+/// Z <- Z + phi(K)^T V, z <- z + column sums of phi(K). z has no column where these sums are not wanted.
 struct AddElu {
   static constexpr std::string_view name = "add_elu";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape Z, Shape z, Shape K, Shape V) {
-    return Z == Shape{K.cols, V.cols} && z == Shape{K.cols, 1} && K.rows == V.rows;
+    return Z == Shape{K.cols, V.cols} && z.rows == K.cols && z.cols <= 1 && K.rows == V.rows;
   }
-  static constexpr index_t macs(Shape, Shape, Shape K, Shape V) { return K.words() * (V.cols + 1); }
+  static constexpr index_t macs(Shape, Shape z, Shape K, Shape V) { return K.words() * (V.cols + z.cols); }
   template <class T>
   void run(View<T> Z, View<T> z, View<const T> K, View<const T> V) const {
     const auto phi = [&](index_t t, index_t j) { return elu_feature(K(j, t)); };
     add_product(Z, V, phi);
+    if (z.words() == 0) return;
     for (index_t t = 0; t < K.cols(); ++t) z[t] += sum_of<T>(K.rows(), [&](index_t j) { return phi(t, j); });
   }
 };
 
-/// num <- num + phi(Q) Z, den <- den + phi(Q) z.
+/// num <- num + phi(Q) Z, den <- den + phi(Q) z, if they are wanted.
 struct ApplyElu {
   static constexpr std::string_view name = "apply_elu";
   static constexpr std::array access{Access::update, Access::update, Access::read, Access::read, Access::read};
   static constexpr bool fits(Shape num, Shape den, Shape Q, Shape Z, Shape z) {
-    return Z == Shape{Q.cols, num.cols} && z == Shape{Q.cols, 1} && num.rows == Q.rows && den == Shape{Q.rows, 1};
+    return Z == Shape{Q.cols, num.cols} && z.rows == Q.cols && z.cols <= 1 && num.rows == Q.rows &&
+           den == Shape{Q.rows, z.cols};
   }
-  static constexpr index_t macs(Shape num, Shape, Shape Q, Shape, Shape) { return Q.words() * (num.cols + 1); }
+  static constexpr index_t macs(Shape num, Shape, Shape Q, Shape, Shape z) { return Q.words() * (num.cols + z.cols); }
   template <class T>
   void run(View<T> num, View<T> den, View<const T> Q, View<const T> Z, View<const T> z) const {
     const auto phi = [&](index_t i, index_t t) { return elu_feature(Q(i, t)); };
     add_product(num, Z, phi);
+    if (z.words() == 0) return;
     for (index_t i = 0; i < Q.rows(); ++i) den[i] += sum_of<T>(Q.cols(), [&](index_t t) { return phi(i, t) * z[t]; });
   }
 };
@@ -89,11 +92,14 @@ struct MinusInfinity {
   }
 };
 
-/// c <- the largest of c and of P; a state that was formed with exp(. - c) is rescaled to it; P <- exp(P - c).
+/// c <- the largest of c and of P; a state that was formed with exp(. - c) is rescaled to it, z where there is one;
+/// P <- exp(P - c).
 struct RescaleState {
   static constexpr std::string_view name = "rescale_state";
   static constexpr std::array access{Access::update, Access::update, Access::update, Access::update};
-  static constexpr bool fits(Shape, Shape Z, Shape z, Shape c) { return z == Shape{Z.rows, 1} && c == Shape{1, 1}; }
+  static constexpr bool fits(Shape, Shape Z, Shape z, Shape c) {
+    return z.rows == Z.rows && z.cols <= 1 && c == Shape{1, 1};
+  }
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> P, View<T> Z, View<T> z, View<T> c) const {

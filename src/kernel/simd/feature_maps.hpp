@@ -47,8 +47,8 @@ bool add_elu_body(const AddElu&, std::span<const View<typename V::T>> x) {
   const auto &Z = x[0], &z = x[1], &values = x[3];
   if (Z.packed() || values.packed() || Z.col_stride != 1 || values.col_stride != 1) return false;
   return for_elu_features<V>(x[2], [&](index_t i, const View<T>& phi) {
-    gemm<V>(Z, phi.transposed(), rows_of(values, i, phi.rows()), Into::add);
-    for (index_t t = 0; t < phi.cols(); t += V::kLanes) {
+    if (Z.cols() > 0) gemm<V>(Z, phi.transposed(), rows_of(values, i, phi.rows()), Into::add);
+    for (index_t t = 0; t < phi.cols() && z.words() > 0; t += V::kLanes) {
       const index_t n = std::min(V::kLanes, phi.cols() - t);
       V sums = V::zero();
       for (index_t r = 0; r < phi.rows(); ++r) sums = sums + V::load_first(&phi(r, t), n);
@@ -66,8 +66,8 @@ bool apply_elu_body(const ApplyElu&, std::span<const View<typename V::T>> x) {
   const auto &num = x[0], &den = x[1], &Z = x[3], &z = x[4];
   if (num.packed() || Z.packed() || num.col_stride != 1 || Z.col_stride != 1 || z.row_stride != 1) return false;
   return for_elu_features<V>(x[2], [&](index_t i, const View<T>& phi) {
-    gemm<V>(rows_of(num, i, phi.rows()), phi, Z, Into::add);
-    for (index_t r = 0; r < phi.rows(); ++r) {
+    if (Z.cols() > 0) gemm<V>(rows_of(num, i, phi.rows()), phi, Z, Into::add);
+    for (index_t r = 0; r < phi.rows() && z.words() > 0; ++r) {
       V total = V::zero();
       for (index_t t = 0; t < phi.cols(); t += V::kLanes) {
         const index_t n = std::min(V::kLanes, phi.cols() - t);
@@ -119,7 +119,7 @@ bool rescale_rows_body(const RescaleRows&, std::span<const View<typename V::T>> 
     const T old = m[r];
     m[r] = max_or_nan(old, largest_of_row<V>(P, r));
     if (const T alpha = exp_shifted(old, m[r]); alpha != T(1)) {
-      scale_row<V>(&num(r, 0), num.cols(), alpha);
+      if (num.cols() > 0) scale_row<V>(&num(r, 0), num.cols(), alpha);
       den[r] *= alpha;
     }
     exponentials<V>(P, r, m[r]);
@@ -137,8 +137,8 @@ bool rescale_state_body(const RescaleState&, std::span<const View<typename V::T>
   for (index_t r = 0; r < P.rows(); ++r) c[0] = max_or_nan(c[0], largest_of_row<V>(P, r));
   if (const T alpha = exp_shifted(old, c[0]); alpha != T(1))
     for (index_t a = 0; a < Z.rows(); ++a) {
-      scale_row<V>(&Z(a, 0), Z.cols(), alpha);
-      z(a, 0) *= alpha;
+      if (Z.cols() > 0) scale_row<V>(&Z(a, 0), Z.cols(), alpha);
+      if (z.words() > 0) z(a, 0) *= alpha;
     }
   for (index_t r = 0; r < P.rows(); ++r) exponentials<V>(P, r, c[0]);
   return true;

@@ -4,6 +4,7 @@
 #include "redblue/schedule/approximate/linformer.hpp"
 #include "redblue/schedule/approximate/nystroemformer.hpp"
 #include "redblue/schedule/approximate/performer.hpp"
+#include "redblue/schedule/approximate/performer_tiled.hpp"
 #include "redblue/schedule/approximate/uniform_sample.hpp"
 
 /// Slips in the published approximations, one row at a time.
@@ -63,7 +64,7 @@ struct PerformerRows {
     using enum PerformerSlip;
     const Sizes& s = x.shape;
     const Performer& p = std::get<Performer>(s.method);
-    FeatureState<M> state(m, x, p.features);
+    const FeatureState<M> state(m, {0, p.features}, {0, s.d_v, 1}, p.features);
     const auto kept = m.alloc(SlowArray::den, {slip == keeps_the_maximum ? 1 : 0, 1});
     {
       const auto c = m.alloc(SlowArray::den, {1, 1});
@@ -77,7 +78,56 @@ struct PerformerRows {
         if (slip == lets_the_first_key_in_twice && j == 0) state.add(m, x, c, {j, j + 1});
       }
     }
-    for (index_t i = 0; i < s.n_q; ++i) state.read(m, x, {i, i + 1});
+    for (index_t i = 0; i < s.n_q; ++i) {
+      const auto num = m.alloc(x.O.rows(i, 1)), den = m.alloc(SlowArray::den, {1, 1});
+      const auto most = m.alloc(SlowArray::den, {1, 1});
+      m.compute(kernel::SoftmaxInit{}, num, most, den);
+      state.add_to(m, x, {i, i + 1}, num, most, den);
+      m.compute(kernel::DivideRows{}, num, den);
+      m.store(num, x.O.rows(i, 1));
+    }
+  }
+};
+
+enum class TiledPerformerSlip {
+  none,
+  begins_anew,           ///< with each group
+  leaves_the_last_sums,  ///< which nobody reads
+  reads_the_sums_twice,
+};
+
+/// Groups of two features, all columns.
+struct TiledPerformerRows {
+  template <Machine M>
+  static void run(M& m, const ForwardOperands& x, TiledPerformerSlip slip) {
+    using enum TiledPerformerSlip;
+    const Sizes& s = x.shape;
+    const index_t features = std::get<Performer>(s.method).features;
+    const auto c = m.alloc(SlowArray::den, {1, 1});
+    largest_logarithm_of_keys(m, x, c, 1, 1);
+    for (index_t a = 0; a < features; a += 2) {
+      const FeatureState<M> state(m, {a, a + 2}, {0, s.d_v, 1}, 1);
+      for (index_t j = 0; j < s.n_k; ++j) state.add(m, x, c, {j, j + 1});
+      for (index_t i = 0; i < s.n_q; ++i) {
+        const auto num = m.alloc(x.O.rows(i, 1)), most = m.alloc(SlowArray::den, {1, 1});
+        const auto den = m.alloc(SlowArray::den, {1, 1});
+        if (a == 0 || slip == begins_anew) {
+          m.compute(kernel::SoftmaxInit{}, num, most, den);
+        } else {
+          m.load_into(num, x.O.rows(i, 1));
+          m.load_into(most, x.ids.rows(i, 1));
+          for (int times = 0; times < (slip == reads_the_sums_twice ? 2 : 1); ++times)
+            m.load_into(den, x.den.rows(i, 1));
+        }
+        state.add_to(m, x, {i, i + 1}, num, most, den);
+        const bool last = a + 2 == features;
+        if (last) m.compute(kernel::DivideRows{}, num, den);
+        m.store(num, x.O.rows(i, 1));
+        if (last && slip != leaves_the_last_sums) continue;
+        m.store(most, x.ids.rows(i, 1));
+        m.store(den, x.den.rows(i, 1));
+      }
+    }
   }
 };
 

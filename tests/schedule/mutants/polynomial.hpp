@@ -21,19 +21,15 @@ enum class PolynomialSlip {
 };
 
 /// The passes of PolynomialTiledForward, one row at a time.
-struct PolynomialPasses {
+struct PolynomialTiledRows {
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, PolynomialTiledForward::Tiling t, PolynomialSlip slip) {
     using enum PolynomialSlip;
-    const PolynomialTiledForward::Passes passes(x.shape, t);
-    for (index_t C = 0; C < passes.h; ++C)
-      passes.groups.for_each([&](index_t D) { return passes.most(D); },
-                             [&](const MonomialGroup& g) {
-                               if (slip == misses_the_last_group && g.last) return;
-                               StateColumns c = passes.columns(C, x.shape.d_v);
-                               if (slip == forgets_the_row_sums) c.sums = 0;
-                               pass(m, x, g, c, slip);
-                             });
+    schedule::PolynomialPasses(x.shape, t).for_each([&](const MonomialGroup& g, StateColumns c) {
+      if (slip == misses_the_last_group && g.last) return;
+      if (slip == forgets_the_row_sums) c.sums = 0;
+      pass(m, x, g, c, slip);
+    });
   }
 
   template <class M>

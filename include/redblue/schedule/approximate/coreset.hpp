@@ -74,16 +74,10 @@ struct CoresetForward : Defaults {
     const WeightedCore core{all.arg(), s.d, s.d_v};
     m.compute(kernel::MinusInfinity{}, bounds);
     {
-      const auto lengths = m.alloc(SlowArray::den, {balanced(s) ? 2 : 0, 1});
-      m.compute(kernel::Zero{}, lengths);
-      if (balanced(s)) m.compute(kernel::LongestRow{}, lengths.rows(0, 1), m.stream(x.Q.all()));
-      for (index_t j = 0; j < blocks.count(); ++j) {
-        const CoresetBlock b = blocks(j);
-        const Range J = blocks.keys(j), points{blocks.row(j), blocks.row(j) + b.points};
-        const auto W = m.alloc(SlowArray::S, {b.points, b.all() - b.beside(s)});
-        choose_points(m, x, b, j, J, core, points, W, lengths.arg());
-        add_up_points(m, x, b, J, core, points, W, bounds);
-      }
+      const LongestRows<M> lengths(m, x);
+      for (index_t j = 0; j < blocks.count(); ++j)
+        points_of_block(m, x, blocks, j, core, {blocks.row(j), blocks.row(j) + blocks(j).points}, lengths.arg(),
+                        bounds);
     }
     const Range points{0, blocks.core()};
     attend(m, x, t, {core.keys(points), core.values(points), core.weights(points), bounds.arg()});

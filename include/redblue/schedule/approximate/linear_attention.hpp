@@ -1,8 +1,8 @@
 #pragma once
 #include "redblue/kernel/feature_maps.hpp"
-#include "redblue/schedule/forward/operands.hpp"
+#include "redblue/schedule/parts/linear_state.hpp"
 #include "redblue/schedule/parts/one_pass.hpp"
-#include "redblue/schedule/parts/polynomial_state.hpp"
+#include "redblue/schedule/parts/state_passes.hpp"
 
 namespace redblue::schedule {
 

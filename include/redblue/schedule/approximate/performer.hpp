@@ -45,34 +45,33 @@ struct PerformerForward : Defaults {
     return t;
   }
 
-  static Phase keys_phase(const Sizes& x, Tiling t) {
-    const index_t keys = keys_entering(x, t.bc);
-    const Words arriving = x.tile(SlowArray::K, keys, x.d) + x.tile(SlowArray::V, keys, x.d_v);
-    return {arriving + x.tile(SlowArray::S, keys, std::min(t.g, features(x))) + x.tile(SlowArray::den, 1, 1), arriving};
-  }
-  /// Under a mask more keys come later, and the largest logarithm stays.
-  static Phase queries_phase(const Sizes& x, Tiling t) {
-    const index_t rows = x.mask.full() ? std::min(t.br, x.n_q) : 1;
-    const Words arriving = x.tile(SlowArray::Q, rows, x.d), most = x.tile(SlowArray::den, x.mask.full() ? 0 : 1, 1);
-    return {arriving + x.tile(SlowArray::O, rows, x.d_v) + 2 * x.tile(SlowArray::den, rows, 1) +
-                x.tile(SlowArray::S, rows, std::min(t.g, features(x))) + most,
-            arriving};
+  /// Keys, and queries. Under a mask more keys come later, and the largest logarithm stays.
+  static std::array<Phase, 2> phases(const Sizes& x, Tiling t) {
+    const index_t step = std::min(t.g, features(x));
+    Phase reading = features_of_queries(x, t.br, {0, x.d_v, 1}, step);
+    reading.footprint += x.tile(SlowArray::den, x.mask.full() ? 0 : 1, 1);
+    return {features_of_keys(x, t.bc, x.d_v, step), reading};
   }
   static Words state(const Sizes& x) {
     return x.tile(SlowArray::Z, features(x), x.d_v) + x.tile(SlowArray::Z, features(x), 1);
   }
-  static Words footprint(const Sizes& x, Tiling t) {
-    return state(x) + footprint_of({keys_phase(x, t), queries_phase(x, t)});
-  }
-  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of({keys_phase(x, t), queries_phase(x, t)}); }
+  static Words footprint(const Sizes& x, Tiling t) { return state(x) + footprint_of(phases(x, t)); }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) { return (Words(x.n_k) + x.n_q) * features(x) * (Words(x.d) + x.d_v + 1); }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Sizes& s = x.shape;
-    FeatureState<M> state(m, x, t.g);
-    const auto read = [&](Range I) { state.read(m, x, I); };
+    const FeatureState<M> state(m, {0, features(s)}, {0, s.d_v, 1}, t.g);
+    const auto read = [&](Range I) {
+      const auto num = m.alloc(x.O.rows(I));
+      const auto den = m.alloc(SlowArray::den, {I.size(), 1}), most = m.alloc(SlowArray::den, {I.size(), 1});
+      m.compute(kernel::SoftmaxInit{}, num, most, den);
+      state.add_to(m, x, I, num, most, den);
+      m.compute(kernel::DivideRows{}, num, den);
+      m.store(num, x.O.rows(I));
+    };
     if (!s.mask.full()) {
       const auto c = m.alloc(SlowArray::den, {1, 1});
       m.compute(kernel::MinusInfinity{}, c);

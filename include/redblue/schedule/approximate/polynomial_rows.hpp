@@ -41,7 +41,8 @@ struct PolynomialRowsForward : Defaults {
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
-    if (x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
+    const bool lists = x.row_polynomials != nullptr && x.row_polynomials->exact_rows;
+    if (lists && x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
     if (x.row_polynomials != nullptr && x.row_polynomials->cluster > 0) return "knows no clusters (cluster=N)";
     if (x.row_polynomials != nullptr && x.row_polynomials->by_spread() && !x.mask.full())
       return "knows a gaussian fit without a mask only: of the keys that a row sees scores have a mean";

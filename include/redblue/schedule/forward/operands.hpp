@@ -3,6 +3,7 @@
 #include "redblue/core/sizes.hpp"
 #include "redblue/core/slow_matrix.hpp"
 #include "redblue/kernel/attention.hpp"
+#include "redblue/schedule/parts/coreset_blocks.hpp"
 #include "redblue/schedule/parts/modifiers.hpp"
 
 namespace redblue::schedule {
@@ -12,8 +13,10 @@ namespace redblue::schedule {
 /// declare it touch: S n_q x n_k, scores; Z d x d_v, the state K^T V of linear attention; Og and lse_g, O and lse of
 /// one group of keys: a schedule keeps as many copies as its tiling says (schedule/parts/workspace.hpp); den n_q x 1,
 /// the row sums of the weights of polynomial attention, or logarithms of those of the rounds so far; ids n_q x 1,
-/// numbers of rows that it chose for the data; of hashing methods hash_q and hash_k, what each query and key is sorted
-/// by, order_q and order_k, a column of sorted rows for each round, and runs, two lists of pairs under way.
+/// numbers of rows that it chose for the data, or of the polynomials that rows take; of hashing methods hash_q and
+/// hash_k, what each query and key is sorted by, order_q and order_k, a column of sorted rows for each round, and runs,
+/// two lists of pairs under way; K_few, V_few and w_few, the keys, values and weights of Linformer and coresets in
+/// place of all.
 struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
   static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,
@@ -22,7 +25,7 @@ struct ForwardOperands : ModifierOperands {
 
   Sizes shape;
   double scale = 1;
-  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den, ids, hash_q, hash_k, order_q, order_k, runs;
+  SlowMatrix Q, K, V, O, lse, S, Z, Og, lse_g, den, ids, hash_q, hash_k, order_q, order_k, runs, K_few, V_few, w_few;
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
   [[gnu::noinline]] ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
@@ -44,7 +47,10 @@ struct ForwardOperands : ModifierOperands {
         hash_k{SlowArray::hash_k, {s.n_k, hashing(s).words}, instance, s.key0},
         order_q{SlowArray::order_q, {s.n_q, hashing(s).rounds}, instance, s.row0},
         order_k{SlowArray::order_k, {s.n_k, hashing(s).rounds}, instance, s.key0},
-        runs{SlowArray::runs, {std::max(s.n_q, s.n_k), 4}, instance} {}
+        runs{SlowArray::runs, {std::max(s.n_q, s.n_k), 4}, instance},
+        K_few{SlowArray::K_few, {few_rows(s), s.d}, instance},
+        V_few{SlowArray::V_few, {few_rows(s), s.d_v}, instance},
+        w_few{SlowArray::w_few, {few_rows(s), 1}, instance} {}
 
   /// One step of attention on the scores at (row, col); the keys of the next step begin at `next`.
   kernel::OnlineAttention attention_at(index_t row, index_t col, index_t next) const {
@@ -65,11 +71,15 @@ struct ForwardOperands : ModifierOperands {
     if (const auto* m = std::get_if<Reformer>(&s.method)) return {m->rounds, m->rounds};
     return {};
   }
+  static index_t few_rows(const Sizes& s) {
+    if (const auto* m = std::get_if<Linformer>(&s.method)) return m->rank;
+    return std::holds_alternative<Coreset>(s.method) ? CoresetBlocks(s).core() : 0;
+  }
 
  public:
   auto all() const {
-    return std::array{Q,  K,     V,   bias, slopes, sinks,  O,       lse,     S,   Z,
-                      Og, lse_g, den, ids,  hash_q, hash_k, order_q, order_k, runs};
+    return std::array{Q,     K,   V,   bias,   slopes, sinks,   O,       lse,  S,     Z,     Og,
+                      lse_g, den, ids, hash_q, hash_k, order_q, order_k, runs, K_few, V_few, w_few};
   }
 };
 

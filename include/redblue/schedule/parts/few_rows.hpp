@@ -7,8 +7,8 @@
 #include "redblue/schedule/forward/operands.hpp"
 #include "redblue/schedule/parts/limits.hpp"
 
-/// Attention of the queries on few rows of keys and values that are resident. The rows may have weights, which their
-/// exponentials are multiplied with, and outputs bounds.
+/// Attention of the queries on few rows of keys and values that are resident, or stream past again for each step of
+/// queries. The rows may have weights, which their exponentials are multiplied with, and outputs bounds.
 namespace redblue::schedule {
 
 struct FewRows {
@@ -17,6 +17,12 @@ struct FewRows {
   Arg bounds = kNoWords;   ///< kernel::ClipColumns; none where there are no weights, either
   bool weighed() const { return weights.shape().words() > 0; }
 };
+/// These rows where they are in slow memory; `bounds` are resident.
+inline FewRows streaming_rows(const ForwardOperands& x, const Arg& bounds = kNoWords) {
+  const bool weighed = bounds.shape().words() > 0;
+  return {Arg::streaming(x.K_few.all()), Arg::streaming(x.V_few.all()),
+          weighed ? Arg::streaming(x.w_few.all()) : kNoWords, bounds};
+}
 
 /// The queries I, word by word: a row of weights for each is resident, queries stream past and outputs word by word.
 template <class M>
@@ -89,6 +95,33 @@ inline Phase attending(const Sizes& x, FewRowsTiling t, index_t rows) {
   const index_t queries = std::min(t.br, x.n_q);
   if (by_words(x, rows)) return {words_by_words(x, queries, rows), x.word(SlowArray::Q)};
   return {words_by_rows(x, queries, t.g, rows), x.tile(SlowArray::Q, queries, x.d)};
+}
+/// Queries, and the rows that pass them: of c(n_q, br) steps each reads all of them.
+inline Phase attending_streams(const Sizes& x, FewRowsTiling t, index_t rows, bool weighed) {
+  const Words word =
+      std::max({x.word(SlowArray::K_few), x.word(SlowArray::V_few), weighed ? x.word(SlowArray::w_few) : Words(0)});
+  return {words_by_rows(x, std::min(t.br, x.n_q), t.g, rows) + word, word};
+}
+/// What it takes that the rows go to slow memory, and pass from there.
+inline Io io_of_streaming_rows(const Sizes& x, FewRowsTiling t, index_t rows, bool weighed) {
+  const Words m = rows, times = c(x.n_q, t.br), w = weighed ? m : Words(0);
+  return Io()
+      .read(SlowArray::K_few, times * m * x.d)
+      .read(SlowArray::V_few, times * m * x.d_v)
+      .read(SlowArray::w_few, times * w)
+      .write(SlowArray::K_few, m * x.d)
+      .write(SlowArray::V_few, m * x.d_v)
+      .write(SlowArray::w_few, w);
+}
+/// As few steps of queries as fit, then more of the few rows at a time while there is room.
+template <class Fits>
+std::optional<FewRowsTiling> tiling_of_streaming_rows(const Sizes& x, const Limits& limits, index_t rows,
+                                                      const Fits& fits) {
+  const index_t step = limits.multiple.query,
+                most = largest_tile(x.n_q, step, [&](index_t br) { return fits({br, 1}); });
+  if (most == 0) return std::nullopt;
+  const index_t br = balanced(x.n_q, most, step);
+  return FewRowsTiling{br, doubled(1, rows, [&](index_t g) { return fits({br, g}); })};
 }
 /// All tilings of schedule S move the same words: g and br doubled in turn while there is room.
 template <class S>

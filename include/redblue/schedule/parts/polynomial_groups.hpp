@@ -21,6 +21,17 @@ struct MonomialGroup {
   index_t rows = 0;
   kernel::Monomials monomials{};
   bool first = true, last = true;  ///< of all groups
+  /// f(place, columns): where the coordinates of each block lie in the group, and which columns of d they are.
+  template <class F>
+  void for_blocks(index_t d, const F& f) const {
+    index_t at = 0;
+    for (index_t k = 0; k < count; ++k) {
+      const index_t begin = blocks[static_cast<std::size_t>(k)] * monomials.block,
+                    end = std::min(begin + monomials.block, d);
+      f(at, Range{begin, end});
+      at += end - begin;
+    }
+  }
 };
 
 class MonomialGroups {

@@ -62,7 +62,7 @@ template <class M>
 void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, const Tile<M>& mean, Range keys,
                     index_t bc) {
   const auto centre = [&](const auto& rows) {
-    if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, rows, mean);
+    if (mean.shape().rows > 0) m.compute(kernel::AddToRows{-1}, rows, mean);
   };
   const Range first = intersection(keys, {0, state.kept});
   if (first.size() > 0) {
@@ -84,8 +84,8 @@ void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, co
 
 /// The number of the polynomial of the row Q_i, by its radius or its spread, if that is in the range. `number` is a
 /// word for it, `stack` has one for each degree.
-template <class M, class Row, class Word>
-std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, const Row& Q_i,
+template <class M, class State, class Row, class Word>
+std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const State& state, const Row& Q_i,
                                          const Word& number, const Tile<M>& stack) {
   const RowPolynomials& fits = *x.shape.row_polynomials;
   const index_t beyond = fits.steps(), most = fits.exact_rows ? beyond : beyond - 1;
