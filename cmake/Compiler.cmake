@@ -34,4 +34,8 @@ if(REDBLUE_SANITIZE)
   set(REDBLUE_OUTER_LEVEL -O0)
   add_compile_options(-fsanitize=${REDBLUE_SANITIZE} -fno-sanitize-recover=all -fno-omit-frame-pointer)
   add_link_options(-fsanitize=${REDBLUE_SANITIZE})
+  if(REDBLUE_SANITIZE MATCHES address AND CMAKE_CXX_COMPILER_ID MATCHES Clang)
+    # Tests take a fifth less time. What points into the stack of a function that has returned is left to warnings.
+    add_compile_options(-fsanitize-address-use-after-return=never)
+  endif()
 endif()

@@ -58,7 +58,7 @@ python_tests() {
 # them ten times slower.
 few_cases() { RC_PARAMS=max_success=100 REDBLUE_FEW_CASES=1 "$@"; }
 # tests_of BUILD FILTER SUITE...: the tests of these suites that the filter names, many in one process. ctest starts one for
-# each of thousands, and with a sanitizer that takes a tenth of a second.
+# each of thousands, which takes twice as long, and longer with a sanitizer.
 tests_of() {
   local suite part parts=12
   for suite in "${@:3}"; do "build/$1/tests/test_$suite" --gtest_list_tests --gtest_filter="$2"; done | grep '^  ' >/dev/null ||
@@ -68,16 +68,22 @@ tests_of() {
       'GTEST_SHARD_INDEX=$2 timeout 600 tests/test_$1 --gtest_brief=1 --gtest_filter="$0" ||
        { echo "test_$1, part $2: exit status $? (124: stopped after 10 minutes)"; exit 1; }' "$2")
 }
+# suites BUILD: all that are built.
+suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable -printf '%f\n' | sed 's/^test_//' | grep -vx c_api; }
+release_tests() {  # the rest are programs and scripts
+  local all
+  mapfile -t all < <(suites release)
+  tests_of release '*' "${all[@]}" && ctest --preset release -R '^(c_api|kernel\.isa_symbols|scratch\.|compile_fail\.)'
+}
 # All but what measures this machine for seconds, and what asks how exact or how cheap an answer is, where NaN goes, or
 # whether a slip is seen: the release tests do, and other tests take the same paths through memory.
 asan_tests() {
   local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
   left_out+=':*CanSkipOrRepeatNothing'
-  local suites=()
-  mapfile -t suites < <(find build/asan/tests -maxdepth 1 -name 'test_*' -type f -executable -printf '%f\n' |
-    sed 's/^test_//' | grep -vx 'bound\|model\|c_api')
-  few_cases tests_of asan "-$left_out" "${suites[@]}" && ctest --preset asan -L '^c_api$'
+  local all
+  mapfile -t all < <(suites asan | grep -vx 'bound\|model')
+  few_cases tests_of asan "-$left_out" "${all[@]}" && ctest --preset asan -L '^c_api$'
 }
 # The tests that compute, on every instruction set below the one that the others run on. Outline and Mutants are left out:
 # they ask about plans and checks, which are the same on every instruction set.
@@ -126,14 +132,14 @@ export CCACHE_BASEDIR=$PWD  # paths relative to it: what one build folder has co
 export CTEST_PARALLEL_LEVEL=$jobs
 
 if $quick; then
-  step "release build" build release && step "release tests" few_cases ctest --preset release
+  step "release build" build release && step "release tests" few_cases release_tests
   finish
 fi
 
 step "format" format
 step "documents and layers" repository
 if step "release build" build release; then
-  step "release tests" ctest --preset release -LE 'repository|consumer|example'
+  step "release tests" release_tests
   step "instruction sets" instruction_sets
   step "examples" ctest --preset release -L example
   step "install and consume" ctest --preset release -L consumer
