@@ -3,7 +3,7 @@
 #
 #   scripts/setup.sh         what building, the demo and the Python package need
 #   scripts/setup.sh --dev   what the tests need as well: a second compiler, one for WebAssembly and node to run what it
-#                            makes, test libraries, a Python environment, with PyTorch where pip finds it
+#                            makes, test libraries, a Python environment; PyTorch and a browser where they can be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -25,25 +25,31 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 1
 fi
 
-missing=()
-for package in "${packages[@]}"; do
-  case " $(dpkg-query -W -f '${db:Status-Status} ' "$package" 2>/dev/null)" in
+has() {
+  case " $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null)" in
   *" installed "*) ;;  # one word per architecture
-  *) missing+=("$package") ;;
+  *) return 1 ;;
   esac
-done
+}
+as_root=()
+[ "$(id -u)" -eq 0 ] || as_root=(sudo)
+install() {
+  echo "setup: installing Debian packages: $*"
+  "${as_root[@]}" apt-get update -qq
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
+}
+missing=()
+for package in "${packages[@]}"; do has "$package" || missing+=("$package"); done
 
 if [ ${#missing[@]} -gt 0 ]; then
-  as_root=()
-  if [ "$(id -u)" -ne 0 ]; then
-    command -v sudo >/dev/null || { echo "setup: run this as root, or install sudo; missing: ${missing[*]}" >&2 && exit 1; }
-    as_root=(sudo)
-  fi
-  echo "setup: installing Debian packages: ${missing[*]}"
-  "${as_root[@]}" apt-get update -qq
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "${missing[@]}"
+  [ ${#as_root[@]} -eq 0 ] || command -v sudo >/dev/null ||
+    { echo "setup: run this as root, or install sudo; missing: ${missing[*]}" >&2 && exit 1; }
+  install "${missing[@]}"
 else
   echo "setup: all Debian packages are there"
+fi
+if [ "${1-}" = --dev ] && ! command -v chromium >/dev/null; then
+  install chromium || echo "setup: chromium cannot be installed here: the tests of pages in a browser will be skipped" >&2
 fi
 
 if [ "${1-}" = --dev ]; then
