@@ -25,12 +25,6 @@ if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
   exit 1
 fi
 
-has() {
-  case " $(dpkg-query -W -f '${db:Status-Status} ' "$1" 2>/dev/null)" in
-  *" installed "*) ;;  # one word per architecture
-  *) return 1 ;;
-  esac
-}
 as_root=()
 [ "$(id -u)" -eq 0 ] || as_root=(sudo)
 install() {
@@ -38,8 +32,14 @@ install() {
   "${as_root[@]}" apt-get update -qq
   "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends "$@"
 }
+
 missing=()
-for package in "${packages[@]}"; do has "$package" || missing+=("$package"); done
+for package in "${packages[@]}"; do
+  case " $(dpkg-query -W -f '${db:Status-Status} ' "$package" 2>/dev/null)" in
+  *" installed "*) ;;  # one word per architecture
+  *) missing+=("$package") ;;
+  esac
+done
 
 if [ ${#missing[@]} -gt 0 ]; then
   [ ${#as_root[@]} -eq 0 ] || command -v sudo >/dev/null ||
@@ -48,11 +48,10 @@ if [ ${#missing[@]} -gt 0 ]; then
 else
   echo "setup: all Debian packages are there"
 fi
-if [ "${1-}" = --dev ] && ! command -v chromium >/dev/null; then
-  install chromium || echo "setup: chromium cannot be installed here: the tests of pages in a browser will be skipped" >&2
-fi
 
 if [ "${1-}" = --dev ]; then
+  command -v chromium >/dev/null || install chromium ||
+    echo "setup: chromium cannot be installed here: the tests of pages in a browser will be skipped" >&2
   if cat scripts/requirements.txt scripts/requirements_torch.txt | cmp -s - build/venv/installed.txt; then
     echo "setup: the Python environment build/venv is there"
   else

@@ -490,7 +490,7 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
 void check(const Schedule& s, std::size_t claim, int cases, unsigned seed) {
   const std::string name = claim < all().size() ? all()[claim].name : "ChoosesNoDearerTiling";
   bool ran = false;
-  for (int i = 0; i < cases || (!ran && i < 10 * cases); ++i) {  // few kinds of problems are solved by some schedules
+  for (int i = 0; i < cases || (!ran && i < 10 * cases); ++i) {  // some schedules solve few kinds of problems
     const unsigned one = seed * 1'000'003U + static_cast<unsigned>(i);
     const Outcome outcome = try_on(s, claim, one, 100);
     ran = ran || outcome.ran;

@@ -50,7 +50,7 @@ TEST(MethodPlans, HaveTheFiguresOfTheTable) {
     const plan::Plan plan = plan::make_plan(p, {.M = line.footprint});
     EXPECT_EQ(plan.row().io.total(), line.words) << line.method;
     EXPECT_EQ(plan.row().footprint, line.footprint) << line.method;
-    EXPECT_EQ(plan.row().algorithm->traits.method, p.method_kind());
+    for (const plan::Row& row : plan.rows) EXPECT_EQ(row.algorithm->traits.method, p.method_kind()) << row.schedule;
     const std::string name(plan.row().schedule);
     EXPECT_THROW(plan::make_plan(p, {.M = line.footprint - 1, .schedule = name}), CapacityError) << line.method;
   }

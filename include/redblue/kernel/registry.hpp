@@ -28,11 +28,11 @@ using AnyPlainKernel = std::variant<
     AddRowDots, AddScoreGradient, Copy, PairProducts, PairStatistics, PairWeights, PairSubtract, ScaleByWeights,
     PairAccumulate, PairScores, PairValueGradients, PairWeightsAccumulate, PairSoftmax, PairRowDots, PairTimesColumn,
     PairDrop, PairHide, PairModify, PairBias, PairBiasGradient, AddMonomials, ApplyMonomials, DifferentiateMonomials,
-    DivisionGradients, PolynomialWeights, AddUpRows, AddToRows, KeepLongest, LongestRow, RadiusNumber, SpreadNumber,
-    CentredScores, ExactLessPolynomial, SetTo, AddElu, ApplyElu, RandomFeatures, MinusInfinity, RescaleState,
-    RescaleRows, AddColumnSums, ProjectRows, SoftmaxRows, PseudoInverseStart, PseudoInverseStep, MultiplyFromLeft,
-    ProjectRow, Larger, AddRounded, SmyrfKeys, SortPairs, SmallestFirst, SignBucket, RotationBucket, Count, FirstPlaces,
-    TakePlace, AddToScores, UnitScores, HideItself, ResumeSoftmax, HideByPosition, PivotedCholesky,
+    DivisionGradients, PolynomialWeights, AddUpRows, SubtractFromRows, KeepLongest, LongestRow, RadiusNumber,
+    SpreadNumber, CentredScores, ExactLessPolynomial, SetTo, AddElu, ApplyElu, RandomFeatures, MinusInfinity,
+    RescaleState, RescaleRows, AddColumnSums, ProjectRows, SoftmaxRows, PseudoInverseStart, PseudoInverseStep,
+    MultiplyFromLeft, ProjectRow, Larger, AddRounded, SmyrfKeys, SortPairs, SmallestFirst, SignBucket, RotationBucket,
+    Count, FirstPlaces, TakePlace, AddToScores, UnitScores, HideItself, ResumeSoftmax, HideByPosition, PivotedCholesky,
     InterpolationWeights, AddValues, ClipColumns, ClippedProductOver>;
 
 /// The kernel of that name with these parameters, in the order of its parameter_names; nothing if there is none, or

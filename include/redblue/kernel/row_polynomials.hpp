@@ -25,19 +25,16 @@ struct AddUpRows {
   }
 };
 
-/// A <- A + factor b, row by row
-struct AddToRows {
-  static constexpr std::string_view name = "add_to_rows";
+/// A <- A - b, row by row
+struct SubtractFromRows {
+  static constexpr std::string_view name = "subtract_from_rows";
   static constexpr std::array access{Access::update, Access::read};
-  static constexpr std::array<std::string_view, 1> parameter_names{"factor"};
-  auto parameters() { return std::tie(factor); }
-  double factor = 1;
   static constexpr bool fits(Shape A, Shape b) { return b == Shape{1, A.cols}; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
   template <class T>
   void run(View<T> A, View<const T> b) const {
     for (index_t i = 0; i < A.rows(); ++i)
-      for (index_t t = 0; t < A.cols(); ++t) A(i, t) += static_cast<T>(factor) * b(0, t);
+      for (index_t t = 0; t < A.cols(); ++t) A(i, t) -= b(0, t);
   }
 };
 

@@ -21,8 +21,7 @@ struct CoresetSpilledForward : Defaults {
   using Tiling = FewRowsTiling;
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (std::get<Coreset>(x.method).carried)
-      return "leaves points of separate blocks: a carried core, which is reduced again with each, is coreset's";
+    if (std::get<Coreset>(x.method).carried) return "is for separate blocks: leave out carried";
     return CoresetForward::unsupported(x);
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return CoresetForward::smallest(x, m); }

@@ -1,6 +1,5 @@
 #pragma once
 #include "redblue/kernel/feature_maps.hpp"
-#include "redblue/schedule/parts/linear_state.hpp"
 #include "redblue/schedule/parts/one_pass.hpp"
 #include "redblue/schedule/parts/state_passes.hpp"
 

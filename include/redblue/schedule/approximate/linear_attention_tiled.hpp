@@ -1,6 +1,5 @@
 #pragma once
 #include "redblue/kernel/feature_maps.hpp"
-#include "redblue/schedule/parts/linear_state.hpp"
 #include "redblue/schedule/parts/one_pass.hpp"
 #include "redblue/schedule/parts/state_passes.hpp"
 
@@ -38,19 +37,8 @@ struct LinearAttentionTiledForward : Defaults {
   }
   /// The largest groups that fit beside every number of column blocks; then more rows per step where there is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    std::optional<Tiling> best;
-    Words least;
-    const index_t step = limits.multiple.feature;
-    for (const index_t values : numbers_of_values(x.d_v, step)) {
-      Tiling t = smallest(x, limits.multiple);
-      t.values = values;
-      t.gs = largest_group(x, limits, t);
-      if (t.gs == 0) continue;
-      if (const Words cost = limits.price.of(io(x, t)); !best || cost < least) {
-        best = t;
-        least = cost;
-      }
-    }
+    const auto best = cheapest_columns<LinearAttentionTiledForward>(
+        x, limits, [&](const Tiling& t) { return largest_group(x, limits, t); });
     return best ? std::optional(doubled_in_turn<LinearAttentionTiledForward>(*best, x, limits)) : best;
   }
   /// The most rows that fit, or fewer that make as many groups; 0 if none do. All that have room for the state are
@@ -92,14 +80,12 @@ struct LinearAttentionTiledForward : Defaults {
     return {Phase{state(x, gs, columns) + V + k, V + k}, first, groups > 2 ? reading(gs, false, false) : first,
             groups > 1 ? reading(x.d - (groups - 1) * gs, false, true) : first};
   }
-  static Words footprint(const Sizes& x, Tiling t) {
-    return ColumnBlocks(x.d_v, t.values).largest([&](StateColumns c) { return footprint_of(phases(x, t, c)); });
+  static Phase largest(const Sizes& x, Tiling t) {
+    return ColumnBlocks(x.d_v, t.values).phase([&](StateColumns c) { return phases(x, t, c); });
   }
+  static Words footprint(const Sizes& x, Tiling t) { return largest(x, t).footprint; }
   /// The next values and word of K, or a word of a query or of its sums.
-  static Words prefetch(const Sizes& x, Tiling t) {
-    const auto with = [&](StateColumns c) { return footprint_of(phases(x, t, c)) + prefetch_of(phases(x, t, c)); };
-    return ColumnBlocks(x.d_v, t.values).largest(with) - footprint(x, t);
-  }
+  static Words prefetch(const Sizes& x, Tiling t) { return largest(x, t).prefetch; }
   static Io io(const Sizes& x, Tiling t) {
     return io_of_passes(x, ColumnBlocks(x.d_v, t.values).count(), c(x.d, t.gs), x.d);
   }

@@ -43,20 +43,14 @@ struct PerformerTiledForward : Defaults {
   /// The largest groups that fit beside every number of column blocks; then more rows and features per step where there
   /// is room.
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
-    std::optional<Tiling> best;
-    Words least;
     const auto fits = [&](const Tiling& u) { return schedule::fits<PerformerTiledForward>(x, u, limits); };
-    Tiling t = smallest(x, limits.multiple);
-    for (const index_t values : numbers_of_values(x.d_v, limits.multiple.feature)) {
-      t.values = values;
-      t.gs = largest_tile(features(x), 1, [&](index_t gs) { return fits({gs, values, t.br, t.bc, 1}); });
-      if (t.gs == 0) continue;
-      t.gs = balanced(features(x), t.gs, 1);
-      if (const Words cost = limits.price.of(io(x, t)); !best || cost < least) {
-        best = t;
-        least = cost;
-      }
-    }
+    auto best = cheapest_columns<PerformerTiledForward>(x, limits, [&](Tiling t) {
+      const index_t most = largest_tile(features(x), 1, [&](index_t gs) {
+        t.gs = gs;
+        return fits(t);
+      });
+      return most > 0 ? balanced(features(x), most, 1) : 0;
+    });
     if (!best) return best;
     for (index_t enough = 2; enough <= kEnough; enough *= 2) {
       best->g = doubled(
@@ -82,13 +76,11 @@ struct PerformerTiledForward : Defaults {
                          den};
     return {first, keys, queries, dividing};
   }
-  static Words footprint(const Sizes& x, Tiling t) {
-    return ColumnBlocks(x.d_v, t.values).largest([&](StateColumns c) { return footprint_of(phases(x, t, c)); });
+  static Phase largest(const Sizes& x, Tiling t) {
+    return ColumnBlocks(x.d_v, t.values).phase([&](StateColumns c) { return phases(x, t, c); });
   }
-  static Words prefetch(const Sizes& x, Tiling t) {
-    const auto with = [&](StateColumns c) { return footprint_of(phases(x, t, c)) + prefetch_of(phases(x, t, c)); };
-    return ColumnBlocks(x.d_v, t.values).largest(with) - footprint(x, t);
-  }
+  static Words footprint(const Sizes& x, Tiling t) { return largest(x, t).footprint; }
+  static Words prefetch(const Sizes& x, Tiling t) { return largest(x, t).prefetch; }
   static Io io(const Sizes& x, Tiling t) {
     const Words h = ColumnBlocks(x.d_v, t.values).count(), groups = c(features(x), t.gs), rows = x.n_q;
     return io_of_passes(x, h, groups, groups * x.d) + Io().read(SlowArray::K, Words(x.n_k) * x.d)

@@ -15,7 +15,8 @@ struct PolynomialRowsTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_rows_tiled";
   static constexpr std::string_view idea =
-      "a polynomial for the radius or the spread of each row, of a state in tiles, one pass over the rows for each";
+      "a polynomial for the radius or the spread of each row, and a state in tiles, one pass over the rows for each "
+      "tile";
   static constexpr Traits traits{
       .masks = true, .rewrites_outputs = true, .method = MethodKind::polynomial, .by_rows = true};
   static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
@@ -62,24 +63,28 @@ struct PolynomialRowsTiledForward : Defaults {
     return t;
   }
 
-  /// The largest of: the mean of the keys; the numbers of rows; the passes.
-  static Phase phase(const Sizes& x, const PolynomialPasses& passes) {
+  static Words mean(const Sizes& x) { return x.tile(SlowArray::K, x.row_polynomials->centred ? 1 : 0, x.d); }
+  /// Before the passes, beside the mean of the keys: it is formed; keys, and rows, pass to be numbered.
+  static std::array<Phase, 3> numbering(const Sizes& x, index_t bc) {
     using A = SlowArray;
-    const bool by_spread = x.row_polynomials->by_spread(), centred = x.row_polynomials->centred;
-    const Words mean = x.tile(A::K, centred ? 1 : 0, x.d), word = x.tile(A::den, 1, 1);
-    const Words measures = by_spread ? x.tile(A::Z, monomials(x.d, 2), 1) : word,
-                stack = x.tile(A::den, by_spread ? 2 : 0, 1);
-    const Words keys = x.tile(A::K, keys_entering(x, passes.bc), x.d), query = x.tile(A::Q, 1, x.d);
-    Phase pass = passes.phase(x);
-    pass.footprint += mean;
-    const std::array phases{Phase{mean + (centred ? x.word(A::K) : Words(0)), x.word(A::K)},
-                            Phase{mean + measures + keys + stack, keys},
-                            Phase{mean + measures + query + word + stack, query}, pass};
-    return {footprint_of(phases), prefetch_of(phases)};
+    const bool by_spread = x.row_polynomials->by_spread();
+    const Words word = x.tile(A::den, 1, 1), stack = x.tile(A::den, by_spread ? 2 : 0, 1);
+    const Words measures = by_spread ? x.tile(A::Z, monomials(x.d, 2), 1) : word;
+    const Words keys = x.tile(A::K, keys_entering(x, bc), x.d), query = x.tile(A::Q, 1, x.d);
+    return {Phase{x.row_polynomials->centred ? x.word(A::K) : Words(0), x.word(A::K)},
+            Phase{measures + keys + stack, keys}, Phase{measures + query + word + stack, query}};
   }
-  static Words footprint(const Sizes& x, Tiling t) { return phase(x, PolynomialPasses(x, t.tiles())).footprint; }
+  static Words footprint(const Sizes& x, const PolynomialPasses& passes) {
+    return mean(x) + std::max(footprint_of(numbering(x, passes.bc)), passes.footprint(x));
+  }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint(x, PolynomialPasses(x, t.tiles())); }
   /// The next keys and values, or the next queries.
-  static Words prefetch(const Sizes& x, Tiling t) { return phase(x, PolynomialPasses(x, t.tiles())).prefetch; }
+  static Words prefetch(const Sizes& x, const PolynomialPasses& passes) {
+    const auto before = numbering(x, passes.bc);
+    const Words all = std::max(footprint_of(before) + prefetch_of(before), passes.with_second_buffers(x));
+    return mean(x) + all - footprint(x, passes);
+  }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch(x, PolynomialPasses(x, t.tiles())); }
   static Io io(const Sizes& x, Tiling t) { return io(x, PolynomialPasses(x, t.tiles())); }
   static Io io(const Sizes& x, const PolynomialPasses& passes) {
     const Words rows = x.n_q, keys = x.n_k;
@@ -127,7 +132,7 @@ struct PolynomialRowsTiledForward : Defaults {
     Tile<M> Z, z, longest;
   };
 
-  /// numbers_i <- the number of the polynomial of row i, which sees the keys that are there.
+  /// ids_i <- the number of the polynomial of row i, which sees the keys that are there.
   template <class M>
   static void number_rows(M& m, const ForwardOperands& x, const Tile<M>& mean, index_t bc) {
     const Measures<M> measures(m, x.shape);
@@ -136,7 +141,7 @@ struct PolynomialRowsTiledForward : Defaults {
         x.shape, 1, bc,
         [&](Range J) {
           const auto K_j = m.load(x.K.rows(J));
-          if (mean.shape().rows > 0) m.compute(kernel::AddToRows{-1}, K_j, mean);
+          if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, K_j, mean);
           if (!by_spread) return m.compute(kernel::LongestRow{}, measures.longest, K_j);
           const auto none = m.alloc(SlowArray::V, {J.size(), 0}), stack = m.alloc(SlowArray::den, {2, 1});
           m.compute(kernel::AddMonomials{measures.all.monomials}, measures.Z, measures.z, stack, K_j, none, kNoWords);
@@ -144,7 +149,7 @@ struct PolynomialRowsTiledForward : Defaults {
         [&](Range I) {
           const auto Q_i = m.load(x.Q.rows(I)), number = m.alloc(SlowArray::den, {1, 1});
           const auto stack = m.alloc(SlowArray::den, {by_spread ? 2 : 0, 1});
-          (void)polynomial_of_row(m, x, measures, Q_i, number, stack);
+          number_row(m, x, measures, Q_i, number, stack);
           m.store(number, x.ids.rows(I));
         });
   }

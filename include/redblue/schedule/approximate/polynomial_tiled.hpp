@@ -33,12 +33,15 @@ struct PolynomialTiledForward : Defaults {
     return best ? std::optional(doubled_in_turn<PolynomialTiledForward>(*best, x, limits)) : best;
   }
 
-  static Phase phase(const Sizes& x, const PolynomialPasses& passes) { return passes.phase(x); }
-  static Words footprint(const Sizes& x, Tiling t) { return PolynomialPasses(x, t).phase(x).footprint; }
+  static Words footprint(const Sizes& x, const PolynomialPasses& passes) { return passes.footprint(x); }
+  static Words footprint(const Sizes& x, Tiling t) { return footprint(x, PolynomialPasses(x, t)); }
   /// The next keys and values, or the next queries.
-  static Words prefetch(const Sizes& x, Tiling t) { return PolynomialPasses(x, t).phase(x).prefetch; }
+  static Words prefetch(const Sizes& x, const PolynomialPasses& passes) {
+    return passes.with_second_buffers(x) - passes.footprint(x);
+  }
+  static Words prefetch(const Sizes& x, Tiling t) { return prefetch(x, PolynomialPasses(x, t)); }
   static Io io(const Sizes& x, const PolynomialPasses& passes) { return passes.io(x); }
-  static Io io(const Sizes& x, Tiling t) { return PolynomialPasses(x, t).io(x); }
+  static Io io(const Sizes& x, Tiling t) { return io(x, PolynomialPasses(x, t)); }
   static Words macs(const Sizes& x, Tiling) { return polynomial_macs(x); }
 
   template <Machine M>

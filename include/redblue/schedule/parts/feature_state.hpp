@@ -1,7 +1,6 @@
 #pragma once
 #include "redblue/kernel/feature_maps.hpp"
 #include "redblue/kernel/weights.hpp"
-#include "redblue/schedule/parts/linear_state.hpp"
 #include "redblue/schedule/parts/state_passes.hpp"
 
 /// The state of random features, Z = SUM_j phi(k_j) v_j^T and z = SUM_j phi(k_j), in units of e^c, c being the largest

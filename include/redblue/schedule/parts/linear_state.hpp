@@ -25,25 +25,32 @@ void extend_state(W& w, const Tile<W>& state, const Block& A_i, const Block& B_i
   w.compute(kernel::Gemm{true, false}, state, A, w.stream(B_i));
 }
 
-/// Z = K^T V block by block, and T_i = scale A_i op(Z) for the queries. Under a mask queries go one by one, and keys
-/// enter the state just before the first query that sees them.
-template <class M, class Operands>
-void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMatrix& A, bool transpose,
-                      index_t queries, index_t bc) {
-  const Sizes& s = x.shape;
+/// Keys, `bc` at a time, then the queries that see no others, `br` at a time (one under a mask), then more keys.
+template <class Keys, class Queries>
+void for_queries_after_keys(const Sizes& s, index_t queries, index_t bc, const Keys& enter, const Queries& read) {
   const index_t br = s.mask.full() ? queries : 1;
-  const auto Z = m.alloc(SlowArray::Z, {s.d, s.d_v});
-  m.compute(kernel::Zero{}, Z);
   index_t entered = 0;
   for (index_t i = 0; i < s.n_q; i += br) {
     const Range I{i, std::min(i + br, s.n_q)};
     const index_t seen = s.pairs().keys_of(I).end;
     for (index_t keys = 0; entered < seen; entered += keys) {
       keys = std::min(bc, seen - entered);
-      extend_state(m, Z, x.K.rows(entered, keys), x.V.rows(entered, keys));
+      enter(Range{entered, entered + keys});
     }
-    apply_state(m, T.rows(I), A.rows(I), Z, transpose, x.scale);
+    read(I);
   }
+}
+
+/// Z = K^T V block by block, and T_i = scale A_i op(Z) for the queries. Under a mask queries go one by one, and keys
+/// enter the state just before the first query that sees them.
+template <class M, class Operands>
+void queries_on_state(M& m, const Operands& x, const SlowMatrix& T, const SlowMatrix& A, bool transpose,
+                      index_t queries, index_t bc) {
+  const auto Z = m.alloc(SlowArray::Z, {x.shape.d, x.shape.d_v});
+  m.compute(kernel::Zero{}, Z);
+  for_queries_after_keys(
+      x.shape, queries, bc, [&](Range J) { extend_state(m, Z, x.K.rows(J), x.V.rows(J)); },
+      [&](Range I) { apply_state(m, T.rows(I), A.rows(I), Z, transpose, x.scale); });
 }
 
 /// The most keys that enter the state at once.

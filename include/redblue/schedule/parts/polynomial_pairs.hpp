@@ -22,7 +22,7 @@ void gather(M& m, const ForwardOperands& x, const Tile<M>& mean, const std::vect
       m.load_into(to.rows(r, 1), from.rows(list[static_cast<std::size_t>(first + r)], 1));
   };
   rows(K, x.K);
-  if (mean.shape().rows > 0) m.compute(kernel::AddToRows{-1}, K, mean);
+  if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, K, mean);
   rows(V, x.V);
 }
 
@@ -35,7 +35,7 @@ void select_longest(M& m, const ForwardOperands& x, const Tile<M>& mean, const T
   for (index_t j = 0; j < n_k; ++j) {
     const auto K_j = m.load(x.K.rows(j, 1)), length = m.alloc(SlowArray::den, {1, 1}),
                id = m.alloc(SlowArray::ids, {1, 1});
-    if (mean.shape().rows > 0) m.compute(kernel::AddToRows{-1}, K_j, mean);
+    if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, K_j, mean);
     const bool is_first = j < kept;
     const Arg of = is_first ? lengths.rows(j, 1) : length.rows(0, 1);
     const Arg number = is_first ? ids.rows(j, 1) : id.rows(0, 1);

@@ -39,21 +39,12 @@ struct PolynomialPasses {
   Words most(index_t coordinates) const {
     return std::max(Words(1), (Words(w) - coordinates - columns.columns - degree) / columns.columns);
   }
-  /// The largest pass.
-  Phase phase(const Sizes& x) const {
-    const auto largest = [&](bool second_buffers) {
-      return groups
-          .totals([&](index_t D) { return most(D); },
-                  [&](Words rows, index_t D) {
-                    return columns.largest([&](StateColumns c) {
-                      const Phase p = polynomial_phase(x, c, rows, D, br, bc);
-                      return second_buffers ? p.footprint + p.prefetch : p.footprint;
-                    });
-                  })
-          .largest;
-    };
-    const Words footprint = largest(false);
-    return {footprint, largest(true) - footprint};
+  /// Of the largest pass.
+  Words footprint(const Sizes& x) const {
+    return largest(x, [](const Phase& p) { return p.footprint; });
+  }
+  Words with_second_buffers(const Sizes& x) const {
+    return largest(x, [](const Phase& p) { return p.footprint + p.prefetch; });
   }
   Words count() const { return columns.count() * totals().groups; }
   Io io(const Sizes& x) const {
@@ -68,10 +59,23 @@ struct PolynomialPasses {
   }
 
  private:
+  template <class Size>
+  Words largest(const Sizes& x, const Size& size) const {
+    const auto of_group = [&](Words rows, index_t D) {
+      return columns.largest([&](StateColumns c) { return size(polynomial_phase(x, c, rows, D, br, bc)); });
+    };
+    return groups.totals([&](index_t D) { return most(D); }, of_group).largest;
+  }
   MonomialGroups::Totals totals() const {
     return groups.totals([&](index_t D) { return most(D); }, [](Words, index_t) { return Words(0); });
   }
 };
+
+/// Do the passes of schedule S fit? Second buffers are counted only where there are any.
+template <class S>
+bool fit(const Sizes& x, const Limits& limits, const PolynomialPasses& passes) {
+  return limits.fit(S::footprint(x, passes), limits.double_buffer ? S::prefetch(x, passes) : Words(0));
+}
 
 /// The largest groups that fit; 0 if none do. Where the constant joins a group of more coordinates, larger groups with
 /// which it joins another may take less room: those of a row or two more are tried.
@@ -82,7 +86,7 @@ index_t largest_groups(const Sizes& x, const Limits& limits, PolynomialPasses& p
   const index_t most = std::min(std::max(limits.M, Words(1)), all).to_index();
   const auto fits = [&](index_t w) {
     passes.w = w;
-    return limits.fit(S::phase(x, passes));
+    return fit<S>(x, limits, passes);
   };
   index_t w = largest_tile(most, 1, fits);
   for (const index_t rows : {1, 2})
@@ -120,7 +124,7 @@ std::optional<PolynomialTiles> cheapest_passes(const Sizes& x, const Limits& lim
     PolynomialTiles less = *best;
     less.w -= spare;
     const PolynomialPasses passes(x, less);
-    return S::io(x, passes).total() == words && limits.fit(S::phase(x, passes));
+    return S::io(x, passes).total() == words && fit<S>(x, limits, passes);
   });
   return best;
 }

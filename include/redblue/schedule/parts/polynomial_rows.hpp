@@ -62,7 +62,7 @@ template <class M>
 void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, const Tile<M>& mean, Range keys,
                     index_t bc) {
   const auto centre = [&](const auto& rows) {
-    if (mean.shape().rows > 0) m.compute(kernel::AddToRows{-1}, rows, mean);
+    if (mean.shape().rows > 0) m.compute(kernel::SubtractFromRows{}, rows, mean);
   };
   const Range first = intersection(keys, {0, state.kept});
   if (first.size() > 0) {
@@ -82,13 +82,13 @@ void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, co
   }
 }
 
-/// The number of the polynomial of the row Q_i, by its radius or its spread, if that is in the range. `number` is a
-/// word for it, `stack` has one for each degree.
+/// number <- the number of the polynomial of the row Q_i, by its radius or its spread: the last one for what is beyond
+/// the range, or one more where such rows are exact. `stack` has a word for each degree.
 template <class M, class State, class Row, class Word>
-std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const State& state, const Row& Q_i,
-                                         const Word& number, const Tile<M>& stack) {
+void number_row(M& m, const ForwardOperands& x, const State& state, const Row& Q_i, const Word& number,
+                const Tile<M>& stack) {
   const RowPolynomials& fits = *x.shape.row_polynomials;
-  const index_t beyond = fits.steps(), most = fits.exact_rows ? beyond : beyond - 1;
+  const index_t most = fits.exact_rows ? fits.steps() : fits.steps() - 1;
   if (fits.by_spread()) {
     kernel::Monomials squares = state.all.monomials;
     squares.weighted = true;
@@ -101,7 +101,16 @@ std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const S
   } else {
     m.compute(kernel::RadiusNumber{x.scale, fits.step(), most}, number, Q_i, state.longest);
   }
-  const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, most);
+}
+
+/// The number of the polynomial of the row Q_i, if its radius or its spread is in the range. `number` is a word for it.
+template <class M, class Row, class Word>
+std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, const Row& Q_i,
+                                         const Word& number, const Tile<M>& stack) {
+  number_row(m, x, state, Q_i, number, stack);
+  const RowPolynomials& fits = *x.shape.row_polynomials;
+  const index_t beyond = fits.steps();
+  const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, beyond - 1);
   return k == beyond ? std::nullopt : std::optional(k);
 }
 /// The stack that polynomial_of_row takes.

@@ -2,7 +2,6 @@
 #include "redblue/core/machine.hpp"
 #include "redblue/kernel/polynomial.hpp"
 #include "redblue/kernel/row_polynomials.hpp"
-#include "redblue/schedule/parts/linear_state.hpp"
 #include "redblue/schedule/parts/polynomial_groups.hpp"
 #include "redblue/schedule/parts/state_passes.hpp"
 
@@ -48,7 +47,8 @@ void keys_into_state(M& m, const Operands& x, const MonomialGroup& g, StateColum
   const Coordinates K_j(m, g, x.K, J, mean == nullptr ? Layout::read_only : Layout::row_major);
   if (mean != nullptr)
     g.for_blocks(x.shape.d, [&](index_t at, Range columns) {
-      m.compute(kernel::AddToRows{-1}, K_j.tile().cols(at, columns.size()), mean->cols(columns.begin, columns.size()));
+      m.compute(kernel::SubtractFromRows{}, K_j.tile().cols(at, columns.size()),
+                mean->cols(columns.begin, columns.size()));
     });
   const auto V_j = m.load(x.V.block(J, {c.first, c.first + c.values}), Layout::read_only);
   const auto stack = m.alloc(SlowArray::den, {g.monomials.degree, 1});

@@ -1,11 +1,12 @@
 #pragma once
 #include <algorithm>
+#include <optional>
 #include <vector>
 
 #include "redblue/kernel/dense.hpp"
 #include "redblue/kernel/softmax.hpp"
 #include "redblue/schedule/forward/operands.hpp"
-#include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule/parts/linear_state.hpp"
 
 /// States of attention that keys enter and queries read, in one pass or, where the state does not fit, in several: each
 /// for some of its rows (a group of features) and some of its columns. Partial sums go through slow memory from group
@@ -35,6 +36,13 @@ struct ColumnBlocks {
   Words largest(const F& size) const {
     return std::max(size((*this)(0)), size((*this)(std::min<index_t>(1, count() - 1))));
   }
+  /// The largest of the phases of each block.
+  template <class F>
+  Phase phase(const F& phases) const {
+    const Words footprint = largest([&](StateColumns c) { return footprint_of(phases(c)); });
+    const auto with_second_buffers = [&](StateColumns c) { return footprint_of(phases(c)) + prefetch_of(phases(c)); };
+    return {footprint, largest(with_second_buffers) - footprint};
+  }
 };
 
 /// How many values the first block of columns may have, the most first: multiples of step, or all; of those that make
@@ -51,6 +59,25 @@ inline std::vector<index_t> numbers_of_values(index_t d_v, index_t step) {
   return list;
 }
 
+/// Of schedule S, whose tiles have gs rows of the state and `values` columns of V: the cheapest number of column
+/// blocks. group(t) is the most rows that fit with the columns of t, 0 where none do.
+template <class S, class Group>
+std::optional<typename S::Tiling> cheapest_columns(const Sizes& x, const Limits& limits, const Group& group) {
+  std::optional<typename S::Tiling> best;
+  Words least;
+  for (const index_t values : numbers_of_values(x.d_v, limits.multiple.feature)) {
+    typename S::Tiling t = S::smallest(x, limits.multiple);
+    t.values = values;
+    t.gs = group(t);
+    if (t.gs == 0) continue;
+    if (const Words cost = limits.price.of(S::io(x, t)); !best || cost < least) {
+      best = t;
+      least = cost;
+    }
+  }
+  return best;
+}
+
 /// The words of all passes: h blocks of columns, `groups` of them each, which read `coordinates` of each key and query
 /// in all.
 inline Io io_of_passes(const Sizes& x, Words h, Words groups, Words coordinates) {
@@ -63,22 +90,6 @@ inline Io io_of_passes(const Sizes& x, Words h, Words groups, Words coordinates)
       .read(SlowArray::den, (between + h - 1) * rows)
       .write(SlowArray::O, groups * rows * x.d_v)
       .write(SlowArray::den, (between + (h > 1 ? 1 : 0)) * rows);
-}
-
-/// Keys, `bc` at a time, then the queries that see no others, `br` at a time (one under a mask), then more keys.
-template <class Keys, class Queries>
-void for_queries_after_keys(const Sizes& s, index_t queries, index_t bc, const Keys& enter, const Queries& read) {
-  const index_t br = s.mask.full() ? queries : 1;
-  index_t entered = 0;
-  for (index_t i = 0; i < s.n_q; i += br) {
-    const Range I{i, std::min(i + br, s.n_q)};
-    const index_t seen = s.pairs().keys_of(I).end;
-    for (index_t keys = 0; entered < seen; entered += keys) {
-      keys = std::min(bc, seen - entered);
-      enter(Range{entered, entered + keys});
-    }
-    read(I);
-  }
 }
 
 /// num and den of one pass become those of all so far: partial sums of the groups before come from O and den, and go
