@@ -8,11 +8,11 @@
 #include <cstdio>
 #include <vector>
 
-#include "redblue/describe.hpp"
-#include "redblue/machine/counting.hpp"
-#include "redblue/machine/ram.hpp"
-#include "redblue/schedule/forward/flash.hpp"
-#include "redblue/schedule/forward/small_cache.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/machines/ram/ram.hpp"
+#include "redblue/schedules/describe.hpp"
+#include "redblue/schedules/forward/flash.hpp"
+#include "redblue/schedules/forward/small_cache.hpp"
 
 using namespace redblue;
 

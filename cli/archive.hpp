@@ -5,8 +5,8 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/file/atomic_file.hpp"
-#include "redblue/file/safetensors.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/files/safetensors.hpp"
 
 namespace redblue::cli {
 

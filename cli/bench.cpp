@@ -9,9 +9,9 @@
 #include "commands.hpp"
 #include "options.hpp"
 #include "random_arrays.hpp"
-#include "redblue/core/word_type.hpp"
-#include "redblue/hardware.hpp"
-#include "redblue/isa.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/hardware/isa.hpp"
+#include "redblue/language/word_type.hpp"
 
 namespace redblue::cli {
 

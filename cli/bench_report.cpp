@@ -9,9 +9,9 @@
 #include <cstdlib>
 #include <thread>
 
-#include "redblue/core/documents.hpp"
-#include "redblue/hardware.hpp"
-#include "redblue/isa.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/hardware/isa.hpp"
+#include "redblue/problem/sequences.hpp"
 #include "redblue/version.hpp"
 #include "redblue_commit.hpp"
 

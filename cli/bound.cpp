@@ -1,4 +1,4 @@
-#include "redblue/bound/bound.hpp"
+#include "redblue/bounds/bound.hpp"
 
 #include <fmt/format.h>
 
@@ -9,8 +9,8 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
-#include "redblue/bound/order.hpp"
-#include "redblue/core/error.hpp"
+#include "redblue/bounds/order.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue::cli {
 

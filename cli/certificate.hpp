@@ -3,9 +3,9 @@
 
 #include "command_line.hpp"
 #include "json.hpp"
-#include "redblue/certificate.hpp"
-#include "redblue/tolerance.hpp"
-#include "redblue/verify.hpp"
+#include "redblue/methods/certificate.hpp"
+#include "redblue/methods/tolerance.hpp"
+#include "redblue/verify/verify.hpp"
 
 namespace redblue::cli {
 

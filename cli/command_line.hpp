@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "redblue/core/types.hpp"
+#include "redblue/language/types.hpp"
 
 namespace CLI {  // NOLINT(readability-identifier-naming): the name is that of the library CLI11
 class App;

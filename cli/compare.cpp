@@ -1,4 +1,4 @@
-#include "redblue/compare.hpp"
+#include "redblue/methods/compare.hpp"
 
 #include <fmt/format.h>
 

@@ -4,9 +4,9 @@
 #include <optional>
 
 #include "commands.hpp"
-#include "redblue/core/error.hpp"
-#include "redblue/file/atomic_file.hpp"
-#include "redblue/hardware.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue::cli {
 

@@ -8,7 +8,7 @@
 #include "json.hpp"
 #include "options.hpp"
 #include "progress.hpp"
-#include "redblue/machine/outline.hpp"
+#include "redblue/machines/outline.hpp"
 
 namespace redblue::cli {
 

@@ -5,7 +5,7 @@
 
 #include "commands.hpp"
 #include "json.hpp"
-#include "redblue/attention.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 

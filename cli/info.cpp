@@ -11,8 +11,8 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "npz.hpp"
-#include "redblue/file/mapped_file.hpp"
-#include "redblue/file/npy.hpp"
+#include "redblue/files/mapped_file.hpp"
+#include "redblue/files/npy.hpp"
 #include "tensors.hpp"
 
 namespace redblue::cli {

@@ -5,8 +5,8 @@
 #include <vector>
 
 #include "command_line.hpp"
-#include "redblue/attention.hpp"
-#include "redblue/file/tensor_file.hpp"
+#include "redblue/files/tensor_file.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 

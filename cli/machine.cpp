@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "options.hpp"
-#include "redblue/fastest.hpp"
+#include "redblue/planner/fastest.hpp"
 #include "standard_output.hpp"
 
 /// What options take from the machine at hand, or from a file about another.

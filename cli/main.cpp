@@ -7,7 +7,7 @@
 #include <string>
 
 #include "commands.hpp"
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 #include "redblue/version.hpp"
 #include "standard_output.hpp"
 

@@ -2,7 +2,7 @@
 #include <optional>
 #include <string>
 
-#include "redblue/attention.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 

@@ -10,8 +10,8 @@
 #include <map>
 #include <new>
 
-#include "redblue/file/mapped_file.hpp"
-#include "redblue/file/npy.hpp"
+#include "redblue/files/mapped_file.hpp"
+#include "redblue/files/npy.hpp"
 
 namespace redblue::cli {
 

@@ -8,10 +8,10 @@
 #include <span>
 
 #include "archive.hpp"
-#include "redblue/core/word_type.hpp"
-#include "redblue/fastest.hpp"
-#include "redblue/file/mapped_file.hpp"
-#include "redblue/file/npy.hpp"
+#include "redblue/files/mapped_file.hpp"
+#include "redblue/files/npy.hpp"
+#include "redblue/language/word_type.hpp"
+#include "redblue/planner/fastest.hpp"
 #include "standard_output.hpp"
 
 namespace redblue::cli {

@@ -5,8 +5,8 @@
 #include <string_view>
 
 #include "command_line.hpp"
-#include "redblue/attention.hpp"
-#include "redblue/widths.hpp"
+#include "redblue/planner/widths.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue {
 struct TimeOptions;

@@ -1,12 +1,12 @@
-#include "redblue/patterns.hpp"
+#include "redblue/masks/patterns.hpp"
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
 #include "npz.hpp"
 #include "options.hpp"
-#include "redblue/core/physical_memory.hpp"
-#include "redblue/file/npy.hpp"
+#include "redblue/files/npy.hpp"
+#include "redblue/hardware/physical_memory.hpp"
 
 namespace redblue::cli {
 

@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
 
 /// A plan as text for other programs and pages.
 namespace redblue::cli {

@@ -10,7 +10,7 @@
 #include <mutex>
 #include <thread>
 
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 #include "standard_output.hpp"
 
 namespace redblue::cli {

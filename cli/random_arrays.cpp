@@ -2,7 +2,7 @@
 
 #include <random>
 
-#include "redblue/machine/storage.hpp"
+#include "redblue/machines/ram/storage.hpp"
 
 namespace redblue::cli {
 

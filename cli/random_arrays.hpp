@@ -2,7 +2,7 @@
 #include <cstddef>
 #include <vector>
 
-#include "redblue/attention.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 

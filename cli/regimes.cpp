@@ -1,4 +1,4 @@
-#include "redblue/plan/regimes.hpp"
+#include "redblue/planner/regimes.hpp"
 
 #include <fmt/format.h>
 
@@ -8,8 +8,8 @@
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
-#include "redblue/core/error.hpp"
-#include "redblue/kernel/polynomial.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/methods/kernels/polynomial.hpp"
 
 namespace redblue::cli {
 

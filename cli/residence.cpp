@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "options.hpp"
-#include "redblue/core/word_type.hpp"
+#include "redblue/language/word_type.hpp"
 
 /// What words take in fast memory, where --memory gives it in bytes.
 namespace redblue::cli {

@@ -12,8 +12,8 @@
 #include "nan.hpp"
 #include "options.hpp"
 #include "progress.hpp"
-#include "redblue/file/atomic_file.hpp"
-#include "redblue/verify.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/verify/verify.hpp"
 #include "standard_output.hpp"
 #include "tensors.hpp"
 

@@ -7,7 +7,7 @@
 #include <cstdio>
 #include <cstring>
 
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue::cli {
 

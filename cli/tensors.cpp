@@ -9,9 +9,9 @@
 #include <set>
 
 #include "archive.hpp"
-#include "redblue/file/atomic_file.hpp"
-#include "redblue/file/npy.hpp"
-#include "redblue/machine/storage.hpp"
+#include "redblue/files/atomic_file.hpp"
+#include "redblue/files/npy.hpp"
+#include "redblue/machines/ram/storage.hpp"
 
 namespace redblue::cli {
 

@@ -7,8 +7,8 @@
 #include "archive.hpp"
 #include "command_line.hpp"
 #include "layout.hpp"
-#include "redblue/attention.hpp"
-#include "redblue/file/tensor_file.hpp"
+#include "redblue/files/tensor_file.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::cli {
 

@@ -1,4 +1,4 @@
-#include "redblue/machine/trace.hpp"
+#include "redblue/machines/trace.hpp"
 
 #include <fmt/format.h>
 

@@ -6,8 +6,12 @@ if(BUILD_SHARED_LIBS AND TARGET redblue-cli)
 endif()
 
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/redblue)
-install(DIRECTORY include/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR} FILES_MATCHING PATTERN *.hpp)
-install(FILES include/redblue.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+# The public headers alone: what they take from the rooms is written into them (cmake/PublicHeaders.cmake).
+set(public_headers ${PROJECT_BINARY_DIR}/public)
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${public_headers}
+                                      -P ${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake COMMAND_ERROR_IS_FATAL ANY)")
+install(DIRECTORY ${public_headers}/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(FILES redblue/c_api/redblue.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(TARGETS redblue redblue_c EXPORT redblueTargets)
 if(TARGET redblue-cli)
   install(TARGETS redblue-cli)

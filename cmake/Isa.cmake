@@ -1,5 +1,5 @@
 # A source whose name ends in _avx2, _avx512, _avx512_bf16 or _amx_bf16 is compiled for that instruction set and called
-# only where is_available() (redblue/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
+# only where is_available() (redblue/hardware/isa.hpp) says so. Such a file must keep everything but its entry points in anonymous
 # namespaces: the linker could otherwise pick its copy of an inline function for code that must run on every processor.
 # tests/check_isa_symbols.py checks that. These files are optimised in every build, because vector code is slow otherwise,
 # but for builds with sanitizers, where that takes minutes a file. The compiler must not fuse a product and a sum that

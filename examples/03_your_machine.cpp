@@ -3,9 +3,8 @@
 #include <array>
 #include <iostream>
 
-#include "redblue/core/machine.hpp"
-#include "redblue/schedule/forward/flash.hpp"
-#include "redblue/schedule/forward/score_tiles.hpp"
+#include "redblue/machine.hpp"
+#include "redblue/schedules.hpp"
 
 using namespace redblue;
 

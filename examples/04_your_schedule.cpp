@@ -5,8 +5,8 @@
 
 #include "redblue/attention.hpp"
 #include "redblue/claims.hpp"
-#include "redblue/describe.hpp"
-#include "redblue/machine/trace.hpp"
+#include "redblue/machines.hpp"
+#include "redblue/schedule.hpp"
 #include "redblue/verify.hpp"
 #include "two_sweeps.hpp"
 

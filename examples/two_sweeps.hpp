@@ -1,9 +1,5 @@
 #pragma once
-#include "redblue/core/machine.hpp"
-#include "redblue/kernel/backward.hpp"
-#include "redblue/kernel/softmax.hpp"
-#include "redblue/schedule/forward/operands.hpp"
-#include "redblue/schedule/parts/limits.hpp"
+#include "redblue/schedule.hpp"
 
 namespace redblue::schedule {
 

@@ -45,7 +45,7 @@ build() {
     cmake --build --preset "$1" -j "$jobs" ${2+--target "${@:2}"}
 }
 
-format() { find include src cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
+format() { find redblue cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
 wasm() { REDBLUE_JOBS=$jobs scripts/wasm.sh; }
 wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
@@ -73,7 +73,7 @@ suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable 
 release_tests() {  # the rest are programs and scripts
   local all
   mapfile -t all < <(suites release)
-  tests_of release '*' "${all[@]}" && ctest --preset release -R '^(c_api|kernel\.isa_symbols|scratch\.|compile_fail\.)'
+  tests_of release '*' "${all[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|scratch\.|compile_fail\.)'
 }
 # All but what measures this machine for seconds, and what asks how exact or how cheap an answer is, where NaN goes, or
 # whether a slip is seen: the release tests do, and other tests take the same paths through memory.
@@ -82,7 +82,7 @@ asan_tests() {
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
   left_out+=':*CanSkipOrRepeatNothing'
   local all
-  mapfile -t all < <(suites asan | grep -vx 'bound\|model')
+  mapfile -t all < <(suites asan | grep -vx 'bounds')
   few_cases tests_of asan "-$left_out" "${all[@]}" && ctest --preset asan -L '^c_api$'
 }
 # The tests that compute, on every instruction set below the one that the others run on. Outline and Mutants are left out:
@@ -94,7 +94,7 @@ instruction_sets() {
     echo "REDBLUE_ISA=$isa"
     only='*'
     [ "$isa" != avx512_bf16 ] || only='*Bf16*'  # in all else it is avx512
-    REDBLUE_ISA=$isa few_cases tests_of release "$only-Outline.*:*Mutants.*" schedule api threads || return 1
+    REDBLUE_ISA=$isa few_cases tests_of release "$only-Outline.*:*Mutants.*" schedules runtime methods verify threads || return 1
   done
 }
 threads() {  # tests/threads alone: a build of everything with the thread sanitizer takes longer than all its tests
@@ -102,10 +102,10 @@ threads() {  # tests/threads alone: a build of everything with the thread saniti
 }
 
 # Each file of the library and the program, as build/asan compiles it: several as one, and those first.
-# bodies_f64_avx512.cpp is left out: it includes the same headers as bodies_f32_avx512.cpp.
+# implementations_f64_avx512.cpp is left out: it includes the same headers as implementations_f32_avx512.cpp.
 tidy() {
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
-    grep '^src/\|^build/asan/CMakeFiles/redblue' | grep -v bodies_f64_avx512 | sort |
+    grep '^redblue/\|^build/asan/CMakeFiles/redblue' | grep -v implementations_f64_avx512 | sort |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
   local status=$?
   [ $status -ne 124 ] || echo "clang-tidy: stopped after 15 minutes"

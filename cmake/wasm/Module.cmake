@@ -13,7 +13,7 @@ list(TRANSFORM kernel REPLACE "(.+)" "src/kernel/\\1.cpp")
 list(TRANSFORM machine REPLACE "(.+)" "src/machine/\\1.cpp")
 list(TRANSFORM api REPLACE "(.+)" "src/api/\\1.cpp")
 list(TRANSFORM cli REPLACE "(.+)" "cli/\\1.cpp")
-set(sources ${schedules} src/fmt.cpp cmake/wasm/platform.cpp cmake/wasm/exceptions.cpp)
+set(sources ${schedules} redblue/language/fmt.cpp cmake/wasm/platform.cpp cmake/wasm/exceptions.cpp)
 foreach(folder core bound schedule plan kernel machine api cli)  # each compiled as one file
   set_property(SOURCE ${${folder}} PROPERTY UNITY_GROUP ${folder})
   list(APPEND sources ${${folder}})

@@ -5,9 +5,9 @@
 #include "npz.hpp"
 #include "options.hpp"
 #include "progress.hpp"
-#include "redblue/fastest.hpp"
-#include "redblue/file/mapped_file.hpp"
-#include "redblue/file/npy.hpp"
+#include "redblue/planner/fastest.hpp"
+#include "redblue/files/mapped_file.hpp"
+#include "redblue/files/npy.hpp"
 
 /// What the command line asks of a machine, in a module of WebAssembly: it has one thread, no files, and does not know
 /// the machine that it runs on.

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "redblue/tolerance.hpp"
+#include "redblue/methods/tolerance.hpp"
 #include "run.hpp"
 
 namespace redblue::python {

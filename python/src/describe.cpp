@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "redblue/bound/bound.hpp"
+#include "redblue/bounds/bound.hpp"
 
 namespace redblue::python {
 

@@ -2,8 +2,8 @@
 #include <optional>
 #include <vector>
 
-#include "redblue/attention.hpp"
-#include "redblue/core/mask.hpp"
+#include "redblue/masks/mask.hpp"
+#include "redblue/runtime/run.hpp"
 
 /// Masks given as a bias: of each query the keys that it sees, where they are one interval.
 namespace redblue::python {

@@ -8,11 +8,11 @@
 
 #include "exchange.hpp"
 #include "plan.hpp"
-#include "redblue/core/error.hpp"
-#include "redblue/hardware.hpp"
-#include "redblue/isa.hpp"
-#include "redblue/model/time.hpp"
-#include "redblue/threads.hpp"
+#include "redblue/hardware/hardware.hpp"
+#include "redblue/hardware/isa.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/planner/time.hpp"
+#include "redblue/threads/pool.hpp"
 #include "redblue/version.hpp"
 #include "regimes.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include "redblue/core/words.hpp"
+#include "redblue/language/words.hpp"
 
 /// The parts of the extension module redblue._core.
 namespace redblue::python {

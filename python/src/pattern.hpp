@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "redblue/core/pattern.hpp"
+#include "redblue/masks/pattern.hpp"
 
 namespace redblue::python {
 

@@ -12,12 +12,12 @@
 
 #include <algorithm>
 
-#include "api/plan_here.hpp"
 #include "certify.hpp"
 #include "compare.hpp"
 #include "describe.hpp"
 #include "module.hpp"
-#include "redblue/core/word_type.hpp"
+#include "redblue/language/word_type.hpp"
+#include "redblue/planner/plan_here.hpp"
 #include "run.hpp"
 #include "travel.hpp"
 

@@ -4,9 +4,9 @@
 #include <string>
 #include <tuple>
 
-#include "api/arena_memo.hpp"
-#include "redblue/attention.hpp"
-#include "redblue/widths.hpp"
+#include "redblue/planner/widths.hpp"
+#include "redblue/runtime/arena_memo.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue::python {
 

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "plan.hpp"
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue::python {
 

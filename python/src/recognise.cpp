@@ -12,7 +12,7 @@
 #include "intervals.hpp"
 #include "module.hpp"
 #include "pattern.hpp"
-#include "redblue/core/documents.hpp"
+#include "redblue/problem/sequences.hpp"
 
 namespace redblue::python {
 

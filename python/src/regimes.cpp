@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "describe.hpp"
-#include "redblue/plan/regimes.hpp"
+#include "redblue/planner/regimes.hpp"
 
 namespace redblue::python {
 

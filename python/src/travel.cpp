@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "pattern.hpp"
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue::python {
 

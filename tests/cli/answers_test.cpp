@@ -1,7 +1,7 @@
 #include <cmath>
 
 #include "cli/cli.hpp"
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
 #include "support/schedules.hpp"
 
 /// plan, bound, count, trace: the words they print and the JSON they promise.

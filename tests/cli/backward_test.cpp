@@ -4,9 +4,9 @@
 #include <limits>
 #include <map>
 
-#include "api/arrays.hpp"
 #include "cli/cli.hpp"
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
+#include "runtime/arrays.hpp"
 #include "support/cases.hpp"
 #include "support/schedules.hpp"
 

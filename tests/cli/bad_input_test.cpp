@@ -2,7 +2,8 @@
 #include <unistd.h>
 
 #include "cli/cli.hpp"
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
+#include "support/paths.hpp"
 #include "support/schedules.hpp"
 
 /// Bad input ends with exit code 2, a message that names the culprit and what would work, and no file that was not
@@ -357,7 +358,8 @@ TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
   // Results on standard output are results too, and so is help.
   const Workplace w;
   const auto answer = [&](const std::string& arguments, const std::string& out) {
-    return std::system((quoted(REDBLUE_CLI) + " " + arguments + " >" + out + " 2>" + quoted(w / "err")).c_str());
+    return std::system(
+        (quoted(redblue::test::program()) + " " + arguments + " >" + out + " 2>" + quoted(w / "err")).c_str());
   };
   std::vector<std::string> lines = {"--version", "--help"};
   for (const char* command : {"plan", "bound", "count", "trace"})
@@ -380,7 +382,7 @@ TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
   w.safetensors("x.safetensors", p, generate(p));
   const auto answer = [&](const std::string& arguments, const std::string& redirection) {
     const int status =
-        std::system(("cd " + quoted(w / "") + " && " + quoted(REDBLUE_CLI) +
+        std::system(("cd " + quoted(w / "") + " && " + quoted(redblue::test::program()) +
                      " run --M 100 --input x.safetensors --output y.safetensors" + arguments + redirection + " 2>err")
                         .c_str());
     return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
@@ -399,12 +401,12 @@ TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
   }
   // A report that is longer than a buffer, and notes that standard error does not take.
   EXPECT_EQ(answer(" --json --verify --name o=" + std::string(5000, 'o'), " >/dev/full"), 3);
-  EXPECT_EQ(std::system(("REDBLUE_PROGRESS_SECONDS=0.0001 " + quoted(REDBLUE_CLI) +
+  EXPECT_EQ(std::system(("REDBLUE_PROGRESS_SECONDS=0.0001 " + quoted(redblue::test::program()) +
                          " count --n 5000 --d 64 --M 1000 --schedule flash >/dev/null 2>/dev/full")
                             .c_str()),
             0);
-  const int nest =
-      std::system((quoted(REDBLUE_CLI) + " explain --n 100 --d 8 --M 1000 >/dev/full 2>/dev/null").c_str());
+  const int nest = std::system(
+      (quoted(redblue::test::program()) + " explain --n 100 --d 8 --M 1000 >/dev/full 2>/dev/null").c_str());
   EXPECT_EQ(WIFEXITED(nest) ? WEXITSTATUS(nest) : -1, 2);
   // Whatever is closed, no report ends up in a file.
   for (const std::string closed : {" >&-", " <&- >&-", " <&- >/dev/null", " >/dev/full"}) {

@@ -10,10 +10,11 @@
 #include <string>
 #include <vector>
 
-#include "file/support.hpp"
-#include "redblue/file/npy.hpp"
-#include "redblue/file/safetensors.hpp"
+#include "files/support.hpp"
+#include "redblue/files/npy.hpp"
+#include "redblue/files/safetensors.hpp"
 #include "support/generators.hpp"
+#include "support/paths.hpp"
 
 /// The real program, run in a directory of its own.
 namespace redblue::test {
@@ -47,7 +48,8 @@ class Workplace {
 
   /// `before` goes before the program on its command line in the shell: a limit, an environment.
   Finished run(const Args& args, const std::string& before = "") const {
-    std::string command = "cd " + quoted(directory_ / "") + " && " + before + " exec " + quoted(REDBLUE_CLI);
+    std::string command =
+        "cd " + quoted(directory_ / "") + " && " + before + " exec " + quoted(redblue::test::program());
     for (const std::string& a : args) command += " " + quoted(a);
     const int status = std::system((command + " >" + quoted(logs_ / "out") + " 2>" + quoted(logs_ / "err")).c_str());
     Finished f;

@@ -1,5 +1,5 @@
 #include "cli/cli.hpp"
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
 #include "support/schedules.hpp"
 
 /// --max-workspace, held against a limit on the address space of the process.

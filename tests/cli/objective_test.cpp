@@ -2,6 +2,7 @@
 #include <fstream>
 
 #include "cli/cli.hpp"
+#include "support/paths.hpp"
 
 /// --objective time and --machine.
 namespace redblue::test {
@@ -9,7 +10,7 @@ namespace {
 
 using testing::HasSubstr;
 
-std::string machine(const std::string& name) { return REDBLUE_SOURCE_DIR "/tests/data/" + name + ".json"; }
+std::string machine(const std::string& name) { return redblue::test::in_sources("/tests/data/" + name + ".json"); }
 
 const Args kBackward = {"plan", "--op", "backward", "--n", "2048", "--d", "64", "--M", "30000", "--objective", "time"};
 

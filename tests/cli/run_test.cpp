@@ -1,7 +1,8 @@
 #include <limits>
 
 #include "cli/cli.hpp"
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
+#include "support/paths.hpp"
 #include "support/schedules.hpp"
 #include "support/tolerance.hpp"
 
@@ -212,7 +213,7 @@ TEST(Cli, VerifyCatchesAnUnstableSchedule) {
 
 /// Two heads of a real sentence encoder, with outputs that PyTorch computed.
 TEST(Cli, RealDataMatchesItsReferenceInEverySchedule) {
-  const std::string data = REDBLUE_SOURCE_DIR "/examples/data/minilm.safetensors";
+  const std::string data = redblue::test::in_sources("/examples/data/minilm.safetensors");
   const file::Safetensors stored = file::read_safetensors(data);
   Problem p = problem(512, 512, 32, 32);
   p.heads = 2;

@@ -1,6 +1,6 @@
 // expect: this kernel takes another number of arguments
-#include "redblue/kernel/dense.hpp"
-#include "redblue/machine/counting.hpp"
+#include "redblue/kernels/dense.hpp"
+#include "redblue/machines/counting.hpp"
 
 void schedule(redblue::machine::Counting& m, const redblue::Block& b) {
   const auto first = m.alloc(b), second = m.load(b);

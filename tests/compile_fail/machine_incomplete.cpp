@@ -1,6 +1,6 @@
 // expect: constraints not satisfied|no matching function
-#include "redblue/machine/counting.hpp"
-#include "redblue/schedule/forward/flash.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/schedules/forward/flash.hpp"
 
 // Has the words of a machine, but none of the primitives behind them.
 struct Incomplete : redblue::MachineFace<Incomplete> {};

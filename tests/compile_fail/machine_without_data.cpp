@@ -1,6 +1,6 @@
 // expect: constraints not satisfied|no matching function
-#include "redblue/machine/counting.hpp"
-#include "redblue/schedule/approximate/polynomial_rows.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/methods/schedules/polynomial_rows.hpp"
 
 // A machine like any other that answers nothing about the data.
 struct Silent : redblue::MachineFace<Silent> {

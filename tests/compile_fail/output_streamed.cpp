@@ -1,6 +1,6 @@
 // expect: only an argument that the kernel reads may be streamed
-#include "redblue/kernel/dense.hpp"
-#include "redblue/machine/counting.hpp"
+#include "redblue/kernels/dense.hpp"
+#include "redblue/machines/counting.hpp"
 
 // A streamed word is gone once it was used: a kernel cannot write it.
 void schedule(redblue::machine::Counting& m, const redblue::Block& o) {

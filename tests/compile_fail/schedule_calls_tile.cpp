@@ -1,5 +1,5 @@
 // expect: no match for call|does not provide a call operator
-#include "redblue/core/machine.hpp"
+#include "redblue/language/machine.hpp"
 
 // A schedule that looks at a number could not be counted without data.
 template <redblue::Machine M>
@@ -12,5 +12,5 @@ void schedule(M& m, const redblue::Block& b) {
 #endif
 }
 
-#include "redblue/machine/counting.hpp"
+#include "redblue/machines/counting.hpp"
 template void schedule(redblue::machine::Counting&, const redblue::Block&);

@@ -1,5 +1,5 @@
 // expect: has no member named .?data|no member named 'data'
-#include "redblue/machine/ram.hpp"
+#include "redblue/machines/ram/ram.hpp"
 
 // Not even on the machine that does hold numbers.
 template <redblue::Machine M>

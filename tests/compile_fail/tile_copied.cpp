@@ -1,5 +1,5 @@
 // expect: deleted
-#include "redblue/machine/counting.hpp"
+#include "redblue/machines/counting.hpp"
 
 // A copy would be resident twice and evicted twice, and be counted once.
 void schedule(redblue::machine::Counting& m, const redblue::Block& b) {

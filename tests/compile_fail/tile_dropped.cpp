@@ -1,5 +1,5 @@
 // expect: nodiscard
-#include "redblue/machine/counting.hpp"
+#include "redblue/machines/counting.hpp"
 
 // Loaded and evicted at the same semicolon: paid for nothing.
 void schedule(redblue::machine::Counting& m, const redblue::Block& b) {

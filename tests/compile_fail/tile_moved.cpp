@@ -1,7 +1,7 @@
 // expect: deleted
 #include <utility>
 
-#include "redblue/machine/counting.hpp"
+#include "redblue/machines/counting.hpp"
 
 // A tile that leaves its scope would break the stack of fast memory.
 void schedule(redblue::machine::Counting& m, const redblue::Block& b) {

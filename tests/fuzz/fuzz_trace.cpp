@@ -1,6 +1,6 @@
 // clang++-19 -std=c++20 -O1 -g -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=all -Iinclude -Isrc \
 //   -isystem /usr/include/eigen3 -DFMT_HEADER_ONLY tests/fuzz/fuzz_trace.cpp \
-//   src/machine/{storage,team,trace,trace_check}.cpp src/core/words.cpp -o fuzz_trace
+//   redblue/machines/{trace,trace_check}.cpp redblue/machines/ram/{storage,team}.cpp redblue/language/words.cpp -o fuzz_trace
 // ./fuzz_trace -dict=tests/fuzz/trace.dict -max_total_time=600 NEW_FINDINGS tests/fuzz/corpus/trace
 #include "trace_target.hpp"
 

@@ -4,11 +4,11 @@
 #include <span>
 #include <vector>
 
-#include "redblue/core/error.hpp"
-#include "redblue/file/npy.hpp"
-#include "redblue/file/safetensors.hpp"
+#include "redblue/files/npy.hpp"
+#include "redblue/files/safetensors.hpp"
+#include "redblue/language/error.hpp"
 
-// What the fuzzers run, and tests/file/corpus_test.cpp over the corpus: parse, and read every byte of whatever the
+// What the fuzzers run, and tests/files/corpus_test.cpp over the corpus: parse, and read every byte of whatever the
 // parser accepted, so that a shape, stride or offset that is wrong shows as a read out of bounds.
 namespace redblue::fuzz {
 

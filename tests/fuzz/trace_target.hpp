@@ -8,12 +8,12 @@
 #include <string>
 #include <vector>
 
-#include "redblue/core/error.hpp"
-#include "redblue/machine/counting.hpp"
-#include "redblue/machine/ram.hpp"
-#include "redblue/machine/trace.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/machines/ram/ram.hpp"
+#include "redblue/machines/trace.hpp"
 
-// What the fuzzer of traces runs, and tests/file/corpus_test.cpp over the corpus: read the text, and play whatever was
+// What the fuzzer of traces runs, and tests/files/corpus_test.cpp over the corpus: read the text, and play whatever was
 // accepted, so that a size or place that is wrong shows as a read or write out of bounds.
 namespace redblue::fuzz {
 

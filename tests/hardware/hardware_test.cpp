@@ -1,19 +1,20 @@
-#include "redblue/hardware.hpp"
+#include "redblue/hardware/hardware.hpp"
 
 #include <gmock/gmock.h>
 
 #include <cstdlib>
 #include <filesystem>
 
-#include "file/support.hpp"
-#include "redblue/core/error.hpp"
+#include "files/support.hpp"
+#include "redblue/language/error.hpp"
+#include "support/paths.hpp"
 
 namespace redblue::test {
 namespace {
 
 using testing::HasSubstr;
 
-const std::string kInvented = REDBLUE_SOURCE_DIR "/tests/data/hardware.json";
+const std::string kInvented = test::in_sources("/tests/data/hardware.json");
 
 std::string message_of(const std::string& text) {
   try {

@@ -1,4 +1,4 @@
-#include "redblue/isa.hpp"
+#include "redblue/hardware/isa.hpp"
 
 #include <gmock/gmock.h>
 
@@ -6,7 +6,7 @@
 #include <optional>
 #include <string>
 
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
 
 namespace redblue {
 namespace {

@@ -1,4 +1,4 @@
-#include "../src/hardware/loops.hpp"
+#include "redblue/hardware/loops.hpp"
 
 #include <gtest/gtest.h>
 

@@ -6,8 +6,8 @@
 #include <cstdlib>
 #include <new>
 
-#include "api/arrays.hpp"
-#include "api/plans.hpp"
+#include "runtime/arrays.hpp"
+#include "runtime/plans.hpp"
 #include "support/generators.hpp"
 
 /// What a run takes from the heap: nothing but bookkeeping beside the memory it is given, and that memory where it is

@@ -204,7 +204,7 @@ def test_backward_plan(p, M):
         assert not least, f"{least} fits, yet {done.stderr}"
         return
     reply = json.loads(done.stdout)
-    # The program may know more schedules than the reference: the claims of redblue/claims.hpp hold them to their formulas.
+    # The program may know more schedules than the reference: the claims of redblue/verify/claims.hpp hold them to their formulas.
     plans = {name_of(plan): plan for plan in reply["plans"] if name_of(plan) in BACKWARD}
     assert len({plan["schedule"] for plan in reply["plans"]}) == len(reply["plans"]), "one row per schedule"
     assert least.keys() <= plans.keys(), "a schedule that fits is missing"

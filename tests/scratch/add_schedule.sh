@@ -10,19 +10,19 @@ root=$(cd "$(dirname "$0")/../.." && pwd)
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 
-cp -r "$root/include" "$root/src" "$root/docs" "$work"
-cp "$root/examples/two_sweeps.hpp" "$work/include/redblue/schedule/forward/"                                     # its header
+cp -r "$root/redblue" "$root/docs" "$work"
+cp "$root/examples/two_sweeps.hpp" "$work/redblue/schedules/forward/"                                     # its header
 sed -i 's/^  registry.add(describe<FlashForward>());/&\n  registry.add(describe<TwoSweepsForward>());/' \
-  "$work/src/schedules/forward.cpp"                                                                             # its line
-sed -i '0,/^#include "redblue/s//#include "redblue\/schedule\/forward\/two_sweeps.hpp"\n&/' "$work/src/schedules/forward.cpp"
+  "$work/redblue/schedules/lists/forward.cpp"                                                                      # its line
+sed -i '0,/^#include "redblue/s//#include "redblue\/schedules\/forward\/two_sweeps.hpp"\n&/' "$work/redblue/schedules/lists/forward.cpp"
 
 cat >"$work/main.cpp" <<'END'
 #include <iostream>
 
 #include "redblue/attention.hpp"
 #include "redblue/claims.hpp"
-#include "redblue/describe.hpp"
-#include "redblue/schedule/forward/two_sweeps.hpp"
+#include "redblue/schedule.hpp"
+#include "redblue/schedules/forward/two_sweeps.hpp"
 
 struct ForgetsTheStream : redblue::schedule::TwoSweepsForward {  // its mutant
   static redblue::Words footprint(const redblue::Sizes& x, Tiling t) {
@@ -45,7 +45,7 @@ int main() {
   for (const std::string_view name : plan::Registry::built_in().names(Operation::forward)) std::cout << name << '\n';
 }
 END
-"$compiler" -std=c++20 -O1 "${@:3}" -I"$work/include" -I"$work/src" "$work/main.cpp" "$work/src/schedules/forward.cpp" \
+"$compiler" -std=c++20 -O1 "${@:3}" -I"$work" "$work/main.cpp" "$work/redblue/schedules/lists/forward.cpp" \
   "$build"/libredblue.a -lpthread -o "$work/main"
 "$work/main" >"$work/names"
 

@@ -4,7 +4,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/problem.hpp"
+#include "redblue/problem/problem.hpp"
 
 namespace redblue::test {
 

@@ -1,8 +1,8 @@
 #pragma once
 #include <vector>
 
-#include "oracle/dense.hpp"
-#include "redblue/problem.hpp"
+#include "redblue/problem/problem.hpp"
+#include "redblue/verify/oracle/dense.hpp"
 
 /// The dense oracle over batches and heads, on plain vectors.
 namespace redblue::test {

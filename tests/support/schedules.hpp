@@ -2,7 +2,7 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/plan/planner.hpp"
+#include "redblue/planner/planner.hpp"
 
 namespace redblue::test {
 

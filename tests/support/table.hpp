@@ -6,6 +6,8 @@
 #include <string>
 #include <vector>
 
+#include "support/paths.hpp"
+
 namespace redblue::test {
 
 /// One line of a table: column name -> text, empty where the table says nothing.
@@ -33,10 +35,10 @@ inline std::vector<TableRow> read_table(const std::string& path) {
 }
 
 /// Table 4.1 of the theory: n = 4096, causal off, one head.
-inline std::vector<TableRow> table_of_theory_41() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_1.csv"); }
+inline std::vector<TableRow> table_of_theory_41() { return read_table(in_sources("/tests/data/table_4_1.csv")); }
 
 /// Table 4.2: dQ, dK, dV; and table 4.3: dL/dX. The same sizes.
-inline std::vector<TableRow> table_of_theory_42() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_2.csv"); }
-inline std::vector<TableRow> table_of_theory_43() { return read_table(REDBLUE_SOURCE_DIR "/tests/data/table_4_3.csv"); }
+inline std::vector<TableRow> table_of_theory_42() { return read_table(in_sources("/tests/data/table_4_2.csv")); }
+inline std::vector<TableRow> table_of_theory_43() { return read_table(in_sources("/tests/data/table_4_3.csv")); }
 
 }  // namespace redblue::test

@@ -6,7 +6,7 @@
 #include <limits>
 #include <vector>
 
-#include "redblue/core/dtype.hpp"
+#include "redblue/language/dtype.hpp"
 #include "support/oracle.hpp"
 
 /// The rule of this project: as good as plain attention in the same precision, up to a factor 2 and a few roundings.

@@ -1,3 +1,5 @@
+#include "redblue/threads/pool.hpp"
+
 #include <gtest/gtest.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -9,8 +11,7 @@
 #include <set>
 #include <thread>
 
-#include "redblue/core/error.hpp"
-#include "redblue/threads.hpp"
+#include "redblue/language/error.hpp"
 #include "threads/pools.hpp"
 
 // Stands in for an OpenMP runtime.

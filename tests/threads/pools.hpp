@@ -2,7 +2,7 @@
 #include <thread>
 #include <vector>
 
-#include "redblue/threads.hpp"
+#include "redblue/threads/pool.hpp"
 
 namespace redblue::test {
 

@@ -1,11 +1,11 @@
-#include "redblue/machine/ram.hpp"
+#include "redblue/machines/ram/ram.hpp"
 
 #include <gtest/gtest.h>
 
 #include <set>
 #include <thread>
 
-#include "redblue/machine/counting.hpp"
+#include "redblue/machines/counting.hpp"
 #include "threads/pools.hpp"
 
 namespace redblue::test {

@@ -5,10 +5,10 @@
 #include <stdexcept>
 #include <thread>
 
-#include "api/arrays.hpp"
-#include "api/plans.hpp"
-#include "api/problems.hpp"
-#include "redblue/core/error.hpp"
+#include "redblue/language/error.hpp"
+#include "runtime/arrays.hpp"
+#include "runtime/plans.hpp"
+#include "runtime/problems.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 #include "threads/pools.hpp"

@@ -1,10 +1,10 @@
-#include "threads/sleeper.hpp"
+#include "redblue/threads/sleeper.hpp"
 
 #include <gtest/gtest.h>
 
 #include <thread>
 
-#include "redblue/threads.hpp"
+#include "redblue/threads/pool.hpp"
 
 namespace redblue::test {
 namespace {

@@ -1,4 +1,4 @@
-#include "redblue/machine/team.hpp"
+#include "redblue/machines/ram/team.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,8 +6,8 @@
 #include <stdexcept>
 #include <thread>
 
+#include "redblue/threads/subnormals.hpp"
 #include "threads/pools.hpp"
-#include "threads/subnormals.hpp"
 
 namespace redblue::test {
 namespace {

@@ -1,0 +1,5 @@
+#pragma once
+/// Describe a problem, plan it, count it, run it: where most programs begin.
+#include "redblue/planner/planner.hpp"
+#include "redblue/problem/problem.hpp"
+#include "redblue/runtime/run.hpp"

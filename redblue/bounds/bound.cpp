@@ -1,0 +1,108 @@
+#include "redblue/bounds/bound.hpp"
+
+#include <algorithm>
+#include <map>
+#include <utility>
+
+#include "redblue/bounds/backward.hpp"
+#include "redblue/bounds/forward.hpp"
+#include "redblue/bounds/polynomial.hpp"
+#include "redblue/bounds/projected.hpp"
+#include "redblue/bounds/scores.hpp"
+#include "redblue/problem/sequences.hpp"
+
+namespace redblue::bound {
+
+Need need_of(const AttentionProblem& x) {
+  Need sum;
+  for (const Sizes& part : documents_of(x)) {
+    const Needed one = needed_of(part.pairs());
+    sum.rows += one.rows.size();
+    sum.scored_rows += one.scored_rows.size();
+    sum.keys += one.keys.size();
+    sum.scored_keys += one.scored_keys.size();
+    sum.scored_pairs += one.scored_pairs;
+  }
+  const Words times = x.instances / batches_of(x);
+  for (Words* words : {&sum.rows, &sum.scored_rows, &sum.keys, &sum.scored_keys, &sum.scored_pairs})
+    *words = times * *words;
+  return sum;
+}
+
+Words scored_pairs(const AttentionProblem& x) { return need_of(x).scored_pairs; }
+
+long double value(Words N, long double K, Words M) {
+  const long double n = N.to_long_double(), k = 4 * K, m = M.to_long_double();
+  long double best = 0;
+  for (int t = 8; t <= 160; ++t) {
+    const long double L = (M * t / 8).to_long_double();
+    const long double most = std::max({(m + L) * (m + L) / k, m + L / 2, L * L / k + m, m * m / k + L / 2});
+    best = std::max(best, L * n / most - (L - m));
+  }
+  return best;
+}
+
+namespace {
+
+std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
+  if (x.polynomial != nullptr) return polynomial_bounds(op, x);
+  if (x.method_kind() != MethodKind::exact) return {trivial(x)};  // what is proved of exact attention is not of these
+  if (op == Operation::forward) return forward_bounds(x);
+  if (op == Operation::backward) return backward_bounds(x);
+  if (is_of_pairs(op)) return scores_bounds(op, x);
+  return projected_bounds(op, x);
+}
+
+/// Each word of a bias that a visible score needs is read once at least, and each word of dBias written once. What a
+/// schedule moves beside them is a schedule for the problem without a bias, so this adds to every bound.
+Words words_of_modifiers(const AttentionProblem& x) {
+  const Modifiers& m = x.modifiers;
+  if (m.bias == Modifiers::Bias::none) return 0;
+  const index_t heads = std::min(m.kv_heads, x.instances), batches = x.instances / heads;
+  const index_t distinct_heads = m.bias_over_heads ? 1 : heads;
+  const Words distinct = Words(m.bias_over_batches ? 1 : batches) * distinct_heads;
+  const bool of_pairs = m.bias == Modifiers::Bias::of_pairs;
+  const auto seen = [&](index_t batch) {
+    Words words;
+    for (const Sizes& part : documents_of(x, batch))
+      words += of_pairs ? visible_pairs(part.pairs()) : Words(needed_of(part.pairs()).keys.size());
+    return words / m.bias_copies;
+  };
+  // Instances that share a plane of the bias need the words of one of them at least.
+  const bool by_head = x.documents != nullptr && x.documents->by_head;
+  std::map<std::pair<index_t, index_t>, Words> planes;
+  for (index_t k = 0; k < batches_of(x); ++k) {
+    const auto [batch, head] = by_head ? std::pair(k / heads, k % heads) : std::pair(k, index_t{0});
+    Words& most = planes[{m.bias_over_batches ? 0 : batch, m.bias_over_heads ? 0 : head}];
+    most = std::max(most, seen(k));
+  }
+  Words words;
+  for (const auto& [plane, most] : planes) words += most;
+  if (!by_head) words = words * (batches_of(x) > 1 ? Words(distinct_heads) : distinct);
+  const Words gradient = m.forms_bias_gradient() ? Words(of_pairs ? x.n_q : 1) * x.n_k / m.bias_copies : Words(0);
+  return words + distinct * gradient;
+}
+
+}  // namespace
+
+std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x) {
+  std::vector<Bound> list = without_dropout(op, x);
+  const Words modifiers = words_of_modifiers(x);
+  for (Bound& b : list) b.words += modifiers;
+  if (x.modifiers.dropout > 0)  // a weight that is dropped needs no value
+    for (Bound& b : list)
+      if (b.name != "trivial") {
+        b.holds = false;
+        b.condition = "no dropout";
+      }
+  return list;
+}
+
+Bound best(const std::vector<Bound>& bounds) {
+  Bound best = bounds.front();
+  for (const Bound& b : bounds)
+    if (b.holds && b.status == "proved" && b.words > best.words) best = b;
+  return best;
+}
+
+}  // namespace redblue::bound

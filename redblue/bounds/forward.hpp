@@ -1,0 +1,24 @@
+#pragma once
+#include "redblue/bounds/bound.hpp"
+
+/// Lower bounds for forward attention. Statements and proofs: docs/theorems.md, docs/proofs/.
+namespace redblue::bound {
+
+/// Every needed input word is read once, every output word written once. For any schedule.
+Bound trivial(const AttentionProblem& x);
+
+/// F': max over s in {1 if M <= 4 d^2 (c := 1), min(1, c min(d + d_v, 2d) / sqrt M)} of
+/// 2 c s (d + d_v) N / sqrt M - s^2 N - M, with c = 1 - 1/(2M). Class PA.
+Bound f_prime(const AttentionProblem& x);
+
+/// F'': value(N, K, M) with K = (d + d_v)^2 if d_v <= d, else 4 d d_v. Class PA.
+Bound f_double_prime(const AttentionProblem& x);
+
+/// G: N d^2 / (M + 4 d^2) - M, any summation trees. A cross-check: F' implies it wherever it exceeds the trivial bound.
+Bound g(const AttentionProblem& x);
+
+/// All bounds, in this order; only the trivial bound for a score function that allows P V to be reassociated
+/// (identity).
+std::vector<Bound> forward_bounds(const AttentionProblem& x);
+
+}  // namespace redblue::bound

@@ -1,0 +1,3 @@
+#pragma once
+/// Proven errors of approximations.
+#include "redblue/methods/certificate.hpp"

@@ -1,0 +1,3 @@
+#pragma once
+/// Exact attention and approximations side by side: words, errors, time.
+#include "redblue/methods/compare.hpp"

@@ -1,0 +1,77 @@
+#include "redblue/kernels/implementations.hpp"
+
+#include <array>
+#include <bit>
+#include <cstdint>
+#include <vector>
+
+#include "redblue/kernels/tables.hpp"
+
+namespace redblue::kernel {
+
+namespace {
+
+template <class T>
+const Bodies<T>& choose(Isa isa, const Bodies<T>& avx2, const Bodies<T>& avx512) {
+  static constexpr Bodies<T> portable;
+  return isa == Isa::portable ? portable : isa == Isa::avx2 ? avx2 : avx512;
+}
+
+const Bodies<float>& fused_bf16() {
+  static const Bodies<float> table = with_bf16(kAvx512F32);
+  return table;
+}
+const Bodies<float>& fused_amx() {
+  static const Bodies<float> table = with_amx(fused_bf16());
+  return table;
+}
+
+/// Many queries that are not packed, as rows of a larger tile are, have no fused body, and the parts read no 16-bit
+/// words: they run in fp32, on keys and values that are widened for this call.
+template <const Bodies<float>& (*fused)()>
+bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x) {
+  const View<float>&Q = x[4], &K = x[5], &V = x[6];
+  if (Q.packed() || Q.rows() <= fused().few_rows) return fused().body<OnlineAttention>()(step, x);
+  std::vector<float> words(static_cast<std::size_t>(K.shape.words() + V.shape.words()));
+  const View<float> wide_K(words.data(), K.shape, K.cols()), wide_V(words.data() + K.shape.words(), V.shape, V.cols());
+  const auto* const keys = reinterpret_cast<const std::uint16_t*>(K.data);
+  const auto* const pairs = reinterpret_cast<const std::uint16_t*>(V.data);
+  const auto widened = [](std::uint16_t half) { return std::bit_cast<float>(std::uint32_t{half} << 16); };
+  for (index_t j = 0; j < K.rows(); ++j) {
+    for (index_t t = 0; t < K.cols(); ++t) wide_K(j, t) = widened(keys[j * K.row_stride + t]);
+    for (index_t t = 0; t < V.cols(); ++t) {
+      const index_t pair = V.layout == Layout::bf16_columns ? t * V.row_stride + j / 2 : j / 2 * V.row_stride + t;
+      wide_V(j, t) = widened(pairs[2 * pair + j % 2]);
+    }
+  }
+  const std::array<View<float>, 9> wide{x[0], x[1], x[2], x[3], x[4], wide_K, wide_V, x[7], x[8]};
+  run(kAvx512F32, step, std::span<const View<float>>(wide));
+  return true;
+}
+template <const Bodies<float>& (*fused)()>
+const Bodies<float>& with_any_queries() {
+  static const Bodies<float> table = [] {
+    Bodies<float> b = fused();
+    b.set<OnlineAttention>(bf16_attention<fused>);
+    return b;
+  }();
+  return table;
+}
+
+}  // namespace
+
+template <>
+const Bodies<float>& bodies(Isa isa) {
+  return choose(isa, kAvx2F32, kAvx512F32);
+}
+template <>
+const Bodies<double>& bodies(Isa isa) {
+  return choose(isa, kAvx2F64, kAvx512F64);
+}
+
+const Bodies<float>& bf16_bodies(Isa isa) {
+  if (isa == Isa::amx_bf16) return with_any_queries<fused_amx>();
+  return isa == Isa::avx512_bf16 ? with_any_queries<fused_bf16>() : bodies<float>(isa);
+}
+
+}  // namespace redblue::kernel

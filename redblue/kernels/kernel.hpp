@@ -1,0 +1,284 @@
+#pragma once
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <cstddef>
+#include <functional>
+#include <span>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include "redblue/language/arg.hpp"
+#include "redblue/language/kernel.hpp"
+#include "redblue/language/layout.hpp"
+#include "redblue/language/view.hpp"
+
+/// Questions to any kernel: plain, composite, or of a type that is not known. language/kernel.hpp says what a kernel
+/// is.
+namespace redblue::kernel {
+
+namespace detail {
+template <class F, std::size_t... I>
+constexpr decltype(auto) spread(F&& f, const auto& list, std::index_sequence<I...>) {
+  return std::forward<F>(f)(list[I]...);
+}
+}  // namespace detail
+
+/// Of an argument of a part, be it one of a machine or of a body.
+constexpr Shape shape_of(const Arg& a) { return a.shape(); }
+template <class T>
+constexpr Shape shape_of(const View<T>& v) {
+  return v.shape;
+}
+
+/// f(list[0], ..., list[N-1]).
+template <std::size_t N, class F>
+constexpr decltype(auto) spread(F&& f, const auto& list) {
+  return detail::spread(std::forward<F>(f), list, std::make_index_sequence<N>{});
+}
+
+template <class T>
+struct Bodies;  // kernels/implementations.hpp
+template <class T, Kernel K>
+void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
+
+/// Where a call's costs are added up.
+struct Tally {
+  std::array<index_t, kSlowArrays>& reads;  ///< words that streams bring, by array
+  index_t& macs;                            ///< multiply-adds
+  index_t passing = 0;                      ///< most words of streams that are open at a time
+};
+
+class AnyKernel;
+
+/// What is known of a type of kernels: the answers of AnyKernel. kinds.hpp makes them.
+struct Kind {
+  using Args = std::span<const Arg>;
+  using VisitPart = std::function<void(const AnyKernel&, Args)>;
+  std::string_view name;
+  std::span<const Access> access;
+  std::span<const Layout> layouts;
+  bool adds;
+  bool (*fits)(Args args);
+  // The first argument is the kernel.
+  index_t (*macs)(const void*, Args args);
+  index_t (*most_passing)(const void*, Args args);
+  void (*add_to)(const void*, Tally& tally, Args args);
+  void (*run_f32)(const void*, const Bodies<float>& table, std::span<const View<float>> views);
+  void (*run_f64)(const void*, const Bodies<double>& table, std::span<const View<double>> views);
+  std::vector<double> (*parameters)(const void*);
+  const Place* (*place)(const void*);
+  void (*parts)(const void*, const VisitPart& visit, Args args);
+};
+template <Kernel K>
+const Kind& kind_of();  // kinds.hpp
+
+/// Does this operation visit its first argument for the first time (so that it reads nothing of it)?
+template <Kernel K>
+constexpr bool first_of(const K& k) {
+  if constexpr (requires { k.first; })
+    return k.first;
+  else
+    return false;
+}
+
+/// A kernel of any type, for machines chosen at run time and for traces. The kernel must outlive it. The free functions
+/// below treat it like any other kernel.
+class AnyKernel {
+ public:
+  using VisitPart = Kind::VisitPart;
+  template <Kernel K>
+  explicit AnyKernel(const K& k) : kind_(kind_of<K>()), kernel_(&k), first_(first_of(k)) {}
+
+  std::string_view name() const { return kind_.name; }
+  std::span<const Access> access() const { return kind_.access; }
+  bool first() const { return first_; }
+  bool adds() const { return kind_.adds; }
+  std::span<const Layout> layouts() const { return kind_.layouts; }
+  bool fits(std::span<const Arg> args) const { return kind_.fits(args); }
+  index_t macs(std::span<const Arg> args) const { return kind_.macs(kernel_, args); }
+  index_t most_passing(std::span<const Arg> args) const { return kind_.most_passing(kernel_, args); }
+  void add_to(Tally& tally, std::span<const Arg> args) const { kind_.add_to(kernel_, tally, args); }
+  void run(const Bodies<float>& table, std::span<const View<float>> views) const {
+    kind_.run_f32(kernel_, table, views);
+  }
+  void run(const Bodies<double>& table, std::span<const View<double>> views) const {
+    kind_.run_f64(kernel_, table, views);
+  }
+  std::vector<double> parameters() const { return kind_.parameters(kernel_); }
+  const Place* place() const { return kind_.place(kernel_); }
+  void parts(const VisitPart& visit, std::span<const Arg> args) const { kind_.parts(kernel_, visit, args); }
+
+ private:
+  const Kind& kind_;
+  const void* kernel_;
+  bool first_;
+};
+
+// ---- One set of questions for plain, composite and type-erased kernels ----
+
+template <Kernel K>
+std::string_view name_of(const K&) {
+  return K::name;
+}
+inline std::string_view name_of(const AnyKernel& k) { return k.name(); }
+
+template <Kernel K>
+std::span<const Access> access_of(const K&) {
+  return K::access;
+}
+inline std::span<const Access> access_of(const AnyKernel& k) { return k.access(); }
+
+inline bool first_of(const AnyKernel& k) { return k.first(); }
+
+/// Is what it does to the block that it updates to add numbers which do not depend on it? Words of such a block may be
+/// one: each sum is added to it.
+template <Kernel K>
+constexpr bool adds(const K&) {
+  if constexpr (requires { K::adds; })
+    return K::adds;
+  else
+    return false;
+}
+inline bool adds(const AnyKernel& k) { return k.adds(); }
+
+/// How the kernel accesses argument i. (If `first` is set, an update is a write.)
+template <class K>
+Access access_of(const K& k, std::size_t i) {
+  return i == 0 && first_of(k) ? Access::write : access_of(k)[i];
+}
+
+/// A parameter as a number: an edge that a mask does not have is infinitely far.
+template <class P>
+double number_of(const P& p) {
+  if constexpr (std::is_same_v<P, index_t>)
+    if (p == Mask::kFar || p == -Mask::kFar) return p > 0 ? HUGE_VAL : -HUGE_VAL;
+  return static_cast<double>(p);
+}
+/// The values of the kernel's data members, in the order of parameter_names.
+template <Kernel K>
+std::vector<double> parameters_of(K k) {
+  if constexpr (requires { k.parameters(); })
+    return std::apply([](const auto&... p) { return std::vector<double>{number_of(p)...}; }, k.parameters());
+  else
+    return {};
+}
+inline std::vector<double> parameters_of(const AnyKernel& k) { return k.parameters(); }
+
+/// Where the tile of a plain kernel lies among the scores; null if that is nothing to it.
+template <Kernel K>
+const Place* place_of(const K& k) {
+  if constexpr (requires { k.place; })
+    return &k.place;
+  else
+    return nullptr;
+}
+inline const Place* place_of(const AnyKernel& k) { return k.place(); }
+
+/// Calls visit(part, args) for each plain kernel that k consists of, in order.
+template <Kernel K, class Visit>
+void for_parts(const K& k, std::span<const Arg> args, Visit&& visit) {
+  if constexpr (Composite<K>) {
+    const auto each_part = [&](const auto& part, const auto&... part_args) {
+      const std::array<Arg, sizeof...(part_args)> list{part_args...};
+      for_parts(part, std::span<const Arg>(list), visit);
+    };
+    spread<arity<K>>([&](const auto&... a) { k.parts(each_part, a...); }, args);
+  } else {
+    visit(k, args);
+  }
+}
+template <class Visit>
+void for_parts(const AnyKernel& k, std::span<const Arg> args, Visit&& visit) {
+  k.parts([&](const AnyKernel& part, std::span<const Arg> part_args) { visit(part, part_args); }, args);
+}
+
+/// How the kernel would like its arguments to lie; empty for kernels that wish nothing of their streams.
+template <Kernel K>
+constexpr std::span<const Layout> layouts_of(const K&) {
+  if constexpr (requires { K::layouts; })
+    return K::layouts;
+  else
+    return {};
+}
+inline std::span<const Layout> layouts_of(const AnyKernel& k) { return k.layouts(); }
+template <class K>
+constexpr Layout layout_of(const K& k, std::size_t i) {
+  const std::span<const Layout> layouts = layouts_of(k);
+  return layouts.empty() ? Layout::row_major : layouts[i];
+}
+
+/// f(arg) for each argument; unrolled where the kernel is known at compile time.
+template <Kernel K, class F>
+void for_args(const K&, std::span<const Arg> args, const F& f) {
+  spread<arity<K>>([&](const auto&... a) { (f(a), ...); }, args);
+}
+template <class F>
+void for_args(const AnyKernel&, std::span<const Arg> args, const F& f) {
+  for (const Arg& a : args) f(a);
+}
+
+/// Do the shapes of the arguments go together? (Plain kernels.)
+template <Kernel K>
+constexpr bool fits(const K&, std::span<const Arg> args) {
+  return args.size() == arity<K> && spread<arity<K>>([](const auto&... a) { return K::fits(a.shape()...); }, args);
+}
+inline bool fits(const AnyKernel& k, std::span<const Arg> args) { return k.fits(args); }
+
+/// Multiply-adds of one call. (Plain kernels.)
+template <Kernel K>
+constexpr index_t macs(const K& k, std::span<const Arg> args) {
+  return spread<arity<K>>([&](const auto&... a) { return k.macs(a.shape()...); }, args);
+}
+inline index_t macs(const AnyKernel& k, std::span<const Arg> args) { return k.macs(args); }
+
+/// Adds one call. Streams open when the part that consumes them runs: two that different parts of a composite consume
+/// cost one word at a time, two that one part consumes side by side cost two.
+template <Kernel K>
+void add_to(Tally& tally, const K& k, std::span<const Arg> args) {
+  for_parts(k, args, [&](const auto& part, std::span<const Arg> part_args) {
+    tally.macs += macs(part, part_args);
+    index_t side_by_side = 0;
+    for_args(part, part_args, [&](const Arg& a) {
+      if (a.kind != Arg::Kind::stream) return;
+      tally.reads[index_of(a.block.array)] += a.shape().words();
+      side_by_side += a.shape().words() > 0 ? 1 : 0;
+    });
+    tally.passing = std::max(tally.passing, side_by_side);
+  });
+}
+inline void add_to(Tally& tally, const AnyKernel& k, std::span<const Arg> args) { k.add_to(tally, args); }
+
+/// The most words of streams that are open at a time.
+template <Kernel K>
+index_t most_passing(const K& k, std::span<const Arg> args) {
+  index_t most = 0;
+  for_parts(k, args, [&](const auto&, std::span<const Arg> part_args) { most = std::max(most, passing(part_args)); });
+  return most;
+}
+inline index_t most_passing(const AnyKernel& k, std::span<const Arg> args) { return k.most_passing(args); }
+
+/// Runs the kernel's body; a composite's portable body is the composition of its parts.
+template <class T, Kernel K>
+void run(const K& k, std::span<const View<T>> views) {
+  if constexpr (Composite<K>) {
+    const auto run_part = [](const auto& part, const auto&... v) {
+      const std::array<View<T>, sizeof...(v)> list{v...};
+      run<T>(part, std::span<const View<T>>(list));
+    };
+    spread<arity<K>>([&](const auto&... v) { k.parts(run_part, v...); }, views);
+  } else {
+    spread<arity<K>>([&](const auto&... v) { k.template run<T>(v...); }, views);
+  }
+}
+
+template <Kernel K>
+AnyKernel erase(const K& k) {
+  return AnyKernel(k);
+}
+inline const AnyKernel& erase(const AnyKernel& k) { return k; }
+
+}  // namespace redblue::kernel

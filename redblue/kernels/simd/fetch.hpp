@@ -1,0 +1,93 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "redblue/language/types.hpp"
+
+/// Prefetches rows into L2 before their use: the processor's own prefetching stops at the end of a page and starts anew
+/// on the next. One line is requested while another one is in use, because a burst of requests would stall.
+namespace redblue::kernel::simd {
+
+template <class Element>
+[[gnu::always_inline]] inline void fetch(const Element* p) {
+  __builtin_prefetch(p, 0, 2);
+}
+
+inline constexpr index_t kPage = 4096, kFetchedAhead = 8192;  ///< bytes
+
+/// How many rows of `words` words to fetch ahead: as much as memory delivers in two of its latencies.
+template <class Element>
+[[gnu::always_inline]] inline index_t rows_ahead(index_t words, index_t bytes = kFetchedAhead) {
+  return std::max<index_t>(1, bytes / (words * index_t{sizeof(Element)}));
+}
+
+/// How far from a row, in words, the row lies that is fetched while it is multiplied; 0: none is.
+struct FetchAhead {
+  index_t ahead = 0;
+  index_t last = 0;        ///< from this row on
+  index_t ahead_last = 0;  ///< it is this far, among the rows of the next step
+
+  /// Of a step with `rows` rows. Those of the next one begin `next` rows below its first; 0: below its last. A register
+  /// tile reads up to `side_by_side` rows at a time.
+  template <class Element>
+  static FetchAhead of(index_t rows, index_t words, index_t stride, index_t next, index_t side_by_side) {
+    index_t ahead = std::max(side_by_side, rows_ahead<Element>(words));
+    const index_t gap = next == 0 ? 0 : next - rows;
+    if (gap != 0) ahead = std::min(ahead, rows);
+    return {ahead * stride, rows - ahead, (ahead + gap) * stride};
+  }
+  [[gnu::always_inline]] index_t from(index_t row) const { return row < last ? ahead : ahead_last; }
+};
+
+/// Fetches rows that R queries share. For a single query, whose work is little more than reading, and rows that lie one
+/// after another, it requests only the first lines of a page: the processor fetches the rest by itself, and more
+/// requests would slow it down.
+template <int R, class Element>
+struct SharedRows {
+  bool pages;
+  index_t ahead;
+
+  SharedRows(index_t words, index_t stride)
+      : pages(R == 1 && stride == words), ahead(rows_ahead<Element>(words, pages ? kPage : kFetchedAhead) * stride) {}
+  [[gnu::always_inline]] void fetch_after(const Element* p) const {
+    if (R > 1 || !pages || reinterpret_cast<std::uintptr_t>(p + ahead) % kPage < 256) fetch(p + ahead);
+  }
+};
+
+/// Rows that are needed later, fetched a few lines at a time while others are multiplied. They may lie beyond an array:
+/// a prefetch never faults.
+template <class Element>
+class FetchInTurn {
+ public:
+  FetchInTurn() = default;
+  /// These rows, whose words lie side by side.
+  FetchInTurn(const Element* p, index_t rows, index_t words, index_t stride)
+      : at_(p), words_(words), gap_(stride - words), left_(words), rows_(rows) {
+    if (gap_ == 0) left_ = words_ = words * rows, rows_ = 1;
+  }
+  /// The next lines.
+  [[gnu::always_inline]] void some(index_t lines) {
+    for (; lines > 0 && rows_ > 0; --lines) {
+      fetch(at_);
+      const index_t now = std::min(kLine, left_);
+      at_ += now;
+      left_ -= now;
+      if (left_ > 0) continue;
+      at_ += gap_;
+      left_ = words_;
+      --rows_;
+    }
+  }
+  /// How many are to be fetched at a time to be done in this many turns; none where they would be a burst.
+  index_t lines_of(index_t turns) const {
+    const index_t lines = ceil_div(rows_ * ceil_div(words_, kLine), std::max<index_t>(1, turns));
+    return lines <= kBurst ? lines : 0;
+  }
+
+ private:
+  static constexpr index_t kLine = 64 / index_t{sizeof(Element)}, kBurst = 16;
+  const Element* at_ = nullptr;
+  index_t words_ = 0, gap_ = 0, left_ = 0, rows_ = 0;
+};
+
+}  // namespace redblue::kernel::simd

@@ -1,0 +1,31 @@
+#pragma once
+#include "redblue/kernels/attention.hpp"
+#include "redblue/kernels/simd/few_rows.hpp"
+#include "redblue/kernels/simd/rows.hpp"
+
+/// OnlineAttention for few rows of queries: tiles are row-major, Rows says how keys and values lie.
+namespace redblue::kernel::simd {
+
+template <class V, class Rows>
+bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T>> x) {
+  using T = typename V::T;
+  const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3], &Q = x[4], &K = x[5], &Vv = x[6];
+  if (S.packed() || O.packed() || Q.packed() || S.col_stride != 1 || O.col_stride != 1 || Q.col_stride != 1)
+    return false;
+  if (K.col_stride != 1 || Vv.col_stride != 1) return false;
+  few_scores<V, Rows>(S, Q, K, static_cast<T>(step.scores.scale));
+  if (const View<const T> bias = x[7], slopes = x[8]; !step.modify.idle({0, 0}, bias.shape, slopes.shape))
+    step.modify.run<T>(S, {}, bias, slopes);
+  fill_hidden<V>(step.scores.place, S, kMinusInf<T>);
+  if (step.score == Score::softmax)
+    online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
+  else
+    for (index_t r = 0; r < S.rows(); ++r)
+      for_vectors<V>(&S(r, 0), S.cols(),
+                     [&](T* p, index_t n) { weight_of(step.score, V::load_first(p, n)).store_first(p, n); });
+  if (step.drop.share > 0) step.drop.run<T>(S);
+  add_few_rows<V, Rows>(O, S, Vv);
+  return true;
+}
+
+}  // namespace redblue::kernel::simd

@@ -1,0 +1,202 @@
+#pragma once
+#include <algorithm>
+#include <cstdint>
+
+#include "redblue/kernels/simd/fetch.hpp"
+#include "redblue/kernels/simd/product.hpp"
+#include "redblue/language/dtype.hpp"
+#include "redblue/language/view.hpp"
+
+/// Products for few queries, which would not fill the lanes of a vector: features lie in lanes, and a score is summed
+/// across lanes. Each key and value is read once and needs little arithmetic, so memory sets the pace: rows are read
+/// whole, in the order in which they lie.
+namespace redblue::kernel::simd {
+
+template <class V>
+inline constexpr index_t kFewRows = V::kLanes / 2;
+
+/// Rows of words of V's type. A unit is what one vector of a row of keys or values becomes.
+template <class V>
+struct PlainRows : Multiply<V> {
+  using T = typename V::T;
+  using typename Multiply<V>::Element;                     ///< of keys and values
+  static constexpr int kVectors = 1;                       ///< of sums in a unit
+  static constexpr index_t kWords = kVectors * V::kLanes;  ///< of a unit
+  static V keys(const T* p) { return V::load(p); }
+  static V keys_first(const T* p, index_t n) { return V::load_first(p, n); }
+  static V queries(const T* p) { return V::load(p); }
+  static V queries_first(const T* p, index_t n) { return V::load_first(p, n); }
+  /// Values of kDepth keys.
+  static void values(const T* p, index_t, V (&unit)[1]) { unit[0] = V::load(p); }
+  static void values_first(const T* p, index_t, index_t n, bool, V (&unit)[1]) { unit[0] = V::load_first(p, n); }
+  static void load_outputs(const T* p, index_t n, V (&unit)[1]) { unit[0] = V::load_first(p, n); }
+  static void store_outputs(const V (&unit)[1], T* p, index_t n) { unit[0].store_first(p, n); }
+  /// Weights of n keys, as broadcast reads them: here or in the buffer.
+  static const T* weights(const T* p, index_t, T*) { return p; }
+};
+
+/// Rows of f16 or bf16 words, each widened as it is read.
+template <class V, DType kType>
+struct WidenedRows : PlainRows<V> {
+  using Element = std::uint16_t;
+  static V keys(const Element* p) {
+    if constexpr (kType == DType::f16)
+      return V::load_f16(p);
+    else
+      return V::load_bf16(p);
+  }
+  static V keys_first(const Element* p, index_t n) {
+    Element first[V::kLanes]{};
+    std::copy_n(p, n, first);
+    return keys(first);
+  }
+  static void values(const Element* p, index_t, V (&unit)[1]) { unit[0] = keys(p); }
+  static void values_first(const Element* p, index_t, index_t n, bool, V (&unit)[1]) { unit[0] = keys_first(p, n); }
+};
+
+/// Lane i: the sum of the lanes of x[i].
+template <class V>
+[[gnu::always_inline]] inline V sums_of(const V (&x)[V::kLanes]) {
+  if constexpr (requires { sums(x); }) {
+    return sums(x);
+  } else {
+    alignas(64) typename V::T lane[V::kLanes];
+    for (index_t i = 0; i < V::kLanes; ++i) lane[i] = sum(x[i]);
+    return V::load(lane);
+  }
+}
+
+/// x[r][i] <- products by lane of queries r and keys i: what is left is to sum the lanes.
+template <class V, class Rows, int R, int kKeys>
+[[gnu::noinline]] void dots(const typename V::T* q, index_t q_stride, const typename Rows::Element* k, index_t k_stride,
+                            index_t words, V (*x)[V::kLanes]) {
+  constexpr int kParts = std::max(1, 4 / R);  // enough sums under way
+  V c[R][kKeys * kParts];
+  clear(c);
+  const SharedRows<R, typename Rows::Element> shared(words, k_stride);
+  index_t t = 0;
+  const auto step = [&]<int P>(Height<P>) __attribute__((always_inline)) {
+#pragma GCC unroll 4
+    for (int p = 0; p < P; ++p, t += Rows::kWords) {
+      typename Rows::B row[R];
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r) row[r] = Rows::queries(q + r * q_stride + t);
+#pragma GCC unroll 4
+      for (int i = 0; i < kKeys; ++i) {
+        const typename Rows::B key = Rows::keys(k + i * k_stride + t);
+        shared.fetch_after(k + i * k_stride + t);
+#pragma GCC unroll 4
+        for (int r = 0; r < R; ++r) c[r][i * kParts + p] = Rows::add(key, row[r], c[r][i * kParts + p]);
+      }
+    }
+  };
+  while (t + kParts * Rows::kWords <= words) step(Height<kParts>{});
+  if constexpr (kParts > 1)
+    while (t + Rows::kWords <= words) step(Height<1>{});
+  if (t < words)
+    for (int r = 0; r < R; ++r)
+      for (int i = 0; i < kKeys; ++i)
+        c[r][i * kParts] = Rows::add(Rows::keys_first(k + i * k_stride + t, words - t),
+                                     Rows::queries_first(q + r * q_stride + t, words - t), c[r][i * kParts]);
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 4
+    for (int i = 0; i < kKeys; ++i) {
+      V total = c[r][i * kParts];
+#pragma GCC unroll 4
+      for (int p = 1; p < kParts; ++p) total = total + c[r][i * kParts + p];
+      x[r][i] = total;
+    }
+}
+
+/// S <- scale Q K^T
+template <class V, class Rows>
+void few_scores(View<typename V::T> S, View<const typename V::T> Q, View<const typename V::T> K, typename V::T scale) {
+  using Element = typename Rows::Element;
+  constexpr index_t L = V::kLanes;
+  const auto* const keys = reinterpret_cast<const Element*>(K.data);
+  for (index_t j = 0; j < K.rows(); j += L) {
+    const index_t count = std::min(L, K.rows() - j);
+    for_row_blocks<4>(S.rows(), [&]<int R>(index_t r, Height<R>) {
+      V x[R][L];
+      for_row_blocks<std::min(R, V::kAccumulators / 6)>(count, [&]<int N>(index_t i, Height<N>) {
+        dots<V, Rows, R, N>(&Q(r, 0), Q.row_stride, keys + (j + i) * K.row_stride, K.row_stride, K.cols(),
+                            reinterpret_cast<V(*)[L]>(&x[0][i]));
+      });
+      for (int i = 0; i < R; ++i) (sums_of(x[i]) * V::all(scale)).store_first(&S(r + i, j), count);
+    });
+  }
+}
+
+/// O <- O + P V for R rows and N units of features.
+template <class V, class Rows, int R, int N, bool kWhole>
+[[gnu::noinline]] void add_weighted(View<typename V::T> O, const typename V::T* const (&weights)[R],
+                                    const typename Rows::Element* v, index_t stride, index_t keys,
+                                    const SharedRows<R, typename Rows::Element>& shared) {
+  constexpr int U = Rows::kVectors;
+  const index_t words = O.cols();
+  const auto left = [&](int u) { return std::min(Rows::kWords, words - u * Rows::kWords); };
+  V c[R * N][U];
+  clear(c);
+  for (index_t i = 0; i < keys; i += Rows::kDepth, v += Rows::kDepth * stride) {
+    typename Rows::B weight[R];
+#pragma GCC unroll 4
+    for (int r = 0; r < R; ++r) weight[r] = Rows::broadcast(weights[r] + i / Rows::kDepth);
+#pragma GCC unroll 8
+    for (int u = 0; u < N; ++u) {
+      typename Rows::B unit[U];
+      const typename Rows::Element* const from = v + u * Rows::kWords;
+#pragma GCC unroll 2
+      for (index_t row = 0; row < Rows::kDepth; ++row) shared.fetch_after(from + row * stride);
+      if (kWhole && i + Rows::kDepth <= keys)
+        Rows::values(from, stride, unit);
+      else
+        Rows::values_first(from, stride, left(u), i + Rows::kDepth <= keys, unit);
+#pragma GCC unroll 4
+      for (int r = 0; r < R; ++r)
+#pragma GCC unroll 2
+        for (int h = 0; h < U; ++h) c[r * N + u][h] = Rows::add(weight[r], unit[h], c[r * N + u][h]);
+    }
+  }
+#pragma GCC unroll 4
+  for (int r = 0; r < R; ++r)
+#pragma GCC unroll 8
+    for (int u = 0; u < N; ++u) {
+      V old[U];
+      Rows::load_outputs(&O(r, u * Rows::kWords), left(u), old);
+#pragma GCC unroll 2
+      for (int h = 0; h < U; ++h) c[r * N + u][h] = old[h] + c[r * N + u][h];
+      Rows::store_outputs(c[r * N + u], &O(r, u * Rows::kWords), left(u));
+    }
+}
+
+/// O <- O + P V
+template <class V, class Rows>
+void add_few_rows(View<typename V::T> O, View<const typename V::T> P, View<const typename V::T> values) {
+  using T = typename V::T;
+  using Element = typename Rows::Element;
+  constexpr index_t kKeys = 16;  // the keys of one piece of a sum
+  const auto* const from = reinterpret_cast<const Element*>(values.data);
+  for (index_t j = 0; j < values.rows(); j += kKeys) {
+    const index_t count = std::min(kKeys, values.rows() - j);
+    const Element* const v = from + j * values.row_stride;
+    for_row_blocks<4>(O.rows(), [&]<int R>(index_t first, Height<R>) {
+      constexpr int kUnits = std::min(8, V::kAccumulators * 2 / 3 / R) / Rows::kVectors;
+      alignas(64) T buffer[R][kKeys];
+      const T* weights[R];
+      const SharedRows<R, Element> shared(values.cols(), values.row_stride);
+      for (int r = 0; r < R; ++r) weights[r] = Rows::weights(&P(first + r, j), count, buffer[r]);
+      const auto add = [&]<int N, bool kWhole>(index_t t, Height<N>, std::bool_constant<kWhole>) {
+        View<T> part = O;
+        part.data = &O(first, t);
+        part.shape = {R, std::min(N * Rows::kWords, O.cols() - t)};
+        add_weighted<V, Rows, R, N, kWhole>(part, weights, v + t, values.row_stride, count, shared);
+      };
+      const index_t whole = O.cols() / Rows::kWords;
+      for_row_blocks<kUnits>(whole, [&]<int N>(index_t u, Height<N> n) { add(u * Rows::kWords, n, std::true_type{}); });
+      if (whole * Rows::kWords < O.cols()) add(whole * Rows::kWords, Height<1>{}, std::false_type{});
+    });
+  }
+}
+
+}  // namespace redblue::kernel::simd

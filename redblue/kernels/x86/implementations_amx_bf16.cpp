@@ -1,0 +1,18 @@
+#include "redblue/kernels/simd/online_attention.hpp"
+#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/amx.hpp"
+#include "redblue/kernels/x86/bf16_key_gradients.hpp"
+
+namespace redblue::kernel {
+
+Bodies<float> with_amx(Bodies<float> b) {
+  b.isa = Isa::amx_bf16;
+  b.paired = simd::MultiplyAmx::kValues;
+  b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyAmx, simd::Bf16Rows>);
+  b.set<KeyGradients>(simd::bf16_key_gradients<simd::MultiplyAmx>);
+  b.set<GemmOver>(simd::bf16_gemm_over<simd::MultiplyAmx>);
+  b.pair_rows = simd::pair_columns;
+  return b;
+}
+
+}  // namespace redblue::kernel

@@ -1,0 +1,10 @@
+#include "redblue/kernels/simd/table.hpp"
+#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/avx2.hpp"
+
+namespace redblue::kernel {
+
+constinit const Bodies<float> kAvx2F32 = simd::table<simd::F32x8>(Isa::avx2);
+constinit const Bodies<double> kAvx2F64 = simd::table<simd::F64x4>(Isa::avx2);
+
+}  // namespace redblue::kernel

@@ -1,0 +1,19 @@
+#include "redblue/kernels/simd/online_attention.hpp"
+#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/bf16_key_gradients.hpp"
+
+namespace redblue::kernel {
+
+Bodies<float> with_bf16(Bodies<float> b) {
+  b.isa = Isa::avx512_bf16;
+  b.bf16 = true;
+  b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16, simd::Bf16Rows>);
+  b.set<KeyGradients>(simd::bf16_key_gradients<simd::MultiplyBf16>);
+  b.set<GemmOver>(simd::bf16_gemm_over<simd::MultiplyBf16>);
+  b.pack_queries = simd::pack_bf16;
+  b.pack = simd::pack_bf16_keys;
+  b.pair_rows = simd::pair_rows;
+  return b;
+}
+
+}  // namespace redblue::kernel

@@ -1,0 +1,9 @@
+#include "redblue/kernels/simd/table.hpp"
+#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/avx512.hpp"
+
+namespace redblue::kernel {
+
+constinit const Bodies<float> kAvx512F32 = simd::table<simd::F32x16>(Isa::avx512);
+
+}  // namespace redblue::kernel

@@ -1,0 +1,9 @@
+#include "redblue/kernels/simd/table.hpp"
+#include "redblue/kernels/tables.hpp"
+#include "redblue/kernels/x86/avx512.hpp"
+
+namespace redblue::kernel {
+
+constinit const Bodies<double> kAvx512F64 = simd::table<simd::F64x8>(Isa::avx512);
+
+}  // namespace redblue::kernel

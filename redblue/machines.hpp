@@ -1,0 +1,8 @@
+#pragma once
+/// The machines that count, check, trace and observe a schedule.
+#include "redblue/machines/any.hpp"
+#include "redblue/machines/checked.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/machines/observed.hpp"
+#include "redblue/machines/trace.hpp"
+#include "redblue/machines/weighed.hpp"

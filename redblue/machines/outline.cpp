@@ -1,0 +1,469 @@
+#include "redblue/machines/outline.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cctype>
+#include <limits>
+#include <utility>
+
+#include "redblue/kernels/registry.hpp"
+#include "redblue/language/error.hpp"
+
+namespace redblue::machine {
+
+namespace {
+
+using Lines = std::vector<OutlineLine>;
+
+/// Adds to a hash, by the finaliser of splitmix64.
+void mix(std::size_t& hash, std::size_t more) {
+  std::uint64_t x = hash + 0x9e3779b97f4a7c15u + more;
+  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
+  hash = x ^ x >> 31;
+}
+
+void set_hashes(OutlineLine& line) {
+  std::size_t hash = static_cast<std::size_t>(line.kind) * 2 + (line.independent ? 1 : 0);
+  mix(hash, std::hash<std::string>()(line.kernel));
+  for (const Operand& o : line.operands) {
+    mix(hash, std::hash<std::string>()(o.tile));
+    mix(hash, index_of(o.array));
+  }
+  line.exact = line.loose = hash;
+  mix(line.exact, static_cast<std::size_t>(line.most));
+  for (const OutlineLine& inner : line.body) {
+    mix(line.exact, inner.exact);
+    mix(line.loose, inner.loose);
+  }
+}
+
+enum class Rounds : std::uint8_t { equal, any };
+
+/// Do two lines do the same, whatever their shapes and positions? Loops: with equal numbers of rounds, or with any.
+bool same(const OutlineLine& a, const OutlineLine& b, Rounds rounds) {
+  if (rounds == Rounds::equal ? a.exact != b.exact : a.loose != b.loose) return false;
+  const auto equal_operands = [](const Operand& x, const Operand& y) { return x.tile == y.tile && x.array == y.array; };
+  return a.kind == b.kind && a.independent == b.independent && a.kernel == b.kernel &&
+         (rounds == Rounds::any || a.most == b.most) &&
+         std::equal(a.operands.begin(), a.operands.end(), b.operands.begin(), b.operands.end(), equal_operands) &&
+         std::equal(a.body.begin(), a.body.end(), b.body.begin(), b.body.end(),
+                    [rounds](const OutlineLine& x, const OutlineLine& y) { return same(x, y, rounds); });
+}
+
+/// Do these lines do what the body of a loop does?
+bool same(std::span<const OutlineLine> lines, std::span<const OutlineLine> body, Rounds rounds) {
+  return std::equal(lines.begin(), lines.end(), body.begin(), body.end(),
+                    [rounds](const OutlineLine& a, const OutlineLine& b) { return same(a, b, rounds); });
+}
+
+/// A loop of one round shows no step.
+constexpr index_t kNoStep = std::numeric_limits<index_t>::min();
+
+/// Takes in where it is in the round number `round` of a loop around it; `inside` loops are between them. It goes as
+/// far with each round of those as before, but for a loop that had one round then or has one now: it shows no step.
+/// With each round of the loops around that one it goes as far as before, too.
+void step(Position& p, const Position& later, index_t round, std::size_t inside) {
+  const auto meets = [&p](index_t a, index_t b) {
+    const bool wraps = a != b && p.rows > 0 && (a - b) % p.rows == 0;
+    p.wraps = p.wraps || wraps;
+    return a == b || wraps;
+  };
+  const auto keeps = [&](index_t& step, index_t now) {
+    if (step == kNoStep) step = now;
+    return now == kNoStep || meets(step, now);
+  };
+  p.wraps = p.wraps || later.wraps;
+  p.regular = p.regular && later.regular;
+  const std::size_t inner = std::min({inside, p.steps.size(), later.steps.size()});
+  for (std::size_t k = 0; k < inner; ++k) p.regular = keeps(p.steps[k], later.steps[k]) && p.regular;
+  const auto own = static_cast<std::ptrdiff_t>(std::min(inside, p.steps.size()));
+  if (round == 1) p.steps.insert(p.steps.begin() + own, later.first - p.first);
+  p.regular = p.regular && p.steps.size() > inside && meets(later.first, p.first + p.steps[inside] * round);
+  const std::size_t outer = p.steps.size() - std::min(p.steps.size(), inside + 1);
+  if (outer != later.steps.size() - std::min(later.steps.size(), inside)) p.regular = false;
+  for (std::size_t k = 0; p.regular && k < outer; ++k)
+    p.regular = keeps(p.steps[inside + 1 + k], later.steps[inside + k]);
+}
+
+/// Takes from `later` how far its blocks go with each round of a loop; `between` are the loops inside it, around them.
+void take_steps(Lines& lines, const Lines& later, std::size_t between) {
+  for (std::size_t i = 0; i < lines.size(); ++i) {
+    for (std::size_t k = 0; k < lines[i].operands.size(); ++k) {
+      Operand& o = lines[i].operands[k];
+      const Operand& from = later[i].operands[k];
+      if (between < o.row.steps.size() && between < from.row.steps.size()) {
+        o.row.steps[between] = from.row.steps[between];
+        o.col.steps[between] = from.col.steps[between];
+      }
+    }
+    if (between < lines[i].rounds.steps.size() && between < later[i].rounds.steps.size())
+      lines[i].rounds.steps[between] = later[i].rounds.steps[between];
+    take_steps(lines[i].body, later[i].body, between + 1);
+  }
+}
+
+/// Ends a loop of one round: nothing in it moves.
+void stand_still(Lines& lines) {
+  for (OutlineLine& line : lines) {
+    for (Operand& o : line.operands) {
+      o.row.steps.push_back(kNoStep);
+      o.col.steps.push_back(kNoStep);
+    }
+    line.rounds.steps.push_back(kNoStep);
+    stand_still(line.body);
+  }
+}
+
+/// Adds what happened at the same place in the round number `round` of a loop, of which `line` holds those before.
+void absorb(OutlineLine& line, const OutlineLine& later, index_t round, std::size_t inside = 0) {
+  line.times += later.times;
+  line.reads += later.reads;
+  line.writes += later.writes;
+  line.macs += later.macs;
+  line.resident = std::max(line.resident, later.resident);
+  for (std::size_t i = 0; i < line.operands.size(); ++i) {
+    Operand& o = line.operands[i];
+    const Operand& now = later.operands[i];
+    o.last = now.last;
+    if (round == 1) {
+      o.whole = now.whole;
+      o.usual = now.usual;
+    }
+    step(o.row, now.row, round, inside);
+    step(o.col, now.col, round, inside);
+  }
+  std::erase_if(line.parameters, [&](const auto& p) {
+    return std::find(later.parameters.begin(), later.parameters.end(), p) == later.parameters.end();
+  });
+  step(line.rounds, later.rounds, round, inside);
+  if (line.most < 2 && later.most >= 2) take_steps(line.body, later.body, 0);
+  line.fewest = std::min(line.fewest, later.fewest);
+  line.most = std::max(line.most, later.most);
+  for (std::size_t i = 0; i < line.body.size(); ++i) absorb(line.body[i], later.body[i], round, inside + 1);
+}
+
+OutlineLine loop_of(Lines body, bool independent, index_t rounds) {
+  OutlineLine loop{.independent = independent, .fewest = rounds, .most = rounds};
+  loop.rounds.first = rounds;
+  loop.body = std::move(body);
+  set_hashes(loop);
+  return loop;
+}
+
+/// Folds what repeats at the end of the lines into a loop, or into the loop before it.
+bool fold_once(Lines& lines, Rounds rounds) {
+  constexpr std::size_t kLongestBody = 64;
+  const std::size_t n = lines.size();
+  for (std::size_t p = 1; p <= kLongestBody && p < n; ++p) {
+    const std::span<const OutlineLine> last = std::span(lines).last(p);
+    OutlineLine& before = lines[n - p - 1];
+    if (before.kind == LineKind::loop && !before.independent && same(last, before.body, rounds)) {
+      for (std::size_t i = 0; i < p; ++i) absorb(before.body[i], last[i], before.most);
+      before.rounds.first = before.fewest = ++before.most;
+      set_hashes(before);
+      lines.resize(n - p);
+      return true;
+    }
+    if (n < 2 * p || !same(last, std::span(lines).subspan(n - 2 * p, p), rounds)) continue;
+    Lines body(std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(2 * p)),
+               std::make_move_iterator(lines.end() - static_cast<std::ptrdiff_t>(p)));
+    for (std::size_t i = 0; i < p; ++i) absorb(body[i], last[i], 1);
+    lines.resize(n - 2 * p);
+    lines.push_back(loop_of(std::move(body), false, 2));
+    return true;
+  }
+  return false;
+}
+
+void append(Lines& lines, OutlineLine line, Rounds rounds) {
+  lines.push_back(std::move(line));
+  while (fold_once(lines, rounds)) {
+  }
+}
+
+/// Folds lines that have ended once more, now taking loops with different numbers of rounds for the same. (Not before:
+/// a loop that is still growing would be taken for a shorter one.)
+Lines folded(Lines lines) {
+  Lines result;
+  for (OutlineLine& line : lines) {
+    if (line.kind == LineKind::loop && !line.independent) {
+      line.body = folded(std::move(line.body));
+      set_hashes(line);
+    }
+    append(result, std::move(line), Rounds::any);
+  }
+  return result;
+}
+
+/// In this round of the loop around them there is an inner loop that had one round before, and so was not seen as a
+/// loop. `line` stands in the inner loop; `before` is the same line in the rounds before. Adds `before` to `line`.
+void precede(OutlineLine& line, const OutlineLine& before, index_t round) {
+  const OutlineLine later = line;
+  const auto set_back = [](Position& p, const Position& from) {
+    p.first = from.first;
+    p.regular = p.regular && from.regular;
+    p.wraps = p.wraps || from.wraps;
+    p.steps.insert(p.steps.end(), from.steps.begin(), from.steps.end());
+  };
+  const auto restart = [&](const auto& self, OutlineLine& l, const OutlineLine& from) -> void {
+    l.times = from.times;
+    l.reads = from.reads;
+    l.writes = from.writes;
+    l.macs = from.macs;
+    l.fewest = from.fewest;
+    l.most = from.most;
+    set_back(l.rounds, from.rounds);
+    for (std::size_t i = 0; i < l.operands.size(); ++i) {
+      l.operands[i].first = from.operands[i].first;
+      l.operands[i].usual = from.operands[i].usual;
+      l.operands[i].whole = from.operands[i].whole;
+      set_back(l.operands[i].row, from.operands[i].row);
+      set_back(l.operands[i].col, from.operands[i].col);
+    }
+    for (std::size_t i = 0; i < l.body.size(); ++i) self(self, l.body[i], from.body[i]);
+  };
+  restart(restart, line, before);
+  absorb(line, later, round, 1);
+}
+
+/// Adds a later round to the lines of a loop's body. A loop that one of them runs once, or not at all, is a loop in
+/// both. False if they do other things; `lines` is then of no more use.
+bool unify(Lines& lines, const Lines& later, index_t round) {
+  std::size_t i = 0, j = 0;
+  const auto is_loop = [](const Lines& list, std::size_t at) {
+    return at < list.size() && list[at].kind == LineKind::loop && !list[at].independent;
+  };
+  const auto starts_with = [](const Lines& list, std::size_t at, const Lines& body) {
+    return at + body.size() <= list.size() && same(std::span(list).subspan(at, body.size()), body, Rounds::any);
+  };
+  while (i < lines.size() || j < later.size()) {
+    if (i < lines.size() && j < later.size() && same(lines[i], later[j], Rounds::any)) {
+      absorb(lines[i++], later[j++], round);
+    } else if (is_loop(later, j)) {
+      OutlineLine loop = later[j++];
+      if (!starts_with(lines, i, loop.body)) return false;  // how far it goes with each round could not be known
+      loop.fewest = 1;
+      loop.rounds.steps.push_back(loop.rounds.first - 1);
+      loop.rounds.first = 1;
+      loop.rounds.regular = round == 1;
+      const auto begin = lines.begin() + static_cast<std::ptrdiff_t>(i);
+      const auto end = begin + static_cast<std::ptrdiff_t>(loop.body.size());
+      for (auto line = begin; line != end; ++line)
+        precede(loop.body[static_cast<std::size_t>(line - begin)], *line, round);
+      lines.erase(begin, end);
+      lines.insert(lines.begin() + static_cast<std::ptrdiff_t>(i++), std::move(loop));
+    } else if (is_loop(lines, i) && round > 1) {
+      OutlineLine& loop = lines[i++];
+      const bool once = starts_with(later, j, loop.body);
+      loop.fewest = std::min<index_t>(loop.fewest, once ? 1 : 0);
+      loop.rounds.regular = false;
+      if (once)
+        for (OutlineLine& inner : loop.body) absorb(inner, later[j++], round);
+    } else {
+      return false;
+    }
+  }
+  return true;
+}
+
+void multiply(Lines& lines, Words times) {
+  for (OutlineLine& line : lines) {
+    line.times = line.times * times;
+    line.reads = line.reads * times;
+    line.writes = line.writes * times;
+    line.macs = line.macs * times;
+    multiply(line.body, times);
+  }
+}
+
+std::vector<std::pair<std::string, double>> named_parameters(const kernel::AnyKernel& k) {
+  return std::visit(
+      [](const auto& plain) {
+        std::vector<std::pair<std::string, double>> list;
+        if constexpr (requires { plain.parameter_names; }) {
+          const auto values = kernel::parameters_of(plain);
+          for (std::size_t i = 0; i < values.size(); ++i) list.emplace_back(plain.parameter_names[i], values[i]);
+        }
+        return list;
+      },
+      kernel::to_plain(k));
+}
+
+}  // namespace
+
+index_t Outliner::open(SlowArray array, Shape s, Layout) {
+  std::string base(name_of(array)), name;
+  std::transform(base.begin(), base.end(), base.begin(), [](unsigned char c) { return std::tolower(c); });
+  for (int n = 1; name.empty(); ++n) {
+    std::string candidate = n == 1 ? base : base + std::to_string(n);
+    if (std::none_of(tiles_.begin(), tiles_.end(), [&](const Held& t) { return t.name == candidate; }))
+      name = std::move(candidate);
+  }
+  resident_ += fast_.tile(array, s.rows, s.cols);
+  tiles_.push_back({std::move(name), array, s, resident_, s.words() > 0});
+  return static_cast<index_t>(tiles_.size()) - 1;
+}
+
+void Outliner::close(index_t, SlowArray array, Shape s) {
+  announce();
+  OutlineLine line{.kind = LineKind::evict};
+  line.operands = {{tiles_.back().name, array, s, s, s, s, {}, {}}};
+  tiles_.pop_back();
+  resident_ -= fast_.tile(array, s.rows, s.cols);
+  if (s.words() > 0) add(std::move(line));
+}
+
+void Outliner::read(const Arg& tile, const Block& b) {
+  if (b.shape.words() == 0) return;
+  Held& held = tiles_[static_cast<std::size_t>(tile.depth)];
+  const bool load = held.fresh && &held == &tiles_.back() && tile.shape() == held.shape;
+  if (load) held.fresh = false;
+  announce();
+  OutlineLine line{.kind = load ? LineKind::load : LineKind::refill};
+  line.operands = {operand_of(tile), operand_of(Arg::streaming(b))};
+  line.reads = b.shape.words();
+  io_.reads[index_of(b.array)] += weight_ * b.shape.words();
+  add(std::move(line));
+}
+
+void Outliner::write(const Block& b, const Arg& tile) {
+  if (b.shape.words() == 0) return;
+  announce();
+  OutlineLine line{.kind = LineKind::store};
+  line.operands = {operand_of(Arg::streaming(b)), operand_of(tile)};
+  line.writes = b.shape.words();
+  io_.writes[index_of(b.array)] += weight_ * b.shape.words();
+  add(std::move(line));
+}
+
+void Outliner::run(const kernel::AnyKernel& k, std::span<const Arg> args) {
+  announce();
+  kernel::for_parts(k, args, [&](const kernel::AnyKernel& part, std::span<const Arg> part_args) {
+    add_kernel(LineKind::compute, part, part_args);
+  });
+}
+
+void Outliner::modify(const kernel::AnyKernel& k, std::span<const Arg> args) {
+  announce();
+  add_kernel(LineKind::update, k, args);
+}
+
+void Outliner::each(index_t n, const std::function<void(Outliner&, index_t)>& body) {
+  announce();
+  OutlineLine loop;
+  bool moves = false;  // do the lines of the loop know how far they go with each round?
+  const auto end_loop = [&] {
+    if (loop.most == 0) return;
+    if (!moves) stand_still(loop.body);
+    add(std::move(loop));
+  };
+  const Words outer = weight_;
+  for (index_t i = 0; i < n; ++i) {
+    const index_t rounds = sampled_ && i == 2 && n > 4 ? n - 3 : 1;
+    weight_ = outer * rounds;
+    sequences_.emplace_back();
+    body(*this, i);
+    Lines lines = folded(std::move(sequences_.back()));
+    sequences_.pop_back();
+    multiply(lines, rounds);
+    const bool follows = moves || loop.most == 1;
+    if (Lines merged = loop.body; follows && unify(merged, lines, loop.most)) {
+      loop.body = std::move(merged);
+      loop.rounds.first = loop.fewest = loop.most = loop.most + rounds;
+      set_hashes(loop);
+      moves = true;
+    } else {
+      end_loop();
+      loop = loop_of(std::move(lines), true, rounds);
+      moves = false;
+    }
+    i += rounds - 1;
+  }
+  end_loop();
+  weight_ = outer;
+}
+
+namespace {
+
+/// A position has one step for each loop around it. Where an uneven mask folded loops of one round with loops of many,
+/// it may not: then where it goes is not known.
+void settle(Position& p, std::size_t loops) {
+  std::ranges::replace(p.steps, kNoStep, 0);
+  if (p.steps.size() == loops) return;
+  p.steps.resize(loops);
+  p.regular = false;
+}
+void settle(Lines& lines, std::size_t loops) {
+  for (OutlineLine& l : lines) {
+    settle(l.rounds, loops);
+    for (Operand& o : l.operands) {
+      settle(o.row, loops);
+      settle(o.col, loops);
+    }
+    settle(l.body, loops + 1);
+  }
+}
+
+}  // namespace
+
+std::vector<OutlineLine> Outliner::lines() {
+  Lines all = folded(std::move(sequences_.front()));
+  settle(all, 0);
+  return all;
+}
+
+Operand Outliner::operand_of(const Arg& a) const {
+  const Block& b = a.block;
+  if (a.kind == Arg::Kind::stream) return {"", b.array, {}, b.shape, b.shape, b.shape, {b.row}, {b.col}};
+  const Held& tile = tiles_[static_cast<std::size_t>(a.depth)];
+  return {tile.name, b.array, tile.shape, b.shape, b.shape, b.shape, {b.row, {}, true, tile.shape.rows}, {b.col}};
+}
+
+void Outliner::add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args) {
+  OutlineLine line{.kind = kind, .kernel = std::string(kernel::name_of(k)), .parameters = named_parameters(k)};
+  line.macs = kernel::macs(k, args);
+  for (std::size_t i = 0; i < args.size(); ++i) {
+    const Arg& a = args[i];
+    if (a.shape().words() == 0) continue;  // the problem does not have it
+    line.operands.push_back(operand_of(a));
+    if (a.kind != Arg::Kind::stream) continue;
+    const index_t words = a.shape().words();
+    const bool written = kind == LineKind::update && i == 0;
+    if (!written || !kernel::first_of(k)) {
+      line.reads += words;
+      io_.reads[index_of(a.block.array)] += weight_ * words;
+    }
+    if (written) {
+      line.writes += words;
+      io_.writes[index_of(a.block.array)] += weight_ * words;
+    }
+  }
+  add(std::move(line));
+}
+
+void Outliner::announce() {
+  for (Held& tile : tiles_) {
+    if (!std::exchange(tile.fresh, false)) continue;
+    OutlineLine line{.kind = LineKind::alloc};
+    const Shape s = tile.shape;
+    line.operands = {{tile.name, tile.array, s, s, s, s, {}, {}}};
+    add(std::move(line), tile.resident);
+  }
+}
+
+void Outliner::add(OutlineLine line) { add(std::move(line), resident_); }
+
+void Outliner::add(OutlineLine line, Words resident) {
+  if (++walked_ > kMostOperations && line.kind != LineKind::evict)  // a tile is evicted by a destructor
+    throw InvalidProblem(
+        fmt::format("the loop nest takes a walk through more than {} operations: choose fewer queries and keys, which "
+                    "have the same nest",
+                    kMostOperations));
+  if (line.kind != LineKind::loop) line.resident = resident;
+  set_hashes(line);
+  append(sequences_.back(), std::move(line), Rounds::equal);
+}
+
+}  // namespace redblue::machine

@@ -1,0 +1,107 @@
+#pragma once
+#include <cstdint>
+#include <functional>
+#include <span>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "redblue/kernels/kernel.hpp"
+#include "redblue/language/cost.hpp"
+#include "redblue/language/data_machine.hpp"
+#include "redblue/language/residence.hpp"
+#include "redblue/language/words.hpp"
+
+/// The loop nest of a schedule, found by running it: of the operations that pass, what repeats is folded into a loop.
+namespace redblue::machine {
+
+/// A number that grows by `steps` with each round of the loops around it, innermost first: where a block begins.
+struct Position {
+  index_t first = 0;
+  std::vector<index_t> steps{};
+  bool regular = true;  ///< false: under a mask it does not always grow like that
+  index_t rows = 0;     ///< of the tile that a row lies in, else 0
+  bool wraps = false;   ///< it is meant modulo `rows`: the tile is a ring
+};
+
+/// A tile, or a part of one, or a block of slow memory.
+struct Operand {
+  std::string tile;          ///< its name; empty: a block of slow memory
+  SlowArray array;           ///< what it holds
+  Shape whole;               ///< the tile, as it usually is
+  Shape first, usual, last;  ///< what of it is meant the first time, the second, and the last
+  Position row, col;         ///< where that begins, in the tile or in the array
+};
+
+enum class LineKind : std::uint8_t { loop, alloc, load, refill, store, compute, update, evict };
+
+/// One line of an outline: an operation, as often as it happens at this place, or a loop over lines.
+struct OutlineLine {
+  LineKind kind = LineKind::loop;
+  std::string kernel{};                                      ///< compute, update
+  std::vector<std::pair<std::string, double>> parameters{};  ///< of the kernel: those that are always the same
+  /// As in the kernel. load, refill: tile, block; store: block, tile; alloc, evict: tiles.
+  std::vector<Operand> operands{};
+  Words times = 1;
+  Words reads{}, writes{}, macs{};  ///< words moved and multiply-adds, all times together
+  Words resident{};                 ///< the most that is resident after it, in the unit of the Residence
+  // A loop:
+  bool independent = false;      ///< its rounds may go on in any order, each with fast memory of its own
+  index_t fewest = 0, most = 0;  ///< rounds each time
+  Position rounds{};             ///< the same as a formula
+  std::vector<OutlineLine> body{};
+  // Hashes of what the line does, without shapes and positions; `loose` also without numbers of rounds.
+  std::size_t exact = 0, loose = 0;
+};
+
+/// Records the outline of what passes, one round of an `each` after another, behind machine::Any.
+class Outliner : public MachineFace<Outliner> {
+ public:
+  /// `sampled`: of an `each` only the first three rounds and the last are run, and those between are taken to be like
+  /// the third.
+  /// A walk through more operations than kMostOperations throws InvalidProblem.
+  Outliner(const Residence& fast, bool sampled) : fast_(fast), sampled_(sampled), sequences_(1) {}
+
+  index_t open(SlowArray array, Shape s, Layout layout);
+  void close(index_t depth, SlowArray array, Shape s);
+  void read(const Arg& tile, const Block& b);
+  void write(const Block& b, const Arg& tile);
+  void run(const kernel::AnyKernel& k, std::span<const Arg> args);
+  void modify(const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// The loops are those of the worst decisions.
+  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  void each(index_t n, const std::function<void(Outliner&, index_t)>& body);
+
+  static constexpr index_t kMostOperations = 100'000'000;  // half a minute
+
+  const Io& io() const { return io_; }
+  /// The lines, once the schedule has ended.
+  std::vector<OutlineLine> lines();
+
+ private:
+  struct Held {
+    std::string name;
+    SlowArray array;
+    Shape shape;
+    Words resident;  ///< with it
+    bool fresh;      ///< no line says yet that it is there: it may be a load
+  };
+
+  Operand operand_of(const Arg& a) const;
+  void add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args);
+  /// Says of fresh tiles that they are there.
+  void announce();
+  void add(OutlineLine line);
+  void add(OutlineLine line, Words resident);
+
+  Residence fast_;
+  bool sampled_;
+  std::vector<std::vector<OutlineLine>> sequences_;  ///< of the rounds under way, outermost first
+  std::vector<Held> tiles_;
+  index_t walked_ = 0;
+  Words resident_;
+  Words weight_ = 1;  ///< how many rounds the present one stands for
+  Io io_;
+};
+
+}  // namespace redblue::machine

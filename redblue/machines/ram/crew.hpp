@@ -1,0 +1,43 @@
+#pragma once
+#include <vector>
+
+#include "redblue/machines/ram/arena.hpp"
+#include "redblue/machines/ram/team.hpp"
+
+namespace redblue::machine {
+
+/// What the workers of a Ram have together: an arena for each, and what the user gave of slow memory.
+template <class T, class Slow>
+struct Crew {
+  using Arrays = typename Slow::Arrays;
+
+  /// `given` holds memory for each arena, or nothing.
+  Crew(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
+       std::span<const ArenaMemory<T>> given)
+      : team(team), bodies(bodies), slow(std::move(slow)) {
+    const std::size_t workers = team == nullptr ? 1 : static_cast<std::size_t>(team->workers());
+    arenas.reserve(workers);
+    for (std::size_t i = 0; i < workers; ++i) arenas.push_back(i < given.size() ? Arena<T>(M, given[i]) : Arena<T>(M));
+  }
+
+  Arena<T>& arena_of(Team::Worker worker) { return arenas[static_cast<std::size_t>(worker.index)]; }
+  /// For item i of n of the outermost loop: one per item if there are enough, else one per worker; a worker runs one
+  /// such item at a time.
+  Slow slow_memory(index_t n, index_t i, int worker) const {
+    const std::size_t own =
+        static_cast<std::size_t>(n) <= slow.size() ? static_cast<std::size_t>(i) : static_cast<std::size_t>(worker);
+    return {slow[slow.size() == 1 ? 0 : own], bodies};
+  }
+  index_t sum(index_t (Arena<T>::*words)() const) const {
+    index_t total = 0;
+    for (const Arena<T>& a : arenas) total += (a.*words)();
+    return total;
+  }
+
+  Team* team;
+  const kernel::Bodies<T>& bodies;
+  std::vector<Arena<T>> arenas;
+  std::vector<Arrays> slow;
+};
+
+}  // namespace redblue::machine

@@ -1,0 +1,172 @@
+#pragma once
+#include <cmath>
+#include <concepts>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <span>
+#include <stdexcept>
+#include <vector>
+
+#include "redblue/language/data_machine.hpp"
+#include "redblue/machines/ram/caller_memory.hpp"
+#include "redblue/machines/ram/crew.hpp"
+#include "redblue/machines/ram/operands.hpp"
+
+namespace redblue::machine {
+
+/// Runs schedules on numbers. Every worker has an arena of M words of T as fast memory (arena.hpp). Slow says what a
+/// block of slow memory is: the caller's arrays, read and written where they lie (caller_memory.hpp). A stream, and a
+/// block that is updated, is a view of slow memory where that can be, else it passes through a staging buffer (reported
+/// apart: the model charges one word); routes.hpp decides which.
+///
+/// A Ram is what one worker sees: its own arena, and the slow memory of the item that it is in. It is made by `each`,
+/// which hands the items of a loop to the workers of the team where the worker that meets the loop holds no tile, and
+/// else runs them itself: they use its tiles.
+template <class T, class Slow = CallerMemory<T>>
+  requires SlowSide<Slow, T>
+class Ram : public MachineFace<Ram<T, Slow>> {
+ public:
+  using Arrays = typename Slow::Arrays;
+
+  /// One worker.
+  Ram(index_t M, const Arrays& slow, const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa()))
+      : Ram(nullptr, M, {slow}, bodies, {}) {}
+  /// The workers of a team. `slow` is a slow memory for each item of the outermost loop that may be under way, which
+  /// differ in their workspace: as many as there are workers or items, whichever are fewer; or one, for schedules
+  /// without workspace and for an outermost loop whose items share it.
+  Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa()))
+      : Ram(&team, M, std::move(slow), bodies, {}) {}
+  /// The same in given memory: an arena for each worker.
+  Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
+      std::span<const ArenaMemory<T>> arenas)
+      : Ram(&team, M, std::move(slow), bodies, arenas) {}
+
+  int workers() const { return static_cast<int>(crew_->arenas.size()); }
+  int worker() const { return at_.index; }
+
+  index_t open(SlowArray, Shape s, Layout layout) { return arena_.open(s, kernel::place(bodies(), s, layout)); }
+  void close(index_t depth, SlowArray, Shape s) { arena_.close(depth, s); }
+  void aim(index_t depth, const Block& b) {
+    if (arena_.place_of(depth).place.layout == Layout::output_panels && slow_.can_view(b))
+      arena_.set_elsewhere(depth, slow_.view(b));
+  }
+  void read(const Arg& tile, const Block& b) {
+    const TileStack::Tile& place = arena_.place_of(tile.depth);
+    if (is_only_read(place.place.layout)) {
+      if (tile.shape() != place.shape) throw std::logic_error("a part of a tile that is only read is loaded");
+      return read_only(tile, b);
+    }
+    const View<T> v = arena_.view(tile);
+    if (!v.packed()) return slow_.fetch(b, v.data, v.row_stride);
+    if (v.layout == Layout::query_panels)
+      if (const std::optional<View<const T>> pairs = pairs_of(b)) return bodies().pack(*pairs, v.data);
+    View<T> plain;
+    if (is_staged(place, slow_, b)) {
+      plain = arena_.stage(0, b.shape);
+      slow_.fetch(b, plain.data, plain.row_stride);
+    } else {
+      plain = slow_.view(b);
+    }
+    (v.layout == Layout::query_panels ? bodies().pack_queries : bodies().pack)(plain, v.data);
+  }
+  void write(const Block& b, const Arg& tile) {
+    const View<T> v = arena_.view(tile);
+    if (!v.packed()) return slow_.put(b, v);
+    if (const std::optional<DType> halves = slow_.halves(b); halves && bodies().unpack_halves != nullptr) {
+      const Rows16 rows = slow_.rows16(b);
+      return bodies().unpack_halves(*halves, v.data, b.shape, const_cast<std::uint16_t*>(rows.data), rows.stride);
+    }
+    const bool staged = is_staged(arena_.place_of(tile.depth), slow_, b);
+    const View<T> plain = staged ? arena_.stage(0, b.shape) : slow_.view(b);
+    bodies().unpack(v.data, plain);
+    if (staged) slow_.put(b, plain);
+  }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    arena_.require(kernel::most_passing(k, args));
+    const Views<T> views = operands(k, args, 0, arena_, slow_, bodies());
+    kernel::run(bodies(), k, views.span());
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    arena_.require(1 + passing(args.subspan(1)));
+    Views<T> views = operands(k, args, 1, arena_, slow_, bodies());
+    const Block& b = args[0].block;
+    View<T>& updated = views.list[0];
+    const bool in_place = slow_.can_view(b);
+    updated = in_place ? slow_.view(b) : arena_.stage(0, b.shape);
+    const bool adds = !in_place && kernel::adds(k) && !kernel::first_of(k);
+    if (adds)
+      std::fill_n(updated.data, b.shape.words(), T(0));
+    else if (!in_place && !kernel::first_of(k))
+      slow_.fetch(b, updated.data, updated.row_stride);
+    kernel::run(bodies(), k, views.span());
+    if (adds)
+      slow_.add(b, updated);
+    else if (!in_place)
+      slow_.put(b, updated);
+  }
+  index_t tell(Question, const Arg& word, index_t) { return static_cast<index_t>(std::llround(arena_.view(word)[0])); }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    if (workers() == 1 || arena_.used() > 0) {
+      for (index_t i = 0; i < n; ++i) body(*this, i);
+      return;
+    }
+    crew_->team->each(at_, n, [&](Team::Worker at, index_t i) {
+      Ram worker(*crew_, at, at_.depth > 0 ? slow_ : crew_->slow_memory(n, i, at.index));
+      body(worker, i);
+    });
+  }
+
+  /// Words of staging buffers that the workers hold beside their arenas.
+  index_t staging_words() const { return crew_->sum(&Arena<T>::staging_words); }
+  /// The most words that tiles take in the arenas beside their own: layouts, and a cache line to begin on.
+  index_t padding_words() const { return crew_->sum(&Arena<T>::most_skipped); }
+
+ private:
+  using Workers = Crew<T, Slow>;
+
+  Ram(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
+      std::span<const ArenaMemory<T>> arenas)
+      : own_(std::make_unique<Workers>(team, M, std::move(slow), bodies, arenas)),
+        crew_(own_.get()),
+        arena_(crew_->arena_of(at_)),
+        slow_(crew_->slow.front(), bodies) {}
+  Ram(Workers& crew, Team::Worker at, const Slow& slow)
+      : crew_(&crew), at_(at), arena_(crew.arena_of(at)), slow_(slow) {}
+
+  const kernel::Bodies<T>& bodies() const { return crew_->bodies; }
+  /// A block of bf16 words, where bodies multiply pairs of them: each pair as one word, if all lie where words may.
+  std::optional<View<const T>> pairs_of(const Block& b) const {
+    if constexpr (std::same_as<T, float>)
+      if (bodies().bf16 && b.shape.cols % 2 == 0 && slow_.halves(b) == DType::bf16) {
+        const Rows16 rows = slow_.rows16(b);
+        if (rows.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % alignof(T) == 0)
+          return View<const T>(reinterpret_cast<const T*>(rows.data), {b.shape.rows, b.shape.cols / 2},
+                               rows.stride / 2);
+      }
+    return std::nullopt;
+  }
+  /// Loads a tile that kernels only read: it lies where its words do, if they can be viewed.
+  void read_only(const Arg& tile, const Block& b) {
+    if (slow_.can_view(b)) {
+      arena_.set_elsewhere(tile.depth, slow_.view(b));
+    } else {
+      arena_.set_here(tile.depth);
+      const View<T> v = arena_.tile(tile.depth);
+      slow_.fetch(b, v.data, v.row_stride);
+    }
+    const View<T> whole = arena_.tile(tile.depth);
+    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.twin);
+  }
+
+  std::unique_ptr<Workers> own_;  // of the Ram that a user makes; empty in those that `each` makes
+  Workers* crew_;
+  Team::Worker at_{};
+  Arena<T>& arena_;
+  Slow slow_;
+};
+
+}  // namespace redblue::machine

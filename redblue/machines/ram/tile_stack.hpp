@@ -1,0 +1,67 @@
+#pragma once
+#include <algorithm>
+#include <vector>
+
+#include "redblue/kernels/implementations.hpp"
+#include "redblue/language/error.hpp"
+
+namespace redblue::machine {
+
+/// Where the tiles of one worker lie, as numbers: a stack of tiles that together hold at most M words. Each begins on a
+/// cache line of its own and takes the words that its placement asks for; words left out or added for that are not
+/// counted among the M.
+class TileStack {
+ public:
+  struct Tile {
+    index_t first;  ///< word of the memory where it begins
+    Shape shape;
+    kernel::Placement place;
+  };
+
+  /// Of words of this many bytes.
+  TileStack(index_t M, std::size_t word_bytes) : M_(M), line_(static_cast<index_t>(kLineBytes / word_bytes)) {}
+
+  /// Throws CapacityError unless `more` further words fit.
+  void require(index_t more) const {
+    if (used_ + more > M_) redblue::detail::throw_capacity(used_ + more, M_);
+  }
+  /// Opens a tile on top of the stack, which counts the words of its shape and lies as `place` says. Returns its depth.
+  index_t open(Shape s, const kernel::Placement& place) {
+    require(s.words());
+    const index_t first = next();
+    tiles_.push_back({first, s, place});
+    used_ += s.words();
+    top_ = first + place.words;
+    most_ = std::max(most_, top_);
+    most_skipped_ = std::max(most_skipped_, top_ - used_);
+    return static_cast<index_t>(tiles_.size()) - 1;
+  }
+  /// Closes the topmost tile.
+  void close(index_t depth, Shape s) {
+    tiles_.resize(static_cast<std::size_t>(depth));
+    used_ -= s.words();
+    top_ = tiles_.empty() ? 0 : tiles_.back().first + tiles_.back().place.words;
+  }
+
+  const Tile& operator[](index_t depth) const { return tiles_[static_cast<std::size_t>(depth)]; }
+  index_t M() const { return M_; }
+  index_t used() const { return used_; }  ///< words of the tiles that are open
+  index_t top() const { return top_; }    ///< the end of the topmost tile in memory
+  /// Where the next tile will begin. (The words of a line are a power of 2.)
+  index_t next() const { return (top_ + line_ - 1) & -line_; }
+  index_t most() const { return most_; }                  ///< the most memory that was taken at a time
+  index_t most_skipped() const { return most_skipped_; }  ///< the most words that layouts and cache lines take beside
+
+  static constexpr std::size_t kLineBytes = 64;
+
+ private:
+  index_t M_;
+  index_t line_;  ///< words of a cache line
+  index_t used_ = 0;
+  index_t top_ = 0;
+  index_t most_ = 0;
+  index_t most_skipped_ = 0;
+  std::vector<Tile> tiles_;
+};
+
+}  // namespace redblue::machine

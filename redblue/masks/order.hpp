@@ -1,0 +1,58 @@
+#pragma once
+#include <array>
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "redblue/masks/pattern.hpp"
+
+/// In which order the queries and keys of a pattern are taken. Queries that see no key and keys that nobody sees come
+/// last, and are dropped, but for in_place. A run gathers its arrays in this order and scatters its outputs back; the
+/// words that a schedule moves depend on it, and the result does not.
+namespace redblue {
+
+/// natural: as they come. rcm: reverse Cuthill-McKee (Cuthill and McKee 1969) on the graph of queries and keys, so that
+/// queries that share keys stand close. jaccard: greedily, each query followed by the one whose keys are most alike.
+/// in_place: as they come, with nothing dropped, so that a run copies nothing.
+enum class PatternOrder : std::uint8_t { natural, rcm, jaccard, in_place };
+inline constexpr std::array<std::string_view, 4> kPatternOrderNames{"natural", "rcm", "jaccard", "in-place"};
+/// One that is looked for: queries and keys do not stand as they come.
+constexpr bool is_searched(PatternOrder o) { return o == PatternOrder::rcm || o == PatternOrder::jaccard; }
+constexpr std::string_view name_of(PatternOrder o) { return kPatternOrderNames[static_cast<std::size_t>(o)]; }
+/// "in rcm order", "in place".
+inline std::string phrase(PatternOrder o) {
+  return o == PatternOrder::in_place ? "in place" : "in " + std::string(name_of(o)) + " order";
+}
+constexpr std::optional<PatternOrder> pattern_order_from_name(std::string_view name) {
+  for (std::size_t i = 0; i < kPatternOrderNames.size(); ++i)
+    if (name == kPatternOrderNames[i]) return static_cast<PatternOrder>(i);
+  return std::nullopt;
+}
+
+/// Of each place the query, or key, that stands there.
+struct Order {
+  std::vector<index_t> queries;
+  std::vector<index_t> keys;
+
+  /// Adds the positions and keys that are missing, in ascending order.
+  void complete(index_t positions, index_t n_k);
+  /// Does everything stay where it is?
+  bool idle() const;
+};
+
+/// The places of `second` are those of `first`.
+Order chained(const Order& first, const Order& second);
+
+/// Has a pattern too many runs to search for an order? Then order_of finds none.
+inline constexpr index_t kMostRunsToSearch = index_t{1} << 22;
+bool too_large_to_search(const RunLists& rows);
+/// For lists of rows that are `group` query heads at each position: heads of a position stay together. Nothing where
+/// finding an order other than natural would take too long.
+std::optional<Order> order_of(PatternOrder kind, const RunLists& rows, index_t n_k, index_t group);
+/// The lists in this order.
+RunLists in_order(const RunLists& rows, const Order& order, index_t group);
+
+}  // namespace redblue

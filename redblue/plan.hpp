@@ -1,0 +1,5 @@
+#pragma once
+/// Choose schedule and tiles for the fewest words or bytes, and tables of regimes.
+#include "redblue/planner/planner.hpp"
+#include "redblue/planner/regimes.hpp"
+#include "redblue/planner/widths.hpp"

@@ -1,0 +1,538 @@
+#include "redblue/planner/planner.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <exception>
+#include <tuple>
+
+#include "redblue/language/error.hpp"
+#include "redblue/problem/cores.hpp"
+#include "redblue/schedules/parts/modifiers.hpp"
+
+namespace redblue::plan {
+
+namespace {
+
+/// The least and the largest width of a word that may be resident.
+std::pair<index_t, index_t> widths(const ByteMemory& m, Operation op) {
+  index_t least = 255, most = 1;
+  for (const SlowArray a : arrays_of(op)) {
+    least = std::min<index_t>(least, m.fast.width[index_of(a)]);
+    most = std::max<index_t>(most, m.fast.width[index_of(a)]);
+  }
+  return {least, most};
+}
+
+void validate(const Options& o, Operation op) {
+  const auto require_positive = [](std::string_view name, index_t value) {
+    if (value < 1) throw InvalidProblem(fmt::format("{} = {}: give 1 or more", name, value));
+  };
+  if (o.memory) {
+    if (o.memory->bytes < 1)
+      throw InvalidProblem(fmt::format("fast memory of {} bytes: give 1 or more", o.memory->bytes.str()));
+    for (const SlowArray a : arrays_of(op))
+      require_positive(fmt::format("bytes of a resident word of {}", name_of(a)), o.memory->fast.width[index_of(a)]);
+    require_positive("the multiple that rows are padded to", o.memory->fast.row_multiple);
+    if (const index_t least = widths(*o.memory, op).first; o.memory->bytes < least)
+      throw InvalidProblem(fmt::format("fast memory of {} bytes holds no word of {}", o.memory->bytes.str(), least));
+  }
+  if (!o.memory && o.M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", o.M.str()));
+  if (o.reserve < 0) throw InvalidProblem(fmt::format("reserve = {}: give 0 or more words", o.reserve.str()));
+  require_positive("multiple of queries", o.multiple.query);
+  require_positive("multiple of keys", o.multiple.key);
+  require_positive("multiple of features", o.multiple.feature);
+  if (o.cap && o.cap->most < 1) throw InvalidProblem(fmt::format("cap = {}: give 1 byte or more", o.cap->most.str()));
+  if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
+    throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
+  if (o.tiling && o.schedule.empty()) throw InvalidProblem("a tiling is of one schedule: give its name, too");
+  const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
+  for (const SlowArray a : arrays_of(op))
+    if (o.width[index_of(a)] < 1 && !words)
+      throw InvalidProblem(
+          fmt::format("width of {} = {} bytes: give 1 or more", redblue::name_of(a), o.width[index_of(a)]));
+}
+
+bool has_widths(const Options& o) {
+  return std::any_of(o.width.begin(), o.width.end(), [](index_t w) { return w > 0; });
+}
+bool in_bytes(const Options& o) { return has_widths(o) && o.minimise_bytes; }
+Words width(const Options& o, std::size_t array) { return in_bytes(o) ? o.width[array] : 1; }
+
+schedule::Limits limits_of(const Options& o, Operation op) {
+  schedule::Limits limits;
+  limits.M = o.memory ? o.memory->bytes : o.M;
+  limits.reserve = o.memory ? o.reserve * widths(*o.memory, op).second : o.reserve;
+  limits.double_buffer = o.double_buffer;
+  limits.multiple = o.multiple;
+  const auto write = static_cast<index_t>(std::llround(o.write_cost * kCostUnit));
+  for (std::size_t a = 0; a < kSlowArrays; ++a) {
+    limits.price.read[a] = width(o, a) * kCostUnit;
+    limits.price.write[a] = width(o, a) * write;
+  }
+  return limits;
+}
+
+void require_schedule(const Options& o, Operation op) {
+  if (o.schedule.empty() || o.registry->find(op, o.schedule) != nullptr) return;
+  throw InvalidProblem(fmt::format("no schedule of operation {} is called '{}': choose from {}", name_of(op),
+                                   o.schedule, fmt::join(o.registry->names(op), ", ")));
+}
+
+void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {
+  for (const schedule::Knob& k : tiling)
+    if (const index_t least = s.knob(k.name).least; k.value < least)
+      throw InvalidProblem(fmt::format("{} = {} of {}: give {} or more", k.name, k.value, s.name, least));
+  if (!s.allows(x, tiling)) throw InvalidProblem(fmt::format("{} cannot run with {}", s.name, text_of(tiling)));
+}
+
+/// The least M for which a schedule has a tiling: at most what its smallest tiles occupy. None if no M will do (one
+/// column of values cannot be split).
+std::optional<Words> least_memory(const Schedule& s, const Sizes& x, schedule::Limits limits) {
+  const Tiling tiles = s.smallest(x, limits.multiple);
+  Words too_small = 0, enough = limits.occupied(s.footprint(x, tiles), s.prefetch(x, tiles));
+  const auto works = [&](Words M) {
+    limits.M = M;
+    return s.choose(x, limits).has_value();
+  };
+  if (!works(enough)) return std::nullopt;
+  while (enough - too_small > 1) {
+    const Words middle = too_small + (enough - too_small) / 2;
+    (works(middle) ? enough : too_small) = middle;
+  }
+  return enough;
+}
+
+std::optional<std::string> obstacle(const Schedule& s, const Plan& plan, const Sizes& x) {
+  if (auto why = s.obstacle(plan.problem, x)) return why;
+  if (!plan.options.quadratic_workspace && s.has_quadratic_workspace())
+    return fmt::format("needs {} words of workspace for scores",
+                       s.workspace_words(x, s.smallest(x, plan.options.multiple)).str());
+  return std::nullopt;
+}
+
+Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Tiling& tiling, const Sizes& x,
+           const schedule::Limits& limits) {
+  const Schedule& s = *schedule;
+  Row row;
+  row.schedule = s.name;
+  row.algorithm = std::move(schedule);
+  row.tiling = tiling;
+  row.io = schedule::of_instances(x, s.io(x, tiling), plan.problem.instances());
+  const auto held = [&](const Sizes& sizes) {
+    return std::pair(s.footprint(sizes, tiling), limits.double_buffer ? s.prefetch(sizes, tiling) : Words(0));
+  };
+  const auto [footprint, prefetch] = held(x);
+  row.fits = limits.fit(footprint, prefetch);
+  row.footprint = footprint, row.prefetch = prefetch;
+  if (plan.options.memory) {
+    row.footprint_bytes = footprint, row.prefetch_bytes = prefetch;
+    Sizes in_words = x;
+    in_words.fast = {};
+    std::tie(row.footprint, row.prefetch) = held(in_words);
+  }
+  row.index = s.index(x, tiling);
+  row.index.reads = Words(plan.problem.instances() / batches_of(x)) * row.index.reads;
+  row.workspace = s.workspace_words(x, tiling);
+  row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
+  row.cost = limits.price.of(row.io);
+  if (x.polynomial != nullptr) row.weight_error = x.polynomial->error;
+  if (has_widths(plan.options)) {
+    Words bytes;
+    for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += plan.options.width[a] * (row.io.reads[a] + row.io.writes[a]);
+    row.bytes = bytes;
+  }
+  return row;
+}
+
+/// Does a query not see the first key?
+bool has_left_edge(const Sizes& x) {
+  const auto parts = documents_of(x);
+  return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
+}
+
+/// Has a batch several sequences?
+bool is_packed(const Sizes& x) { return std::ssize(documents_of(x)) > batches_of(x); }
+
+/// Leaves out schedules for narrow rows where rows are not narrow and another one is chosen.
+void leave_out_narrow(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
+  if (!plan.options.schedule.empty() || has_left_edge(x) || is_packed(x)) return;
+  const std::string_view name = chosen->schedule;
+  std::erase_if(plan.rows, [&](const Row& r) { return r.algorithm->traits.narrow && r.schedule != name; });
+  std::erase_if(plan.refused, [&](const Refusal& r) {
+    return plan.options.registry->find(plan.problem.op, r.schedule)->traits.narrow;
+  });
+  chosen = std::ranges::find(plan.rows, name, &Row::schedule);
+}
+
+/// Adds the schedule to the rows of the plan, or to what is refused.
+void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const Sizes& x,
+              const schedule::Limits& limits) {
+  const Options& o = plan.options;
+  const Schedule& s = *schedule;
+  if (!o.schedule.empty() && !s.is_called(o.schedule)) return;
+  if (s.traits.windows && !has_left_edge(x) && o.schedule.empty()) return;
+  if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
+  if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
+  if (x.method_kind() != s.traits.method && o.schedule.empty()) return;                      // likewise
+  if ((x.row_polynomials != nullptr) != s.traits.by_rows && o.schedule.empty()) return;
+  if (const auto why = obstacle(s, plan, x)) {
+    plan.refused.push_back({s.name, *why, std::nullopt});
+    return;
+  }
+  if (o.tiling) require_tiling(s, x, *o.tiling);
+  const auto tiling = o.tiling ? o.tiling : s.choose(x, limits);
+  if (!tiling) return plan.refused.push_back({s.name, {}, std::nullopt});  // say_what_is_needed
+  Row row = row_of(plan, schedule, *tiling, x, limits);
+  if (auto refusal = beyond_cap(plan, row))
+    plan.refused.push_back(std::move(*refusal));
+  else
+    plan.rows.push_back(std::move(row));
+}
+
+/// Of the schedules that have no tiling under this M: the least that would do. It takes many choices of tiles, so it is
+/// found only for a plan that somebody sees.
+void say_what_is_needed(Plan& plan) {
+  const Sizes x = plan.sizes();
+  const schedule::Limits limits = limits_of(plan.options, plan.problem.op);
+  for (Refusal& r : plan.refused) {
+    if (!r.why.empty()) continue;
+    r.smallest_M = least_memory(*plan.options.registry->find(plan.problem.op, r.schedule), x, limits);
+    r.why = !r.smallest_M         ? "has no tiling for these sizes, whatever M"
+            : plan.options.memory ? fmt::format("needs {} bytes of fast memory", r.smallest_M->str())
+                                  : fmt::format("needs M >= {}", r.smallest_M->str());
+  }
+}
+
+std::string reason_without_caveat(const Plan& plan) {
+  const Row& best = plan.row();
+  const double d = static_cast<double>(plan.problem.d);
+  const std::string where = fmt::format("M = {:.3g} d^2", plan.options.M.to_double() / (d * d));
+  if (!plan.options.schedule.empty())
+    return fmt::format("{}: {} was asked for{}", where, best.schedule,
+                       best.fits ? ""
+                                 : fmt::format("; it needs {} words, {:.2f} M", best.footprint.str(),
+                                               best.footprint.to_double() / plan.options.M.to_double()));
+  const bool priced = is_priced(plan.options);
+  std::string text = fmt::format("{}: {} ({}) {}", where, best.algorithm->idea, best.schedule,
+                                 priced ? "costs least at the given widths and write cost" : "moves the fewest words");
+  if (best.ratio && *best.ratio <= 1)
+    text += ", the proven bound itself";
+  else if (best.ratio && *best.ratio < 1.1)
+    text += fmt::format(", within {:.1f} % of the proven bound", 100 * (*best.ratio - 1));
+  // The cheapest plan of the other family says most; failing that, the runner-up.
+  const Row* rival = nullptr;
+  for (const Row& r : plan.rows) {
+    const bool same = r.io == best.io && r.footprint == best.footprint && r.flops == best.flops;  // by another name
+    if (!plan.may_choose(r) || same) continue;
+    const auto other_family = [&](const Row& row) {
+      return row.algorithm->traits.keeps_scores != best.algorithm->traits.keeps_scores;
+    };
+    const bool other = other_family(r), had_other = rival != nullptr && other_family(*rival);
+    if (rival == nullptr || (other && !had_other)) rival = &r;
+  }
+  if (best.work > 1.05) text += fmt::format(", for {:.2f} times the least arithmetic", best.work);
+  if (rival == nullptr) {
+    const auto may_choose = [&](const Row& r) { return plan.may_choose(r); };
+    if (std::ranges::count_if(plan.rows, may_choose) > 1) return text + "; all others do the same";
+    return text + (plan.options.registry->of(plan.problem.op).size() > 1 ? "; nothing else fits" : "");
+  }
+  if (rival->cost == best.cost)
+    return text + fmt::format("; {} ({}) does as well", rival->algorithm->idea, rival->schedule);
+  return text + fmt::format("; {} ({}) would {} {:.2f}x as {}", rival->algorithm->idea, rival->schedule,
+                            priced ? "cost" : "move", rival->cost.to_double() / best.cost.to_double(),
+                            priced ? "much" : "many");
+}
+
+std::string reason(const Plan& plan) {
+  const std::string_view caveat = plan.row().algorithm->caveat(plan.problem.sizes(), plan.row().tiling);
+  return reason_without_caveat(plan) + (caveat.empty() ? "" : fmt::format("; {}", caveat)) +
+         note_of_order(plan.problem);
+}
+
+}  // namespace
+
+bool is_priced(const Options& o) { return in_bytes(o) || o.write_cost != 1; }
+Words cost_of(const Io& io, const Options& o, Operation op) { return limits_of(o, op).price.of(io); }
+
+std::string note_of_order(const Problem& problem) {
+  if (problem.dilation > 1)
+    return fmt::format("; queries and keys of each residue modulo {} are taken together", problem.dilation);
+  const Sizes x = problem.sizes();
+  const bool closed = problem.patterns.empty() && x.documents != nullptr && x.documents->reordered();
+  return closed ? "; queries and keys that no pair has are taken last" : "";
+}
+
+std::string text_of(const Row& row) {
+  return row.tiling.empty() ? std::string(row.schedule) : fmt::format("{} {}", row.schedule, text_of(row.tiling));
+}
+
+Residence residence_of(Operation op, DType operand, DType accumulator) {
+  Residence fast;
+  fast.width.fill(static_cast<std::uint8_t>(size_of(accumulator)));
+  for (const SlowArray a : inputs_of(op))
+    if (a != SlowArray::O && a != SlowArray::lse) fast.width[index_of(a)] = static_cast<std::uint8_t>(size_of(operand));
+  return fast;
+}
+
+Sizes sizes_of(const Problem& problem, const Options& options) {
+  Sizes x = problem.sizes();
+  if (options.memory) x.fast = options.memory->fast;
+  return x;
+}
+
+Sizes Plan::sizes() const { return sizes_of(problem, options); }
+
+bound::AttentionProblem bound_problem(const Problem& problem, const Options& options) {
+  validate(options, problem.op);
+  if (!options.memory) return problem.bound_problem(options.M);
+  const ByteMemory& memory = *options.memory;
+  bound::AttentionProblem x = problem.bound_problem(memory.bytes / widths(memory, problem.op).first);
+  x.bytes = memory.bytes;
+  x.fast = memory.fast;
+  return x;
+}
+
+namespace {
+
+/// A plan with nothing but its rows, cheapest first, and what is refused.
+Plan plan_of_rows(const Problem& problem, const Options& options, const Sizes& x) {
+  validate(options, problem.op);
+  require_schedule(options, problem.op);
+  Plan plan;
+  plan.problem = problem;
+  plan.options = options;
+  const schedule::Limits limits = limits_of(options, problem.op);
+  for (const auto& schedule : options.registry->of(problem.op)) consider(plan, schedule, x, limits);
+  std::stable_sort(plan.rows.begin(), plan.rows.end(), [](const Row& a, const Row& b) {
+    return std::make_tuple(a.cost, a.io.total_writes(), a.workspace, a.flops) <
+           std::make_tuple(b.cost, b.io.total_writes(), b.workspace, b.flops);
+  });
+  return plan;
+}
+
+std::vector<Row>::iterator first_choice(Plan& plan) {
+  return std::ranges::find_if(plan.rows, [&](const Row& r) { return plan.may_choose(r); });
+}
+
+/// With queries and keys in the order of the problem.
+Plan plan_in_order(const Problem& problem, const Options& options) {
+  problem.validate();
+  const bound::AttentionProblem in_bounds = bound_problem(problem, options);
+  std::vector<bound::Bound> bounds = bound::bounds_of(problem.op, in_bounds);  // first: it soon finds sizes too large
+  const Sizes x = sizes_of(problem, options);
+  Plan plan = plan_of_rows(problem, options, x);
+  plan.options.M = in_bounds.M;
+  plan.bounds = std::move(bounds);
+  plan.bound = bound::best(plan.bounds);
+  auto chosen = first_choice(plan);
+  if (chosen == plan.rows.end()) {
+    say_what_is_needed(plan);
+    throw_nothing_fits(plan);
+  }
+  leave_out_narrow(plan, x, chosen);
+  if (problem.forward_first()) plan.forward = forward_before(problem, options, make_plan);
+  order_rows(plan, chosen);
+  compare_rows(plan);
+  plan.reason = reason(plan);
+  return plan;
+}
+
+/// The cheapest row of the problem without its patterns. A pattern that has to be read, `listed`, is a boolean bias
+/// then, whose words count; not where words have prices, which a list has none of.
+std::optional<Row> dense_row(Problem problem, const Options& options, bool listed) {
+  if (listed && !is_priced(options) && !is_projected(problem.op)) {
+    const auto given = static_cast<index_t>(problem.patterns.size());
+    std::array<index_t, 4> shape{given > problem.heads ? problem.batch : 1, given > 1 ? problem.heads : 1, problem.n_q,
+                                 problem.n_k};
+    if (problem.bias)  // both are one
+      for (std::size_t k = 0; k < shape.size(); ++k) shape[k] = std::max(shape[k], (*problem.bias)[k]);
+    problem.bias = shape;
+  }
+  problem.patterns = {};
+  try {
+    return plan_in_order(problem, options).row();
+  } catch (const CapacityError&) {
+    return std::nullopt;
+  } catch (const MemoryError&) {
+    return std::nullopt;
+  } catch (const Unsupported&) {
+    return std::nullopt;
+  }
+}
+
+/// The plan in natural order, or in one that costs less or fits where natural does not.
+Plan plan_in_best_order(const Problem& problem, const Options& options) {
+  const bool may_choose = options.reorder && problem.order == PatternOrder::natural && problem.may_reorder();
+  if (!may_choose) return plan_in_order(problem, options);
+  const auto cost = [](const Plan& plan) {
+    return plan.row().cost + (plan.forward ? plan.forward->row().cost : Words(0));
+  };
+  std::optional<Plan> best;
+  std::optional<Words> natural;
+  std::exception_ptr why_not;
+  std::optional<Words> least, least_bytes;  // that some order needs
+  for (const PatternOrder order :
+       {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place})
+    try {
+      if (best && (order == PatternOrder::in_place || !has_pattern(best->problem.sizes()) || best->row().ratio <= 1))
+        break;  // nothing to gain
+      Problem ordered = problem;
+      ordered.order = order;
+      Plan plan = plan_in_order(ordered, options);
+      if (order == PatternOrder::natural) natural = cost(plan);
+      if (!best || cost(plan) < cost(*best)) best = std::move(plan);
+    } catch (const InvalidProblem&) {
+      throw;
+    } catch (const CapacityError& e) {  // in another order there may be enough memory
+      if (!least || e.needed < *least) {
+        least = e.needed;
+        why_not = std::current_exception();
+      }
+    } catch (const MemoryError& e) {  // or copies may be smaller
+      if (!least && (!least_bytes || e.needed < *least_bytes)) {
+        least_bytes = e.needed;
+        why_not = std::current_exception();
+      }
+    } catch (const Error&) {  // or a schedule
+      if (!why_not) why_not = std::current_exception();
+    }
+  if (!best) std::rethrow_exception(why_not);
+  if (best->problem.order == PatternOrder::natural) {
+    if (problem.patterns.large() && has_pattern(best->problem.sizes())) best->reason += kNoOtherOrder;
+    return std::move(*best);
+  }
+  if (best->problem.order == PatternOrder::in_place) {
+    best->reason += kOnlyInPlace;
+    return std::move(*best);
+  }
+  const std::string_view unit = is_priced(options) ? "much" : "many";
+  best->reason += fmt::format(
+      "; queries and keys are taken in {} order, {}", name_of(best->problem.order),
+      natural ? fmt::format("as they come {:.2f}x as {}", natural->to_double() / cost(*best).to_double(), unit)
+              : "as they come nothing fits");
+  return std::move(*best);
+}
+
+/// Which is better for a plan of a pattern: its own rows, or those of the problem without a pattern, masked? With what
+/// has to be read to know the pattern, where words have no prices.
+std::string against_dense(const Plan& plan) {
+  const Row &row = plan.row(), &dense = *plan.dense;
+  const bool priced = is_priced(plan.options);
+  const bool listed = row.index.reads > 0 && !priced && !is_projected(plan.problem.op);
+  const double times =
+      priced ? dense.cost.to_double() / row.cost.to_double()
+             : dense.io.total().to_double() / (row.io.total() + (listed ? row.index.reads : 0)).to_double();
+  const std::string counted =
+      listed ? fmt::format(", with the {} index words here and those of a boolean bias there", row.index.reads.str())
+             : "";
+  return fmt::format(
+      "; forming all pairs and masking them ({}) {} {:.2f}x as {}{}", dense.schedule,
+      times < 1 ? (priced ? "is better: it costs" : "is better: it moves") : (priced ? "would cost" : "would move"),
+      times, priced ? "much" : "many words", counted);
+}
+
+}  // namespace
+
+Plan make_plan(const Problem& problem, const Options& options) {
+  const CoreMemo memo;
+  Plan plan = plan_in_best_order(problem, options);
+  say_what_is_needed(plan);
+  if (!options.schedule.empty() || !has_pattern(plan.problem.sizes())) return plan;
+  plan.dense = dense_row(problem, options, plan.row().index.reads > 0);
+  if (!plan.dense) return plan;
+  plan.reason += against_dense(plan);
+  return plan;
+}
+
+std::vector<Row> rows_that_fit(const Problem& problem, const Options& options, const Sizes& x) {
+  Plan plan = plan_of_rows(problem, options, x);
+  auto chosen = first_choice(plan);
+  if (chosen == plan.rows.end()) return {};
+  leave_out_narrow(plan, x, chosen);
+  std::erase_if(plan.rows, [](const Row& r) { return !r.fits; });
+  return std::move(plan.rows);
+}
+
+void throw_nothing_fits(const Plan& plan) {
+  std::string list;
+  std::optional<Words> least, least_cap;
+  const auto lower = [](std::optional<Words>& least_of, const std::optional<Words>& x) {
+    if (x && (!least_of || *x < *least_of)) least_of = x;
+  };
+  for (const Refusal& r : plan.refused) {
+    list += fmt::format("{} {}: {}", list.empty() ? "" : ";", r.schedule, r.why);
+    lower(least, r.smallest_M);
+    lower(least_cap, r.smallest_cap);
+  }
+  const std::string_view before =
+      plan.problem.forward_first() ? " (the forward pass that must run first may need more)" : "";
+  if (least_cap)
+    throw MemoryError(fmt::format("a cap of {} bytes is too small; the smallest that works for M = {} words is {}{}, "
+                                  "and a smaller M needs less:{}",
+                                  plan.options.cap->most.str(), plan.options.M.str(), least_cap->str(), before, list),
+                      *least_cap, plan.options.cap->most);
+  if (!least) throw Unsupported(fmt::format("no schedule can do this:{}", list));
+  const auto& memory = plan.options.memory;
+  const Words given = memory ? memory->bytes : plan.options.M;
+  throw CapacityError(fmt::format("{} is too small; the smallest that works is {}{}:{}",
+                                  memory ? fmt::format("fast memory of {} bytes", given.str())
+                                         : fmt::format("M = {} words", given.str()),
+                                  least->str(), before, list),
+                      *least, given);
+}
+
+std::optional<Refusal> beyond_cap(const Plan& plan, const Row& row) {
+  const std::optional<Cap>& cap = plan.options.cap;
+  if (!cap) return std::nullopt;
+  Plan alone;
+  alone.problem = plan.problem;
+  alone.rows.push_back(row);
+  const Words bytes = cap->bytes_of(alone);
+  if (bytes <= cap->most) return std::nullopt;
+  return Refusal{
+      row.schedule,
+      fmt::format("takes {} bytes beside inputs and outputs, more than the cap of {}", bytes.str(), cap->most.str()),
+      std::nullopt, plan.may_choose(row) ? std::optional(bytes) : std::nullopt};
+}
+
+std::shared_ptr<const Plan> forward_before(const Problem& problem, Options options, const Maker& make) {
+  options.schedule.clear();
+  options.tiling.reset();
+  if (options.cap)  // what it takes, with its outputs, which are kept until the gradients are there
+    options.cap->bytes_of = [&problem, bytes_of = options.cap->bytes_of](const Plan& forward) {
+      Plan whole;
+      whole.problem = problem;
+      whole.forward = std::make_shared<const Plan>(forward);
+      return bytes_of(whole);
+    };
+  constexpr auto kWhere = "the forward pass that must run first: {}";
+  try {
+    auto plan = std::make_shared<Plan>(make(problem.forward(), options));
+    plan->options.cap.reset();  // the plan around it has one
+    return plan;
+  } catch (const CapacityError& e) {
+    throw CapacityError(fmt::format(kWhere, e.what()), e.needed, e.available);
+  } catch (const MemoryError& e) {
+    throw MemoryError(fmt::format(kWhere, e.what()), e.needed, e.available);
+  }
+}
+
+void order_rows(Plan& plan, std::vector<Row>::iterator first) {
+  std::rotate(plan.rows.begin(), first, first + 1);
+  std::stable_partition(plan.rows.begin() + 1, plan.rows.end(), [&](const Row& r) { return plan.may_choose(r); });
+  plan.chosen = 0;
+}
+
+void compare_rows(Plan& plan) {
+  const Words before = plan.forward ? plan.forward->io().total() : Words(0);
+  Words least = plan.rows.front().flops;
+  for (const Row& r : plan.rows) least = std::min(least, r.flops);
+  for (Row& r : plan.rows) {
+    if (plan.bound.words > 0) r.ratio = (before + r.io.total()).to_double() / plan.bound.words.to_double();
+    r.work = least > 0 ? r.flops.to_double() / least.to_double() : 1;
+  }
+}
+
+}  // namespace redblue::plan

@@ -1,0 +1,352 @@
+#pragma once
+#include <cstddef>
+#include <optional>
+#include <vector>
+
+#include "redblue/kernels/implementations.hpp"
+#include "redblue/kernels/materialised.hpp"
+#include "redblue/kernels/pairs.hpp"
+#include "redblue/kernels/pair_by_pair.hpp"
+#include "redblue/language/data_machine.hpp"
+#include "redblue/language/score.hpp"
+#include "redblue/planner/time.hpp"
+
+namespace redblue::model {
+
+/// The machine that adds up the modelled time of every tile operation of a schedule. It holds no data and computes
+/// nothing. A composite kernel is one body: its parts pay for no passes.
+class Timed : public MachineFace<Timed> {
+ public:
+  /// Thrown when a schedule has more operations than `most`.
+  struct TooMany {};
+
+  /// `pattern`: is there one?
+  Timed(const Rates& rates, Score score, std::size_t most, bool pattern = false)
+      : rates_(rates),
+        without_bf16_(rates.without_bf16()),
+        exponentiates_(score == Score::softmax || score == Score::sigmoid),
+        most_(most),
+        pattern_(pattern) {}
+
+  index_t open(SlowArray, Shape s, Layout layout) {
+    tiles_.push_back({words_of(s, layout), s.rows, layout});
+    resident_ += tiles_.back().words;
+    return static_cast<index_t>(tiles_.size()) - 1;
+  }
+  void close(index_t, SlowArray, Shape) {
+    resident_ -= tiles_.back().words;
+    tiles_.pop_back();
+  }
+  void read(const Arg& tile, const Block& b) {
+    copy(b);
+    // A tile that is only read lies where its words do: they come while a kernel reads them.
+    const Tile& to = tiles_[static_cast<std::size_t>(tile.depth)];
+    const bool stays = to.layout == Layout::read_only;
+    if (pattern_ && b.shape.rows < to.rows) add(time_.pass_s, kRefillSeconds);
+    (stays ? passed_ : copied_) += static_cast<double>(b.shape.words());
+  }
+  void write(const Block& b, const Arg&) {
+    copy(b);
+    copied_ += static_cast<double>(b.shape.words());
+  }
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    call();
+    bool fused = false;
+    double seen = 1;  // a composite skips what its mask hides
+    const bool by_parts = !has_fused_body(kernel::name_of(k), args);
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
+      fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
+      if (by_parts) pack(a);
+      if (by_parts && kernel::macs(part, a) > 0)
+        add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
+      if (kernel::name_of(part) == kernel::Scores::name) {
+        const Place place = *kernel::place_of(part);
+        const auto by_pair = fused ? pair_by_pair(k, args) : std::nullopt;
+        const bool keys_in_lanes = kernel::name_of(k) == kernel::KeyGradients::name;
+        const double share = share_seen(place, a[0].shape(), keys_in_lanes, by_pair, true);
+        if (fused) seen = share;
+      }
+      if (kernel::name_of(part) == kernel::GemmOver::name)
+        seen = share_seen(*kernel::place_of(part), a[1].shape(), false, pair_by_pair(k, args), false);
+      add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
+    });
+    touch(k, args, fused);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    run(k, args);
+  }
+  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each
+      for (index_t i = 0; i < n; ++i) body(*this, i);
+      return;
+    }
+    const double before = span_;
+    double longest = 0;
+    for (index_t i = 0; i < n; ++i) {
+      const double started = time_.work_s(), inner = items_total_;
+      span_ = 0;
+      body(*this, i);
+      longest = std::max(longest, span_);
+      // The work outside of inner loops is one more item.
+      if (const double rest = time_.work_s() - started - (items_total_ - inner); rest > kCallSeconds / 2)
+        add_item(rest);
+    }
+    span_ = before + longest;
+  }
+
+  const Time& time() const { return time_; }                   ///< time of one worker, without transfer
+  double span() const { return span_; }                        ///< least seconds, with any number of workers
+  const std::vector<double>& items() const { return items_; }  ///< seconds of the rounds of `each`
+  double macs() const { return macs_; }                        ///< multiply-adds of products
+  double touched() const { return touched_; }                  ///< words of tiles read and written, in all calls
+  /// Of the words that cross the border of fast memory, the share that is copied into tiles or out of them.
+  double copied_share() const { return copied_ / std::max(1.0, copied_ + passed_); }
+  double held() const { return held_; }  ///< most words resident, with those that stream past in a call
+
+ private:
+  /// Rows that lie in vector lanes at a time.
+  index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
+  /// Bodies of composites take tiles that lie as they like them; the parts do the work for others, such as a row of
+  /// pinned queries (machines/ram/arena.hpp).
+  bool has_fused_body(std::string_view name, std::span<const Arg> args) const {
+    const auto tile = [&](std::size_t i) { return tiles_[static_cast<std::size_t>(args[i].depth)]; };
+    if (name == kernel::OnlineAttention::name)
+      return tile(4).layout == kernel::OnlineAttention::Q || args[4].shape().rows <= rates_.lanes / 2;
+    if (name == kernel::KeyGradients::name)
+      return tile(5).layout == kernel::KeyGradients::K && args[5].shape().rows == tile(5).rows;
+    return true;
+  }
+  /// What a part copies into panels of its own, or brings back from them.
+  void pack(std::span<const Arg> args) {
+    for (const Arg& a : args) {
+      const auto words = static_cast<double>(a.shape().words());
+      add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+    }
+  }
+  /// Panels that these rows take: a single vector that is left at the end joins the panel before it.
+  index_t panels(index_t rows) const {
+    return std::max<index_t>(1, ceil_div(ceil_div(rows, rates_.lanes) - 1, index_t{kRegisterVectors}));
+  }
+  /// Words that a tile takes in a cache: in a fused body one panel of scratch, two copies of what it also packs, and
+  /// half of what it rounds to bf16.
+  double words_of(Shape s, Layout layout) const {
+    if (layout == Layout::panel_scratch) s.rows = std::min(s.rows, panel());
+    if (layout == Layout::query_panels && rates_.multiplies_bf16) return static_cast<double>(s.words()) / 2;
+    return static_cast<double>(s.words()) * (layout == Layout::key_panels ? 2 : 1);
+  }
+  /// Words of a result that a fused body works on at a time: one panel if the result lies in panels, else one register
+  /// tile.
+  index_t panel_words(const Arg& result) const {
+    const Layout layout = tiles_[static_cast<std::size_t>(result.depth)].layout;
+    if (layout != Layout::output_panels && layout != Layout::panel_scratch) return 0;
+    const index_t words = std::min(result.shape().rows, panel()) * result.shape().cols;
+    return layout == Layout::panel_scratch && rates_.multiplies_bf16 ? words / 2 : words;  // weights are pairs
+  }
+  template <class K>
+  void touch(const K& k, std::span<const Arg> args, bool fused) {
+    const double passes = fused ? static_cast<double>(panels(args[0].shape().rows)) : 1;
+    if (rates_.multiplies_bf16) round(kernel::name_of(k), args);
+    double streamed = 0;
+    for (std::size_t i = 0; i < args.size(); ++i) {
+      double words = static_cast<double>(args[i].shape().words());
+      // Keys and values that stream past keep their 16 bits; a tile holds words, which are rounded each time. Pairs are
+      // made of values.
+      if (rates_.multiplies_bf16) {
+        const Layout layout = kernel::layout_of(k, i);
+        if (layout == Layout::key_rows || layout == Layout::value_pairs) {
+          if (args[i].kind == Arg::Kind::tile) narrow(kStagedWords * words);
+          words /= 2;
+        }
+        if (layout == Layout::value_pairs && args[0].shape().rows > rates_.lanes / 2)
+          add(time_.pass_s,
+              pass_seconds(rates_, (rates_.tile_rows > 1 ? kTurning : 2) * words, words * rates_.word_bytes));
+      }
+      const kernel::Access access = kernel::access_of(k, i);
+      if (args[i].kind == Arg::Kind::stream && args[i].block.array == SlowArray::bias) {
+        passed_ += words;  // each panel reads its own part alone (a single row is read by all, and is short)
+        const index_t far = std::max<index_t>(0, args[i].shape().rows - kBiasRows);
+        add(time_.pass_s, static_cast<double>(far) * kFarRowSeconds);
+      } else if (args[i].kind == Arg::Kind::stream) {
+        streamed += words;
+        passed_ += access == kernel::Access::update ? 2 * words : words;
+      } else if (!fused || access != kernel::Access::write)  // what a fused body only writes, it has just used
+        touched_ += access == kernel::Access::update ? 2 * words : words;
+    }
+    add(time_.pass_s, (passes - 1) * kCallSeconds);
+    touched_ += (passes - 1) * streamed;  // read for each panel of rows; for the first, it is the schedule's I/O
+    held_ = std::max(held_, resident_ + streamed);
+  }
+  /// The backward pass holds f32 words, which it rounds for its products: 4 bytes are read, 2 are written.
+  void round(std::string_view name, std::span<const Arg> args) {
+    double words = 0;
+    const auto count = [&](std::size_t i) { words += static_cast<double>(args[i].shape().words()); };
+    if (name == kernel::KeyGradients::name)
+      for (const std::size_t i : {0, 1, 4, 4, 9, 9}) count(i);  // P, dS; Q and dO as rows, and as pairs of them
+    else if (name == kernel::GemmOver::name)
+      for (const std::size_t i : {1, 2}) count(i);
+    narrow(words);
+  }
+  /// f32 words become bf16.
+  void narrow(double words) { add(time_.pass_s, pass_seconds(rates_, 1.5 * words, words * rates_.word_bytes)); }
+  void copy(const Block& b) {
+    call();
+    const double words = static_cast<double>(b.shape.words());
+    add(time_.pass_s, pass_seconds(rates_, words, words * rates_.word_bytes));
+  }
+  void call() {
+    if (++operations_ > most_) throw TooMany{};
+    add(time_.pass_s, kCallSeconds);
+  }
+  void add(double& cause, double seconds) {
+    cause += seconds;
+    span_ += seconds;
+  }
+  void add_item(double seconds) {
+    items_.push_back(seconds);
+    items_total_ += seconds;
+  }
+  /// f(rows, columns that one of them sees) of a tile of scores: rows of a vector under an interval mask, and of a
+  /// panel under a pattern, or where matrix tiles take `whole` panels.
+  template <class F>
+  void for_panels(const Place& place, Shape S, bool whole, const F& f) const {
+    const bool by_vector = place.mask.pattern == nullptr && !(whole && rates_.tile_rows > 1);
+    for (Range rows{0, 0}; rows.begin < S.rows; rows.begin = rows.end) {
+      const index_t left = S.rows - rows.begin;
+      rows.end += std::min(left, by_vector ? rates_.lanes : panels(left) == 1 ? left : panel());
+      f(rows, place.cols_of(rows, S.cols));
+    }
+  }
+  using ByPair = std::optional<kernel::PairByPair>;
+  /// The share of a tile of scores that a body works on: of the columns, those from the first to the last that one of
+  /// some rows sees. These rows are a vector or a panel, as in for_panels. Where columns lie in
+  /// vector lanes, whole vectors of them are formed under a pattern. Panels that go pair by pair, where a body may,
+  /// count as the pairs of a whole tile that take as long. `hides`: the others pay for hiding scores.
+  double share_seen(const Place& place, Shape S, bool columns_in_lanes, const ByPair& by_pair, bool hides) {
+    if (place.sees_all(S)) return 1;
+    const bool forward = hides && !columns_in_lanes;
+    const index_t lanes = columns_in_lanes && place.mask.pattern != nullptr ? rates_.lanes : 1;
+    double seen = 0;
+    for_panels(place, S, forward, [&](Range rows, Range cols) {
+      if (cols.size() == 0) return;
+      const index_t begin = cols.begin / lanes * lanes, end = std::min(S.cols, ceil_div(cols.end, lanes) * lanes);
+      if (const auto pairs = pairs_one_by_one(place, S.cols, rows, cols, by_pair)) {
+        seen += by_pair->macs(rows.size(), S.cols, *pairs) / by_pair->words;
+        return;
+      }
+      seen += static_cast<double>(rows.size() * (end - begin));
+      if (hides) hide(place, rows, cols);
+    });
+    return seen / static_cast<double>(std::max(index_t{1}, S.words()));
+  }
+  /// What a body of this kernel takes pair by pair, if it may go so where few pairs exist.
+  template <class K>
+  ByPair pair_by_pair(const K& k, std::span<const Arg> args) const {
+    const auto cols = [&](std::size_t i) { return args[i].shape().cols; };
+    const std::string_view name = kernel::name_of(k);
+    if (rates_.multiplies_bf16 || rates_.isa == Isa::portable) return std::nullopt;
+    if (name == kernel::GemmOver::name) return kernel::PairByPair::product(cols(0));
+    bool softmax = false, changed = false;
+    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg>) {
+      const std::string_view part_name = kernel::name_of(part);
+      if constexpr (requires { part.scale; })  // of Scores
+        if (part_name == kernel::Scores::name && name == kernel::OnlineAttention::name) changed |= !(part.scale > 0);
+      softmax |= part_name == kernel::OnlineSoftmax::name || (part_name == kernel::Weights::name && exponentiates_);
+      changed |= part_name == kernel::ModifyScores::name || part_name == kernel::Drop::name;
+    });
+    if (!softmax || changed) return std::nullopt;
+    if (name == kernel::OnlineAttention::name && std::max(cols(4), cols(1)) <= kernel::PairByPair::kMostWords)
+      return kernel::PairByPair::attention(cols(4) + cols(1));
+    if (name == kernel::KeyGradients::name) return kernel::PairByPair::gradients(cols(5) + cols(6));
+    return std::nullopt;
+  }
+  /// The pairs of these rows of a tile, which see columns from the first to the last of `hull`, if they are taken one
+  /// by one.
+  static std::optional<index_t> pairs_one_by_one(const Place& place, index_t keys, Range rows, Range hull,
+                                                 const ByPair& by_pair) {
+    if (!by_pair || place.mask.pattern == nullptr) return std::nullopt;
+    index_t pairs = 0;
+    for (index_t r = rows.begin; r < rows.end; ++r)
+      pairs += place.mask.pattern->rows().count(place.row + r, {place.col, place.col + keys});
+    if (!by_pair->pays(rows.size(), keys, pairs, rows.size() * hull.size())) return std::nullopt;
+    return pairs;
+  }
+  /// Scores of a part of a tile, of which a pattern hides some: a word of bits for each key of a panel, and, of
+  /// gradients, weights that are stored, hidden and read again. To hide scores in registers costs about as much, and to
+  /// hide scores and then their gradients, part by part, too.
+  void hide(const Place& place, Range rows, Range cols) {
+    const Shape part{rows.size(), cols.size()};
+    if (place.mask.pattern == nullptr || place.at(rows.begin, cols.begin).sees_all(part)) return;
+    const auto words = static_cast<double>(part.words());
+    add(time_.pass_s,
+        pass_seconds(rates_, 4 * words, words * rates_.word_bytes) + static_cast<double>(part.cols) * kSightSeconds);
+  }
+  template <class K>
+  void add_part(const K& k, std::span<const Arg> args, bool fused, double seen, const Rates& rates) {
+    const Shape out = args[0].shape();
+    const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
+    const index_t macs = kernel::macs(k, args);
+    macs_ += static_cast<double>(macs);
+    const bool plain = !kernel::may_have_body(kernel::name_of(k));
+    if (macs > 0 && plain)
+      add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs *
+                               (kernel::name_of(k) == kernel::PairProducts::name ? kPairVisit : 1));
+    else if (macs > 0)
+      add(time_.compute_s,
+          product_seconds(rates, out.rows, out.cols, static_cast<double>(macs) / static_cast<double>(out.words()), held,
+                          fused ? Lanes::better : Lanes::rows, seen));
+    const index_t exps = exponentials(kernel::name_of(k), args);
+    if (exps > 0)
+      add(time_.exp_s, seen * static_cast<double>(exps) /
+                           (plain ? rates_.portable_exps : rates_.exps));  // with its loads and stores, in L1
+    if (macs > 0 || fused || (exps > 0 && held <= static_cast<double>(rates_.levels.front().bytes))) return;
+    double words = static_cast<double>(out.words());  // written; read below with the others
+    kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
+    add(time_.pass_s, pass_seconds(rates_, words, held));
+  }
+  /// The kernels whose bodies multiply bf16 where others multiply f32.
+  static bool multiplies_bf16(std::string_view name) {
+    return name == kernel::OnlineAttention::name || name == kernel::KeyGradients::name ||
+           name == kernel::GemmOver::name;
+  }
+  /// How many exponentials a plain kernel takes.
+  index_t exponentials(std::string_view name, std::span<const Arg> args) const {
+    using namespace kernel;
+    if (name == UnshiftedExp::name) return args[0].shape().words();
+    if (!exponentiates_) return 0;
+    if (name == StatisticsAdd::name || name == WeightsAccumulate::name) return args[2].shape().words();
+    if (name == DivideAccumulate::name) return args[1].shape().words();
+    for (const std::string_view in_place : {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name,
+                                            NormaliseRows::name, NormaliseAndDrop::name, Weights::name})
+      if (name == in_place) return args[0].shape().words();
+    return 0;
+  }
+
+  const Rates& rates_;
+  Rates without_bf16_;
+  bool exponentiates_;
+  std::size_t most_;
+  bool pattern_;
+  std::size_t operations_ = 0;
+  Time time_;
+  double macs_ = 0;
+  double touched_ = 0;
+  double copied_ = 0;  ///< words, into tiles and out of them
+  double passed_ = 0;  ///< words that come, or go, while a kernel works on them
+  double held_ = 0;
+  double resident_ = 0;
+  struct Tile {
+    double words;
+    index_t rows;
+    Layout layout;
+  };
+  std::vector<Tile> tiles_;
+  double span_ = 0;
+  std::vector<double> items_;
+  double items_total_ = 0;
+};
+
+}  // namespace redblue::model

@@ -1,0 +1,360 @@
+#include "redblue/problem/problem.hpp"
+
+#include <fmt/format.h>
+#include <fmt/ranges.h>
+
+#include <algorithm>
+#include <cmath>
+#include <utility>
+
+#include "redblue/language/error.hpp"
+
+namespace redblue {
+
+namespace {
+
+constexpr index_t kLargest = index_t{1} << 48;
+
+void require_size(std::string_view name, index_t value) {
+  if (value < 1 || value > kLargest)
+    throw InvalidProblem(fmt::format("{} = {} is not a size: give a whole number from 1 to 2^48", name, value));
+}
+
+}  // namespace
+
+void Problem::validate() const {
+  require_size("batch", batch);
+  require_size("heads", heads);
+  require_size("kv_heads", kv_heads.value_or(heads));
+  require_size("n_q", n_q);
+  require_size("n_k", n_k);
+  require_size("d", d);
+  require_size("d_v", d_v);
+  if (heads % kv_heads.value_or(heads) != 0)
+    throw InvalidProblem(fmt::format(
+        "heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",
+        heads, *kv_heads));
+  const auto require_product = [](const char* what, index_t a, index_t b) {
+    index_t product = 0;
+    if (__builtin_mul_overflow(a, b, &product) || product > kLargest)
+      throw InvalidProblem(fmt::format("{} = {} x {} is too large: at most 2^48", what, a, b));
+  };
+  require_product("batch x kv_heads", batch, kv_heads.value_or(heads));
+  require_product("n_q x heads / kv_heads", n_q, group());
+  if (causal_offset && (*causal_offset > kLargest || *causal_offset < -kLargest))
+    throw InvalidProblem(fmt::format("causal_offset = {} is out of range: at most 2^48 either way", *causal_offset));
+  for (const auto& [name, keys] : {std::pair("window_left", window_left), std::pair("window_right", window_right)})
+    if (keys && (*keys < 0 || *keys > kLargest))
+      throw InvalidProblem(fmt::format(
+          "{} = {} is no number of keys: give 0 to 2^48, or leave it out for a window without that edge", name, *keys));
+  if (prefix < 0 || prefix > n_k)
+    throw InvalidProblem(fmt::format("prefix = {} keys of n_k = {}: give a number from 0 to n_k", prefix, n_k));
+  if (prefix > 0 && !causal && !window_right)
+    throw InvalidProblem(fmt::format(
+        "prefix = {} keys are seen by all, and no mask ends before them: set causal or window_right too", prefix));
+  require_sequences();
+  require_patterns();
+  require_order();
+  require_dilation();
+  require_modifiers();
+  require_approximation();
+  require_method();
+  if (is_projected(op)) {
+    if (kv_heads && *kv_heads != heads)
+      throw InvalidProblem(
+          fmt::format("kv_heads = {}: with operation {} every head has its own A2 and A3, so kv_heads = heads = {}",
+                      *kv_heads, name_of(op), heads));
+    if (sources == Sources::self && n_q != n_k)
+      throw InvalidProblem(
+          fmt::format("n_q = {} and n_k = {}: self-attention has A1 = A2 = A3, so n_q = n_k", n_q, n_k));
+    if (op == Operation::backward_w) {
+      require_size("d_in (columns of A1, A2, A3; --d-in)", d_in);
+      if (!forward_given && score == Score::softmax)
+        throw InvalidProblem(
+            "operation backward-w needs O and lse: run operation forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");
+    }
+  } else if (sources != Sources::distinct) {
+    throw InvalidProblem(
+        fmt::format("sources = {}: operation {} has no A1, A2, A3; use distinct", name_of(sources), name_of(op)));
+  }
+  if (scale && !std::isfinite(*scale)) throw InvalidProblem(fmt::format("scale = {} is not a finite number", *scale));
+}
+
+namespace {
+
+/// Cumulative lengths of n queries or keys.
+void require_cumulative(std::string_view name, const std::vector<index_t>& ends, index_t n) {
+  if (ends.empty()) return;
+  if (ends.size() < 2)
+    throw InvalidProblem(fmt::format("{} = {}: give cumulative lengths, 0 first: 0,5,9 for lengths 5 and 4", name,
+                                     fmt::join(ends, ",")));
+  if (ends.front() != 0)
+    throw InvalidProblem(fmt::format("{} begins with {}: cumulative lengths begin with 0", name, ends.front()));
+  for (std::size_t s = 1; s < ends.size(); ++s)
+    if (ends[s] < ends[s - 1])
+      throw InvalidProblem(fmt::format("{} falls from {} to {} at sequence {}: cumulative lengths never fall", name,
+                                       ends[s - 1], ends[s], s - 1));
+  if (ends.back() != n)
+    throw InvalidProblem(fmt::format(
+        "{} ends with {}, and there are {} {}: the lengths of all sequences must add up to that ({}){}", name,
+        ends.back(), n, name.back() == 'q' ? "queries" : "keys",
+        name.back() == 'q' ? "the program's --seqlens"
+                           : "the program's --seqlens-k, or --seqlens where it stands alone",
+        ends[1] == 0 && n > 0 && ends.back() - ends[ends.size() - 2] == n ? "; these lengths look cumulative" : ""));
+}
+
+/// Used lengths of `batch` batches of n queries or keys, or of the packed sequences that end there.
+void require_used(std::string_view name, const std::vector<index_t>& used, index_t batch, index_t n,
+                  const std::vector<index_t>& ends) {
+  if (used.empty()) return;
+  const std::size_t lengths = ends.empty() ? static_cast<std::size_t>(batch) : ends.size() - 1;
+  if (used.size() != lengths)
+    throw InvalidProblem(
+        fmt::format("{} has {} lengths for {}: give one for each", name, used.size(),
+                    ends.empty() ? fmt::format("a batch of {}", batch) : fmt::format("{} packed sequences", lengths)));
+  for (std::size_t s = 0; s < lengths; ++s)
+    if (const index_t most = ends.empty() ? n : ends[s + 1] - ends[s]; used[s] < 0 || used[s] > most)
+      throw InvalidProblem(fmt::format("{}[{}] = {}: give a length from 0 to {}", name, s, used[s], most));
+}
+
+}  // namespace
+
+void Problem::require_sequences() const {
+  if (!several()) return;
+  const bool packed = !cu_seqlens_q.empty() || !cu_seqlens_k.empty();
+  require_cumulative("cu_seqlens_q", cu_seqlens_q, n_q);
+  require_cumulative("cu_seqlens_k", cu_seqlens_k, n_k);
+  if (packed && (cu_seqlens_q.empty() || cu_seqlens_k.empty()) && n_q != n_k)
+    throw InvalidProblem(
+        fmt::format("{} alone serves queries and keys where n_q = n_k; here n_q = {} and n_k = {}: "
+                    "give {}, too",
+                    cu_seqlens_q.empty() ? "cu_seqlens_k" : "cu_seqlens_q", n_q, n_k,
+                    cu_seqlens_q.empty() ? "cu_seqlens_q" : "cu_seqlens_k"));
+  if (packed && !cu_seqlens_q.empty() && !cu_seqlens_k.empty() && cu_seqlens_q.size() != cu_seqlens_k.size())
+    throw InvalidProblem(
+        fmt::format("cu_seqlens_q has {} sequences and cu_seqlens_k {}: give as many of both (the program's --seqlens "
+                    "and --seqlens-k)",
+                    cu_seqlens_q.size() - 1, cu_seqlens_k.size() - 1));
+  require_used("seqused_q", seqused_q, batch, n_q, cu_seqlens_q.empty() ? cu_seqlens_k : cu_seqlens_q);
+  require_used("seqused_k", seqused_k, batch, n_k, cu_seqlens_k.empty() ? cu_seqlens_q : cu_seqlens_k);
+}
+
+void Problem::require_patterns() const {
+  if (patterns.empty()) return;
+  const auto given = static_cast<index_t>(patterns.size());
+  if (given != 1 && given != heads && given != batch * heads)
+    throw InvalidProblem(
+        fmt::format("{} patterns for batch {} and {} heads: give 1 for all, {} (one for each head) or {} (one for each "
+                    "head of each "
+                    "batch)",
+                    given, batch, heads, heads, batch * heads));
+  for (std::size_t k = 0; k < patterns.size(); ++k) {
+    if (patterns[k].size() != n_q)
+      throw InvalidProblem(
+          fmt::format("pattern {} is of {} queries and the problem has n_q = {}", k, patterns[k].size(), n_q));
+    patterns[k].for_groups([&](Range rows, std::span<const Range> runs) {
+      if (!runs.empty() && (runs.front().begin < 0 || runs.back().end > n_k))
+        throw InvalidProblem(fmt::format("pattern {}: query {} sees keys {} to {}, and there are {} keys", k,
+                                         rows.begin, runs.front().begin, runs.back().end - 1, n_k));
+    });
+  }
+}
+
+void Problem::require_order() const {
+  if (patterns.empty() || !is_searched(order)) return;  // nothing to take in an order, or nothing moves
+  const auto refuse = [&](bool wrong, std::string_view why) {
+    if (wrong) throw InvalidProblem(fmt::format("order {}: {}", name_of(order), why));
+  };
+  refuse(is_of_pairs(op),
+         fmt::format("the matrix of operation {} keeps queries and keys in natural order", name_of(op)));
+  refuse(alibi || dropout > 0,
+         "with ALiBi or dropout, which depend on the numbers of query and key, these stay in natural order");
+  refuse(!may_move(),
+         "heads or batches with patterns or lengths of their own share one bias, which would need an order for each; "
+         "give a bias for each of them");
+}
+
+void Problem::require_dilation() const {
+  if (dilation == 1) return;
+  require_size("dilation", dilation);
+  const auto refuse = [&](bool wrong, std::string_view what) {
+    if (wrong)
+      throw InvalidProblem(fmt::format(
+          "dilation = {} takes queries and keys in another order, {}; give the window as a pattern in its place",
+          dilation, what));
+  };
+  refuse(alibi || dropout > 0, "and ALiBi and dropout depend on their numbers");
+  refuse(is_of_pairs(op), fmt::format("and the matrix of operation {} keeps its own", name_of(op)));
+  refuse(!patterns.empty(), "and patterns have their own numbers");
+  refuse(method_kind() != MethodKind::exact, "which approximations do not take");
+  refuse(!may_move(), "and batches with lengths of their own share one bias");
+}
+
+void Problem::require_modifiers() const {
+  const auto require = [](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem(text);
+  };
+  require(softcap >= 0 && std::isfinite(softcap),
+          fmt::format("softcap = {} is no limit for scores: give a number above 0, or 0 for none", softcap));
+  require(dropout >= 0 && dropout < 1,
+          fmt::format("dropout = {} is no share of the weights: give 0 <= share < 1", dropout));
+  require(seed >= 0 && seed <= (index_t{1} << 53), fmt::format("seed = {} is out of range: give 0 to 2^53", seed));
+  if (bias) {
+    const std::array<index_t, 4> full{batch, heads, n_q, n_k};
+    for (std::size_t k = 0; k < 4; ++k)
+      require((*bias)[k] == 1 || (*bias)[k] == full[k],
+              fmt::format("bias [{}] does not broadcast to [{}] (batch, heads, n_q, n_k): each size must be that, or 1",
+                          fmt::join(*bias, ", "), fmt::join(full, ", ")));
+  }
+  const Modifiers m = modifiers();
+  if (!m.any()) {
+    require(!bias_gradient, "bias_gradient: the problem has no bias");
+    require(!sinks_gradient, "sinks_gradient: the problem has no sinks");
+    return;
+  }
+  require(!is_projected(op), fmt::format("operation {} knows no bias, softcap, ALiBi, sinks or dropout: they are for "
+                                         "operations on Q, K and V",
+                                         name_of(op)));
+  require(score == Score::softmax || (softcap == 0 && !sinks && dropout == 0),
+          fmt::format("score {}: softcap, sinks and dropout are for the softmax; a bias and ALiBi go with any score",
+                      name_of(score)));
+  const bool backward = op == Operation::backward;
+  require(!bias_gradient || (backward && bias), "bias_gradient is for operation backward with a bias");
+  require(!sinks_gradient || (backward && sinks), "sinks_gradient is for operation backward with sinks");
+  require(!m.bias_gradient || scale_or_default() != 0,
+          "bias_gradient: with scale = 0 it cannot be formed, for it is made of the gradient times scale; give another "
+          "scale");
+}
+
+void Problem::require_approximation() const {
+  if (row_polynomials != nullptr && (approximation == nullptr || op != Operation::forward))
+    throw InvalidProblem(
+        "row_polynomials: they are for the forward pass, beside an approximation of their degree and range");
+  if (row_polynomials != nullptr &&
+      (row_polynomials->range() != approximation->range || row_polynomials->degree() != approximation->degree() ||
+       row_polynomials->fit != approximation->fit))
+    throw InvalidProblem(fmt::format(
+        "row_polynomials: {} ones of degree {} up to {}, and the approximation is a {} one of degree {} up to {}",
+        name_of(row_polynomials->fit), row_polynomials->degree(), row_polynomials->range(), name_of(approximation->fit),
+        approximation->degree(), approximation->range));
+  if (approximation == nullptr) return;
+  const auto require = [](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem("approximation: " + text);
+  };
+  require(op == Operation::forward || op == Operation::backward,
+          fmt::format("there is none of operation {}, only of forward and backward", name_of(op)));
+  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
+  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  if (row_polynomials != nullptr && row_polynomials->cluster > 0 && row_polynomials->cluster >= n_k)
+    throw InvalidProblem(
+        fmt::format("cluster = {}: with one cluster of all {} keys every pair is exact; give fewer keys, or leave the "
+                    "approximation out",
+                    row_polynomials->cluster, n_k));
+  const bool proved = row_polynomials == nullptr || row_polynomials->proves();
+  require(approximation->degree() >= 1 && (approximation->error < 1 || !proved),
+          fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
+                      approximation->degree(), approximation->error));
+}
+
+void Problem::require_method() const {
+  if (kind_of(method) == MethodKind::exact) return;
+  const auto require = [&](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem(fmt::format("method: {}: {}", name_of(kind_of(method)), text));
+  };
+  require(approximation == nullptr, "there is a polynomial (approximation), too; give one of both");
+  require(op == Operation::forward, fmt::format("operation {} has none: it is for forward", name_of(op)));
+  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
+  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  require_sound(fitted(method, n_k), n_q, n_k);
+  require(!scale || kind_of(method) != MethodKind::linear_attention,
+          fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
+                      "leave it out, or multiply q by a number of your own",
+                      scale.value_or(0)));
+  require(scale_or_default() > 0 || kind_of(method) != MethodKind::performer,
+          fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
+                      scale_or_default()));
+}
+
+Modifiers Problem::modifiers() const {
+  Modifiers m;
+  m.softcap = softcap;
+  m.kv_heads = kv_heads.value_or(heads);
+  if (bias) {
+    const bool shared_by_group = group() == 1 || (*bias)[1] == 1;
+    m.bias = (*bias)[2] == 1 && shared_by_group ? Modifiers::Bias::of_keys : Modifiers::Bias::of_pairs;
+    if (m.bias == Modifiers::Bias::of_pairs && (*bias)[1] == 1) m.bias_copies *= group();
+    if (m.bias == Modifiers::Bias::of_pairs && (*bias)[2] == 1) m.bias_copies *= n_q;
+    if ((*bias)[3] == 1) m.bias_copies *= n_k;
+    m.bias_over_positions = (*bias)[2] == 1 && n_q > 1;
+    m.bias_over_group = (*bias)[1] == 1 && group() > 1;
+    m.bias_over_keys = (*bias)[3] == 1 && n_k > 1;
+    m.bias_gradient_of_rows = bias_gradient && m.bias_over_keys && score == Score::softmax;
+    m.bias_gradient = bias_gradient && !m.bias_gradient_of_rows;
+    m.bias_over_batches = (*bias)[0] == 1 && batch > 1;
+    m.bias_over_heads = (*bias)[1] == 1 && m.kv_heads > 1;
+  }
+  m.slopes = alibi;
+  m.slope_offset = causal_offset.value_or(n_k - n_q);
+  m.sinks_gradient = sinks_gradient;
+  if (!is_of_pairs(op)) {  // a sink acts through lse, and dropout on what becomes of the weights
+    m.sinks = sinks;
+    m.dropout = dropout;
+  }
+  m.seed = static_cast<std::uint64_t>(seed);
+  return m;
+}
+
+double Problem::scale_or_default() const {
+  const bool papers = is_projected(op) && op != Operation::backward_w;  // any factor is part of X
+  return scale.value_or(papers ? 1 : 1 / std::sqrt(static_cast<double>(d)));
+}
+
+/// Of queries of which the first stands at key `offset`; the first `shown` keys are the prefix.
+Mask Problem::mask_of(index_t keys, index_t offset, index_t shown) const {
+  Mask m;
+  m.group = group();
+  if (window_left) m.lo = offset - *window_left;
+  if (window_right) m.hi = offset + *window_right + 1;
+  if (causal) m.hi = std::min(m.hi, offset + 1);
+  m.prefix = std::min(shown, keys);
+  return m;
+}
+
+Mask Problem::mask() const {
+  const Mask m = mask_of(n_k, causal_offset.value_or(n_k - n_q), prefix);
+  return part_of({m, n_q * m.group, n_k}, {0, n_q * m.group}, {0, n_k}).mask;  // an edge that hides nothing goes
+}
+
+Sizes Problem::sizes() const {
+  Sizes s;
+  s.n_q = n_q * group();
+  s.n_k = n_k;
+  s.d = d;
+  s.d_v = d_v;
+  s.mask = mask();
+  s.documents = documents(s.mask);
+  s.score = score;
+  s.polynomial = approximation;
+  s.row_polynomials = row_polynomials;
+  s.method = fitted(method, n_k);
+  s.lse_required = lse_required && s.statistics() > 0;
+  s.d_in = d_in;
+  s.modifiers = modifiers();
+  return s;
+}
+
+bound::AttentionProblem Problem::bound_problem(Words M) const { return {sizes(), instances(), M, sources}; }
+
+bool Problem::forward_first() const { return follows_forward(op) && !forward_given && has_statistics(); }
+
+Problem Problem::forward() const {
+  Problem p = *this;
+  p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses
+  p.lse_required = true;
+  p.forward_given = true;
+  p.bias_gradient = p.sinks_gradient = false;
+  p.scale = scale_or_default();
+  return p;
+}
+
+}  // namespace redblue

@@ -1,0 +1,141 @@
+#pragma once
+#include <array>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <vector>
+
+#include "redblue/machines/ram/sizing.hpp"
+#include "redblue/problem/cores.hpp"
+#include "redblue/runtime/engine.hpp"
+#include "redblue/runtime/fewer_tiles.hpp"
+
+namespace redblue {
+
+/// How to find out what the arena of a worker takes.
+enum class Walk {
+  whole,  ///< through all operations, some 15 ns each: what a run then takes, whatever its loops are
+  some,   ///< of a long walk only a part, with the same tiles: for plans that are weighed (fewer_tiles.hpp)
+};
+
+/// What the arena of a worker takes for a plan, and for the forward plan before it, remembered from run to run: to find
+/// out takes a walk through the operations. Any number of threads may use it at once.
+class ArenaMemo {
+ public:
+  /// Bytes beside inputs and outputs that were enough for the runs so far; 0: there was none.
+  index_t bytes() const { return bytes_; }
+  void remember(index_t bytes) { bytes_ = bytes; }
+
+  /// Of the chosen row, on arrays that lie like those of `slow`.
+  template <class T>
+  machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
+    const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
+    const Key key{&plan, &bodies, kinds_of(slow), walk};
+    {
+      const std::lock_guard lock(mutex_);
+      for (const auto& [known, words] : known_)
+        if (known == key) return words;
+    }
+    const machine::CallerMemory<T> memory(slow, bodies);
+    const machine::ArenaWords words =
+        walk == Walk::whole ? walked(plan, unlike_instances(plan), memory, bodies) : walk_some(plan, memory, bodies);
+    const std::lock_guard lock(mutex_);
+    return known_.emplace_back(key, words).second;
+  }
+
+ private:
+  static constexpr index_t kFew = 20'000, kMany = 1'000'000;  ///< kernel calls: some 0.3 and 15 ms
+  template <class T>
+  using TooMany = typename machine::Sizing<machine::CallerMemory<T>>::TooMany;
+
+  template <class T>
+  static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
+                                    const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies,
+                                    index_t most = std::numeric_limits<index_t>::max()) {
+    machine::ArenaWords words;
+    bool asked = true;
+    for (const bool worst : {true, false}) {
+      if (!asked) break;  // no decision: another walk would be the same
+      machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most, worst);
+      machine::Any any(sizing);
+      run_on(any, plan, x);
+      words.grow(sizing.words());
+      asked = sizing.asked();
+    }
+    return words;
+  }
+  /// Of sequences and parts of a pattern all, or where that takes long one of each shape: then what is written for
+  /// queries without keys is left out. All of them where products go over them together.
+  template <class T>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
+                                       const kernel::Bodies<T>& bodies) {
+    plan::Instances x = plan.instances();
+    const schedule::Traits& traits = plan.row().algorithm->traits;
+    const bool hides = traits.hides && has_pattern(x.sizes);
+    // Whether it takes the pattern or an interval mask depends on its tiling, or on the pattern.
+    const bool either = has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);
+    if (x.sizes.documents == nullptr || is_projected(plan.problem.op) || either)
+      return walk_some(plan, unlike_instances(plan), memory, bodies);
+    try {
+      return walked(plan, unlike_instances(plan), memory, bodies, kFew);
+    } catch (const TooMany<T>&) {
+      x.count = 1;
+    }
+    machine::ArenaWords words;
+    std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
+    for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
+      const Mask& mask = part.mask;
+      if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.list()}).second) continue;
+      x.sizes = std::move(part);
+      words.grow(walk_some(plan, x, memory, bodies));
+    }
+    return words;
+  }
+  template <class T>
+  static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x,
+                                       const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies) {
+    const plan::Row& row = plan.row();
+    try {
+      return walked(plan, x, memory, bodies, kFew);
+    } catch (const TooMany<T>&) {
+      x.sizes = fewer_tiles(*row.algorithm, x.sizes, row.tiling);
+    }
+    try {
+      return walked(plan, x, memory, bodies, kMany);
+    } catch (const TooMany<T>&) {
+      x.sizes = fewer_features(*row.algorithm, x.sizes, row.tiling);
+    }
+    return walked(plan, x, memory, bodies);
+  }
+
+  /// The properties of an array that decide whether it is staged.
+  struct Kind {
+    DType dtype;
+    bool uniform_rows, side_by_side;
+    bool operator==(const Kind&) const = default;
+  };
+  using Kinds = std::array<Kind, kSlowArrays>;
+  struct Key {
+    const plan::Plan* plan;
+    const kernel::BodyTraits* bodies;
+    Kinds kinds;
+    Walk walk;
+    bool operator==(const Key&) const = default;
+  };
+  static Kinds kinds_of(const machine::SlowMemory& slow) {
+    Kinds kinds{};
+    for (std::size_t a = 0; a < kSlowArrays; ++a)
+      kinds[a] = {slow[a].dtype, slow[a].uniform_rows(), slow[a].col_stride == 1};
+    return kinds;
+  }
+
+  std::atomic<index_t> bytes_ = 0;
+  std::mutex mutex_;
+  std::vector<std::pair<Key, machine::ArenaWords>> known_;
+};
+
+/// run_bytes and run of attention.hpp; the memo is of this plan alone.
+Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo);
+Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo);
+
+}  // namespace redblue

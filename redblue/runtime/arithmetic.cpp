@@ -1,0 +1,42 @@
+#include <fmt/format.h>
+
+#include <cmath>
+
+#include "redblue/runtime/run.hpp"
+
+/// Which problems and tensors an arithmetic is for.
+namespace redblue {
+
+namespace {
+
+void require_bf16(const Problem& p, const Tensors& tensors) {
+  if (p.op != Operation::forward && p.op != Operation::backward)
+    throw Unsupported(
+        fmt::format("compute type bf16 for {}: bf16 products are for forward and backward; f32 and f64 are for all",
+                    name_of(p.op)));
+  if (p.op == Operation::backward && (p.score != Score::softmax || p.method_kind() != MethodKind::exact ||
+                                      p.softcap > 0 || p.alibi || p.dropout > 0 || p.bias))
+    throw Unsupported(
+        "compute type bf16 for backward: it takes exact attention with the softmax, without bias, ALiBi, softcap and "
+        "dropout; f32 takes them all");
+  for (const SlowArray a : inputs_of(p))
+    if (!is_of_modifiers(a) && a != SlowArray::O && a != SlowArray::lse &&
+        (tensors[a].dtype != DType::bf16 || tensors[a].strides[3] != 1))
+      throw Unsupported(
+          fmt::format("compute type bf16: {} must be bf16, the features of a row side by side; f32 takes "
+                      "any type and strides",
+                      tensor_name(a)));
+}
+
+}  // namespace
+
+void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
+  if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
+  if (compute == DType::bf16) require_bf16(p, tensors);
+  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.softcap)))
+    throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", p.softcap));
+  if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))
+    throw InvalidProblem(fmt::format("scale = {} is beyond f32: the largest is 3.4e38, f64 takes it", *p.scale));
+}
+
+}  // namespace redblue

@@ -1,0 +1,249 @@
+#pragma once
+#include <algorithm>
+#include <span>
+#include <vector>
+
+#include "redblue/schedules/parts/cores.hpp"
+#include "redblue/schedules/parts/key_pass.hpp"
+#include "redblue/schedules/sparse/index_words.hpp"
+
+/// Blocks of keys in G groups that do not wait for each other. Each adds to a dQ of its own: to dQ itself for queries
+/// whose first key lies in the group, to a copy for the others.
+namespace redblue::schedule {
+
+struct GroupedKeyPass : KeyPass {
+  index_t G = 1;  ///< groups of keys
+  void knobs(const auto& knob) {
+    KeyPass::knobs(knob);
+    knob({.name = "G", .groups = true}, G);
+  }
+};
+
+namespace detail {
+/// The first key of each of G groups of n keys, and n. A cut lies at the multiple of `unit` keys where the pairs
+/// before it come nearest to g/G of all; pairs_before(J) lie before unit J. A group may be empty, but not the first.
+template <class PairsBefore>
+std::vector<index_t> cut_keys(index_t n, index_t G, index_t unit, const PairsBefore& pairs_before) {
+  const index_t T = ceil_div(n, unit);
+  const Words all = pairs_before(T);
+  std::vector<index_t> first{0};
+  for (index_t g = 1; g < G; ++g) {
+    const index_t J = 1 + redblue::detail::first_that(T - 1, [&](index_t K) {
+                        return (pairs_before(K + 1) + pairs_before(K + 2)) * G >= Words(2) * g * all;
+                      });
+    first.push_back(std::min(J * unit, n));
+  }
+  first.push_back(n);
+  return first;
+}
+/// The word that a group adds to: of dQ, of a copy, or of the larger of both.
+inline Words added_word(const Sizes& x, bool own, bool copies) {
+  return std::max(own ? x.word(SlowArray::dQ) : Words(0), copies ? x.word(SlowArray::dQg) : Words(0));
+}
+}  // namespace detail
+
+/// The groups without a pattern. Without a mask cuts lie between whole blocks, under a mask at any multiple of 16 keys
+/// (of Bc, where that is less), because there blocks are few and differ in their work. So the last block of a group may
+/// be smaller, whatever the multiples.
+class KeyGroups {
+ public:
+  KeyGroups(const Sizes& x, GroupedKeyPass t) : x_(x), t_(t) {
+    const index_t unit = x.mask.full() ? t.Bc : std::min<index_t>(t.Bc, 16);
+    first_ = detail::cut_keys(x.n_k, t.G, unit,
+                              [&](index_t J) { return Pairs{x.mask, x.n_q, std::min(J * unit, x.n_k)}.count(); });
+  }
+  Range operator()(index_t g) const {
+    return {first_[static_cast<std::size_t>(g)], first_[static_cast<std::size_t>(g) + 1]};
+  }
+
+  /// What all blocks meet.
+  KeyVisits visits() const {
+    KeyVisits all;
+    for_each([&](Range keys) { all.add(of_keys(x_, keys), t_.Bc); });
+    return all;
+  }
+  /// Of their visits those of queries whose first key lies in an earlier group.
+  Words copied_visits() const {
+    Words copied;
+    for_each([&](Range keys) {
+      Sizes earlier = of_keys(x_, keys);
+      earlier.n_q = again(keys.begin).size();
+      if (earlier.n_q == 0) return;
+      earlier.n_k = earlier.pairs().keys_of({0, earlier.n_q}).end;
+      copied += earlier.pairs().visited_rows(t_.Bc);
+    });
+    return copied;
+  }
+  /// The queries from the first to the last that see keys of two groups.
+  Range summed() const {
+    Range r{x_.n_q, x_.n_q};
+    for_each([&](Range keys) {
+      if (const Range both = again(keys.begin); both.size() > 0) r = {std::min(r.begin, both.begin), both.end};
+    });
+    return {r.begin, std::max(r.begin, r.end)};
+  }
+  std::vector<Phase> phases() const {
+    std::vector<Phase> list;
+    for_each([&](Range keys) {
+      const Range others = again(keys.begin);
+      const bool own = x_.pairs().rows_of(keys).end > others.end;
+      list.push_back(key_pass_phase(of_keys(x_, keys), t_, detail::added_word(x_, own, others.size() > 0)));
+    });
+    return list;
+  }
+
+  /// f(part, own) for parts of these queries, which see keys from the first of group g on: is their first key among
+  /// these? Else they see that key and the one before it.
+  template <class F>
+  void for_owners(index_t g, Range rows, const F& f) const {
+    for_two_parts(rows, again((*this)(g).begin).end, f);
+  }
+  /// f(part) for parts of these queries that see a key of group g and one of an earlier group.
+  template <class F>
+  void for_copied(index_t g, Range rows, const F& f) const {
+    if ((*this)(g).size() == 0) return;
+    if (const Range part = intersection(rows, again((*this)(g).begin)); part.size() > 0) f(part);
+  }
+
+  /// These keys and the queries that see one of them, as a problem of its own.
+  static Sizes of_keys(const Sizes& x, Range keys) { return part_of(x, x.pairs().rows_of(keys), keys); }
+
+ private:
+  /// f(keys) for the groups that hold keys.
+  template <class F>
+  void for_each(const F& f) const {
+    for (index_t g = 0; g < t_.G; ++g)
+      if (const Range keys = (*this)(g); keys.size() > 0) f(keys);
+  }
+  /// The queries that see this key and the one before it.
+  Range again(index_t key) const {
+    if (key == 0 || key == x_.n_k) return {0, 0};
+    return intersection(x_.pairs().rows_of({key - 1, key}), x_.pairs().rows_of({key, key + 1}));
+  }
+
+  const Sizes& x_;
+  GroupedKeyPass t_;
+  std::vector<index_t> first_;
+};
+
+/// The groups under a pattern. Cuts lie between whole blocks, and the pairs that these form are weighed, not those that
+/// are seen: there may be many times as many.
+class KeyGroupsOfPattern {
+ public:
+  KeyGroupsOfPattern(const Sizes& x, GroupedKeyPass t)
+      : x_(x), t_(t), found_(x.mask.pattern->found("groups of keys", {t.Bc, t.G}, [&] { return walk(x, t); })) {}
+
+  Range operator()(index_t g) const { return found_(g); }
+  KeyVisits visits() const { return key_visits(x_, t_.Bc); }
+  Words copied_visits() const { return found_.copied_visits; }
+  Range summed() const { return found_.summed; }
+  std::vector<Phase> phases() const {
+    std::vector<Phase> list;
+    for (const Group& group : found_.groups) {
+      const KeyPassWords words(x_, t_, detail::added_word(x_, group.own, group.copies));
+      const auto [whole, ragged] = group.longest;
+      Phase phase{0, words.prefetch()};
+      if (whole >= 0) phase.footprint = words.block(t_.Bc, whole);
+      if (ragged >= 0) phase.footprint = std::max(phase.footprint, words.block(x_.n_k % t_.Bc, ragged));
+      if (phase.footprint > 0) list.push_back(phase);
+    }
+    return list;
+  }
+  /// For the sum of copies: of each block of queries and each copy the number of queries that pass, and which.
+  IndexWords index() const {
+    const Words reads = c(summed().size(), t_.Bc) * (t_.G - 1) + found_.copied_rows;
+    return {reads, std::min<Words>(1, reads)};
+  }
+
+  template <class F>
+  void for_owners(index_t g, Range rows, const F& f) const {
+    const index_t begin = found_(g).begin;
+    for_alike(*x_.mask.pattern, rows, [&](std::span<const Range> runs) { return runs.front().begin >= begin; }, f);
+  }
+  template <class F>
+  void for_copied(index_t g, Range rows, const F& f) const {
+    const Range keys = found_(g);
+    const auto copied = [&](std::span<const Range> runs) {
+      return !runs.empty() && runs.front().begin < keys.begin && meet(runs, keys);
+    };
+    for_alike(*x_.mask.pattern, rows, copied, [&](Range part, bool is) {
+      if (is) f(part);
+    });
+  }
+
+ private:
+  struct Group {
+    MostInBlock longest{-1, -1};  ///< the most queries one after another that see a block of its keys; -1: no block
+    bool own = false, copies = false;  ///< does it add to dQ, and to a copy?
+  };
+  /// What a walk over the pattern finds.
+  struct Found {
+    std::vector<index_t> first;
+    std::vector<Group> groups;
+    Words copied_visits, copied_rows;
+    Range summed;
+
+    Range operator()(index_t g) const {
+      return {first[static_cast<std::size_t>(g)], first[static_cast<std::size_t>(g) + 1]};
+    }
+    std::size_t group_of(index_t key) const {
+      return static_cast<std::size_t>(std::ranges::upper_bound(first, key) - first.begin()) - 1;
+    }
+    /// Takes in rows that see these keys, one at least.
+    void add(index_t Bc, Range rows, std::span<const Range> runs) {
+      std::size_t last = group_of(runs.front().begin);
+      groups[last].own = true;
+      const index_t own_end = first[last + 1];
+      if (runs.back().end <= own_end) return;
+      summed = {summed.size() > 0 ? summed.begin : rows.begin, rows.end};
+      index_t met = own_end / Bc;  // the blocks before this one are of the own group, or counted
+      for (const Range& run : runs) {
+        if (run.end <= own_end) continue;
+        const index_t end = ceil_div(run.end, Bc);
+        copied_visits += Words(rows.size()) * std::max<index_t>(0, end - std::max(run.begin / Bc, met));
+        met = end;
+        for (std::size_t g = group_of(std::max(run.begin, own_end)); first[g] < run.end; ++g) {
+          if (g == last || first[g] == first[g + 1]) continue;
+          groups[g].copies = true;
+          copied_rows += rows.size();
+          last = g;
+        }
+      }
+    }
+  };
+
+  static Found walk(const Sizes& x, GroupedKeyPass t) {
+    const Blocks blocks = x.pairs().key_blocks(t.Bc);
+    std::vector<Words> before{0};  // pairs that the blocks before each form
+    std::vector<index_t> longest;
+    for (index_t J = 0; J < blocks.count(); ++J) {
+      const Runs seeing = x.pairs().runs_of_rows(blocks(J));
+      before.push_back(before.back() + Words(blocks(J).size()) * seeing.count());
+      longest.push_back(seeing.longest());
+    }
+    Found found;
+    found.first = detail::cut_keys(x.n_k, t.G, t.Bc, [&](index_t J) { return before[static_cast<std::size_t>(J)]; });
+    found.groups.resize(static_cast<std::size_t>(t.G));
+    for (index_t J = 0; J < blocks.count(); ++J) {
+      MostInBlock& of_group = found.groups[found.group_of(J * t.Bc)].longest;
+      index_t& most = blocks(J).size() == t.Bc ? of_group.whole : of_group.ragged;
+      most = std::max(most, longest[static_cast<std::size_t>(J)]);
+    }
+    x.mask.pattern->rows().for_groups([&](Range rows, std::span<const Range> runs) {
+      if (!runs.empty()) found.add(t.Bc, rows, runs);
+    });
+    return found;
+  }
+
+  const Sizes& x_;
+  GroupedKeyPass t_;
+  const Found& found_;
+};
+
+/// f(groups): what holds the groups of the problem, a KeyGroups or a KeyGroupsOfPattern.
+template <class F>
+decltype(auto) with_key_groups(const Sizes& x, GroupedKeyPass t, const F& f) {
+  return x.mask.pattern == nullptr ? f(KeyGroups(x, t)) : f(KeyGroupsOfPattern(x, t));
+}
+
+}  // namespace redblue::schedule

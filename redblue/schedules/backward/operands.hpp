@@ -1,0 +1,113 @@
+#pragma once
+#include "redblue/kernels/backward.hpp"
+#include "redblue/language/machine.hpp"
+#include "redblue/problem/operation.hpp"
+#include "redblue/schedules/parts/limits.hpp"
+#include "redblue/schedules/parts/modifiers.hpp"
+
+namespace redblue::schedule {
+
+/// The operands of every backward schedule: Q, K, V, the outputs O (n_q x d_v) and lse (n_q) of the forward pass and
+/// dO (n_q x d_v) -> dQ, dK, dV, shaped like Q, K, V. Workspace that only schedules which declare it touch: D (n_q),
+/// the row sums of dO o O; P (n_q x n_k), first the probabilities, then dS; Z = K^T V and G = Q^T dO (d x d_v), the
+/// states of linear attention; dQg, dQ of one group of keys: a schedule keeps as many copies as its tiling says
+/// (schedules/parts/workspace.hpp); P_b and dS_b, P and dS with a column for each query and a word for each key that it
+/// sees; dNum (n_q x d_v) and dDen (n_q), the gradients of the numerator and of the denominator of polynomial
+/// attention. If the score function has no statistics, O, lse and D have no columns, so that they have no words to
+/// read.
+struct BackwardOperands : ModifierOperands {
+  static constexpr Operation operation = Operation::backward;
+  static constexpr std::array inputs{SlowArray::Q,  SlowArray::K,    SlowArray::V,      SlowArray::O,    SlowArray::lse,
+                                     SlowArray::dO, SlowArray::bias, SlowArray::slopes, SlowArray::sinks};
+  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV, SlowArray::dBias, SlowArray::dSinks};
+
+  Sizes shape;
+  double scale = 1;
+  SlowMatrix Q, K, V, O, lse, dO, dQ, dK, dV, D, P, Z, G, dQg, P_b, dS_b, dBias, dSinks, dNum, dDen;
+
+  [[gnu::noinline]] BackwardOperands(const Sizes& s, double scale, index_t instance = 0)
+      : ModifierOperands(s, instance),
+        shape(s),
+        scale(scale),
+        Q{SlowArray::Q, {s.n_q, s.d}, instance, s.row0},
+        K{SlowArray::K, {s.n_k, s.d}, instance, s.key0},
+        V{SlowArray::V, {s.n_k, s.d_v}, instance, s.key0},
+        O{SlowArray::O, {s.n_q, s.d_v * s.statistics()}, instance, s.row0},
+        lse{SlowArray::lse, {s.n_q, s.statistics()}, instance, s.row0},
+        dO{SlowArray::dO, {s.n_q, s.d_v}, instance, s.row0},
+        dQ{SlowArray::dQ, {s.n_q, s.d}, instance, s.row0},
+        dK{SlowArray::dK, {s.n_k, s.d}, instance, s.key0},
+        dV{SlowArray::dV, {s.n_k, s.d_v}, instance, s.key0},
+        D{SlowArray::D, {s.n_q, s.statistics()}, instance, s.row0},
+        P(matrix_of_pairs(s, SlowArray::P, instance)),
+        Z{SlowArray::Z, {s.d, s.d_v}, instance},
+        G{SlowArray::G, {s.d, s.d_v}, instance},
+        dQg{SlowArray::dQg, dQ.shape, instance},
+        P_b(band_of_pairs(s, SlowArray::P_b, instance)),
+        dS_b(band_of_pairs(s, SlowArray::dS_b, instance)),
+        dBias(gradient_of_bias(s, instance)),
+        dSinks{SlowArray::dSinks, {s.modifiers.sinks_gradient ? s.mask.group : 0, 1}, instance},
+        dNum{SlowArray::dNum, dO.shape, instance, s.row0},
+        dDen{SlowArray::dDen, {s.n_q, 1}, instance, s.row0} {}
+
+  index_t instance() const { return Q.instance; }
+  auto all() const {
+    return std::array{Q,     K,      V, bias, slopes, sinks, O,   lse, dO,   dQ,   dK,  dV,
+                      dBias, dSinks, D, P,    Z,      G,     dQg, P_b, dS_b, dNum, dDen};
+  }
+};
+
+/// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.
+///   reads 2 n_q d_v   writes n_q   footprint rows + 2
+inline Io output_dots_io(const Sizes& x) {
+  const Words words = x.row_statistics() * x.d_v;
+  return Io().read(SlowArray::dO, words).read(SlowArray::O, words).write(SlowArray::D, x.row_statistics());
+}
+/// The footprint with one row at a time. Second buffers hold the next word of each stream.
+inline Phase output_dots_phase(const Sizes& x) {
+  if (x.statistics() == 0) return {0, 0};
+  const Words streams = x.word(SlowArray::dO) + x.word(SlowArray::O);
+  return {x.tile(SlowArray::D, 1, 1) + streams, streams};
+}
+
+/// The rows at a time: as many as raise the footprint of the schedule neither in words nor in the unit of its sizes, up
+/// to a number for which the time of a call no longer matters and there are still blocks for many workers.
+template <class Footprint>
+[[gnu::noinline]] index_t output_dots_rows(const Sizes& x, const Footprint& footprint) {
+  constexpr index_t kRows = 64;
+  const auto fitting = [&](const Sizes& s, index_t most) {
+    const Words room = footprint(s) - 2 * output_dots_phase(s).prefetch;  // beside two streams and their second buffers
+    return std::max<index_t>(1, largest_tile(most, 1, [&](index_t r) { return s.tile(SlowArray::D, r, 1) <= room; }));
+  };
+  Sizes words = x;
+  words.fast = {};
+  const index_t rows = fitting(words, std::min(kRows, x.n_q));
+  return x.fast == words.fast ? rows : fitting(x, rows);
+}
+
+/// footprint(sizes) is that of the whole schedule.
+template <class M, class Operands, class Footprint>
+void output_dots(M& m, const Operands& x, const Footprint& footprint) {
+  if (x.shape.statistics() == 0) return;
+  const index_t rows = output_dots_rows(x.shape, footprint);
+  const auto D = tiled(x.D, rows), dO = tiled(x.dO, rows), O = tiled(x.O, rows);
+  m.each(D.rows(), [&](auto& w, index_t i) {
+    const auto D_i = w.alloc(D(i));
+    w.compute(kernel::RowDots{}, D_i, w.stream(dO(i)), w.stream(O(i)));
+    w.store(D_i, D(i));
+  });
+}
+
+/// dBias += dS / scale, without the derivative of a softcap: in the tile of the keys J where all queries share a row,
+/// else in slow memory; summed over the keys where these share it.
+template <class W>
+[[gnu::noinline]] void add_bias_gradient(W& w, const BackwardOperands& x, Range I, Range J, const Arg& dBias_j,
+                                         const Arg& scaled) {
+  const kernel::AddBiasGradient add{false, 1 / x.scale};
+  if (x.keeps_bias_gradient)
+    w.compute(add, dBias_j, scaled);
+  else
+    w.update(add, x.shape.modifiers.bias_over_keys ? x.dBias.rows(I) : x.of_scores(x.dBias, I, J), scaled);
+}
+
+}  // namespace redblue::schedule

@@ -1,0 +1,14 @@
+#pragma once
+#include "redblue/schedules/schedule.hpp"
+
+/// redblue's own schedules, a family in each file of this folder. The planner breaks ties in favour of the first.
+namespace redblue::plan {
+
+void add_forward(Registry& registry);
+void add_backward(Registry& registry);
+void add_gradient(Registry& registry);
+void add_projected(Registry& registry);
+void add_scores(Registry& registry);
+void add_approximate(Registry& registry);
+
+}  // namespace redblue::plan

@@ -1,0 +1,3 @@
+#pragma once
+/// Thread pools.
+#include "redblue/threads/pool.hpp"

@@ -1,0 +1,3 @@
+#pragma once
+/// Hold the answers of a run against an fp64 oracle.
+#include "redblue/verify/verify.hpp"

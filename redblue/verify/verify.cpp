@@ -1,0 +1,605 @@
+#include "redblue/verify/verify.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <cmath>
+#include <limits>
+#include <random>
+
+#include "redblue/machines/ram/storage.hpp"
+#include "redblue/runtime/storage_of.hpp"
+#include "redblue/threads/subnormals.hpp"
+#include "redblue/verify/most.hpp"
+#include "redblue/verify/oracle/dense.hpp"
+
+namespace redblue {
+
+namespace {
+
+using oracle::Dense;
+using oracle::Matrices;
+using oracle::Matrix;
+
+template <class T, class U>
+Matrix<T> converted(const Matrix<U>& m) {
+  Matrix<T> r;
+  r.shape = m.shape;
+  r.words.assign(m.words.begin(), m.words.end());
+  return r;
+}
+
+/// Of one instance; dBias with an entry for each of the bias, as the oracle has it.
+Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
+  const Tensor& t = tensors[a];
+  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a == SlowArray::dBias ? SlowArray::bias : a).shape);
+  const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
+  const machine::Storage storage =
+      is_of_modifiers(a) ? storage_of_modifier(t, p, false) : storage_of(t, kv_heads, group, false);
+  machine::gather<double>(storage, {a, instance, 0, 0, m.shape}, m.words.data(), m.shape.cols);
+  return m;
+}
+
+index_t count_nan(const std::vector<double>& x) {
+  return std::count_if(x.begin(), x.end(), [](double v) { return std::isnan(v); });
+}
+
+/// How finely numbers of a type are rounded: half the distance of those next to 1, and the distance of those next to 0.
+struct Precision {
+  double eps, least_step;
+};
+Precision precision_of(DType t) {
+  switch (t) {
+    case DType::f64:
+      return {0x1p-53, 0x1p-1074};
+    case DType::f32:
+      return {0x1p-24, 0x1p-149};
+    case DType::f16:
+      return {0x1p-11, 0x1p-24};
+    case DType::bf16:
+      return {0x1p-8, 0x1p-133};
+    case DType::boolean:
+      return {0, 0};
+  }
+  return {1, 1};
+}
+double eps_of(DType t) { return precision_of(t).eps; }
+
+/// Gathers absolute errors, less a step of an output's type, which it may be rounded by; made relative at the end.
+struct Comparison {
+  double step = 0;  ///< Precision::least_step
+  Deviation d{};
+  double largest = 0;
+  index_t nan_outputs = 0;
+  index_t compared = 0;
+
+  template <class T, class Wide>
+  void add(const Matrix<Wide>& oracle, const Matrix<double>& ours, const Matrix<T>& naive) {
+    for (std::size_t i = 0; i < ours.words.size(); ++i)
+      add(static_cast<double>(oracle.words[i]), ours.words[i], static_cast<double>(naive.words[i]));
+  }
+  void add(double oracle, double ours, double naive) {
+    nan_outputs += std::isnan(ours) ? 1 : 0;
+    if (std::isnan(oracle) != std::isnan(ours)) ++d.nan_mismatches;
+    if (std::isnan(oracle) || std::isnan(ours)) return;
+    ++compared;
+    if (std::isinf(oracle) || std::isinf(ours)) {
+      if (oracle != ours) d.error = std::numeric_limits<double>::infinity();
+      return;
+    }
+    largest = std::max(largest, std::abs(oracle));
+    d.error = std::max(d.error, std::abs(oracle - ours) - step);
+    if (!std::isnan(naive)) d.naive_error = std::max(d.naive_error, std::abs(oracle - naive));
+  }
+  /// Two runs in the compute type are not equally wrong: `times` the error of the naive one is allowed.
+  Deviation finish(double roundings, double times = 2) {
+    if (compared == 0) d.error = std::numeric_limits<double>::infinity();  // all of it NaN
+    if (largest > 0) {
+      d.error /= largest;
+      d.naive_error /= largest;
+    }
+    d.tolerance = times * d.naive_error + roundings;
+    return d;
+  }
+};
+
+template <class T>
+double largest_of(const std::vector<T>& x) {
+  double largest = 0;
+  for (const T& e : x)
+    if (std::isfinite(e)) largest = std::max(largest, std::abs(static_cast<double>(e)));
+  return largest;
+}
+
+/// The given O and lse against those of the oracle, row by row: a row of lse may be off by the roundings of numbers of
+/// its own size and of its scores, a row of O by what that does to weights. Errors are kept in units of what is
+/// allowed.
+class GivenCheck {
+ public:
+  /// `values`: the largest entry of V, or the largest sum of the magnitudes of an entry of O. score_error: the largest
+  /// of a score.
+  template <class Wide>
+  void add(const Matrices<Wide>& forward, const Matrix<double>& O, const Matrix<double>& lse, double values,
+           double score_error, double O_eps, double lse_eps) {
+    const Matrix<Wide>& own_O = forward.at(SlowArray::O);
+    const Matrix<Wide>& own_lse = forward.at(SlowArray::lse);
+    const double size = std::max(values, largest_of(own_O.words));
+    for (index_t i = 0; i < O.shape.rows; ++i) {
+      const double wanted = static_cast<double>(own_lse(i, 0)), row = std::isfinite(wanted) ? std::abs(wanted) : 0;
+      take(lse_, lse(i, 0), wanted, kRoundings * lse_eps * (1 + row) + 2 * score_error);
+      for (index_t t = 0; t < O.shape.cols; ++t)
+        take(O_, O(i, t), static_cast<double>(own_O(i, t)), (kRoundings * O_eps * (1 + row) + 2 * score_error) * size);
+    }
+  }
+  std::vector<GivenInput> finish() const {
+    return {{tensor_name(SlowArray::O), O_}, {tensor_name(SlowArray::lse), lse_}};
+  }
+
+ private:
+  static constexpr double kRoundings = 16;
+  static void take(double& worst, double given, double own, double allowed) {
+    if (given == own || (std::isnan(given) && std::isnan(own))) return;
+    const double gap = std::abs(given - own);
+    worst = std::max(worst, std::isfinite(gap) ? gap / allowed : std::numeric_limits<double>::infinity());
+  }
+  double O_ = 0, lse_ = 0;
+};
+
+/// The input a gradient belongs to.
+SlowArray input_of(SlowArray gradient) {
+  switch (gradient) {
+    case SlowArray::dQ:
+      return SlowArray::Q;
+    case SlowArray::dK:
+      return SlowArray::K;
+    case SlowArray::dV:
+      return SlowArray::V;
+    case SlowArray::g:
+    case SlowArray::dX:
+      return SlowArray::X;
+    case SlowArray::dBias:
+      return SlowArray::bias;
+    case SlowArray::dSinks:
+      return SlowArray::sinks;
+    case SlowArray::dY:
+      return SlowArray::Y;
+    case SlowArray::dA1:
+      return SlowArray::A1;
+    case SlowArray::dA2:
+      return SlowArray::A2;
+    case SlowArray::dA3:
+      return SlowArray::A3;
+    case SlowArray::dWQ:
+      return SlowArray::WQ;
+    case SlowArray::dWK:
+      return SlowArray::WK;
+    default:
+      return SlowArray::WV;
+  }
+}
+
+/// Which entries of one instance's bias, rows those of stacked query heads, are one word.
+class SharedWords {
+ public:
+  explicit SharedWords(const Problem& p) : m_(p.modifiers()), group_(p.group()) {}
+  /// The first entry that is the same word as this one.
+  index_t first(Shape shape, index_t entry) const {
+    if (shape.rows == 1) return m_.bias_over_keys ? 0 : entry;
+    const index_t row = entry / shape.cols, position = m_.bias_over_positions ? 0 : row / group_,
+                  head = m_.bias_over_group ? 0 : row % group_;
+    return (position * group_ + head) * shape.cols + (m_.bias_over_keys ? 0 : entry % shape.cols);
+  }
+  /// f(entry, the first that is the same word), in order.
+  template <class F>
+  void for_entries(Shape shape, const F& f) const {
+    for (index_t e = 0; e < shape.words(); ++e)
+      f(static_cast<std::size_t>(e), static_cast<std::size_t>(first(shape, e)));
+  }
+
+ private:
+  Modifiers m_;
+  index_t group_;
+};
+
+/// dBias and dSinks: sums over the instances that share them, by the first of these, and over the entries that are one
+/// word, each of which has the sum.
+template <class T>
+struct SharedGradients {
+  std::map<std::pair<SlowArray, index_t>, Matrix<T>> sums;
+  void add(const Problem& p, SlowArray a, index_t instance, const Matrix<T>& gradient) {
+    const Modifiers m = p.modifiers();
+    index_t batch = instance / m.kv_heads, head = instance % m.kv_heads;
+    if (a == SlowArray::dSinks || m.bias_over_batches) batch = 0;
+    if (a == SlowArray::dBias && m.bias_over_heads) head = 0;
+    Matrix<T>& sum = sums.try_emplace({a, batch * m.kv_heads + head}, gradient.shape).first->second;
+    if (a != SlowArray::dBias) {
+      for (std::size_t i = 0; i < sum.words.size(); ++i) sum.words[i] += gradient.words[i];
+      return;
+    }
+    const SharedWords words(p);
+    words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[first] += gradient.words[e]; });
+    words.for_entries(sum.shape, [&](std::size_t e, std::size_t first) { sum.words[e] = sum.words[first]; });
+  }
+};
+
+/// Where Q, K and V are projected: the largest terms of gradients that are products with dQ, dK and dV, of which
+/// `largest` are those. Terms add up like a random walk.
+std::map<SlowArray, double> projected_terms(const std::map<SlowArray, double>& largest, const Problem& p,
+                                            const Tensors& tensors) {
+  struct Term {
+    SlowArray gradient, of, factor;  ///< gradient = of times factor
+    index_t count;
+  };
+  using S = SlowArray;
+  std::vector<Term> terms{{S::g, S::dQ, S::A1, p.n_q}};
+  if (p.op == Operation::backward_x)
+    terms = {{S::dX, S::dQ, S::A1, p.n_q},
+             {S::dA1, S::dQ, S::X, p.d},
+             {S::dY, S::dV, S::A3, p.n_k},
+             {S::dA3, S::dV, S::Y, p.d_v}};
+  if (p.op == Operation::backward_w)
+    terms = {{S::dWQ, S::dQ, S::A1, p.n_q}, {S::dWK, S::dK, S::A2, p.n_k}, {S::dWV, S::dV, S::A3, p.n_k},
+             {S::dA1, S::dQ, S::WQ, p.d},   {S::dA2, S::dK, S::WK, p.d},   {S::dA3, S::dV, S::WV, p.d_v}};
+  const auto given = [&](SlowArray a) {  // the source that serves as this one
+    if (p.sources == Sources::self && (a == S::A2 || a == S::A3)) return S::A1;
+    return p.sources == Sources::shared && a == S::A3 ? S::A2 : a;
+  };
+  std::map<SlowArray, double> of_projected;
+  for (const Term& t : terms) {
+    double most = 0;
+    for (index_t h = 0; h < p.instances(); ++h)
+      most = std::max(most, largest_of(gathered(p, tensors, given(t.factor), h).words));
+    of_projected[t.gradient] = std::sqrt(static_cast<double>(t.count)) * largest.at(t.of) * most;
+  }
+  if (p.op == Operation::backward_x) of_projected[S::dA2] = largest.at(S::dK);  // K = A2
+  if (p.sources == Sources::self) of_projected[S::dA1] += of_projected[S::dA2];
+  if (p.sources != Sources::distinct) of_projected[S::dA2] += of_projected[S::dA3];
+  return of_projected;
+}
+
+/// Of all instances: what oracle::Dense has of the terms of O, or of gradients, and what follows of them.
+template <class Wide>
+std::map<SlowArray, double> largest_terms(const Problem& p, const Tensors& tensors) {
+  std::map<SlowArray, double> largest;
+  for (index_t h = 0; h < p.instances(); ++h) {
+    Matrices<Wide> wide;
+    for (const SlowArray a : inputs_of(p)) wide[a] = converted<Wide>(gathered(p, tensors, a, h));
+    const Dense<Wide> truth(p, wide, oracle::kBlock, h);
+    const auto terms = is_forward(p.op) ? std::map<SlowArray, Wide>{{SlowArray::O, truth.largest_output_terms()}}
+                                        : truth.largest_gradient_terms();
+    for (const auto& [a, most] : terms) largest[a] = std::max(largest[a], static_cast<double>(most));
+  }
+  return follows_forward(p.op) && is_projected(p.op) ? projected_terms(largest, p, tensors) : largest;
+}
+
+/// A score beyond this, of a bias or a sink, hides a key or hides all others.
+constexpr double kLargeScore = 1e4;
+
+/// One gradient of one instance along a random direction, by central differences at two step widths. Entries that are
+/// one word move together.
+template <class Wide>
+Difference difference_of(const Problem& p, const Dense<Wide>& dense, SlowArray gradient, const Matrix<double>& ours,
+                         std::mt19937_64& random) {
+  const Matrix<Wide>& at = dense.at(input_of(gradient));
+  Matrix<Wide> u(at.shape);
+  std::normal_distribution<double> normal;
+  double size = 0, inner = 0, absolute = 0;
+  for (const Wide& x : at.words) size += static_cast<double>(x * x);
+  size = std::sqrt(size / static_cast<double>(at.words.size()));
+  if (is_of_modifiers(gradient)) size = 1;  // scores, of which some may say that a key is hidden: those stay
+  const auto stays = [&](Wide x) { return is_of_modifiers(gradient) && !(std::abs(x) < Wide(kLargeScore)); };
+  const SharedWords words(p);
+  for (std::size_t i = 0; i < u.words.size(); ++i) {
+    if (gradient == SlowArray::dBias)
+      if (const auto first = static_cast<std::size_t>(words.first(u.shape, static_cast<index_t>(i))); first < i) {
+        u.words[i] = u.words[first];
+        continue;
+      }
+    u.words[i] = stays(at.words[i]) ? Wide(0) : static_cast<Wide>(normal(random) * (size > 0 ? size : 1));
+    inner += static_cast<double>(u.words[i]) * ours.words[i];
+    absolute += std::abs(static_cast<double>(u.words[i]) * ours.words[i]);
+  }
+  Dense<Wide> moved = dense;
+  const auto slope = [&](Wide step) {
+    const auto loss = [&](Wide by) {
+      Matrix<Wide> x = at;
+      for (std::size_t i = 0; i < x.words.size(); ++i) x.words[i] += by * u.words[i];
+      moved.set(input_of(gradient), x);
+      return moved.loss();
+    };
+    return static_cast<double>((loss(step) - loss(-step)) / (2 * step));
+  };
+  const double coarse = slope(Wide(2e-5)), fine = slope(Wide(1e-5));
+  Difference d;
+  d.gradient = inner;
+  d.difference = fine + (fine - coarse) / 3;
+  d.tolerance = std::abs(fine - coarse) + 1e-6 * absolute;
+  return d;
+}
+
+/// The largest rounding error of a score in T: a weight is off by as much. Some rows stand for all.
+template <class Wide, class T>
+double error_of_scores(const Dense<Wide>& truth, const Dense<T>& naive) {
+  constexpr index_t kRows = 64;
+  const index_t rows = truth.rows();
+  double error = 0;
+  for (index_t i = 0; i < rows; i += ceil_div(rows, kRows)) {
+    const std::vector<Wide> wanted = truth.scores(i);
+    const std::vector<T> ours = naive.scores(i);
+    for (std::size_t j = 0; j < ours.size(); ++j)
+      if (const double gap = std::abs(static_cast<double>(wanted[j] - static_cast<Wide>(ours[j]))); std::isfinite(gap))
+        error = std::max(error, gap);
+  }
+  return error;
+}
+
+/// What a sum over monomials is relative to: their terms may cancel where those of plain attention do not.
+struct Monomials {
+  double largest_v = 0, factor = 0;       ///< oracle::Dense::monomial_magnitude
+  std::map<SlowArray, double> gradients;  ///< the largest entry of the gradients of magnitudes
+
+  template <class Wide>
+  void add(const Problem& p, const Dense<Wide>& ours, const Matrices<Wide>& in) {
+    largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
+    if (p.approximation == nullptr) return;
+    factor = std::max(factor, static_cast<double>(ours.monomial_magnitude()));
+    if (is_forward(p.op)) return;
+    for (const auto& [a, m] : ours.gradient_magnitudes()) gradients[a] = std::max(gradients[a], largest_of(m.words));
+  }
+  /// What roundings of the sums over monomials may add to the relative error of an output, each of them one of `eps`.
+  double rounding(const Problem& p, SlowArray a, double largest, double eps) const {
+    if (p.approximation == nullptr || !(largest > 0)) return 0;
+    const double steps = 4 + std::sqrt(redblue::monomials(p.d, p.approximation->degree()).to_double());
+    const double terms = a == SlowArray::O ? largest_v : gradients.contains(a) ? gradients.at(a) : 0;
+    return steps * eps * factor * terms / largest;
+  }
+};
+
+/// Adds one instance of a problem with an approximation: o is not yet relative to the largest |v|.
+template <class Wide>
+void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const Dense<Wide>& ours,
+                  const Matrices<Wide>& in, index_t instance) {
+  for (index_t i = 0; i < ours.rows(); ++i)
+    for (const Wide& s : ours.scores(i)) n.largest_score = std::max(n.largest_score, std::abs(static_cast<double>(s)));
+  if (!is_forward(p.op)) return;
+  Problem exact = p;
+  exact.approximation = nullptr;
+  exact.row_polynomials = nullptr;
+  exact.method = {};
+  const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
+  const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
+  const index_t group = p.group();  // rows of one position: the query heads of a group
+  n.distances.resize(static_cast<std::size_t>(p.batch * p.heads));
+  long double gaps = 0, squares = 0;  // of doubles
+  for (index_t i = 0; i < o.shape.rows; ++i)
+    for (index_t t = 0; t < o.shape.cols; ++t) {
+      const double exact_word = static_cast<double>(wanted(i, t)), gap = std::abs(o(i, t) - exact_word);
+      if (!std::isfinite(exact_word)) continue;  // of inputs that are none: compared as outputs are
+      double& of_head = n.distances[static_cast<std::size_t>(instance * group + i % group)];
+      of_head = most(of_head, gap);
+      n.distance = most(n.distance, gap);
+      gaps += static_cast<long double>(gap) * gap;
+      squares += static_cast<long double>(exact_word) * exact_word;
+    }
+  if (squares > 0) n.relative = most(n.relative, static_cast<double>(std::sqrt(gaps / squares)));
+}
+
+/// Where the radius of a row is so near an edge of the grid of polynomials, or a draw of a coreset so near the next
+/// key, that roundings put it on this side or that, either is right: O has the one that ours is nearer to.
+template <class Wide>
+void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps, Matrix<Wide>& O) {
+  for (const double nudge : {1 - 64 * eps, 1 + 64 * eps}) {
+    truth.nudge(static_cast<Wide>(nudge));
+    const Matrix<Wide> other = truth.forward().at(SlowArray::O);
+    for (index_t i = 0; i < O.shape.rows; ++i) {
+      double gap = 0, other_gap = 0;
+      for (index_t t = 0; t < O.shape.cols; ++t) {
+        gap = std::max(gap, std::abs(static_cast<double>(O(i, t)) - ours(i, t)));
+        other_gap = std::max(other_gap, std::abs(static_cast<double>(other(i, t)) - ours(i, t)));
+      }
+      for (index_t t = 0; other_gap < gap && t < O.shape.cols; ++t) O(i, t) = other(i, t);
+    }
+  }
+}
+
+/// The iteration of Nystroemformer, the triangular system of a coreset, and polynomials beyond their range, make
+/// roundings large: errors of two runs are then further apart.
+bool amplifies_roundings(const Problem& p) {
+  return kind_of(p.method) == MethodKind::nystroemformer || kind_of(p.method) == MethodKind::coreset ||
+         (p.row_polynomials != nullptr && !p.row_polynomials->proves());
+}
+
+/// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
+/// by nothing and nothing would be allowed.
+template <class T, class Wide>
+Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, index_t block, index_t lse_roundings) {
+  const auto inputs = inputs_of(p);
+  auto outputs = outputs_of(p);
+  std::erase_if(outputs, [&](SlowArray a) { return tensors[a].data == nullptr; });
+  const bool backward = follows_forward(p.op), given = backward && p.forward_given && p.has_statistics();
+  std::map<SlowArray, Comparison> comparisons;
+  for (const SlowArray a : outputs) comparisons[a].step = precision_of(tensors[a].dtype).least_step;
+  GivenCheck given_check;
+  std::map<SlowArray, index_t> nan_inputs;
+  struct Slope {
+    SlowArray gradient;
+    double gap;  ///< relative error that the given O and lse bring in
+    Difference difference;
+  };
+  std::vector<Slope> differences;
+  SharedGradients<Wide> wanted_shared;
+  SharedGradients<T> plain_shared;
+  double largest_lse = 0, score_error = 0, sink_magnitude = 0;
+  Nearness nearness;
+  Monomials monomials;
+  std::mt19937_64 random(20241);
+  for (index_t h = 0; h < p.instances(); ++h) {
+    Matrices<Wide> wide;
+    Matrices<T> narrow;
+    for (const SlowArray a : inputs) {
+      const Matrix<double> m = gathered(p, tensors, a, h);
+      nan_inputs[a] += count_nan(m.words);
+      wide[a] = converted<Wide>(m);
+      narrow[a] = converted<T>(m);
+    }
+    const Dense<Wide> truth(p, wide, oracle::kBlock, h);
+    if (p.method_kind() != MethodKind::exact) {
+      add_nearness(nearness, p, tensors, truth, wide, h);
+      monomials.add(p, truth, wide);
+    }
+    const Dense<T> naive(p, narrow, block, h);
+    Matrices<Wide> forward = truth.forward();
+    if (p.row_polynomials != nullptr || kind_of(p.method) == MethodKind::coreset)
+      take_nearer_sides(truth, gathered(p, tensors, SlowArray::O, h), eps_of(compute), forward.at(SlowArray::O));
+    for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
+      if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
+    score_error = std::max(score_error, error_of_scores(truth, naive));
+    const Matrices<Wide> wanted = backward ? truth.gradients() : forward;
+    const Matrices<T> plain = backward ? naive.gradients() : naive.forward();
+    if (p.sinks_gradient) sink_magnitude += static_cast<double>(truth.sinks_gradient_magnitude());
+    for (const SlowArray a : outputs) {
+      if (is_of_modifiers(a)) {
+        wanted_shared.add(p, a, h, wanted.at(a));
+        plain_shared.add(p, a, h, plain.at(a));
+      } else {
+        comparisons[a].add(wanted.at(a), gathered(p, tensors, a, h), plain.at(a));
+      }
+    }
+    if (given)
+      given_check.add(forward, gathered(p, tensors, SlowArray::O, h), gathered(p, tensors, SlowArray::lse, h),
+                      p.op == Operation::backward ? largest_of(wide.at(SlowArray::V).words)
+                                                  : static_cast<double>(truth.largest_output_terms()),
+                      score_error, std::max(eps_of(tensors[SlowArray::O].dtype), eps_of(compute)),
+                      std::max(eps_of(tensors[SlowArray::lse].dtype), eps_of(compute)));
+    if (backward && h == 0) {  // the first head of the first batch stands for all
+      // The differences know nothing of the rounding of the given O and lse: what it does to each gradient is allowed.
+      wide.erase(SlowArray::O);
+      wide.erase(SlowArray::lse);
+      const Dense<Wide> own(p, wide, oracle::kBlock, h);
+      const Matrices<Wide> exact = own.gradients();
+      for (const SlowArray a : outputs) {
+        if (p.sources != Sources::distinct && (a == SlowArray::dA1 || a == SlowArray::dA2 || a == SlowArray::dA3))
+          continue;  // gradients with the others held fixed, which differences cannot do
+        if (is_of_modifiers(a) && p.instances() > 1) continue;  // a sum over instances
+        Comparison gap;
+        gap.add(exact.at(a), converted<double>(wanted.at(a)), converted<double>(exact.at(a)));
+        differences.push_back({a, gap.finish(0).error, difference_of(p, own, a, gathered(p, tensors, a, h), random)});
+      }
+    }
+  }
+  for (const auto& [key, m] : wanted_shared.sums)
+    comparisons[key.first].add(m, gathered(p, tensors, key.first, key.second), plain_shared.sums.at(key));
+  // A weight exp(s - lse) takes in the rounding of lse and of the difference: either costs it |lse| eps. Gradients are
+  // made of such weights; outputs only where the plan keeps lse in one word, each time with another rounding.
+  const double times = std::sqrt(static_cast<double>(backward ? std::max<index_t>(lse_roundings, 1) : lse_roundings));
+  // Scores themselves are off by what plain attention's are.
+  const double of_weights = times * 2 * largest_lse * eps_of(compute) + 2 * score_error;
+  const double lse_rounding = p.op == Operation::scores ? 0 : of_weights;
+  Verification v;
+  for (const SlowArray a : outputs) {
+    const double largest = comparisons[a].largest;
+    const double rounding = 4 * std::max(eps_of(compute), eps_of(tensors[a].dtype));
+    // dSinks has few entries, each a long sum that may cancel: the error of one naive sum says little of another.
+    const double sums = a == SlowArray::dSinks && largest > 0 ? 4 * eps_of(compute) * sink_magnitude / largest : 0;
+    const double of_monomials = monomials.rounding(p, a, largest, eps_of(compute));
+    // Scores that are off by something move lse by no more, which shows where a mask or ALiBi leaves lse small.
+    const double of_lse = times * eps_of(compute) + (largest > 0 ? 2 * score_error / largest : 0);
+    v.outputs.push_back(
+        comparisons[a].finish(rounding + sums + of_monomials + (a == SlowArray::lse ? of_lse : lse_rounding),
+                              amplifies_roundings(p) ? 4 : 2));
+    v.outputs.back().name = tensor_name(a);
+    v.nan_outputs += comparisons[a].nan_outputs;
+  }
+  // Roundings of terms that cancel, allowed below, are no reason for o to be further from exact attention.
+  for (const Deviation& d : v.outputs) nearness.rounding = std::max(nearness.rounding, d.tolerance);
+  // Where terms cancel, as of gradients where a query sees one key only, or of O where weights are all alike, entries
+  // are small beside them, and so are they beside the roundings of their terms. Where nothing else is left, errors are
+  // relative to the terms.
+  std::map<SlowArray, double> terms, relative_to;
+  const auto is_small = [&](std::size_t i) {
+    const Deviation& d = v.outputs[i];
+    const bool has_terms = outputs[i] == SlowArray::O || (follows_forward(p.op) && outputs[i] != SlowArray::dSinks);
+    return has_terms && std::isfinite(d.error) && (!d.ok() || comparisons[outputs[i]].largest == 0);
+  };
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    if (!is_small(i)) continue;
+    if (terms.empty()) terms = largest_terms<Wide>(p, tensors);
+    Deviation& d = v.outputs[i];
+    constexpr double kNothingLeft = 0.01;
+    const double largest = comparisons[outputs[i]].largest, all = terms.at(outputs[i]);
+    const double rounding = 4 * eps_of(compute);
+    if (rounding * all <= kNothingLeft * largest) {
+      if (largest > 0) d.tolerance += rounding * all / largest;
+    } else {
+      relative_to[outputs[i]] = all;
+      const double shrink = (largest > 0 ? largest : 1) / all;
+      d.error *= shrink;
+      d.naive_error *= shrink;
+      d.tolerance = rounding;
+    }
+  }
+  if (p.method_kind() != MethodKind::exact) {
+    if (p.approximation != nullptr) {
+      nearness.range = p.approximation->range;
+      if (p.row_polynomials != nullptr) {
+        const auto why_not = p.row_polynomials->unproved();
+        nearness.by_rows = !why_not;
+        nearness.unproved = why_not.value_or("");
+      }
+      nearness.proved = p.approximation->output_error();
+    }
+    if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
+    v.nearness = nearness;
+  }
+  if (given) v.given = given_check.finish();
+  for (auto& [a, gap, d] : differences) {
+    const auto out = std::find_if(v.outputs.begin(), v.outputs.end(),
+                                  [name = tensor_name(a)](const Deviation& x) { return x.name == name; });
+    const double relative = out->tolerance + 2 * std::min(gap, 0.1);
+    const Matrix<double> ours = gathered(p, tensors, a, 0);
+    double square = 0;
+    const Matrix<double> input = gathered(p, tensors, input_of(a), 0);
+    for (const double x : input.words) square += is_of_modifiers(a) ? 1 : x * x;
+    double largest = relative_to.contains(a) ? relative_to.at(a) : comparisons[a].largest;
+    for (const double x : ours.words) largest = std::max(largest, std::abs(x));
+    // Errors of entries add up like a random walk along a random direction; allow a few times that.
+    d.tolerance += 8 * relative * largest * std::sqrt(square);
+    d.name = tensor_name(a);
+    v.differences.push_back(d);
+  }
+  for (const auto& [a, n] : nan_inputs)
+    if (n > 0) v.nan_inputs.emplace_back(tensor_name(a), n);
+  return v;
+}
+
+}  // namespace
+
+bool Difference::ok() const { return std::abs(gradient - difference) <= tolerance; }
+
+bool Verification::ok() const {
+  const auto all_ok = [](const auto& list) {
+    return std::all_of(list.begin(), list.end(), [](const auto& x) { return x.ok(); });
+  };
+  return all_ok(outputs) && all_ok(given) && all_ok(differences) && (!nearness || nearness->ok()) &&
+         nan_inputs.empty() && nan_outputs == 0;
+}
+
+Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings) {
+  require_shapes(problem, inputs_of(problem), tensors);
+  require_shapes(problem, outputs_of(problem), tensors);
+  if (compute != DType::f32 && compute != DType::f64)
+    throw Unsupported(fmt::format("compute type {}: arithmetic is f32 or f64", name_of(compute)));
+  // Where a sum has more than kBlock blocks, the chain that adds them up is the longer one.
+  const Sizes x = problem.sizes();
+  const index_t block = std::max({oracle::kBlock, roundings.additions, std::max(x.n_q, x.n_k) / oracle::kBlock});
+  // Plain attention loses what a run loses; the wider type has room for it.
+  const threads::FlushSubnormals as_in_a_run(problem.method_kind() == MethodKind::exact);
+  return compute == DType::f64 ? verify_in<double, long double>(problem, tensors, compute, block, roundings.lse)
+                               : verify_in<float, double>(problem, tensors, compute, block, roundings.lse);
+}
+
+Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
+                    const Roundings& roundings) {
+  return verify(problem, tensors_of(inputs, outputs), compute, roundings);
+}
+}  // namespace redblue

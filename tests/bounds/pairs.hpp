@@ -1,0 +1,70 @@
+#pragma once
+#include <rapidcheck.h>
+
+#include <algorithm>
+#include <vector>
+
+#include "redblue/problem/problem.hpp"
+#include "redblue/problem/sequences.hpp"
+
+namespace redblue::test {
+
+/// The keys that each row of a key-value head sees, row by row: one list, or one for each batch where they differ.
+inline std::vector<std::vector<Range>> keys_of_rows(const bound::AttentionProblem& x) {
+  std::vector lists(static_cast<std::size_t>(batches_of(x)), std::vector<Range>(static_cast<std::size_t>(x.n_q)));
+  const std::vector<Document> whole{{0, {0, x.n_q}, {0, x.n_k}, x.mask}};
+  for (const Document& one : x.documents ? x.documents->list : whole)
+    for (index_t r = one.rows.begin; r < one.rows.end; ++r) {
+      const Range keys = one.mask.keys(r - one.rows.begin, one.keys.size());
+      lists[static_cast<std::size_t>(one.batch)][static_cast<std::size_t>(r)] = {one.keys.begin + keys.begin,
+                                                                                 one.keys.begin + keys.end};
+    }
+  return lists;
+}
+
+/// How many problems each of these lists stands for.
+inline index_t copies_of_lists(const bound::AttentionProblem& x) { return x.instances / batches_of(x); }
+
+/// The pairs of rows that see two keys or more, one by one.
+inline index_t pairs_one_by_one(const bound::AttentionProblem& x) {
+  index_t pairs = 0;
+  for (const auto& rows : keys_of_rows(x))
+    for (const Range keys : rows)
+      if (keys.size() > 1) pairs += keys.size();
+  return copies_of_lists(x) * pairs;
+}
+
+/// Hides keys as a user may: causal, a window, a prefix, packed or padded sequences, or nothing.
+inline void draw_mask(Problem& p, int most) {
+  const auto below = [](index_t n) { return *rc::gen::inRange<index_t>(0, n); };
+  const auto one_in = [&](index_t n) { return below(n) == 0; };
+  p.causal = one_in(2);
+  if (one_in(3)) p.window_left = below(one_in(2) ? 4 : most);
+  if (one_in(3)) p.window_right = below(one_in(2) ? 4 : most);
+  if ((p.causal || p.window_right) && one_in(3)) p.prefix = below(p.n_k + 1);
+  if (one_in(4)) p.causal_offset = below(2 * most) - most;
+  if (one_in(3)) {
+    const index_t sequences = 1 + below(4);
+    const auto lengths = [&](index_t count, index_t n) {
+      std::vector<index_t> drawn;
+      for (index_t s = 0; s < count; ++s) drawn.push_back(below(n + 1));
+      return drawn;
+    };
+    if (one_in(2)) {
+      p.seqused_q = lengths(p.batch, p.n_q);
+      p.seqused_k = lengths(p.batch, p.n_k);
+    } else {
+      for (const auto& [ends, n] : {std::pair(&p.cu_seqlens_q, p.n_q), std::pair(&p.cu_seqlens_k, p.n_k)}) {
+        *ends = lengths(sequences - 1, n);
+        ends->push_back(0);
+        ends->push_back(n);
+        std::sort(ends->begin(), ends->end());
+      }
+    }
+  }
+  RC_LOG() << "causal " << p.causal << " offset " << p.causal_offset.value_or(p.n_k - p.n_q) << " window "
+           << p.window_left.value_or(-1) << ' ' << p.window_right.value_or(-1) << " prefix " << p.prefix
+           << " sequences " << p.several() << '\n';
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,128 @@
+#include <gtest/gtest.h>
+
+#include <numeric>
+#include <vector>
+
+#include "redblue/kernels/attention.hpp"
+#include "redblue/machines/any.hpp"
+#include "redblue/machines/counting.hpp"
+#include "redblue/machines/observed.hpp"
+#include "redblue/machines/ram/ram.hpp"
+
+/// The hint where a tile may be stored.
+namespace redblue::test {
+namespace {
+
+using kernel::OnlineAttention;
+using kernel::SoftmaxInit;
+using machine::Any;
+using machine::Counted;
+using machine::Null;
+using machine::Observed;
+using machine::Ram;
+using machine::SlowMemory;
+using machine::Storage;
+
+/// Remembers the hints that it gets: the tile, and the row of the block.
+class Aimed : public Null {
+ public:
+  index_t open(SlowArray, Shape, Layout) { return depth_++; }
+  void close(index_t, SlowArray, Shape) { --depth_; }
+  void aim(index_t depth, const Block& b) { hints.emplace_back(depth, b.row); }
+  template <class Body>
+  void each(index_t n, const Body& body) {
+    for (index_t i = 0; i < n; ++i) body(*this, i);
+  }
+
+  std::vector<std::pair<index_t, index_t>> hints;
+
+ private:
+  index_t depth_ = 0;
+};
+
+TEST(Aim, ReachesTheMachineThroughThoseThatARunPutsAroundIt) {
+  constexpr Block kBlock{.array = SlowArray::O, .row = 5, .shape = {3, 4}};
+  Aimed base;
+  Counted<Aimed> counted(base);
+  const Observed<Counted<Aimed>>::Callback nothing;
+  Observed<Counted<Aimed>> observed(counted, nothing);
+  Any any(observed);
+  const auto Q = any.load(kBlock);
+  const auto S = any.alloc(SlowArray::S, {2, 2});
+  EXPECT_TRUE(base.hints.empty()) << "no room for a block, no hint";
+  const auto O = any.alloc(kBlock);
+  EXPECT_EQ(base.hints, (std::vector<std::pair<index_t, index_t>>{{2, 5}}));
+}
+
+View<float> output;  ///< as the body below got it
+
+/// Bodies that pack, with one that takes a packed O.
+kernel::Bodies<float> packing_bodies() {
+  kernel::Bodies<float> bodies = kernel::bodies<float>(Isa::portable);
+  bodies.lanes = 16;
+  bodies.panel = 64;
+  bodies.set<SoftmaxInit>([](const SoftmaxInit&, std::span<const View<float>> x) {
+    output = x[0];
+    return true;
+  });
+  return bodies;
+}
+
+/// The O that a body gets for rows 5 and below of this matrix.
+View<float> output_of(const Storage& O) {
+  SlowMemory slow;
+  slow[index_of(SlowArray::O)] = O;
+  const kernel::Bodies<float> bodies = packing_bodies();
+  Ram<float> ram(1000, slow, bodies);
+  const auto tile = ram.alloc(Block{.array = SlowArray::O, .row = 5, .shape = {32, 4}}, OnlineAttention::O);
+  const auto m = ram.alloc(SlowArray::lse, {32, 1}), l = ram.alloc(SlowArray::lse, {32, 1});
+  ram.compute(SoftmaxInit{}, tile, m, l);
+  return output;
+}
+
+TEST(Aim, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
+  std::vector<float> words(400);
+  Storage O = Storage::matrix(words.data(), {40, 4});
+  O.row_stride = 9;
+  const View<float> known = output_of(O);
+  EXPECT_EQ(known.twin, words.data() + 5 * 9);
+  EXPECT_EQ(known.row_stride, 9);
+  O.col_stride = 2;
+  EXPECT_EQ(output_of(O).twin, nullptr) << "no rows that a kernel could write";
+  Storage halved = Storage::matrix(words.data(), {40, 4});
+  halved.dtype = DType::f16;
+  EXPECT_EQ(output_of(halved).twin, nullptr);
+}
+
+constexpr Shape kSides{32, 16};
+
+TEST(Aim, WritesNothing) {
+  std::vector<float> zeros(512), values(512), lse(32, 7.0F), out(512, 7.0F);
+  std::iota(values.begin(), values.end(), 0.0F);
+  const std::vector<float> out_before = out, lse_before = lse;
+  SlowMemory slow;
+  for (const SlowArray a : {SlowArray::Q, SlowArray::K}) slow[index_of(a)] = Storage::matrix(zeros.data(), kSides);
+  slow[index_of(SlowArray::V)] = Storage::matrix(values.data(), kSides);
+  slow[index_of(SlowArray::O)] = Storage::matrix(out.data(), kSides);
+  slow[index_of(SlowArray::lse)] = Storage::matrix(lse.data(), {32, 1});
+  const auto all = [](SlowArray a, Shape s = kSides) { return Block{.array = a, .shape = s}; };
+
+  Ram<float> ram(10000, slow);
+  const auto Q = ram.load(all(SlowArray::Q), OnlineAttention::Q);
+  const auto O = ram.alloc(all(SlowArray::O), OnlineAttention::O);
+  const auto m = ram.alloc(all(SlowArray::lse, {32, 1})), l = ram.alloc(all(SlowArray::lse, {32, 1}));
+  const auto S = ram.alloc(SlowArray::S, {32, 32}, OnlineAttention::S);
+  const Arg none{};
+  ram.compute(SoftmaxInit{}, O, m, l);
+  ram.compute(OnlineAttention{}, S, O, m, l, Q, ram.stream(all(SlowArray::K)), ram.stream(all(SlowArray::V)), none,
+              none);
+  ram.compute(kernel::SoftmaxFinish{}, O, m, l);
+  EXPECT_EQ(out, out_before);
+  EXPECT_EQ(lse, lse_before);
+  ram.store(O, all(SlowArray::O));
+  for (std::size_t i = 0; i < out.size(); ++i)  // the mean of a column: weights are equal
+    EXPECT_FLOAT_EQ(out[i], 31.0F * 16 / 2 + static_cast<float>(i % 16));
+}
+
+}  // namespace
+}  // namespace redblue::test

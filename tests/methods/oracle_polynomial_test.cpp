@@ -1,0 +1,65 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <random>
+
+#include "redblue/verify/oracle/dense.hpp"
+
+/// Attention with a polynomial in place of e^z stays within its proved distance of exact attention.
+namespace redblue::test {
+namespace {
+
+using oracle::Dense;
+using oracle::Matrices;
+using oracle::Matrix;
+
+/// Entries of Q and K are +-1, so that every |scale q.k| is at most scale d: the ends of the range are reached often.
+Matrices<long double> inputs(const Problem& p, std::mt19937& random) {
+  std::normal_distribution<double> normal;
+  Matrices<long double> in;
+  for (const auto& [array, shape] :
+       {std::pair(SlowArray::Q, Shape{p.n_q, p.d}), std::pair(SlowArray::K, Shape{p.n_k, p.d}),
+        std::pair(SlowArray::V, Shape{p.n_k, p.d_v})}) {
+    Matrix<long double> m(shape);
+    for (long double& x : m.words) {
+      const double drawn = normal(random);
+      x = array == SlowArray::V ? drawn : drawn > 0 ? 1 : -1;
+    }
+    in[array] = m;
+  }
+  return in;
+}
+
+}  // namespace
+
+TEST(DensePolynomial, IsWithinItsProvedErrorOfExactAttention) {
+  std::mt19937 random(9);
+  double closest = 0;
+  for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
+    for (const double range : {0.5, 1.0, 2.0})
+      for (index_t degree = 2; degree <= 6; ++degree) {
+        Problem p;
+        p.n_q = 30;
+        p.n_k = 40;
+        p.d = 3;
+        p.d_v = 2;
+        p.scale = range / 3;
+        const auto polynomial = std::make_shared<const Polynomial>(near_exp(fit, degree, range));
+        if (polynomial->error >= 1) continue;
+        const Matrices<long double> in = inputs(p, random);
+        const auto exact = Dense<long double>(p, in).forward().at(SlowArray::O);
+        p.approximation = polynomial;
+        const auto ours = Dense<long double>(p, in).forward().at(SlowArray::O);
+        double largest = 0, gap = 0;
+        for (const long double v : in.at(SlowArray::V).words)
+          largest = std::max(largest, std::abs(static_cast<double>(v)));
+        for (std::size_t k = 0; k < ours.words.size(); ++k)
+          gap = std::max(gap, std::abs(static_cast<double>(ours.words[k] - exact.words[k])));
+        EXPECT_LE(gap, polynomial->output_error() * largest)
+            << name_of(fit) << " degree " << degree << " range " << range;
+        closest = std::max(closest, gap / (polynomial->output_error() * largest));
+      }
+  EXPECT_GT(closest, 0.1);  // the bound says something
+}
+
+}  // namespace redblue::test

@@ -1,0 +1,30 @@
+#include "redblue/verify/claims.hpp"
+
+#include <gtest/gtest.h>
+
+#include "registered.hpp"
+#include "support/cases.hpp"
+
+/// Every claim of redblue/verify/claims.hpp, of every schedule there is: a new one needs no line here.
+namespace redblue::test {
+
+class Schedules : public testing::TestWithParam<std::tuple<Registered, std::size_t>> {};
+
+TEST_P(Schedules, Keep) {
+  const auto& [schedule, claim] = GetParam();
+  // A slip can be tried at every load and store of a case: few cases are many runs.
+  const bool many_runs = claim < claims::all().size() && claims::all()[claim].name == "CanSkipOrRepeatNothing";
+  EXPECT_NO_THROW(claims::check(*schedule, claim, many_runs ? 10 : cases(300), 1));
+}
+
+std::string name_of_test(const testing::TestParamInfo<Schedules::ParamType>& info) {
+  const auto& [schedule, claim] = info.param;
+  return test_name_of(schedule) + '_' +
+         (claim < claims::all().size() ? claims::all()[claim].name : "ChoosesNoDearerTiling");
+}
+INSTANTIATE_TEST_SUITE_P(All, Schedules,
+                         testing::Combine(testing::ValuesIn(all_schedules()),
+                                          testing::Range(std::size_t{0}, claims::all().size() + 1)),
+                         name_of_test);
+
+}  // namespace redblue::test
