@@ -63,13 +63,13 @@ Json to_json(const bound::Bound& b) {
       {"status", std::string(b.status)}, {"condition", std::string(b.condition)}, {"holds", b.holds}};
 }
 
-Json to_json(const std::vector<schedule::Knob>& tiling) {
+Json to_json(const std::vector<schedule::TileSize>& tiling) {
   Json j = Json::object();
-  for (const schedule::Knob& k : tiling) j[std::string(k.name)] = k.value;
+  for (const schedule::TileSize& k : tiling) j[std::string(k.name)] = k.value;
   return j;
 }
 
-Json own_tilings_to_json(const std::vector<schedule::Knob>& tiling) {
+Json own_tilings_to_json(const std::vector<schedule::TileSize>& tiling) {
   Json list = Json::array();
   for (const auto& [core, own] : schedule::own_tilings(tiling)) {
     Json j{{"rows", core.n_q}, {"keys", core.n_k}};

@@ -14,11 +14,11 @@ using Json = nlohmann::basic_json<nlohmann::ordered_map, std::vector, std::strin
 inline Int128 to_json(Words w) { return w.value(); }
 Json to_json(const Problem& p);
 Json to_json(const bound::Bound& b);
-Json to_json(const std::vector<schedule::Knob>& tiling);
+Json to_json(const std::vector<schedule::TileSize>& tiling);
 /// [{"rows":..,"keys":..,"lo":..,"hi":..,"prefix":..,"tiling":{..}},..]: the tilings of sequences of these shapes. A
 /// row at position p of its sequence sees keys from p + lo to before p + hi, and the first `prefix`; an edge that is
 /// missing hides nothing.
-Json own_tilings_to_json(const std::vector<schedule::Knob>& tiling);
+Json own_tilings_to_json(const std::vector<schedule::TileSize>& tiling);
 Json to_json(const model::Time& t);
 Json to_json(const plan::Row& row);
 /// {"flops":..,"relative":..,"products":..}: the arithmetic beside the words.

@@ -10,9 +10,9 @@ namespace redblue::cli {
 namespace {
 
 /// "S.b1" as "S_B1".
-std::string macro_name(std::string_view knob) {
+std::string macro_name(std::string_view tile_size) {
   std::string name;
-  for (const char c : knob)
+  for (const char c : tile_size)
     name += std::isalnum(static_cast<unsigned char>(c)) != 0
                 ? static_cast<char>(std::toupper(static_cast<unsigned char>(c)))
                 : '_';
@@ -37,7 +37,7 @@ void define_mask(const Problem& p, const Define& define) {
   const Sizes x = p.sizes();
   const Mask& mask = x.mask;
   if (p.several()) define("SEQUENCES", p.cu_seqlens_q.empty() ? p.batch : std::ssize(p.cu_seqlens_q) - 1);
-  if (x.documents == nullptr) {  // one interval for each query
+  if (x.sequences == nullptr) {  // one interval for each query
     const bool left = mask.lo != -Mask::kFar, right = mask.hi != Mask::kFar;
     define("CAUSAL", p.causal && right ? 1 : 0);
     if (p.causal && right) define("CAUSAL_OFFSET", mask.hi - 1);
@@ -96,7 +96,7 @@ void print_c_header(const plan::Plan& plan) {
   define_mask(p, define);
   if (!schedule::own_tilings(r.tiling).empty())
     fmt::print("/* Tiles of the largest sequence: some others have their own, which plan --json lists. */\n");
-  for (const schedule::Knob& k : r.tiling) define(macro_name(k.name), k.value);
+  for (const schedule::TileSize& k : r.tiling) define(macro_name(k.name), k.value);
   if (o.memory)
     count("MEMORY_BYTES", o.memory->bytes);
   else

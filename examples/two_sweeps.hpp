@@ -15,7 +15,7 @@ struct TwoSweepsForward : Defaults {
 
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
-    void knobs(const auto& knob) { knob({"Br", &Sizes::n_q}, Br); }
+    void tile_sizes(const auto& tile_size) { tile_size({"Br", &Sizes::n_q}, Br); }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query)}; }

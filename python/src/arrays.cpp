@@ -5,7 +5,7 @@
 #include <cstdint>
 #include <vector>
 
-#include "exchange.hpp"
+#include "dlpack.hpp"
 
 namespace redblue::python {
 

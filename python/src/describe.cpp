@@ -23,7 +23,7 @@ nb::dict by_array(const std::array<Words, kSlowArrays>& words) {
 
 nb::dict tiles_of(const plan::Tiling& tiling) {
   nb::dict d;
-  for (const schedule::Knob& k : tiling) d[text_of(k.name)] = k.value;
+  for (const schedule::TileSize& k : tiling) d[text_of(k.name)] = k.value;
   return d;
 }
 

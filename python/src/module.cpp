@@ -6,7 +6,7 @@
 #include <exception>
 #include <string>
 
-#include "exchange.hpp"
+#include "dlpack.hpp"
 #include "plan.hpp"
 #include "redblue/hardware/hardware.hpp"
 #include "redblue/hardware/isa.hpp"

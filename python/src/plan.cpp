@@ -16,10 +16,10 @@
 #include "compare.hpp"
 #include "describe.hpp"
 #include "module.hpp"
+#include "pickling.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/plan_here.hpp"
 #include "run.hpp"
-#include "travel.hpp"
 
 namespace redblue::python {
 

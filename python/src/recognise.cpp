@@ -84,16 +84,16 @@ nb::object mask(const nb::bytes& state, index_t n_q, index_t n_k) {
     return found;
   }
   nb::list patterns;
-  std::size_t sequences = 0;
+  std::size_t parts = 0;
   for (const auto& list : intervals) {
     auto rows = std::make_shared<const RunLists>(lists_of(list));
-    const std::vector<Document> documents = documents_of(*rows, n_k, {});
-    if (std::ranges::any_of(documents, [](const Document& one) { return one.pattern != nullptr; })) return nb::none();
-    sequences += documents.size();
+    const std::vector<Sequence> sequences = sequences_of(*rows, n_k, {});
+    if (std::ranges::any_of(sequences, [](const Sequence& one) { return one.pattern != nullptr; })) return nb::none();
+    parts += sequences.size();
     patterns.append(std::make_shared<const NamedPattern>(NamedPattern{std::move(rows), n_k}));
   }
   found["patterns"] = patterns;
-  found["sequences"] = sequences;
+  found["sequences"] = parts;
   return found;
 }
 

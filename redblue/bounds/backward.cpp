@@ -58,7 +58,7 @@ Bound b14(const AttentionProblem& x) {
   if (holds) {
     const long double k = kUnit * (d + d_v) * (4 * d + 3 * d_v) - 13 * d * d;
     words = line(k, std::ceil(4 * k / 300000));
-    if (x.d_v == x.d && x.mask.full() && x.documents == nullptr) {
+    if (x.d_v == x.d && x.mask.full() && x.sequences == nullptr) {
       const long double k_dense = 1389600 * d * d;
       words = std::max(words, line(k_dense, std::ceil(10 * k_dense / 900000)));
     }

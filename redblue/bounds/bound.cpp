@@ -15,7 +15,7 @@ namespace redblue::bound {
 
 Need need_of(const AttentionProblem& x) {
   Need sum;
-  for (const Sizes& part : documents_of(x)) {
+  for (const Sizes& part : sequences_of(x)) {
     const Needed one = needed_of(part.pairs());
     sum.rows += one.rows.size();
     sum.scored_rows += one.scored_rows.size();
@@ -64,12 +64,12 @@ Words words_of_modifiers(const AttentionProblem& x) {
   const bool of_pairs = m.bias == Modifiers::Bias::of_pairs;
   const auto seen = [&](index_t batch) {
     Words words;
-    for (const Sizes& part : documents_of(x, batch))
+    for (const Sizes& part : sequences_of(x, batch))
       words += of_pairs ? visible_pairs(part.pairs()) : Words(needed_of(part.pairs()).keys.size());
     return words / m.bias_copies;
   };
   // Instances that share a plane of the bias need the words of one of them at least.
-  const bool by_head = x.documents != nullptr && x.documents->by_head;
+  const bool by_head = x.sequences != nullptr && x.sequences->by_head;
   std::map<std::pair<index_t, index_t>, Words> planes;
   for (index_t k = 0; k < batches_of(x); ++k) {
     const auto [batch, head] = by_head ? std::pair(k / heads, k % heads) : std::pair(k, index_t{0});

@@ -59,7 +59,7 @@ Bound polynomial_state(const AttentionProblem& x) {
   const std::vector<Real> H = most_products(x.d, x.d_v, g);
   const Real M = x.M.to_long_double(), state = H.back();  // r d_v
   const Real Phi = phi(H, M, state);
-  for (const Sizes& part : documents_of(x)) {
+  for (const Sizes& part : sequences_of(x)) {
     const Needed need = needed_of(part.pairs());
     const Real rows = static_cast<Real>(need.rows.size()) + static_cast<Real>(need.keys.size());
     const Real products = Phi > 0 ? 2 * M * rows * state / Phi : 0;

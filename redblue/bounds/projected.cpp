@@ -41,7 +41,7 @@ Words together(const std::vector<Range>& a, const std::vector<Range>& b) {
 InstanceNeed need_of_batch(const AttentionProblem& x, index_t batch) {
   InstanceNeed sum;
   std::vector<Range> scored_rows, keys, scored_keys;
-  for (const Sizes& part : documents_of(x, batch)) {
+  for (const Sizes& part : sequences_of(x, batch)) {
     const Needed one = needed_of(part.pairs());
     sum.rows += one.rows.size();
     sum.scored_rows += one.scored_rows.size();

@@ -722,7 +722,7 @@ redblue_status redblue_plan_tile(const redblue_plan* plan, const char* name, int
     require_pointer(plan, "plan");
     require_pointer(name, "name");
     require_pointer(size, "size");
-    for (const schedule::Knob& k : plan->plan.row().tiling)
+    for (const schedule::TileSize& k : plan->plan.row().tiling)
       if (k.name == name) return void(*size = k.value);
     throw InvalidArgument(fmt::format("{} has no tile '{}': {}", plan->schedule, name, plan->tiling));
   });

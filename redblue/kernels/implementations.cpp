@@ -12,23 +12,23 @@ namespace redblue::kernel {
 namespace {
 
 template <class T>
-const Bodies<T>& choose(Isa isa, const Bodies<T>& avx2, const Bodies<T>& avx512) {
-  static constexpr Bodies<T> portable;
+const Implementations<T>& choose(Isa isa, const Implementations<T>& avx2, const Implementations<T>& avx512) {
+  static constexpr Implementations<T> portable;
   return isa == Isa::portable ? portable : isa == Isa::avx2 ? avx2 : avx512;
 }
 
-const Bodies<float>& fused_bf16() {
-  static const Bodies<float> table = with_bf16(kAvx512F32);
+const Implementations<float>& fused_bf16() {
+  static const Implementations<float> table = with_bf16(kAvx512F32);
   return table;
 }
-const Bodies<float>& fused_amx() {
-  static const Bodies<float> table = with_amx(fused_bf16());
+const Implementations<float>& fused_amx() {
+  static const Implementations<float> table = with_amx(fused_bf16());
   return table;
 }
 
 /// Many queries that are not packed, as rows of a larger tile are, have no fused body, and the parts read no 16-bit
 /// words: they run in fp32, on keys and values that are widened for this call.
-template <const Bodies<float>& (*fused)()>
+template <const Implementations<float>& (*fused)()>
 bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x) {
   const View<float>&Q = x[4], &K = x[5], &V = x[6];
   if (Q.packed() || Q.rows() <= fused().few_rows) return fused().body<OnlineAttention>()(step, x);
@@ -48,10 +48,10 @@ bool bf16_attention(const OnlineAttention& step, std::span<const View<float>> x)
   run(kAvx512F32, step, std::span<const View<float>>(wide));
   return true;
 }
-template <const Bodies<float>& (*fused)()>
-const Bodies<float>& with_any_queries() {
-  static const Bodies<float> table = [] {
-    Bodies<float> b = fused();
+template <const Implementations<float>& (*fused)()>
+const Implementations<float>& with_any_queries() {
+  static const Implementations<float> table = [] {
+    Implementations<float> b = fused();
     b.set<OnlineAttention>(bf16_attention<fused>);
     return b;
   }();
@@ -61,17 +61,17 @@ const Bodies<float>& with_any_queries() {
 }  // namespace
 
 template <>
-const Bodies<float>& bodies(Isa isa) {
+const Implementations<float>& implementations(Isa isa) {
   return choose(isa, kAvx2F32, kAvx512F32);
 }
 template <>
-const Bodies<double>& bodies(Isa isa) {
+const Implementations<double>& implementations(Isa isa) {
   return choose(isa, kAvx2F64, kAvx512F64);
 }
 
-const Bodies<float>& bf16_bodies(Isa isa) {
+const Implementations<float>& bf16_implementations(Isa isa) {
   if (isa == Isa::amx_bf16) return with_any_queries<fused_amx>();
-  return isa == Isa::avx512_bf16 ? with_any_queries<fused_bf16>() : bodies<float>(isa);
+  return isa == Isa::avx512_bf16 ? with_any_queries<fused_bf16>() : implementations<float>(isa);
 }
 
 }  // namespace redblue::kernel

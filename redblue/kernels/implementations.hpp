@@ -12,18 +12,18 @@
 #include "redblue/methods/kernels/polynomial_weights.hpp"
 #include "redblue/methods/kernels/sorting.hpp"
 
-/// Faster bodies of kernels: one table per instruction set and word type, chosen at run time. The portable body defines
-/// what a kernel does; docs/kernels.md says how the others are built.
+/// Faster implementations of kernels: one table per instruction set and word type, chosen at run time. The portable
+/// body defines what a kernel does; docs/kernels.md says how the others are built.
 namespace redblue::kernel {
 
 /// Runs k on these views. Returns false, and leaves them as they are, if it cannot handle their shapes or strides.
 template <class T, class K>
-using Body = bool (*)(const K& k, std::span<const View<T>> views);
+using Implementation = bool (*)(const K& k, std::span<const View<T>> views);
 
 namespace detail {
 template <class T, class K>
 struct Slot {
-  Body<T, K> body = nullptr;
+  Implementation<T, K> body = nullptr;
 };
 template <class T, class... K>
 struct Slots : Slot<T, K>... {
@@ -39,24 +39,24 @@ using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradie
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.
 template <class T>
-struct HalfRows {
+struct RowConversion {
   void (*widen)(DType from, const std::uint16_t* in, T* out, index_t words) = nullptr;
   void (*narrow)(DType to, const T* in, std::uint16_t* out, index_t words) = nullptr;
 };
 
-/// What a machine has to know of bodies to lay out tiles for them, whatever their word type.
-struct BodyTraits {
+/// What a machine has to know of implementations to lay out tiles for them, whatever their word type.
+struct ImplementationTraits {
   Isa isa = Isa::portable;
   index_t lanes = 1;     ///< words of a vector: panels and padded rows are multiples of it
-  index_t panel = 0;     ///< columns of a full panel; 0: these bodies pack nothing
+  index_t panel = 0;     ///< columns of a full panel; 0: these implementations pack nothing
   bool bf16 = false;     ///< OnlineAttention multiplies bf16 pairs: Q, K and V have 16 bits, scores and sums are T
   index_t few_rows = 0;  ///< so few queries are not packed: features lie in lanes
-  bool widen = false;    ///< bodies for few queries widen rows of f16 and bf16 as they read them
+  bool widen = false;    ///< implementations for few queries widen rows of f16 and bf16 as they read them
   Layout paired = Layout::bf16_pairs;  ///< how OnlineAttention takes bf16 values, if queries are many
 
-  /// The layout in which the bodies take an argument with this wish of its kernel, key_rows or value_pairs, whose rows
-  /// are 16-bit words of `type`. row_major: as words of T.
-  constexpr Layout halves(Layout wish, DType type, bool few_queries) const {
+  /// The layout in which the implementations take an argument with this wish of its kernel, key_rows or value_pairs,
+  /// whose rows are 16-bit words of `type`. row_major: as words of T.
+  constexpr Layout words16(Layout wish, DType type, bool few_queries) const {
     if (bf16 && type == DType::bf16) return few_queries || wish == Layout::key_rows ? Layout::bf16_rows : paired;
     if (!bf16 && widen && few_queries) return type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
     return Layout::row_major;
@@ -64,48 +64,48 @@ struct BodyTraits {
 };
 
 template <class T>
-struct Bodies : BodyTraits, private detail::AllSlots<T> {
+struct Implementations : ImplementationTraits, private detail::AllSlots<T> {
   void (*pack_queries)(View<const T> from, T* panels) = nullptr;
   void (*pack)(View<const T> from, T* panels) = nullptr;
   void (*unpack)(const T* panels, View<T> to) = nullptr;
   /// The same to rows of 16-bit words, `stride` apart, rounded to nearest even. Null for T = double.
-  void (*unpack_halves)(DType to, const T* panels, Shape shape, std::uint16_t* rows, index_t stride) = nullptr;
+  void (*unpack_words16)(DType to, const T* panels, Shape shape, std::uint16_t* rows, index_t stride) = nullptr;
   /// Rows of 16-bit words become pairs of them, laid out as `paired` says; an odd last row is paired with zeros.
   void (*pair_rows)(const std::uint16_t* from, Shape shape, index_t stride, View<T> pairs) = nullptr;
-  HalfRows<T> half_rows;
+  RowConversion<T> row_conversion;
 
   /// The body for K, null if there is none.
   template <class K>
-  constexpr Body<T, K> body() const {
-    if constexpr (std::is_base_of_v<detail::Slot<T, K>, Bodies>)
+  constexpr Implementation<T, K> body() const {
+    if constexpr (std::is_base_of_v<detail::Slot<T, K>, Implementations>)
       return detail::Slot<T, K>::body;
     else
       return nullptr;
   }
   template <class K>
-  constexpr void set(Body<T, K> body) {
+  constexpr void set(Implementation<T, K> body) {
     detail::Slot<T, K>::body = body;
   }
 };
 
 /// May the kernel of this name have a faster body?
-constexpr bool may_have_body(std::string_view name) { return detail::AllSlots<float>::holds(name); }
+constexpr bool may_have_implementation(std::string_view name) { return detail::AllSlots<float>::holds(name); }
 
 /// The table for an instruction set that this machine can run.
 template <class T>
-const Bodies<T>& bodies(Isa isa);
-/// The table for Q, K and V in bf16, if their products may be bf16, too: bodies(isa) if the set has no such products;
-/// the results are then more exact.
-const Bodies<float>& bf16_bodies(Isa isa);
+const Implementations<T>& implementations(Isa isa);
+/// The table for Q, K and V in bf16, if their products may be bf16, too: implementations(isa) if the set has no such
+/// products; the results are then more exact.
+const Implementations<float>& bf16_implementations(Isa isa);
 
 /// How many words a tile of this shape takes in memory, and where its rows lie.
 struct Placement {
   index_t words;
   index_t row_stride;
-  Layout layout;       ///< row_major where the bodies do not pack
+  Layout layout;       ///< row_major where the implementations do not pack
   index_t panels = 0;  ///< words of panels that stand before the rows
 };
-inline Placement place(const BodyTraits& b, Shape s, Layout layout) {
+inline Placement place(const ImplementationTraits& b, Shape s, Layout layout) {
   const auto round_up = [&](index_t n) { return ceil_div(n, b.lanes) * b.lanes; };
   if (b.panel == 0) layout = Layout::row_major;
   if (s.rows <= b.few_rows && layout != Layout::key_panels && layout != Layout::padded_rows &&
@@ -135,8 +135,8 @@ inline Placement place(const BodyTraits& b, Shape s, Layout layout) {
 
 /// Runs a kernel with the best body there is: its own, else those of its parts, else the portable one.
 template <class T, Kernel K>
-void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views) {
-  if (const Body<T, K> body = table.template body<K>(); body != nullptr && body(k, views)) return;
+void run(const Implementations<T>& table, const K& k, std::span<const View<T>> views) {
+  if (const Implementation<T, K> body = table.template body<K>(); body != nullptr && body(k, views)) return;
   if constexpr (Composite<K>) {
     const auto run_part = [&](const auto& part, const auto&... v) {
       const std::array<View<T>, sizeof...(v)> list{v...};
@@ -150,7 +150,7 @@ void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views) {
   }
 }
 template <class T>
-void run(const Bodies<T>& table, const AnyKernel& k, std::span<const View<T>> views) {
+void run(const Implementations<T>& table, const AnyKernel& k, std::span<const View<T>> views) {
   k.run(table, views);
 }
 

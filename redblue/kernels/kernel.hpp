@@ -41,9 +41,9 @@ constexpr decltype(auto) spread(F&& f, const auto& list) {
 }
 
 template <class T>
-struct Bodies;  // kernels/implementations.hpp
+struct Implementations;  // kernels/implementations.hpp
 template <class T, Kernel K>
-void run(const Bodies<T>& table, const K& k, std::span<const View<T>> views);
+void run(const Implementations<T>& table, const K& k, std::span<const View<T>> views);
 
 /// Where a call's costs are added up.
 struct Tally {
@@ -67,8 +67,8 @@ struct Kind {
   index_t (*macs)(const void*, Args args);
   index_t (*most_passing)(const void*, Args args);
   void (*add_to)(const void*, Tally& tally, Args args);
-  void (*run_f32)(const void*, const Bodies<float>& table, std::span<const View<float>> views);
-  void (*run_f64)(const void*, const Bodies<double>& table, std::span<const View<double>> views);
+  void (*run_f32)(const void*, const Implementations<float>& table, std::span<const View<float>> views);
+  void (*run_f64)(const void*, const Implementations<double>& table, std::span<const View<double>> views);
   std::vector<double> (*parameters)(const void*);
   const Place* (*place)(const void*);
   void (*parts)(const void*, const VisitPart& visit, Args args);
@@ -102,10 +102,10 @@ class AnyKernel {
   index_t macs(std::span<const Arg> args) const { return kind_.macs(kernel_, args); }
   index_t most_passing(std::span<const Arg> args) const { return kind_.most_passing(kernel_, args); }
   void add_to(Tally& tally, std::span<const Arg> args) const { kind_.add_to(kernel_, tally, args); }
-  void run(const Bodies<float>& table, std::span<const View<float>> views) const {
+  void run(const Implementations<float>& table, std::span<const View<float>> views) const {
     kind_.run_f32(kernel_, table, views);
   }
-  void run(const Bodies<double>& table, std::span<const View<double>> views) const {
+  void run(const Implementations<double>& table, std::span<const View<double>> views) const {
     kind_.run_f64(kernel_, table, views);
   }
   std::vector<double> parameters() const { return kind_.parameters(kernel_); }

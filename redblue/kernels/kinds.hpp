@@ -62,7 +62,7 @@ struct KindOf {
   static index_t most_passing(const void* k, Args args) { return kernel::most_passing(of(k), args); }
   static void add_to(const void* k, Tally& tally, Args args) { kernel::add_to(tally, of(k), args); }
   template <class T>
-  static void run(const void* k, const Bodies<T>& table, std::span<const View<T>> views) {
+  static void run(const void* k, const Implementations<T>& table, std::span<const View<T>> views) {
     kernel::run(table, of(k), views);
   }
   static std::vector<double> parameters(const void* k) { return parameters_of(of(k)); }

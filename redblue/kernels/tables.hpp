@@ -5,12 +5,12 @@
 /// which take the longest of all files to compile.
 namespace redblue::kernel {
 
-extern const Bodies<float> kAvx2F32, kAvx512F32;
-extern const Bodies<double> kAvx2F64, kAvx512F64;
+extern const Implementations<float> kAvx2F32, kAvx512F32;
+extern const Implementations<double> kAvx2F64, kAvx512F64;
 
-/// The bodies of AVX-512, but attention multiplies bf16. For machines that have AVX512-BF16.
-Bodies<float> with_bf16(Bodies<float> avx512);
-/// The bodies of with_bf16, but attention multiplies matrix tiles. For machines that have AMX-BF16.
-Bodies<float> with_amx(Bodies<float> bf16);
+/// The implementations of AVX-512, but attention multiplies bf16. For machines that have AVX512-BF16.
+Implementations<float> with_bf16(Implementations<float> avx512);
+/// The implementations of with_bf16, but attention multiplies matrix tiles. For machines that have AMX-BF16.
+Implementations<float> with_amx(Implementations<float> bf16);
 
 }  // namespace redblue::kernel

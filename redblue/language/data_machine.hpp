@@ -16,23 +16,23 @@ enum class Question : std::uint8_t {
 
 /// A machine with one primitive more,
 ///
-///   index_t tell(Question, const Arg& word, index_t worst)
+///   index_t read_index(Question, const Arg& word, index_t worst)
 ///
 /// the whole number that this word of a tile holds; `worst` on a machine without data.
 template <class M>
 concept DataMachine = Machine<M> && requires(M& m, const Arg& word) {
-  { m.tell(Question::decision, word, index_t{}) } -> std::same_as<index_t>;
+  { m.read_index(Question::decision, word, index_t{}) } -> std::same_as<index_t>;
 };
 
 /// The whole number in this word of a tile, for a decision. `worst` must be the answer after which most words move.
 template <DataMachine M, class Word>
 [[nodiscard]] index_t decide(M& m, const Word& word, index_t worst) {
-  return m.tell(Question::decision, detail::to_arg(word), worst);
+  return m.read_index(Question::decision, detail::to_arg(word), worst);
 }
 /// The same of a place in slow memory, on which no count depends.
 template <DataMachine M, class Word>
 [[nodiscard]] index_t look_up(M& m, const Word& word, index_t otherwise) {
-  return m.tell(Question::index, detail::to_arg(word), otherwise);
+  return m.read_index(Question::index, detail::to_arg(word), otherwise);
 }
 
 /// Decisions that a machine was asked for.

@@ -17,7 +17,7 @@ enum class Layout : std::uint8_t {
   key_panels,     ///< read_only, and beside it the same in panels of a few dozen keys: [panel][d][keys]
   padded_rows,    ///< row-major, each row starting where a vector does
   // Wishes of a kernel for arguments that may be rows of 16-bit words; a machine and the body settle on one of the last
-  // four, or on words of the compute type (kernel::BodyTraits::halves).
+  // four, or on words of the compute type (kernel::ImplementationTraits::words16).
   key_rows,      ///< rows as they lie
   value_pairs,   ///< rows as they lie, or pairs of them interleaved
   f16_rows,      ///< rows of f16 words
@@ -37,6 +37,6 @@ constexpr bool is_packed(Layout l) {
 constexpr bool is_only_read(Layout l) { return l == Layout::read_only || l == Layout::key_panels; }
 /// Do the bf16 words of two rows, a pair, lie side by side?
 constexpr bool is_paired(Layout l) { return l == Layout::bf16_pairs || l == Layout::bf16_columns; }
-constexpr bool may_be_halves(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
+constexpr bool may_be_words16(Layout wish) { return wish == Layout::key_rows || wish == Layout::value_pairs; }
 
 }  // namespace redblue

@@ -22,7 +22,8 @@
 ///
 /// and a hint, which costs no words and changes no result:
 ///
-///   void    aim(index_t depth, const Block&)          this fresh tile has room for that block and may be stored there
+///   void    store_hint(index_t depth, const Block&)          this fresh tile has room for that block and may be stored
+///   there
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -39,7 +40,9 @@ class Tile {
   Tile(Machine& m, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.read(arg_, b); }
   /// Holds nothing yet, and has room for b.
   struct Fresh {};
-  Tile(Machine& m, Fresh, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) { m.aim(arg_.depth, b); }
+  Tile(Machine& m, Fresh, const Block& b, Layout layout) : Tile(m, b.array, b.shape, layout) {
+    m.store_hint(arg_.depth, b);
+  }
   Tile(const Tile&) = delete;
   Tile& operator=(const Tile&) = delete;
   ~Tile() { machine_.close(arg_.depth, arg_.block.array, arg_.block.shape); }
@@ -89,7 +92,7 @@ class MachineFace {
   /// than one worker hide these two.
   static constexpr int workers() { return 1; }
   static constexpr int worker() { return 0; }
-  static void aim(index_t, const Block&) {}  ///< the hint means nothing to most machines
+  static void store_hint(index_t, const Block&) {}  ///< the hint means nothing to most machines
 
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }

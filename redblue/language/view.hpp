@@ -6,8 +6,8 @@
 
 namespace redblue {
 
-/// A strided matrix of scalars that a kernel may use. Only bodies that know a packed layout may use a packed matrix;
-/// but every body may read key_panels and padded_rows as strided matrices.
+/// A strided matrix of scalars that a kernel may use. Only implementations that know a packed layout may use a packed
+/// matrix; but every body may read key_panels and padded_rows as strided matrices.
 template <class T>
 struct View {
   T* data = nullptr;
@@ -17,7 +17,7 @@ struct View {
   Layout layout = Layout::row_major;
   /// The place of the same words in another layout. For key_panels: in panels. For output_panels: in the rows,
   /// row_stride apart, that they may be stored to, not to be read or written before; or nullptr where that is unknown.
-  T* twin = nullptr;
+  T* other_form = nullptr;
 
   constexpr View() = default;
   constexpr View(T* data, Shape shape, index_t row_stride, index_t col_stride = 1, Layout layout = Layout::row_major)
@@ -27,7 +27,7 @@ struct View {
     requires(!std::is_const_v<T>)
   {
     View<const T> v{data, shape, row_stride, col_stride, layout};
-    v.twin = twin;
+    v.other_form = other_form;
     return v;
   }
 

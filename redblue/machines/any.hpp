@@ -15,7 +15,7 @@ class Any : public MachineFace<Any> {
 
   index_t open(SlowArray array, Shape s, Layout layout) { return calls_.open(machine_, array, s, layout); }
   void close(index_t depth, SlowArray array, Shape s) { calls_.close(machine_, depth, array, s); }
-  void aim(index_t depth, const Block& b) { calls_.aim(machine_, depth, b); }
+  void store_hint(index_t depth, const Block& b) { calls_.store_hint(machine_, depth, b); }
   void read(const Arg& tile, const Block& b) { calls_.read(machine_, tile, b); }
   void write(const Block& b, const Arg& tile) { calls_.write(machine_, b, tile); }
   template <class K>
@@ -26,8 +26,8 @@ class Any : public MachineFace<Any> {
   void modify(const K& k, std::span<const Arg> args) {
     calls_.modify(machine_, kernel::erase(k), args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst) {
-    return calls_.tell(machine_, question, word, worst);
+  index_t read_index(Question question, const Arg& word, index_t worst) {
+    return calls_.read_index(machine_, question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {
@@ -43,12 +43,12 @@ class Any : public MachineFace<Any> {
   struct Calls {
     index_t (*open)(void*, SlowArray array, Shape s, Layout layout);
     void (*close)(void*, index_t depth, SlowArray array, Shape s);
-    void (*aim)(void*, index_t depth, const Block& b);
+    void (*store_hint)(void*, index_t depth, const Block& b);
     void (*read)(void*, const Arg& tile, const Block& b);
     void (*write)(void*, const Block& b, const Arg& tile);
     void (*run)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
     void (*modify)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
-    index_t (*tell)(void*, Question question, const Arg& word, index_t worst);
+    index_t (*read_index)(void*, Question question, const Arg& word, index_t worst);
     void (*each)(void*, Any& self, index_t n, Body body);
     int (*workers)(const void*);
     int (*worker)(const void*);
@@ -59,9 +59,9 @@ class Any : public MachineFace<Any> {
     return *static_cast<M*>(m);
   }
   template <class M>
-  static index_t tell_of(void* m, Question question, const Arg& word, index_t worst) {
+  static index_t read_index_of(void* m, Question question, const Arg& word, index_t worst) {
     if constexpr (DataMachine<M>)
-      return of<M>(m).tell(question, word, worst);
+      return of<M>(m).read_index(question, word, worst);
     else
       return worst;  // it says nothing of data
   }
@@ -77,12 +77,12 @@ class Any : public MachineFace<Any> {
   static constexpr Calls kCalls{
       .open = [](void* m, SlowArray array, Shape s, Layout layout) { return of<M>(m).open(array, s, layout); },
       .close = [](void* m, index_t depth, SlowArray array, Shape s) { of<M>(m).close(depth, array, s); },
-      .aim = [](void* m, index_t depth, const Block& b) { of<M>(m).aim(depth, b); },
+      .store_hint = [](void* m, index_t depth, const Block& b) { of<M>(m).store_hint(depth, b); },
       .read = [](void* m, const Arg& tile, const Block& b) { of<M>(m).read(tile, b); },
       .write = [](void* m, const Block& b, const Arg& tile) { of<M>(m).write(b, tile); },
       .run = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).run(k, args); },
       .modify = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).modify(k, args); },
-      .tell = tell_of<M>,
+      .read_index = read_index_of<M>,
       .each = each_of<M>,
       .workers = [](const void* m) { return static_cast<const M*>(m)->workers(); },
       .worker = [](const void* m) { return static_cast<const M*>(m)->worker(); },

@@ -134,7 +134,7 @@ void Referee::check(const kernel::AnyKernel& k, std::span<const Arg> args) {
     if (kernel::access_of(k, i) != kernel::Access::read) mark_known(args[i], k.name());
 }
 
-void Referee::tell(const Arg& word) {
+void Referee::read_index(const Arg& word) {
   if (word.kind != Arg::Kind::tile || word.shape() != Shape{1, 1})
     throw RuleError("a number is told of one word of a tile");
   require_known(word, "a decision");

@@ -30,7 +30,7 @@ class Referee {
   void write(const Block& b, const Arg& tile);
   void check(const kernel::AnyKernel& k, std::span<const Arg> args);
   /// A number is told of one word that holds something.
-  void tell(const Arg& word);
+  void read_index(const Arg& word);
   /// Every output written, fast memory empty, tiles evicted in order.
   void finish() const;
 
@@ -97,11 +97,11 @@ class Checked : public MachineFace<Checked<Base>> {
     referee_.check(kernel::erase(k), args);
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    referee_.tell(word);
-    return base_.tell(question, word, worst);
+    referee_.read_index(word);
+    return base_.read_index(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

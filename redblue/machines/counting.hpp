@@ -21,7 +21,7 @@ class Null : public MachineFace<Null> {
   static void run(const K&, std::span<const Arg>) {}
   template <class K>
   static void modify(const K&, std::span<const Arg>) {}
-  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
     for (index_t i = 0; i < n; ++i) body(*this, i);
@@ -77,7 +77,7 @@ class Counted : public MachineFace<Counted<Base>> {
   int workers() const { return base_.workers(); }
   int worker() const { return base_.worker(); }
 
-  void aim(index_t depth, const Block& b) { base_.aim(depth, b); }
+  void store_hint(index_t depth, const Block& b) { base_.store_hint(depth, b); }
   index_t open(SlowArray array, Shape s, Layout layout) {
     const index_t depth = base_.open(array, s, layout);
     resident_ += s.words();
@@ -109,10 +109,10 @@ class Counted : public MachineFace<Counted<Base>> {
     touch(std::max(index_t{1}, count(k, args)));
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    const index_t answer = base_.tell(question, word, worst);
+    const index_t answer = base_.read_index(question, word, worst);
     if (question == Question::decision) counts_.decisions.add(answer == worst);
     return answer;
   }

@@ -20,7 +20,7 @@ class Observed : public MachineFace<Observed<Base>> {
 
   index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
   void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
-  void aim(index_t depth, const Block& b) { base_.aim(depth, b); }
+  void store_hint(index_t depth, const Block& b) { base_.store_hint(depth, b); }
   void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
   void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
   template <class K>
@@ -31,10 +31,10 @@ class Observed : public MachineFace<Observed<Base>> {
   void modify(const K& k, std::span<const Arg> args) {
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    return base_.tell(question, word, worst);
+    return base_.read_index(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

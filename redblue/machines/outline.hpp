@@ -69,7 +69,7 @@ class Outliner : public MachineFace<Outliner> {
   void run(const kernel::AnyKernel& k, std::span<const Arg> args);
   void modify(const kernel::AnyKernel& k, std::span<const Arg> args);
   /// The loops are those of the worst decisions.
-  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   void each(index_t n, const std::function<void(Outliner&, index_t)>& body);
 
   static constexpr index_t kMostOperations = 100'000'000;  // half a minute

@@ -99,10 +99,10 @@ class Traced : public MachineFace<Traced<Base>> {
     add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    const index_t answer = base_.tell(question, word, worst);
+    const index_t answer = base_.read_index(question, word, worst);
     const auto kind = question == Question::decision ? Operation::Kind::decide : Operation::Kind::index;
     add({.kind = kind, .depth = answer, .args = {word}});
     return answer;
@@ -154,7 +154,7 @@ void play(const Trace& trace, M& m) {
       case Operation::Kind::index: {
         if constexpr (DataMachine<M>) {
           const auto question = op.kind == Operation::Kind::decide ? Question::decision : Question::index;
-          if (const index_t answer = m.tell(question, op.args[0], op.depth); answer != op.depth)
+          if (const index_t answer = m.read_index(question, op.args[0], op.depth); answer != op.depth)
             throw_other_data(answer, op.depth);
         }
         break;

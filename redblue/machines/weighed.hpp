@@ -36,10 +36,10 @@ class Weighed : public MachineFace<Weighed<Base>> {
     peak_ = std::max(peak_, resident_ + fast_.word(args[0].block.array));  // occupied even if the block is empty
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    return base_.tell(question, word, worst);
+    return base_.read_index(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

@@ -75,7 +75,7 @@ struct Place {
   constexpr Range cols_of(index_t r, index_t cols) const { return cols_of(Range{r, r + 1}, cols); }
   constexpr Range cols_of(Range rows, index_t cols) const {
     if (mask.pattern != nullptr)
-      return hull_of(mask.pattern->rows(), {row + rows.begin, row + rows.end}, {col, col + cols}).shifted(-col);
+      return envelope_of(mask.pattern->rows(), {row + rows.begin, row + rows.end}, {col, col + cols}).shifted(-col);
     const Range keys = mask.keys({row + rows.begin, row + rows.end}, col + cols);
     const index_t begin = std::max<index_t>(0, keys.begin - col);
     return {begin, std::max(begin, keys.end - col)};
@@ -84,7 +84,7 @@ struct Place {
   constexpr Range rows_of(index_t c, index_t rows) const { return rows_of(Range{c, c + 1}, rows); }
   constexpr Range rows_of(Range cols, index_t rows) const {
     if (mask.pattern != nullptr)
-      return hull_of(mask.pattern->keys(), {col + cols.begin, col + cols.end}, {row, row + rows}).shifted(-row);
+      return envelope_of(mask.pattern->keys(), {col + cols.begin, col + cols.end}, {row, row + rows}).shifted(-row);
     const Range queries = mask.rows({col + cols.begin, col + cols.end}, row + rows);
     const index_t begin = std::max<index_t>(0, queries.begin - row);
     return {begin, std::max(begin, queries.end - row)};

@@ -249,30 +249,31 @@ Words Pattern::visited(Visits& known, index_t size, const RunLists& others, cons
 
 namespace {
 
-/// hull_of() for lists that hold bits.
-Range hull_of_bits(const RunLists& lists, Range part, Range window) {
+/// envelope_of() for lists that hold bits.
+Range envelope_of_bits(const RunLists& lists, Range part, Range window) {
   const auto last = [](Range w) { return bits_of({0, std::min(w.size(), kWordBits)}); };  // what is inside the window
-  Range hull = window;
-  for (; hull.begin < window.end; hull.begin += kWordBits)
-    if (const std::uint64_t bits = lists.seen_by_any(part, hull.begin) & last({hull.begin, window.end}); bits != 0) {
-      hull.begin += std::countr_zero(bits);
+  Range envelope = window;
+  for (; envelope.begin < window.end; envelope.begin += kWordBits)
+    if (const std::uint64_t bits = lists.seen_by_any(part, envelope.begin) & last({envelope.begin, window.end});
+        bits != 0) {
+      envelope.begin += std::countr_zero(bits);
       break;
     }
-  if (hull.begin >= window.end) return {window.begin, window.begin};
-  for (;; hull.end -= kWordBits) {
-    const index_t from = std::max(hull.begin, hull.end - kWordBits);
-    if (const std::uint64_t bits = lists.seen_by_any(part, from) & last({from, hull.end}); bits != 0) {
-      hull.end = from + kWordBits - std::countl_zero(bits);
-      return hull;
+  if (envelope.begin >= window.end) return {window.begin, window.begin};
+  for (;; envelope.end -= kWordBits) {
+    const index_t from = std::max(envelope.begin, envelope.end - kWordBits);
+    if (const std::uint64_t bits = lists.seen_by_any(part, from) & last({from, envelope.end}); bits != 0) {
+      envelope.end = from + kWordBits - std::countl_zero(bits);
+      return envelope;
     }
   }
 }
 
 }  // namespace
 
-Range hull_of(const RunLists& lists, Range part, Range window) {
-  if (lists.holds_bits()) return hull_of_bits(lists, part, window);
-  Range hull{window.end, window.end};
+Range envelope_of(const RunLists& lists, Range part, Range window) {
+  if (lists.holds_bits()) return envelope_of_bits(lists, part, window);
+  Range envelope{window.end, window.end};
   bool any = false;
   lists.for_groups(part, [&](Range, std::span<const Range> runs) {
     const auto first = first_after(runs, window.begin);
@@ -280,10 +281,10 @@ Range hull_of(const RunLists& lists, Range part, Range window) {
     const auto after =
         std::partition_point(first, runs.end(), [&](const Range& run) { return run.begin < window.end; });
     const Range seen{std::max(first->begin, window.begin), std::min(std::prev(after)->end, window.end)};
-    hull = any ? Range{std::min(hull.begin, seen.begin), std::max(hull.end, seen.end)} : seen;
+    envelope = any ? Range{std::min(envelope.begin, seen.begin), std::max(envelope.end, seen.end)} : seen;
     any = true;
   });
-  return any ? hull : Range{window.begin, window.begin};
+  return any ? envelope : Range{window.begin, window.begin};
 }
 
 std::vector<Range> union_of(const RunLists& lists, Range part) {
@@ -429,10 +430,10 @@ Needed needed_of(const Pattern& pattern) {
 }
 
 Range Mask::listed_keys(Range rows, index_t n_k) const {
-  return pattern != nullptr ? hull_of(pattern->rows(), rows, {0, n_k}) : intervals->interval_of_keys(rows, n_k);
+  return pattern != nullptr ? envelope_of(pattern->rows(), rows, {0, n_k}) : intervals->interval_of_keys(rows, n_k);
 }
 Range Mask::listed_rows(Range keys, index_t n_q) const {
-  return pattern != nullptr ? hull_of(pattern->keys(), keys, {0, n_q}) : intervals->interval_of_rows(keys, n_q);
+  return pattern != nullptr ? envelope_of(pattern->keys(), keys, {0, n_q}) : intervals->interval_of_rows(keys, n_q);
 }
 
 }  // namespace redblue

@@ -64,7 +64,7 @@ class RunLists {
   index_t runs_held() const { return static_cast<index_t>(runs_.size()); }
 
   /// Holds the lists, of n things, as bits too where these take no more than four times the memory of the runs. Then
-  /// seen(), hull_of() and union_of() take no time for each run.
+  /// seen(), envelope_of() and union_of() take no time for each run.
   void hold_bits(index_t n);
   /// Bit k of 64: does list i hold from + k? None beyond the end.
   std::uint64_t seen(index_t i, index_t from) const {
@@ -196,7 +196,7 @@ class Pattern : public std::enable_shared_from_this<Pattern> {
 };
 
 /// From the first to the last that one of `part` holds inside `window`; empty where none does.
-Range hull_of(const RunLists& lists, Range part, Range window);
+Range envelope_of(const RunLists& lists, Range part, Range window);
 /// What one of `part` holds at least, as runs.
 std::vector<Range> union_of(const RunLists& lists, Range part);
 /// How many all lists hold together.

@@ -196,7 +196,7 @@ struct Pairs {
     return Pairs{mask, n_q, keys.end}.count() - Pairs{mask, n_q, keys.begin}.count();
   }
 
-  /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their hulls.
+  /// SUM |I| kappa_I over blocks of `a` rows, and SUM |J| rho_J over blocks of b keys: the pairs in their envelopes.
   Words pairs_of_rows(index_t a) const {
     if (n_q == 0) return 0;
     const Range ragged = row_blocks(a)(mask.full() ? ceil_div(n_q, a) - 1 : 0);
@@ -333,7 +333,7 @@ struct Pairs {
 
 /// The pairs of these rows and keys alone, counted from there, with a mask as simple as it can be.
 inline Pairs part_of(const Pairs& x, Range rows, Range keys) {
-  if (x.mask.is_listed()) return x;  // of a document: whole, and its own core
+  if (x.mask.is_listed()) return x;  // of a sequence: whole, and its own core
   Pairs part{x.mask.from(rows.begin, keys.begin), rows.size(), keys.size()};
   Mask& mask = part.mask;
   if (part.keys_of({part.n_q - 1, part.n_q}).begin == 0) mask.lo = -Mask::kFar;

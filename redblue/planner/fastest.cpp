@@ -51,7 +51,7 @@ class Modeller {
         for (const index_t size : shape_of(problem, a)) words *= static_cast<double>(size);
         tensor_bytes_ += words * bytes_per_word(a);
       }
-    if (const auto documents = problem.sizes().documents; documents != nullptr && documents->reordered())
+    if (const auto sequences = problem.sizes().sequences; sequences != nullptr && sequences->reordered())
       copies_s_ = copy_seconds(2 * tensor_bytes_);
   }
 
@@ -93,8 +93,8 @@ class Modeller {
   /// The row for a part of its keys: in groups of as many keys as before, down to some groups.
   static plan::Row for_keys(plan::Row row, double share) {
     constexpr double kGroups = 8;
-    for (schedule::Knob& k : row.tiling)
-      if (row.algorithm->knob(k.name).groups) {
+    for (schedule::TileSize& k : row.tiling)
+      if (row.algorithm->tile_size(k.name).groups) {
         const auto groups = static_cast<double>(k.value);
         k.value = static_cast<index_t>(std::min(groups, std::max(kGroups, std::ceil(groups * share))));
       }
@@ -104,23 +104,23 @@ class Modeller {
   /// Sequences do not wait for each other.
   static double independent(const Problem& problem) {
     const Sizes x = problem.sizes();
-    const auto sequences = static_cast<double>(std::max<std::size_t>(1, documents_of(x).size()));
-    return sequences * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
+    const auto pieces = static_cast<double>(std::max<std::size_t>(1, sequences_of(x).size()));
+    return pieces * static_cast<double>(problem.instances()) / static_cast<double>(batches_of(x));
   }
-  struct Sequence {
+  struct Piece {
     Range queries, keys;
     Words pairs() const { return Words(queries.size()) * keys.size(); }
   };
   /// The longest first; one at least.
-  static std::vector<Sequence> sequences_of(Problem p) {
+  static std::vector<Piece> pieces_of(Problem p) {
     p.patterns = {};
-    std::vector<Sequence> list;
-    if (const auto documents = p.sizes().documents; documents != nullptr)
-      for (const Document& one : documents->list)
+    std::vector<Piece> list;
+    if (const auto sequences = p.sizes().sequences; sequences != nullptr)
+      for (const Sequence& one : sequences->list)
         if (one.rows.size() > 0 && one.keys.size() > 0)
           list.push_back({{one.rows.begin / p.group(), one.rows.end / p.group()}, one.keys});
     if (list.empty()) list.push_back({{0, p.n_q}, {0, p.n_k}});
-    std::ranges::stable_sort(list, std::greater(), &Sequence::pairs);
+    std::ranges::stable_sort(list, std::greater(), &Piece::pairs);
     return list;
   }
   /// One key-value head of one sequence stands for all, in proportion to its arithmetic: of the longest sequence in
@@ -128,7 +128,7 @@ class Modeller {
   /// no mask.
   static Problem one_head(const Problem& problem, bool only_patterns) {
     const index_t group = problem.group();
-    const auto of = [&](const Sequence& s, index_t head) {
+    const auto of = [&](const Piece& s, index_t head) {
       Problem one = problem;
       if (one.causal_offset) one.causal_offset = *one.causal_offset / one.dilation;
       one.prefix = ceil_div(one.prefix, one.dilation);
@@ -143,15 +143,15 @@ class Modeller {
       one.patterns = corner(problem.patterns, head * group, group, s.queries, s.keys);
       return in_patterns(std::move(one));
     };
-    const std::vector<Sequence> sequences = sequences_of(problem);
-    if (problem.patterns.empty()) return of(sequences.front(), 0);
+    const std::vector<Piece> pieces = pieces_of(problem);
+    if (problem.patterns.empty()) return of(pieces.front(), 0);
     const std::vector<index_t> heads = heads_of_most_pairs(problem.patterns, group);
-    for (const Sequence& s : sequences)
+    for (const Piece& s : pieces)
       for (const index_t k : heads) {
         Problem one = of(s, k);
         if (pairs_of(one.patterns, 0, group) > 0 && (!only_patterns || has_pattern(one.sizes()))) return one;
       }
-    return of(sequences.front(), heads.front());
+    return of(pieces.front(), heads.front());
   }
   /// Of the lists of a group of query heads, or of the one that they share.
   static Words pairs_of(const Patterns& patterns, index_t head, index_t group) {
@@ -193,7 +193,7 @@ class Modeller {
     const Range every{0, n_k};
     for (std::size_t k = 0; k < all.size(); ++k) {
       const index_t middle = all[k].size() / 2;
-      const Range keys = hull_of(all[k], {middle, middle + 1}, every);
+      const Range keys = envelope_of(all[k], {middle, middle + 1}, every);
       const index_t key = (keys.begin + keys.end) / 2;
       RunLists others;
       others.append(middle, {every});
@@ -255,9 +255,9 @@ class Modeller {
       if (head < of_head.size()) of_head[head].append(1, shifted);
     };
     index_t row = 0;
-    const Document whole{.rows = {0, x.n_q}, .keys = {0, x.n_k}, .mask = x.mask};
-    const auto list = x.documents == nullptr ? std::span(&whole, 1) : std::span<const Document>(x.documents->list);
-    for (const Document& part : list) {
+    const Sequence whole{.rows = {0, x.n_q}, .keys = {0, x.n_k}, .mask = x.mask};
+    const auto list = x.sequences == nullptr ? std::span(&whole, 1) : std::span<const Sequence>(x.sequences->list);
+    for (const Sequence& part : list) {
       for (; row < part.rows.begin; ++row) append(row, {}, 0);
       for (; row < part.rows.end; ++row) {
         const index_t r = row - part.rows.begin;
@@ -687,7 +687,7 @@ plan::Plan make_fastest_plan(const Problem& problem, const plan::Options& given,
   if (!may_choose) return natural;
   const Sizes x = problem.sizes();
   if (!has_pattern(x)) return natural;
-  if (x.documents->reordered()) natural = in_place_if_faster(std::move(natural), problem, given, time);
+  if (x.sequences->reordered()) natural = in_place_if_faster(std::move(natural), problem, given, time);
   if (problem.patterns.large()) {
     natural.reason += plan::kNoOtherOrder;
     return natural;

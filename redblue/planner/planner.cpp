@@ -81,8 +81,8 @@ void require_schedule(const Options& o, Operation op) {
 }
 
 void require_tiling(const Schedule& s, const Sizes& x, const Tiling& tiling) {
-  for (const schedule::Knob& k : tiling)
-    if (const index_t least = s.knob(k.name).least; k.value < least)
+  for (const schedule::TileSize& k : tiling)
+    if (const index_t least = s.tile_size(k.name).least; k.value < least)
       throw InvalidProblem(fmt::format("{} = {} of {}: give {} or more", k.name, k.value, s.name, least));
   if (!s.allows(x, tiling)) throw InvalidProblem(fmt::format("{} cannot run with {}", s.name, text_of(tiling)));
 }
@@ -148,12 +148,12 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
 
 /// Does a query not see the first key?
 bool has_left_edge(const Sizes& x) {
-  const auto parts = documents_of(x);
+  const auto parts = sequences_of(x);
   return std::ranges::any_of(parts, [](const Sizes& part) { return !part.mask.from_first_key(); });
 }
 
 /// Has a batch several sequences?
-bool is_packed(const Sizes& x) { return std::ssize(documents_of(x)) > batches_of(x); }
+bool is_packed(const Sizes& x) { return std::ssize(sequences_of(x)) > batches_of(x); }
 
 /// Leaves out schedules for narrow rows where rows are not narrow and another one is chosen.
 void leave_out_narrow(Plan& plan, const Sizes& x, std::vector<Row>::iterator& chosen) {
@@ -260,7 +260,7 @@ std::string note_of_order(const Problem& problem) {
   if (problem.dilation > 1)
     return fmt::format("; queries and keys of each residue modulo {} are taken together", problem.dilation);
   const Sizes x = problem.sizes();
-  const bool closed = problem.patterns.empty() && x.documents != nullptr && x.documents->reordered();
+  const bool closed = problem.patterns.empty() && x.sequences != nullptr && x.sequences->reordered();
   return closed ? "; queries and keys that no pair has are taken last" : "";
 }
 

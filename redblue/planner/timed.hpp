@@ -5,8 +5,8 @@
 
 #include "redblue/kernels/implementations.hpp"
 #include "redblue/kernels/materialised.hpp"
-#include "redblue/kernels/pairs.hpp"
 #include "redblue/kernels/pair_by_pair.hpp"
+#include "redblue/kernels/pairs.hpp"
 #include "redblue/language/data_machine.hpp"
 #include "redblue/language/score.hpp"
 #include "redblue/planner/time.hpp"
@@ -54,7 +54,7 @@ class Timed : public MachineFace<Timed> {
     call();
     bool fused = false;
     double seen = 1;  // a composite skips what its mask hides
-    const bool by_parts = !has_fused_body(kernel::name_of(k), args);
+    const bool by_parts = !has_fused_implementation(kernel::name_of(k), args);
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
       if (by_parts) pack(a);
@@ -77,7 +77,7 @@ class Timed : public MachineFace<Timed> {
   void modify(const K& k, std::span<const Arg> args) {
     run(k, args);
   }
-  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
     if (resident_ > 0) {  // rounds that use tiles of their worker stay with it: machine::Ram::each
@@ -110,9 +110,9 @@ class Timed : public MachineFace<Timed> {
  private:
   /// Rows that lie in vector lanes at a time.
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
-  /// Bodies of composites take tiles that lie as they like them; the parts do the work for others, such as a row of
-  /// pinned queries (machines/ram/arena.hpp).
-  bool has_fused_body(std::string_view name, std::span<const Arg> args) const {
+  /// Implementations of composites take tiles that lie as they like them; the parts do the work for others, such as a
+  /// row of pinned queries (machines/ram/arena.hpp).
+  bool has_fused_implementation(std::string_view name, std::span<const Arg> args) const {
     const auto tile = [&](std::size_t i) { return tiles_[static_cast<std::size_t>(args[i].depth)]; };
     if (name == kernel::OnlineAttention::name)
       return tile(4).layout == kernel::OnlineAttention::Q || args[4].shape().rows <= rates_.lanes / 2;
@@ -263,15 +263,15 @@ class Timed : public MachineFace<Timed> {
     if (name == kernel::KeyGradients::name) return kernel::PairByPair::gradients(cols(5) + cols(6));
     return std::nullopt;
   }
-  /// The pairs of these rows of a tile, which see columns from the first to the last of `hull`, if they are taken one
-  /// by one.
-  static std::optional<index_t> pairs_one_by_one(const Place& place, index_t keys, Range rows, Range hull,
+  /// The pairs of these rows of a tile, which see columns from the first to the last of `envelope`, if they are taken
+  /// one by one.
+  static std::optional<index_t> pairs_one_by_one(const Place& place, index_t keys, Range rows, Range envelope,
                                                  const ByPair& by_pair) {
     if (!by_pair || place.mask.pattern == nullptr) return std::nullopt;
     index_t pairs = 0;
     for (index_t r = rows.begin; r < rows.end; ++r)
       pairs += place.mask.pattern->rows().count(place.row + r, {place.col, place.col + keys});
-    if (!by_pair->pays(rows.size(), keys, pairs, rows.size() * hull.size())) return std::nullopt;
+    if (!by_pair->pays(rows.size(), keys, pairs, rows.size() * envelope.size())) return std::nullopt;
     return pairs;
   }
   /// Scores of a part of a tile, of which a pattern hides some: a word of bits for each key of a panel, and, of
@@ -290,7 +290,7 @@ class Timed : public MachineFace<Timed> {
     const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
     macs_ += static_cast<double>(macs);
-    const bool plain = !kernel::may_have_body(kernel::name_of(k));
+    const bool plain = !kernel::may_have_implementation(kernel::name_of(k));
     if (macs > 0 && plain)
       add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs *
                                (kernel::name_of(k) == kernel::PairProducts::name ? kPairVisit : 1));
@@ -307,7 +307,7 @@ class Timed : public MachineFace<Timed> {
     kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
     add(time_.pass_s, pass_seconds(rates_, words, held));
   }
-  /// The kernels whose bodies multiply bf16 where others multiply f32.
+  /// The kernels whose implementations multiply bf16 where others multiply f32.
   static bool multiplies_bf16(std::string_view name) {
     return name == kernel::OnlineAttention::name || name == kernel::KeyGradients::name ||
            name == kernel::GemmOver::name;

@@ -7,12 +7,12 @@ namespace redblue {
 
 namespace {
 
-/// Appends the one core of a batch, which has these documents.
-void add_spanning_core(const Sizes& x, std::span<const Sizes> documents, std::vector<Core>& list) {
+/// Appends the one core of a batch, which has these sequences.
+void add_spanning_core(const Sizes& x, std::span<const Sizes> sequences, std::vector<Core>& list) {
   std::vector<Sizes> parts;
-  parts.reserve(documents.size());
-  for (const Sizes& document : documents)
-    if (auto part = core_of(document)) parts.push_back(std::move(*part));
+  parts.reserve(sequences.size());
+  for (const Sizes& sequence : sequences)
+    if (auto part = core_of(sequence)) parts.push_back(std::move(*part));
   if (parts.empty()) return;
   if (parts.size() == 1) return list.push_back({std::move(parts.front())});
   const Sizes &first = parts.front(), &last = parts.back();
@@ -21,7 +21,7 @@ void add_spanning_core(const Sizes& x, std::span<const Sizes> documents, std::ve
   core.key0 = first.key0;
   core.n_q = last.row0 + last.n_q - first.row0;
   core.n_k = last.key0 + last.n_k - first.key0;
-  Documents all;
+  Sequences all;
   all.list.reserve(parts.size());
   for (Sizes& part : parts) {
     part.mask.pattern = part.mask.intervals = nullptr;
@@ -29,13 +29,13 @@ void add_spanning_core(const Sizes& x, std::span<const Sizes> documents, std::ve
     all.list.push_back({0, queries.shifted(part.row0 - core.row0), keys.shifted(part.key0 - core.key0), part.mask, 0,
                         std::move(part.pattern), std::move(part.hiding), std::move(part.intervals)});
   }
-  core.documents = std::make_shared<const Documents>(std::move(all));
+  core.sequences = std::make_shared<const Sequences>(std::move(all));
   list.push_back({std::move(core)});
 }
 
-/// Appends the core of one document, cut where no query sees keys on both sides of the cut.
-void add_cores(const Sizes& document, std::vector<Core>& list) {
-  std::optional<Sizes> core = core_of(document);
+/// Appends the core of one sequence, cut where no query sees keys on both sides of the cut.
+void add_cores(const Sizes& sequence, std::vector<Core>& list) {
+  std::optional<Sizes> core = core_of(sequence);
   if (!core) return;
   const Mask& mask = core->mask;
   const bool whole = mask.lo == -Mask::kFar || mask.hi == Mask::kFar || mask.hi - mask.lo > 1;
@@ -53,34 +53,34 @@ void add_cores(const Sizes& document, std::vector<Core>& list) {
   }
 }
 
-/// The cores of one batch, which has these documents.
-std::vector<Core> of_one_batch(const Sizes& x, std::span<const Sizes> documents, Cut cut) {
+/// The cores of one batch, which has these sequences.
+std::vector<Core> of_one_batch(const Sizes& x, std::span<const Sizes> sequences, Cut cut) {
   std::vector<Core> list;
   if (cut == Cut::one) {
-    add_spanning_core(x, documents, list);
+    add_spanning_core(x, sequences, list);
     return list;
   }
-  for (const Sizes& document : documents) add_cores(document, list);
+  for (const Sizes& sequence : sequences) add_cores(sequence, list);
   const bool several = list.size() > 1 || (list.size() == 1 && list[0].count > 1);
   for (Core& c : list) c.sizes.modifiers.slopes_kept = x.modifiers.slopes && several;
   return list;
 }
 
-/// The cores of each batch. The documents are gone through once: there may be thousands of batches.
+/// The cores of each batch. The sequences are gone through once: there may be thousands of batches.
 std::vector<std::vector<Core>> of_each_batch(const Sizes& x, Cut cut) {
-  const std::vector<Sizes> documents = documents_of(x);
+  const std::vector<Sizes> sequences = sequences_of(x);
   std::vector<std::vector<Core>> lists;
   if (batches_of(x) == 1) {
-    lists.push_back(of_one_batch(x, documents, cut));
+    lists.push_back(of_one_batch(x, sequences, cut));
     return lists;
   }
-  auto next = x.documents->list.begin();
+  auto next = x.sequences->list.begin();
   std::size_t begin = 0;
   for (index_t b = 0; b < batches_of(x); ++b) {
     std::size_t end = begin;
-    for (; next != x.documents->list.end() && next->batch == b; ++next)
-      if (next->rows.size() > 0 && next->keys.size() > 0) ++end;  // as documents_of leaves others out
-    lists.push_back(of_one_batch(x, std::span(documents).subspan(begin, end - begin), cut));
+    for (; next != x.sequences->list.end() && next->batch == b; ++next)
+      if (next->rows.size() > 0 && next->keys.size() > 0) ++end;  // as sequences_of leaves others out
+    lists.push_back(of_one_batch(x, std::span(sequences).subspan(begin, end - begin), cut));
     begin = end;
   }
   return lists;
@@ -102,12 +102,12 @@ struct CoreMemo::Lists {
     CoreList all;
     std::vector<CoreList> of_batch;
   };
-  struct Hulls {
-    std::shared_ptr<const Documents> of, hulls;
+  struct Envelopes {
+    std::shared_ptr<const Sequences> of, envelopes;
   };
   static constexpr std::size_t kProblems = 6;
   std::vector<Remembered> list;
-  std::vector<Hulls> hulls;
+  std::vector<Envelopes> envelopes;
 
   const Remembered& of(const Sizes& x, Cut cut) {
     const auto found = std::ranges::find_if(list, [&](const Remembered& r) { return r.cut == cut && r.x == x; });
@@ -118,10 +118,10 @@ struct CoreMemo::Lists {
       for (std::vector<Core>& one : each) r.of_batch.emplace_back(std::move(one));
     return keep(list, std::move(r));
   }
-  const std::shared_ptr<const Documents>& hulls_of(const std::shared_ptr<const Documents>& documents) {
-    const auto found = std::ranges::find(hulls, documents, &Hulls::of);
-    if (found != hulls.end()) return found->hulls;
-    return keep(hulls, {documents, redblue::hulls_of(*documents)}).hulls;
+  const std::shared_ptr<const Sequences>& envelopes_of(const std::shared_ptr<const Sequences>& sequences) {
+    const auto found = std::ranges::find(envelopes, sequences, &Envelopes::of);
+    if (found != envelopes.end()) return found->envelopes;
+    return keep(envelopes, {sequences, redblue::envelopes_of(*sequences)}).envelopes;
   }
 
  private:
@@ -169,16 +169,16 @@ std::optional<Sizes> core_of(const Sizes& x) {
 }
 
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch, Cut cut) {
-  if (memo == nullptr || x.documents == nullptr)
-    return batch ? CoreList(of_one_batch(x, documents_of(x, batch), cut)) : joined(of_each_batch(x, cut));
+  if (memo == nullptr || x.sequences == nullptr)
+    return batch ? CoreList(of_one_batch(x, sequences_of(x, batch), cut)) : joined(of_each_batch(x, cut));
   const CoreMemo::Lists::Remembered& r = memo->of(x, cut);
   return batch && !r.of_batch.empty() ? r.of_batch[static_cast<std::size_t>(*batch)] : r.all;
 }
 
-Sizes with_hulls(const Sizes& x) {
-  Sizes hulls = x;
-  hulls.documents = memo == nullptr ? hulls_of(*x.documents) : memo->hulls_of(x.documents);
-  return hulls;
+Sizes with_envelopes(const Sizes& x) {
+  Sizes envelopes = x;
+  envelopes.sequences = memo == nullptr ? envelopes_of(*x.sequences) : memo->envelopes_of(x.sequences);
+  return envelopes;
 }
 
 CoreMemo::CoreMemo() {

@@ -54,24 +54,24 @@ class Numbered {
 };
 
 /// each: all cores on their own. one: a single core of each batch, from the first query of any part that sees a key to
-/// the last, and the keys likewise; where there are several parts it has them as its documents.
+/// the last, and the keys likewise; where there are several parts it has them as its sequences.
 enum class Cut : std::uint8_t { each, one };
 
 /// The part of a problem with these queries and keys.
 Sizes part_of(Sizes x, Range queries, Range keys);
 
-/// Of one document: from the first query that sees a key to the last, and from the first key that a query sees to the
+/// Of one sequence: from the first query that sees a key to the last, and from the first key that a query sees to the
 /// last; nothing where no query sees a key.
 std::optional<Sizes> core_of(const Sizes& x);
 
 /// The cores of one batch, or of all.
 CoreList cores_of(const Sizes& x, std::optional<index_t> batch = {}, Cut cut = Cut::each);
 
-/// The problem with hulls_of its parts (problem/sequences.hpp).
-Sizes with_hulls(const Sizes& x);
+/// The problem with envelopes_of its parts (problem/sequences.hpp).
+Sizes with_envelopes(const Sizes& x);
 
-/// While one lives, its thread keeps the lists that cores_of makes, and hulls, for a planner asks for the same ones at
-/// every tiling that it weighs. One inside another does nothing.
+/// While one lives, its thread keeps the lists that cores_of makes, and envelopes, for a planner asks for the same ones
+/// at every tiling that it weighs. One inside another does nothing.
 class CoreMemo {
  public:
   CoreMemo();

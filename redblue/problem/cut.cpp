@@ -13,7 +13,7 @@
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 
-/// The documents of a problem: what sequences, a dilation and patterns become.
+/// The sequences of a problem: what sequences, a dilation and patterns become.
 namespace redblue {
 
 namespace {
@@ -27,9 +27,9 @@ bool one_length(const std::vector<index_t>& used) {
 
 /// Nothing where the lengths are those of the whole problem. With a dilation each sequence becomes one for each
 /// residue.
-std::shared_ptr<const Documents> Problem::sequences() const {
+std::shared_ptr<const Sequences> Problem::packed_sequences() const {
   if (!several() && dilation == 1) return nullptr;
-  Documents all;
+  Sequences all;
   Order moved;  // of the batch
   const auto add = [&](index_t b, Range queries, Range keys) {
     const index_t offset = causal_offset.value_or(keys.size() - queries.size());
@@ -78,21 +78,21 @@ std::shared_ptr<const Documents> Problem::sequences() const {
       end_batch();
     }
   }
-  return std::make_shared<const Documents>(std::move(all));
+  return std::make_shared<const Sequences>(std::move(all));
 }
 
 namespace {
 
-/// The keys that a position sees by the documents of one batch; all without documents.
+/// The keys that a position sees by the sequences of one batch; all without sequences.
 class Allowed {
  public:
-  Allowed(const Documents* documents, index_t batch, const Mask& mask, index_t positions, index_t n_k)
-      : mask_(mask), n_k_(n_k), of_position_(documents == nullptr ? 0 : static_cast<std::size_t>(positions)) {
+  Allowed(const Sequences* sequences, index_t batch, const Mask& mask, index_t positions, index_t n_k)
+      : mask_(mask), n_k_(n_k), of_position_(sequences == nullptr ? 0 : static_cast<std::size_t>(positions)) {
     mask_.group = 1;
-    if (documents == nullptr) return;
-    for (const Document& one : documents->list) {
+    if (sequences == nullptr) return;
+    for (const Sequence& one : sequences->list) {
       const index_t group = one.mask.group;
-      if (documents->batches == 1 || one.batch == batch)
+      if (sequences->batches == 1 || one.batch == batch)
         std::fill(of_position_.begin() + one.rows.begin / group, of_position_.begin() + one.rows.end / group, &one);
     }
     everything_ = false;
@@ -100,7 +100,7 @@ class Allowed {
   bool everything() const { return everything_ && mask_.full(); }
   Range operator()(index_t position) const {
     if (everything_) return mask_.keys(position, n_k_);
-    const Document* one = of_position_[static_cast<std::size_t>(position)];
+    const Sequence* one = of_position_[static_cast<std::size_t>(position)];
     if (one == nullptr) return {};
     Mask mask = one->mask;
     mask.group = 1;
@@ -111,17 +111,17 @@ class Allowed {
   Mask mask_;
   index_t n_k_;
   bool everything_ = true;
-  std::vector<const Document*> of_position_;
+  std::vector<const Sequence*> of_position_;
 };
 
 }  // namespace
 
-/// The last documents that were made of patterns, by what of the problem they depend on: a planner goes back and forth
+/// The last sequences that were made of patterns, by what of the problem they depend on: a planner goes back and forth
 /// between orders.
 struct Patterns::Made {
   struct Entry {
     Mask whole;
-    std::shared_ptr<const Documents> documents;
+    std::shared_ptr<const Sequences> sequences;
   };
   std::mutex mutex;
   std::map<std::string, Entry> known;
@@ -138,23 +138,23 @@ bool Patterns::large() const {
   return std::ranges::any_of(list_, [](const auto& lists) { return too_large_to_search(*lists); });
 }
 
-/// Where patterns and masks together make one mask, that is `whole`, and there are no documents.
-std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
+/// Where patterns and masks together make one mask, that is `whole`, and there are no sequences.
+std::shared_ptr<const Sequences> Problem::sequences(Mask& whole) const {
   if (patterns.empty()) {
     if (!several() && dilation == 1) return nullptr;
     require_sequences();
     require_dilation();
-    std::shared_ptr<const Documents> all = sequences();
+    std::shared_ptr<const Sequences> all = packed_sequences();
     if (all == nullptr) return nullptr;
     whole = Mask{.group = group()};
     if (!is_projected(op) || all->batches > 1) return all;
-    Documents closed = *all;  // products of A1 and A3 go over all queries and keys of the core
+    Sequences closed = *all;  // products of A1 and A3 go over all queries and keys of the core
     const std::shared_ptr<const Order> closing = close_gaps(closed.list, n_q, n_k);
     if (dilation == 1)
       closed.orders = {closing};
     else if (closing != nullptr)
       closed.orders = {std::make_shared<const Order>(chained(*closed.orders.front(), *closing))};
-    return std::make_shared<const Documents>(std::move(closed));
+    return std::make_shared<const Sequences>(std::move(closed));
   }
   const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
   std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,
@@ -168,11 +168,11 @@ std::shared_ptr<const Documents> Problem::documents(Mask& whole) const {
   if (found == known.end()) {
     if (known.size() >= kPatternOrderNames.size()) known.clear();
     Patterns::Made::Entry made;
-    made.documents = documents_of_patterns(made.whole);
+    made.sequences = sequences_of_patterns(made.whole);
     found = known.emplace(std::move(from), std::move(made)).first;
   }
   whole = found->second.whole;
-  return found->second.documents;
+  return found->second.sequences;
 }
 
 namespace {
@@ -192,10 +192,10 @@ std::pair<PatternIndex::Kind, Words> index_of(const OfHead& of_head, index_t hea
   return {kind, kind == PatternIndex::Kind::blocks ? words : Words(0)};
 }
 
-/// Of a part of one of these sequences: it lies inside one, for no query sees a key of two.
-index_t slope_offset_in(const Documents& sequences, index_t batch, const Document& part) {
-  for (const Document& one : sequences.list)
-    if (one.batch == (sequences.batches == 1 ? 0 : batch) && one.rows.begin <= part.rows.begin &&
+/// Of a part of one of these whole: it lies inside one, for no query sees a key of two.
+index_t slope_offset_in(const Sequences& whole, index_t batch, const Sequence& part) {
+  for (const Sequence& one : whole.list)
+    if (one.batch == (whole.batches == 1 ? 0 : batch) && one.rows.begin <= part.rows.begin &&
         part.rows.begin < one.rows.end)
       return one.slope_offset + (part.rows.begin - one.rows.begin) / part.mask.group -
              (part.keys.begin - one.keys.begin);
@@ -319,20 +319,20 @@ RunLists rows_of(const std::vector<const RunLists*>& lists, index_t together, co
   return rows;
 }
 
-/// The documents of one pattern, and the order in which its queries and keys lie; none where they stay.
+/// The sequences of one pattern, and the order in which its queries and keys lie; none where they stay.
 struct PatternParts {
-  std::vector<Document> documents;
+  std::vector<Sequence> sequences;
   std::shared_ptr<const Order> order;
 };
 
 /// Of these rows of a problem with that number of keys. `drops`: what no pair has may go.
 PatternParts parts_of(const Problem& problem, const RunLists& rows, index_t keys, const std::optional<ShownKeys>& shown,
-                      bool drops, const Document& like) {
+                      bool drops, const Sequence& like) {
   PatternParts made;
   bool moves = shown || (drops && is_projected(problem.op)) || is_searched(problem.order);
   if (!moves) {
-    made.documents = redblue::documents_of(rows, keys, like);
-    moves = drops && !made.documents.empty() && made.documents.front().pattern != nullptr;
+    made.sequences = redblue::sequences_of(rows, keys, like);
+    moves = drops && !made.sequences.empty() && made.sequences.front().pattern != nullptr;
   }
   // Products of A1, A2 and A3 go over all queries and keys of a part: none that sees nothing may lie between two parts.
   const bool has_to_stay = problem.order == PatternOrder::in_place && is_projected(problem.op);
@@ -347,20 +347,20 @@ PatternParts parts_of(const Problem& problem, const RunLists& rows, index_t keys
                       "natural, which copies them there",
                       name_of(problem.op)));
     if (shown || !found->idle()) {
-      made.documents = redblue::documents_of(in_order(rows, *found, problem.group()), keys, like);
+      made.sequences = redblue::sequences_of(in_order(rows, *found, problem.group()), keys, like);
       Order complete = shown ? shown->among_all(*found, problem.n_q, problem.n_k) : std::move(*found);
       if (!complete.idle()) made.order = std::make_shared<const Order>(std::move(complete));
     }
   }
-  if (!made.order && made.documents.empty() && !shown) made.documents = redblue::documents_of(rows, keys, like);
+  if (!made.order && made.sequences.empty() && !shown) made.sequences = redblue::sequences_of(rows, keys, like);
   return made;
 }
 
 }  // namespace
 
-std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) const {
+std::shared_ptr<const Sequences> Problem::sequences_of_patterns(Mask& whole) const {
   require_patterns();
-  const std::shared_ptr<const Documents> plain = sequences();
+  const std::shared_ptr<const Sequences> plain = packed_sequences();
   whole = Mask{.group = group()};
   const bool alike = patterns.alike() && (plain == nullptr || plain->batches == 1);
   const bool by_head = !alike_in_batches(patterns, heads);
@@ -369,7 +369,7 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
   // A bias has n_q n_k words to copy: it stays unless an order is asked for.
   const bool drops = order != PatternOrder::in_place && (!bias || is_searched(order));  // what no pair has
   const bool own_offsets = alibi && plain != nullptr;  // each sequence has its own, which one mask cannot hold
-  Documents all{.batches = lists, .by_head = by_head, .list = {}, .orders = {}, .block_index = {}};
+  Sequences all{.batches = lists, .by_head = by_head, .list = {}, .orders = {}, .block_index = {}};
   std::vector<PatternIndex> index;
   index.reserve(static_cast<std::size_t>(lists));
   Words held;  // bytes of the lists; what is made of them takes several times as many
@@ -404,20 +404,20 @@ std::shared_ptr<const Documents> Problem::documents_of_patterns(Mask& whole) con
       whole = part_of({*mask, n_q * group(), n_k}, {0, n_q * group()}, {0, n_k}).mask;
       return nullptr;
     }
-    Document like;
+    Sequence like;
     like.batch = k;
     like.mask.group = group();
     like.slope_offset = causal_offset.value_or(n_k - n_q);
     PatternParts parts = parts_of(*this, rows, keys, shown, drops, like);
-    for (Document& one : parts.documents) {
+    for (Sequence& one : parts.sequences) {
       if (own_offsets) one.slope_offset = slope_offset_in(*plain, batch_now, one);
       all.list.push_back(std::move(one));
     }
     all.orders.push_back(std::move(parts.order));
   }
-  if (std::ranges::any_of(all.list, [](const Document& one) { return one.pattern != nullptr; }))
-    for (Document& one : all.list) make_pattern(one, index[static_cast<std::size_t>(one.batch)]);
-  return std::make_shared<const Documents>(std::move(all));
+  if (std::ranges::any_of(all.list, [](const Sequence& one) { return one.pattern != nullptr; }))
+    for (Sequence& one : all.list) make_pattern(one, index[static_cast<std::size_t>(one.batch)]);
+  return std::make_shared<const Sequences>(std::move(all));
 }
 
 }  // namespace redblue

@@ -332,7 +332,7 @@ Sizes Problem::sizes() const {
   s.d = d;
   s.d_v = d_v;
   s.mask = mask();
-  s.documents = documents(s.mask);
+  s.sequences = sequences(s.mask);
   s.score = score;
   s.polynomial = approximation;
   s.row_polynomials = row_polynomials;

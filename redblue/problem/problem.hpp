@@ -141,9 +141,9 @@ struct Problem {
   void require_order() const;
   void require_dilation() const;
   Mask mask_of(index_t keys, index_t offset, index_t shown) const;
-  std::shared_ptr<const Documents> sequences() const;
-  std::shared_ptr<const Documents> documents(Mask& whole) const;
-  std::shared_ptr<const Documents> documents_of_patterns(Mask& whole) const;
+  std::shared_ptr<const Sequences> packed_sequences() const;
+  std::shared_ptr<const Sequences> sequences(Mask& whole) const;
+  std::shared_ptr<const Sequences> sequences_of_patterns(Mask& whole) const;
 };
 
 }  // namespace redblue

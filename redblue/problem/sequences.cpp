@@ -28,20 +28,20 @@ std::optional<Mask> mask_of(const RunLists& rows, index_t n_k, index_t group) {
   return equal ? std::optional(mask) : std::nullopt;
 }
 
-std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Document& all) {
+std::vector<Sequence> sequences_of(const RunLists& rows, index_t n_k, const Sequence& all) {
   const index_t group = all.mask.group;
   // Positions that see a key, and which keys, from the first to the last.
-  std::vector<std::pair<Range, Range>> hulls;
+  std::vector<std::pair<Range, Range>> envelopes;
   const Range every{0, n_k};
   for (index_t r = 0; r < rows.size(); r += group) {
-    const Range position{r, r + group}, hull = hull_of(rows, position, every);
-    if (hull.size() > 0) hulls.push_back({position, hull});
+    const Range position{r, r + group}, envelope = envelope_of(rows, position, every);
+    if (envelope.size() > 0) envelopes.push_back({position, envelope});
   }
-  std::vector<Document> list;
+  std::vector<Sequence> list;
   std::vector<RunLists> parts;
   const auto add = [&](std::size_t first, std::size_t end, Range keys) {
-    Document one = all;
-    one.rows = {hulls[first].first.begin, hulls[end - 1].first.end};
+    Sequence one = all;
+    one.rows = {envelopes[first].first.begin, envelopes[end - 1].first.end};
     one.keys = keys;
     one.slope_offset += one.rows.begin / group - keys.begin;
     RunLists part;
@@ -55,13 +55,13 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
     list.push_back(std::move(one));
   };
   // From the end: the first key that a position from here on sees.
-  std::vector<index_t> first_key(hulls.size() + 1, n_k);
-  for (std::size_t k = hulls.size(); k-- > 0;) first_key[k] = std::min(first_key[k + 1], hulls[k].second.begin);
+  std::vector<index_t> first_key(envelopes.size() + 1, n_k);
+  for (std::size_t k = envelopes.size(); k-- > 0;) first_key[k] = std::min(first_key[k + 1], envelopes[k].second.begin);
   std::size_t begin = 0;
   index_t end_key = 0;
-  for (std::size_t k = 0; k < hulls.size(); ++k) {
-    end_key = std::max(end_key, hulls[k].second.end);
-    if (k + 1 < hulls.size() && first_key[k + 1] < end_key) continue;
+  for (std::size_t k = 0; k < envelopes.size(); ++k) {
+    end_key = std::max(end_key, envelopes[k].second.end);
+    if (k + 1 < envelopes.size() && first_key[k + 1] < end_key) continue;
     add(begin, k + 1, {first_key[begin], end_key});
     begin = k + 1;
   }
@@ -78,8 +78,8 @@ std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Docu
   return list;
 }
 
-std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t positions, index_t n_k) {
-  for (Document& one : list) {
+std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t positions, index_t n_k) {
+  for (Sequence& one : list) {
     if (one.pattern != nullptr) continue;
     const Pairs pairs{one.mask, one.rows.size(), one.keys.size()};
     const Range rows = pairs.rows_of({0, one.keys.size()}), keys = pairs.keys_of(rows);
@@ -90,8 +90,8 @@ std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t pos
     one.rows = rows.shifted(one.rows.begin);
     one.keys = keys.shifted(one.keys.begin);
   }
-  std::erase_if(list, [](const Document& one) { return one.rows.size() == 0 || one.keys.size() == 0; });
-  const auto apart = [](const Document& a, const Document& b) {
+  std::erase_if(list, [](const Sequence& one) { return one.rows.size() == 0 || one.keys.size() == 0; });
+  const auto apart = [](const Sequence& a, const Sequence& b) {
     return b.rows.begin != a.rows.end || b.keys.begin != a.keys.end;
   };
   if (std::ranges::adjacent_find(list, apart) == list.end()) return nullptr;
@@ -102,7 +102,7 @@ std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t pos
   const index_t group = list.front().mask.group;
   take(order.queries, {0, list.front().rows.begin / group});  // the first stays where it is
   take(order.keys, {0, list.front().keys.begin});
-  for (Document& one : list) {
+  for (Sequence& one : list) {
     const Range rows = one.rows, keys = one.keys;
     one.rows = Range{0, rows.size()}.shifted(std::ssize(order.queries) * group);
     one.keys = Range{0, keys.size()}.shifted(std::ssize(order.keys));
@@ -113,7 +113,7 @@ std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t pos
   return std::make_shared<const Order>(std::move(order));
 }
 
-void make_pattern(Document& one, const PatternIndex& index) {
+void make_pattern(Sequence& one, const PatternIndex& index) {
   if (one.pattern != nullptr) return;
   RunLists rows;
   rows.set_index(index);
@@ -122,17 +122,17 @@ void make_pattern(Document& one, const PatternIndex& index) {
   one.pattern = std::make_shared<const Pattern>(std::move(rows), one.keys.size());
 }
 
-std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
-  if (x.documents == nullptr) return {x};
+std::vector<Sizes> sequences_of(const Sizes& x, std::optional<index_t> batch) {
+  if (x.sequences == nullptr) return {x};
   std::vector<Sizes> parts;
-  if (x.documents->batches == 1) parts.reserve(x.documents->list.size());
+  if (x.sequences->batches == 1) parts.reserve(x.sequences->list.size());
   index_t batch_now = 0, pairs = 0;
-  for (const Document& one : x.documents->list) {
-    if (x.documents->batches > 1 && batch && one.batch != *batch) continue;
+  for (const Sequence& one : x.sequences->list) {
+    if (x.sequences->batches > 1 && batch && one.batch != *batch) continue;
     if (one.rows.size() == 0 || one.keys.size() == 0) continue;
     if (std::exchange(batch_now, one.batch) != one.batch) pairs = 0;
     Sizes part = x;
-    part.documents = nullptr;
+    part.sequences = nullptr;
     part.n_q = one.rows.size();
     part.n_k = one.keys.size();
     part.row0 += one.rows.begin;
@@ -152,28 +152,28 @@ std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch) {
 namespace {
 
 /// p + lo and p + hi are the ends of the keys that a row at position p sees, or beyond.
-Mask hull_of(const Pattern& pattern, index_t group) {
-  Mask hull{.lo = Mask::kFar, .hi = -Mask::kFar, .group = group};
+Mask envelope_of(const Pattern& pattern, index_t group) {
+  Mask envelope{.lo = Mask::kFar, .hi = -Mask::kFar, .group = group};
   pattern.rows().for_groups([&](Range rows, std::span<const Range> runs) {
     if (runs.empty()) return;
-    hull.lo = std::min(hull.lo, runs.front().begin - (rows.end - 1) / group);
-    hull.hi = std::max(hull.hi, runs.back().end - rows.begin / group);
+    envelope.lo = std::min(envelope.lo, runs.front().begin - (rows.end - 1) / group);
+    envelope.hi = std::max(envelope.hi, runs.back().end - rows.begin / group);
   });
-  return hull;
+  return envelope;
 }
 
 }  // namespace
 
-std::shared_ptr<const Documents> hulls_of(const Documents& documents) {
-  Documents all = documents;
-  for (Document& one : all.list) {
+std::shared_ptr<const Sequences> envelopes_of(const Sequences& sequences) {
+  Sequences all = sequences;
+  for (Sequence& one : all.list) {
     if (one.pattern == nullptr) continue;
     const std::shared_ptr<const Pattern> pattern = std::exchange(one.pattern, nullptr);
     if (const auto mask = mask_of(pattern->rows(), one.keys.size(), one.mask.group)) {
       one.mask = *mask;
       continue;
     }
-    one.mask = hull_of(*pattern, one.mask.group);
+    one.mask = envelope_of(*pattern, one.mask.group);
     if (pattern->is_intervals()) {
       if (pattern->rows().of(pattern->n_q() - 1).front().begin == 0) one.mask.lo = -Mask::kFar;
       one.intervals = pattern;
@@ -181,14 +181,14 @@ std::shared_ptr<const Documents> hulls_of(const Documents& documents) {
       one.hiding = pattern;
     }
   }
-  return std::make_shared<const Documents>(std::move(all));
+  return std::make_shared<const Sequences>(std::move(all));
 }
 
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance) {
   if (x.pattern != nullptr) return {a, {x.pattern->pairs(), 1}, instance, x.pair0};
   if (!has_pattern(x)) return {a, {x.n_q, x.n_k}, instance, x.row0, x.key0};
   index_t most = 0;
-  for (const Sizes& part : documents_of(x)) most = std::max(most, part.pair0 + part.pattern->pairs());
+  for (const Sizes& part : sequences_of(x)) most = std::max(most, part.pair0 + part.pattern->pairs());
   return {a, {most, 1}, instance};
 }
 

@@ -12,9 +12,9 @@
 /// Problems that are several: packed sequences, and batches of which each has its own numbers of queries and keys.
 namespace redblue {
 
-/// Queries that see keys of their own document only. Queries and keys of no document are padding: such queries see no
+/// Queries that see keys of their own sequence only. Queries and keys of no sequence are padding: such queries see no
 /// key, such keys are seen by none.
-struct Document {
+struct Sequence {
   index_t batch = 0;
   Range rows;  ///< stacked query heads
   Range keys;
@@ -33,14 +33,14 @@ struct Document {
     all.mask.intervals = intervals.get();
     return part_of(all, {0, all.n_q}, {0, all.n_k});
   }
-  friend bool operator==(const Document&, const Document&) = default;
+  friend bool operator==(const Sequence&, const Sequence&) = default;
 };
 
 /// Of one key-value head.
-struct Documents {
+struct Sequences {
   index_t batches = 1;         ///< 1: all batches are alike; else `list` has those of all
   bool by_head = false;        ///< `batches` are then those of each key-value head: all instances
-  std::vector<Document> list;  ///< by batch; queries and keys go up, and none overlap
+  std::vector<Sequence> list;  ///< by batch; queries and keys go up, and none overlap
   /// Of each batch the order in which its queries and keys are taken; null where they stay as they are.
   std::vector<std::shared_ptr<const Order>> orders{};
   /// Of each batch the words of the index of its patterns, where those are given by blocks; else 0.
@@ -63,34 +63,34 @@ struct Documents {
 /// The mask of rows that see these keys of n_k, if it is one: rows are stacked query heads, `group` at each position.
 std::optional<Mask> mask_of(const RunLists& rows, index_t n_k, index_t group);
 
-/// The documents of rows that see these keys of n_k: cut where no row sees keys on both sides of the cut, all with
+/// The sequences of rows that see these keys of n_k: cut where no row sees keys on both sides of the cut, all with
 /// masks if those say it all, else all with patterns. `all` has the batch, the group, and the slope offset counted from
 /// row 0 and key 0.
-std::vector<Document> documents_of(const RunLists& rows, index_t n_k, const Document& all);
+std::vector<Sequence> sequences_of(const RunLists& rows, index_t n_k, const Sequence& all);
 
-/// Puts the documents of one batch side by side, so that queries and keys that no pair has do not lie between them:
-/// these come last. Documents with interval masks lose those inside, too. Returns the order in which the positions of
+/// Puts the sequences of one batch side by side, so that queries and keys that no pair has do not lie between them:
+/// these come last. Sequences with interval masks lose those inside, too. Returns the order in which the positions of
 /// queries and the keys are then taken; null where none moves.
-std::shared_ptr<const Order> close_gaps(std::vector<Document>& list, index_t positions, index_t n_k);
+std::shared_ptr<const Order> close_gaps(std::vector<Sequence>& list, index_t positions, index_t n_k);
 
-/// The parts of a problem that see nothing but themselves, as problems without documents: those of one batch, or of
-/// all. Of a problem that has no documents itself.
-std::vector<Sizes> documents_of(const Sizes& x, std::optional<index_t> batch = {});
+/// The parts of a problem that see nothing but themselves, as problems without sequences: those of one batch, or of
+/// all. Of a problem that has no sequences itself.
+std::vector<Sizes> sequences_of(const Sizes& x, std::optional<index_t> batch = {});
 
 /// f(Pairs of a part) for these parts, which need not be made for it.
 template <class F>
 void for_pairs(const Sizes& x, const F& f) {
-  if (x.documents == nullptr) return f(x.pairs());
-  for (const Document& one : x.documents->list)
+  if (x.sequences == nullptr) return f(x.pairs());
+  for (const Sequence& one : x.sequences->list)
     if (one.rows.size() > 0 && one.keys.size() > 0) f(one.pairs());
 }
 
 /// f(part) of these parts, added up.
 template <class F>
 auto sum_over_parts(const Sizes& x, const F& f) {
-  if (x.documents == nullptr) return f(x);
+  if (x.sequences == nullptr) return f(x);
   decltype(f(x)) sum{};
-  for (const Sizes& part : documents_of(x)) sum = sum + f(part);
+  for (const Sizes& part : sequences_of(x)) sum = sum + f(part);
   return sum;
 }
 
@@ -98,7 +98,7 @@ auto sum_over_parts(const Sizes& x, const F& f) {
 template <class F>
 Words most_of_parts(const Sizes& x, const F& f) {
   Words most;
-  for (const Sizes& part : documents_of(x)) most = std::max(most, f(part));
+  for (const Sizes& part : sequences_of(x)) most = std::max(most, f(part));
   return most;
 }
 
@@ -122,19 +122,19 @@ inline Words pairs_of_keys(const Sizes& x, index_t b) {
   return sum_of_pairs(x, [&](const Pairs& pairs) { return pairs.pairs_of_keys(b); });
 }
 
-/// Says with a pattern what the document's mask says.
-void make_pattern(Document& one, const PatternIndex& index = {});
+/// Says with a pattern what the sequence's mask says.
+void make_pattern(Sequence& one, const PatternIndex& index = {});
 /// Is there a part whose mask is no interval? Then all parts have patterns.
 inline bool has_pattern(const Sizes& x) {
-  return x.documents != nullptr && !x.documents->list.empty() && x.documents->list.front().pattern != nullptr;
+  return x.sequences != nullptr && !x.sequences->list.empty() && x.sequences->list.front().pattern != nullptr;
 }
 /// Are there parts whose loops form pairs that their patterns do not have?
 inline bool hides_pairs(const Sizes& x) {
-  return std::ranges::any_of(x.documents->list, [](const Document& one) { return one.hiding != nullptr; });
+  return std::ranges::any_of(x.sequences->list, [](const Sequence& one) { return one.hiding != nullptr; });
 }
 /// The same parts with an interval mask for each that has a pattern: its own intervals where it has no others, else the
 /// narrowest mask that leaves out none of its pairs.
-std::shared_ptr<const Documents> hulls_of(const Documents& documents);
+std::shared_ptr<const Sequences> envelopes_of(const Sequences& sequences);
 /// A matrix with a word for each query and key; under a pattern a column with a word for each pair, row by row, as long
 /// as the batch with the most pairs needs.
 SlowMatrix matrix_of_pairs(const Sizes& x, SlowArray a, index_t instance);
@@ -153,7 +153,7 @@ struct Workspace : SlowMatrix {
 Workspace laid_out(const Sizes& x, const SlowMatrix& m);
 
 /// How many batches the formulas of such sizes are for: 1, or all where they differ.
-inline index_t batches_of(const Sizes& x) { return x.documents == nullptr ? 1 : x.documents->batches; }
+inline index_t batches_of(const Sizes& x) { return x.sequences == nullptr ? 1 : x.sequences->batches; }
 
 /// The pairs that see each other, of one key-value head of batches_of(x) batches.
 inline Words visible_pairs(const Sizes& x) {

@@ -13,7 +13,7 @@
 
 namespace redblue {
 
-struct Documents;
+struct Sequences;
 
 /// The sizes of one attention problem: one head, or one group of query heads that share K and V.
 struct Sizes {
@@ -34,7 +34,7 @@ struct Sizes {
 
   /// Queries and keys that belong together, where the problem is several: problem/sequences.hpp. Their masks are with
   /// them, and `mask` has the group only. Null: it is one problem.
-  std::shared_ptr<const Documents> documents{};
+  std::shared_ptr<const Sequences> sequences{};
   /// What mask.pattern points at.
   std::shared_ptr<const Pattern> pattern{};
   /// Of a part whose loops go over an interval mask that leaves out no pair of a pattern: the pattern. Pairs that it
@@ -76,7 +76,7 @@ struct Sizes {
   index_t statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact ? 1 : 0; }
   Words row_statistics() const { return Words(n_q) * statistics(); }
 
-  /// Documents, patterns and polynomials are the same where they are the same object.
+  /// Sequences, patterns and polynomials are the same where they are the same object.
   friend bool operator==(const Sizes&, const Sizes&) = default;
 };
 

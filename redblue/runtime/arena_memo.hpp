@@ -29,16 +29,17 @@ class ArenaMemo {
   /// Of the chosen row, on arrays that lie like those of `slow`.
   template <class T>
   machine::ArenaWords words(const plan::Plan& plan, const machine::SlowMemory& slow, bool bf16, Walk walk) {
-    const kernel::Bodies<T>& bodies = bodies_for<T>(bf16);
-    const Key key{&plan, &bodies, kinds_of(slow), walk};
+    const kernel::Implementations<T>& implementations = implementations_for<T>(bf16);
+    const Key key{&plan, &implementations, kinds_of(slow), walk};
     {
       const std::lock_guard lock(mutex_);
       for (const auto& [known, words] : known_)
         if (known == key) return words;
     }
-    const machine::CallerMemory<T> memory(slow, bodies);
-    const machine::ArenaWords words =
-        walk == Walk::whole ? walked(plan, unlike_instances(plan), memory, bodies) : walk_some(plan, memory, bodies);
+    const machine::CallerMemory<T> memory(slow, implementations);
+    const machine::ArenaWords words = walk == Walk::whole
+                                          ? walked(plan, unlike_instances(plan), memory, implementations)
+                                          : walk_some(plan, memory, implementations);
     const std::lock_guard lock(mutex_);
     return known_.emplace_back(key, words).second;
   }
@@ -50,13 +51,14 @@ class ArenaMemo {
 
   template <class T>
   static machine::ArenaWords walked(const plan::Plan& plan, const plan::Instances& x,
-                                    const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies,
+                                    const machine::CallerMemory<T>& memory,
+                                    const kernel::Implementations<T>& implementations,
                                     index_t most = std::numeric_limits<index_t>::max()) {
     machine::ArenaWords words;
     bool asked = true;
     for (const bool worst : {true, false}) {
       if (!asked) break;  // no decision: another walk would be the same
-      machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, bodies, most, worst);
+      machine::Sizing sizing(plan.row().footprint.to_index(), sizeof(T), memory, implementations, most, worst);
       machine::Any any(sizing);
       run_on(any, plan, x);
       words.grow(sizing.words());
@@ -68,44 +70,45 @@ class ArenaMemo {
   /// queries without keys is left out. All of them where products go over them together.
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, const machine::CallerMemory<T>& memory,
-                                       const kernel::Bodies<T>& bodies) {
+                                       const kernel::Implementations<T>& implementations) {
     plan::Instances x = plan.instances();
     const schedule::Traits& traits = plan.row().algorithm->traits;
     const bool hides = traits.hides && has_pattern(x.sizes);
     // Whether it takes the pattern or an interval mask depends on its tiling, or on the pattern.
     const bool either = has_pattern(x.sizes) && traits.patterns && (traits.hides || traits.intervals);
-    if (x.sizes.documents == nullptr || is_projected(plan.problem.op) || either)
-      return walk_some(plan, unlike_instances(plan), memory, bodies);
+    if (x.sizes.sequences == nullptr || is_projected(plan.problem.op) || either)
+      return walk_some(plan, unlike_instances(plan), memory, implementations);
     try {
-      return walked(plan, unlike_instances(plan), memory, bodies, kFew);
+      return walked(plan, unlike_instances(plan), memory, implementations, kFew);
     } catch (const TooMany<T>&) {
       x.count = 1;
     }
     machine::ArenaWords words;
     std::set<std::pair<std::array<index_t, 5>, const Pattern*>> seen;
-    for (Sizes& part : documents_of(hides ? with_hulls(plan.problem.sizes()) : plan.problem.sizes())) {
+    for (Sizes& part : sequences_of(hides ? with_envelopes(plan.problem.sizes()) : plan.problem.sizes())) {
       const Mask& mask = part.mask;
       if (!seen.insert({{part.n_q, part.n_k, mask.lo, mask.hi, mask.prefix}, mask.list()}).second) continue;
       x.sizes = std::move(part);
-      words.grow(walk_some(plan, x, memory, bodies));
+      words.grow(walk_some(plan, x, memory, implementations));
     }
     return words;
   }
   template <class T>
   static machine::ArenaWords walk_some(const plan::Plan& plan, plan::Instances x,
-                                       const machine::CallerMemory<T>& memory, const kernel::Bodies<T>& bodies) {
+                                       const machine::CallerMemory<T>& memory,
+                                       const kernel::Implementations<T>& implementations) {
     const plan::Row& row = plan.row();
     try {
-      return walked(plan, x, memory, bodies, kFew);
+      return walked(plan, x, memory, implementations, kFew);
     } catch (const TooMany<T>&) {
       x.sizes = fewer_tiles(*row.algorithm, x.sizes, row.tiling);
     }
     try {
-      return walked(plan, x, memory, bodies, kMany);
+      return walked(plan, x, memory, implementations, kMany);
     } catch (const TooMany<T>&) {
       x.sizes = fewer_features(*row.algorithm, x.sizes, row.tiling);
     }
-    return walked(plan, x, memory, bodies);
+    return walked(plan, x, memory, implementations);
   }
 
   /// The properties of an array that decide whether it is staged.
@@ -117,7 +120,7 @@ class ArenaMemo {
   using Kinds = std::array<Kind, kSlowArrays>;
   struct Key {
     const plan::Plan* plan;
-    const kernel::BodyTraits* bodies;
+    const kernel::ImplementationTraits* implementations;
     Kinds kinds;
     Walk walk;
     bool operator==(const Key&) const = default;

@@ -57,10 +57,10 @@ Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_
 template <class T>
 Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
   using Counted = machine::Counted<machine::Ram<T>>;
-  const kernel::Bodies<T>& bodies = bodies_for<T>(with.bf16);
+  const kernel::Implementations<T>& implementations = implementations_for<T>(with.bf16);
   Measured m;
   const auto main = [&](machine::Team& team) {
-    machine::Ram<T> ram(team, with.words, std::move(with.slow), bodies, with.arenas);
+    machine::Ram<T> ram(team, with.words, std::move(with.slow), implementations, with.arenas);
     Counted counted(ram);
     typename machine::Observed<Counted>::Callback report;
     if (with.report)
@@ -73,7 +73,7 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = bodies.bf16 ? name_of(bodies.isa) : name_of(std::min(best_isa(), Isa::avx512));
+    m.kernels = implementations.bf16 ? name_of(implementations.isa) : name_of(std::min(best_isa(), Isa::avx512));
   };
   // Certificates of approximations are proved for arithmetic with subnormal numbers.
   const bool exact = plan.problem.method_kind() == MethodKind::exact;

@@ -23,10 +23,10 @@ struct Resources {
 
 /// The fastest that this processor has.
 template <class T>
-const kernel::Bodies<T>& bodies_for(bool bf16) {
+const kernel::Implementations<T>& implementations_for(bool bf16) {
   if constexpr (std::same_as<T, float>)
-    if (bf16) return kernel::bf16_bodies(best_isa());
-  return kernel::bodies<T>(best_isa());
+    if (bf16) return kernel::bf16_implementations(best_isa());
+  return kernel::implementations<T>(best_isa());
 }
 
 /// The chosen row with its tiles on any machine, once for each of these instances.

@@ -7,7 +7,8 @@ namespace redblue {
 
 namespace {
 
-/// The smaller problem has this many tiles along a dimension, or this many rows or keys where no knob sets their tiles.
+/// The smaller problem has this many tiles along a dimension, or this many rows or keys where no tile size sets their
+/// tiles.
 constexpr index_t kTiles = 3, kRows = 256;
 
 /// After these many rows, keys or features all tiles along this dimension begin anew: their least common multiple; the
@@ -15,8 +16,8 @@ constexpr index_t kTiles = 3, kRows = 256;
 index_t period(const plan::Schedule& schedule, const Sizes& x, const plan::Tiling& tiling, index_t Sizes::* along) {
   constexpr index_t kLong = 4096;
   index_t common = 1, largest = 1;
-  for (const schedule::Knob& k : tiling) {
-    if (schedule.knob(k.name).along != along) continue;
+  for (const schedule::TileSize& k : tiling) {
+    if (schedule.tile_size(k.name).along != along) continue;
     const index_t tile = std::clamp<index_t>(k.value, 1, x.*along);
     largest = std::max(largest, tile);
     if (common <= kLong) common = tile <= kLong ? std::min(std::lcm(common, tile), x.*along) : tile;
@@ -37,10 +38,10 @@ bool is_alike(const plan::Schedule& schedule, const Sizes& smaller, const Sizes&
 }  // namespace
 
 Sizes fewer_tiles(const plan::Schedule& schedule, const Sizes& whole, const plan::Tiling& tiling) {
-  if (whole.mask.pattern != nullptr || whole.documents != nullptr) return whole;  // no part need be like another
+  if (whole.mask.pattern != nullptr || whole.sequences != nullptr) return whole;  // no part need be like another
   index_t keys = period(schedule, whole, tiling, &Sizes::n_k);
-  for (const schedule::Knob& k : tiling)
-    if (schedule.knob(k.name).groups) keys *= k.value;
+  for (const schedule::TileSize& k : tiling)
+    if (schedule.tile_size(k.name).groups) keys *= k.value;
   const Mask& mask = whole.mask;
   const index_t queries = std::lcm(period(schedule, whole, tiling, &Sizes::n_q), mask.group);
   const auto positions = [&](index_t rows) { return rows / mask.group; };

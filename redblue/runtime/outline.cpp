@@ -13,7 +13,7 @@ std::vector<machine::OutlineLine> outline(const plan::Plan& plan) {
     return outliner;
   };
   // Under a mask no round is like another; without one the sum shows whether the rounds left out were like the others.
-  if (x.sizes.mask.full() && x.sizes.documents == nullptr)
+  if (x.sizes.mask.full() && x.sizes.sequences == nullptr)
     if (machine::Outliner outliner = walk(true); outliner.io() == plan.row().io) return outliner.lines();
   return walk(false).lines();
 }

@@ -179,12 +179,12 @@ std::string outline_text(const plan::Plan& plan) {
   if (p.dilation > 1)
     result +=
         fmt::format("queries and keys of each residue modulo {} are taken together, and numbered so: {} sequences\n",
-                    p.dilation, x.documents->list.size());
-  else if (p.patterns.empty() && x.documents != nullptr && x.documents->reordered())
+                    p.dilation, x.sequences->list.size());
+  else if (p.patterns.empty() && x.sequences != nullptr && x.sequences->reordered())
     result += "queries and keys that no pair has are taken last, and numbered so\n";
-  if (!p.patterns.empty() && x.documents != nullptr)
+  if (!p.patterns.empty() && x.sequences != nullptr)
     result += fmt::format("a pattern says who sees whom: {} pairs in {} parts, each attention of its own{}\n",
-                          visible_pairs(x).str(), x.documents->list.size(),
+                          visible_pairs(x).str(), x.sequences->list.size(),
                           p.order == PatternOrder::natural ? "" : ", " + phrase(p.order));
   if (!x.mask.full()) {
     const auto beside = [](index_t n) {

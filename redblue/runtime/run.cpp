@@ -70,7 +70,7 @@ class Converted {
   template <class T>
   void finish(ThreadPool& pool, int workers) const {
     constexpr index_t kRows = 256;  // of a piece: pieces are what workers share
-    const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
+    const kernel::RowConversion<T> row_conversion = kernel::implementations<T>(best_isa()).row_conversion;
     for (const Pair& pair : list_) {
       const index_t heads = pair.to.shape[1], rows = pair.to.shape[2], cols = pair.to.shape[3];
       const index_t of_instance = ceil_div(rows, kRows), pieces = pair.to.shape[0] * heads * of_instance;
@@ -80,7 +80,7 @@ class Converted {
         for (index_t i = worker; i < pieces; i += workers) {
           const index_t instance = i / of_instance, row = i % of_instance * kRows;
           machine::scatter<T>(target, {SlowArray::O, instance, row, 0, {std::min(kRows, rows - row), cols}},
-                              words + (instance * rows + row) * cols, cols, 1, half_rows);
+                              words + (instance * rows + row) * cols, cols, 1, row_conversion);
         }
       });
     }
@@ -98,11 +98,11 @@ class Converted {
 /// schedule runs, outputs scattered afterwards.
 class Reordered {
  public:
-  Reordered(const Problem& p, std::shared_ptr<const Documents> documents)
-      : kv_heads_(p.kv_heads.value_or(p.heads)), documents_(std::move(documents)) {}
+  Reordered(const Problem& p, std::shared_ptr<const Sequences> sequences)
+      : kv_heads_(p.kv_heads.value_or(p.heads)), sequences_(std::move(sequences)) {}
 
   /// Does anything move?
-  bool any() const { return documents_ != nullptr && documents_->reordered(); }
+  bool any() const { return sequences_ != nullptr && sequences_->reordered(); }
   bool moves(SlowArray a) const { return any() && (side_of(a) != Side::neither || is_bias(a)); }
   void gather_later(SlowArray a, const Tensor& from, const Tensor& to) { inputs_.push_back({a, from, to}); }
   void scatter_later(SlowArray a, const Tensor& from, const Tensor& to) { outputs_.push_back({a, from, to}); }
@@ -131,11 +131,11 @@ class Reordered {
     for (const Move& m : outputs_) {
       const machine::Storage target = storage_of(m.to, m.to.shape[1], 1, true);
       const index_t rows = m.to.shape[2], cols = m.to.shape[3];
-      const kernel::HalfRows<T> half_rows = kernel::bodies<T>(best_isa()).half_rows;
+      const kernel::RowConversion<T> row_conversion = kernel::implementations<T>(best_isa()).row_conversion;
       for_rows(pool, workers, m, [&](index_t instance, index_t place, index_t row, const auto& column) {
         const T* words = static_cast<const T*>(m.from.data) + (instance * rows + place) * cols;
         if (!is_bias(m.array))
-          return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1, half_rows);
+          return machine::scatter<T>(target, {m.array, instance, row, 0, {1, cols}}, words, cols, 1, row_conversion);
         for (index_t t = 0; t < cols; ++t)
           machine::scatter<T>(target, {m.array, instance, row, column(t), {1, 1}}, words + t, 1, 1);
       });
@@ -161,7 +161,7 @@ class Reordered {
   void for_rows_of(index_t i, const Move& m, const F& f) const {
     const auto [batch, heads, rows, cols] = m.from.shape;
     const index_t group = std::max<index_t>(heads / kv_heads_, 1);
-    const Order* order = documents_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
+    const Order* order = sequences_->order_of(i / heads * kv_heads_ + i % heads / group, kv_heads_);
     const auto in = [order](bool moves, std::vector<index_t> Order::* list) {
       return [to = moves && order != nullptr ? &(order->*list) : nullptr](index_t place) {
         return to == nullptr ? place : (*to)[static_cast<std::size_t>(place)];
@@ -173,7 +173,7 @@ class Reordered {
   }
 
   index_t kv_heads_;
-  std::shared_ptr<const Documents> documents_;
+  std::shared_ptr<const Sequences> sequences_;
   std::vector<Move> inputs_, outputs_;
 };
 
@@ -226,7 +226,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
   if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
   const Shapes shapes(p);
   const auto outputs = shapes.outputs();
-  Reordered reordered(p, shapes.sizes().documents);
+  Reordered reordered(p, shapes.sizes().sequences);
   for (std::size_t i = 0; i < kSlowArrays; ++i) {
     const auto a = static_cast<SlowArray>(i);
     const Tensor& t = tensors[a];

@@ -196,7 +196,7 @@ struct Measured {
   Words padding_words;    ///< run: unused words between tiles, so that each tile begins on a cache line
   Words bytes;            ///< run: all memory beside inputs and outputs
   Words converted_words;  ///< run: outputs held in the compute type until the end, because the schedule revisits them
-  std::string_view kernels;  ///< run: the instruction set of the kernels' bodies
+  std::string_view kernels;  ///< run: the instruction set of the kernels' implementations
   int threads = 1;           ///< threads that could take part
   Decisions decisions{};     ///< that the schedule asked for: of the data, or all the worst where there are none
   Words most_per_thread;     ///< most words moved by one thread: io.total() / threads if they shared evenly

@@ -46,14 +46,14 @@ template <class Text>
 plan::Schedule describe() {
   using S = schedule::Masked<Text>;
   using plan::Tiling;
-  using schedule::knobs_of;
+  using schedule::tile_sizes_of;
   return {
       .name = S::name,
       .label = S::label,
       .idea = S::idea,
       .operation = S::Operands::operation,
       .traits = S::traits,
-      .knobs = schedule::knob_ranges<typename S::Tiling>(),
+      .tile_sizes = schedule::tile_size_ranges<typename S::Tiling>(),
       .workspace_arrays = {S::workspace.begin(), S::workspace.end()},
       .unsupported = [](const Sizes& x) -> std::optional<std::string_view> { return S::unsupported(x); },
       .restricted_bound = [](const Sizes& x) -> std::string_view { return S::restricted_bound(x); },
@@ -61,11 +61,11 @@ plan::Schedule describe() {
         return S::caveat(x, detail::tiling_of<S>(t));
       },
       .allows = [](const Sizes& x, const Tiling& t) -> bool { return S::allows(x, detail::tiling_of<S>(t)); },
-      .smallest = [](const Sizes& x, const schedule::Multiples& m) { return knobs_of(S::smallest(x, m)); },
+      .smallest = [](const Sizes& x, const schedule::Multiples& m) { return tile_sizes_of(S::smallest(x, m)); },
       .choose = [](const Sizes& x, const schedule::Limits& limits) -> std::optional<Tiling> {
         const auto t = S::choose_tiling(x, limits);
         if (!t) return std::nullopt;
-        return knobs_of(*t);
+        return tile_sizes_of(*t);
       },
       .footprint = [](const Sizes& x, const Tiling& t) -> Words { return S::footprint(x, detail::tiling_of<S>(t)); },
       .prefetch = [](const Sizes& x, const Tiling& t) -> Words { return S::prefetch(x, detail::tiling_of<S>(t)); },

@@ -18,7 +18,7 @@ namespace redblue::plan {
 
 std::string sizes_text(const Tiling& tiling) {
   std::string text;
-  for (const schedule::Knob& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
+  for (const schedule::TileSize& k : tiling) text += fmt::format("{}{}={}", text.empty() ? "" : " ", k.name, k.value);
   return text;
 }
 std::string text_of(const Tiling& tiling) {
@@ -32,9 +32,9 @@ bool Schedule::has_quadratic_workspace() const {
   return std::ranges::find_first_of(workspace_arrays, std::array{S, P, A, f, q, p}) != workspace_arrays.end();
 }
 
-const schedule::KnobRange& Schedule::knob(std::string_view knob_name) const {
-  const auto found = std::ranges::find(knobs, knob_name, &schedule::KnobRange::name);
-  if (found == knobs.end()) throw InvalidProblem(fmt::format("{} has no tile size {}", name, knob_name));
+const schedule::TileSizeRange& Schedule::tile_size(std::string_view tile_size_name) const {
+  const auto found = std::ranges::find(tile_sizes, tile_size_name, &schedule::TileSizeRange::name);
+  if (found == tile_sizes.end()) throw InvalidProblem(fmt::format("{} has no tile size {}", name, tile_size_name));
   return *found;
 }
 
@@ -46,7 +46,7 @@ Words Schedule::workspace_words(const Sizes& x, const Tiling& t) const {
 
 std::optional<std::string> Schedule::obstacle(const Problem& problem, const Sizes& x) const {
   if (!traits.patterns && !traits.hides && has_pattern(x)) return "knows only masks that are intervals";
-  if (!traits.masks && x.documents != nullptr) return "knows no packed or padded sequences";
+  if (!traits.masks && x.sequences != nullptr) return "knows no packed or padded sequences";
   if (!traits.masks && !x.mask.full()) return "knows no mask";
   if (traits.only_patterns && !has_pattern(x)) return "is for patterns that are no interval";
   if (x.modifiers.any() && !traits.modifiers) return "knows no bias, softcap, ALiBi, sinks or dropout";

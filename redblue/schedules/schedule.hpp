@@ -18,8 +18,8 @@ class Any;
 
 namespace redblue::plan {
 
-/// Tile sizes by name, in the order of Schedule::knobs. Those that are missing have their defaults.
-using Tiling = std::vector<schedule::Knob>;
+/// Tile sizes by name, in the order of Schedule::tile_sizes. Those that are missing have their defaults.
+using Tiling = std::vector<schedule::TileSize>;
 /// "Br=64 Bc=16"; text_of also says whether some sequences have tiles of their own.
 std::string sizes_text(const Tiling& tiling);
 std::string text_of(const Tiling& tiling);
@@ -33,14 +33,14 @@ struct Instances {
 
 /// A schedule as a value: all that is known of it, and how to run it on any machine. describe<S>() of
 /// redblue/schedules/describe.hpp makes one of a schedule text S. Everything that takes a Tiling throws InvalidProblem
-/// where a name in it is none of this schedule's knobs.
+/// where a name in it is none of this schedule's tile sizes.
 struct Schedule {
   std::string_view name;   ///< as users type it
   std::string_view label;  ///< what papers or the theory notes call it, if anything
   std::string_view idea;   ///< what it does, in a few words
   Operation operation;
   schedule::Traits traits;
-  std::vector<schedule::KnobRange> knobs;
+  std::vector<schedule::TileSizeRange> tile_sizes;
   std::vector<SlowArray> workspace_arrays;  ///< what it keeps in slow memory besides inputs and outputs
 
   /// Why it cannot solve a problem of these sizes whatever its tiling, in words that follow its name; nothing if it
@@ -75,8 +75,8 @@ struct Schedule {
     return decided != nullptr ? decided(x, t, decisions) : schedule::Costs{io(x, t), footprint(x, t), macs(x, t)};
   }
 
-  /// What the knob of this name may be set to. Throws InvalidProblem where there is none.
-  const schedule::KnobRange& knob(std::string_view knob_name) const;
+  /// What the tile size of this name may be set to. Throws InvalidProblem where there is none.
+  const schedule::TileSizeRange& tile_size(std::string_view tile_size_name) const;
   bool is_called(std::string_view wanted) const { return wanted == name || (!label.empty() && wanted == label); }
   /// Does it keep a matrix with an entry for every query and key in slow memory?
   bool has_quadratic_workspace() const;

@@ -55,7 +55,8 @@ struct Defaults {
   static constexpr bool one_core = false;
   /// May that core have several parts (problem/sequences.hpp)? It then goes over them itself.
   static constexpr bool knows_parts = false;
-  /// Is it given the tilings of all cores (Tilings, parts/knobs.hpp), for parts of its own? It then chooses them, too.
+  /// Is it given the tilings of all cores (Tilings, parts/tile_sizes.hpp), for parts of its own? It then chooses them,
+  /// too.
   static constexpr bool takes_tilings = false;
   /// Does its choice of tiles count the words of a bias under a mask?
   static constexpr bool counts_bias = false;

@@ -49,12 +49,12 @@ std::thread start_thread(const Main& main) {
 
 /// The threads of one process. The caller of run calls helpers and also works itself. At the end it withdraws the calls
 /// that no helper has answered yet, so that it never waits for a thread to wake up.
-class Crew {
+class HelperThreads {
  public:
-  Crew() = default;
-  Crew(const Crew&) = delete;
-  Crew& operator=(const Crew&) = delete;
-  ~Crew() {
+  HelperThreads() = default;
+  HelperThreads(const HelperThreads&) = delete;
+  HelperThreads& operator=(const HelperThreads&) = delete;
+  ~HelperThreads() {
     for (const auto& helper : helpers_) {
       helper->call.store(kStop, std::memory_order_release);
       helper->call.notify_one();
@@ -145,30 +145,31 @@ class Crew {
 
 class Pool final : public ThreadPool {
  public:
-  explicit Pool(int size) : size_(size), crew_(new Crew) {}
+  explicit Pool(int size) : size_(size), helper_threads_(new HelperThreads) {}
   ~Pool() override {
-    const Crew* crew = crew_.load();
-    if (crew->process() == getpid()) delete crew;  // a child of fork() cannot join its parent's threads
+    const HelperThreads* helper_threads = helper_threads_.load();
+    if (helper_threads->process() == getpid())
+      delete helper_threads;  // a child of fork() cannot join its parent's threads
   }
 
   int size() const override { return size_; }
   void run(int n, const std::function<void(int)>& task) override {
     const int helpers = std::min(n, size_) - 1;
-    if (helpers < 1 || inside_a_parallel_region() || !crew().try_run(n, task, helpers))
+    if (helpers < 1 || inside_a_parallel_region() || !helper_threads().try_run(n, task, helpers))
       for (int i = 0; i < n; ++i) task(i);
   }
 
  private:
-  /// After fork() the threads are gone, and locks that they held may stay locked for ever: the old crew is left alone.
-  Crew& crew() {
-    Crew* crew = crew_.load();
-    if (crew->process() == getpid()) return *crew;
-    auto fresh = std::make_unique<Crew>();
-    return crew_.compare_exchange_strong(crew, fresh.get()) ? *fresh.release() : *crew;
+  /// After fork() the threads are gone, and locks that they held may stay locked for ever: the old ones are left alone.
+  HelperThreads& helper_threads() {
+    HelperThreads* helper_threads = helper_threads_.load();
+    if (helper_threads->process() == getpid()) return *helper_threads;
+    auto fresh = std::make_unique<HelperThreads>();
+    return helper_threads_.compare_exchange_strong(helper_threads, fresh.get()) ? *fresh.release() : *helper_threads;
   }
 
   const int size_;
-  std::atomic<Crew*> crew_;
+  std::atomic<HelperThreads*> helper_threads_;
 };
 
 int default_size() {

@@ -22,7 +22,7 @@ class Answering : public MachineFace<Answering> {
   static void run(const K&, std::span<const Arg>) {}
   template <class K>
   static void modify(const K&, std::span<const Arg>) {}
-  index_t tell(Question question, const Arg&, index_t worst) {
+  index_t read_index(Question question, const Arg&, index_t worst) {
     if (question == Question::index) return worst;
     const index_t some = std::uniform_int_distribution<index_t>(0, worst)(random_);
     const bool often = std::uniform_int_distribution<int>(0, 1)(random_) == 1;

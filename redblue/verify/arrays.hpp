@@ -13,12 +13,12 @@
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
 
-/// Are the documents packed sequences, perhaps used in part, all with one mask? Else they come from a pattern.
+/// Are the sequences packed sequences, perhaps used in part, all with one mask? Else they come from a pattern.
 inline bool are_sequences(const Sizes& x) {
-  const std::vector<Document>& list = x.documents->list;
+  const std::vector<Sequence>& list = x.sequences->list;
   if (list.empty()) return false;
   const Mask& first = list.front().mask;
-  const bool alike = std::ranges::all_of(list, [&](const Document& one) {
+  const bool alike = std::ranges::all_of(list, [&](const Sequence& one) {
     const Mask& m = one.mask;
     const index_t offset = m.hi != Mask::kFar    ? m.hi - 1
                            : m.lo != -Mask::kFar ? m.lo
@@ -40,13 +40,13 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.d_v = x.d_v;
   p.d_in = x.d_in;
   Mask mask = x.mask;
-  if (x.documents != nullptr && !are_sequences(x)) {
+  if (x.sequences != nullptr && !are_sequences(x)) {
     std::vector<RunLists> heads(static_cast<std::size_t>(mask.group));
     index_t row = 0;
     const auto up_to = [&](index_t end) {  // see no key
       for (; row < end; ++row) heads[static_cast<std::size_t>(row % mask.group)].append(1, std::span<const Range>());
     };
-    for (const Document& one : x.documents->list) {
+    for (const Sequence& one : x.sequences->list) {
       up_to(one.rows.begin);
       for (; row < one.rows.end; ++row) {
         std::vector<Range> runs;
@@ -64,11 +64,11 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
     lists.reserve(heads.size());
     for (RunLists& one : heads) lists.push_back(std::make_shared<const RunLists>(std::move(one)));
     p.patterns = std::move(lists);
-  } else if (x.documents != nullptr) {
-    const auto& list = x.documents->list;
+  } else if (x.sequences != nullptr) {
+    const auto& list = x.sequences->list;
     mask = list.front().mask;
-    for (const Document& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);
-    for (const Document& one : list) {
+    for (const Sequence& one : list) mask.prefix = std::max(mask.prefix, one.mask.prefix);
+    for (const Sequence& one : list) {
       p.cu_seqlens_q.push_back(one.rows.begin / mask.group);
       p.cu_seqlens_k.push_back(one.keys.begin);
       p.seqused_q.push_back(one.rows.size() / mask.group);

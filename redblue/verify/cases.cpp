@@ -44,9 +44,9 @@ Modifiers any_modifiers(const Sizes& x, const Draw& draw) {
 }
 
 /// Packed sequences, some perhaps used in part, or one that leaves padding; each has the mask of x.
-std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw) {
+std::shared_ptr<const Sequences> any_sequences(const Sizes& x, const Draw& draw) {
   const index_t group = x.mask.group, positions = x.n_q / group;
-  Documents all;
+  Sequences all;
   const auto add = [&](Range queries, Range keys) {
     const index_t offset = x.mask.hi != Mask::kFar    ? x.mask.hi - 1
                            : x.mask.lo != -Mask::kFar ? x.mask.lo
@@ -72,20 +72,20 @@ std::shared_ptr<const Documents> any_documents(const Sizes& x, const Draw& draw)
       j += keys;
     }
   }
-  return std::make_shared<const Documents>(std::move(all));
+  return std::make_shared<const Sequences>(std::move(all));
 }
 
-std::shared_ptr<const Documents> documents_of_rows(const Sizes& x, const RunLists& rows) {
-  Document like;
+std::shared_ptr<const Sequences> sequences_of_rows(const Sizes& x, const RunLists& rows) {
+  Sequence like;
   like.mask.group = x.mask.group;
   like.slope_offset = x.n_k - x.n_q / x.mask.group;
-  Documents all;
-  all.list = documents_of(rows, x.n_k, like);
-  return std::make_shared<const Documents>(std::move(all));
+  Sequences all;
+  all.list = sequences_of(rows, x.n_k, like);
+  return std::make_shared<const Sequences>(std::move(all));
 }
 
 /// Blocks, single pairs, or runs; some queries see none, some keys nobody sees.
-std::shared_ptr<const Documents> any_runs(const Sizes& x, const Draw& draw) {
+std::shared_ptr<const Sequences> any_runs(const Sizes& x, const Draw& draw) {
   const index_t group = x.mask.group, block = draw(1, 4), share = draw(1, 9);
   const bool alike = draw(0, 1) == 1;  // in a group
   RunLists rows;
@@ -98,12 +98,12 @@ std::shared_ptr<const Documents> any_runs(const Sizes& x, const Draw& draw) {
     }
     rows.append(1, runs);
   }
-  return documents_of_rows(x, rows);
+  return sequences_of_rows(x, rows);
 }
 
 }  // namespace
 
-std::shared_ptr<const Documents> uneven_intervals(const Sizes& x, const Draw& draw) {
+std::shared_ptr<const Sequences> uneven_intervals(const Sizes& x, const Draw& draw) {
   const index_t widest = draw(1, 8);
   const bool alike = draw(0, 1) == 1;  // in a group
   RunLists rows;
@@ -115,7 +115,7 @@ std::shared_ptr<const Documents> uneven_intervals(const Sizes& x, const Draw& dr
     }
     rows.append(1, {seen});
   }
-  return documents_of_rows(x, rows);
+  return sequences_of_rows(x, rows);
 }
 
 Case any_case(const Draw& draw) {
@@ -142,9 +142,9 @@ Case any_case(const Draw& draw) {
   const index_t kind = draw(0, 7);
   if (kind < 3) {
     if (kind == 0)
-      x.documents = any_runs(x, draw);
+      x.sequences = any_runs(x, draw);
     else
-      x.documents = kind == 1 && coin() ? uneven_intervals(x, draw) : any_documents(x, draw);
+      x.sequences = kind == 1 && coin() ? uneven_intervals(x, draw) : any_sequences(x, draw);
     x.mask = {.group = x.mask.group};
   }
   if (draw(0, 2) == 0) x.modifiers = any_modifiers(x, draw);
@@ -159,7 +159,7 @@ std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& siz
   constexpr int kTries = 100;
   for (int tries = 0; tries < kTries; ++tries) {
     plan::Tiling t;
-    for (const schedule::KnobRange& k : s.knobs) {
+    for (const schedule::TileSizeRange& k : s.tile_sizes) {
       // Sizes beyond a dimension count as the dimension; any number will do where there is none.
       const index_t most = k.most > 0           ? k.most
                            : k.along != nullptr ? std::max(k.least, sizes.*k.along)
@@ -216,7 +216,7 @@ void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
       x.n_k = x.n_q = x.n_q / x.mask.group;
       x.mask = {};
       if (draw(0, 1) == 1) x.mask.hi = 1;
-      x.documents = nullptr;
+      x.sequences = nullptr;
       x.method = Reformer{draw(1, 3), draw(1, x.n_k), 2 * draw(1, 4), seed()};
       break;
     case MethodKind::coreset: {

@@ -45,9 +45,9 @@ void run(M& m, const Schedule& s, const Arrays<T>& a, const Tiling& t) {
 /// Run on arrays of its own, in exactly as many words as its footprint.
 template <class T>
 Arrays<T> ran(const Schedule& s, const Sizes& x, const Tiling& t,
-              const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa())) {
+              const kernel::Implementations<T>& implementations = kernel::implementations<T>(best_isa())) {
   Arrays<T> a(s, x, t);
-  machine::Ram<T> ram(s.footprint(x, t).to_index(), a.slow(), bodies);
+  machine::Ram<T> ram(s.footprint(x, t).to_index(), a.slow(), implementations);
   run(ram, s, a, t);
   return a;
 }
@@ -198,9 +198,9 @@ void runs_alike_on_every_machine(const Schedule& s, const Sizes& x, const Tiling
   require_counts(counted, s, x, t, "a run in f32");
 }
 
-// With the portable kernels: a trace holds the parts of composites, which fused bodies round in other places.
+// With the portable kernels: a trace holds the parts of composites, which fused implementations round in other places.
 void traces_replay_to_the_same_bits(const Schedule& s, const Sizes& x, const Tiling& t) {
-  const auto& portable = kernel::bodies<double>(Isa::portable);
+  const auto& portable = kernel::implementations<double>(Isa::portable);
   const auto direct = ran<double>(s, x, t, portable);
   machine::Trace trace;
   Decisions decisions;
@@ -306,8 +306,8 @@ std::string text_of(const Sizes& x) {
                         rows->exact_rows ? "exact rows" : "no exact rows");
   if (kind_of(x.method) != MethodKind::exact) text += ' ' + text_of(x.method);
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
-  if (x.documents != nullptr)
-    for (const Document& one : x.documents->list) {
+  if (x.sequences != nullptr)
+    for (const Sequence& one : x.sequences->list) {
       text += fmt::format(" sequence {}..{} x {}..{} mask lo {} hi {} prefix {}", one.rows.begin, one.rows.end,
                           one.keys.begin, one.keys.end, one.mask.lo, one.mask.hi, one.mask.prefix);
       if (one.pattern == nullptr) continue;
@@ -357,10 +357,10 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     m.bias_gradient_of_rows = true;  // as Problem::modifiers has it
   }
   ask_for(s.traits.method, c.sizes, draw);
-  if (is_projected(s.operation) && c.sizes.documents != nullptr) {  // as Problem::documents says
-    Documents all = *c.sizes.documents;
+  if (is_projected(s.operation) && c.sizes.sequences != nullptr) {  // as Problem::sequences says
+    Sequences all = *c.sizes.sequences;
     close_gaps(all.list, c.sizes.n_q / c.sizes.mask.group, c.sizes.n_k);
-    c.sizes.documents = std::make_shared<const Documents>(std::move(all));
+    c.sizes.sequences = std::make_shared<const Sequences>(std::move(all));
   }
   if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
     const double range = random(0, 1) == 1 ? 1.0 : 0.25;  // few ranges: a grid of polynomials takes a tenth of a second
@@ -396,7 +396,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
   if (!can_solve(s, c.sizes) && !s.traits.only_patterns) {
-    c.sizes.documents = nullptr;
+    c.sizes.sequences = nullptr;
     c.sizes.mask.lo = -Mask::kFar;
     if (!can_solve(s, c.sizes)) c.sizes.mask = {.group = c.sizes.mask.group};
   }
@@ -406,7 +406,7 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   // for some of them.
   if (claim == all().size()) {
     c.sizes.modifiers = {};
-    if (has_pattern(c.sizes) && c.sizes.documents->list.size() > 1) c.sizes.documents = nullptr;
+    if (has_pattern(c.sizes) && c.sizes.sequences->list.size() > 1) c.sizes.sequences = nullptr;
     if (!can_solve(s, c.sizes)) return {};
   }
   std::vector<Tiling> tilings;
@@ -470,9 +470,9 @@ void chooses_no_dearer_tiling(const Schedule& s, const Sizes& x, schedule::Limit
   limits.multiple = {};
   // Groups are for many workers, not for few words: both have as many.
   const auto with_groups_of = [&](const Tiling& from, Tiling t) {
-    for (schedule::Knob& k : t)
-      for (const schedule::Knob& same : from)
-        if (k.name == same.name && s.knob(k.name).groups) k.value = same.value;
+    for (schedule::TileSize& k : t)
+      for (const schedule::TileSize& same : from)
+        if (k.name == same.name && s.tile_size(k.name).groups) k.value = same.value;
     return t;
   };
   Tiling rival = with_groups_of(s.smallest(x, {}), other);

@@ -33,7 +33,7 @@ Case any_case(const Draw& draw);
 /// Widths of 1 to 8 bytes, every second time with padded rows.
 Residence any_residence(const Draw& draw);
 /// A pattern of intervals whose ends go on in uneven steps, for problems of these sizes.
-std::shared_ptr<const Documents> uneven_intervals(const Sizes& sizes, const Draw& draw);
+std::shared_ptr<const Sequences> uneven_intervals(const Sizes& sizes, const Draw& draw);
 /// Any tiling that the schedule may run with on these sizes; none if 100 draws found none.
 std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& sizes, const Draw& draw);
 /// Makes of it a problem that asks for a method of this kind, its numbers at random.

@@ -28,10 +28,10 @@ class Reordered : public MachineFace<Reordered<Base>> {
   void modify(const K& k, std::span<const Arg> args) {
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    return base_.tell(question, word, worst);
+    return base_.read_index(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

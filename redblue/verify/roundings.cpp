@@ -45,7 +45,7 @@ class Steps : public MachineFace<Steps> {
     take(stored_[key(args[0].block)], kernel::access_of(k, 0));
     take(k, args, 1);
   }
-  static index_t tell(Question, const Arg&, index_t worst) { return worst; }
+  static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   template <class Body>
   void each(index_t n, const Body& body) {
     for (index_t i = 0; i < n; ++i) body(*this, i);

@@ -41,10 +41,10 @@ class Sabotaged : public MachineFace<Sabotaged<Base>> {
     base_.modify(k, args);
     if (hit && slip_ == Slip::updates_twice) base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst)
+  index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    return base_.tell(question, word, worst);
+    return base_.read_index(question, word, worst);
   }
   template <class Body>
   void each(index_t n, const Body& body) {

@@ -321,7 +321,7 @@ int128 exact_b14(const AttentionProblem& x, int128 N) {
   };
   const int128 k5 = 100000 * (d + v) * (4 * d + 3 * v) - 13 * d * d;
   int128 best = std::max<int128>(0, line(k5, ceil_div_128(4 * k5, 300000)));
-  if (v == d && x.mask.full() && !x.documents)
+  if (v == d && x.mask.full() && !x.sequences)
     best = std::max(best, line(1389600 * d * d, ceil_div_128(13896000 * d * d, 900000)));
   return best;
 }

@@ -12,8 +12,8 @@ namespace redblue::test {
 /// The keys that each row of a key-value head sees, row by row: one list, or one for each batch where they differ.
 inline std::vector<std::vector<Range>> keys_of_rows(const bound::AttentionProblem& x) {
   std::vector lists(static_cast<std::size_t>(batches_of(x)), std::vector<Range>(static_cast<std::size_t>(x.n_q)));
-  const std::vector<Document> whole{{0, {0, x.n_q}, {0, x.n_k}, x.mask}};
-  for (const Document& one : x.documents ? x.documents->list : whole)
+  const std::vector<Sequence> whole{{0, {0, x.n_q}, {0, x.n_k}, x.mask}};
+  for (const Sequence& one : x.sequences ? x.sequences->list : whole)
     for (index_t r = one.rows.begin; r < one.rows.end; ++r) {
       const Range keys = one.mask.keys(r - one.rows.begin, one.keys.size());
       lists[static_cast<std::size_t>(one.batch)][static_cast<std::size_t>(r)] = {one.keys.begin + keys.begin,

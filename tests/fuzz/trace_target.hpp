@@ -20,7 +20,7 @@ namespace redblue::fuzz {
 /// Every array, of this shape.
 inline constexpr Shape kArrayShape{8, 8};
 
-/// Each tile and array in a heap block of exactly its size, and the portable bodies on them.
+/// Each tile and array in a heap block of exactly its size, and the portable implementations on them.
 class Blocks {
  public:
   Blocks() {
@@ -47,7 +47,7 @@ class Blocks {
   void run(const K& k, std::span<const Arg> args) {
     std::vector<View<double>> views;
     for (const Arg& a : args) views.push_back(view(a));
-    kernel::run(kernel::bodies<double>(Isa::portable), k, std::span<const View<double>>(views));
+    kernel::run(kernel::implementations<double>(Isa::portable), k, std::span<const View<double>>(views));
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -101,7 +101,7 @@ inline bool accepts_trace(std::span<const std::byte> bytes) {
     machine::SlowMemory slow;
     for (std::size_t a = 0; a < kSlowArrays; ++a)
       slow[a] = machine::Storage::matrix(words.data() + a * static_cast<std::size_t>(kArrayShape.words()), kArrayShape);
-    static constexpr kernel::Bodies<double> kPortable;
+    static constexpr kernel::Implementations<double> kPortable;
     machine::Ram<double> ram(512, slow, kPortable);
     machine::replay(trace, ram, Blocks::arrays());
     return true;

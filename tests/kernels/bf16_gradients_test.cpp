@@ -7,8 +7,8 @@
 #include "kernels/tiles.hpp"
 #include "redblue/kernels/implementations.hpp"
 
-/// Bodies of the backward pass that multiply bf16 against the portable kernels, over shapes with ragged edges, strides
-/// and masks.
+/// Implementations of the backward pass that multiply bf16 against the portable kernels, over shapes with ragged edges,
+/// strides and masks.
 namespace redblue::kernel {
 namespace {
 
@@ -36,14 +36,14 @@ double away(Matrix<float> x, Matrix<float> from) {
 class Bf16Gradients : public testing::TestWithParam<Isa> {
  protected:
   std::mt19937 random{20261125};
-  const Bodies<float>* table = nullptr;
+  const Implementations<float>* table = nullptr;
 
   void SetUp() override {
     if (!is_available(GetParam()))
-      GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its bodies are untested";
-    table = &bf16_bodies(GetParam());
-    ASSERT_NE(table->body<KeyGradients>(), bodies<float>(Isa::avx512).body<KeyGradients>());
-    ASSERT_NE(table->body<GemmOver>(), bodies<float>(Isa::avx512).body<GemmOver>());
+      GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its implementations are untested";
+    table = &bf16_implementations(GetParam());
+    ASSERT_NE(table->body<KeyGradients>(), implementations<float>(Isa::avx512).body<KeyGradients>());
+    ASSERT_NE(table->body<GemmOver>(), implementations<float>(Isa::avx512).body<GemmOver>());
   }
   index_t draw(index_t low, index_t high) { return std::uniform_int_distribution<index_t>(low, high)(random); }
   /// Near multiples of vectors, register tiles and the terms that are paired at a time.

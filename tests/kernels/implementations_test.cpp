@@ -35,7 +35,7 @@ double difference(Matrix<T> fast, Matrix<T> portable, bool may_skip = false, dou
 }
 
 template <class T>
-class BodiesTest : public testing::Test {
+class ImplementationsTest : public testing::Test {
  protected:
   std::mt19937 random{20261121};
   const double allowed = 400 * static_cast<double>(std::numeric_limits<T>::epsilon());
@@ -112,21 +112,21 @@ class BodiesTest : public testing::Test {
       SCOPED_TRACE(name_of(isa));
       for (int i = 0; i < times; ++i) {
         SCOPED_TRACE(i);
-        f(bodies<T>(isa));
+        f(implementations<T>(isa));
         if (this->HasFailure()) return;
       }
       ++tried;
     }
-    if (tried == 0) GTEST_SKIP() << "this machine has no instruction set with bodies of its own";
+    if (tried == 0) GTEST_SKIP() << "this machine has no instruction set with implementations of its own";
   }
 };
 
 using WordTypes = testing::Types<float, double>;
-TYPED_TEST_SUITE(BodiesTest, WordTypes);
+TYPED_TEST_SUITE(ImplementationsTest, WordTypes);
 
-TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
+TYPED_TEST(ImplementationsTest, OnlineAttentionIsTheCompositionOfItsParts) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), d = this->size(), d_v = this->size(), row0 = this->draw(0, 50);
     const Score score = std::array{Score::softmax, Score::softmax, Score::sigmoid, Score::relu,
                                    Score::identity}[static_cast<std::size_t>(this->draw(0, 4))];
@@ -154,7 +154,7 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
       run<T>(step, std::array{cut(S.view()), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view(), bias, slopes});
       const std::array views{cut(fast_S.view), fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
                              K.view(),         V.view(),    bias,          slopes};
-      if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
+      if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have implementations of their own
         ASSERT_TRUE((table.template body<OnlineAttention>()(step, views)));
       } else {
         run<T>(table, step, views);
@@ -168,9 +168,9 @@ TYPED_TEST(BodiesTest, OnlineAttentionIsTheCompositionOfItsParts) {
   });
 }
 
-TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
+TYPED_TEST(ImplementationsTest, KeyGradientsAreTheCompositionOfTheirParts) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), d_v = this->size();
     const index_t row0 = this->draw(0, 50), col0 = this->draw(0, 50);
     Matrix<T> Q({rows, d}, this->random, 1, this->draw(0, 3)), K({keys, d}, this->random), V({keys, d_v}, this->random);
@@ -207,13 +207,13 @@ TYPED_TEST(BodiesTest, KeyGradientsAreTheCompositionOfTheirParts) {
 /// The two ways of OnlineAttention over blocks of keys, from beginning to end: what they leave in O and lse.
 template <class T>
 struct TwoWays {
-  const Bodies<T>& table;
+  const Implementations<T>& table;
   Score score;
   Matrix<T> Q, O, m, l, fast_m, fast_l;
   Laid<T> fast_Q, fast_O;
 
-  TwoWays(const Bodies<T>& bodies, const Matrix<T>& q, index_t d_v, Score f)
-      : table(bodies),
+  TwoWays(const Implementations<T>& implementations, const Matrix<T>& q, index_t d_v, Score f)
+      : table(implementations),
         score(f),
         Q(q),
         O({q.shape.rows, d_v}),
@@ -221,8 +221,8 @@ struct TwoWays {
         l(m),
         fast_m(m),
         fast_l(m),
-        fast_Q(bodies, q, OnlineAttention::Q),
-        fast_O(bodies, O, OnlineAttention::O) {
+        fast_Q(implementations, q, OnlineAttention::Q),
+        fast_O(implementations, O, OnlineAttention::O) {
     run<T>(SoftmaxInit{}, std::array{O.view(), m.view(), l.view()});
     run<T>(table, SoftmaxInit{}, std::array{fast_O.view, fast_m.view(), fast_l.view()});
   }
@@ -234,7 +234,7 @@ struct TwoWays {
     run<T>(k, std::array{S.view(), O.view(), m.view(), l.view(), Q.view(), K.view(), V.view(), none, none});
     const std::array views{fast_S.view, fast_O.view, fast_m.view(), fast_l.view(), fast_Q.view,
                            fast_K,      fast_V,      none,          none};
-    if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have bodies of their own
+    if (fast_O.view.packed()) {  // a few queries are not packed: then the parts have implementations of their own
       ASSERT_TRUE((table.template body<OnlineAttention>()(k, views)));
     } else {
       run<T>(table, k, views);
@@ -247,9 +247,9 @@ struct TwoWays {
   }
 };
 
-TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
+TYPED_TEST(ImplementationsTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), d = this->size(), d_v = this->size(), row0 = this->draw(0, 50);
     const Score score = std::array{Score::softmax, Score::softmax, Score::softmax,
                                    Score::sigmoid, Score::relu,    Score::identity}[static_cast<std::size_t>(
@@ -279,13 +279,13 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfAnyScoresIsTheCompositionOfItsParts) {
   });
 }
 
-/// Few pairs here and there: bodies go pair by pair, or by whole tiles, from one block of keys to the next.
-TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
+/// Few pairs here and there: implementations go pair by pair, or by whole tiles, from one block of keys to the next.
+TYPED_TEST(ImplementationsTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   using T = TypeParam;
   index_t taken = 0;
   const int times = test::few_cases() ? 20 : 80;
   this->on_every_isa(
-      [&](const Bodies<T>& table) {
+      [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
         const index_t rows = this->size(), d = words(), d_v = words(), row0 = this->draw(0, 50), blocks = 3, most = 600;
         RunLists lists;
@@ -322,15 +322,16 @@ TYPED_TEST(BodiesTest, OnlineAttentionOfFewPairsIsTheCompositionOfItsParts) {
   EXPECT_TRUE(this->IsSkipped() || 4 * taken > 3 * times) << "few blocks were taken pair by pair: " << taken;
 }
 
-/// Few pairs here and there: bodies go pair by pair, or by whole tiles, from one block of queries to the next. Only
-/// whole tiles multiply the rows of queries that see no key, with weights of 0: NaN in these rows tells the ways apart.
-TYPED_TEST(BodiesTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
+/// Few pairs here and there: implementations go pair by pair, or by whole tiles, from one block of queries to the next.
+/// Only whole tiles multiply the rows of queries that see no key, with weights of 0: NaN in these rows tells the ways
+/// apart.
+TYPED_TEST(ImplementationsTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   constexpr T kInfinity = std::numeric_limits<T>::infinity(), kNaN = std::numeric_limits<T>::quiet_NaN();
   index_t gradients_taken = 0, products_taken = 0;
   const int times = test::few_cases() ? 15 : 60;
   this->on_every_isa(
-      [&](const Bodies<T>& table) {
+      [&](const Implementations<T>& table) {
         const auto words = [&] { return this->draw(0, 9) == 0 ? this->draw(250, 260) : this->size(); };
         const index_t keys = this->draw(0, 3) == 0 ? this->draw(500, 600) : this->size(), d = words(), d_v = words(),
                       col0 = this->draw(0, 70), row0 = this->draw(0, 50), blocks = 2, most = 260;
@@ -400,9 +401,9 @@ TYPED_TEST(BodiesTest, GradientsOfFewPairsAreTheCompositionOfTheirParts) {
 }
 
 // docs/numerics.md: where one key has all the weight, dP - D is 0, not noise.
-TYPED_TEST(BodiesTest, GradientsOfQueriesWithOneKeyAreZero) {
+TYPED_TEST(ImplementationsTest, GradientsOfQueriesWithOneKeyAreZero) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->draw(64, 200), keys = 256, d = this->size(), d_v = 3 * this->size();
     RunLists lists;
     Matrix<T> Q({rows, d}, this->random, 0.1), K({keys, d}, this->random, 0.1), V({keys, d_v}, this->random),
@@ -431,9 +432,9 @@ TYPED_TEST(BodiesTest, GradientsOfQueriesWithOneKeyAreZero) {
 }
 
 // docs/numerics.md: weights reach 2^16 before O is scaled; sums of values are finite up to 2^-16 of the largest number.
-TYPED_TEST(BodiesTest, ValuesMayBeAsLargeAsTheWeightsLeaveRoomFor) {
+TYPED_TEST(ImplementationsTest, ValuesMayBeAsLargeAsTheWeightsLeaveRoomFor) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = 8 * this->draw(1, 8), d_v = this->size();
     Matrix<T> Q({rows, 1}), K({keys, 1}), V({keys, d_v});
     const T largest = std::ldexp(std::numeric_limits<T>::max(), -16) / static_cast<T>(2 * keys);
@@ -462,7 +463,7 @@ struct Narrow {
   std::vector<float> pairs;
   View<float> view;
 
-  Narrow(const Bodies<float>& table, const Matrix<float>& m, Layout layout) {
+  Narrow(const Implementations<float>& table, const Matrix<float>& m, Layout layout) {
     for (const float w : m.words) rows.push_back(bf16_of(w));
     view = {reinterpret_cast<float*>(rows.data()), m.shape, m.stride, 1, layout};
     if (!is_paired(layout)) return;
@@ -473,12 +474,12 @@ struct Narrow {
   }
 };
 
-class Bf16BodiesTest : public BodiesTest<float>, public testing::WithParamInterface<Isa> {};
+class Bf16ImplementationsTest : public ImplementationsTest<float>, public testing::WithParamInterface<Isa> {};
 
-TEST_P(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeights) {
+TEST_P(Bf16ImplementationsTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeights) {
   if (!is_available(GetParam()))
-    GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its bodies are untested";
-  const Bodies<float>& table = bf16_bodies(GetParam());
+    GTEST_SKIP() << "THIS MACHINE HAS NO " << name_of(GetParam()) << ": its implementations are untested";
+  const Implementations<float>& table = bf16_implementations(GetParam());
   ASSERT_TRUE(table.bf16);
   for (int i = 0; i < 300 && !this->HasFailure(); ++i) {
     SCOPED_TRACE(i);
@@ -511,13 +512,13 @@ TEST_P(Bf16BodiesTest, OnlineAttentionIsTheCompositionOfItsPartsUpToRoundedWeigh
   }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, Bf16BodiesTest, testing::Values(Isa::avx512_bf16, Isa::amx_bf16),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, Bf16ImplementationsTest, testing::Values(Isa::avx512_bf16, Isa::amx_bf16),
                          [](const auto& isa) { return std::string(name_of(isa.param)); });
 
-using HalfBodiesTest = BodiesTest<float>;
+using Words16Test = ImplementationsTest<float>;
 
-TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
-  on_every_isa([&](const Bodies<float>& table) {
+TEST_F(Words16Test, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
+  on_every_isa([&](const Implementations<float>& table) {
     const index_t rows = draw(1, table.few_rows), d = size(), d_v = size();
     const DType type = draw(0, 1) == 0 ? DType::f16 : DType::bf16;
     const Layout layout = type == DType::f16 ? Layout::f16_rows : Layout::bf16_rows;
@@ -527,8 +528,8 @@ TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
     const auto halves = [&](Matrix<float>& m) {
       std::vector<std::uint16_t> words(m.words.size());
       const auto count = static_cast<index_t>(words.size());
-      table.half_rows.narrow(type, m.words.data(), words.data(), count);
-      table.half_rows.widen(type, words.data(), m.words.data(), count);
+      table.row_conversion.narrow(type, m.words.data(), words.data(), count);
+      table.row_conversion.widen(type, words.data(), m.words.data(), count);
       return words;
     };
     for (index_t block = 0, j = 0; block < 3; ++block) {
@@ -551,8 +552,8 @@ TEST_F(HalfBodiesTest, FewQueriesReadRowsOf16BitsAsTheWordsThatTheyHold) {
   });
 }
 
-TEST_F(HalfBodiesTest, PanelsBecomeRowsOf16BitsAsByWayOfRowsOfWords) {
-  on_every_isa([&](const Bodies<float>& table) {
+TEST_F(Words16Test, PanelsBecomeRowsOf16BitsAsByWayOfRowsOfWords) {
+  on_every_isa([&](const Implementations<float>& table) {
     const Matrix<float> m({table.few_rows + size(), size()}, random);
     Matrix<float> rows = m;
     const Laid<float> laid(table, rows, OnlineAttention::O);
@@ -560,17 +561,17 @@ TEST_F(HalfBodiesTest, PanelsBecomeRowsOf16BitsAsByWayOfRowsOfWords) {
     const DType type = draw(0, 1) == 0 ? DType::f16 : DType::bf16;
     const index_t stride = m.shape.cols + draw(0, 5);
     std::vector<std::uint16_t> halves(static_cast<std::size_t>(m.shape.rows * stride)), wanted = halves;
-    table.unpack_halves(type, laid.view.data, m.shape, halves.data(), stride);
+    table.unpack_words16(type, laid.view.data, m.shape, halves.data(), stride);
     for (index_t r = 0; r < m.shape.rows; ++r)
-      table.half_rows.narrow(type, &rows.view()(r, 0), wanted.data() + r * stride, m.shape.cols);
+      table.row_conversion.narrow(type, &rows.view()(r, 0), wanted.data() + r * stride, m.shape.cols);
     EXPECT_EQ(halves, wanted);
   });
 }
 
-TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
+TYPED_TEST(ImplementationsTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
   using T = TypeParam;
   int compared = 0;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), d_v = this->size();
     const index_t row0 = this->draw(0, 50), col0 = this->draw(0, 50);
     const double scale = std::array{0.125, 1.0, -0.5, 0.0}[static_cast<std::size_t>(this->draw(0, 3))];
@@ -617,9 +618,9 @@ TYPED_TEST(BodiesTest, KeyGradientsOfAnyScoresAreTheCompositionOfTheirParts) {
   EXPECT_GE(compared, 130);
 }
 
-TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
+TYPED_TEST(ImplementationsTest, ProductsAgreeForAnyTransposeAndStride) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), cols = this->size(), k = 3 * this->size();
     const bool ta = this->draw(0, 1) == 1, tb = this->draw(0, 1) == 1, tc = this->draw(0, 3) == 0;
     const auto shape = [](index_t r, index_t c, bool t) { return t ? Shape{c, r} : Shape{r, c}; };
@@ -639,9 +640,9 @@ TYPED_TEST(BodiesTest, ProductsAgreeForAnyTransposeAndStride) {
   });
 }
 
-TYPED_TEST(BodiesTest, ProductsMayLeaveOutWhatAMaskHides) {
+TYPED_TEST(ImplementationsTest, ProductsMayLeaveOutWhatAMaskHides) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), row0 = this->draw(0, 9), col0 = 7;
     const Place place{this->mask(row0, col0, rows), row0, col0};
     Matrix<T> A({rows, keys}, this->random, 1, 2), B({keys, d}, this->random, 1, 1), C({rows, d}, this->random);
@@ -659,9 +660,9 @@ TYPED_TEST(BodiesTest, ProductsMayLeaveOutWhatAMaskHides) {
   });
 }
 
-TYPED_TEST(BodiesTest, ScoresAgree) {
+TYPED_TEST(ImplementationsTest, ScoresAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->size(), row0 = this->draw(0, 9);
     Matrix<T> Q({rows, d}, this->random), K({keys, d}, this->random, 1, 2), S({rows, keys}, 3), fast = S;
     const Scores scores{0.25, {this->mask(row0, 7, rows), row0, 7}};
@@ -672,9 +673,9 @@ TYPED_TEST(BodiesTest, ScoresAgree) {
 }
 
 /// Runs of a few keys, across the words of 64 bits that hide others.
-TYPED_TEST(BodiesTest, ScoresUnderAPatternAgree) {
+TYPED_TEST(ImplementationsTest, ScoresUnderAPatternAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d = this->draw(1, 20), row0 = this->draw(0, 9),
                   col0 = this->draw(0, 70), share = this->draw(0, 10);
     RunLists lists;
@@ -700,9 +701,9 @@ TYPED_TEST(BodiesTest, ScoresUnderAPatternAgree) {
   });
 }
 
-TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
+TYPED_TEST(ImplementationsTest, PassesOverRowsAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), keys = this->size(), d_v = this->size(), row0 = this->draw(0, 9);
     Matrix<T> S({rows, keys}, this->random, 3, this->draw(0, 5)), O({rows, d_v}, this->random, 1, this->draw(0, 5));
     Matrix<T> m({rows, 1}, this->random, 3), l({rows, 1}, this->random), dP({rows, keys}, this->random, 1, 2);
@@ -743,9 +744,9 @@ TYPED_TEST(BodiesTest, PassesOverRowsAgree) {
 }
 
 /// The weights of one key: hidden, of a row that saw no key, far from lse, or NaN.
-TYPED_TEST(BodiesTest, WeightsOfAKeyAgree) {
+TYPED_TEST(ImplementationsTest, WeightsOfAKeyAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), d_v = this->size();
     Matrix<T> O({rows, d_v}, this->random, 1, this->draw(0, 5)), z({rows, 1}, this->random);
     Matrix<T> S({rows, 1}, this->random, 3, this->draw(0, 5)), lse({rows, 1}, this->random, 3);
@@ -773,9 +774,9 @@ TYPED_TEST(BodiesTest, WeightsOfAKeyAgree) {
   });
 }
 
-TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
+TYPED_TEST(ImplementationsTest, PassesOverRowsOfAnyScoresAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), d_v = this->size();
     constexpr T kMinusInfinity = -std::numeric_limits<T>::infinity();
     Matrix<T> O({rows, d_v}), m({rows, 1}), l({rows, 1});
@@ -825,9 +826,9 @@ TYPED_TEST(BodiesTest, PassesOverRowsOfAnyScoresAgree) {
 }
 
 // docs/numerics.md: where one key has all the weight, dP - D is 0, not noise.
-TYPED_TEST(BodiesTest, RowDotsAndValueGradientsSumInOneOrder) {
+TYPED_TEST(ImplementationsTest, RowDotsAndValueGradientsSumInOneOrder) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t rows = this->size(), d_v = 3 * this->size();
     Matrix<T> dO({rows, d_v}, this->random), V({1, d_v}, this->random), O({rows, d_v}), D({rows, 1}), dP({rows, 1});
     for (index_t i = 0; i < rows; ++i)
@@ -840,10 +841,10 @@ TYPED_TEST(BodiesTest, RowDotsAndValueGradientsSumInOneOrder) {
   });
 }
 
-TEST(Bodies, PackedTilesAreRefusedByKernelsWithoutABodyForThem) {
+TEST(Implementations, PackedTilesAreRefusedByKernelsWithoutABodyForThem) {
   for (const Isa isa : kIsas) {
     if (isa == Isa::portable || !is_available(isa)) continue;
-    const Bodies<float>& table = bodies<float>(isa);
+    const Implementations<float>& table = implementations<float>(isa);
     Laid<float> tile(table, Matrix<float>({20, 7}), Layout::query_panels);
     EXPECT_THROW(run<float>(table, Zero{}, std::array{tile.view}), std::logic_error);
   }

@@ -72,7 +72,7 @@ void on_every_isa(const F& f) {
   for (const Isa isa : kIsas) {
     if (!is_available(isa)) continue;
     SCOPED_TRACE(name_of(isa));
-    f(bodies<float>(isa));
+    f(implementations<float>(isa));
   }
 }
 
@@ -83,13 +83,13 @@ class LongSums : public testing::Test {
 };
 
 TEST_F(LongSums, OfValuesAndWeights) {
-  for (const index_t queries : {3, 50}) {  // few queries have bodies of their own
+  for (const index_t queries : {3, 50}) {  // few queries have implementations of their own
     SCOPED_TRACE(queries);
     Words Q = draw(queries, kFeatures), K = draw(kLong, kFeatures), V = draw(kLong, kFeatures);
     const std::map<SlowArray, Words> inputs{{SlowArray::Q, Q}, {SlowArray::K, K}, {SlowArray::V, V}};
     const auto f64 = plain<double>(Operation::forward, inputs).forward();
     const auto f32 = plain<float>(Operation::forward, inputs).forward();
-    on_every_isa([&](const Bodies<float>& table) {
+    on_every_isa([&](const Implementations<float>& table) {
       for (const index_t step : {128, 2048}) {
         SCOPED_TRACE(step);
         Words m({queries, 1}), l({queries, 1});
@@ -122,7 +122,7 @@ TEST_F(LongSums, OfGradientsOfKeys) {
                                           {SlowArray::O, O}, {SlowArray::dO, dO}, {SlowArray::lse, lse}};
   const auto f64 = plain<double>(Operation::backward, inputs).gradients();
   const auto f32 = plain<float>(Operation::backward, inputs).gradients();
-  on_every_isa([&](const Bodies<float>& table) {
+  on_every_isa([&](const Implementations<float>& table) {
     Words dK({kKeys, kFeatures}), dV({kKeys, kFeatures});
     Laid<float> fast_K(table, K, KeyGradients::K), fast_V(table, V, KeyGradients::V);
     for (index_t i = 0; i < kLong; i += kStep) {
@@ -148,7 +148,7 @@ TEST_F(LongSums, OfProducts) {
     for (index_t t = 0; t < kLong; ++t) At.view()(t, i) = A.view()(i, t);
   const Yardstick C(oracle::product(in<double>(A), in<double>(B), kPiece),
                     oracle::product(in<float>(A), in<float>(B), kPiece));
-  on_every_isa([&](const Bodies<float>& table) {
+  on_every_isa([&](const Implementations<float>& table) {
     for (const index_t step : {128, 784, 8192})
       for (const bool transposed : {false, true}) {
         SCOPED_TRACE(testing::Message() << step << (transposed ? " transposed" : ""));

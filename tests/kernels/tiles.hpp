@@ -24,21 +24,21 @@ struct Matrix {
   View<T> view() { return {words.data(), shape, stride}; }
 };
 
-/// A tile as a machine would lay it out for these bodies, with what `from` holds.
+/// A tile as a machine would lay it out for these implementations, with what `from` holds.
 template <class T>
 struct Laid {
   std::vector<T> words;
   std::vector<T> stored;  ///< where a tile of output panels may be stored
   View<T> view;
 
-  Laid(const Bodies<T>& table, Matrix<T> from, Layout layout) {
+  Laid(const Implementations<T>& table, Matrix<T> from, Layout layout) {
     const Placement p = place(table, from.shape, layout);
     words.assign(static_cast<std::size_t>(p.words), std::numeric_limits<T>::quiet_NaN());
     view = View<T>(words.data() + p.panels, from.shape, p.row_stride, 1, p.layout);
-    if (p.layout == Layout::key_panels) view.twin = words.data();
+    if (p.layout == Layout::key_panels) view.other_form = words.data();
     if (p.layout == Layout::output_panels) {
       stored.resize(static_cast<std::size_t>(from.shape.words()));
-      view.twin = stored.data();
+      view.other_form = stored.data();
       view.row_stride = from.shape.cols;
     }
     if (p.layout == Layout::query_panels) {
@@ -48,10 +48,10 @@ struct Laid {
     } else if (p.layout != Layout::panel_scratch) {
       for (index_t i = 0; i < from.shape.rows; ++i)
         for (index_t j = 0; j < from.shape.cols; ++j) view(i, j) = from.view()(i, j);
-      if (p.layout == Layout::key_panels) table.pack(view, view.twin);
+      if (p.layout == Layout::key_panels) table.pack(view, view.other_form);
     }
   }
-  Matrix<T> plain(const Bodies<T>& table) const {
+  Matrix<T> plain(const Implementations<T>& table) const {
     Matrix<T> m(view.shape);
     if (view.packed()) {
       table.unpack(words.data(), m.view());

@@ -35,7 +35,7 @@ class ReadOnlyTiles : public testing::TestWithParam<Layout> {
 };
 
 TEST_P(ReadOnlyTiles, NoKernelMayWriteOne) {
-  if (best_isa() == Isa::portable) GTEST_SKIP() << "the portable bodies copy every tile";
+  if (best_isa() == Isa::portable) GTEST_SKIP() << "the portable implementations copy every tile";
   Ram<float> ram(1000, slow_);
   const auto tile = ram.load(rows(SlowArray::K, 0, 20), GetParam());
   EXPECT_THROW(ram.compute(kernel::Zero{}, tile), std::logic_error);
@@ -47,7 +47,7 @@ TEST_P(ReadOnlyTiles, NoKernelMayWriteOne) {
 }
 
 TEST_P(ReadOnlyTiles, NoneIsLoadedInPart) {
-  if (best_isa() == Isa::portable) GTEST_SKIP() << "the portable bodies copy every tile";
+  if (best_isa() == Isa::portable) GTEST_SKIP() << "the portable implementations copy every tile";
   Ram<float> ram(1000, slow_);
   const auto tile = ram.load(rows(SlowArray::K, 0, 20), GetParam());
   EXPECT_THROW(ram.load_into(tile.rows(0, 3), rows(SlowArray::V, 0, 3)), std::logic_error);

@@ -230,7 +230,7 @@ TEST(Trace, HoldsDecisions) {
   for (double q : {3.0, 4.0}) {
     machine::SlowMemory slow;
     slow[index_of(SlowArray::Q)] = machine::Storage::matrix(&q, {1, 1});
-    machine::Ram<double> ram(1, slow, kernel::bodies<double>(Isa::portable));
+    machine::Ram<double> ram(1, slow, kernel::implementations<double>(Isa::portable));
     machine::Counted counted(ram);
     if (q == 3)
       EXPECT_NO_THROW(machine::replay(trace, counted));

@@ -44,7 +44,7 @@ Problem problem_of(const StateRow& line) {
   return p;
 }
 index_t value(const plan::Tiling& t, std::string_view name) {
-  for (const schedule::Knob& k : t)
+  for (const schedule::TileSize& k : t)
     if (k.name == name) return k.value;
   return 0;
 }

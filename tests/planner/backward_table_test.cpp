@@ -11,7 +11,7 @@
 #include "redblue/schedules/backward/grouped_key_outer.hpp"
 #include "redblue/schedules/backward/materialised.hpp"
 #include "redblue/schedules/gradient/small_cache.hpp"
-#include "redblue/schedules/parts/knobs.hpp"
+#include "redblue/schedules/parts/tile_sizes.hpp"
 #include "support/generators.hpp"
 #include "support/table.hpp"
 
@@ -52,12 +52,12 @@ struct Line {
     const Row* r = row(schedule);
     EXPECT_EQ(r == nullptr ? "" : r->io.total().str(), text(schedule)) << schedule;
   }
-  void expect_knob(const std::string& schedule, std::string_view knob, const std::string& column) const {
+  void expect_tile_size(const std::string& schedule, std::string_view tile_size, const std::string& column) const {
     const Row* r = row(schedule);
     index_t value = 0;
     if (r != nullptr)
-      for (const schedule::Knob& k : r->tiling)
-        if (k.name == knob) value = k.value;
+      for (const schedule::TileSize& k : r->tiling)
+        if (k.name == tile_size) value = k.value;
     EXPECT_EQ(value, number(column)) << column;
   }
   const bound::Bound& bound(std::string_view name) const {
@@ -102,12 +102,12 @@ TEST(BackwardPlanner, ReproducesTable42) {
     const Line line(cells, Operation::backward);
     SCOPED_TRACE(line.where());
     for (const char* schedule : {"e1", "e2", "e3", "e4", "e5", "e6"}) line.expect_words(schedule);
-    line.expect_knob("e1", "Bc", "e1_Bc");
-    line.expect_knob("e2", "Br", "e2_Br");
-    line.expect_knob("e3", "Br", "e3_Br");
-    line.expect_knob("e3", "Bc", "e3_Bc");
-    line.expect_knob("e4", "Bc", "e4_Bc");
-    line.expect_knob("e6", "Bc", "e6_Bc");
+    line.expect_tile_size("e1", "Bc", "e1_Bc");
+    line.expect_tile_size("e2", "Br", "e2_Br");
+    line.expect_tile_size("e3", "Br", "e3_Br");
+    line.expect_tile_size("e3", "Bc", "e3_Bc");
+    line.expect_tile_size("e4", "Bc", "e4_Bc");
+    line.expect_tile_size("e6", "Bc", "e6_Bc");
     using schedule::MaterialisedBackward, schedule::FusedValuesBackward;
     line.expect_tile<MaterialisedBackward>("e5_scores", &MaterialisedBackward::Tiling::P);
     line.expect_tile<MaterialisedBackward>("e5_dV", &MaterialisedBackward::Tiling::dV);
@@ -150,7 +150,7 @@ TEST(BackwardPlanner, GroupsKeysByTheirWork) {
         if (!causal) {
           EXPECT_EQ(e1, schedule::FusedKeyOuterBackward::io(x, {t.Bc, t.br}).total());
         }
-        EXPECT_EQ(value->workspace_words(x, schedule::knobs_of(t)), Words(n) + Words(t.G - 1) * n * 64);
+        EXPECT_EQ(value->workspace_words(x, schedule::tile_sizes_of(t)), Words(n) + Words(t.G - 1) * n * 64);
       }
 }
 
@@ -162,8 +162,8 @@ TEST(GradientPlanner, ReproducesTable43) {
     SCOPED_TRACE(line.where());
     for (const char* schedule : {"6R", "9R-a", "9R-b", "9R-c", "9R-d", "9R-e", "9R-f"}) line.expect_words(schedule);
     for (const char* schedule : {"9R-a", "9R-b", "9R-c", "9R-d"})
-      line.expect_knob(schedule, "Br", std::string(schedule) + "_Br");
-    for (const char* schedule : {"9R-e", "9R-f"}) line.expect_knob(schedule, "Bc", std::string(schedule) + "_Bc");
+      line.expect_tile_size(schedule, "Br", std::string(schedule) + "_Br");
+    for (const char* schedule : {"9R-e", "9R-f"}) line.expect_tile_size(schedule, "Bc", std::string(schedule) + "_Bc");
     using schedule::SmallCacheGradient;
     line.expect_tile<SmallCacheGradient>("6R_P", &SmallCacheGradient::Tiling::f);
     line.expect_tile<SmallCacheGradient>("6R_U", &SmallCacheGradient::Tiling::U);
@@ -172,12 +172,12 @@ TEST(GradientPlanner, ReproducesTable43) {
     const Row *six = line.row("algorithm_6"), *nine = line.row("algorithm_9");
     ASSERT_TRUE(six != nullptr && nine != nullptr);
     EXPECT_EQ(six->io.total().str(), line.text("alg6"));
-    line.expect_knob("algorithm_6", "B", "alg6_B");
+    line.expect_tile_size("algorithm_6", "B", "alg6_B");
     EXPECT_EQ(six->footprint.str(), line.text("alg6_footprint"));
     EXPECT_TRUE(six->fits);
     EXPECT_EQ(nine->io.total().str(), line.text("alg9"));
-    line.expect_knob("algorithm_9", "Br", "alg9_Br");
-    line.expect_knob("algorithm_9", "Bc", "alg9_Bc");
+    line.expect_tile_size("algorithm_9", "Br", "alg9_Br");
+    line.expect_tile_size("algorithm_9", "Bc", "alg9_Bc");
     EXPECT_EQ(fmt::format("{:.2f}", nine->footprint.to_double() / static_cast<double>(line.M)),
               line.text("alg9_footprint_per_M"));
     EXPECT_FALSE(nine->fits);

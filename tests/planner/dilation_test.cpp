@@ -80,12 +80,12 @@ TEST(Dilation, SequencesOfResiduesShowWhatTheWindowShows) {
     p.validate();
     const Sizes x = p.sizes();
     for (index_t batch = 0; batch < p.batch; ++batch) {
-      const Order& order = *x.documents->order_of(batch, 1);
+      const Order& order = *x.sequences->order_of(batch, 1);
       expect_all(order.queries, p.n_q);
       expect_all(order.keys, p.n_k);
       Entries shown(static_cast<std::size_t>(p.n_q), std::vector<bool>(static_cast<std::size_t>(p.n_k)));
-      for (const Document& one : x.documents->list) {
-        if (x.documents->batches > 1 && one.batch != batch) continue;
+      for (const Sequence& one : x.sequences->list) {
+        if (x.sequences->batches > 1 && one.batch != batch) continue;
         EXPECT_EQ(one.pattern, nullptr);
         for (index_t r = 0; r < one.rows.size(); ++r) {
           const index_t row = one.rows.begin + r, query = order.queries[static_cast<std::size_t>(row / p.group())];

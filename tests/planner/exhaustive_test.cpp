@@ -20,9 +20,9 @@ namespace redblue::test {
 namespace {
 
 using plan::Tiling;
-using schedule::Knob;
-using schedule::KnobRange;
 using schedule::Limits;
+using schedule::TileSize;
+using schedule::TileSizeRange;
 
 /// Legal tiles of a dimension n: multiples of step, and n itself.
 std::vector<index_t> tiles(index_t n, index_t step) {
@@ -32,13 +32,13 @@ std::vector<index_t> tiles(index_t n, index_t step) {
   return list;
 }
 
-index_t step_of(const KnobRange& k, const schedule::Multiples& m) {
+index_t step_of(const TileSizeRange& k, const schedule::Multiples& m) {
   return k.along == &Sizes::n_q ? m.query : k.along == &Sizes::n_k ? m.key : m.feature;
 }
 
 std::string text_of(const Tiling& t) {
   std::string text;
-  for (const Knob& k : t) text += ' ' + std::string(k.name) + '=' + std::to_string(k.value);
+  for (const TileSize& k : t) text += ' ' + std::string(k.name) + '=' + std::to_string(k.value);
   return text;
 }
 
@@ -49,7 +49,7 @@ class Exhaustive {
       : s_(s), x_(x), limits_(limits), random_(random) {
     const Tiling smallest = s.smallest(x, limits.multiple);
     std::string previous = "none";
-    for (const KnobRange& k : s.knobs) {
+    for (const TileSizeRange& k : s.tile_sizes) {
       const auto dot = k.name.find('.');
       const std::string component(dot == std::string_view::npos ? "" : k.name.substr(0, dot));
       if (components_.empty() || component != previous) components_.push_back({Tiling{}});
@@ -76,9 +76,9 @@ class Exhaustive {
   }
 
  private:
-  std::vector<index_t> values(const KnobRange& k, const Tiling& smallest) const {
+  std::vector<index_t> values(const TileSizeRange& k, const Tiling& smallest) const {
     if (k.groups) {  // of which more are for many workers: the number it starts with
-      for (const Knob& least : smallest)
+      for (const TileSize& least : smallest)
         if (least.name == k.name) return {least.value};
       return {1};
     }
@@ -99,8 +99,8 @@ class Exhaustive {
   }
 
   bool knows_all_values() const {
-    return std::ranges::all_of(s_.knobs,
-                               [](const KnobRange& k) { return k.groups || k.along != nullptr || k.most > 0; });
+    return std::ranges::all_of(s_.tile_sizes,
+                               [](const TileSizeRange& k) { return k.groups || k.along != nullptr || k.most > 0; });
   }
   Words occupied(const Tiling& t) const { return limits_.occupied(s_.footprint(x_, t), s_.prefetch(x_, t)); }
   Words cost(const Tiling& t) const { return limits_.price.of(s_.io(x_, t)); }
@@ -169,8 +169,8 @@ class Exhaustive {
   }
   /// The tiling with the values of a component in it.
   static Tiling with(Tiling t, const Tiling& part) {
-    for (const Knob& k : part) {
-      const auto same = std::find_if(t.begin(), t.end(), [&](const Knob& other) { return other.name == k.name; });
+    for (const TileSize& k : part) {
+      const auto same = std::find_if(t.begin(), t.end(), [&](const TileSize& other) { return other.name == k.name; });
       if (same == t.end())
         t.push_back(k);
       else
@@ -249,9 +249,9 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
       x.mask.group = draw(1, 3);
       x.n_q *= x.mask.group;
       if (draw(0, 3) == 0 && (s.traits.hides || s.traits.intervals)) {
-        x.documents = claims::uneven_intervals(x, draw);
+        x.sequences = claims::uneven_intervals(x, draw);
         x.mask = {.group = x.mask.group};
-        if (x.documents->list.size() > 1) continue;  // each part may have tiles of its own
+        if (x.sequences->list.size() > 1) continue;  // each part may have tiles of its own
       }
       claims::ask_for(s.traits.method, x, draw);
       if (s.traits.by_rows) {
@@ -259,7 +259,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
         if (s.name == "polynomial_clusters") how.exact_keys = 0, how.cluster = draw(1, 6);
         x.row_polynomials = polynomials_of_rows(x.polynomial->degree(), 1, how);
       }
-      if (!claims::can_solve(s, x)) x.mask = {}, x.documents = nullptr;
+      if (!claims::can_solve(s, x)) x.mask = {}, x.sequences = nullptr;
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;
       x.lse_required = x.statistics() > 0 && draw(0, 1) == 1;

@@ -232,12 +232,12 @@ TEST(Fastest, LeavesQueriesAndKeysInPlaceWhereCopiesTakeLonger) {
   const TimeOptions time{.hardware = invented()};
   const plan::Plan chosen = make_fastest_plan(p, with_M(1 << 20), time);
   EXPECT_EQ(chosen.problem.order, PatternOrder::in_place);
-  EXPECT_FALSE(chosen.problem.sizes().documents->reordered());
+  EXPECT_FALSE(chosen.problem.sizes().sequences->reordered());
   EXPECT_THAT(chosen.reason, HasSubstr("stay in place: the copies of natural order"));
   plan::Options stay = with_M(1 << 20);
   stay.reorder = false;
   const plan::Plan natural = make_fastest_plan(p, stay, time);
-  EXPECT_TRUE(natural.problem.sizes().documents->reordered());
+  EXPECT_TRUE(natural.problem.sizes().sequences->reordered());
   EXPECT_LT(chosen.row().time->total_s, natural.row().time->total_s);
   EXPECT_LE(natural.row().io.total(), chosen.row().io.total());
 }
@@ -412,7 +412,7 @@ TEST(FastestPlan, KeepsToTheMultiplesAskedFor) {
   plan::Options o = with_M(100'000);
   o.multiple = {32, 8, 1};
   const plan::Plan plan = make_fastest_plan(of(Operation::forward, 2048, 64), o, {invented()});
-  for (const schedule::Knob& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
+  for (const schedule::TileSize& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
 }
 
 /// States of monomials are tried with tiles of 16 and 64 features, too.
@@ -423,7 +423,7 @@ TEST(FastestPlan, OfApproximationsKeepsToTheMultiplesAskedFor) {
     plan::Options o = with_M(50'000, "polynomial_tiled");
     o.multiple.feature = features;
     const plan::Plan plan = make_fastest_plan(p, o, {invented()});
-    for (const schedule::Knob& k : plan.row().tiling) {
+    for (const schedule::TileSize& k : plan.row().tiling) {
       const bool of_features = k.name == "s" || k.name == "values";
       EXPECT_TRUE(!of_features || k.value % features == 0 || k.value == 96) << k.name << " = " << k.value;
     }

@@ -69,7 +69,7 @@ TEST(Blocks, KeepToMultiplesInEachSequence) {
   Problem p{.n_q = 15, .n_k = 24, .d = 1, .d_v = 1, .causal = true};
   p.cu_seqlens_q = {0, 7, 15}, p.cu_seqlens_k = {0, 16, 24};
   const plan::Row row = plan_row(p, 38, {2, 1, 1}, "flash");
-  const auto Br = std::ranges::find(row.tiling, "Br", &schedule::Knob::name);
+  const auto Br = std::ranges::find(row.tiling, "Br", &schedule::TileSize::name);
   EXPECT_EQ(Br->value, 7);
   ASSERT_EQ(Br->own.size(), 1);
   EXPECT_EQ(Br->own[0].value % 2, 0);

@@ -77,7 +77,7 @@ TEST(RunLists, TransposedHoldTheSamePairs) {
   });
 }
 
-TEST(RunLists, BlocksHullsAndUnionsAreThoseOfTheEntries) {
+TEST(RunLists, BlocksEnvelopesAndUnionsAreThoseOfTheEntries) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
     const index_t n_q = lists.size();
     const RunLists turned = transposed(lists, n_k);
@@ -96,11 +96,11 @@ TEST(RunLists, BlocksHullsAndUnionsAreThoseOfTheEntries) {
           for (const Range& run : union_of(lists, I))
             for (index_t j = run.begin; j < run.end; ++j) in_union.insert(j);
           ASSERT_EQ(in_union, keys);
-          const Range window{n_k / 3, n_k}, hull = hull_of(lists, I, window);
+          const Range window{n_k / 3, n_k}, envelope = envelope_of(lists, I, window);
           const auto first = keys.lower_bound(window.begin);
-          ASSERT_EQ(hull.size() > 0, first != keys.end());
-          if (hull.size() > 0) {
-            ASSERT_EQ(hull, (Range{*first, *keys.rbegin() + 1}));
+          ASSERT_EQ(envelope.size() > 0, first != keys.end());
+          if (envelope.size() > 0) {
+            ASSERT_EQ(envelope, (Range{*first, *keys.rbegin() + 1}));
           }
         }
         ASSERT_EQ(blocks_met(turned, n_q, size, ragged_first), met) << size;
@@ -127,7 +127,7 @@ TEST(RunLists, BitsAreThoseOfTheEntries) {
     for (int k = 0; k < 20; ++k) {
       const Range rows = part_of(n_q), keys = part_of(n_k);
       EXPECT_EQ(union_of(bits, rows), union_of(runs, rows)) << seed;
-      EXPECT_EQ(hull_of(bits, rows, keys), hull_of(runs, rows, keys)) << seed;
+      EXPECT_EQ(envelope_of(bits, rows, keys), envelope_of(runs, rows, keys)) << seed;
       index_t pairs = 0;
       for (index_t j = keys.begin; j < keys.end; ++j) pairs += at(entries, rows.begin, j) ? 1 : 0;
       for (const RunLists& lists : {runs, bits}) EXPECT_EQ(lists.count(rows.begin, keys), pairs) << seed;
@@ -190,13 +190,13 @@ TEST(Patterns, NeededRowsKeysAndPairsAreThoseOfTheEntries) {
   });
 }
 
-TEST(Patterns, DocumentsHoldExactlyThePairs) {
+TEST(Patterns, SequencesHoldExactlyThePairs) {
   for_random_lists([](const RunLists& lists, index_t n_k, const Entries& entries) {
-    Document like;
+    Sequence like;
     like.mask.group = 1;
     index_t row = 0, key = 0;
     Entries found(entries.size(), std::vector<bool>(static_cast<std::size_t>(n_k)));
-    for (const Document& one : documents_of(lists, n_k, like)) {
+    for (const Sequence& one : sequences_of(lists, n_k, like)) {
       ASSERT_GE(one.rows.begin, row);
       ASSERT_GE(one.keys.begin, key);
       row = one.rows.end;
@@ -343,10 +343,10 @@ TEST(Patterns, BlocksHaveAnIndexOfBlocks) {
   const auto one = std::make_shared<const RunLists>(lists),
              rule = std::make_shared<const RunLists>(patterns::strided({5, 7}, 3));
   p.patterns = {one};
-  EXPECT_EQ(p.sizes().documents->block_index, std::vector<Words>{9});
+  EXPECT_EQ(p.sizes().sequences->block_index, std::vector<Words>{9});
   // One for each head, of which two share keys and values; the second head has a rule.
   p.patterns = {one, rule, one, one};
-  EXPECT_EQ(p.sizes().documents->block_index, (std::vector<Words>{9, 9, 9, 9}));
+  EXPECT_EQ(p.sizes().sequences->block_index, (std::vector<Words>{9, 9, 9, 9}));
 }
 
 /// A pattern that a mask could say is that mask: the same plans, the same words.
@@ -366,12 +366,12 @@ TEST(Patterns, ThatAreMasksBecomeMasks) {
           Problem given{.heads = heads, .kv_heads = 1, .n_q = 9, .n_k = 12, .d = 4, .d_v = 4};
           given.patterns = {std::make_shared<const RunLists>(rows)};
           EXPECT_EQ(given.sizes().mask, x.mask) << causal << left.has_value() << prefix << heads;
-          EXPECT_EQ(given.sizes().documents, nullptr);
+          EXPECT_EQ(given.sizes().sequences, nullptr);
         }
       }
 }
 
-TEST(Patterns, OfPackedSequencesBecomeDocuments) {
+TEST(Patterns, OfPackedSequencesBecomeSequences) {
   Problem packed{.n_q = 12, .n_k = 12, .d = 4, .d_v = 4};
   packed.causal = true;
   packed.cu_seqlens_q = {0, 5, 9, 12};
@@ -380,8 +380,8 @@ TEST(Patterns, OfPackedSequencesBecomeDocuments) {
   Problem given{.n_q = 12, .n_k = 12, .d = 4, .d_v = 4};
   given.patterns = {std::make_shared<const RunLists>(rows)};
   const Sizes of_given = given.sizes(), of_packed = packed.sizes();
-  ASSERT_NE(of_given.documents, nullptr);
-  const auto &a = of_given.documents->list, &b = of_packed.documents->list;
+  ASSERT_NE(of_given.sequences, nullptr);
+  const auto &a = of_given.sequences->list, &b = of_packed.sequences->list;
   ASSERT_EQ(a.size(), b.size());
   for (std::size_t k = 0; k < a.size(); ++k) {
     EXPECT_EQ(a[k].rows, b[k].rows);
@@ -421,7 +421,7 @@ TEST(Patterns, DifferByHeadAndBatch) {
   EXPECT_EQ(visible_pairs(p.sizes()), pairs);
 }
 
-/// Heads with one pattern in each batch have the documents of one head: a plan does not grow with their number. So have
+/// Heads with one pattern in each batch have the sequences of one head: a plan does not grow with their number. So have
 /// heads with one pattern in all batches, of which each has its own length.
 TEST(Patterns, OfHeadsThatAreAlikeInEachBatchAreThoseOfBatches) {
   Problem p{.batch = 2, .heads = 4, .kv_heads = 2, .n_q = 6, .n_k = 6, .d = 4, .d_v = 4};
@@ -430,7 +430,7 @@ TEST(Patterns, OfHeadsThatAreAlikeInEachBatchAreThoseOfBatches) {
   const auto one = lists(), other = lists(), same = std::make_shared<const RunLists>(*other);
   p.patterns = {one, one, one, one, other, same, other, other};
   EXPECT_EQ(batches_of(p.sizes()), 2);
-  EXPECT_FALSE(p.sizes().documents->by_head);
+  EXPECT_FALSE(p.sizes().sequences->by_head);
   EXPECT_EQ(visible_pairs(p.sizes()), p.group() * (count_of(*one) + count_of(*other)));
   p.patterns = {one, one, one, one, other, other, one, other};
   EXPECT_EQ(batches_of(p.sizes()), p.instances());
@@ -486,12 +486,12 @@ TEST(Patterns, JaccardOrderTakesThePositionMostAlike) {
 TEST(Patterns, DilatedWindowsBecomeWindowsInOrder) {
   Problem p{.n_q = 60, .n_k = 60, .d = 4, .d_v = 4};
   p.patterns = {std::make_shared<const RunLists>(patterns::window({60, 60}, 4, 0, 3))};
-  EXPECT_NE(p.sizes().documents->list.front().pattern, nullptr);
+  EXPECT_NE(p.sizes().sequences->list.front().pattern, nullptr);
   for (const PatternOrder order : {PatternOrder::rcm, PatternOrder::jaccard}) {
     p.order = order;
     const Sizes x = p.sizes();
-    ASSERT_EQ(x.documents->list.size(), 3U);
-    for (const Document& one : x.documents->list) {
+    ASSERT_EQ(x.sequences->list.size(), 3U);
+    for (const Sequence& one : x.sequences->list) {
       EXPECT_EQ(one.rows.size(), 20);
       EXPECT_EQ(one.pattern, nullptr);
     }
@@ -527,9 +527,9 @@ TEST(Patterns, KeysThatNobodySeesAreLeftOutFirst) {
     }
     p.patterns = Patterns(lists);
     const Sizes x = p.sizes();
-    const Order& moved = *x.documents->order_of(0, 1);
+    const Order& moved = *x.sequences->order_of(0, 1);
     std::vector<std::vector<index_t>> shown(n * static_cast<std::size_t>(heads));  // of each row, in the order of p
-    for (const Document& one : x.documents->list) {
+    for (const Sequence& one : x.sequences->list) {
       ASSERT_NE(one.pattern, nullptr);
       if (heads == 1) {
         EXPECT_LE(one.pattern->rows().runs_held(), one.rows.size());
@@ -562,11 +562,11 @@ TEST(Patterns, QueriesAndKeysWithoutPairsAreDropped) {
   for (const auto& [i, j] : {std::pair(0, 0), {0, 7}, {2, 3}, {2, 7}, {5, 0}, {5, 3}})
     seen[static_cast<std::size_t>(i * 8 + j)] = 1;
   p.patterns = {std::make_shared<const RunLists>(patterns::of_mask({6, 8}, seen))};
-  const Document one = p.sizes().documents->list.front();
+  const Sequence one = p.sizes().sequences->list.front();
   EXPECT_EQ(one.rows, (Range{0, 3}));
   EXPECT_EQ(one.keys, (Range{0, 3}));
   p.alibi = true;  // a distance needs its place
-  EXPECT_EQ(p.sizes().documents->list.front().rows, (Range{0, 6}));
+  EXPECT_EQ(p.sizes().sequences->list.front().rows, (Range{0, 6}));
 }
 
 TEST(Patterns, BadOnesAreRefusedInOneSentence) {

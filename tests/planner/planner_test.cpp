@@ -39,14 +39,14 @@ const Row* find(const Plan& plan, std::string_view schedule) {
 }
 
 /// A tile size of the row, 0 if it has none of that name.
-index_t knob(const Row& row, std::string_view name) {
-  for (const schedule::Knob& k : row.tiling)
+index_t tile_size(const Row& row, std::string_view name) {
+  for (const schedule::TileSize& k : row.tiling)
     if (k.name == name) return k.value;
   return 0;
 }
 
 /// Is this a tile size that keeps to the multiples?
-bool keeps_to(const schedule::Multiples& m, const schedule::KnobRange& range, index_t value, const Sizes& x) {
+bool keeps_to(const schedule::Multiples& m, const schedule::TileSizeRange& range, index_t value, const Sizes& x) {
   if (range.along == nullptr) return true;
   const index_t multiple = range.along == &Sizes::n_q ? m.query : range.along == &Sizes::n_k ? m.key : m.feature;
   return value == x.*range.along || value % multiple == 0;
@@ -99,11 +99,11 @@ TEST(Planner, SquareTilesKeepToTheMultiples) {
         o.multiple = m;
         SCOPED_TRACE(testing::Message() << name << " M = " << M << ' ' << m.query << ' ' << m.key << ' ' << m.feature);
         const auto keeps = [&](index_t b) { return b % m.query == 0 && b % m.key == 0 && b % m.feature == 0; };
-        index_t largest = knob(make_plan(p, free).row(), "B"), least = 1;
+        index_t largest = tile_size(make_plan(p, free).row(), "B"), least = 1;
         while (largest > 0 && !keeps(largest)) --largest;
         while (!keeps(least)) ++least;
         try {
-          EXPECT_EQ(knob(make_plan(p, o).row(), "B"), std::max(largest, least));
+          EXPECT_EQ(tile_size(make_plan(p, o).row(), "B"), std::max(largest, least));
         } catch (const CapacityError&) {
           EXPECT_GT(Words(3) * least * least, M) << "the smallest tiles fit";
         }
@@ -131,12 +131,12 @@ TEST(Planner, ReproducesTheTable) {
       EXPECT_EQ(words(make_plan(plan.problem, sixteen_keys), "flash_tiled"), line.at("flash_tiled16"));
 
     const auto number = [&](const char* column) { return line.at(column).empty() ? 0 : std::stoll(line.at(column)); };
-    const auto expect_knob = [&](const char* schedule, const char* name, const char* column) {
+    const auto expect_tile_size = [&](const char* schedule, const char* name, const char* column) {
       const Row* row = find(plan, schedule);
-      EXPECT_EQ(row == nullptr ? 0 : knob(*row, name), number(column)) << column;
+      EXPECT_EQ(row == nullptr ? 0 : tile_size(*row, name), number(column)) << column;
     };
-    expect_knob("flash", "Br", "flash_Br");
-    expect_knob("key_outer", "Bc", "key_outer_Bc");
+    expect_tile_size("flash", "Br", "flash_Br");
+    expect_tile_size("key_outer", "Bc", "key_outer_Bc");
     // The other tiles of the table are one of several that cost the same: they fit, and move the words of the table.
     const auto expect_tiling = [&]<class S>(std::type_identity<S>, typename S::Tiling t, const char* column) {
       EXPECT_LE(S::footprint(plan.problem.sizes(), t), M) << column;
@@ -177,8 +177,8 @@ RC_GTEST_PROP(Planner, KeepsEveryPromiseOfItsOptions, ()) {
       if (row.footprint + row.prefetch + o.reserve > o.M) RC_FAIL(std::string(row.schedule) + " does not fit");
       RC_ASSERT(o.double_buffer || row.prefetch == 0);
       RC_ASSERT(row.io.total() >= plan.bound.words);
-      for (const schedule::Knob& k : row.tiling) {
-        if (!keeps_to(o.multiple, row.algorithm->knob(k.name), k.value, p.sizes()))
+      for (const schedule::TileSize& k : row.tiling) {
+        if (!keeps_to(o.multiple, row.algorithm->tile_size(k.name), k.value, p.sizes()))
           RC_FAIL(std::string(row.schedule) + ": " + std::string(k.name) + " = " + std::to_string(k.value));
       }
     }
@@ -355,7 +355,7 @@ TEST(Planner, SplitsTheKeysOfFewQueries) {
                                          {4096, 4096, 1}}) {
     const Plan plan = make_plan(problem(n_q, n_k, 64, 32), with_M(100'000, "split_keys"));
     const Row flash = make_plan(plan.problem, with_M(100'000, "flash")).row(), split = plan.row();
-    EXPECT_EQ(knob(split, "G"), groups) << n_q << " queries";
+    EXPECT_EQ(tile_size(split, "G"), groups) << n_q << " queries";
     const Words merged = groups > 1 ? Words(groups) * n_q * 33 : Words(0);
     EXPECT_EQ(split.workspace, merged);
     EXPECT_EQ(split.io.total(), flash.io.total() + Words(groups - 1) * n_q * 64 + 2 * merged);
@@ -589,7 +589,7 @@ TEST(Planner, ReasonComparesWithNoPlanThatIsTheSame) {
   p.causal = true;
   const Plan plan = make_plan(p, with_M(16384));
   ASSERT_EQ(plan.row().schedule, "flash");
-  EXPECT_EQ(knob(*find(plan, "split_keys"), "G"), 1);
+  EXPECT_EQ(tile_size(*find(plan, "split_keys"), "G"), 1);
   EXPECT_THAT(plan.reason, testing::Not(HasSubstr("split_keys")));
 }
 

@@ -117,7 +117,7 @@ TEST(Sequences, OfOneLengthAreAsGoodAsOne) {
   EXPECT_FALSE(p.may_reorder());
   p.patterns = {};
   p.seqused_k = {64, 64};
-  EXPECT_EQ(p.sizes().documents, nullptr);
+  EXPECT_EQ(p.sizes().sequences, nullptr);
 }
 
 }  // namespace

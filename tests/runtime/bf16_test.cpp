@@ -92,7 +92,8 @@ TEST(Bf16, EveryScheduleMasks) {
 }
 
 TEST(Bf16, EveryScheduleTakesPatterns) {
-  for (const index_t globals : {3, 24}) {  // in ring they are pinned; few and many queries have bodies of their own
+  for (const index_t globals :
+       {3, 24}) {  // in ring they are pinned; few and many queries have implementations of their own
     Problem p = with_lse(problem(96, 96, 16, 16));
     p.patterns = {std::make_shared<const RunLists>(patterns::longformer({96, 96}, 4, 4, globals))};
     check(p);

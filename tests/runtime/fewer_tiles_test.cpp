@@ -28,10 +28,10 @@ Walked walked(const plan::Row& row, const plan::Instances& x, DType dtype) {
   const Operation op = row.algorithm->operation;
   for (const auto& arrays : {plan::inputs_of(op), plan::outputs_of(op)})
     for (const SlowArray a : arrays) slow[index_of(a)].dtype = dtype;
-  const kernel::Bodies<float>& bodies = bodies_for<float>(false);
-  const machine::CallerMemory<float> memory(slow, bodies);
+  const kernel::Implementations<float>& implementations = implementations_for<float>(false);
+  const machine::CallerMemory<float> memory(slow, implementations);
   constexpr index_t kMost = 100'000'000;
-  machine::Sizing sizing(row.footprint.to_index(), sizeof(float), memory, bodies, kMost);
+  machine::Sizing sizing(row.footprint.to_index(), sizeof(float), memory, implementations, kMost);
   machine::Any any(sizing);
   row.algorithm->run(any, x, row.tiling);
   return {sizing.words(), kMost - sizing.calls_left()};
@@ -59,8 +59,8 @@ std::vector<Problem> long_problems() {
 
 index_t groups_of(const plan::Row& row) {
   index_t groups = 1;
-  for (const schedule::Knob& k : row.tiling)
-    if (row.algorithm->knob(k.name).groups) groups = k.value;
+  for (const schedule::TileSize& k : row.tiling)
+    if (row.algorithm->tile_size(k.name).groups) groups = k.value;
   return groups;
 }
 

@@ -27,8 +27,8 @@ oracle::Matrices<double> wide(const oracle::Matrices<float>& list) {
   return result;
 }
 
-/// Runs a plan with tiles of `knob` >= 128 and holds its outputs against fp64, with plain fp32 as the measure.
-void expect_as_exact_as_plain(const Problem& p, std::string_view schedule, std::string_view knob,
+/// Runs a plan with tiles of `tile_size` >= 128 and holds its outputs against fp64, with plain fp32 as the measure.
+void expect_as_exact_as_plain(const Problem& p, std::string_view schedule, std::string_view tile_size,
                               oracle::Matrices<float> inputs, const oracle::Matrices<float>& plain,
                               const oracle::Matrices<double>& exact) {
   SCOPED_TRACE(schedule);
@@ -37,7 +37,7 @@ void expect_as_exact_as_plain(const Problem& p, std::string_view schedule, std::
   o.M = 65536;
   o.multiple.query = o.multiple.key = 128;
   const plan::Plan plan = plan::make_plan(p, o);
-  const auto found = std::ranges::find(plan.row().tiling, knob, &schedule::Knob::name);
+  const auto found = std::ranges::find(plan.row().tiling, tile_size, &schedule::TileSize::name);
   ASSERT_NE(found, plan.row().tiling.end());
   EXPECT_GE(found->value, 128);
   const std::vector<SlowArray> outputs = outputs_of(p);
@@ -65,8 +65,8 @@ TEST(LongRuns, OverQueriesAreAsExactAsPlainAttention) {
   x.insert(given.begin(), given.end());
   const auto plain = oracle::Dense<float>(p, x).gradients();
   const auto exact = oracle::Dense<double>(p, wide(x)).gradients();
-  for (const auto& [schedule, knob] : {std::pair{"fused_key_outer", "br"}, {"fused_query_outer", "Br"}})
-    expect_as_exact_as_plain(p, schedule, knob, x, plain, exact);
+  for (const auto& [schedule, tile_size] : {std::pair{"fused_key_outer", "br"}, {"fused_query_outer", "Br"}})
+    expect_as_exact_as_plain(p, schedule, tile_size, x, plain, exact);
 }
 
 }  // namespace

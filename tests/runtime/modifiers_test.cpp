@@ -293,7 +293,7 @@ TEST_F(ModifiersTest, OrdersOfAPatternTakeItsBiasAlong) {
          {PatternOrder::natural, PatternOrder::rcm, PatternOrder::jaccard, PatternOrder::in_place}) {
       SCOPED_TRACE(name_of(order));
       p.order = order;
-      EXPECT_EQ(p.sizes().documents->orders.front() == nullptr, !is_searched(order));
+      EXPECT_EQ(p.sizes().sequences->orders.front() == nullptr, !is_searched(order));
       expect_verified(p, plan::make_plan(p, {.M = 400, .schedule = "two_pass"}), t);
       if (order == PatternOrder::natural) natural = words;
       for (const auto& [array, list] : natural)

@@ -89,7 +89,7 @@ TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
   for (const BlindSlip slip : {none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_scale}) {
     EXPECT_EQ(verdict(slip), "") << static_cast<int>(slip);
     const plan::Schedule right = describe<schedule::MaterialisedBackward>();
-    claims::Arrays<double> a(right, plain_gradient(), schedule::knobs_of(kPhases));
+    claims::Arrays<double> a(right, plain_gradient(), schedule::tile_sizes_of(kPhases));
     machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain_gradient(), kPhases).to_index(), a.slow());
     const schedule::BackwardOperands x(plain_gradient(), *a.problem.scale);
     mutants::BlindMaterialised::run(ram, x, kPhases, slip);

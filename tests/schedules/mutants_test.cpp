@@ -128,10 +128,10 @@ TEST(Mutants, OfHiddenPairsThatAreFormedAreCaught) {
 }
 
 TEST(Mutants, ThatLoadSlopesForEverySequenceAreCaught) {
-  Documents documents;
-  documents.list = {{0, {0, 3}, {0, 4}}, {0, {3, 7}, {4, 9}}};
+  Sequences sequences;
+  sequences.list = {{0, {0, 3}, {0, 4}}, {0, {3, 7}, {4, 9}}};
   Sizes x{.n_q = 7, .n_k = 9, .d = 3, .d_v = 2, .modifiers = {.slopes = true}};
-  x.documents = std::make_shared<const Documents>(documents);
+  x.sequences = std::make_shared<const Sequences>(sequences);
   const schedule::FlashForward::Tiling t{2, 1};
   for (const bool slip : {false, true}) {
     const std::string found =
@@ -170,8 +170,8 @@ std::optional<Sizes> any_core(const Draw& draw) {
   x.mask.group = draw(1, 3);
   x.n_q *= x.mask.group;
   if (draw(0, 3) == 0) {
-    x.documents = claims::uneven_intervals(x, draw);
-    const std::vector<Sizes> parts = documents_of(with_hulls(x));
+    x.sequences = claims::uneven_intervals(x, draw);
+    const std::vector<Sizes> parts = sequences_of(with_envelopes(x));
     return parts.empty() || parts.front().hiding != nullptr ? std::nullopt : core_of(parts.front());
   }
   if (draw(0, 3) > 0) x.mask.lo = draw(-12, 12);

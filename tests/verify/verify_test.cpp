@@ -51,7 +51,7 @@ TEST(Roundings, CountTheRoundedStatisticsThatWeightsAreMadeOf) {
     EXPECT_EQ(roundings_of(plan_of(p, schedule, 400)).lse, 0) << schedule;
   const plan::Plan plan = plan_of(p, "key_outer", 400);
   index_t Bc = 0;
-  for (const schedule::Knob& k : plan.row().tiling)
+  for (const schedule::TileSize& k : plan.row().tiling)
     if (k.name == "Bc") Bc = k.value;
   EXPECT_EQ(roundings_of(plan).lse, (p.n_k + Bc - 1) / Bc - 1);  // not at the first visit
   EXPECT_EQ(roundings_of(plan_of(problem(40, 3, 8, 8), "key_outer", 400)).lse, 0);

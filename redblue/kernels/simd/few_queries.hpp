@@ -18,7 +18,7 @@ bool few_queries(const OnlineAttention& step, std::span<const View<typename V::T
     step.modify.run<T>(S, {}, bias, slopes);
   fill_hidden<V>(step.scores.place, S, kMinusInf<T>);
   if (step.score == Score::softmax)
-    online_softmax_body<V>(OnlineSoftmax{}, std::array{S, O, m, l});
+    online_softmax_implementation<V>(OnlineSoftmax{}, std::array{S, O, m, l});
   else
     for (index_t r = 0; r < S.rows(); ++r)
       for_vectors<V>(&S(r, 0), S.cols(),

@@ -247,7 +247,7 @@ struct KeyStep {
 
   void weights() const {
     for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
-      const Panel keys{first, width, K.twin + first * K.cols(), Vv.twin + first * Vv.cols()};
+      const Panel keys{first, width, K.other_form + first * K.cols(), Vv.other_form + first * Vv.cols()};
       switch (width / V::kLanes) {
         case 1:
           return panel<1>(keys);

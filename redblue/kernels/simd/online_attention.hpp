@@ -42,7 +42,8 @@ struct AttentionPanel {
   /// Lanes of vector v that hold queries.
   index_t lanes(int v) const { return std::clamp<index_t>(rows - v * V::kLanes, 0, V::kLanes); }
 
-  // The bodies of register tiles are functions of their own: inlined side by side, g++ 12 spills their accumulators.
+  // The implementations of register tiles are functions of their own: inlined side by side, g++ 12 spills their
+  // accumulators.
 
   /// The most keys of a tile of scores. Where not all vectors of the panel take part, the pieces are as short as a
   /// vector of queries: taller tiles would not be used there.
@@ -636,7 +637,7 @@ bool online_attention(const OnlineAttention& step, std::span<const View<typename
     const auto statistic = [&](const View<typename V::T>& x) { return x.words() > 0 ? x.data + first : nullptr; };
     // The panel's first query has not seen a key yet.
     const bool begins = m.words() > 0 && m[first] == -std::numeric_limits<typename V::T>::infinity();
-    const Rows<typename V::T> stored{begins && O.twin != nullptr ? O.twin + first * O.row_stride : nullptr,
+    const Rows<typename V::T> stored{begins && O.other_form != nullptr ? O.other_form + first * O.row_stride : nullptr,
                                      O.row_stride, 1};
     const auto run = [&]<int NV>(Height<NV>) {
       // The next bias is that of the panel below, or of the first panel and the keys of the next step.

@@ -85,7 +85,7 @@ void online_softmax_across(const View<typename V::T>& S, const View<typename V::
 }
 
 template <class V>
-bool online_softmax_body(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
+bool online_softmax_implementation(const OnlineSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &O = x[1], &m = x[2], &l = x[3];
   if (S.packed() || O.packed() || S.col_stride != 1 || O.col_stride != 1) return false;
@@ -127,7 +127,7 @@ bool divide_rows(const DivideRows&, std::span<const View<typename V::T>> x) {
 
 /// S <- softmax of its rows; ln <- their lse
 template <class V>
-bool block_softmax_body(const BlockSoftmax&, std::span<const View<typename V::T>> x) {
+bool block_softmax_implementation(const BlockSoftmax&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &ln = x[1];
   if (S.packed() || S.col_stride != 1 || S.cols() == 0) return false;  // no keys: nothing to point at
@@ -163,7 +163,7 @@ V softmax_weights(V s, V shift, V most) {
 
 /// S <- exp(scale S - lse)
 template <class V>
-bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
+bool weights_implementation(const Weights& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &lse = x[1];
   if (k.score != Score::softmax || S.packed() || S.col_stride != 1) return false;
@@ -180,7 +180,7 @@ bool weights_body(const Weights& k, std::span<const View<typename V::T>> x) {
 /// O <- O + P V, z <- z + P, of the weights P = exp(S - lse) of one key, without those that are dropped in O: queries
 /// in lanes as the weights are formed.
 template <class V>
-bool weights_accumulate_body(const WeightsAccumulate& k, std::span<const View<typename V::T>> x) {
+bool weights_accumulate_implementation(const WeightsAccumulate& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &O = x[0], &z = x[1], &S = x[2], &lse = x[3], &value = x[4];
   if (k.score != Score::softmax || S.cols() != 1 || O.packed() || value.packed() || O.col_stride != 1 ||
@@ -229,7 +229,7 @@ template <class V>
 }
 /// dP <- scale P (dP - D), of the softmax, 0 where P is 0
 template <class V>
-bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
+bool score_gradient_implementation(const ScoreGradient& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &dP = x[0], &P = x[1], &D = x[2];
   if (k.score != Score::softmax || dP.packed() || P.packed() || dP.col_stride != 1 || P.col_stride != 1) return false;
@@ -248,7 +248,7 @@ bool score_gradient_body(const ScoreGradient& k, std::span<const View<typename V
 
 /// S <- scale Q K^T, -inf where hidden
 template <class V>
-bool scores_body(const Scores& k, std::span<const View<typename V::T>> x) {
+bool scores_implementation(const Scores& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &Q = x[1], &K = x[2];
   if (S.packed() || Q.packed() || S.col_stride != 1) return false;

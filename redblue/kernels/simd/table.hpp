@@ -9,16 +9,16 @@
 #include "redblue/methods/kernels/simd/monomials.hpp"
 #include "redblue/methods/kernels/simd/polynomial_attention.hpp"
 
-/// The bodies of one instruction set, from its vectors.
+/// The implementations of one instruction set, from its vectors.
 namespace redblue::kernel::simd {
 
 template <class V>
-bool gemm_body(const Gemm& k, std::span<const View<typename V::T>> x) {
+bool gemm_implementation(const Gemm& k, std::span<const View<typename V::T>> x) {
   return gemm<V>(x[0], k.transpose_a ? x[1].transposed() : x[1], k.transpose_b ? x[2].transposed() : x[2],
                  k.one_chain() ? Into::go_on : Into::add);
 }
 template <class V>
-bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
+bool gemm_over_implementation(const GemmOver& k, std::span<const View<typename V::T>> x) {
   const View<typename V::T> C = x[0], A = k.transpose_a ? x[1].transposed() : x[1],
                             B = k.transpose_b ? x[2].transposed() : x[2];
   const Place place = simplest(k.place, A.shape);
@@ -35,15 +35,15 @@ bool gemm_over_body(const GemmOver& k, std::span<const View<typename V::T>> x) {
 }
 
 template <class V>
-bool value_gradients_body(const ValueGradients&, std::span<const View<typename V::T>> x) {
+bool value_gradients_implementation(const ValueGradients&, std::span<const View<typename V::T>> x) {
   const auto &dP = x[0], &dV = x[1], &P = x[2], &Vv = x[3], &dO = x[4];
   return dP.col_stride == 1 && dV.col_stride == 1 && dO.col_stride == 1 &&
          gemm<V>(dP, dO, Vv.transposed(), Into::go_on) && gemm<V>(dV, P.transposed(), dO, Into::add);
 }
 
 template <class V>
-constexpr Bodies<typename V::T> table(Isa isa) {
-  Bodies<typename V::T> b;
+constexpr Implementations<typename V::T> table(Isa isa) {
+  Implementations<typename V::T> b;
   b.isa = isa;
   b.lanes = V::kLanes;
   b.panel = kWidestPanel<V> * V::kLanes;
@@ -52,34 +52,34 @@ constexpr Bodies<typename V::T> table(Isa isa) {
   b.template set<SoftmaxInit>(softmax_init<V>);
   b.template set<SoftmaxFinish>(softmax_finish<V>);
   b.template set<KeyGradients>(key_gradients<V>);
-  b.template set<Gemm>(gemm_body<V>);
-  b.template set<GemmOver>(gemm_over_body<V>);
-  b.template set<Scores>(scores_body<V>);
-  b.template set<ValueGradients>(value_gradients_body<V>);
-  b.template set<OnlineSoftmax>(online_softmax_body<V>);
-  b.template set<Weights>(weights_body<V>);
-  b.template set<WeightsAccumulate>(weights_accumulate_body<V>);
-  b.template set<BlockSoftmax>(block_softmax_body<V>);
-  b.template set<ScoreGradient>(score_gradient_body<V>);
+  b.template set<Gemm>(gemm_implementation<V>);
+  b.template set<GemmOver>(gemm_over_implementation<V>);
+  b.template set<Scores>(scores_implementation<V>);
+  b.template set<ValueGradients>(value_gradients_implementation<V>);
+  b.template set<OnlineSoftmax>(online_softmax_implementation<V>);
+  b.template set<Weights>(weights_implementation<V>);
+  b.template set<WeightsAccumulate>(weights_accumulate_implementation<V>);
+  b.template set<BlockSoftmax>(block_softmax_implementation<V>);
+  b.template set<ScoreGradient>(score_gradient_implementation<V>);
   b.template set<RowDots>(row_dots<V>);
-  b.template set<AddMonomials>(add_monomials_body<V>);
-  b.template set<ApplyMonomials>(apply_monomials_body<V>);
-  b.template set<PolynomialAttention>(polynomial_attention_body<V>);
+  b.template set<AddMonomials>(add_monomials_implementation<V>);
+  b.template set<ApplyMonomials>(apply_monomials_implementation<V>);
+  b.template set<PolynomialAttention>(polynomial_attention_implementation<V>);
   b.template set<DivideRows>(divide_rows<V>);
-  b.template set<AddElu>(add_elu_body<V>);
-  b.template set<ApplyElu>(apply_elu_body<V>);
-  b.template set<RandomFeatures>(random_features_body<V>);
-  b.template set<RescaleRows>(rescale_rows_body<V>);
-  b.template set<RescaleState>(rescale_state_body<V>);
-  b.template set<SoftmaxRows>(softmax_rows_body<V>);
-  b.template set<PseudoInverseStep>(pseudo_inverse_step_body<V>);
-  b.template set<UnitScores>(unit_scores_body<V>);
+  b.template set<AddElu>(add_elu_implementation<V>);
+  b.template set<ApplyElu>(apply_elu_implementation<V>);
+  b.template set<RandomFeatures>(random_features_implementation<V>);
+  b.template set<RescaleRows>(rescale_rows_implementation<V>);
+  b.template set<RescaleState>(rescale_state_implementation<V>);
+  b.template set<SoftmaxRows>(softmax_rows_implementation<V>);
+  b.template set<PseudoInverseStep>(pseudo_inverse_step_implementation<V>);
+  b.template set<UnitScores>(unit_scores_implementation<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;
   if constexpr (std::same_as<typename V::T, float>) {
-    b.half_rows = {widen_row<V>, narrow_row<V>};
-    b.unpack_halves = unpack_halves<V>;
+    b.row_conversion = {widen_row<V>, narrow_row<V>};
+    b.unpack_words16 = unpack_words16<V>;
     b.widen = true;
   }
   return b;

@@ -49,7 +49,7 @@ void narrow_row(DType to, const float* in, std::uint16_t* out, index_t words) {
 
 /// Panels to rows of 16-bit words, by way of some columns of a panel that stay in the first cache.
 template <class V>
-void unpack_halves(DType to, const float* panels, Shape shape, std::uint16_t* rows, index_t stride) {
+void unpack_words16(DType to, const float* panels, Shape shape, std::uint16_t* rows, index_t stride) {
   constexpr index_t kColumns = 64;
   alignas(64) float part[kWidestPanel<V> * V::kLanes * kColumns];
   for_panels<V>(shape, [&](index_t first, index_t count, index_t width, index_t offset) {

@@ -83,9 +83,9 @@ struct F32x8 {
     return _mm_cvtss_f32(_mm_max_ss(y, _mm_movehdup_ps(y)));
   }
 
-  static F32x8 load_f16(const std::uint16_t* p) { return {_mm256_cvtph_ps(halves(p))}; }
+  static F32x8 load_f16(const std::uint16_t* p) { return {_mm256_cvtph_ps(words16(p))}; }
   static F32x8 load_bf16(const std::uint16_t* p) {
-    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(halves(p)), 16))};
+    return {_mm256_castsi256_ps(_mm256_slli_epi32(_mm256_cvtepu16_epi32(words16(p)), 16))};
   }
   void store_f16(std::uint16_t* p) const {
     _mm_storeu_si128(reinterpret_cast<__m128i*>(p), _mm256_cvtps_ph(v, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC));
@@ -102,7 +102,7 @@ struct F32x8 {
   }
 
  private:
-  static __m128i halves(const std::uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
+  static __m128i words16(const std::uint16_t* p) { return _mm_loadu_si128(reinterpret_cast<const __m128i*>(p)); }
 };
 
 struct F64x4 {

@@ -59,9 +59,9 @@ struct F32x16 {
   friend float sum(F32x16 a) { return _mm512_reduce_add_ps(a.v); }
   friend float largest(F32x16 a) { return _mm512_reduce_max_ps(a.v); }
 
-  static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(halves(p))}; }
+  static F32x16 load_f16(const std::uint16_t* p) { return {_mm512_cvtph_ps(words16(p))}; }
   static F32x16 load_bf16(const std::uint16_t* p) {
-    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(halves(p)), 16))};
+    return {_mm512_castsi512_ps(_mm512_slli_epi32(_mm512_cvtepu16_epi32(words16(p)), 16))};
   }
   void store_f16(std::uint16_t* p) const {
     _mm256_storeu_si256(reinterpret_cast<__m256i*>(p),
@@ -77,7 +77,7 @@ struct F32x16 {
   }
 
  private:
-  static __m256i halves(const std::uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
+  static __m256i words16(const std::uint16_t* p) { return _mm256_loadu_si256(reinterpret_cast<const __m256i*>(p)); }
   static __mmask16 first(index_t n) { return static_cast<__mmask16>(_bzhi_u32(0xffff, static_cast<unsigned>(n))); }
 };
 

@@ -89,8 +89,8 @@ struct Bf16KeyStep : KeyStep<F32x16> {
       queries.Q.take(Q, q, rows);
       queries.dO.take(dO, q, rows);
       for_panels<V>({P.cols(), 1}, [&](index_t first, index_t, index_t width, index_t) {
-        const Panel panel{first, width, K.twin + first * ceil_div(K.cols(), 2),
-                          Vv.twin + first * ceil_div(Vv.cols(), 2)};
+        const Panel panel{first, width, K.other_form + first * ceil_div(K.cols(), 2),
+                          Vv.other_form + first * ceil_div(Vv.cols(), 2)};
         const auto run = [&]<int NV>(Height<NV>) {
           for_row_blocks<kTileRows<V, NV, Mul>>(rows, [&]<int R>(index_t r, Height<R>) {
             seen_tile<R, NV>(q + r, sight({q + r, q + r + R}), queries, panel);

@@ -5,7 +5,7 @@
 
 namespace redblue::kernel {
 
-Bodies<float> with_amx(Bodies<float> b) {
+Implementations<float> with_amx(Implementations<float> b) {
   b.isa = Isa::amx_bf16;
   b.paired = simd::MultiplyAmx::kValues;
   b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyAmx, simd::Bf16Rows>);

@@ -4,7 +4,7 @@
 
 namespace redblue::kernel {
 
-Bodies<float> with_bf16(Bodies<float> b) {
+Implementations<float> with_bf16(Implementations<float> b) {
   b.isa = Isa::avx512_bf16;
   b.bf16 = true;
   b.set<OnlineAttention>(simd::online_attention<simd::F32x16, simd::MultiplyBf16, simd::Bf16Rows>);

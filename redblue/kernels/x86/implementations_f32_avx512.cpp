@@ -4,6 +4,6 @@
 
 namespace redblue::kernel {
 
-constinit const Bodies<float> kAvx512F32 = simd::table<simd::F32x16>(Isa::avx512);
+constinit const Implementations<float> kAvx512F32 = simd::table<simd::F32x16>(Isa::avx512);
 
 }  // namespace redblue::kernel

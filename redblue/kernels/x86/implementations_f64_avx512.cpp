@@ -4,6 +4,6 @@
 
 namespace redblue::kernel {
 
-constinit const Bodies<double> kAvx512F64 = simd::table<simd::F64x8>(Isa::avx512);
+constinit const Implementations<double> kAvx512F64 = simd::table<simd::F64x8>(Isa::avx512);
 
 }  // namespace redblue::kernel

@@ -10,7 +10,8 @@
 namespace redblue::kernel::simd {
 namespace {
 
-/// Products of 32-bit words at even places, in 64 bits: odd places take part after a shift, and the halves are blended.
+/// Products of 32-bit words at even places, in 64 bits: odd places take part after a shift, and the halves are
+/// blended.
 struct Words32x4 {
   __m128i v;
   static Words32x4 all(std::uint32_t x) { return {_mm_set1_epi32(static_cast<int>(x))}; }

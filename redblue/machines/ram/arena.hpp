@@ -81,14 +81,14 @@ class alignas(64) Arena {
     View<T> v{own + t.place.panels, t.shape, t.place.row_stride, 1, t.place.layout};
     const View<T>& there = elsewhere_[static_cast<std::size_t>(depth)];
     if (t.place.layout == Layout::output_panels) {
-      v.twin = there.data;
+      v.other_form = there.data;
       v.row_stride = there.row_stride;
     } else if (there.data != nullptr) {
       v.data = there.data;
       v.row_stride = there.row_stride;
       v.col_stride = there.col_stride;
     }
-    if (t.place.panels > 0) v.twin = own;
+    if (t.place.panels > 0) v.other_form = own;
     return v;
   }
   /// The rectangle of a tile that an argument names.

@@ -11,19 +11,20 @@ template <class T>
 class CallerMemory {
  public:
   using Arrays = SlowMemory;
-  CallerMemory(const SlowMemory& arrays, const kernel::Bodies<T>& bodies) : arrays_(&arrays), bodies_(&bodies) {}
+  CallerMemory(const SlowMemory& arrays, const kernel::Implementations<T>& implementations)
+      : arrays_(&arrays), implementations_(&implementations) {}
 
-  /// Fast bodies want the words of a row side by side.
+  /// Fast implementations want the words of a row side by side.
   bool can_view(const Block& b) const {
     const Storage& s = storage(b);
-    return s.dtype == kDTypeOf<T> && (s.plain_rows() || (bodies_->panel == 0 && s.uniform_rows()));
+    return s.dtype == kDTypeOf<T> && (s.plain_rows() || (implementations_->panel == 0 && s.uniform_rows()));
   }
   View<T> view(const Block& b) const {
     const Storage& s = storage(b);
     return {reinterpret_cast<T*>(s.data) + s.offset(b.instance, b.row, b.col), b.shape, s.uniform_row_stride(),
             s.col_stride};
   }
-  std::optional<DType> halves(const Block& b) const {
+  std::optional<DType> words16(const Block& b) const {
     const Storage& s = storage(b);
     return size_of(s.dtype) == 2 && s.plain_rows() ? std::optional(s.dtype) : std::nullopt;
   }
@@ -33,9 +34,11 @@ class CallerMemory {
             s.uniform_row_stride()};
   }
   /// Copies a block to rows of leading dimension ld.
-  void fetch(const Block& b, T* to, index_t ld) const { gather(storage(b), b, to, ld, bodies_->half_rows); }
+  void fetch(const Block& b, T* to, index_t ld) const {
+    gather(storage(b), b, to, ld, implementations_->row_conversion);
+  }
   void put(const Block& b, const View<const T>& from) const {
-    scatter(storage(b), b, from.data, from.row_stride, from.col_stride, bodies_->half_rows);
+    scatter(storage(b), b, from.data, from.row_stride, from.col_stride, implementations_->row_conversion);
   }
   void add(const Block& b, const View<const T>& from) const { add_to(storage(b), b, from); }
 
@@ -43,7 +46,7 @@ class CallerMemory {
   const Storage& storage(const Block& b) const { return (*arrays_)[index_of(b.array)]; }
 
   const SlowMemory* arrays_;
-  const kernel::Bodies<T>* bodies_;
+  const kernel::Implementations<T>* implementations_;
 };
 static_assert(SlowSide<CallerMemory<float>, float>);
 

@@ -31,7 +31,7 @@ inline Rows16 narrowed(const View<float>& tile, const View<float>& memory) {
 /// Brings argument i to the body of a kernel by its route.
 template <class T, class Slow>
 View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access access, Arena<T>& arena, const Slow& slow,
-                const kernel::Bodies<T>& bodies) {
+                const kernel::Implementations<T>& implementations) {
   if (arg.shape().words() == 0) return {nullptr, arg.shape(), 0};
   if constexpr (std::same_as<T, float>)
     if (route.layout != Layout::row_major) {
@@ -39,10 +39,10 @@ View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access acces
       const Rows16 rows = route.copied ? narrowed(arena.view(arg), arena.stage(i, shape)) : slow.rows16(arg.block);
       if (is_paired(route.layout)) {
         const View<T> pairs = arena.stage(0, shape_of_pairs(shape, route.layout));
-        bodies.pair_rows(rows.data, shape, rows.stride, pairs);
+        implementations.pair_rows(rows.data, shape, rows.stride, pairs);
         return {pairs.data, shape, pairs.row_stride, 1, route.layout};
       }
-      // Bodies that read 16-bit words know it by the layout, and write none.
+      // Implementations that read 16-bit words know it by the layout, and write none.
       return {reinterpret_cast<T*>(const_cast<std::uint16_t*>(rows.data)), shape, rows.stride, 1, route.layout};
     }
   if (arg.kind == Arg::Kind::tile) {
@@ -59,11 +59,11 @@ View<T> operand(const Arg& arg, std::size_t i, Route route, kernel::Access acces
 /// The arguments from `from` on.
 template <class T, class K, class Slow>
 Views<T> operands(const K& k, std::span<const Arg> args, std::size_t from, Arena<T>& arena, const Slow& slow,
-                  const kernel::Bodies<T>& bodies) {
+                  const kernel::Implementations<T>& implementations) {
   if constexpr (kernel::Kernel<K>) static_assert(kernel::arity<K> <= kMaxArgs);
   Views<T> views(args.size());
-  for_routes(k, args, from, bodies, slow, [&](std::size_t i, Route route) {
-    views.list[i] = operand(args[i], i, route, kernel::access_of(k, i), arena, slow, bodies);
+  for_routes(k, args, from, implementations, slow, [&](std::size_t i, Route route) {
+    views.list[i] = operand(args[i], i, route, kernel::access_of(k, i), arena, slow, implementations);
   });
   return views;
 }

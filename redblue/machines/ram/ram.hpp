@@ -10,8 +10,8 @@
 
 #include "redblue/language/data_machine.hpp"
 #include "redblue/machines/ram/caller_memory.hpp"
-#include "redblue/machines/ram/crew.hpp"
 #include "redblue/machines/ram/operands.hpp"
+#include "redblue/machines/ram/worker_states.hpp"
 
 namespace redblue::machine {
 
@@ -30,24 +30,28 @@ class Ram : public MachineFace<Ram<T, Slow>> {
   using Arrays = typename Slow::Arrays;
 
   /// One worker.
-  Ram(index_t M, const Arrays& slow, const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa()))
-      : Ram(nullptr, M, {slow}, bodies, {}) {}
+  Ram(index_t M, const Arrays& slow,
+      const kernel::Implementations<T>& implementations = kernel::implementations<T>(best_isa()))
+      : Ram(nullptr, M, {slow}, implementations, {}) {}
   /// The workers of a team. `slow` is a slow memory for each item of the outermost loop that may be under way, which
   /// differ in their workspace: as many as there are workers or items, whichever are fewer; or one, for schedules
   /// without workspace and for an outermost loop whose items share it.
-  Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies = kernel::bodies<T>(best_isa()))
-      : Ram(&team, M, std::move(slow), bodies, {}) {}
+  Ram(Team& team, index_t M, std::vector<Arrays> slow,
+      const kernel::Implementations<T>& implementations = kernel::implementations<T>(best_isa()))
+      : Ram(&team, M, std::move(slow), implementations, {}) {}
   /// The same in given memory: an arena for each worker.
-  Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
+  Ram(Team& team, index_t M, std::vector<Arrays> slow, const kernel::Implementations<T>& implementations,
       std::span<const ArenaMemory<T>> arenas)
-      : Ram(&team, M, std::move(slow), bodies, arenas) {}
+      : Ram(&team, M, std::move(slow), implementations, arenas) {}
 
-  int workers() const { return static_cast<int>(crew_->arenas.size()); }
+  int workers() const { return static_cast<int>(states_->arenas.size()); }
   int worker() const { return at_.index; }
 
-  index_t open(SlowArray, Shape s, Layout layout) { return arena_.open(s, kernel::place(bodies(), s, layout)); }
+  index_t open(SlowArray, Shape s, Layout layout) {
+    return arena_.open(s, kernel::place(implementations(), s, layout));
+  }
   void close(index_t depth, SlowArray, Shape s) { arena_.close(depth, s); }
-  void aim(index_t depth, const Block& b) {
+  void store_hint(index_t depth, const Block& b) {
     if (arena_.place_of(depth).place.layout == Layout::output_panels && slow_.can_view(b))
       arena_.set_elsewhere(depth, slow_.view(b));
   }
@@ -60,7 +64,7 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     const View<T> v = arena_.view(tile);
     if (!v.packed()) return slow_.fetch(b, v.data, v.row_stride);
     if (v.layout == Layout::query_panels)
-      if (const std::optional<View<const T>> pairs = pairs_of(b)) return bodies().pack(*pairs, v.data);
+      if (const std::optional<View<const T>> pairs = pairs_of(b)) return implementations().pack(*pairs, v.data);
     View<T> plain;
     if (is_staged(place, slow_, b)) {
       plain = arena_.stage(0, b.shape);
@@ -68,30 +72,31 @@ class Ram : public MachineFace<Ram<T, Slow>> {
     } else {
       plain = slow_.view(b);
     }
-    (v.layout == Layout::query_panels ? bodies().pack_queries : bodies().pack)(plain, v.data);
+    (v.layout == Layout::query_panels ? implementations().pack_queries : implementations().pack)(plain, v.data);
   }
   void write(const Block& b, const Arg& tile) {
     const View<T> v = arena_.view(tile);
     if (!v.packed()) return slow_.put(b, v);
-    if (const std::optional<DType> halves = slow_.halves(b); halves && bodies().unpack_halves != nullptr) {
+    if (const std::optional<DType> words16 = slow_.words16(b); words16 && implementations().unpack_words16 != nullptr) {
       const Rows16 rows = slow_.rows16(b);
-      return bodies().unpack_halves(*halves, v.data, b.shape, const_cast<std::uint16_t*>(rows.data), rows.stride);
+      return implementations().unpack_words16(*words16, v.data, b.shape, const_cast<std::uint16_t*>(rows.data),
+                                              rows.stride);
     }
     const bool staged = is_staged(arena_.place_of(tile.depth), slow_, b);
     const View<T> plain = staged ? arena_.stage(0, b.shape) : slow_.view(b);
-    bodies().unpack(v.data, plain);
+    implementations().unpack(v.data, plain);
     if (staged) slow_.put(b, plain);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     arena_.require(kernel::most_passing(k, args));
-    const Views<T> views = operands(k, args, 0, arena_, slow_, bodies());
-    kernel::run(bodies(), k, views.span());
+    const Views<T> views = operands(k, args, 0, arena_, slow_, implementations());
+    kernel::run(implementations(), k, views.span());
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     arena_.require(1 + passing(args.subspan(1)));
-    Views<T> views = operands(k, args, 1, arena_, slow_, bodies());
+    Views<T> views = operands(k, args, 1, arena_, slow_, implementations());
     const Block& b = args[0].block;
     View<T>& updated = views.list[0];
     const bool in_place = slow_.can_view(b);
@@ -101,47 +106,50 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       std::fill_n(updated.data, b.shape.words(), T(0));
     else if (!in_place && !kernel::first_of(k))
       slow_.fetch(b, updated.data, updated.row_stride);
-    kernel::run(bodies(), k, views.span());
+    kernel::run(implementations(), k, views.span());
     if (adds)
       slow_.add(b, updated);
     else if (!in_place)
       slow_.put(b, updated);
   }
-  index_t tell(Question, const Arg& word, index_t) { return static_cast<index_t>(std::llround(arena_.view(word)[0])); }
+  index_t read_index(Question, const Arg& word, index_t) {
+    return static_cast<index_t>(std::llround(arena_.view(word)[0]));
+  }
   template <class Body>
   void each(index_t n, const Body& body) {
     if (workers() == 1 || arena_.used() > 0) {
       for (index_t i = 0; i < n; ++i) body(*this, i);
       return;
     }
-    crew_->team->each(at_, n, [&](Team::Worker at, index_t i) {
-      Ram worker(*crew_, at, at_.depth > 0 ? slow_ : crew_->slow_memory(n, i, at.index));
+    states_->team->each(at_, n, [&](Team::Worker at, index_t i) {
+      Ram worker(*states_, at, at_.depth > 0 ? slow_ : states_->slow_memory(n, i, at.index));
       body(worker, i);
     });
   }
 
   /// Words of staging buffers that the workers hold beside their arenas.
-  index_t staging_words() const { return crew_->sum(&Arena<T>::staging_words); }
+  index_t staging_words() const { return states_->sum(&Arena<T>::staging_words); }
   /// The most words that tiles take in the arenas beside their own: layouts, and a cache line to begin on.
-  index_t padding_words() const { return crew_->sum(&Arena<T>::most_skipped); }
+  index_t padding_words() const { return states_->sum(&Arena<T>::most_skipped); }
 
  private:
-  using Workers = Crew<T, Slow>;
+  using Workers = WorkerStates<T, Slow>;
 
-  Ram(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
+  Ram(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Implementations<T>& implementations,
       std::span<const ArenaMemory<T>> arenas)
-      : own_(std::make_unique<Workers>(team, M, std::move(slow), bodies, arenas)),
-        crew_(own_.get()),
-        arena_(crew_->arena_of(at_)),
-        slow_(crew_->slow.front(), bodies) {}
-  Ram(Workers& crew, Team::Worker at, const Slow& slow)
-      : crew_(&crew), at_(at), arena_(crew.arena_of(at)), slow_(slow) {}
+      : own_(std::make_unique<Workers>(team, M, std::move(slow), implementations, arenas)),
+        states_(own_.get()),
+        arena_(states_->arena_of(at_)),
+        slow_(states_->slow.front(), implementations) {}
+  Ram(Workers& states, Team::Worker at, const Slow& slow)
+      : states_(&states), at_(at), arena_(states.arena_of(at)), slow_(slow) {}
 
-  const kernel::Bodies<T>& bodies() const { return crew_->bodies; }
-  /// A block of bf16 words, where bodies multiply pairs of them: each pair as one word, if all lie where words may.
+  const kernel::Implementations<T>& implementations() const { return states_->implementations; }
+  /// A block of bf16 words, where implementations multiply pairs of them: each pair as one word, if all lie where words
+  /// may.
   std::optional<View<const T>> pairs_of(const Block& b) const {
     if constexpr (std::same_as<T, float>)
-      if (bodies().bf16 && b.shape.cols % 2 == 0 && slow_.halves(b) == DType::bf16) {
+      if (implementations().bf16 && b.shape.cols % 2 == 0 && slow_.words16(b) == DType::bf16) {
         const Rows16 rows = slow_.rows16(b);
         if (rows.stride % 2 == 0 && reinterpret_cast<std::uintptr_t>(rows.data) % alignof(T) == 0)
           return View<const T>(reinterpret_cast<const T*>(rows.data), {b.shape.rows, b.shape.cols / 2},
@@ -159,11 +167,11 @@ class Ram : public MachineFace<Ram<T, Slow>> {
       slow_.fetch(b, v.data, v.row_stride);
     }
     const View<T> whole = arena_.tile(tile.depth);
-    if (whole.layout == Layout::key_panels) bodies().pack(whole, whole.twin);
+    if (whole.layout == Layout::key_panels) implementations().pack(whole, whole.other_form);
   }
 
   std::unique_ptr<Workers> own_;  // of the Ram that a user makes; empty in those that `each` makes
-  Workers* crew_;
+  Workers* states_;
   Team::Worker at_{};
   Arena<T>& arena_;
   Slow slow_;

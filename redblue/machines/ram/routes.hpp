@@ -11,7 +11,7 @@
 /// How the words of an operation get from slow memory and tiles to the body of its kernel, and which of them pass
 /// through staging buffers. What a kernel reads is decided here, without touching a number: Ram does what is decided,
 /// Sizing adds up the buffers. (Both ask `can_view` themselves of a block that is updated, and Ram of a read_only
-/// tile.) `slow` answers `can_view` and `halves` of caller_memory.hpp.
+/// tile.) `slow` answers `can_view` and `words16` of caller_memory.hpp.
 namespace redblue::machine {
 
 /// How an argument gets to the body of a kernel.
@@ -23,7 +23,7 @@ struct Route {
 
 /// Do the words of a block pass through staging buffer 0 on their way into a tile, or back? A packed tile is packed
 /// from plain rows; other tiles are copied to and from slow memory as they lie. (Ram leaves the buffer alone where
-/// bodies pack or unpack 16-bit words themselves, which depends on where the data lie.)
+/// implementations pack or unpack 16-bit words themselves, which depends on where the data lie.)
 template <class Slow>
 bool is_staged(const TileStack::Tile& tile, const Slow& slow, const Block& b) {
   return is_packed(tile.place.layout) && !slow.can_view(b);
@@ -40,15 +40,15 @@ inline Shape shape_of_pairs(Shape rows, Layout layout) {
 
 /// The element type that all arguments which may be 16-bit words have in common.
 template <class Slow>
-std::optional<DType> common_halves(std::span<const Layout> wishes, std::span<const Arg> args,
-                                   const kernel::BodyTraits& bodies, const Slow& slow) {
+std::optional<DType> common_words16(std::span<const Layout> wishes, std::span<const Arg> args,
+                                    const kernel::ImplementationTraits& implementations, const Slow& slow) {
   std::optional<DType> common;
   for (std::size_t i = 0; i < args.size(); ++i) {
-    if (!may_be_halves(wishes[i])) continue;
+    if (!may_be_words16(wishes[i])) continue;
     std::optional<DType> type;
     if (args[i].kind == Arg::Kind::stream)
-      type = slow.halves(args[i].block);
-    else if (bodies.bf16)
+      type = slow.words16(args[i].block);
+    else if (implementations.bf16)
       type = DType::bf16;  // the words of a tile came from bf16, so half of each is 0
     if (!type || (common && common != type)) return std::nullopt;
     common = type;
@@ -58,21 +58,21 @@ std::optional<DType> common_halves(std::span<const Layout> wishes, std::span<con
 
 /// Calls visit(i, route) for the arguments from `from` on.
 template <class K, class Slow, class Visit>
-void for_routes(const K& k, std::span<const Arg> args, std::size_t from, const kernel::BodyTraits& bodies,
-                const Slow& slow, const Visit& visit) {
+void for_routes(const K& k, std::span<const Arg> args, std::size_t from,
+                const kernel::ImplementationTraits& implementations, const Slow& slow, const Visit& visit) {
   const std::span<const Layout> wishes = kernel::layouts_of(k);
-  std::optional<DType> halves;
+  std::optional<DType> words16;
   bool few_queries = true;
   if (!wishes.empty()) {
-    halves = common_halves(wishes, args, bodies, slow);
-    if (bodies.bf16 && halves != DType::bf16) throw std::logic_error("bf16 products want rows of bf16");
-    for (std::size_t i = 0; halves && i < args.size(); ++i)
-      if (wishes[i] == Layout::query_panels && args[i].shape().rows > bodies.few_rows) few_queries = false;
+    words16 = common_words16(wishes, args, implementations, slow);
+    if (implementations.bf16 && words16 != DType::bf16) throw std::logic_error("bf16 products want rows of bf16");
+    for (std::size_t i = 0; words16 && i < args.size(); ++i)
+      if (wishes[i] == Layout::query_panels && args[i].shape().rows > implementations.few_rows) few_queries = false;
   }
   for (std::size_t i = from; i < args.size(); ++i) {
     const bool streamed = args[i].kind == Arg::Kind::stream;
     Route route;
-    if (halves && may_be_halves(wishes[i])) route.layout = bodies.halves(wishes[i], *halves, few_queries);
+    if (words16 && may_be_words16(wishes[i])) route.layout = implementations.words16(wishes[i], *words16, few_queries);
     route.copied = route.layout != Layout::row_major ? !streamed : streamed && !slow.can_view(args[i].block);
     visit(i, route);
   }

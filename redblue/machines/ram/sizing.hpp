@@ -17,11 +17,11 @@ class Sizing : public MachineFace<Sizing<Slow>> {
   struct TooMany {};
 
   /// What it is given must outlive it. `slow` has no data.
-  Sizing(index_t M, std::size_t word_bytes, const Slow& slow, const kernel::BodyTraits& bodies,
+  Sizing(index_t M, std::size_t word_bytes, const Slow& slow, const kernel::ImplementationTraits& implementations,
          index_t most = std::numeric_limits<index_t>::max(), bool worst = true)
-      : tiles_(M, word_bytes), slow_(slow), bodies_(bodies), calls_left_(most), worst_(worst) {}
+      : tiles_(M, word_bytes), slow_(slow), implementations_(implementations), calls_left_(most), worst_(worst) {}
 
-  index_t open(SlowArray, Shape s, Layout layout) { return tiles_.open(s, kernel::place(bodies_, s, layout)); }
+  index_t open(SlowArray, Shape s, Layout layout) { return tiles_.open(s, kernel::place(implementations_, s, layout)); }
   void close(index_t depth, SlowArray, Shape s) { tiles_.close(depth, s); }
   void read(const Arg& tile, const Block& b) {
     if (is_staged(tiles_[tile.depth], slow_, b)) words_.stage(0, b.shape);
@@ -36,7 +36,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
     if (!slow_.can_view(args[0].block)) words_.stage(0, args[0].shape());
     stage(k, args, 1);
   }
-  index_t tell(Question question, const Arg&, index_t worst) {
+  index_t read_index(Question question, const Arg&, index_t worst) {
     if (question == Question::index) return worst;
     asked_ = true;
     return worst_ ? worst : 0;
@@ -58,7 +58,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
   template <class K>
   void stage(const K& k, std::span<const Arg> args, std::size_t from) {
     if (calls_left_-- == 0) throw TooMany{};
-    for_routes(k, args, from, bodies_, slow_, [&](std::size_t i, Route route) {
+    for_routes(k, args, from, implementations_, slow_, [&](std::size_t i, Route route) {
       if (route.copied) words_.stage(i, args[i].shape());
       if (is_paired(route.layout)) words_.stage(0, shape_of_pairs(args[i].shape(), route.layout));
     });
@@ -66,7 +66,7 @@ class Sizing : public MachineFace<Sizing<Slow>> {
 
   TileStack tiles_;
   const Slow& slow_;
-  const kernel::BodyTraits& bodies_;
+  const kernel::ImplementationTraits& implementations_;
   ArenaWords words_;
   index_t calls_left_;
   bool worst_;

@@ -18,20 +18,21 @@ struct Rows16 {
 
 /// What Ram asks of slow memory, which knows what a block is: `can_view`: do its words lie as kernels read and write
 /// them? Then `view` says where; else `fetch` copies them to row-major memory and `put` copies them back; `add` adds to
-/// them word by word, for words that are one. `halves`: the
+/// them word by word, for words that are one. `words16`: the
 /// element type, if it has 16 bits and `rows16` can say where its rows lie. A Slow is made for one item of a loop, from
-/// what the user gives of slow memory (Slow::Arrays) and the bodies that will read it.
+/// what the user gives of slow memory (Slow::Arrays) and the implementations that will read it.
 template <class S, class T>
-concept SlowSide = requires(const S& s, const typename S::Arrays& arrays, const kernel::Bodies<T>& bodies,
-                            const Block& b, T* to, const View<const T>& from) {
-  S(arrays, bodies);
-  { s.can_view(b) } -> std::same_as<bool>;
-  { s.view(b) } -> std::same_as<View<T>>;
-  { s.halves(b) } -> std::same_as<std::optional<DType>>;
-  { s.rows16(b) } -> std::same_as<Rows16>;
-  s.fetch(b, to, index_t{});
-  s.put(b, from);
-  s.add(b, from);
-};
+concept SlowSide =
+    requires(const S& s, const typename S::Arrays& arrays, const kernel::Implementations<T>& implementations,
+             const Block& b, T* to, const View<const T>& from) {
+      S(arrays, implementations);
+      { s.can_view(b) } -> std::same_as<bool>;
+      { s.view(b) } -> std::same_as<View<T>>;
+      { s.words16(b) } -> std::same_as<std::optional<DType>>;
+      { s.rows16(b) } -> std::same_as<Rows16>;
+      s.fetch(b, to, index_t{});
+      s.put(b, from);
+      s.add(b, from);
+    };
 
 }  // namespace redblue::machine

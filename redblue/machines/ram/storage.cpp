@@ -65,7 +65,7 @@ Shape joined(const Storage& s, Shape shape, index_t ld) {
 }  // namespace
 
 template <class T>
-void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::HalfRows<T>& half_rows) {
+void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::RowConversion<T>& row_conversion) {
   const Shape shape = joined(s, b.shape, ld);
   with_type(s.dtype, [&]<class E>(E*) {
     const E* data = reinterpret_cast<const E*>(s.data);
@@ -76,8 +76,8 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
           std::copy_n(row, shape.cols, out + i * ld);
           continue;
         }
-      if (sizeof(E) == 2 && half_rows.widen != nullptr && s.col_stride == 1) {
-        half_rows.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, shape.cols);
+      if (sizeof(E) == 2 && row_conversion.widen != nullptr && s.col_stride == 1) {
+        row_conversion.widen(s.dtype, reinterpret_cast<const std::uint16_t*>(row), out + i * ld, shape.cols);
         continue;
       }
       for (index_t j = 0; j < shape.cols; ++j) out[i * ld + j] = static_cast<T>(row[j * s.col_stride]);
@@ -87,7 +87,7 @@ void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::
 
 template <class T>
 void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride,
-             const kernel::HalfRows<T>& half_rows) {
+             const kernel::RowConversion<T>& row_conversion) {
   const Shape shape = col_stride == 1 ? joined(s, b.shape, row_stride) : b.shape;
   with_type(s.dtype, [&]<class E>(E*) {
     if constexpr (std::is_same_v<E, Keep>) {
@@ -101,8 +101,8 @@ void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, 
             std::copy_n(in + i * row_stride, shape.cols, row);
             continue;
           }
-        if (sizeof(E) == 2 && half_rows.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
-          half_rows.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), shape.cols);
+        if (sizeof(E) == 2 && row_conversion.narrow != nullptr && s.col_stride == 1 && col_stride == 1) {
+          row_conversion.narrow(s.dtype, in + i * row_stride, reinterpret_cast<std::uint16_t*>(row), shape.cols);
           continue;
         }
         for (index_t j = 0; j < shape.cols; ++j)
@@ -124,10 +124,12 @@ void add_to(const Storage& s, const Block& b, const View<const T>& from) {
     }
 }
 
-template void gather(const Storage&, const Block&, float*, index_t, const kernel::HalfRows<float>&);
-template void gather(const Storage&, const Block&, double*, index_t, const kernel::HalfRows<double>&);
-template void scatter(const Storage&, const Block&, const float*, index_t, index_t, const kernel::HalfRows<float>&);
-template void scatter(const Storage&, const Block&, const double*, index_t, index_t, const kernel::HalfRows<double>&);
+template void gather(const Storage&, const Block&, float*, index_t, const kernel::RowConversion<float>&);
+template void gather(const Storage&, const Block&, double*, index_t, const kernel::RowConversion<double>&);
+template void scatter(const Storage&, const Block&, const float*, index_t, index_t,
+                      const kernel::RowConversion<float>&);
+template void scatter(const Storage&, const Block&, const double*, index_t, index_t,
+                      const kernel::RowConversion<double>&);
 template void add_to(const Storage&, const Block&, const View<const float>&);
 template void add_to(const Storage&, const Block&, const View<const double>&);
 

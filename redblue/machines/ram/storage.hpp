@@ -49,11 +49,11 @@ using SlowMemory = std::array<Storage, kSlowArrays>;
 
 /// Copies `b` out of slow memory into a row-major buffer of leading dimension ld, converting the element type.
 template <class T>
-void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::HalfRows<T>& half_rows = {});
+void gather(const Storage& s, const Block& b, T* out, index_t ld, const kernel::RowConversion<T>& row_conversion = {});
 /// Copies a buffer with the given strides into slow memory, rounding to nearest even.
 template <class T>
 void scatter(const Storage& s, const Block& b, const T* in, index_t row_stride, index_t col_stride,
-             const kernel::HalfRows<T>& half_rows = {});
+             const kernel::RowConversion<T>& row_conversion = {});
 /// Adds a buffer to slow memory, word by word and row by row: words of `b` that lie at one place add up there.
 template <class T>
 void add_to(const Storage& s, const Block& b, const View<const T>& from);

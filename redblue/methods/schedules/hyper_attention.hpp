@@ -28,11 +28,11 @@ struct HyperAttentionForward : Defaults {
     index_t Bc = 1;    ///< keys per step, where they are resident
     index_t keep = 0;  ///< 1: the keys of a block are resident; 0: they pass one by one
     index_t pin = 0;   ///< 1: samples are resident throughout; 0: they pass for every Br queries
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
-      knob({"keep", nullptr, 0, 1}, keep);
-      knob({"pin", nullptr, 0, 1}, pin);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      tile_size({"keep", nullptr, 0, 1}, keep);
+      tile_size({"pin", nullptr, 0, 1}, pin);
     }
     ClusterTiling of_blocks() const { return {Br, Bc, keep}; }
   };

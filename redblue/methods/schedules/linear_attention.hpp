@@ -19,9 +19,9 @@ struct LinearAttentionForward : Defaults {
   struct Tiling {
     index_t br = 1;  ///< queries per step (one under a mask)
     index_t bc = 1;  ///< keys per step
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 

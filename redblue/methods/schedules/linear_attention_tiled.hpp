@@ -23,11 +23,11 @@ struct LinearAttentionTiledForward : Defaults {
     index_t values = 0;  ///< columns of V in the first block of columns, beside the row sums: cb - 1
     index_t br = 1;      ///< queries per step (one under a mask)
     index_t bc = 1;      ///< keys per step
-    void knobs(const auto& knob) {
-      knob({"gs", &Sizes::d}, gs);
-      knob({"values", &Sizes::d_v, 0}, values);
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"gs", &Sizes::d}, gs);
+      tile_size({"values", &Sizes::d_v, 0}, values);
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 

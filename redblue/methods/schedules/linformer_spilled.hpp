@@ -20,9 +20,9 @@ struct LinformerSpilledForward : Defaults {
 
   struct Tiling : FewRowsTiling {
     index_t w = 1;  ///< columns of K' and V' at a time
-    void knobs(const auto& knob) {
-      FewRowsTiling::knobs(knob);
-      knob({"w"}, w);
+    void tile_sizes(const auto& tile_size) {
+      FewRowsTiling::tile_sizes(tile_size);
+      tile_size({"w"}, w);
     }
   };
 

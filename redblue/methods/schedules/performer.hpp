@@ -20,10 +20,10 @@ struct PerformerForward : Defaults {
     index_t br = 1;  ///< queries per step (one under a mask)
     index_t bc = 1;  ///< keys per step
     index_t g = 1;   ///< features at a time
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
-      knob({"g"}, g);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
+      tile_size({"g"}, g);
     }
   };
 

@@ -27,12 +27,12 @@ struct PerformerTiledForward : Defaults {
     index_t br = 1;      ///< queries per step
     index_t bc = 1;      ///< keys per step
     index_t g = 1;       ///< features at a time
-    void knobs(const auto& knob) {
-      knob({"gs"}, gs);
-      knob({"values", &Sizes::d_v, 0}, values);
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
-      knob({"g"}, g);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"gs"}, gs);
+      tile_size({"values", &Sizes::d_v, 0}, values);
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
+      tile_size({"g"}, g);
     }
   };
 

@@ -22,9 +22,9 @@ struct PolynomialForward : Defaults {
   struct Tiling {
     index_t br = 1;  ///< queries per step; under a mask, per chunk
     index_t bc = 1;  ///< keys per step
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 

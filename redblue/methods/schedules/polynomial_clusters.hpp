@@ -31,13 +31,13 @@ struct PolynomialClustersForward : Defaults {
     index_t Bc = 1;   ///< keys per step of theirs
     index_t rho = 1;  ///< pairs that are sorted in fast memory
     index_t f = 2;    ///< runs merged at a time
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"sort.rho"}, rho);
-      knob({"sort.f", nullptr, 2}, f);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"sort.rho"}, rho);
+      tile_size({"sort.f", nullptr, 2}, f);
     }
     SortTiling of_sorts() const { return {rho, f}; }
   };

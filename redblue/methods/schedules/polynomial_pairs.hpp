@@ -27,11 +27,11 @@ struct PolynomialPairsForward : Defaults {
     index_t bc = 1;  ///< keys per step of theirs, and that enter the state
     index_t Br = 1;  ///< listed queries at a time
     index_t Bc = 1;  ///< keys per step of theirs
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
     }
   };
 

@@ -31,10 +31,10 @@ struct PolynomialRowsForward : Defaults {
     index_t Br = 1;  ///< listed queries at a time
     index_t Bc = 1;  ///< keys per step of theirs
     index_t bc = 1;  ///< keys that enter the state per step
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 

@@ -27,11 +27,11 @@ struct PolynomialRowsTiledForward : Defaults {
     index_t values = 0;  ///< columns of V in the first block of columns, beside the row sums: cb - 1
     index_t w = 1;       ///< words that a group of monomials and a row may take: they say how many monomials it has
     index_t bc = 1;      ///< keys per step
-    void knobs(const auto& knob) {
-      knob({"s", &Sizes::d}, s);
-      knob({"values", &Sizes::d_v, 0}, values);
-      knob({"w"}, w);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"s", &Sizes::d}, s);
+      tile_size({"values", &Sizes::d_v, 0}, values);
+      tile_size({"w"}, w);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
     PolynomialTiles tiles() const { return {s, values, w, 1, bc}; }
   };

@@ -24,10 +24,10 @@ struct ReformerForward : Defaults {
     index_t Br = 1;    ///< queries at a time
     index_t Bc = 1;    ///< keys per step, where they are resident
     index_t keep = 0;  ///< 1: the rows of two chunks are resident; 0: keys pass one by one
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
-      knob({"keep", nullptr, 0, 1}, keep);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      tile_size({"keep", nullptr, 0, 1}, keep);
     }
     ClusterTiling of_chunks() const { return {Br, Bc, keep}; }
   };

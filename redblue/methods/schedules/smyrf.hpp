@@ -26,12 +26,12 @@ struct SmyrfForward : Defaults {
     index_t keep = 0;  ///< 1: the keys of a cluster are resident; 0: they pass one by one
     index_t rho = 1;   ///< pairs that are sorted in fast memory
     index_t f = 2;     ///< runs merged at a time
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc, keep == 1);
-      knob({"keep", nullptr, 0, 1}, keep);
-      knob({"sort.rho"}, rho);
-      knob({"sort.f", nullptr, 2}, f);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc, keep == 1);
+      tile_size({"keep", nullptr, 0, 1}, keep);
+      tile_size({"sort.rho"}, rho);
+      tile_size({"sort.f", nullptr, 2}, f);
     }
     ClusterTiling of_clusters() const { return {Br, Bc, keep}; }
     SortTiling of_sorts() const { return {rho, f}; }

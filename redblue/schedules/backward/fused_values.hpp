@@ -26,16 +26,16 @@ struct FusedValuesBackward : Defaults {
     index_t Bc = 1;  ///< values resident at a time
     index_t br = 1;  ///< queries per step
     GemmTiling dQ, dK;
-    void knobs(const auto& knob) {
-      knob({"P.panel", nullptr, 0, 1}, P.panel);
-      knob({"P.a", &Sizes::n_q}, P.a);
-      knob({"P.b", &Sizes::n_k}, P.b);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"br", &Sizes::n_q}, br);
-      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
-      knob({"dQ.b2", &Sizes::d}, dQ.b2);
-      knob({"dK.b1", &Sizes::n_k}, dK.b1);
-      knob({"dK.b2", &Sizes::d}, dK.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"P.panel", nullptr, 0, 1}, P.panel);
+      tile_size({"P.a", &Sizes::n_q}, P.a);
+      tile_size({"P.b", &Sizes::n_k}, P.b);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"dQ.b2", &Sizes::d}, dQ.b2);
+      tile_size({"dK.b1", &Sizes::n_k}, dK.b1);
+      tile_size({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

@@ -13,9 +13,9 @@ namespace redblue::schedule {
 
 struct GroupedKeyPass : KeyPass {
   index_t G = 1;  ///< groups of keys
-  void knobs(const auto& knob) {
-    KeyPass::knobs(knob);
-    knob({.name = "G", .groups = true}, G);
+  void tile_sizes(const auto& tile_size) {
+    KeyPass::tile_sizes(tile_size);
+    tile_size({.name = "G", .groups = true}, G);
   }
 };
 

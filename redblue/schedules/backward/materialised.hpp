@@ -23,19 +23,19 @@ struct MaterialisedBackward : Defaults {
   struct Tiling {
     ScoreTiling P, dS;
     GemmTiling dV, dQ, dK;
-    void knobs(const auto& knob) {
-      knob({"P.panel", nullptr, 0, 1}, P.panel);
-      knob({"P.a", &Sizes::n_q}, P.a);
-      knob({"P.b", &Sizes::n_k}, P.b);
-      knob({"dS.panel", nullptr, 0, 1}, dS.panel);
-      knob({"dS.a", &Sizes::n_q}, dS.a);
-      knob({"dS.b", &Sizes::n_k}, dS.b);
-      knob({"dV.b1", &Sizes::n_k}, dV.b1);
-      knob({"dV.b2", &Sizes::d_v}, dV.b2);
-      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
-      knob({"dQ.b2", &Sizes::d}, dQ.b2);
-      knob({"dK.b1", &Sizes::n_k}, dK.b1);
-      knob({"dK.b2", &Sizes::d}, dK.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"P.panel", nullptr, 0, 1}, P.panel);
+      tile_size({"P.a", &Sizes::n_q}, P.a);
+      tile_size({"P.b", &Sizes::n_k}, P.b);
+      tile_size({"dS.panel", nullptr, 0, 1}, dS.panel);
+      tile_size({"dS.a", &Sizes::n_q}, dS.a);
+      tile_size({"dS.b", &Sizes::n_k}, dS.b);
+      tile_size({"dV.b1", &Sizes::n_k}, dV.b1);
+      tile_size({"dV.b2", &Sizes::d_v}, dV.b2);
+      tile_size({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"dQ.b2", &Sizes::d}, dQ.b2);
+      tile_size({"dK.b1", &Sizes::n_k}, dK.b1);
+      tile_size({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

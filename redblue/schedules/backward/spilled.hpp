@@ -21,10 +21,10 @@ struct SpilledBackward : Defaults {
   struct Tiling {
     KeyPass keys;
     GemmTiling dQ;
-    void knobs(const auto& knob) {
-      keys.knobs(knob);
-      knob({"b1", &Sizes::n_q}, dQ.b1);
-      knob({"b2", &Sizes::d}, dQ.b2);
+    void tile_sizes(const auto& tile_size) {
+      keys.tile_sizes(tile_size);
+      tile_size({"b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"b2", &Sizes::d}, dQ.b2);
     }
   };
 

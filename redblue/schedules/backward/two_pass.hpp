@@ -24,9 +24,9 @@ struct TwoPassBackward : Defaults {
   struct Tiling {
     QueryPass queries;
     KeyPass keys;
-    void knobs(const auto& knob) {
-      queries.knobs(knob);
-      keys.knobs(knob);
+    void tile_sizes(const auto& tile_size) {
+      queries.tile_sizes(tile_size);
+      keys.tile_sizes(tile_size);
     }
   };
 

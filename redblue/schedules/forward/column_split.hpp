@@ -18,10 +18,10 @@ struct ColumnSplitForward : Defaults {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys per step
     index_t w = 1;   ///< value columns of one group
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"w", &Sizes::d_v}, w);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"w", &Sizes::d_v}, w);
     }
   };
 

@@ -25,10 +25,10 @@ struct FlashPinnedForward : Defaults {
     index_t Br = 1;   ///< queries resident at a time
     index_t rho = 0;  ///< keys and values that stay: of the multiple of keys, or all
     index_t Bc = 1;   ///< keys per step; a step ends where keys that stay do
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"rho", &Sizes::n_k, 0}, rho);
-      knob({"Bc", &Sizes::n_k}, Bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"rho", &Sizes::n_k, 0}, rho);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
     }
   };
 

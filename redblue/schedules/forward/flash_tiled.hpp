@@ -22,9 +22,9 @@ struct FlashTiledForward : Defaults {
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys, then values, resident at a time
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
     }
   };
 

@@ -23,9 +23,9 @@ struct KeyOuterForward : Defaults {
   struct Tiling {
     index_t Bc = 1;  ///< keys and values resident at a time
     index_t Br = 1;  ///< queries per step
-    void knobs(const auto& knob) {
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"Br", &Sizes::n_q}, Br);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"Br", &Sizes::n_q}, Br);
     }
   };
   static std::string_view caveat(const Sizes& x, Tiling t) {

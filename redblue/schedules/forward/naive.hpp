@@ -23,12 +23,12 @@ struct NaiveForward : Defaults {
     index_t b3 = 1;   ///< tile of O: queries
     index_t b4 = 1;   ///< tile of O: value columns
     index_t rho = 2;  ///< sweeps over a row of scores
-    void knobs(const auto& knob) {
-      knob({"b1", &Sizes::n_q}, b1);
-      knob({"b2", &Sizes::n_k}, b2);
-      knob({"b3", &Sizes::n_q}, b3);
-      knob({"b4", &Sizes::d_v}, b4);
-      knob({"rho", nullptr, 1, 2}, rho);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"b1", &Sizes::n_q}, b1);
+      tile_size({"b2", &Sizes::n_k}, b2);
+      tile_size({"b3", &Sizes::n_q}, b3);
+      tile_size({"b4", &Sizes::d_v}, b4);
+      tile_size({"rho", nullptr, 1, 2}, rho);
     }
     ScoreTiling scores() const { return {false, b1, b2}; }
     GemmTiling output() const { return {b3, b4}; }

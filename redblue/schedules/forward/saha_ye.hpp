@@ -19,7 +19,7 @@ struct SahaYeForward : Defaults {
 
   struct Tiling {
     index_t B = 1;  ///< side of every tile
-    void knobs(const auto& knob) { knob({"B"}, B); }
+    void tile_sizes(const auto& tile_size) { tile_size({"B"}, B); }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {SquareSides(m, x).smallest()}; }

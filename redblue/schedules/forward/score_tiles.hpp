@@ -21,9 +21,9 @@ struct ScoreTilesForward : Defaults {
   struct Tiling {
     index_t a = 1;  ///< queries of the score tile
     index_t b = 1;  ///< keys of the score tile
-    void knobs(const auto& knob) {
-      knob({"a", &Sizes::n_q}, a);
-      knob({"b", &Sizes::n_k}, b);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"a", &Sizes::n_q}, a);
+      tile_size({"b", &Sizes::n_k}, b);
     }
   };
 

@@ -23,12 +23,12 @@ struct SmallCacheForward : Defaults {
   struct Tiling {
     ScoreTiling scores;
     GemmTiling output;
-    void knobs(const auto& knob) {
-      knob({"panel", nullptr, 0, 1}, scores.panel, scores.panel != 0);
-      knob({"a", &Sizes::n_q}, scores.a);
-      knob({"b", &Sizes::n_k}, scores.b, scores.panel == 0 || scores.b > 1);
-      knob({"a2", &Sizes::n_q}, output.b1);
-      knob({"c2", &Sizes::d_v}, output.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"panel", nullptr, 0, 1}, scores.panel, scores.panel != 0);
+      tile_size({"a", &Sizes::n_q}, scores.a);
+      tile_size({"b", &Sizes::n_k}, scores.b, scores.panel == 0 || scores.b > 1);
+      tile_size({"a2", &Sizes::n_q}, output.b1);
+      tile_size({"c2", &Sizes::d_v}, output.b2);
     }
   };
 

@@ -21,10 +21,10 @@ struct SplitKeysForward : Defaults {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< keys per step
     index_t G = 1;   ///< groups of keys
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({.name = "G", .groups = true}, G);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({.name = "G", .groups = true}, G);
     }
     FlashForward::Tiling flash() const { return {Br, Bc}; }
   };

@@ -22,7 +22,7 @@ struct Algorithm1Gradient : Defaults {
 
   /// It has no tile sizes to choose.
   struct Tiling {
-    static void knobs(const auto&) {}
+    static void tile_sizes(const auto&) {}
   };
 
   static Tiling smallest(const Sizes&, const Multiples&) { return {}; }

@@ -25,7 +25,7 @@ struct Algorithm6Gradient : Defaults {
 
   struct Tiling {
     index_t B = 1;  ///< side of every tile
-    void knobs(const auto& knob) { knob({"B"}, B); }
+    void tile_sizes(const auto& tile_size) { tile_size({"B"}, B); }
   };
 
   static Tiling smallest(const Sizes& s, const Multiples& m) { return {SquareSides(m, s).smallest()}; }

@@ -29,9 +29,9 @@ struct Algorithm9Gradient : Defaults {
   struct Tiling {
     index_t Br = 1;  ///< rows of S, O, dO and A1 at a time
     index_t Bc = 1;  ///< rows of h and A2, columns of X and Y at a time
-    void knobs(const auto& knob) {
-      knob({"Br"}, Br);
-      knob({"Bc"}, Bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br"}, Br);
+      tile_size({"Bc"}, Bc);
     }
   };
 

@@ -61,12 +61,12 @@ struct KeyOuterGradient : Defaults {
     index_t Bc = 1;  ///< keys and values resident at a time
     index_t br = 1;  ///< queries per step
     GemmTiling h;    ///< 9R-e only
-    void knobs(const auto& knob) {
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"br", &Sizes::n_q}, br);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"br", &Sizes::n_q}, br);
       if (!stored) return;
-      knob({"h.b1", &Sizes::n_k}, h.b1);
-      knob({"h.b2", &Sizes::d_v}, h.b2);
+      tile_size({"h.b1", &Sizes::n_k}, h.b1);
+      tile_size({"h.b2", &Sizes::d_v}, h.b2);
     }
   };
 

@@ -42,15 +42,15 @@ struct QueryOuterGradient : Defaults {
     GemmTiling S, h;
     QueryPass queries;
     GemmTiling g;  ///< 9R-c only
-    void knobs(const auto& knob) {
-      queries.knobs(knob);
-      knob({"S.b1", &Sizes::n_q}, S.b1);
-      knob({"S.b2", &Sizes::d}, S.b2);
-      knob({"h.b1", &Sizes::n_k}, h.b1);
-      knob({"h.b2", &Sizes::d_v}, h.b2);
+    void tile_sizes(const auto& tile_size) {
+      queries.tile_sizes(tile_size);
+      tile_size({"S.b1", &Sizes::n_q}, S.b1);
+      tile_size({"S.b2", &Sizes::d}, S.b2);
+      tile_size({"h.b1", &Sizes::n_k}, h.b1);
+      tile_size({"h.b2", &Sizes::d_v}, h.b2);
       if (!c) return;
-      knob({"g.b1", &Sizes::d}, g.b1);
-      knob({"g.b2", &Sizes::d}, g.b2);
+      tile_size({"g.b1", &Sizes::d}, g.b1);
+      tile_size({"g.b2", &Sizes::d}, g.b2);
     }
   };
 

@@ -23,15 +23,15 @@ struct SharedSourceGradient : Defaults {
   struct Tiling {
     std::array<GemmTiling, 3> products;  ///< S, dU, g
     QueryPass queries;
-    void knobs(const auto& knob) {
+    void tile_sizes(const auto& tile_size) {
       auto& [S, dU, g] = products;
-      queries.knobs(knob);
-      knob({"S.b1", &Sizes::n_q}, S.b1);
-      knob({"S.b2", &Sizes::d}, S.b2);
-      knob({"dU.b1", &Sizes::n_q}, dU.b1);
-      knob({"dU.b2", &Sizes::d}, dU.b2);
-      knob({"g.b1", &Sizes::d}, g.b1);
-      knob({"g.b2", &Sizes::d}, g.b2);
+      queries.tile_sizes(tile_size);
+      tile_size({"S.b1", &Sizes::n_q}, S.b1);
+      tile_size({"S.b2", &Sizes::d}, S.b2);
+      tile_size({"dU.b1", &Sizes::n_q}, dU.b1);
+      tile_size({"dU.b2", &Sizes::d}, dU.b2);
+      tile_size({"g.b1", &Sizes::d}, g.b1);
+      tile_size({"g.b2", &Sizes::d}, g.b2);
     }
   };
 

@@ -21,9 +21,9 @@ struct SharedSourceKeyOuterGradient : Defaults {
   struct Tiling {
     index_t Bc = 1;  ///< rows of A resident at a time
     index_t br = 1;  ///< queries per step
-    void knobs(const auto& knob) {
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"br", &Sizes::n_q}, br);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"br", &Sizes::n_q}, br);
     }
   };
 

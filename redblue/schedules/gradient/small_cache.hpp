@@ -27,21 +27,21 @@ struct SmallCacheGradient : Defaults {
     GemmTiling S, h;
     ScoreTiling f, p;
     GemmTiling U, g;
-    void knobs(const auto& knob) {
-      knob({"S.b1", &Sizes::n_q}, S.b1);
-      knob({"S.b2", &Sizes::d}, S.b2);
-      knob({"h.b1", &Sizes::n_k}, h.b1);
-      knob({"h.b2", &Sizes::d_v}, h.b2);
-      knob({"f.panel", nullptr, 0, 1}, f.panel);
-      knob({"f.a", &Sizes::n_q}, f.a);
-      knob({"f.b", &Sizes::n_k}, f.b);
-      knob({"p.panel", nullptr, 0, 1}, p.panel);
-      knob({"p.a", &Sizes::n_q}, p.a);
-      knob({"p.b", &Sizes::n_k}, p.b);
-      knob({"U.b1", &Sizes::n_q}, U.b1);
-      knob({"U.b2", &Sizes::d}, U.b2);
-      knob({"g.b1", &Sizes::d}, g.b1);
-      knob({"g.b2", &Sizes::d}, g.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"S.b1", &Sizes::n_q}, S.b1);
+      tile_size({"S.b2", &Sizes::d}, S.b2);
+      tile_size({"h.b1", &Sizes::n_k}, h.b1);
+      tile_size({"h.b2", &Sizes::d_v}, h.b2);
+      tile_size({"f.panel", nullptr, 0, 1}, f.panel);
+      tile_size({"f.a", &Sizes::n_q}, f.a);
+      tile_size({"f.b", &Sizes::n_k}, f.b);
+      tile_size({"p.panel", nullptr, 0, 1}, p.panel);
+      tile_size({"p.a", &Sizes::n_q}, p.a);
+      tile_size({"p.b", &Sizes::n_k}, p.b);
+      tile_size({"U.b1", &Sizes::n_q}, U.b1);
+      tile_size({"U.b2", &Sizes::d}, U.b2);
+      tile_size({"g.b1", &Sizes::d}, g.b1);
+      tile_size({"g.b2", &Sizes::d}, g.b2);
     }
   };
 
@@ -77,7 +77,7 @@ struct SmallCacheGradient : Defaults {
     const GradientXOperands x(s, 1);
     std::vector<Phase> phases{query_projection(x).phase(s, t.S), value_projection(x).phase(s, t.h),
                               output_dots_phase(s), gradient_product(x).phase(s, t.g)};
-    for (const Sizes& part : documents_of(s)) {
+    for (const Sizes& part : sequences_of(s)) {
       phases.push_back(probabilities_cost(part, SlowArray::A1X, SlowArray::A2).phase(part, t.f));
       phases.push_back(score_gradients_cost(part, SlowArray::h).phase(part, t.p));
       phases.push_back(rows_product(GradientXOperands(part, 1)).phase(part, t.U));

@@ -19,9 +19,9 @@ struct LinearBackward : Defaults {
   struct Tiling {
     index_t br = 1;  ///< queries per step (at most those of one position under a mask)
     index_t bc = 1;  ///< keys per step (one in the second pass under a mask)
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 

@@ -18,9 +18,9 @@ struct LinearForward : Defaults {
   struct Tiling {
     index_t br = 1;  ///< queries per step (one under a mask)
     index_t bc = 1;  ///< keys per step
-    void knobs(const auto& knob) {
-      knob({"br", &Sizes::n_q}, br);
-      knob({"bc", &Sizes::n_k}, bc);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"bc", &Sizes::n_k}, bc);
     }
   };
 
@@ -58,11 +58,11 @@ struct LinearProductsForward : Defaults {
 
   struct Tiling {
     GemmTiling Z, O;
-    void knobs(const auto& knob) {
-      knob({"Z.b1", &Sizes::d}, Z.b1);
-      knob({"Z.b2", &Sizes::d_v}, Z.b2);
-      knob({"O.b1", &Sizes::n_q}, O.b1);
-      knob({"O.b2", &Sizes::d_v}, O.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Z.b1", &Sizes::d}, Z.b1);
+      tile_size({"Z.b2", &Sizes::d_v}, Z.b2);
+      tile_size({"O.b1", &Sizes::n_q}, O.b1);
+      tile_size({"O.b2", &Sizes::d_v}, O.b2);
     }
   };
 

@@ -23,17 +23,17 @@ struct LinearProductsBackward : Defaults {
 
   struct Tiling {
     std::array<GemmTiling, 5> tiles;
-    void knobs(const auto& knob) {
-      knob({"Z.b1", &Sizes::d}, tiles[0].b1);
-      knob({"Z.b2", &Sizes::d_v}, tiles[0].b2);
-      knob({"dQ.b1", &Sizes::n_q}, tiles[1].b1);
-      knob({"dQ.b2", &Sizes::d}, tiles[1].b2);
-      knob({"G.b1", &Sizes::d}, tiles[2].b1);
-      knob({"G.b2", &Sizes::d_v}, tiles[2].b2);
-      knob({"dK.b1", &Sizes::n_k}, tiles[3].b1);
-      knob({"dK.b2", &Sizes::d}, tiles[3].b2);
-      knob({"dV.b1", &Sizes::n_k}, tiles[4].b1);
-      knob({"dV.b2", &Sizes::d_v}, tiles[4].b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Z.b1", &Sizes::d}, tiles[0].b1);
+      tile_size({"Z.b2", &Sizes::d_v}, tiles[0].b2);
+      tile_size({"dQ.b1", &Sizes::n_q}, tiles[1].b1);
+      tile_size({"dQ.b2", &Sizes::d}, tiles[1].b2);
+      tile_size({"G.b1", &Sizes::d}, tiles[2].b1);
+      tile_size({"G.b2", &Sizes::d_v}, tiles[2].b2);
+      tile_size({"dK.b1", &Sizes::n_k}, tiles[3].b1);
+      tile_size({"dK.b2", &Sizes::d}, tiles[3].b2);
+      tile_size({"dV.b1", &Sizes::n_k}, tiles[4].b1);
+      tile_size({"dV.b2", &Sizes::d_v}, tiles[4].b2);
     }
   };
 

@@ -33,16 +33,16 @@ Words hidden_pairs(const Sizes& x, const CoreList& cores) {
 
 }  // namespace
 
-bool is_plain(const Sizes& x) { return x.mask.full() && x.documents == nullptr; }
+bool is_plain(const Sizes& x) { return x.mask.full() && x.sequences == nullptr; }
 
 Sizes without_mask(Sizes x) {
   x.mask = Mask{.group = x.mask.group};
-  x.documents = nullptr;
+  x.sequences = nullptr;
   return x;
 }
 
 index_t batch_of(const Sizes& x, index_t instance) {
-  return x.documents == nullptr ? 0 : x.documents->batch_of(instance, x.modifiers.kv_heads);
+  return x.sequences == nullptr ? 0 : x.sequences->batch_of(instance, x.modifiers.kv_heads);
 }
 
 Words kept_slopes(const Sizes& core) {
@@ -88,7 +88,7 @@ void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
   else
     of_each(largest);
   if (is_plain(x)) return;
-  if (x.documents != nullptr) {
+  if (x.sequences != nullptr) {
     const Sizes rows = core_with_most(x, cores, [](const Sizes& core) { return Words(core.n_q); }),
                 keys = core_with_most(x, cores, [](const Sizes& core) { return Words(core.n_k); });
     if (has_pattern(x)) of_all(rows), of_all(keys);
@@ -99,7 +99,7 @@ void for_candidates(const Sizes& x, const CoreList& cores, bool only_patterns,
       of_all(both);
     }
   }
-  if (!only_patterns && (x.documents != nullptr || x.modifiers.any())) of_all(without_mask(x));
+  if (!only_patterns && (x.sequences != nullptr || x.modifiers.any())) of_all(without_mask(x));
 }
 
 void span_dimensions(const Variables& tiling, const Sizes& x, const CoreList& cores) {
@@ -172,10 +172,10 @@ Words macs_of_cores(const CoreList& cores, OfCore macs_of_core) {
 IndexWords index_of_cores(const Sizes& x, bool hides, FunctionRef<IndexWords(const Sizes&)> index) {
   IndexWords words;
   if (!has_pattern(x)) return words;
-  for (const Sizes& part : documents_of(x))
+  for (const Sizes& part : sequences_of(x))
     if (part.pattern->rows().index().kind == PatternIndex::Kind::pairs)
       words = words.then(hides ? IndexWords{Words(2) * part.nnz(), 2} : index(part));
-  for (const Words& blocks : x.documents->block_index) words = words.then({blocks, blocks});
+  for (const Words& blocks : x.sequences->block_index) words = words.then({blocks, blocks});
   return words;
 }
 

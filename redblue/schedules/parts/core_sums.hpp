@@ -4,9 +4,9 @@
 
 #include "redblue/language/function_ref.hpp"
 #include "redblue/problem/cores.hpp"
-#include "redblue/schedules/parts/knobs.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
+#include "redblue/schedules/parts/tile_sizes.hpp"
 
 /// Sums and searches over the cores of a masked problem that are the same for every schedule: what a schedule does in
 /// one core comes as a function. They are compiled once.

@@ -9,9 +9,9 @@
 #include "redblue/language/slow_matrix.hpp"
 #include "redblue/problem/cores.hpp"
 #include "redblue/schedules/parts/core_sums.hpp"
-#include "redblue/schedules/parts/knobs.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
+#include "redblue/schedules/parts/tile_sizes.hpp"
 
 /// A schedule under any mask: its text runs on the cores of the problem and reads nothing else; what the others have of
 /// the outputs is written directly.
@@ -67,8 +67,8 @@ struct Masked : S {
   /// The problem as its loops take it.
   static Sizes taken(const Sizes& x, bool hides) {
     if (!has_pattern(x) || !(hides || S::traits.intervals)) return x;
-    Sizes hulls = with_hulls(x);
-    return hides || !hides_pairs(hulls) ? hulls : x;
+    Sizes envelopes = with_envelopes(x);
+    return hides || !hides_pairs(envelopes) ? envelopes : x;
   }
   static Sizes taken(const Sizes& x, const Tiling& t) { return taken(x, hides(t)); }
 
@@ -77,7 +77,7 @@ struct Masked : S {
   static Sizes largest_of(const Sizes& x) { return schedule::largest_of(x, cores(x)); }
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (S::one_core && !S::knows_parts && x.documents != nullptr) return "knows no packed or padded sequences";
+    if (S::one_core && !S::knows_parts && x.sequences != nullptr) return "knows no packed or padded sequences";
     for (const Core& c : cores(taken(x, S::traits.hides && !S::traits.patterns)))
       if (const auto why = S::unsupported(c.sizes)) return why;
     return std::nullopt;
@@ -92,7 +92,7 @@ struct Masked : S {
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     if (is_plain(x) && !x.modifiers.any()) return S::choose_tiling(x, limits);
     if (!S::traits.hides || !has_pattern(x)) return choose_tiling_for(x, taken(x, false), limits);
-    std::optional<Tiling> hiding = choose_tiling_for(x, with_hulls(x), limits);
+    std::optional<Tiling> hiding = choose_tiling_for(x, with_envelopes(x), limits);
     if (!S::traits.patterns) return hiding;
     return cheaper(x, limits, choose_tiling_for(x, x, limits), hiding);
   }

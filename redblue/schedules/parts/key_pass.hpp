@@ -10,9 +10,9 @@ namespace redblue::schedule {
 struct KeyPass {
   index_t Bc = 1;  ///< keys and values resident at a time
   index_t br = 1;  ///< queries per step
-  void knobs(const auto& knob) {
-    knob({"Bc", &Sizes::n_k}, Bc);
-    knob({"br", &Sizes::n_q}, br);
+  void tile_sizes(const auto& tile_size) {
+    tile_size({"Bc", &Sizes::n_k}, Bc);
+    tile_size({"br", &Sizes::n_q}, br);
   }
 };
 
@@ -47,7 +47,7 @@ inline Phase key_pass_phase(const Sizes& x, KeyPass t, Words also = 0) {
   return {key_blocks_footprint(x, t.Bc, [&](index_t keys, index_t rho) { return words.block(keys, rho); }),
           words.prefetch()};
 }
-/// What blocks of keys meet: the queries that see them, the pairs in their hulls, and their number.
+/// What blocks of keys meet: the queries that see them, the pairs in their envelopes, and their number.
 struct KeyVisits {
   Words queries, pairs, blocks;
   void add(const Sizes& x, index_t Bc) {

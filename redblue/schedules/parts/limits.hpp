@@ -9,7 +9,7 @@
 #include <utility>
 #include <vector>
 
-#include "redblue/schedules/parts/knobs.hpp"
+#include "redblue/schedules/parts/tile_sizes.hpp"
 #include "redblue/schedules/traits.hpp"
 
 /// The limits that a tiling must keep, and searches over tile sizes. All results are exact; floating point only prunes.
@@ -139,7 +139,7 @@ class SquareSides {
 template <class Tiling>
 bool is_legal(const Sizes& x, const Multiples& m, Tiling t) {
   bool legal = true;
-  t.knobs([&](const KnobRange& range, index_t size, bool listed = true) {
+  t.tile_sizes([&](const TileSizeRange& range, index_t size, bool listed = true) {
     if (!listed || range.along == nullptr || size >= x.*range.along) return;
     const index_t step = range.along == &Sizes::n_q ? m.query : range.along == &Sizes::n_k ? m.key : m.feature;
     legal = legal && size % step == 0;

@@ -47,8 +47,9 @@ Product value_projection(const Operands& x) {
 }
 
 /// The tile sizes of both.
-inline constexpr std::array kProjectionKnobs{KnobRange{"S.b1", &Sizes::n_q}, KnobRange{"S.b2", &Sizes::d},
-                                             KnobRange{"h.b1", &Sizes::n_k}, KnobRange{"h.b2", &Sizes::d_v}};
+inline constexpr std::array kProjectionTileSizes{TileSizeRange{"S.b1", &Sizes::n_q}, TileSizeRange{"S.b2", &Sizes::d},
+                                                 TileSizeRange{"h.b1", &Sizes::n_k},
+                                                 TileSizeRange{"h.b2", &Sizes::d_v}};
 
 /// The arrays of a schedule of plain attention, and what they are called where Q, K and V are projections.
 using Renaming = std::pair<SlowArray, SlowArray>;
@@ -98,10 +99,11 @@ std::optional<std::array<GemmTiling, N>> choose_all(const Sizes& x, const std::a
   return tiles;
 }
 template <std::size_t N>
-void visit_products(const auto& knob, const std::array<KnobRange, 2 * N>& ranges, std::array<GemmTiling, N>& t) {
+void visit_products(const auto& tile_size, const std::array<TileSizeRange, 2 * N>& ranges,
+                    std::array<GemmTiling, N>& t) {
   for (std::size_t i = 0; i < N; ++i) {
-    knob(ranges[2 * i], t[i].b1);
-    knob(ranges[2 * i + 1], t[i].b2);
+    tile_size(ranges[2 * i], t[i].b1);
+    tile_size(ranges[2 * i + 1], t[i].b2);
   }
 }
 template <std::size_t N>

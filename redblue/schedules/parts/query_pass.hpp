@@ -9,9 +9,9 @@ namespace redblue::schedule {
 struct QueryPass {
   index_t Br = 1;  ///< queries resident at a time
   index_t bc = 1;  ///< keys per step
-  void knobs(const auto& knob) {
-    knob({"Br", &Sizes::n_q}, Br);
-    knob({"bc", &Sizes::n_k}, bc);
+  void tile_sizes(const auto& tile_size) {
+    tile_size({"Br", &Sizes::n_q}, Br);
+    tile_size({"bc", &Sizes::n_k}, bc);
   }
 };
 

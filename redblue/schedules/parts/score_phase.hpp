@@ -30,7 +30,7 @@ void for_pattern_boxes(const Pairs& pairs, Range I, index_t b, const F& f) {
   for (const Range& run : pairs.runs_of_keys(I))
     for (index_t j = run.begin; j < run.end;) {
       const Range J{j, std::min(run.end, (j / b + 1) * b)};
-      f(Box{hull_of(pairs.mask.pattern->keys(), J, I), J});
+      f(Box{envelope_of(pairs.mask.pattern->keys(), J, I), J});
       j = J.end;
     }
 }

@@ -9,7 +9,7 @@ namespace redblue::schedule {
 /// f(worker, operands of a part), for parts that do not wait for each other.
 template <class M, class Operands, class F>
 void for_each_part(M& m, const Operands& core, const F& f) {
-  const std::vector<Sizes> parts = documents_of(core.shape);
+  const std::vector<Sizes> parts = sequences_of(core.shape);
   const auto one = [&](auto& w, const Sizes& part) { f(w, Operands(part, core.scale, core.instance())); };
   if (parts.size() == 1) return one(m, parts.front());
   m.each(static_cast<index_t>(parts.size()), [&](auto& w, index_t i) { one(w, parts[static_cast<std::size_t>(i)]); });
@@ -17,7 +17,7 @@ void for_each_part(M& m, const Operands& core, const F& f) {
 /// The same one after another, on one machine: f(operands of a part).
 template <class Operands, class F>
 void for_parts(const Operands& core, const F& f) {
-  for (const Sizes& part : documents_of(core.shape)) f(Operands(part, core.scale, core.instance()));
+  for (const Sizes& part : sequences_of(core.shape)) f(Operands(part, core.scale, core.instance()));
 }
 
 /// Where a part has its queries, or its keys, among those of the core.
@@ -47,7 +47,7 @@ namespace detail {
 template <class Place, class Cut>
 std::vector<Shared> shared_blocks(const Sizes& core, index_t size, const Place& place_of, const Cut& cut) {
   std::vector<Shared> list;
-  for (const Sizes& part : documents_of(core)) {
+  for (const Sizes& part : sequences_of(core)) {
     const Range place = place_of(core, part);
     if (list.empty() || place.end - list.back().span.begin > size) {
       list.push_back({place, cut(part), {part}, {place}});
@@ -100,7 +100,7 @@ inline index_t largest_block(const std::vector<Shared>& list) {
 /// query_blocks_footprint of a core with parts.
 template <class BlockWords>
 Words shared_query_footprint(const Sizes& core, index_t size, const BlockWords& words) {
-  if (core.documents == nullptr)
+  if (core.sequences == nullptr)
     return query_blocks_footprint(core, size, [&](index_t own, index_t met) { return words(core, own, own, met); });
   return detail::shared_footprint(
       shared_query_blocks(core, size),
@@ -108,7 +108,7 @@ Words shared_query_footprint(const Sizes& core, index_t size, const BlockWords& 
 }
 template <class BlockWords>
 Words shared_key_footprint(const Sizes& core, index_t size, const BlockWords& words) {
-  if (core.documents == nullptr)
+  if (core.sequences == nullptr)
     return key_blocks_footprint(core, size, [&](index_t own, index_t met) { return words(core, own, own, met); });
   return detail::shared_footprint(
       shared_key_blocks(core, size),
@@ -128,8 +128,8 @@ void for_each_block(M& m, const std::vector<Shared>& list, const F& f) {
 /// What tiles over both queries and keys are chosen for: the part, where there is one. Of several it has as many
 /// queries as the part with the most, and as many keys; and the mask of the largest, where that has as many of both.
 inline Sizes typical_part(const Sizes& core) {
-  if (core.documents == nullptr) return core;
-  const std::vector<Sizes> parts = documents_of(core);
+  if (core.sequences == nullptr) return core;
+  const std::vector<Sizes> parts = sequences_of(core);
   const Sizes* largest = &parts.front();
   index_t queries = 0, keys = 0;
   for (const Sizes& part : parts) {

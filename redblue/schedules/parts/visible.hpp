@@ -24,7 +24,7 @@ inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
 /// over the queries. A value is visited in one pass only. The bias passes whole, for blocks of Br queries.
 struct QueryPasses {
-  Words pairs, keys;    ///< in the hulls of all blocks; keys that blocks meet, added up
+  Words pairs, keys;    ///< in the envelopes of all blocks; keys that blocks meet, added up
   Words blocks, sinks;  ///< how often slopes are loaded, and sinks pass
 };
 inline Io query_outer_io(const Sizes& x, const QueryPasses& v, Words visits, Words passes = 1) {
@@ -189,8 +189,8 @@ void for_pattern_sizes(const Pattern& pattern, index_t largest, index_t step, co
 
 /// Do all queries of each part see its keys from the first one on?
 inline bool all_see_from_the_first(const Sizes& x) {
-  if (x.documents == nullptr) return x.mask.from_first_key();
-  return std::ranges::all_of(documents_of(x), [](const Sizes& part) { return part.mask.from_first_key(); });
+  if (x.sequences == nullptr) return x.mask.from_first_key();
+  return std::ranges::all_of(sequences_of(x), [](const Sizes& part) { return part.mask.from_first_key(); });
 }
 
 /// The cheapest size of blocks of n rows or keys up to `largest`; blocks of a size have visits(size) visits. Without a
@@ -201,7 +201,7 @@ inline bool all_see_from_the_first(const Sizes& x) {
 template <class Visits>
 index_t best_block(const Sizes& x, index_t n, index_t largest, index_t step, const VisitPrices& price,
                    const Visits& visits) {
-  if (x.mask.full() && x.documents == nullptr) return balanced(n, largest, step);
+  if (x.mask.full() && x.sequences == nullptr) return balanced(n, largest, step);
   if (all_see_from_the_first(x)) return largest;
   constexpr index_t kTries = 1024;
   const Words nnz = sum_over_parts(x, [](const Sizes& part) { return part.nnz(); });

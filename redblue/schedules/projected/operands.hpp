@@ -17,8 +17,8 @@ struct ForwardXOperands {
   static constexpr std::string_view prefix = "xy_";
   static constexpr std::array names = kProjected;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
-  static constexpr std::array projection_knobs = kProjectionKnobs;
-  static constexpr std::array<KnobRange, 0> gradient_knobs{};
+  static constexpr std::array projection_tile_sizes = kProjectionTileSizes;
+  static constexpr std::array<TileSizeRange, 0> gradient_tile_sizes{};
 
   Sizes shape;
   double scale = 1;
@@ -77,11 +77,11 @@ struct BackwardXOperands {
                                                  Renaming{SlowArray::dK, SlowArray::dA2},
                                                  Renaming{SlowArray::dV, SlowArray::dh}};
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h, SlowArray::U, SlowArray::dh};
-  static constexpr std::array projection_knobs = kProjectionKnobs;
-  static constexpr std::array gradient_knobs{KnobRange{"dX.b1", &Sizes::d},    KnobRange{"dX.b2", &Sizes::d},
-                                             KnobRange{"dA1.b1", &Sizes::n_q}, KnobRange{"dA1.b2", &Sizes::d},
-                                             KnobRange{"dY.b1", &Sizes::d},    KnobRange{"dY.b2", &Sizes::d_v},
-                                             KnobRange{"dA3.b1", &Sizes::n_k}, KnobRange{"dA3.b2", &Sizes::d}};
+  static constexpr std::array projection_tile_sizes = kProjectionTileSizes;
+  static constexpr std::array gradient_tile_sizes{
+      TileSizeRange{"dX.b1", &Sizes::d},    TileSizeRange{"dX.b2", &Sizes::d}, TileSizeRange{"dA1.b1", &Sizes::n_q},
+      TileSizeRange{"dA1.b2", &Sizes::d},   TileSizeRange{"dY.b1", &Sizes::d}, TileSizeRange{"dY.b2", &Sizes::d_v},
+      TileSizeRange{"dA3.b1", &Sizes::n_k}, TileSizeRange{"dA3.b2", &Sizes::d}};
 
   Sizes shape;
   double scale = 1;
@@ -151,14 +151,16 @@ struct BackwardWOperands {
   static constexpr std::array<Renaming, 0> names{};
   static constexpr std::array workspace{SlowArray::Q,  SlowArray::K,  SlowArray::V,
                                         SlowArray::dQ, SlowArray::dK, SlowArray::dV};
-  static constexpr std::array projection_knobs{KnobRange{"Q.b1", &Sizes::n_q}, KnobRange{"Q.b2", &Sizes::d},
-                                               KnobRange{"K.b1", &Sizes::n_k}, KnobRange{"K.b2", &Sizes::d},
-                                               KnobRange{"V.b1", &Sizes::n_k}, KnobRange{"V.b2", &Sizes::d_v}};
-  static constexpr std::array gradient_knobs{
-      KnobRange{"dWQ.b1", &Sizes::d_in}, KnobRange{"dWQ.b2", &Sizes::d},    KnobRange{"dA1.b1", &Sizes::n_q},
-      KnobRange{"dA1.b2", &Sizes::d_in}, KnobRange{"dWK.b1", &Sizes::d_in}, KnobRange{"dWK.b2", &Sizes::d},
-      KnobRange{"dA2.b1", &Sizes::n_k},  KnobRange{"dA2.b2", &Sizes::d_in}, KnobRange{"dWV.b1", &Sizes::d_in},
-      KnobRange{"dWV.b2", &Sizes::d_v},  KnobRange{"dA3.b1", &Sizes::n_k},  KnobRange{"dA3.b2", &Sizes::d_in}};
+  static constexpr std::array projection_tile_sizes{
+      TileSizeRange{"Q.b1", &Sizes::n_q}, TileSizeRange{"Q.b2", &Sizes::d},   TileSizeRange{"K.b1", &Sizes::n_k},
+      TileSizeRange{"K.b2", &Sizes::d},   TileSizeRange{"V.b1", &Sizes::n_k}, TileSizeRange{"V.b2", &Sizes::d_v}};
+  static constexpr std::array gradient_tile_sizes{
+      TileSizeRange{"dWQ.b1", &Sizes::d_in}, TileSizeRange{"dWQ.b2", &Sizes::d},
+      TileSizeRange{"dA1.b1", &Sizes::n_q},  TileSizeRange{"dA1.b2", &Sizes::d_in},
+      TileSizeRange{"dWK.b1", &Sizes::d_in}, TileSizeRange{"dWK.b2", &Sizes::d},
+      TileSizeRange{"dA2.b1", &Sizes::n_k},  TileSizeRange{"dA2.b2", &Sizes::d_in},
+      TileSizeRange{"dWV.b1", &Sizes::d_in}, TileSizeRange{"dWV.b2", &Sizes::d_v},
+      TileSizeRange{"dA3.b1", &Sizes::n_k},  TileSizeRange{"dA3.b2", &Sizes::d_in}};
 
   Sizes shape;
   double scale = 1;

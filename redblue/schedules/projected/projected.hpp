@@ -51,13 +51,13 @@ struct Projected : Defaults {
   static constexpr auto workspace = joined(X::workspace, S::workspace);
 
   struct Tiling {
-    std::array<GemmTiling, X::projection_knobs.size() / 2> projections;
+    std::array<GemmTiling, X::projection_tile_sizes.size() / 2> projections;
     typename S::Tiling attention;
-    std::array<GemmTiling, X::gradient_knobs.size() / 2> gradients;
-    void knobs(const auto& knob) {
-      attention.knobs(knob);
-      visit_products(knob, X::projection_knobs, projections);
-      visit_products(knob, X::gradient_knobs, gradients);
+    std::array<GemmTiling, X::gradient_tile_sizes.size() / 2> gradients;
+    void tile_sizes(const auto& tile_size) {
+      attention.tile_sizes(tile_size);
+      visit_products(tile_size, X::projection_tile_sizes, projections);
+      visit_products(tile_size, X::gradient_tile_sizes, gradients);
     }
   };
 

@@ -28,13 +28,13 @@ struct SharedSourceForward : Defaults {
     index_t Br = 1;  ///< queries resident at a time
     index_t Bc = 1;  ///< rows of A per step
     GemmTiling O;
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"S.b1", &Sizes::n_q}, S.b1);
-      knob({"S.b2", &Sizes::d}, S.b2);
-      knob({"O.b1", &Sizes::n_q}, O.b1);
-      knob({"O.b2", &Sizes::d_v}, O.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"S.b1", &Sizes::n_q}, S.b1);
+      tile_size({"S.b2", &Sizes::d}, S.b2);
+      tile_size({"O.b1", &Sizes::n_q}, O.b1);
+      tile_size({"O.b2", &Sizes::d_v}, O.b2);
     }
   };
 

@@ -28,9 +28,9 @@ struct RingBackward : Defaults {
   struct Tiling {
     index_t Br = 1;  ///< queries resident at a time
     index_t bv = 1;  ///< columns of dO at a time
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"bv", &Sizes::d_v}, bv);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"bv", &Sizes::d_v}, bv);
     }
   };
   static std::string_view caveat(const Sizes& x, Tiling) {

@@ -27,10 +27,10 @@ struct RingForward : Defaults {
     index_t Br = 1;      ///< queries resident at a time
     index_t Bc = 1;      ///< keys per step
     index_t pinned = 0;  ///< queries resident throughout, of a pattern
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"pinned", &Sizes::n_q, 0}, pinned, pinned > 0);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"pinned", &Sizes::n_q, 0}, pinned, pinned > 0);
     }
   };
 

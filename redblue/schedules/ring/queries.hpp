@@ -29,10 +29,10 @@ struct RingQueriesBackward : Defaults {
     index_t Bc = 1;      ///< keys and values resident at a time
     index_t br = 1;      ///< queries per step
     index_t pinned = 0;  ///< keys resident throughout, of a pattern
-    void knobs(const auto& knob) {
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"br", &Sizes::n_q}, br);
-      knob({"pinned", &Sizes::n_k, 0}, pinned, pinned > 0);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"br", &Sizes::n_q}, br);
+      tile_size({"pinned", &Sizes::n_k, 0}, pinned, pinned > 0);
     }
   };
 

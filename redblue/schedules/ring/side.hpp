@@ -29,7 +29,7 @@ struct RingSide {
   }
 
   index_t items() const { return holds_queries ? pairs.n_q : pairs.n_k; }
-  Range hull(index_t b) const { return holds_queries ? pairs.rows_of(blocks(b)) : pairs.keys_of(blocks(b)); }
+  Range envelope(index_t b) const { return holds_queries ? pairs.rows_of(blocks(b)) : pairs.keys_of(blocks(b)); }
   /// What a block meets; items that pinned ones alone see come with the last block.
   [[gnu::noinline]] Runs met(index_t b) const {
     if (pinned == 0 || b + 1 < blocks.count()) return seen(b);
@@ -117,7 +117,8 @@ struct RingSide {
     });
     return {most[0].to_index(), most[1].to_index(), most[2].to_index()};
   }
-  /// What blocks meet, added up: items, and pairs in their hulls. Pinned ones form one block, which meets all items.
+  /// What blocks meet, added up: items, and pairs in their envelopes. Pinned ones form one block, which meets all
+  /// items.
   struct Sums {
     Words visits, pairs, blocks;
   };
@@ -127,13 +128,13 @@ struct RingSide {
       return {holds_queries ? pairs.visited_rows(size) : pairs.visited_keys(size),
               holds_queries ? pairs.pairs_of_keys(size) : pairs.pairs_of_rows(size), blocks.count()};
     const Pattern::Found sum = found("ring sums", 0, [&] {
-      Words visits = items_met(), in_hulls = Words(pinned) * visits;
+      Words visits = items_met(), in_envelopes = Words(pinned) * visits;
       for (index_t b = 0; b < blocks.count(); ++b) {
         const index_t items = met(b).count();
         visits += items;
-        in_hulls += Words(blocks(b).size()) * items;
+        in_envelopes += Words(blocks(b).size()) * items;
       }
-      return Pattern::Found{visits, in_hulls};
+      return Pattern::Found{visits, in_envelopes};
     });
     return {sum[0], sum[1], blocks.count() + 1};
   }

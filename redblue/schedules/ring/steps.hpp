@@ -82,8 +82,8 @@ class RingSteps {
   };
 
   void next_of_interval() {
-    const Range met = side_.hull(block_);
-    const index_t staying = block_ + 1 < side_.blocks.count() ? side_.hull(block_ + 1).begin : side_.items();
+    const Range met = side_.envelope(block_);
+    const index_t staying = block_ + 1 < side_.blocks.count() ? side_.envelope(block_ + 1).begin : side_.items();
     for (index_t i = met.begin; i < met.end;) {
       index_t end = std::min(i + most_, met.end);
       if (i < entered_) end = std::min(end, entered_);

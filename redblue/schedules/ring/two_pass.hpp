@@ -26,11 +26,11 @@ struct RingTwoPassBackward : Defaults {
     index_t Bc = 1;  ///< keys that pass at a time
     index_t bd = 1;  ///< columns of Q, K, dQ and dK that pass at a time
     index_t bv = 1;  ///< of dO, V and dV
-    void knobs(const auto& knob) {
-      knob({"Br", &Sizes::n_q}, Br);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"bd", &Sizes::d}, bd);
-      knob({"bv", &Sizes::d_v}, bv);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Br", &Sizes::n_q}, Br);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"bd", &Sizes::d}, bd);
+      tile_size({"bv", &Sizes::d_v}, bv);
     }
   };
   static std::string_view caveat(const Sizes&, Tiling) {

@@ -25,10 +25,10 @@ struct Sddmm : Defaults {
 
   struct Tiling {
     ScoreTiling scores;
-    void knobs(const auto& knob) {
-      knob({"panel", nullptr, 0, 1}, scores.panel, scores.panel != 0);
-      knob({"a", &Sizes::n_q}, scores.a);
-      knob({"b", &Sizes::n_k}, scores.b, scores.panel == 0 || scores.b > 1);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"panel", nullptr, 0, 1}, scores.panel, scores.panel != 0);
+      tile_size({"a", &Sizes::n_q}, scores.a);
+      tile_size({"b", &Sizes::n_k}, scores.b, scores.panel == 0 || scores.b > 1);
     }
   };
 

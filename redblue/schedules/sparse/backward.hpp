@@ -21,21 +21,21 @@ struct SparseBackward : Defaults {
   struct Tiling {
     PairTiling P, dS;
     GemmTiling dV, dQ, dK;
-    void knobs(const auto& knob) {
-      knob({"P.panel", nullptr, 0, 2}, P.panel);
-      knob({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
-      knob({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
-      knob({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
-      knob({"dS.panel", nullptr, 0, 2}, dS.panel);
-      knob({"dS.a", &Sizes::n_q}, dS.a, dS.form() != Panel::keys);
-      knob({"dS.room", nullptr, 2}, dS.room, dS.form() == Panel::none);
-      knob({"dS.b", &Sizes::n_k}, dS.b, dS.form() == Panel::keys);
-      knob({"dV.b1", &Sizes::n_k}, dV.b1);
-      knob({"dV.b2", &Sizes::d_v}, dV.b2);
-      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
-      knob({"dQ.b2", &Sizes::d}, dQ.b2);
-      knob({"dK.b1", &Sizes::n_k}, dK.b1);
-      knob({"dK.b2", &Sizes::d}, dK.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"P.panel", nullptr, 0, 2}, P.panel);
+      tile_size({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
+      tile_size({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
+      tile_size({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
+      tile_size({"dS.panel", nullptr, 0, 2}, dS.panel);
+      tile_size({"dS.a", &Sizes::n_q}, dS.a, dS.form() != Panel::keys);
+      tile_size({"dS.room", nullptr, 2}, dS.room, dS.form() == Panel::none);
+      tile_size({"dS.b", &Sizes::n_k}, dS.b, dS.form() == Panel::keys);
+      tile_size({"dV.b1", &Sizes::n_k}, dV.b1);
+      tile_size({"dV.b2", &Sizes::d_v}, dV.b2);
+      tile_size({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"dQ.b2", &Sizes::d}, dQ.b2);
+      tile_size({"dK.b1", &Sizes::n_k}, dK.b1);
+      tile_size({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

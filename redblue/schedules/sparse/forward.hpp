@@ -24,12 +24,12 @@ struct SparseForward : Defaults {
   struct Tiling {
     PairTiling scores;
     GemmTiling output;
-    void knobs(const auto& knob) {
-      knob({"panel", nullptr, 0, 1}, scores.panel);
-      knob({"a", &Sizes::n_q}, scores.a);
-      knob({"room", nullptr, 2}, scores.room, scores.form() == Panel::none);
-      knob({"a2", &Sizes::n_q}, output.b1);
-      knob({"c2", &Sizes::d_v}, output.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"panel", nullptr, 0, 1}, scores.panel);
+      tile_size({"a", &Sizes::n_q}, scores.a);
+      tile_size({"room", nullptr, 2}, scores.room, scores.form() == Panel::none);
+      tile_size({"a2", &Sizes::n_q}, output.b1);
+      tile_size({"c2", &Sizes::d_v}, output.b2);
     }
   };
 

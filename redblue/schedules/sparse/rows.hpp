@@ -60,7 +60,7 @@ void pair_panel(W& w, const Sizes& s, SlowArray T_array, Range I, const SlowMatr
   const auto A_i = w.load(A.rows(I));
   for (const Range& run : union_of(s.pattern->rows(), I))
     for (index_t j = run.begin; j < run.end; ++j) {
-      const Range key{j, j + 1}, rows = hull_of(s.pattern->keys(), key, I);
+      const Range key{j, j + 1}, rows = envelope_of(s.pattern->keys(), key, I);
       const index_t pairs = s.pattern->keys().count(j, I);
       const auto T = w.alloc(T_array, {pairs, 1});
       w.compute(kernel::PairScores{{s.mask, rows.begin, j}, false}, T, A_i.rows(rows.begin - I.begin, rows.size()),

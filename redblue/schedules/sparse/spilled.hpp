@@ -21,10 +21,10 @@ struct SparseSpilledBackward : Defaults {
   struct Tiling {
     index_t Bc = 1;  ///< keys and values resident at a time
     GemmTiling dQ;
-    void knobs(const auto& knob) {
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
-      knob({"dQ.b2", &Sizes::d}, dQ.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"dQ.b2", &Sizes::d}, dQ.b2);
     }
   };
 

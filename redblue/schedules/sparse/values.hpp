@@ -23,16 +23,16 @@ struct SparseValuesBackward : Defaults {
     PairTiling P;
     index_t Bc = 1;  ///< values resident at a time
     GemmTiling dQ, dK;
-    void knobs(const auto& knob) {
-      knob({"P.panel", nullptr, 0, 2}, P.panel);
-      knob({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
-      knob({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
-      knob({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
-      knob({"Bc", &Sizes::n_k}, Bc);
-      knob({"dQ.b1", &Sizes::n_q}, dQ.b1);
-      knob({"dQ.b2", &Sizes::d}, dQ.b2);
-      knob({"dK.b1", &Sizes::n_k}, dK.b1);
-      knob({"dK.b2", &Sizes::d}, dK.b2);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"P.panel", nullptr, 0, 2}, P.panel);
+      tile_size({"P.a", &Sizes::n_q}, P.a, P.form() != Panel::keys);
+      tile_size({"P.room", nullptr, 2}, P.room, P.form() == Panel::none);
+      tile_size({"P.b", &Sizes::n_k}, P.b, P.form() == Panel::keys);
+      tile_size({"Bc", &Sizes::n_k}, Bc);
+      tile_size({"dQ.b1", &Sizes::n_q}, dQ.b1);
+      tile_size({"dQ.b2", &Sizes::d}, dQ.b2);
+      tile_size({"dK.b1", &Sizes::n_k}, dK.b1);
+      tile_size({"dK.b2", &Sizes::d}, dK.b2);
     }
   };
 

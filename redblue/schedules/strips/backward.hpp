@@ -27,9 +27,9 @@ struct StripsBackward : Defaults {
   struct Tiling {
     index_t a = 1;  ///< queries at a time
     index_t b = 1;  ///< keys at a time
-    void knobs(const auto& knob) {
-      knob({"a", &Sizes::n_q}, a);
-      knob({"b", &Sizes::n_k}, b);
+    void tile_sizes(const auto& tile_size) {
+      tile_size({"a", &Sizes::n_q}, a);
+      tile_size({"b", &Sizes::n_k}, b);
     }
   };
   static std::string_view caveat(const Sizes&, Tiling) { return "it forms the softmax itself: o and lse are not read"; }

@@ -18,7 +18,7 @@ struct StripsForward : Defaults {
 
   struct Tiling {
     index_t a = 1;  ///< queries at a time
-    void knobs(const auto& knob) { knob({"a", &Sizes::n_q}, a); }
+    void tile_sizes(const auto& tile_size) { tile_size({"a", &Sizes::n_q}, a); }
   };
 
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query)}; }

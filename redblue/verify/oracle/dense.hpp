@@ -44,19 +44,19 @@ class Dense {
         block_(block),
         instance_(instance),
         in_(std::move(inputs)),
-        document_(static_cast<std::size_t>(x_.n_q)),
+        sequence_(static_cast<std::size_t>(x_.n_q)),
         place_(static_cast<std::size_t>(x_.n_q)) {
     project();
     spread();
-    if (x_.documents == nullptr) return;
-    order_ = x_.documents->order_of(instance, modifiers().kv_heads);
+    if (x_.sequences == nullptr) return;
+    order_ = x_.sequences->order_of(instance, modifiers().kv_heads);
     const index_t group = x_.mask.group;
-    for (const Document& one : x_.documents->list)
-      if (one.batch == x_.documents->batch_of(instance, modifiers().kv_heads))
+    for (const Sequence& one : x_.sequences->list)
+      if (one.batch == x_.sequences->batch_of(instance, modifiers().kv_heads))
         for (index_t r = one.rows.begin; r < one.rows.end; ++r) {
           const index_t position = order_ == nullptr ? r / group : order_->queries[static_cast<std::size_t>(r / group)];
           const auto query = static_cast<std::size_t>(position * group + r % group);
-          document_[query] = &one;
+          sequence_[query] = &one;
           place_[query] = r - one.rows.begin;
         }
   }
@@ -289,7 +289,7 @@ class Dense {
   T slope(index_t i, index_t j) const {
     if (!modifiers().slopes) return T(0);
     const index_t group = x_.mask.group;
-    const Document* one = document_[static_cast<std::size_t>(i)];
+    const Sequence* one = sequence_[static_cast<std::size_t>(i)];
     const index_t distance = one == nullptr
                                  ? std::abs(i / group + modifiers().slope_offset - j)
                                  : std::abs((i - one->rows.begin) / group + one->slope_offset - (j - one->keys.begin));
@@ -314,9 +314,9 @@ class Dense {
       for (index_t j = run.begin; j < run.end; ++j)
         keys.push_back(order_ == nullptr ? origin + j : order_->keys[static_cast<std::size_t>(origin + j)]);
     };
-    const Document* one = document_[static_cast<std::size_t>(i)];
+    const Sequence* one = sequence_[static_cast<std::size_t>(i)];
     const index_t row = place_[static_cast<std::size_t>(i)];
-    if (x_.documents == nullptr)
+    if (x_.sequences == nullptr)
       add(0, x_.mask.keys(i, x_.n_k));
     else if (one != nullptr && one->pattern != nullptr)
       for (const Range& run : one->pattern->rows().of(row)) add(one->keys.begin, run);
@@ -618,8 +618,8 @@ class Dense {
   index_t block_;
   index_t instance_;
   Matrices<T> in_;
-  std::vector<const Document*> document_;  ///< of each query
-  std::vector<index_t> place_;             ///< of each query in its document
+  std::vector<const Sequence*> sequence_;  ///< of each query
+  std::vector<index_t> place_;             ///< of each query in its sequence
   const Order* order_ = nullptr;
   Matrix<T> Q_, K_, V_;
   std::vector<T> mean_{};             ///< of the keys; empty where they are not centred

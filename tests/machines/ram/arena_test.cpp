@@ -81,15 +81,15 @@ TEST(Arena, ATileOfOutputPanelsKnowsWhereItMayBeStored) {
   std::vector<float> rows(40);
   Arena<float> a(100);
   a.open(kShape, panels);
-  EXPECT_EQ(a.tile(0).twin, nullptr);
+  EXPECT_EQ(a.tile(0).other_form, nullptr);
   const float* const own = a.tile(0).data;
   a.set_elsewhere(0, {rows.data(), kShape, 9});
   EXPECT_EQ(a.tile(0).data, own);
-  EXPECT_EQ(a.tile(0).twin, rows.data());
+  EXPECT_EQ(a.tile(0).other_form, rows.data());
   EXPECT_EQ(a.tile(0).row_stride, 9);
   a.close(0, kShape);
   a.open(kShape, panels);
-  EXPECT_EQ(a.tile(0).twin, nullptr);
+  EXPECT_EQ(a.tile(0).other_form, nullptr);
 }
 
 }  // namespace

@@ -32,9 +32,10 @@ SlowMemory slow_memory(DType dtype) {
 }
 
 template <class T, class Schedule>
-ArenaWords words_of(const Schedule& schedule, const SlowMemory& slow, const kernel::Bodies<T>& bodies) {
-  const CallerMemory<T> memory(slow, bodies);
-  Sizing sizing(kM, sizeof(T), memory, bodies);
+ArenaWords words_of(const Schedule& schedule, const SlowMemory& slow,
+                    const kernel::Implementations<T>& implementations) {
+  const CallerMemory<T> memory(slow, implementations);
+  Sizing sizing(kM, sizeof(T), memory, implementations);
   schedule(sizing);
   return sizing.words();
 }
@@ -50,7 +51,8 @@ TEST(Sizing, WalksEveryRoundOfALoop) {
       w.compute(kernel::Gemm{}, w.alloc(SlowArray::O, {n, n}), tile, w.stream(block(SlowArray::K, {10, n})));
     });
   };
-  const ArenaWords words = words_of<double>(schedule, slow_memory(DType::f32), kernel::bodies<double>(Isa::portable));
+  const ArenaWords words =
+      words_of<double>(schedule, slow_memory(DType::f32), kernel::implementations<double>(Isa::portable));
   EXPECT_EQ(words.tiles, 96 + 81);  // 90 words, and what is left of a cache line of 8
   EXPECT_EQ(words.staging[2], 90);
   EXPECT_EQ(words.staging[0], 0);
@@ -62,25 +64,25 @@ TEST(Sizing, CountsNoBufferForWhatIsReadWhereItLies) {
     m.compute(kernel::Gemm{}, tile, tile, m.stream(block(SlowArray::K, {10, 10})));
     m.update(kernel::ZeroOver{}, block(SlowArray::dQ, {5, 5}));
   };
-  const auto& bodies = kernel::bodies<float>(Isa::portable);
-  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f32), bodies).staging, ArenaWords{}.staging);
-  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f16), bodies).staging[2], 100);
-  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f16), bodies).staging[0], 25);
+  const auto& implementations = kernel::implementations<float>(Isa::portable);
+  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f32), implementations).staging, ArenaWords{}.staging);
+  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f16), implementations).staging[2], 100);
+  EXPECT_EQ(words_of<float>(schedule, slow_memory(DType::f16), implementations).staging[0], 25);
 }
 
-/// Attention of one block of queries, for bodies that pack tiles, read 16-bit words, or multiply bf16.
+/// Attention of one block of queries, for implementations that pack tiles, read 16-bit words, or multiply bf16.
 TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
   using Step = kernel::OnlineAttention;
   std::vector<std::byte> data(64 * 64 * sizeof(double));
-  std::vector<const kernel::Bodies<float>*> tables{&kernel::bodies<float>(Isa::portable)};
+  std::vector<const kernel::Implementations<float>*> tables{&kernel::implementations<float>(Isa::portable)};
   for (const Isa isa : {Isa::avx2, Isa::avx512})
-    if (is_available(isa)) tables.push_back(&kernel::bodies<float>(isa));
+    if (is_available(isa)) tables.push_back(&kernel::implementations<float>(isa));
   for (const Isa isa : {Isa::avx512_bf16, Isa::amx_bf16})
-    if (is_available(isa)) tables.push_back(&kernel::bf16_bodies(isa));
-  for (const kernel::Bodies<float>* bodies : tables)
+    if (is_available(isa)) tables.push_back(&kernel::bf16_implementations(isa));
+  for (const kernel::Implementations<float>* implementations : tables)
     for (const DType dtype : {DType::f32, DType::f16, DType::bf16, DType::f64})
       for (const index_t queries : {1, 3, 17, 50}) {
-        if (bodies->bf16 && dtype != DType::bf16) continue;
+        if (implementations->bf16 && dtype != DType::bf16) continue;
         const auto schedule = [&](auto& m) {
           const auto Q = m.load(block(SlowArray::Q, {queries, 7}), Step::Q);
           const auto O = m.alloc(SlowArray::O, {queries, 5}, Step::O);
@@ -95,7 +97,7 @@ TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
           m.store(O, block(SlowArray::O, {queries, 5}));
         };
         SlowMemory slow = slow_memory(dtype);
-        const ArenaWords words = words_of<float>(schedule, slow, *bodies);
+        const ArenaWords words = words_of<float>(schedule, slow, *implementations);
         const auto run_in = [&](const ArenaWords& given) {
           for (Storage& s : slow) s.data = data.data();
           const auto pool = make_pool(1);
@@ -105,11 +107,11 @@ TEST(Sizing, SaysWhatAnArenaThenRunsIn) {
           for (std::size_t i = 0; i < given.staging.size(); ++i)
             memory.staging[i] = staging.emplace_back(static_cast<std::size_t>(given.staging[i]));
           Team::run(*pool, 1, [&](Team& team) {
-            Ram<float> ram(team, kM, {slow}, *bodies, std::span(&memory, 1));
+            Ram<float> ram(team, kM, {slow}, *implementations, std::span(&memory, 1));
             schedule(ram);
           });
         };
-        SCOPED_TRACE(testing::Message() << name_of(bodies->isa) << ' ' << name_of(dtype) << ' ' << queries);
+        SCOPED_TRACE(testing::Message() << name_of(implementations->isa) << ' ' << name_of(dtype) << ' ' << queries);
         EXPECT_NO_THROW(run_in(words));
         ArenaWords less = words;
         --less.tiles;

@@ -19,10 +19,11 @@ using machine::Storage;
 class Elsewhere {
  public:
   using Arrays = SlowMemory;
-  Elsewhere(const SlowMemory& arrays, const kernel::Bodies<float>& bodies) : memory_(arrays, bodies) {}
+  Elsewhere(const SlowMemory& arrays, const kernel::Implementations<float>& implementations)
+      : memory_(arrays, implementations) {}
   static bool can_view(const Block&) { return false; }
   static View<float> view(const Block&) { throw std::logic_error("there is nothing to view"); }
-  static std::optional<DType> halves(const Block&) { return std::nullopt; }
+  static std::optional<DType> words16(const Block&) { return std::nullopt; }
   static Rows16 rows16(const Block&) { throw std::logic_error("there is nothing to view"); }
   void fetch(const Block& b, float* to, index_t ld) const { memory_.fetch(b, to, ld); }
   void put(const Block& b, const View<const float>& from) const { memory_.put(b, from); }

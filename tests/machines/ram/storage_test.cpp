@@ -24,24 +24,24 @@ Storage storage_of(std::vector<T>& words, DType dtype) {
 }
 constexpr Block kAll{SlowArray::Q, 0, 0, 0, kShape};
 
-class HalfRowsTest : public testing::TestWithParam<Isa> {
+class RowConversionTest : public testing::TestWithParam<Isa> {
  protected:
   void SetUp() override {
     if (!is_available(GetParam())) GTEST_SKIP() << "this machine has no " << name_of(GetParam());
-    half_rows_ = kernel::bodies<float>(GetParam()).half_rows;
-    ASSERT_NE(half_rows_.widen, nullptr);
+    row_conversion_ = kernel::implementations<float>(GetParam()).row_conversion;
+    ASSERT_NE(row_conversion_.widen, nullptr);
   }
-  kernel::HalfRows<float> half_rows_;
+  kernel::RowConversion<float> row_conversion_;
 };
 
-TEST_P(HalfRowsTest, WidenEveryPattern) {
+TEST_P(RowConversionTest, WidenEveryPattern) {
   std::vector<std::uint16_t> halves(static_cast<std::size_t>(kShape.words()));
   for (std::size_t i = 0; i < halves.size(); ++i) halves[i] = static_cast<std::uint16_t>(i);
   for (const DType dtype : {DType::f16, DType::bf16})
     for (const index_t stride : kStrides) {
       const Storage s = storage_of(halves, dtype);
       std::vector<float> fast(static_cast<std::size_t>(kShape.rows * stride)), plain(fast.size());
-      gather(s, kAll, fast.data(), stride, half_rows_);
+      gather(s, kAll, fast.data(), stride, row_conversion_);
       gather(s, kAll, plain.data(), stride);
       for (std::size_t i = 0; i < fast.size(); ++i) {
         ASSERT_EQ(std::isnan(fast[i]), std::isnan(plain[i])) << name_of(dtype) << " " << i;
@@ -53,7 +53,7 @@ TEST_P(HalfRowsTest, WidenEveryPattern) {
     }
 }
 
-TEST_P(HalfRowsTest, NarrowToTheNearestAndTiesToEven) {
+TEST_P(RowConversionTest, NarrowToTheNearestAndTiesToEven) {
   std::mt19937 random(1);
   std::vector<float> words(static_cast<std::size_t>(kShape.rows * kStrides[1]));
   for (std::size_t i = 0; i < words.size(); ++i) {
@@ -65,7 +65,7 @@ TEST_P(HalfRowsTest, NarrowToTheNearestAndTiesToEven) {
   for (const index_t stride : kStrides)
     for (const DType dtype : {DType::f16, DType::bf16}) {
       std::vector<std::uint16_t> fast(static_cast<std::size_t>(kShape.words())), plain(fast.size());
-      scatter(storage_of(fast, dtype), kAll, words.data(), stride, 1, half_rows_);
+      scatter(storage_of(fast, dtype), kAll, words.data(), stride, 1, row_conversion_);
       scatter(storage_of(plain, dtype), kAll, words.data(), stride, 1);
       const int exponent = dtype == DType::f16 ? 0x7c00 : 0x7f80;
       const auto is_nan = [&](std::uint16_t x) { return (x & 0x7fff) > exponent; };
@@ -86,7 +86,7 @@ TEST_P(HalfRowsTest, NarrowToTheNearestAndTiesToEven) {
     }
 }
 
-INSTANTIATE_TEST_SUITE_P(EveryIsa, HalfRowsTest, testing::Values(Isa::avx2, Isa::avx512, Isa::avx512_bf16),
+INSTANTIATE_TEST_SUITE_P(EveryIsa, RowConversionTest, testing::Values(Isa::avx2, Isa::avx512, Isa::avx512_bf16),
                          [](const auto& isa) { return std::string(name_of(isa.param)); });
 
 }  // namespace

@@ -7,13 +7,13 @@
 
 #include "kernels/tiles.hpp"
 
-/// Fast bodies of the kernels of approximate methods against the portable ones: any monomials, ragged blocks of keys
-/// and queries, with and without sums.
+/// Fast implementations of the kernels of approximate methods against the portable ones: any monomials, ragged blocks
+/// of keys and queries, with and without sums.
 namespace redblue::kernel {
 namespace {
 
 template <class T>
-class ApproximateBodiesTest : public testing::Test {
+class ApproximateImplementationsTest : public testing::Test {
  protected:
   std::mt19937 random{20261125};
 
@@ -53,10 +53,10 @@ class ApproximateBodiesTest : public testing::Test {
       }
     EXPECT_LT(most / size, allowed);
   }
-  /// Runs both bodies on these operands; what they write or update must agree, but for scratch: the stack of monomials
-  /// and scores.
+  /// Runs both implementations on these operands; what they write or update must agree, but for scratch: the stack of
+  /// monomials and scores.
   template <class K, class... M>
-  void expect_same(const Bodies<T>& table, const K& k, M... operands) {
+  void expect_same(const Implementations<T>& table, const K& k, M... operands) {
     std::array<Matrix<T>, sizeof...(M)> portable{operands...}, fast{operands...};
     const auto views = [](auto& list) {
       std::array<View<T>, sizeof...(M)> v;
@@ -79,20 +79,20 @@ class ApproximateBodiesTest : public testing::Test {
       SCOPED_TRACE(name_of(isa));
       for (int i = 0; i < 40 && !this->HasFailure(); ++i) {
         SCOPED_TRACE(i);
-        f(bodies<T>(isa));
+        f(implementations<T>(isa));
       }
     }
   }
 };
 
 using WordTypes = testing::Types<float, double>;
-TYPED_TEST_SUITE(ApproximateBodiesTest, WordTypes);
+TYPED_TEST_SUITE(ApproximateImplementationsTest, WordTypes);
 
 /// Keys go through blocks of 128, queries through blocks of 192 or of 15 vectors, monomials through blocks of 24 or
 /// 160, and those of degree 2, where all are there, through blocks of 320 vectors of the state.
-TYPED_TEST(ApproximateBodiesTest, StatesAgree) {
+TYPED_TEST(ApproximateImplementationsTest, StatesAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t d = std::array<index_t, 6>{1, 3, 6, 16, 19, 30}[static_cast<std::size_t>(this->draw(0, 5))];
     const index_t rows = std::array<index_t, 5>{1, 15, 64, 97, 300}[static_cast<std::size_t>(this->draw(0, 4))];
     const index_t cols = std::array<index_t, 5>{0, 1, 16, 33, 64}[static_cast<std::size_t>(this->draw(0, 4))];
@@ -108,9 +108,9 @@ TYPED_TEST(ApproximateBodiesTest, StatesAgree) {
 }
 
 /// Queries go through blocks of four vectors, keys through blocks of 64, under any mask without a left edge.
-TYPED_TEST(ApproximateBodiesTest, PolynomialAttentionAgrees) {
+TYPED_TEST(ApproximateImplementationsTest, PolynomialAttentionAgrees) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const auto size = [&](index_t most) { return this->draw(0, 2) == 0 ? this->draw(1, 5) : this->draw(1, most); };
     const index_t rows = size(140), keys = size(140), d = size(40), cols = size(70);
     PolynomialAttention k{{0.5}, PolynomialWeights{near_exp(Fit::minimax, this->draw(1, 5), 1)}};
@@ -125,10 +125,10 @@ TYPED_TEST(ApproximateBodiesTest, PolynomialAttentionAgrees) {
 }
 
 /// Sums whose inverse is beyond the range, and rows without any weight.
-TYPED_TEST(ApproximateBodiesTest, RowsAreDividedByAnySum) {
+TYPED_TEST(ApproximateImplementationsTest, RowsAreDividedByAnySum) {
   using T = TypeParam;
   constexpr T kSmallest = std::numeric_limits<T>::denorm_min();
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const index_t cols = this->draw(1, 40);
     Matrix<T> O = this->drawn({4, cols}), l({4, 1});
     l.words = {T(3), T(0), kSmallest, T(-0.25), T(0)};
@@ -139,9 +139,9 @@ TYPED_TEST(ApproximateBodiesTest, RowsAreDividedByAnySum) {
 }
 
 /// Feature maps, landmarks and units.
-TYPED_TEST(ApproximateBodiesTest, FeaturesAgree) {
+TYPED_TEST(ApproximateImplementationsTest, FeaturesAgree) {
   using T = TypeParam;
-  this->on_every_isa([&](const Bodies<T>& table) {
+  this->on_every_isa([&](const Implementations<T>& table) {
     const auto size = [&] {
       return std::array<index_t, 6>{1, 5, 16, 33, 64, 70}[static_cast<std::size_t>(this->draw(0, 5))];
     };

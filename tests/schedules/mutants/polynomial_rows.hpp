@@ -50,8 +50,8 @@ class Slipping : public MachineFace<Slipping<Base, slip>> {
   void modify(const K& k, std::span<const Arg> args) {
     base_.modify(k, args);
   }
-  index_t tell(Question question, const Arg& word, index_t worst) {
-    const index_t answer = base_.tell(question, word, worst);
+  index_t read_index(Question question, const Arg& word, index_t worst) {
+    const index_t answer = base_.read_index(question, word, worst);
     return slip == RowSlip::takes_places_for_ids && question == Question::index ? word.block.row : answer;
   }
   template <class Body>

@@ -71,7 +71,7 @@ struct Sparse {
     const Sizes& s = x.shape;
     const Blocks blocks = s.pairs().row_blocks(std::min(t.b1, s.n_q)), columns{s.d_v, t.b2};
     for (index_t i = 0; i < blocks.count(); ++i) {
-      const Range I = blocks(i), hull = s.pairs().keys_of(I);
+      const Range I = blocks(i), envelope = s.pairs().keys_of(I);
       const auto lse_i = m.load(x.lse.rows(I));
       for (index_t k = 0; k < columns.count(); ++k) {
         const Range C = columns(k);
@@ -80,7 +80,7 @@ struct Sparse {
         m.compute(kernel::Zero{}, O_ik);
         if (slip != skips_the_initialisation_of_z) m.compute(kernel::Zero{}, z_i);
         if (slip == reads_keys_that_no_row_of_the_block_sees)
-          for (index_t j = hull.begin, n = hull.size() - s.pairs().runs_of_keys(I).count(); n > 0; --n)
+          for (index_t j = envelope.begin, n = envelope.size() - s.pairs().runs_of_keys(I).count(); n > 0; --n)
             const auto v = m.load(x.V.block({j, j + 1}, C));
         for_pair_terms(m, s, O_ik.shape(), x.S, false, I, x.V, C,
                        [&](index_t j, Range window, const auto& scores, const auto& v) {

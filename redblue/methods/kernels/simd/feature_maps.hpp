@@ -42,7 +42,7 @@ bool for_elu_features(const View<typename V::T>& X, const F& f) {
 
 /// Z <- Z + phi(K)^T V, z <- z + column sums of phi(K)
 template <class V>
-bool add_elu_body(const AddElu&, std::span<const View<typename V::T>> x) {
+bool add_elu_implementation(const AddElu&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &Z = x[0], &z = x[1], &values = x[3];
   if (Z.packed() || values.packed() || Z.col_stride != 1 || values.col_stride != 1) return false;
@@ -61,7 +61,7 @@ bool add_elu_body(const AddElu&, std::span<const View<typename V::T>> x) {
 
 /// num <- num + phi(Q) Z, den <- den + phi(Q) z
 template <class V>
-bool apply_elu_body(const ApplyElu&, std::span<const View<typename V::T>> x) {
+bool apply_elu_implementation(const ApplyElu&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &num = x[0], &den = x[1], &Z = x[3], &z = x[4];
   if (num.packed() || Z.packed() || num.col_stride != 1 || Z.col_stride != 1 || z.row_stride != 1) return false;
@@ -80,7 +80,7 @@ bool apply_elu_body(const ApplyElu&, std::span<const View<typename V::T>> x) {
 
 /// P <- omega.x, less |x|^2 / 2 for keys, x = sqrt(scale) X
 template <class V>
-bool random_features_body(const RandomFeatures& k, std::span<const View<typename V::T>> x) {
+bool random_features_implementation(const RandomFeatures& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &P = x[0], &X = x[1];
   if (P.packed() || X.packed() || P.col_stride != 1 || X.col_stride != 1) return false;
@@ -111,7 +111,7 @@ void scale_row(typename V::T* row, index_t words, typename V::T by) {
 
 /// m <- the largest of m and of P, row by row; num and den are rescaled to it; P <- exp(P - m)
 template <class V>
-bool rescale_rows_body(const RescaleRows&, std::span<const View<typename V::T>> x) {
+bool rescale_rows_implementation(const RescaleRows&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &P = x[0], &num = x[1], &den = x[2], &m = x[3];
   if (P.packed() || num.packed() || P.col_stride != 1 || num.col_stride != 1) return false;
@@ -129,7 +129,7 @@ bool rescale_rows_body(const RescaleRows&, std::span<const View<typename V::T>> 
 
 /// c <- the largest of c and of P; Z and z are rescaled to it; P <- exp(P - c)
 template <class V>
-bool rescale_state_body(const RescaleState&, std::span<const View<typename V::T>> x) {
+bool rescale_state_implementation(const RescaleState&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &P = x[0], &Z = x[1], &z = x[2], &c = x[3];
   if (P.packed() || Z.packed() || P.col_stride != 1 || Z.col_stride != 1) return false;
@@ -146,7 +146,7 @@ bool rescale_state_body(const RescaleState&, std::span<const View<typename V::T>
 
 /// S <- exp(S) / (exp(S) w), row by row
 template <class V>
-bool softmax_rows_body(const SoftmaxRows&, std::span<const View<typename V::T>> x) {
+bool softmax_rows_implementation(const SoftmaxRows&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &w = x[1];
   if (S.packed() || S.col_stride != 1 || (w.words() > 0 && w.row_stride != 1)) return false;
@@ -168,7 +168,7 @@ bool softmax_rows_body(const SoftmaxRows&, std::span<const View<typename V::T>> 
 
 /// N <- Z (13 I - A Z (15 I - A Z (7 I - A Z))) / 4, some columns at a time
 template <class V>
-bool pseudo_inverse_step_body(const PseudoInverseStep&, std::span<const View<typename V::T>> x) {
+bool pseudo_inverse_step_implementation(const PseudoInverseStep&, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   constexpr index_t kMost = 256, kColumns = kPanelWidth<V>;
   const auto &N = x[0], &A = x[3], &Z = x[4];
@@ -196,7 +196,7 @@ bool pseudo_inverse_step_body(const PseudoInverseStep&, std::span<const View<typ
 
 /// S <- scale Q K^T with every key as long as a unit
 template <class V>
-bool unit_scores_body(const UnitScores& k, std::span<const View<typename V::T>> x) {
+bool unit_scores_implementation(const UnitScores& k, std::span<const View<typename V::T>> x) {
   using T = typename V::T;
   const auto &S = x[0], &lengths = x[1], &Q = x[2], &K = x[3];
   if (S.packed() || Q.packed() || K.packed() || S.col_stride != 1 || K.col_stride != 1 || lengths.col_stride != 1)

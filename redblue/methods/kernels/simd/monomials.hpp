@@ -22,7 +22,7 @@ void add_lane_sums(const View<typename V::T>& z, const typename V::T* sums) {
 
 /// Z <- Z + Phi U, z <- z + Phi u: monomials in rows, keys summed over.
 template <class V>
-bool add_monomials_body(const AddMonomials& k, std::span<const View<typename V::T>> v) {
+bool add_monomials_implementation(const AddMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
   constexpr index_t kRows = 24;
   using Monomials = MonomialRows<V, 128, kRows, SumsOf::rows>;
@@ -73,7 +73,7 @@ void apply_quadratics(const ApplyMonomials& k, std::span<const View<typename V::
 
 /// O <- O + Phi^T Z, den <- den + Phi^T z: queries in rows, monomials summed over.
 template <class V>
-bool apply_monomials_body(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
+bool apply_monomials_implementation(const ApplyMonomials& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
   constexpr index_t kRows = 160;  // all monomials of degree 2 in 16 coordinates: O is read and written once
   using Monomials = MonomialRows<V, 192, kRows, SumsOf::columns>;

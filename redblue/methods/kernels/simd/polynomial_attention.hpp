@@ -115,7 +115,7 @@ class PolynomialBlock {
 
 /// num <- num + p(scale Q K^T) V, den <- den + row sums of the weights, under masks without a left edge.
 template <class V>
-bool polynomial_attention_body(const PolynomialAttention& k, std::span<const View<typename V::T>> v) {
+bool polynomial_attention_implementation(const PolynomialAttention& k, std::span<const View<typename V::T>> v) {
   using T = typename V::T;
   using Block = PolynomialBlock<V>;
   const auto &num = v[1], &den = v[2];

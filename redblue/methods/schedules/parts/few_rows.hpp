@@ -74,9 +74,9 @@ inline Words words_by_rows(const Sizes& x, index_t queries, index_t g, index_t r
 struct FewRowsTiling {
   index_t br = 1;  ///< queries per step
   index_t g = 1;   ///< of the few rows per step, where queries pass row by row
-  void knobs(const auto& knob) {
-    knob({"br", &Sizes::n_q}, br);
-    knob({"g"}, g);
+  void tile_sizes(const auto& tile_size) {
+    tile_size({"br", &Sizes::n_q}, br);
+    tile_size({"g"}, g);
   }
 };
 

@@ -14,12 +14,12 @@ struct PolynomialTiles {
   index_t w = 1;       ///< words that a group of monomials and a row may take: they say how many monomials it has
   index_t br = 1;      ///< queries per step
   index_t bc = 1;      ///< keys per step
-  void knobs(const auto& knob) {
-    knob({"s", &Sizes::d}, s);
-    knob({"values", &Sizes::d_v, 0}, values);
-    knob({"w"}, w);
-    knob({"br", &Sizes::n_q}, br);
-    knob({"bc", &Sizes::n_k}, bc);
+  void tile_sizes(const auto& tile_size) {
+    tile_size({"s", &Sizes::d}, s);
+    tile_size({"values", &Sizes::d_v, 0}, values);
+    tile_size({"w"}, w);
+    tile_size({"br", &Sizes::n_q}, br);
+    tile_size({"bc", &Sizes::n_k}, bc);
   }
 };
 

@@ -1,4 +1,4 @@
-#include "exchange.hpp"
+#include "dlpack.hpp"
 
 #include <fmt/format.h>
 

@@ -8,13 +8,13 @@ namespace redblue::machine {
 
 /// What the workers of a Ram have together: an arena for each, and what the user gave of slow memory.
 template <class T, class Slow>
-struct Crew {
+struct WorkerStates {
   using Arrays = typename Slow::Arrays;
 
   /// `given` holds memory for each arena, or nothing.
-  Crew(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Bodies<T>& bodies,
-       std::span<const ArenaMemory<T>> given)
-      : team(team), bodies(bodies), slow(std::move(slow)) {
+  WorkerStates(Team* team, index_t M, std::vector<Arrays> slow, const kernel::Implementations<T>& implementations,
+               std::span<const ArenaMemory<T>> given)
+      : team(team), implementations(implementations), slow(std::move(slow)) {
     const std::size_t workers = team == nullptr ? 1 : static_cast<std::size_t>(team->workers());
     arenas.reserve(workers);
     for (std::size_t i = 0; i < workers; ++i) arenas.push_back(i < given.size() ? Arena<T>(M, given[i]) : Arena<T>(M));
@@ -26,7 +26,7 @@ struct Crew {
   Slow slow_memory(index_t n, index_t i, int worker) const {
     const std::size_t own =
         static_cast<std::size_t>(n) <= slow.size() ? static_cast<std::size_t>(i) : static_cast<std::size_t>(worker);
-    return {slow[slow.size() == 1 ? 0 : own], bodies};
+    return {slow[slow.size() == 1 ? 0 : own], implementations};
   }
   index_t sum(index_t (Arena<T>::*words)() const) const {
     index_t total = 0;
@@ -35,7 +35,7 @@ struct Crew {
   }
 
   Team* team;
-  const kernel::Bodies<T>& bodies;
+  const kernel::Implementations<T>& implementations;
   std::vector<Arena<T>> arenas;
   std::vector<Arrays> slow;
 };

@@ -11,7 +11,8 @@
 
 /// Tile sizes by name. A schedule's Tiling has one function that visits its sizes in order,
 ///
-///   void knobs(const auto& knob) { knob({"Br", &Sizes::n_q}, Br), knob({.name = "G", .groups = true}, G); }
+///   void tile_sizes(const auto& tile_size) { tile_size({"Br", &Sizes::n_q}, Br), tile_size({.name = "G", .groups =
+///   true}, G); }
 ///
 /// with the name and range of each, and the variable. From it follow the list that travels, and the way back. A Tiling
 /// has nothing but these sizes, and visits all of them whatever they are.
@@ -27,7 +28,7 @@ struct CoreShape {
 };
 
 /// A tile size by its name, for people, JSON, and whoever holds a schedule as a value.
-struct Knob {
+struct TileSize {
   struct Own {
     CoreShape core;
     index_t value;
@@ -36,11 +37,11 @@ struct Knob {
   std::string_view name;
   index_t value = 1;
   std::vector<Own> own{};  ///< cores of these shapes have a size of their own
-  friend bool operator==(const Knob&, const Knob&) = default;
+  friend bool operator==(const TileSize&, const TileSize&) = default;
 };
 
-/// A knob, and what it may be set to.
-struct KnobRange {
+/// A tile size, and what it may be set to.
+struct TileSizeRange {
   std::string_view name;
   index_t Sizes::* along = nullptr;  ///< the dimension that it is a tile of; null: none
   index_t least = 1;
@@ -49,9 +50,9 @@ struct KnobRange {
   bool groups = false;
 };
 
-/// A size of a tiling: its knob, the variable in the tiling, and whether the tiling lists it.
+/// A size of a tiling: its tile size, the variable in the tiling, and whether the tiling lists it.
 struct Variable {
-  KnobRange range;
+  TileSizeRange range;
   index_t* value;
   bool listed;
 };
@@ -59,14 +60,15 @@ using Variables = std::vector<Variable>;
 template <class Tiling>
 Variables variables_of(Tiling& t) {
   Variables list;
-  t.knobs([&](const KnobRange& range, index_t& value, bool listed = true) { list.push_back({range, &value, listed}); });
+  t.tile_sizes(
+      [&](const TileSizeRange& range, index_t& value, bool listed = true) { list.push_back({range, &value, listed}); });
   return list;
 }
 
 std::vector<index_t> sizes_of(const Variables& tiling);
 void put_sizes(const Variables& tiling, std::span<const index_t> sizes);
 
-/// The sizes of tilings that cores have of their own, in the order of their knobs.
+/// The sizes of tilings that cores have of their own, in the order of their tile sizes.
 using OwnSizes = std::map<CoreShape, std::vector<index_t>>;
 
 /// A tiling of a schedule, and those of cores that have one of their own.
@@ -85,19 +87,19 @@ struct Tilings {
   }
   One of(const Sizes& core) const { return own.empty() ? all : of(CoreShape(core)); }
   void set_own(const CoreShape& core, One t) { own.insert_or_assign(core, sizes_of(variables_of(t))); }
-  void knobs(const auto& knob) { all.knobs(knob); }
+  void tile_sizes(const auto& tile_size) { all.tile_sizes(tile_size); }
 };
 template <class T>
 concept HasOwnTilings = requires(T t) { t.own; };
 
-/// The values of a tiling. A knob that its tiling does not list has its default.
-std::vector<Knob> knobs_of(const Variables& tiling);
+/// The values of a tiling. A tile size that its tiling does not list has its default.
+std::vector<TileSize> tile_sizes_of(const Variables& tiling);
 /// Adds those that a core has of its own.
-void add_own(std::vector<Knob>& list, const Variables& tiling, const CoreShape& core, const Variables& own);
+void add_own(std::vector<TileSize>& list, const Variables& tiling, const CoreShape& core, const Variables& own);
 template <class Tiling>
-std::vector<Knob> knobs_of(Tiling t) {
+std::vector<TileSize> tile_sizes_of(Tiling t) {
   const Variables all = variables_of(t);
-  std::vector<Knob> list = knobs_of(all);
+  std::vector<TileSize> list = tile_sizes_of(all);
   if constexpr (HasOwnTilings<Tiling>)
     for (const auto& [core, sizes] : t.own) {
       auto own = t.of(core);
@@ -106,30 +108,31 @@ std::vector<Knob> knobs_of(Tiling t) {
   return list;
 }
 
-/// The values that cores have of their own, by their shapes. A knob that is not among them has its default.
-std::map<CoreShape, std::vector<Knob>> own_tilings(std::span<const Knob> list);
+/// The values that cores have of their own, by their shapes. A tile size that is not among them has its default.
+std::map<CoreShape, std::vector<TileSize>> own_tilings(std::span<const TileSize> list);
 
 /// What they may be.
 template <class Tiling>
-std::vector<KnobRange> knob_ranges() {
+std::vector<TileSizeRange> tile_size_ranges() {
   Tiling t{};
-  std::vector<KnobRange> list;
+  std::vector<TileSizeRange> list;
   for (const Variable& v : variables_of(t)) list.push_back(v.range);
   return list;
 }
 
 /// Sets a tiling to these values. Throws InvalidProblem where the list has a name that the tiling has not, or one
 /// twice.
-void set_knobs(const Variables& tiling, std::span<const Knob> list);
-/// The tiling with these values; knobs that are not in the list keep their defaults. Throws as set_knobs does.
+void set_tile_sizes(const Variables& tiling, std::span<const TileSize> list);
+/// The tiling with these values; tile sizes that are not in the list keep their defaults. Throws as set_tile_sizes
+/// does.
 template <class Tiling>
-Tiling tiling_from(std::span<const Knob> list) {
+Tiling tiling_from(std::span<const TileSize> list) {
   Tiling t{};
-  set_knobs(variables_of(t), list);
+  set_tile_sizes(variables_of(t), list);
   if constexpr (HasOwnTilings<Tiling>)
-    for (const auto& [core, knobs] : own_tilings(list)) {
+    for (const auto& [core, tile_sizes] : own_tilings(list)) {
       auto own = Tiling{}.all;
-      set_knobs(variables_of(own), knobs);
+      set_tile_sizes(variables_of(own), tile_sizes);
       t.set_own(core, own);
     }
   return t;

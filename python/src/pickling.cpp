@@ -1,4 +1,4 @@
-#include "travel.hpp"
+#include "pickling.hpp"
 
 #include <fmt/format.h>
 #include <nanobind/stl/array.h>
@@ -71,23 +71,23 @@ Problem problem_from(const nb::tuple& state) {
 }
 
 using Own = std::tuple<index_t, index_t, index_t, index_t, index_t, index_t>;  // a core's shape, and its value
-using KnobState = std::tuple<std::string, index_t, std::vector<Own>>;
+using TileSizeState = std::tuple<std::string, index_t, std::vector<Own>>;
 
-std::vector<KnobState> tiling_state(const plan::Tiling& tiling) {
-  std::vector<KnobState> knobs;
-  for (const schedule::Knob& k : tiling) {
+std::vector<TileSizeState> tiling_state(const plan::Tiling& tiling) {
+  std::vector<TileSizeState> tile_sizes;
+  for (const schedule::TileSize& k : tiling) {
     std::vector<Own> own;
     own.reserve(k.own.size());
     for (const auto& [core, value] : k.own) own.emplace_back(core.n_q, core.n_k, core.lo, core.hi, core.prefix, value);
-    knobs.emplace_back(k.name, k.value, std::move(own));
+    tile_sizes.emplace_back(k.name, k.value, std::move(own));
   }
-  return knobs;
+  return tile_sizes;
 }
 
-plan::Tiling tiling_from(const plan::Schedule& schedule, const std::vector<KnobState>& knobs) {
+plan::Tiling tiling_from(const plan::Schedule& schedule, const std::vector<TileSizeState>& tile_sizes) {
   plan::Tiling tiling;
-  for (const auto& [name, value, own] : knobs) {
-    schedule::Knob k{schedule.knob(name).name, value};
+  for (const auto& [name, value, own] : tile_sizes) {
+    schedule::TileSize k{schedule.tile_size(name).name, value};
     for (const auto& [n_q, n_k, lo, hi, prefix, size] : own) {
       Sizes core;
       core.n_q = n_q, core.n_k = n_k;
@@ -115,7 +115,7 @@ plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
         fmt::format("the plan's schedule is '{}', which this version of redblue does not have: plan "
                     "again",
                     wanted.schedule));
-  wanted.tiling = tiling_from(*schedule, at<std::vector<KnobState>>(choice, 2));
+  wanted.tiling = tiling_from(*schedule, at<std::vector<TileSizeState>>(choice, 2));
   plan::Plan plan = plan_for(problem, wanted)->plan;
   if (const auto words = at<std::string>(choice, 3); plan.row().io.total().str() != words)
     throw InvalidProblem(

@@ -28,7 +28,7 @@ class Aimed : public Null {
  public:
   index_t open(SlowArray, Shape, Layout) { return depth_++; }
   void close(index_t, SlowArray, Shape) { --depth_; }
-  void aim(index_t depth, const Block& b) { hints.emplace_back(depth, b.row); }
+  void store_hint(index_t depth, const Block& b) { hints.emplace_back(depth, b.row); }
   template <class Body>
   void each(index_t n, const Body& body) {
     for (index_t i = 0; i < n; ++i) body(*this, i);
@@ -56,24 +56,24 @@ TEST(Aim, ReachesTheMachineThroughThoseThatARunPutsAroundIt) {
 
 View<float> output;  ///< as the body below got it
 
-/// Bodies that pack, with one that takes a packed O.
-kernel::Bodies<float> packing_bodies() {
-  kernel::Bodies<float> bodies = kernel::bodies<float>(Isa::portable);
-  bodies.lanes = 16;
-  bodies.panel = 64;
-  bodies.set<SoftmaxInit>([](const SoftmaxInit&, std::span<const View<float>> x) {
+/// Implementations that pack, with one that takes a packed O.
+kernel::Implementations<float> packing_implementations() {
+  kernel::Implementations<float> implementations = kernel::implementations<float>(Isa::portable);
+  implementations.lanes = 16;
+  implementations.panel = 64;
+  implementations.set<SoftmaxInit>([](const SoftmaxInit&, std::span<const View<float>> x) {
     output = x[0];
     return true;
   });
-  return bodies;
+  return implementations;
 }
 
 /// The O that a body gets for rows 5 and below of this matrix.
 View<float> output_of(const Storage& O) {
   SlowMemory slow;
   slow[index_of(SlowArray::O)] = O;
-  const kernel::Bodies<float> bodies = packing_bodies();
-  Ram<float> ram(1000, slow, bodies);
+  const kernel::Implementations<float> implementations = packing_implementations();
+  Ram<float> ram(1000, slow, implementations);
   const auto tile = ram.alloc(Block{.array = SlowArray::O, .row = 5, .shape = {32, 4}}, OnlineAttention::O);
   const auto m = ram.alloc(SlowArray::lse, {32, 1}), l = ram.alloc(SlowArray::lse, {32, 1});
   ram.compute(SoftmaxInit{}, tile, m, l);
@@ -85,13 +85,13 @@ TEST(Aim, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
   Storage O = Storage::matrix(words.data(), {40, 4});
   O.row_stride = 9;
   const View<float> known = output_of(O);
-  EXPECT_EQ(known.twin, words.data() + 5 * 9);
+  EXPECT_EQ(known.other_form, words.data() + 5 * 9);
   EXPECT_EQ(known.row_stride, 9);
   O.col_stride = 2;
-  EXPECT_EQ(output_of(O).twin, nullptr) << "no rows that a kernel could write";
+  EXPECT_EQ(output_of(O).other_form, nullptr) << "no rows that a kernel could write";
   Storage halved = Storage::matrix(words.data(), {40, 4});
   halved.dtype = DType::f16;
-  EXPECT_EQ(output_of(halved).twin, nullptr);
+  EXPECT_EQ(output_of(halved).other_form, nullptr);
 }
 
 constexpr Shape kSides{32, 16};
