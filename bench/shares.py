@@ -135,10 +135,16 @@ def table(path):
     aimed = [e for e in r["results"] if e["aim"]]
     missed = [e for e in aimed if e[e["aim"][0]] < e["aim"][1]]
     lines = [
-        f"Of [{path}](../{path}), made by `{r['command']}` at commit {r['commit']} on {r['date']}: {r['cpu']}, {r['cpus']} CPUs; {r['compiler']}, {r['flags']}.",
+        document_blocks.paragraph(
+            f"[{path}](../{path}) has the results. `{r['command']}` made them at commit {r['commit']} on {r['date']}: "
+            f"{r['cpu']}, {r['cpus']} CPUs; {r['compiler']}, {r['flags']}."
+        ),
         "",
-        f"n = {r['n']}, {r['heads']} heads, f32. Three figures: the share of the reference's rate by visited tiles of 64 by 64, the share by pairs, and the time over that of the reference.",
-        f"Bold: below the aim, 85 % by visited tiles, for documents 90 % by pairs. {len(aimed) - len(missed)} of {len(aimed)} cells reach it.",
+        document_blocks.paragraph(
+            f"n = {r['n']}, {r['heads']} heads, f32. Three figures: the share of the reference's rate by visited tiles of "
+            "64 by 64, the share by pairs, and the time over that of the reference. Bold: below the aim, 85 % by visited tiles, "
+            f"for documents 90 % by pairs. {len(aimed) - len(missed)} of {len(aimed)} cells reach it."
+        ),
         "",
         "| mask | " + " | ".join(f"{t} thread{'s' if t > 1 else ''}, {op}, d = {d}" for t, op, d in columns) + " |",
         "|---|" + "---|" * len(columns),

@@ -103,11 +103,16 @@ def table(path):
     results = json.loads((ROOT / path).read_text())
     c = results["context"]
     text = [
-        f"Of [{path}](../{path}), made by `{c['command']}` at commit {c['commit']} on {c['date'][:10]}:",
-        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs; {c['redblue']['compiler']}, {c['redblue']['flags']}.",
+        blocks.paragraph(
+            f"[{path}](../{path}) has the results. `{c['command']}` made them at commit {c['commit']} on "
+            f"{c['date'][:10]}: {c['machine']['cpu']}, {c['machine']['cpus']} CPUs; {c['redblue']['compiler']}, "
+            f"{c['redblue']['flags']}."
+        ),
         "",
-        f"{listed(results['results'], 'heads')} heads. A cell has two figures: GFLOP/s of redblue (with their share of the measured peak), then the time of the fastest",
-        "peer over redblue's time, in interleaved pairs. Bold: redblue loses.",
+        blocks.paragraph(
+            f"{listed(results['results'], 'heads')} heads. A cell has two figures: GFLOP/s of redblue (with their share of "
+            "the measured peak), then the time of the fastest peer over redblue's time, in interleaved pairs. Bold: redblue loses."
+        ),
         "",
         *grid(results),
         "",
@@ -125,9 +130,11 @@ def three_rows(path):
         kinds.setdefault((cell[2], cell[1]), []).append((cell, entries))
     c = results["context"]
     text = [
-        f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)): "
-        f"{listed(done, 'heads')} heads, n = {listed(done, 'n')}, d = {listed(done, 'd')}, {listed(done, 'threads')} threads.",
-        "Times are those of a peer over those of redblue: above 1 redblue is faster.",
+        blocks.paragraph(
+            f"{c['machine']['cpu']}, {c['machine']['cpus']} CPUs, commit {c['commit']} ([every cell](docs/speed.md)): "
+            f"{listed(done, 'heads')} heads, n = {listed(done, 'n')}, d = {listed(done, 'd')}, {listed(done, 'threads')} threads. "
+            "Times are those of a peer over those of redblue: above 1 redblue is faster."
+        ),
         "",
         "| | share of the measured peak, median | time of PyTorch: geometric mean (least) | "
         "time of the fastest peer: geometric mean (least) | faster than every peer |",

@@ -3,6 +3,7 @@
 import pathlib
 import re
 import sys
+import textwrap
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
 
@@ -13,6 +14,11 @@ def pattern(name):
 
 def read(document, name):
     return pattern(name).search((ROOT / document).read_text())[0]
+
+
+def paragraph(text):
+    """As the documents have them: lines of at most 120 columns."""
+    return textwrap.fill(text, 120, break_long_words=False, break_on_hyphens=False)
 
 
 def write(document, name, text):

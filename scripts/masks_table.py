@@ -33,10 +33,16 @@ def table(path):
     failed = sorted({f"{name} cannot compile the cell {e['cell']}" for e in r["results"] for name, p in e["peers"].items() if "failed" in p})
     n = ", ".join(map(str, sorted({e["n"] for e in r["results"]})))
     lines = [
-        f"Of [{path}](../{path}), made by `{r['command']}` at commit {r['commit']} on {r['date']}: {r['cpu']}, {r['cpus']} CPUs; {r['compiler']}, {r['flags']}; {r['peer']}.",
+        blocks.paragraph(
+            f"[{path}](../{path}) has the results. `{r['command']}` made them at commit {r['commit']} on {r['date']}: "
+            f"{r['cpu']}, {r['cpus']} CPUs; {r['compiler']}, {r['flags']}; {r['peer']}."
+        ),
         "",
-        f"n = {n}, {r['heads']} heads, f32. GFLOP/s of redblue on the pairs that the mask leaves (their share of its rate without a mask), then the time of the faster",
-        f"peer over redblue's time: scaled_dot_product_attention with a mask, or compiled flex_attention, which has no backward here. {len(ratios)} races, {sum(x >= 1 for x in ratios)} won.",
+        blocks.paragraph(
+            f"n = {n}, {r['heads']} heads, f32. GFLOP/s of redblue on the pairs that the mask leaves (their share of its rate "
+            "without a mask), then the time of the faster peer over redblue's time: scaled_dot_product_attention with a mask, or "
+            f"compiled flex_attention, which has no backward here. {len(ratios)} races, {sum(x >= 1 for x in ratios)} won."
+        ),
         "",
         "| mask | " + " | ".join(f"{t} thread{'s' if t > 1 else ''}, {op}, d = {d}" for t, op, d in columns) + " |",
         "|---|" + "---|" * len(columns),

@@ -4,7 +4,7 @@
 docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/bounds/; `Class::member` and
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
 Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
-that file, word for word.
+that file, word for word; no line is longer than COLUMNS, but those that cannot be broken.
 docs/reading.md: the path through model and code is as short as README.md says.
 Text files: none of RIDDLES, phrases that readers stumble over.
 """
@@ -16,6 +16,10 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 THEOREMS = ROOT / "docs/theorems.md"
 REQUIRED = {"theorem", "statement", "source", "file", "bound", "cost", "proof", "page", "tests"}
+
+COLUMNS = 120
+# The other documents keep to COLUMNS; these two have not been wrapped yet.
+NOT_WRAPPED = {"CHANGELOG.md", "CONTRIBUTING.md"}
 
 # Phrases without a subject or a referent, also where a line of a comment ends inside them.
 BREAK = r"(?:\s*\n\s*(?://+<?|\*|#)?\s*|\s+)"
@@ -149,6 +153,16 @@ def check_reading():
         yield f"docs/reading.md: its first path has {lines} lines, README.md promises less"
 
 
+def check_width(file):
+    """Rows of tables, what programs print (blocks of code without a language) and single words cannot be broken."""
+    language = None  # of the block of code that the line stands in
+    for number, line in enumerate(read(file).splitlines(), 1):
+        if line.lstrip().startswith("```"):
+            language = line.strip("` ") if language is None else None
+        elif len(line) > COLUMNS and language != "" and not line.lstrip().startswith("|") and len(line.split()) > 1:
+            yield f"{file.relative_to(ROOT)}:{number}: {len(line)} columns, more than {COLUMNS}"
+
+
 def check_riddles(file):
     text = read(file)
     for found in RIDDLES.finditer(text):
@@ -163,6 +177,8 @@ def main():
     wrong += check_reading()
     for file in documents:
         wrong += [*check_links(file), *check_quotes(file)]
+        if file.name not in NOT_WRAPPED:
+            wrong += check_width(file)
     for file in sorted(f for f in ROOT.rglob("*") if f.suffix in TEXT and not skip & set(f.relative_to(ROOT).parts)):
         if file != Path(__file__).resolve():
             wrong += check_riddles(file)

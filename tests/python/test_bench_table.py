@@ -48,7 +48,7 @@ def test_shares_below_the_aim_are_bold(tmp_path, monkeypatch):
     text = shares.table("r.json").splitlines()
     assert "| window | **84 %, 90 %**, 0.50 | 84 %, 90 %, 0.50 |" in text
     assert "| decode | 84 %, 90 %, 0.50 |  |" in text
-    assert "1 of 2 cells reach it" in text[3]
+    assert "1 of 2 cells reach it" in " ".join(text)
 
 
 def test_visited_tiles_lie_on_multiples_of_64():
@@ -144,7 +144,7 @@ def test_readme_has_a_row_for_each_kind_of_work(results):
     (bench_table.ROOT / "r.json").write_text(json.dumps(results))
     text = bench_table.three_rows("r.json").splitlines()
     # The peers nearest to redblue take 2 and 0.5 times its time; it reaches 1 and 2 of 4 GFLOP/s.
-    assert text[0].endswith(": 1 heads, n = 100, d = 25 and 50, 1 threads.")
+    assert ": 1 heads, n = 100, d = 25 and 50, 1 threads. Times" in text[0]
     assert text[-2:] == [
         "| forward f32 | 38 % |  | 1.00 (0.50) | in 1 of 2 cells |",
         "| backward f32 | 25 % |  | 0.25 (0.25) | in 0 of 1 cells |",

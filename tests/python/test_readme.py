@@ -19,7 +19,15 @@ CLI = os.environ.get("REDBLUE_CLI")
 needs_program = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
 DEMO = blocks.read("docs/demo.md", "demo").removeprefix("```\n").removesuffix("```\n")
 SHOWN = readme_demo.commands(DEMO)
-COMMANDS = re.findall(r"^    redblue +(.*?)(?: +#.*)?$", (ROOT / "docs/cli.md").read_text(), re.MULTILINE)
+
+
+def commands_of(document):
+    """The commands of its indented code: a backslash ends a line that goes on, # begins a comment."""
+    text = re.sub(r" \\\n +", " ", (ROOT / document).read_text())
+    return re.findall(r"^    redblue +(.*?)(?: +#.*)?$", text, re.MULTILINE)
+
+
+COMMANDS = commands_of("docs/cli.md")
 NEED_NOTHING = [c for c in COMMANDS if c.split()[0] in ("plan", "bound", "count", "trace") and "time" not in c]
 
 
@@ -114,5 +122,5 @@ def test_command_of_the_command_line_page(command):
 
 
 def test_readme_shows_commands_of_the_command_line_page():
-    shown = re.findall(r"^    redblue +(.*?)(?: +#.*)?$", (ROOT / "README.md").read_text(), re.MULTILINE)
+    shown = commands_of("README.md")
     assert shown and set(shown) <= set(COMMANDS)
