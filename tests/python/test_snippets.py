@@ -1,5 +1,6 @@
 """Every block of C++ or C in a document or in a comment of a header compiles, with both compilers."""
 
+import os
 import re
 import subprocess
 from pathlib import Path
@@ -78,3 +79,49 @@ def test_a_wrong_snippet_is_noticed():
     done = subprocess.run(["g++", "-std=c++20", "-fsyntax-only", f"-I{ROOT}/include", "-xc++", "-"], input=wrong, text=True,
                           capture_output=True)
     assert done.returncode != 0
+
+
+C_LIBRARY = os.environ.get("REDBLUE_C_LIBRARY")
+
+
+@pytest.fixture
+def home(tmp_path, monkeypatch):
+    """An empty home, in a folder that has the examples and the build, as the documents' commands expect."""
+    if not C_LIBRARY or not Path(C_LIBRARY).exists():
+        pytest.skip("set REDBLUE_C_LIBRARY to libredblue_c.so of a build of everything")
+    monkeypatch.setenv("HOME", str(tmp_path / "home"))
+    monkeypatch.delenv("LD_LIBRARY_PATH", raising=False)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "build").mkdir()
+    (tmp_path / "build/release").symlink_to(Path(C_LIBRARY).resolve().parent)
+    (tmp_path / "examples").symlink_to(ROOT / "examples")
+    return tmp_path
+
+
+def blocks(document, language):
+    return re.findall(rf"^```{language}\n(.*?)^```", (ROOT / document).read_text(), re.DOTALL | re.MULTILINE)
+
+
+def shell(commands):
+    done = subprocess.run(["bash", "-ec", commands], capture_output=True, text=True)
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+def test_commands_for_c_programs_compile_link_and_run(home):
+    commands = blocks("docs/c-api.md", "sh")
+    assert [shell(c).count("times the bound") for c in commands] == [1, 1]
+    (gradients,) = (b for b in blocks("docs/c-api.md", "c") if "redblue_backward(" in b)
+    (home / "gradients.c").write_text(gradients)
+    shown = shell(commands[1].replace("examples/06_c_api.c", "gradients.c"))
+    assert shown.startswith("dv[5] = ")
+
+
+def test_cmake_of_a_schedule_of_your_own_configures_and_builds(home):
+    shell("cmake --install build/release --prefix ~/.local")
+    (home / "mine").mkdir()
+    (cmake,) = blocks("docs/adding-an-algorithm.md", "cmake")
+    (commands,) = blocks("docs/adding-an-algorithm.md", "sh")
+    (home / "mine/CMakeLists.txt").write_text(cmake)
+    (home / "mine/mine.cpp").write_text("#include <redblue/version.hpp>\nint main() {}\n")
+    shell(f"cd mine\n{commands}\nbuild/mine")
