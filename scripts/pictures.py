@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Draws the pictures of README.md, docs/pictures/*.svg. Needs the package redblue and matplotlib.
+"""Draws the pictures of docs/schedules.md, docs/pictures/*.svg. Needs the package redblue and matplotlib.
 
     scripts/pictures.py [FOLDER]    # default: docs/pictures
 """

@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Puts what the program prints into the documents that show it.
 
-scripts/demo.sh | scripts/readme_demo.py        the demo, into docs/demo.md, and its first plan into README.md
+scripts/demo.sh | scripts/readme_demo.py        the demo, into docs/demo.md
 scripts/readme_demo.py PROGRAM docs/PAGE.md...  what the commands of these pages print with PROGRAM (build/release/redblue)
 """
 
@@ -21,12 +21,6 @@ SHELL = re.compile(r"^\$ (.*)\n((?:(?!\$ ).*\n)*)", re.MULTILINE)
 def commands(shown):
     """(command line, what it printed) for each command of the demo."""
     return re.findall(r"^\$ redblue (.*)\n((?:(?!## ).*\n)*)", shown, re.MULTILINE)
-
-
-def first_plan(shown):
-    """The first command and its ranked table: what stands in README.md."""
-    command, output = commands(shown)[0]
-    return f"```\n$ redblue {command}\n{output.rstrip()}\n```\n"
 
 
 def steps(page):
@@ -78,7 +72,6 @@ def main():
     shown = sys.stdin.read()
     shown = shown[shown.index("## ") : shown.index("\ndemo: o and lse")].rstrip() + "\n"
     blocks.write("docs/demo.md", "demo", f"```\n{shown}```\n")
-    blocks.write("README.md", "plan", first_plan(shown))
 
 
 if __name__ == "__main__":

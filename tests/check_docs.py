@@ -5,7 +5,7 @@ docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/b
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
 Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
 that file, word for word; no line is longer than COLUMNS, but those that cannot be broken.
-docs/reading.md: the path through model and code is as short as README.md says.
+docs/reading.md: the path through model and code is as short as docs/README.md says.
 Text files: none of RIDDLES, phrases that readers stumble over.
 """
 
@@ -144,13 +144,13 @@ def check_quotes(file):
 
 def check_reading():
     """docs/model.md up to its masks, and the files of the first list of docs/reading.md."""
-    most = re.search(r"a path of under (\d+) lines", read(ROOT / "README.md"))
+    most = re.search(r"a path of under (\d+) lines", read(ROOT / "docs/README.md"))
     section = read(ROOT / "docs/reading.md").split("\n## ")[1]
     files = [ROOT / f for f in re.findall(r"^\d+\. `([^`]+)`", section, re.MULTILINE)]
     texts = [read(ROOT / "docs/model.md").split("\n## Masks")[0], *(read(f) for f in files if f.exists())]
     lines = sum(len(t.splitlines()) for t in texts)
     if not most or lines >= int(most[1]):
-        yield f"docs/reading.md: its first path has {lines} lines, README.md promises less"
+        yield f"docs/reading.md: its first path has {lines} lines, docs/README.md promises less"
 
 
 def check_width(file):

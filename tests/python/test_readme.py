@@ -1,6 +1,7 @@
-"""README.md and docs/ show what the program prints today: every command of demo, tutorial and case studies is run again."""
+"""README.md and docs/ show what the program prints today: the commands of demo, tutorial and cases run again."""
 
 import importlib.util
+import json
 import os
 import pathlib
 import re
@@ -86,11 +87,25 @@ def test_demo_block_shows_plan_count_and_run_forward_and_backward():
     assert [command.split()[0] for command, _ in SHOWN] == ["plan", "count", "run", "plan", "run"]
 
 
-def test_plan_of_the_readme_is_the_first_of_the_demo():
-    assert blocks.read("README.md", "plan") == readme_demo.first_plan(DEMO)
-
-
 @needs_program
+def test_the_result_of_the_readme_is_that_of_its_command():
+    (command,) = commands_of("README.md")
+    rows = {row["schedule"]: row for row in json.loads(run([*shlex.split(command), "--json"]))["plans"]}
+    best = min(rows.values(), key=lambda row: row["io"])
+    result = r"the best schedule, (\w+), moves ([\d.]+) times .*?FlashAttention's order of work ([\d.]+) times"
+    said = re.search(result, (ROOT / "README.md").read_text(), re.DOTALL).groups()
+    assert said == (best["schedule"], f"{best['ratio']:.2f}", f"{rows['flash']['ratio']:.2f}")
+
+
+@pytest.mark.usefixtures("hardware")
+def test_the_python_of_the_readme_prints_what_is_shown():
+    pytest.importorskip("redblue")
+    text = (ROOT / "README.md").read_text()
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", text, re.DOTALL).groups()
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == shown and len(code.splitlines()) == 5
+
+
 @needs_program
 @pytest.mark.parametrize(
     "operation, least",

@@ -58,7 +58,7 @@ def compiles(tmp_path, language, text):
 
 def test_there_are_snippets_to_compile():
     names = [p.id for p in ALL]
-    for file in ("README.md", "docs/c-api.md", "docs/files.md", "redblue/runtime/run.hpp"):
+    for file in ("docs/cpp.md", "docs/c-api.md", "docs/files.md", "redblue/runtime/run.hpp"):
         assert any(name.startswith(file) for name in names), names
 
 
