@@ -18,7 +18,7 @@ THEOREMS = ROOT / "docs/theorems.md"
 REQUIRED = {"theorem", "statement", "source", "file", "bound", "cost", "proof", "page", "tests"}
 
 COLUMNS = 120
-# The other documents keep to COLUMNS; these two have not been wrapped yet.
+# All other documents keep to COLUMNS and to whole sentences; these two do not yet.
 NOT_WRAPPED = {"CHANGELOG.md", "CONTRIBUTING.md"}
 
 # Phrases without a subject or a referent, also where a line of a comment ends inside them.
@@ -28,6 +28,17 @@ RIDDLES = re.compile(
         rf"\b{phrase.replace(' ', BREAK)}\b"
         for phrase in ("so many", "what is said", "the one for", "costs what it costs", "has not got", "are to be had")
     ),
+    re.IGNORECASE,
+)
+# Sentences of documents that begin without a subject, and riddles that documents once had.
+FRAGMENT = re.compile(
+    r"(?:Of|And|Those (?:that|which|who|of)|The same (?:where|for|with|as|if|when|under|in|on|without)"
+    r"|What the others have|This project's|Supports|Takes|Needs|Holds|Returns|Keeps|Computes|Gives|Forward only"
+    r"|Not yet here|Not implemented)\b"
+)
+SENTENCE = re.compile(r"(?:^|\n\s*\n|\n\s*(?:[-*+]|\d+\.)\s+|[.!?][*)]*\s+)(?=[A-Z])")
+RIDDLES_OF_DOCUMENTS = re.compile(
+    r"that\s+nobody\s+gave|is\s+not\s+a\s+number\s+is\s+not|hides\s+what\s+is\s+not\s+there|what\s+the\s+others\s+have",
     re.IGNORECASE,
 )
 TEXT = {".md", ".hpp", ".cpp", ".h", ".c", ".py", ".sh", ".cmake", ".txt"}
@@ -170,6 +181,17 @@ def check_riddles(file):
         yield f"{file.relative_to(ROOT)}:{line}: '{' '.join(found[0].split())}': name the subject, in common words"
 
 
+def check_sentences(file):
+    """Paragraphs and lists, without code, tables, headings and comments."""
+    blank = lambda m: re.sub(r"[^\n]", "", m[0])  # of the same number of lines
+    text = re.sub(r"^```[\s\S]*?^```|^(?: {4}|\||#).*$|<!--[\s\S]*?-->", blank, read(file), flags=re.MULTILINE)
+    begins = [m for s in SENTENCE.finditer(text) if (m := FRAGMENT.match(text, s.end()))]
+    for found in [*begins, *RIDDLES_OF_DOCUMENTS.finditer(text)]:
+        line = text.count("\n", 0, found.start()) + 1
+        words = " ".join(text[found.start() :].split()[:6])
+        yield f"{file.relative_to(ROOT)}:{line}: '{words} ..': begin with the subject, in common words"
+
+
 def main():
     skip = {"build", ".git", "node_modules"}
     documents = [f for f in sorted(ROOT.rglob("*.md")) if not skip & set(f.relative_to(ROOT).parts)]
@@ -178,7 +200,7 @@ def main():
     for file in documents:
         wrong += [*check_links(file), *check_quotes(file)]
         if file.name not in NOT_WRAPPED:
-            wrong += check_width(file)
+            wrong += [*check_width(file), *check_sentences(file)]
     for file in sorted(f for f in ROOT.rglob("*") if f.suffix in TEXT and not skip & set(f.relative_to(ROOT).parts)):
         if file != Path(__file__).resolve():
             wrong += check_riddles(file)
