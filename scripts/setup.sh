@@ -2,16 +2,15 @@
 # Installs what redblue needs on Debian 12 or later (Ubuntu 24.04 works too). Does nothing where nothing is missing.
 #
 #   scripts/setup.sh         what building, the demo and the Python package need
-#   scripts/setup.sh --dev   what the tests need as well: a second compiler, one for WebAssembly and node to run what it
-#                            makes, test libraries, a Python environment; PyTorch and a browser where they can be had
+#   scripts/setup.sh --dev   what the tests need as well: a second compiler, test libraries, a Python environment; PyTorch and a
+#                            browser where they can be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libminizip-dev zlib1g-dev libeigen3-dev
                 python3-dev python3-venv)
 test_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libgtest-dev libgmock-dev librapidcheck-dev
-               pkg-config ccache
-               lld-19 wasi-libc libc++-19-dev-wasm32 libc++abi-19-dev-wasm32 libclang-rt-19-dev-wasm32 binaryen nodejs)
+               pkg-config ccache)
 
 case ${1-} in
 "") packages=("${build_packages[@]}") ;;

@@ -47,11 +47,9 @@ build() {
 
 format() { find redblue cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
 repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
-wasm() { REDBLUE_JOBS=$jobs scripts/wasm.sh; }
 wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
 python_tests() {
   REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
-    REDBLUE_PLAN_MODULE=$PWD/build/wasm/redblue_plan.wasm \
     build/venv/bin/python -m pytest -q -rs -n "$jobs" tests/python  # -rs: what was skipped, and why
 }
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
@@ -143,7 +141,6 @@ if step "release build" build release; then
   step "instruction sets" instruction_sets
   step "examples" ctest --preset release -L example
   step "install and consume" ctest --preset release -L consumer
-  step "planner of web pages" wasm  # the wheel takes it along
   step "wheel" wheel && step "python tests" python_tests
   step "site" scripts/site.sh
   step "demo" scripts/demo.sh

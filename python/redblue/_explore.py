@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import base64
-import gzip
 import json
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from itertools import product
 from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence, Union
@@ -25,10 +24,6 @@ AXES: dict[str, Sequence[Any]] = {
     "d_v/d": (0.5, 1, 2),
     "M": tuple(2**k for k in range(9, 21)),
 }
-#: The same where the page has the planner: these are for browsers that cannot run it.
-FEW: dict[str, Sequence[Any]] = {**AXES, "n": (1024, 4096, 16384), "d": (32, 64, 128), "d_v/d": (1,)}
-#: The planner as a module of WebAssembly; a wheel has it if scripts/wasm.sh could build it.
-MODULE = Path(__file__).parent / "redblue_plan.wasm"
 _MASKS: dict[str, dict] = {"none": {}, "causal": {"causal": True}, "window of 256": {"window": (128, 127)}}
 _OPTIONS = {"none": [], "causal": ["--causal"], "window of 256": ["--window", "128,127"]}
 
@@ -57,12 +52,13 @@ def _plan(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> Optional[
         return None
 
 
-def _nest(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> str:
+def _nest(op: str, mask: str, n: int, d: int, ratio: float, M: int) -> list[str]:
+    """For what the nest is, and the nest."""
     values = {"n": n, "d": d, "dv": _d_v(d, ratio), "M": M}
     sizes = [word for name, value in values.items() for word in (f"--{name}", str(value))]
     command = [sys.executable, "-m", "redblue", "explain", "--op", op, *sizes, *_OPTIONS[mask]]
     done = subprocess.run(command, capture_output=True, text=True)
-    return done.stdout if done.returncode == 0 else done.stderr
+    return [f"n = {n}, d = {d}, d_v = {values['dv']}, M = {M}", done.stdout if done.returncode == 0 else done.stderr]
 
 
 def data(axes: Mapping[str, Sequence[Any]]) -> dict:
@@ -72,19 +68,19 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
         raise InvalidProblem(f"axes = {sorted(axes)}: give values for each of {', '.join(AXES)}")
     names, theorems, reasons = _Numbered(), _Numbered(), _Numbered()
     cells: list = []
-    nests: dict[str, list[str]] = {}
-    for op, mask, n, d, ratio, M in product(*(axes[name] for name in AXES)):
-        p = _plan(op, mask, n, d, ratio, M)
-        if p is None:
-            cells.append(None)
-            continue
-        tiling = " ".join(f"{name}={size}" for name, size in p.tiling.items())
-        rows = sorted(([row["schedule"], row["io"]] for row in p.rows), key=lambda row: row[0] != p.schedule)
-        numbered = [[names(name), io] for name, io in rows]
-        cells.append([p.io, p.bound, theorems(p.theorem), p.footprint, tiling, reasons(p.reason), numbered])
-        key = f"{op} {mask} {p.schedule}"
-        if key not in nests:
-            nests[key] = [f"n = {n}, d = {d}, d_v = {_d_v(d, ratio)}, M = {M}", _nest(op, mask, n, d, ratio, M)]
+    explained: dict[str, tuple] = {}  # the problem whose loop nest shows a schedule
+    problems = list(product(*(axes[name] for name in AXES)))
+    with ThreadPoolExecutor() as pool:
+        for problem, p in zip(problems, pool.map(lambda problem: _plan(*problem), problems)):
+            if p is None:
+                cells.append(None)
+                continue
+            tiling = " ".join(f"{name}={size}" for name, size in p.tiling.items())
+            rows = sorted(([row["schedule"], row["io"]] for row in p.rows), key=lambda row: row[0] != p.schedule)
+            numbered = [[names(name), io] for name, io in rows]
+            cells.append([p.io, p.bound, theorems(p.theorem), p.footprint, tiling, reasons(p.reason), numbered])
+            explained.setdefault(f"{problem[0]} {problem[1]} {p.schedule}", problem)
+        nests = dict(zip(explained, pool.map(lambda problem: _nest(*problem), explained.values())))
     return {
         "axes": {name: list(values) for name, values in axes.items()},
         "cells": cells,
@@ -92,29 +88,22 @@ def data(axes: Mapping[str, Sequence[Any]]) -> dict:
         "theorems": list(theorems.all),
         "reasons": list(reasons.all),
         "nests": nests,
-        "options": _OPTIONS,
-        "version": _core.version,
-        "source": f"{len(cells)} plans, computed beforehand by redblue {_core.version}: exact words, each head with keys "
-        "of its own. Other problems: redblue plan.",
+        "source": f"redblue {_core.version} computed these {len(cells)} plans: exact words, each head with keys of its own. "
+        "The command redblue plan plans any other problem.",
     }
 
 
-def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None, planner: bool = True) -> None:
+def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[Any]]] = None) -> None:
     """Writes a self-contained page: sliders for operation, mask, n, d, d_v, M and heads; words against M beside the bound, the
     best schedule with its tiles and the reason, all others, and its loop nest. It needs no network.
 
-    planner: the page computes plans with redblue's planner, compiled to WebAssembly, if this package has it; then any
-    problem can be chosen. axes: the problems that the page knows without it, as redblue._explore.AXES has them; the more, the
-    longer it takes to write (some milliseconds a problem). Raises InvalidProblem, FileError.
+    axes: the problems that the page knows, as redblue._explore.AXES has them. redblue plans each of them when it writes the
+    page, which takes some milliseconds a problem. Raises InvalidProblem, FileError.
     """
-    here = Path(__file__).parent
-    live = planner and MODULE.exists()
-    text = json.dumps(data(axes or (FEW if live else AXES)), separators=(",", ":")).replace("</", "<\\/")
-    module = base64.b64encode(gzip.compress(MODULE.read_bytes(), mtime=0)).decode() if live else None
-    page = (here / "explore.html").read_text(encoding="utf-8")
-    page = page.replace("/*PLANNER*/", (here / "planner.js").read_text(encoding="utf-8")) if live else page
+    text = json.dumps(data(axes or AXES), separators=(",", ":")).replace("</", "<\\/")
+    page = (Path(__file__).parent / "explore.html").read_text(encoding="utf-8")
     try:
-        Path(output).write_text(page.replace("/*DATA*/null", text).replace("/*MODULE*/null", json.dumps(module)), encoding="utf-8")
+        Path(output).write_text(page.replace("/*DATA*/null", text), encoding="utf-8")
     except OSError as e:
         raise FileError(f"{output}: {e.strerror}") from e
 
@@ -122,10 +111,9 @@ def explore(output: Union[str, Path], *, axes: Optional[Mapping[str, Sequence[An
 def main(arguments: Sequence[str]) -> None:
     parser = argparse.ArgumentParser("redblue explore", allow_abbrev=False, description="Writes a page with sliders over problems and plans.")
     parser.add_argument("-o", "--output", default="redblue-explore.html", help="default: redblue-explore.html")
-    parser.add_argument("--no-planner", action="store_true", help="leave out the planner: the page has computed plans only")
     options = parser.parse_args(arguments)
     try:
-        explore(options.output, planner=not options.no_planner)
+        explore(options.output)
     except Error as e:
         print(f"redblue: {e}", file=sys.stderr)
         sys.exit(2)
