@@ -20,7 +20,6 @@ void add_info(Program& program);
 void add_trace(Program& program);
 void add_compare(Program& program);
 void add_regimes(Program& program);
-void add_figure1(Program& program);
 void add_doctor(Program& program);
 
 }  // namespace redblue::cli

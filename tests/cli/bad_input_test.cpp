@@ -364,8 +364,7 @@ TEST(Cli, SaysSoWhenItsAnswerCannotBeWritten) {
   std::vector<std::string> lines = {"--version", "--help"};
   for (const char* command : {"plan", "bound", "count", "trace"})
     lines.push_back(command + std::string(" --n 100 --d 8 --M 1000"));
-  for (const char* command :
-       {"plan", "bound", "count", "trace", "run", "bench", "figure1", "regimes", "compare", "doctor"})
+  for (const char* command : {"plan", "bound", "count", "trace", "run", "bench", "regimes", "compare", "doctor"})
     lines.push_back(command + std::string(" --help"));
   for (const std::string& line : lines) {
     SCOPED_TRACE(line);
