@@ -60,7 +60,7 @@ def grid(results):
     yield "|---|---|---|---|" + "---|" * len(ds)
     for row in rows:
         threads, dtype, op, causal, n = row
-        texts = [cell_text(results, (*row, d), cells[*row, d]) if (*row, d) in cells else "" for d in ds]
+        texts = [cell_text(results, (*row, d), cells[(*row, d)]) if (*row, d) in cells else "" for d in ds]
         yield f"| {threads} | {dtype} | {op}{' causal' if causal else ''} | {n} | " + " | ".join(texts) + " |"
 
 

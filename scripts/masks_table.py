@@ -49,7 +49,7 @@ def table(path):
     ]
     for cell in NAMES:
         if any((cell, *c) in found for c in columns):
-            lines.append(f"| {NAMES[cell]} | " + " | ".join(text_of(found[cell, *c]) if (cell, *c) in found else "" for c in columns) + " |")
+            lines.append(f"| {NAMES[cell]} | " + " | ".join(text_of(found[(cell, *c)]) if (cell, *c) in found else "" for c in columns) + " |")
     return "\n".join([*lines, *(["", "; ".join(failed) + "."] if failed else [])]) + "\n"
 
 

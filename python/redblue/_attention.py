@@ -6,7 +6,8 @@ import math
 import numbers
 import operator
 import sys
-from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Sequence, Union
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple, Optional, Union
 
 import numpy as np
 
@@ -148,7 +149,7 @@ def require_provable(compute: Optional[str]) -> None:
 
 
 def require_tolerance(tolerance: Any, approximate: Optional[str], compute: Optional[str]) -> None:
-    if not isinstance(tolerance, numbers.Real) or not 0 < tolerance < 1:
+    if not isinstance(tolerance, numbers.Real) or not 0 < float(tolerance) < 1:
         raise InvalidProblem(f"tolerance = {tolerance}: give a number above 0 and below 1, as in 1e-3")
     if approximate is not None:
         raise InvalidProblem("tolerance and approximate: give one of them; tolerance finds the degree")

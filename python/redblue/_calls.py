@@ -9,8 +9,8 @@ from typing import Any, NamedTuple, Optional
 from . import _core
 from ._arrays import type_error
 from ._errors import FileError
-from ._threads import default_threads
 from ._settings import Settings, Sizes, flag, sizes_of, tokens_first, validated, wanted_of
+from ._threads import default_threads
 
 _log = logging.getLogger("redblue")
 
@@ -102,7 +102,8 @@ def plan_within(problem: Any, wanted: Any, tolerance: float, largest_score: floa
 
 def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, Any, bool]:
     """The sizes and the problem of q, k and v of these types and shapes, and is it empty? Raises what is wrong with them."""
-    x = sizes_of(*shapes, s.layout)
+    q, k, v = shapes
+    x = sizes_of(q, k, v, s.layout)
     if not types[0] == types[1] == types[2]:
         raise TypeError(f"q, k and v have elements of types {', '.join(types)}: give arrays of one type")
     if types[0] == "bool":

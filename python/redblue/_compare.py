@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import copy
 import statistics
+from collections.abc import Sequence
 from html import escape
-from typing import Any, NamedTuple, Optional, Sequence, Union
+from typing import Any, NamedTuple, Optional, Union
 
 from . import _core
 from ._attention import request

@@ -45,7 +45,7 @@ def recognised(op: str, r: Request, given: Any, *, counted: bool = True) -> tupl
     sizes = _sizes(r, given)
     if sizes is None:
         return r, ""
-    intervals = _core.intervals(r.family.native(r.bias), sizes[2], sizes[3])
+    intervals: Any = _core.intervals(r.family.native(r.bias), sizes[2], sizes[3])
     if intervals is None:
         return r, ""
     s = r.settings
@@ -118,18 +118,19 @@ def _sizes(r: Request, given: Any) -> Optional[tuple]:
 
 
 def _mask(intervals: bytes, batch: int, heads: int, n_q: int, n_k: int) -> Optional[Mask]:
-    found = _core.mask_of_intervals(intervals, n_q, n_k)
+    found: Any = _core.mask_of_intervals(intervals, n_q, n_k)
     if found is None or found["pairs"] == 0:
         return None
     times = batch // found["batches"]
     share = found["pairs"] / (found["batches"] * n_q * n_k)
     if "patterns" in found:
         patterns = found["patterns"]
-        settings = {"pattern": patterns[0] if len(patterns) == 1 else tuple(p for p in patterns for _ in range(heads))}
+        pattern = patterns[0] if len(patterns) == 1 else tuple(p for p in patterns for _ in range(heads))
         name = _sequences(found["sequences"], len(patterns))
-        return Mask(name, {**settings, "order": "natural"}, True, found["sequences"], share)
+        return Mask(name, {"pattern": pattern, "order": "natural"}, True, found["sequences"], share)
     lo, hi = found["lo"], found["hi"]
-    settings, names = {}, []
+    settings: dict[str, Any] = {}
+    names = []
     if hi is not None:
         settings = {"causal": True, "alignment": hi - 1, "prefix": found["prefix"]}
         if lo is not None:

@@ -163,7 +163,7 @@ def _problem(
     if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
         require_seed(seed, options.get("dropout", 0.0))
     if unknown := options.keys() - set(Settings._fields):
-        raise unknown_options("a plan", unknown, (*_problem.__kwdefaults__, *Settings._fields))
+        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *Settings._fields))
     s = Settings(threads=default_threads() if threads is None else threads, **lists, **options)
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)
@@ -188,8 +188,8 @@ def _named(option: str, value: Any) -> dict:
     return {name: whole(f"{option} of {name}", number) for name, number in value.items()}
 
 
-def _require_tolerance(op: str, tolerance: Any, range: Any, options: dict) -> None:
-    """Of a plan that is made without arrays."""
+def _tolerance(op: str, tolerance: Any, range: Any, options: dict) -> tuple[float, float]:
+    """The tolerance and the range of a plan that is made without arrays, checked."""
     if tolerance is None or range is None:
         raise InvalidProblem("tolerance and range: give both; redblue.explain and redblue.attention find the range in their arrays")
     require_tolerance(tolerance, options.get("approximate"), options.get("compute"))
@@ -197,6 +197,7 @@ def _require_tolerance(op: str, tolerance: Any, range: Any, options: dict) -> No
         raise InvalidProblem(f"range = {range}: give a number above 0, the largest |scale q.k|")
     if op != "forward":
         raise InvalidProblem(f'tolerance is for op = "forward": nothing is proved of {op!r}')
+    return tolerance, range
 
 
 def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optional[float] = None, **options: Any) -> Plan:
@@ -229,8 +230,7 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
     problem, wanted = _problem(op, **options)
     if tolerance is None and range is None:
         return Plan(make_plan(problem, wanted))
-    _require_tolerance(op, tolerance, range, options)
-    return Plan(*plan_within(problem, wanted, tolerance, range))
+    return Plan(*plan_within(problem, wanted, *_tolerance(op, tolerance, range, options)))
 
 
 #: Options of a plan that no lower bound depends on.

@@ -6,9 +6,10 @@ import argparse
 import json
 import os
 import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
-from typing import Any, Callable, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Optional, Union
 
 from ._compare import Comparison
 from ._errors import Error, FileError, InvalidProblem

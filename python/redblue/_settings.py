@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import numbers
-from typing import Any, Iterable, NamedTuple, Optional, Sequence, TypedDict, Union
+from collections.abc import Iterable, Sequence
+from typing import Any, NamedTuple, Optional, TypedDict, Union
 
 import numpy as np
 
@@ -101,7 +102,7 @@ def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -
 
 def whole(name: str, value: Any) -> int:
     """A whole number that C++ can hold. Tensors and arrays are refused: a plan that is kept would not see them change."""
-    if not isinstance(value, numbers.Integral) or not -(2**63) <= value < 2**63:
+    if not isinstance(value, numbers.Integral) or not -(2**63) <= int(value) < 2**63:
         raise InvalidProblem(f"{name} = {value!r}: give a whole number of at most 63 bits")
     return int(value)
 

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Optional, Sequence, Tuple
+from collections.abc import Sequence
+from typing import Any, Optional
 
 from torch import Tensor
 
@@ -41,7 +42,7 @@ class _Calls:
         self.tensors.append(arguments[5])
 
     @staticmethod
-    def _alone(x: Tensor, dim: Optional[int]) -> Tuple[int, ...]:
+    def _alone(x: Tensor, dim: Optional[int]) -> tuple[int, ...]:
         shape = list(x.shape)
         if dim is not None:
             shape.pop(dim)
@@ -55,7 +56,7 @@ class _Calls:
         x = x.reshape(self.times, *(1,) * (full + 1 - x.dim()), *x.shape[1:])
         return x.expand(-1, self.batch, *x.shape[2:]).reshape(self.times * self.batch, *x.shape[2:])
 
-    def of_each(self, x: Tensor, shape: Tuple[int, ...]) -> Tensor:
+    def of_each(self, x: Tensor, shape: tuple[int, ...]) -> Tensor:
         """A result of all calls as a result of this shape for each."""
         return x.reshape(self.times, *shape)
 

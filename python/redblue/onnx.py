@@ -85,7 +85,7 @@ class Attention(OpRun):
         # softmax_precision asks for an arithmetic at least as wide; that of fp32 and fp64 is, and products of bf16 are not.
         compute = "f32" if softmax_precision and Q.dtype.name == "bfloat16" else None
         scaled: dict[str, Any] = {"scale": scale, "compute": compute}
-        capped = {"softcap": softcap or 0.0}
+        capped: dict[str, Any] = {"softcap": softcap or 0.0}
         mask: dict[str, Any] = {}
         left, right = (-1 if w is None else w for w in (left_window_size, right_window_size))
         if is_causal:

@@ -15,8 +15,9 @@ import math
 import os
 import subprocess
 import sys
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, Iterable, Mapping, Optional, Sequence, Union
+from typing import Any, Optional, Union
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
@@ -258,7 +259,7 @@ def timeline(trace: Union[str, Path, Sequence[Any]], *, ax: Optional[Axes] = Non
     trace and for arguments that the command refuses, FileError for a file that cannot be read.
     """
     is_file = isinstance(trace, (str, Path))
-    text = text_of(Path(trace)) if is_file else _program("trace", *trace)  # type: ignore[arg-type]
+    text = text_of(Path(trace)) if isinstance(trace, (str, Path)) else _program("trace", *trace)
     if is_file and not text.startswith(_TRACE):
         raise InvalidProblem(f"{trace} is no trace: give a file that redblue trace wrote, whose first line begins with {_TRACE!r}")
     try:

@@ -46,8 +46,8 @@ _PLANNING = ("M", "memory", "max_workspace", "threads")
 
 #: Operators take tensors: a pattern passes as a number in one, which no other pattern gets.
 _numbers = itertools.count()
-_number_of: "weakref.WeakKeyDictionary[Pattern, int]" = weakref.WeakKeyDictionary()
-_pattern_of: "weakref.WeakValueDictionary[int, Pattern]" = weakref.WeakValueDictionary()
+_number_of: weakref.WeakKeyDictionary[Pattern, int] = weakref.WeakKeyDictionary()
+_pattern_of: weakref.WeakValueDictionary[int, Pattern] = weakref.WeakValueDictionary()
 
 
 @torch.compiler.disable
@@ -140,7 +140,8 @@ def _check(q: Tensor, k: Tensor, v: Tensor, bias: Any, slopes: Any, sinks: Any, 
     shapes = [tuple(x.shape) for x in (q, k, v, bias, slopes, sinks) if x is not None]
     if not all(type(size) is int for shape in shapes for size in shape):
         return
-    options = _options(*arguments[:8], *(None,) * 5, *arguments[13:-1], None)
+    without_tensors = [*arguments[:8], *[None] * 5, *arguments[13:-1], None]
+    options = _options(*without_tensors)
     if options["dropout"]:
         options["seed"] = 0
     r = request_of(_Shapes, q, k, v, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
