@@ -1,21 +1,23 @@
 #!/usr/bin/env bash
-# Installs what redblue needs on Debian 12 or later (Ubuntu 24.04 works too). Does nothing where nothing is missing.
+# Installs what redblue needs on Debian 12 or later (Ubuntu 24.04 works too). It does nothing where nothing is missing.
 #
-#   scripts/setup.sh         what building, the demo and the Python package need
-#   scripts/setup.sh --dev   what the tests need as well: a second compiler, test libraries, a Python environment; PyTorch and a
-#                            browser where they can be had
+#   scripts/setup.sh          what building, the demo and the Python package need
+#   scripts/setup.sh --test   what the first tests need as well: test libraries, and NumPy and pytest in build/venv
+#   scripts/setup.sh --dev    what all tests need: a second compiler, more Python packages; PyTorch and a browser where they
+#                             can be had
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
 build_packages=(g++ cmake ninja-build libfmt-dev nlohmann-json3-dev libcli11-dev libminizip-dev zlib1g-dev libeigen3-dev
                 python3-dev python3-venv)
-test_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev libgtest-dev libgmock-dev librapidcheck-dev
-               pkg-config ccache)
+test_packages=(libgtest-dev libgmock-dev librapidcheck-dev)
+dev_packages=(clang-19 clang-tidy-19 clang-format-19 libclang-rt-19-dev pkg-config ccache)
 
 case ${1-} in
 "") packages=("${build_packages[@]}") ;;
---dev) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
-*) echo "usage: scripts/setup.sh [--dev]" >&2 && exit 2 ;;
+--test) packages=("${build_packages[@]}" "${test_packages[@]}") ;;
+--dev) packages=("${build_packages[@]}" "${test_packages[@]}" "${dev_packages[@]}") ;;
+*) echo "usage: scripts/setup.sh [--test | --dev]" >&2 && exit 2 ;;
 esac
 
 if ! command -v dpkg-query >/dev/null || ! command -v apt-get >/dev/null; then
@@ -48,17 +50,22 @@ else
   echo "setup: all Debian packages are there"
 fi
 
+# pip_install REQUIREMENTS: into build/venv, unless they are there. A copy of the file says so.
+pip_install() {
+  local done=build/venv/${1##*/}
+  if cmp -s "$1" "$done"; then
+    echo "setup: build/venv has the Python packages of $1"
+    return
+  fi
+  echo "setup: installing into build/venv the Python packages $(grep -v '^#' "$1" | tr '\n' ' ')"
+  [ -x build/venv/bin/python ] || /usr/bin/python3 -m venv build/venv
+  build/venv/bin/pip install --quiet --disable-pip-version-check -r "$1" && cp "$1" "$done"
+}
+
+[ -z "${1-}" ] || pip_install scripts/requirements_test.txt
 if [ "${1-}" = --dev ]; then
+  pip_install scripts/requirements.txt
+  pip_install scripts/requirements_torch.txt || echo "setup: the tests of PyTorch will be skipped: pip cannot install it here" >&2
   command -v chromium >/dev/null || install chromium ||
     echo "setup: chromium cannot be installed here: the tests of pages in a browser will be skipped" >&2
-  if cat scripts/requirements.txt scripts/requirements_torch.txt | cmp -s - build/venv/installed.txt; then
-    echo "setup: the Python environment build/venv is there"
-  else
-    echo "setup: making the Python environment build/venv: $(grep -v '^#' scripts/requirements.txt | tr '\n' ' ')"
-    /usr/bin/python3 -m venv --clear build/venv
-    build/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements.txt
-    build/venv/bin/pip install --quiet --disable-pip-version-check -r scripts/requirements_torch.txt ||
-      echo "setup: pip cannot install $(grep -v '^#' scripts/requirements_torch.txt | tr '\n' ' ')here: their tests will be skipped" >&2
-    cat scripts/requirements.txt scripts/requirements_torch.txt >build/venv/installed.txt
-  fi
 fi

@@ -1,22 +1,44 @@
 #!/usr/bin/env bash
-# The whole test suite, from a bare machine. Every step runs, whatever became of the others, unless what it needs is not
-# there; the last line counts them.
-#
-#   scripts/test.sh           everything
-#   scripts/test.sh --quick   release build and its tests, with a tenth of the random cases
+# The tests, from a bare machine; scripts/test.sh --help says which there are. Each step runs, whatever became of the others,
+# unless what it needs is not there. The last line counts them.
 set -uo pipefail
 cd "$(dirname "$0")/.."
 
-quick=false
-case ${1-} in
-"") ;;
---quick) quick=true ;;
-*) echo "usage: scripts/test.sh [--quick]" >&2 && exit 2 ;;
-esac
+usage() {
+  cat <<'END'
+scripts/test.sh           what to run first: all C++ tests, with a tenth of their random cases, and the Python tests that need
+                          NumPy only. About 10 minutes on two cores from nothing, 5 after scripts/demo.sh.
+scripts/test.sh PART...   these parts, with all cases. Beside its own minutes, a part that is marked * takes the minutes of a
+                          build: 7 from nothing, 4 after scripts/demo.sh.
+scripts/test.sh --all     all parts, with warnings as errors: 30 minutes. CI runs this.
 
-# Seconds that all steps together may take on two cores with nothing cached. In CI twice as much is a failure: half as
-# much again was, until approximations and the Python package came; what is to be shortened next are the builds.
-if $quick; then budget=360; else budget=1800; fi
+  cpp          5  *  C++ tests; snippets that must not compile; a schedule added to a copy
+  python       3  *  Python tests that need NumPy only, on the package of the build
+  torch        3  *  Python tests of PyTorch, transformers, JAX and ONNX
+  isa          2  *  the C++ tests that compute, on every lesser instruction set of this processor
+  examples     1  *  the examples run
+  consumers    1  *  installed, moved, or packed for Debian, redblue serves programs outside its tree
+  wheel        5     a wheel for manylinux is built and installed into build/venv
+  site         1  *  the documentation as web pages
+  demo         1  *  scripts/demo.sh
+  docs         1     format of sources, names in documents, layers, sizes of files; ruff on the Python files
+  types        1  *  mypy on the Python package
+  sanitizers  15     C++ tests under the address, undefined-behaviour and thread sanitizers of clang
+  tidy         5     clang-tidy
+END
+}
+
+parts=(docs cpp types isa examples consumers wheel python torch site demo tidy sanitizers)
+all=false first=false chosen=("$@")
+case ${1-} in
+--help | -h) usage && exit ;;
+--all) all=true chosen=("${parts[@]}") ;;
+"") first=true chosen=(cpp python) ;;
+esac
+[ $# -le 1 ] || ! $all || { usage >&2 && exit 2; }
+for part in "${chosen[@]}"; do
+  [[ " ${parts[*]} " = *" $part "* ]] || { echo "scripts/test.sh: there is no part $part" >&2 && usage >&2 && exit 2; }
+done
 
 jobs=${REDBLUE_JOBS:-$(nproc)}
 passed=0
@@ -39,22 +61,47 @@ step() {
   [ "$verdict" = ok ]
 }
 
-# build PRESET [TARGET...]
+# build PRESET [CMAKE_OPTION...] [-- TARGET...]. Without --all nothing is configured that demo.sh has not configured for the
+# objects that it made: they are not compiled again.
 build() {
-  cmake --preset "$1" -DREDBLUE_WERROR=ON >/dev/null &&
-    cmake --build --preset "$1" -j "$jobs" ${2+--target "${@:2}"}
+  local preset=$1 options=()
+  shift
+  while [ $# -gt 0 ] && [ "$1" != -- ]; do options+=("$1") && shift; done
+  ! $all || options+=(-DREDBLUE_WERROR=ON)
+  cmake --preset "$preset" "${options[@]}" >/dev/null && cmake --build --preset "$preset" -j "$jobs" ${2+--target "${@:2}"}
+}
+
+# The library, the program, the tests and the Python package, which becomes the folder build/python.
+release_build() {
+  local options=(-DREDBLUE_BUILD_PYTHON=ON -DPython_EXECUTABLE="$PWD/build/venv/bin/python")
+  ! $first || options+=(-DREDBLUE_BUILD_EXAMPLES=OFF)
+  build release "${options[@]}" && rm -rf build/python &&
+    cmake --install build/release --component python --prefix build/python >/dev/null
 }
 
 format() { find redblue cli python tests examples bench \( -name '*.[ch]pp' -o -name '*.[ch]' \) -print0 | xargs -0 clang-format-19 --dry-run -Werror; }
-repository() { python3 tests/check_docs.py && python3 tests/check_layers.py; }
-wheel() { CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh; }
-python_tests() {
-  REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
-    build/venv/bin/python -m pytest -q -rs -n "$jobs" tests/python  # -rs: what was skipped, and why
+repository() { python3 tests/check_docs.py && python3 tests/check_layers.py && python3 tests/check_sizes.py; }
+wheel() {
+  local strict=()
+  ! $all || strict=(--config-settings=cmake.define.REDBLUE_WERROR=ON)
+  CMAKE_BUILD_PARALLEL_LEVEL=$jobs scripts/wheel.sh "${strict[@]}" && package=  # tests take the wheel in place of build/python
 }
+
+package=$PWD/build/python
+frameworks=(tests/python/test_{torch,training,how_to,jax,jax_abi,onnx,onnx_backend}.py)
+pytest() {
+  PYTHONPATH=$package REDBLUE_CLI=$PWD/build/release/redblue REDBLUE_C_LIBRARY=$PWD/build/release/libredblue_c.so \
+    build/venv/bin/python -m pytest -q -rs -n "$jobs" "$@"  # -rs: what was skipped, and why
+}
+python_tests() {
+  local options=()
+  ! $first || options=(-m "not slow")
+  pytest "${options[@]}" "${frameworks[@]/#/--ignore=}" tests/python
+}
+
 # Some cases of each test, where all of them run elsewhere: on another instruction set, or under a sanitizer, which makes
 # them ten times slower.
-few_cases() { RC_PARAMS=max_success=100 REDBLUE_FEW_CASES=1 "$@"; }
+few_cases() { RC_PARAMS=max_success=100 REDBLUE_FEW_CASES=1 REDBLUE_COUNT_CASES=60 "$@"; }
 # tests_of BUILD FILTER SUITE...: the tests of these suites that the filter names, many in one process. ctest starts one for
 # each of thousands, which takes twice as long, and longer with a sanitizer.
 tests_of() {
@@ -69,19 +116,20 @@ tests_of() {
 # suites BUILD: all that are built.
 suites() { find "build/$1/tests" -maxdepth 1 -name 'test_*' -type f -executable -printf '%f\n' | sed 's/^test_//' | grep -vx c_api; }
 release_tests() {  # the rest are programs and scripts
-  local all
-  mapfile -t all < <(suites release)
-  tests_of release '*' "${all[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|scratch\.|compile_fail\.)'
+  local built
+  mapfile -t built < <(suites release)
+  tests_of release '*' "${built[@]}" && ctest --preset release -R '^(c_api|kernels\.isa_symbols|scratch\.|compile_fail\.)'
 }
+cpp_tests() { if $first; then few_cases release_tests; else release_tests; fi; }
 # All but what measures this machine for seconds, and what asks how exact or how cheap an answer is, where NaN goes, or
 # whether a slip is seen: the release tests do, and other tests take the same paths through memory.
 asan_tests() {
   local left_out='Doctor.*:CliDoctor.*:CliObjective.*:HugeScores.*:LongSums.*:LongRuns.*:Certificates.*'
   left_out+=':CertificatesHold.*:FewerTiles.*:Outline.*:Verify.SeesAccuracy*:*ChooseTiling*:*MasksCostNothing*:NaN.*'
   left_out+=':*CanSkipOrRepeatNothing'
-  local all
-  mapfile -t all < <(suites asan | grep -vx 'bounds')
-  few_cases tests_of asan "-$left_out" "${all[@]}" && ctest --preset asan -L '^c_api$'
+  local built
+  mapfile -t built < <(suites asan | grep -vx 'bounds')
+  few_cases tests_of asan "-$left_out" "${built[@]}" && ctest --preset asan -L '^c_api$'
 }
 # The tests that compute, on every instruction set below the one that the others run on. Outline and Mutants are left out:
 # they ask about plans and checks, which are the same on every instruction set.
@@ -96,12 +144,13 @@ instruction_sets() {
   done
 }
 threads() {  # tests/threads alone: a build of everything with the thread sanitizer takes longer than all its tests
-  build tsan test_threads && few_cases ctest --preset tsan -L threads
+  build tsan -- test_threads && few_cases ctest --preset tsan -L threads
 }
 
 # Each file of the library and the program, as build/asan compiles it: several as one, and those first.
 # implementations_f64_avx512.cpp is left out: it includes the same headers as implementations_f32_avx512.cpp.
 tidy() {
+  build asan -- redblue-commit || return 1
   grep -o '"file": "[^"]*"' build/asan/compile_commands.json | cut -d'"' -f4 | sed "s|^$PWD/||" |
     grep '^redblue/\|^build/asan/CMakeFiles/redblue' | grep -v implementations_f64_avx512 | sort |
     timeout 900 xargs -P "$jobs" -n 1 clang-tidy-19 -p build/asan --quiet 2>/dev/null
@@ -110,45 +159,64 @@ tidy() {
   return $status
 }
 
-within_budget() {
-  echo "$total s, of $budget s"
-  [ "${CI-}" != true ] || [ "$total" -le $((2 * budget)) ] ||
-    { echo "the steps took more than $((2 * budget)) s: make them faster, or say in scripts/test.sh why they may take longer"; false; }
+# In CI, all parts together may take an hour, twice what two cores with nothing cached should take.
+within_limit() {
+  echo "all steps took $total s; they should take 1800 s on two cores with nothing cached"
+  [ "${CI-}" != true ] || [ "$total" -le 3600 ] ||
+    { echo "that is more than 3600 s: make them faster, or say in scripts/test.sh why they may take longer"; false; }
 }
 
 finish() {
-  step "budget" within_budget
+  ! $all || step "at most 3600 s in CI" within_limit
   printf '\n%s\n%d s; %d passed, %d failed\n' "$summary" "$total" "$passed" "${#failed[@]}"
   [ ${#failed[@]} -eq 0 ]
   exit
 }
 
-step "setup" scripts/setup.sh --dev || finish
-if command -v ccache >/dev/null; then export CMAKE_CXX_COMPILER_LAUNCHER=ccache; fi
-export CCACHE_BASEDIR=$PWD  # paths relative to it: what one build folder has compiled serves another
-[ -w "${HOME-}" ] || export CCACHE_DIR=${CCACHE_DIR-$PWD/build/ccache}  # a bare machine may have no home
+# wants PART...: is one of these parts chosen?
+wants() {
+  local part
+  for part in "$@"; do [[ " ${chosen[*]} " != *" $part "* ]] || return 0; done
+  return 1
+}
+
+if $first; then
+  echo "scripts/test.sh: about 10 minutes on two cores from nothing, 5 after scripts/demo.sh. They take 0.6 GB in build/"
+  echo "and, on a bare machine, 0.5 GB of Debian packages. scripts/test.sh --help lists the parts that are left out here."
+fi
+if wants docs types torch consumers wheel site tidy sanitizers; then needs=--dev; else needs=--test; fi
+step "setup" scripts/setup.sh $needs || finish
+if $all; then
+  export CMAKE_CXX_COMPILER_LAUNCHER=ccache CCACHE_BASEDIR=$PWD  # what one build folder has compiled serves another
+  [ -w "${HOME-}" ] || export CCACHE_DIR=${CCACHE_DIR-$PWD/build/ccache}  # a bare machine may have no home
+fi
 export CTEST_PARALLEL_LEVEL=$jobs
 
-if $quick; then
-  step "release build" build release && step "release tests" few_cases release_tests
-  finish
-fi
+# part NAME STEP COMMAND...: this step, if the part is chosen.
+part() { ! wants "$1" || step "${@:2}"; }
 
-step "format" format
-step "documents and layers" repository
-if step "release build" build release; then
-  step "release tests" release_tests
-  step "instruction sets" instruction_sets
-  step "examples" ctest --preset release -L example
-  step "install and consume" ctest --preset release -L consumer
-  step "wheel" wheel && step "python tests" python_tests
-  step "site" scripts/site.sh
-  step "demo" scripts/demo.sh
+part docs "format" format
+part docs "documents, layers, sizes" repository
+part docs "ruff" build/venv/bin/ruff check
+if wants cpp types isa examples consumers python torch site demo; then
+  step "release build" release_build || finish
+  part cpp "C++ tests" cpp_tests
+  part types "mypy" build/venv/bin/mypy
+  part isa "instruction sets" instruction_sets
+  part examples "examples" ctest --preset release -L example
+  part consumers "install and consume" ctest --preset release -L consumer
+  part wheel "wheel" wheel
+  part python "Python tests" python_tests
+  part torch "tests of PyTorch, JAX, ONNX" pytest "${frameworks[@]}"
+  part site "site" env PYTHONPATH="$package" scripts/site.sh
+  part demo "demo" scripts/demo.sh
+elif wants wheel; then
+  step "wheel" wheel
 fi
-# clang compiles everything once, for asan: its warnings are errors, and clang-tidy reads what it compiles.
-if step "asan build" build asan; then
-  step "clang-tidy" tidy
-  step "asan tests" asan_tests
+part tidy "clang-tidy" tidy
+# clang compiles everything once, for asan, and its warnings are errors.
+if wants sanitizers; then
+  ! step "asan build" build asan || step "asan tests" asan_tests
+  step "tsan" threads
 fi
-step "tsan" threads
 finish

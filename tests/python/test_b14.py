@@ -13,6 +13,8 @@ import pytest
 
 from reference import b14
 
+pytestmark = pytest.mark.slow  # it asks the reference and the data alone, not redblue
+
 TABLES = Path(__file__).parents[2] / "data" / "b14"
 NAMES = ("ratio", "dense", "limit")
 ALL = "dQ+dK+dV"

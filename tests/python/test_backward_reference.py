@@ -14,6 +14,8 @@ from reference import search as forward_search
 from reference.formulas import Problem
 from reference.simulator import dense
 
+pytestmark = pytest.mark.slow  # it asks the reference and the data alone, not redblue
+
 DATA = Path(__file__).parents[1] / "data"
 FORWARD = ("flash", "flash_tiled", "column_split", "naive", "flash_pinned", "key_outer", "small_cache", "score_tiles")
 STANDARD = ("e1", "e2", "e3", "e4", "e5", "e6", "grouped_key_outer")

@@ -85,6 +85,7 @@ def test_words_are_counted_and_those_of_a_plain_window_for_each_residue(index, o
 
 
 @by_program
+@pytest.mark.slow
 def test_the_program_takes_large_dilated_windows_by_residues():
     plan = answer("plan", "--n", 1 << 20, "--d", 64, "--M", 16384, "--window", "512,0", "--dilation", 4)
     assert plan["problem"]["dilation"] == 4 and "patterns" not in plan["problem"]

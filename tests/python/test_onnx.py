@@ -5,9 +5,10 @@ import subprocess
 import warnings
 
 import numpy as np
-import onnx
 import pytest
-from onnx import numpy_helper
+
+onnx = pytest.importorskip("onnx")
+from onnx import numpy_helper  # noqa: E402
 
 CLI = os.environ["REDBLUE_CLI"]
 

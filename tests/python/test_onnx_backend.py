@@ -4,9 +4,9 @@ import unittest
 import warnings
 
 import numpy as np
-import onnx
 import pytest
 
+onnx = pytest.importorskip("onnx")
 redblue = pytest.importorskip("redblue")
 import redblue.onnx  # noqa: E402
 

@@ -11,6 +11,8 @@ import pytest
 from reference import formulas, search, simulator
 from reference.formulas import Problem
 
+pytestmark = pytest.mark.slow  # it asks the reference and the data alone, not redblue
+
 TABLE = Path(__file__).parents[1] / "data" / "table_4_1.csv"
 MASKABLE = ("flash", "flash_tiled", "column_split", "split_keys")
 SCHEDULES = (*MASKABLE, "naive", "flash_pinned", "key_outer", "small_cache", "saha_ye", "score_tiles")

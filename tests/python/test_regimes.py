@@ -119,7 +119,7 @@ def test_bad_input_is_refused(options, message):
 @pytest.mark.parametrize(
     ("options", "arguments"),
     [
-        ({}, {}),
+        pytest.param({}, {}, marks=pytest.mark.slow),
         (["--op", "backward", "--causal", "--n", "4000", "--d", "8,16", "--M", "17000", "--degrees", "3,1"],
          {"op": "backward", "causal": True, "n": 4000, "d": [8, 16], "M": 17000, "degrees": (3, 1)}),
         (["--n", "100", "--d", "8", "--M", "3", "--degrees", "2"], {"n": 100, "d": 8, "M": 3, "degrees": 2}),
