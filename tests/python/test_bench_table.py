@@ -35,6 +35,11 @@ def test_the_table_of_shares_is_what_its_results_make():
     assert shown == shares.table(re.search(r"\]\(\.\./(bench/results/[^)]*)\)", shown)[1])
 
 
+def test_every_result_is_shown_by_a_document():
+    pages = "".join(page.read_text() for page in (ROOT / "docs").rglob("*.md"))
+    assert [file.name for file in (ROOT / "bench/results").glob("*.json") if file.name not in pages] == []
+
+
 def test_shares_below_the_aim_are_bold(tmp_path, monkeypatch):
     monkeypatch.setattr(shares, "ROOT", tmp_path)
     e = {"cell": "window", "op": "forward", "d": 64, "threads": 1, "tile_share": 0.84, "pair_share": 0.9, "time": 0.5}
