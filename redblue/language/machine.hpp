@@ -22,8 +22,7 @@
 ///
 /// and a hint, which costs no words and changes no result:
 ///
-///   void    store_hint(index_t depth, const Block&)          this fresh tile has room for that block and may be stored
-///   there
+///   void    store_hint(index_t depth, const Block&)   this fresh tile has room for that block and may be stored there
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -143,14 +142,27 @@ class MachineFace {
 template <class M>
 concept OneWorker = requires { requires M::workers() == 1; };
 
-/// What a schedule needs from its machine.
-template <class M>
-concept Machine = std::derived_from<M, MachineFace<M>> && requires(M& m, const Arg& a, const Block& b, Shape s) {
-  { m.open(b.array, s, Layout::row_major) } -> std::same_as<index_t>;
-  m.close(index_t{}, b.array, s);
-  m.read(a, b);
-  m.write(b, a);
-  m.each(index_t{}, [](M&, index_t) {});
+namespace detail {
+/// A machine takes a kernel of any type, so one of this.
+struct SomeKernel {
+  static constexpr std::string_view name = "some";
+  static constexpr std::array access{kernel::Access::update};
+  bool first = false;
 };
+}  // namespace detail
+
+/// What a schedule needs from its machine: all of its primitives.
+template <class M>
+concept Machine = std::derived_from<M, MachineFace<M>> &&
+                  requires(M& m, const Arg& a, const Block& b, std::span<const Arg> args, detail::SomeKernel k) {
+                    { m.open(b.array, b.shape, Layout::row_major) } -> std::same_as<index_t>;
+                    m.close(index_t{}, b.array, b.shape);
+                    m.read(a, b);
+                    m.write(b, a);
+                    m.run(k, args);
+                    m.modify(k, args);
+                    m.each(index_t{}, [](M&, index_t) {});
+                    m.store_hint(index_t{}, b);
+                  };
 
 }  // namespace redblue

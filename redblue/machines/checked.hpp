@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "redblue/kernels/kinds.hpp"
-#include "redblue/language/data_machine.hpp"
 #include "redblue/language/error.hpp"
-#include "redblue/machines/counting.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::machine {
 
@@ -64,52 +63,49 @@ class Referee {
 
 /// Referees what passes through another machine, one round of an `each` after another.
 template <class Base>
-class Checked : public MachineFace<Checked<Base>> {
+class Checked : public Passing<Checked<Base>, Base> {
+  using Passes = Passing<Checked, Base>;
+
  public:
-  Checked(Base& base, Referee& referee) : base_(base), referee_(referee) {}
+  Checked(Base& base, Referee& referee) : Passes(base), referee_(referee) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
     referee_.open(depth_, s, layout);
-    base_.open(array, s, layout);
+    Passes::open(array, s, layout);
     return depth_++;
   }
   void close(index_t depth, SlowArray array, Shape s) {
     referee_.close(depth, s);
-    base_.close(depth, array, s);
+    Passes::close(depth, array, s);
     --depth_;
   }
   void read(const Arg& tile, const Block& b) {
     referee_.read(tile, b);
-    base_.read(tile, b);
+    Passes::read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
     referee_.write(b, tile);
-    base_.write(b, tile);
+    Passes::write(b, tile);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     kernel::for_parts(k, args,
                       [&](const auto& part, std::span<const Arg> a) { referee_.check(kernel::erase(part), a); });
-    base_.run(k, args);
+    Passes::run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     referee_.check(kernel::erase(k), args);
-    base_.modify(k, args);
+    Passes::modify(k, args);
   }
   index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
     referee_.read_index(word);
-    return base_.read_index(question, word, worst);
-  }
-  template <class Body>
-  void each(index_t n, const Body& body) {
-    for (index_t i = 0; i < n; ++i) body(*this, i);
+    return Passes::read_index(question, word, worst);
   }
 
  private:
-  Base& base_;
   Referee& referee_;
   index_t depth_ = 0;
 };

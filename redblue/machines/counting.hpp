@@ -7,6 +7,7 @@
 #include "redblue/kernels/kernel.hpp"
 #include "redblue/language/cost.hpp"
 #include "redblue/language/data_machine.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::machine {
 
@@ -27,6 +28,12 @@ class Null : public MachineFace<Null> {
     for (index_t i = 0; i < n; ++i) body(*this, i);
   }
 };
+
+/// The one that counting needs: it has no state.
+inline Null& nothing() {
+  static Null null;
+  return null;
+}
 
 /// What one worker moved and did.
 struct alignas(64) Counts {
@@ -63,9 +70,11 @@ struct alignas(64) Counts {
 /// Counted<Null> is the counting machine; Counted<Ram> counts what really runs. Each worker counts for itself: an item
 /// that the base machine hands to a worker is counted apart and added to that worker's counts when it ends.
 template <class Base>
-class Counted : public MachineFace<Counted<Base>> {
+class Counted : public Passing<Counted<Base>, Base> {
+  using Passes = Passing<Counted, Base>;
+
  public:
-  explicit Counted(Base& base) : base_(base), ended_(static_cast<std::size_t>(base.workers())) {}
+  explicit Counted(Base& base) : Passes(base), ended_(static_cast<std::size_t>(base.workers())) {}
   Counted()
     requires std::same_as<Base, Null>
       : Counted(nothing()) {}
@@ -74,32 +83,31 @@ class Counted : public MachineFace<Counted<Base>> {
   Counted& operator=(const Counted&) = delete;
   ~Counted() = default;
 
-  int workers() const { return base_.workers(); }
-  int worker() const { return base_.worker(); }
+  int workers() const { return this->base().workers(); }
+  int worker() const { return this->base().worker(); }
 
-  void store_hint(index_t depth, const Block& b) { base_.store_hint(depth, b); }
   index_t open(SlowArray array, Shape s, Layout layout) {
-    const index_t depth = base_.open(array, s, layout);
+    const index_t depth = Passes::open(array, s, layout);
     resident_ += s.words();
     touch(0);
     return depth;
   }
   void close(index_t depth, SlowArray array, Shape s) {
     resident_ -= s.words();
-    base_.close(depth, array, s);
+    Passes::close(depth, array, s);
   }
   void read(const Arg& tile, const Block& b) {
     counts_.reads[index_of(b.array)] += b.shape.words();
-    base_.read(tile, b);
+    Passes::read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
     counts_.writes[index_of(b.array)] += b.shape.words();
-    base_.write(b, tile);
+    Passes::write(b, tile);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     touch(count(k, args));
-    base_.run(k, args);
+    Passes::run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
@@ -107,20 +115,20 @@ class Counted : public MachineFace<Counted<Base>> {
     if (kernel::first_of(k)) counts_.reads[index_of(b.array)] -= b.shape.words();  // count() takes b for a stream
     counts_.writes[index_of(b.array)] += b.shape.words();
     touch(std::max(index_t{1}, count(k, args)));
-    base_.modify(k, args);
+    Passes::modify(k, args);
   }
   index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    const index_t answer = base_.read_index(question, word, worst);
+    const index_t answer = Passes::read_index(question, word, worst);
     if (question == Question::decision) counts_.decisions.add(answer == worst);
     return answer;
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base& base, index_t i) {
+    this->base().each(n, [&](Base& base, index_t i) {
       // Known at compile time where it can be: an optimiser that sees all counters keeps them in registers.
-      if (OneWorker<Base> || &base == &base_) return body(*this, i);
+      if (OneWorker<Base> || &base == &this->base()) return body(*this, i);
       Counted& whole = whole_ == nullptr ? *this : *whole_;
       Counted item(base, whole);
       body(item, i);
@@ -141,7 +149,7 @@ class Counted : public MachineFace<Counted<Base>> {
   Decisions decisions() const { return total().decisions; }
 
  private:
-  Counted(Base& base, Counted& whole) : base_(base), whole_(&whole) {}
+  Counted(Base& base, Counted& whole) : Passes(base), whole_(&whole) {}
 
   Counts total() const {
     Counts sum = counts_;
@@ -157,12 +165,6 @@ class Counted : public MachineFace<Counted<Base>> {
   }
   void touch(index_t passing) { counts_.peak = std::max(counts_.peak, resident_ + passing); }
 
-  static Null& nothing() {
-    static Null null;  // has no state
-    return null;
-  }
-
-  Base& base_;
   Counts counts_;
   index_t resident_ = 0;
   std::vector<Counts> ended_;  ///< of each worker: the items that have ended. Empty in an item

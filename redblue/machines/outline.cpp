@@ -338,14 +338,14 @@ void Outliner::write(const Block& b, const Arg& tile) {
   add(std::move(line));
 }
 
-void Outliner::run(const kernel::AnyKernel& k, std::span<const Arg> args) {
+void Outliner::add_run(const kernel::AnyKernel& k, std::span<const Arg> args) {
   announce();
   kernel::for_parts(k, args, [&](const kernel::AnyKernel& part, std::span<const Arg> part_args) {
     add_kernel(LineKind::compute, part, part_args);
   });
 }
 
-void Outliner::modify(const kernel::AnyKernel& k, std::span<const Arg> args) {
+void Outliner::add_update(const kernel::AnyKernel& k, std::span<const Arg> args) {
   announce();
   add_kernel(LineKind::update, k, args);
 }

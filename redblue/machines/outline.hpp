@@ -66,8 +66,14 @@ class Outliner : public MachineFace<Outliner> {
   void close(index_t depth, SlowArray array, Shape s);
   void read(const Arg& tile, const Block& b);
   void write(const Block& b, const Arg& tile);
-  void run(const kernel::AnyKernel& k, std::span<const Arg> args);
-  void modify(const kernel::AnyKernel& k, std::span<const Arg> args);
+  template <class K>
+  void run(const K& k, std::span<const Arg> args) {
+    add_run(kernel::erase(k), args);
+  }
+  template <class K>
+  void modify(const K& k, std::span<const Arg> args) {
+    add_update(kernel::erase(k), args);
+  }
   /// The loops are those of the worst decisions.
   static index_t read_index(Question, const Arg&, index_t worst) { return worst; }
   void each(index_t n, const std::function<void(Outliner&, index_t)>& body);
@@ -87,6 +93,8 @@ class Outliner : public MachineFace<Outliner> {
     bool fresh;      ///< no line says yet that it is there: it may be a load
   };
 
+  void add_run(const kernel::AnyKernel& k, std::span<const Arg> args);
+  void add_update(const kernel::AnyKernel& k, std::span<const Arg> args);
   Operand operand_of(const Arg& a) const;
   void add_kernel(LineKind kind, const kernel::AnyKernel& k, std::span<const Arg> args);
   /// Says of fresh tiles that they are there.

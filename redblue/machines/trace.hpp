@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "redblue/kernels/kinds.hpp"
-#include "redblue/language/data_machine.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::machine {
 
@@ -62,28 +62,30 @@ std::string to_text(const Operation& op, std::span<const std::shared_ptr<const P
 
 /// Records what passes through another machine, one round of an `each` after another.
 template <class Base>
-class Traced : public MachineFace<Traced<Base>> {
+class Traced : public Passing<Traced<Base>, Base> {
+  using Passes = Passing<Traced, Base>;
+
  public:
-  Traced(Base& base, Trace& trace) : base_(base), trace_(trace) {}
+  Traced(Base& base, Trace& trace) : Passes(base), trace_(trace) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
     add({.kind = Operation::Kind::open, .depth = depth_, .shape = s, .layout = layout, .args = {}});
-    base_.open(array, s, layout);
+    Passes::open(array, s, layout);
     return depth_++;
   }
   void close(index_t depth, SlowArray array, Shape s) {
     // A tile is evicted by a destructor, which must not throw: closing does not count against the limit.
     trace_.operations.push_back({.kind = Operation::Kind::close, .depth = depth, .shape = s, .args = {}});
-    base_.close(depth, array, s);
+    Passes::close(depth, array, s);
     --depth_;
   }
   void read(const Arg& tile, const Block& b) {
     add({.kind = Operation::Kind::read, .args = {tile, Arg::streaming(b)}});
-    base_.read(tile, b);
+    Passes::read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
     add({.kind = Operation::Kind::write, .args = {Arg::streaming(b), tile}});
-    base_.write(b, tile);
+    Passes::write(b, tile);
   }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
@@ -91,18 +93,18 @@ class Traced : public MachineFace<Traced<Base>> {
       trace_.keep(kernel::place_of(part));
       add({.kind = Operation::Kind::run, .args = {a.begin(), a.end()}, .kernel = kernel::to_plain(part)});
     });
-    base_.run(k, args);
+    Passes::run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     trace_.keep(kernel::place_of(k));
     add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
-    base_.modify(k, args);
+    Passes::modify(k, args);
   }
   index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {
-    const index_t answer = base_.read_index(question, word, worst);
+    const index_t answer = Passes::read_index(question, word, worst);
     const auto kind = question == Question::decision ? Operation::Kind::decide : Operation::Kind::index;
     add({.kind = kind, .depth = answer, .args = {word}});
     return answer;
@@ -121,7 +123,6 @@ class Traced : public MachineFace<Traced<Base>> {
     trace_.operations.push_back(std::move(op));
   }
 
-  Base& base_;
   Trace& trace_;
   index_t depth_ = 0;
 };

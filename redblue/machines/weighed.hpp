@@ -2,48 +2,39 @@
 #include <algorithm>
 
 #include "redblue/kernels/kernel.hpp"
-#include "redblue/language/data_machine.hpp"
 #include "redblue/language/residence.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::machine {
 
 /// Weighs what passes through another machine, one round of an `each` after another: the most that is resident, in the
 /// unit of a Residence, such as bytes.
 template <class Base>
-class Weighed : public MachineFace<Weighed<Base>> {
+class Weighed : public Passing<Weighed<Base>, Base> {
+  using Passes = Passing<Weighed, Base>;
+
  public:
-  Weighed(Base& base, const Residence& fast) : base_(base), fast_(fast) {}
+  Weighed(Base& base, const Residence& fast) : Passes(base), fast_(fast) {}
 
   index_t open(SlowArray array, Shape s, Layout layout) {
     resident_ += fast_.tile(array, s.rows, s.cols);
     peak_ = std::max(peak_, resident_);
-    return base_.open(array, s, layout);
+    return Passes::open(array, s, layout);
   }
   void close(index_t depth, SlowArray array, Shape s) {
     resident_ -= fast_.tile(array, s.rows, s.cols);
-    base_.close(depth, array, s);
+    Passes::close(depth, array, s);
   }
-  void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
-  void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     kernel::for_parts(k, args, [&](const auto&, std::span<const Arg> part) { pass(part); });
-    base_.run(k, args);
+    Passes::run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     pass(args);
     peak_ = std::max(peak_, resident_ + fast_.word(args[0].block.array));  // occupied even if the block is empty
-    base_.modify(k, args);
-  }
-  index_t read_index(Question question, const Arg& word, index_t worst)
-    requires DataMachine<Base>
-  {
-    return base_.read_index(question, word, worst);
-  }
-  template <class Body>
-  void each(index_t n, const Body& body) {
-    for (index_t i = 0; i < n; ++i) body(*this, i);
+    Passes::modify(k, args);
   }
 
   Words peak() const { return peak_; }
@@ -57,7 +48,6 @@ class Weighed : public MachineFace<Weighed<Base>> {
     peak_ = std::max(peak_, resident_ + words);
   }
 
-  Base& base_;
   Residence fast_;
   Words resident_;
   Words peak_;

@@ -1,7 +1,6 @@
 #pragma once
 #include <random>
 
-#include "redblue/language/data_machine.hpp"
 #include "redblue/machines/counting.hpp"
 
 namespace redblue::claims {
@@ -10,18 +9,10 @@ namespace redblue::claims {
 enum class Answers : std::uint8_t { worst, least, any };
 
 /// The machine that does nothing, with these answers.
-class Answering : public MachineFace<Answering> {
+class Answering : public machine::Passing<Answering, machine::Null> {
  public:
-  explicit Answering(Answers how) : how_(how) {}
+  explicit Answering(Answers how) : Passing(machine::nothing()), how_(how) {}
 
-  static index_t open(SlowArray, Shape, Layout) { return 0; }
-  static void close(index_t, SlowArray, Shape) {}
-  static void read(const Arg&, const Block&) {}
-  static void write(const Block&, const Arg&) {}
-  template <class K>
-  static void run(const K&, std::span<const Arg>) {}
-  template <class K>
-  static void modify(const K&, std::span<const Arg>) {}
   index_t read_index(Question question, const Arg&, index_t worst) {
     if (question == Question::index) return worst;
     const index_t some = std::uniform_int_distribution<index_t>(0, worst)(random_);
@@ -29,10 +20,6 @@ class Answering : public MachineFace<Answering> {
     const index_t answer = how_ == Answers::least ? 0 : how_ == Answers::worst || often ? worst : some;
     decisions_.add(answer == worst);
     return answer;
-  }
-  template <class Body>
-  void each(index_t n, const Body& body) {
-    for (index_t i = 0; i < n; ++i) body(*this, i);
   }
 
   const Decisions& decisions() const { return decisions_; }

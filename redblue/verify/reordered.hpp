@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-#include "redblue/language/data_machine.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::claims {
 
@@ -12,27 +12,10 @@ enum class Order : std::uint8_t { reverse, shuffled };
 
 /// Runs the rounds of every `each` in another order: any order must do.
 template <class Base>
-class Reordered : public MachineFace<Reordered<Base>> {
+class Reordered : public machine::Passing<Reordered<Base>, Base> {
  public:
-  Reordered(Base& base, Order order) : base_(base), order_(order) {}
+  Reordered(Base& base, Order order) : machine::Passing<Reordered, Base>(base), order_(order) {}
 
-  index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
-  void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
-  void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
-  void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
-  template <class K>
-  void run(const K& k, std::span<const Arg> args) {
-    base_.run(k, args);
-  }
-  template <class K>
-  void modify(const K& k, std::span<const Arg> args) {
-    base_.modify(k, args);
-  }
-  index_t read_index(Question question, const Arg& word, index_t worst)
-    requires DataMachine<Base>
-  {
-    return base_.read_index(question, word, worst);
-  }
   template <class Body>
   void each(index_t n, const Body& body) {
     std::vector<index_t> rounds(static_cast<std::size_t>(n));
@@ -41,11 +24,10 @@ class Reordered : public MachineFace<Reordered<Base>> {
       std::reverse(rounds.begin(), rounds.end());
     else
       std::shuffle(rounds.begin(), rounds.end(), random_);
-    base_.each(n, [&](Base&, index_t i) { body(*this, rounds[static_cast<std::size_t>(i)]); });
+    for (const index_t i : rounds) body(*this, i);
   }
 
  private:
-  Base& base_;
   Order order_;
   std::mt19937 random_{7};
 };

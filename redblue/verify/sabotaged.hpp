@@ -1,5 +1,5 @@
 #pragma once
-#include "redblue/language/data_machine.hpp"
+#include "redblue/machines/passing.hpp"
 
 namespace redblue::claims {
 
@@ -8,51 +8,37 @@ namespace redblue::claims {
 enum class Slip { none, skips_a_load, loads_twice, skips_a_store, stores_twice, skips_an_update, updates_twice };
 
 template <class Base>
-class Sabotaged : public MachineFace<Sabotaged<Base>> {
+class Sabotaged : public machine::Passing<Sabotaged<Base>, Base> {
+  using Passes = machine::Passing<Sabotaged, Base>;
+
  public:
-  Sabotaged(Base& base, Slip slip, index_t target) : base_(base), slip_(slip), target_(target) {}
+  Sabotaged(Base& base, Slip slip, index_t target) : Passes(base), slip_(slip), target_(target) {}
 
   index_t loads() const { return loads_; }
   index_t stores() const { return stores_; }
   index_t updates() const { return updates_; }
 
-  index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
-  void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
   void read(const Arg& tile, const Block& b) {
     const bool hit = b.shape.words() > 0 && loads_++ == target_;
     if (hit && slip_ == Slip::skips_a_load) return;
-    base_.read(tile, b);
-    if (hit && slip_ == Slip::loads_twice) base_.read(tile, b);
+    Passes::read(tile, b);
+    if (hit && slip_ == Slip::loads_twice) Passes::read(tile, b);
   }
   void write(const Block& b, const Arg& tile) {
     const bool hit = b.shape.words() > 0 && stores_++ == target_;
     if (hit && slip_ == Slip::skips_a_store) return;
-    base_.write(b, tile);
-    if (hit && slip_ == Slip::stores_twice) base_.write(b, tile);
-  }
-  template <class K>
-  void run(const K& k, std::span<const Arg> args) {
-    base_.run(k, args);
+    Passes::write(b, tile);
+    if (hit && slip_ == Slip::stores_twice) Passes::write(b, tile);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     const bool hit = args[0].shape().words() > 0 && updates_++ == target_;
     if (hit && slip_ == Slip::skips_an_update) return;
-    base_.modify(k, args);
-    if (hit && slip_ == Slip::updates_twice) base_.modify(k, args);
-  }
-  index_t read_index(Question question, const Arg& word, index_t worst)
-    requires DataMachine<Base>
-  {
-    return base_.read_index(question, word, worst);
-  }
-  template <class Body>
-  void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base&, index_t i) { body(*this, i); });
+    Passes::modify(k, args);
+    if (hit && slip_ == Slip::updates_twice) Passes::modify(k, args);
   }
 
  private:
-  Base& base_;
   Slip slip_;
   index_t target_;
   index_t loads_ = 0;

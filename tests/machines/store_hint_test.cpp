@@ -24,7 +24,7 @@ using machine::SlowMemory;
 using machine::Storage;
 
 /// Remembers the hints that it gets: the tile, and the row of the block.
-class Aimed : public Null {
+class Hinted : public Null {
  public:
   index_t open(SlowArray, Shape, Layout) { return depth_++; }
   void close(index_t, SlowArray, Shape) { --depth_; }
@@ -40,12 +40,12 @@ class Aimed : public Null {
   index_t depth_ = 0;
 };
 
-TEST(Aim, ReachesTheMachineThroughThoseThatARunPutsAroundIt) {
+TEST(StoreHint, ReachesTheMachineThroughThoseThatARunPutsAroundIt) {
   constexpr Block kBlock{.array = SlowArray::O, .row = 5, .shape = {3, 4}};
-  Aimed base;
-  Counted<Aimed> counted(base);
-  const Observed<Counted<Aimed>>::Callback nothing;
-  Observed<Counted<Aimed>> observed(counted, nothing);
+  Hinted base;
+  Counted<Hinted> counted(base);
+  const Observed<Counted<Hinted>>::Callback nothing;
+  Observed<Counted<Hinted>> observed(counted, nothing);
   Any any(observed);
   const auto Q = any.load(kBlock);
   const auto S = any.alloc(SlowArray::S, {2, 2});
@@ -80,7 +80,7 @@ View<float> output_of(const Storage& O) {
   return output;
 }
 
-TEST(Aim, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
+TEST(StoreHint, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
   std::vector<float> words(400);
   Storage O = Storage::matrix(words.data(), {40, 4});
   O.row_stride = 9;
@@ -96,7 +96,7 @@ TEST(Aim, ABodyIsToldWhereItsOutputPanelsMayBeStored) {
 
 constexpr Shape kSides{32, 16};
 
-TEST(Aim, WritesNothing) {
+TEST(StoreHint, WritesNothing) {
   std::vector<float> zeros(512), values(512), lse(32, 7.0F), out(512, 7.0F);
   std::iota(values.begin(), values.end(), 0.0F);
   const std::vector<float> out_before = out, lse_before = lse;

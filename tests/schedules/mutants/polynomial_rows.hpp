@@ -1,7 +1,7 @@
 #pragma once
 #include <type_traits>
 
-#include "redblue/language/data_machine.hpp"
+#include "redblue/machines/passing.hpp"
 #include "redblue/methods/schedules/polynomial_clusters.hpp"
 #include "redblue/methods/schedules/polynomial_pairs.hpp"
 #include "redblue/methods/schedules/polynomial_rows.hpp"
@@ -26,14 +26,12 @@ enum class RowSlip {
 
 /// A machine on which the schedule makes one of these slips.
 template <class Base, RowSlip slip>
-class Slipping : public MachineFace<Slipping<Base, slip>> {
- public:
-  explicit Slipping(Base& base) : base_(base) {}
+class Slipping : public machine::Passing<Slipping<Base, slip>, Base> {
+  using Passes = machine::Passing<Slipping, Base>;
 
-  index_t open(SlowArray array, Shape s, Layout layout) { return base_.open(array, s, layout); }
-  void close(index_t depth, SlowArray array, Shape s) { base_.close(depth, array, s); }
-  void read(const Arg& tile, const Block& b) { base_.read(tile, b); }
-  void write(const Block& b, const Arg& tile) { base_.write(b, tile); }
+ public:
+  using Passes::Passes;
+
   template <class K>
   void run(K k, std::span<const Arg> args) {
     using enum RowSlip;
@@ -44,26 +42,19 @@ class Slipping : public MachineFace<Slipping<Base, slip>> {
     if constexpr (slip == adds_no_exact_weights && std::is_same_v<K, kernel::CentredScores>) k.scale = 0;
     if constexpr (slip == forgets_the_unit && std::is_same_v<K, kernel::ExactLessPolynomial>) k.unit = 0;
     if constexpr (slip == halves_the_steps && std::is_same_v<K, kernel::SpreadNumber>) k.step /= 2;
-    base_.run(k, args);
-  }
-  template <class K>
-  void modify(const K& k, std::span<const Arg> args) {
-    base_.modify(k, args);
+    Passes::run(k, args);
   }
   index_t read_index(Question question, const Arg& word, index_t worst) {
-    const index_t answer = base_.read_index(question, word, worst);
+    const index_t answer = Passes::read_index(question, word, worst);
     return slip == RowSlip::takes_places_for_ids && question == Question::index ? word.block.row : answer;
   }
   template <class Body>
   void each(index_t n, const Body& body) {
-    base_.each(n, [&](Base& base, index_t i) {
+    this->base().each(n, [&](Base& base, index_t i) {
       Slipping worker(base);
       body(worker, i);
     });
   }
-
- private:
-  Base& base_;
 };
 
 template <RowSlip slip>
