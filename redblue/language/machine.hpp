@@ -20,9 +20,10 @@
 ///   void    each(index_t n, body)                     body(worker, i) for i < n, in any order; worker is the machine
 ///                                                     itself, or one that holds no tile, on a thread of its own
 ///
-/// and a hint, which costs no words and changes no result:
+/// and two hints, which cost no words and change no result:
 ///
 ///   void    store_hint(index_t depth, const Block&)   this fresh tile has room for that block and may be stored there
+///   void    read_hint(const Block&)                   this block will be read next
 namespace redblue {
 
 /// A tile in fast memory: the copy of a block, or a fresh one. A tile is resident as long as it is in scope: load or
@@ -91,7 +92,9 @@ class MachineFace {
   /// than one worker hide these two.
   static constexpr int workers() { return 1; }
   static constexpr int worker() { return 0; }
-  static void store_hint(index_t, const Block&) {}  ///< the hint means nothing to most machines
+  // Hints mean nothing to most machines.
+  static void store_hint(index_t, const Block&) {}
+  static void read_hint(const Block&) {}
 
   /// A tile holding a copy of `b`: |b| reads, |b| words until the end of its scope.
   [[nodiscard]] Tile<Self> load(const Block& b, Layout layout = Layout::row_major) { return {self(), b, layout}; }
@@ -163,6 +166,7 @@ concept Machine = std::derived_from<M, MachineFace<M>> &&
                     m.modify(k, args);
                     m.each(index_t{}, [](M&, index_t) {});
                     m.store_hint(index_t{}, b);
+                    m.read_hint(b);
                   };
 
 }  // namespace redblue

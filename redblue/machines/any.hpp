@@ -16,6 +16,7 @@ class Any : public MachineFace<Any> {
   index_t open(SlowArray array, Shape s, Layout layout) { return calls_.open(machine_, array, s, layout); }
   void close(index_t depth, SlowArray array, Shape s) { calls_.close(machine_, depth, array, s); }
   void store_hint(index_t depth, const Block& b) { calls_.store_hint(machine_, depth, b); }
+  void read_hint(const Block& b) { calls_.read_hint(machine_, b); }
   void read(const Arg& tile, const Block& b) { calls_.read(machine_, tile, b); }
   void write(const Block& b, const Arg& tile) { calls_.write(machine_, b, tile); }
   template <class K>
@@ -44,6 +45,7 @@ class Any : public MachineFace<Any> {
     index_t (*open)(void*, SlowArray array, Shape s, Layout layout);
     void (*close)(void*, index_t depth, SlowArray array, Shape s);
     void (*store_hint)(void*, index_t depth, const Block& b);
+    void (*read_hint)(void*, const Block& b);
     void (*read)(void*, const Arg& tile, const Block& b);
     void (*write)(void*, const Block& b, const Arg& tile);
     void (*run)(void*, const kernel::AnyKernel& k, std::span<const Arg> args);
@@ -78,6 +80,7 @@ class Any : public MachineFace<Any> {
       .open = [](void* m, SlowArray array, Shape s, Layout layout) { return of<M>(m).open(array, s, layout); },
       .close = [](void* m, index_t depth, SlowArray array, Shape s) { of<M>(m).close(depth, array, s); },
       .store_hint = [](void* m, index_t depth, const Block& b) { of<M>(m).store_hint(depth, b); },
+      .read_hint = [](void* m, const Block& b) { of<M>(m).read_hint(b); },
       .read = [](void* m, const Arg& tile, const Block& b) { of<M>(m).read(tile, b); },
       .write = [](void* m, const Block& b, const Arg& tile) { of<M>(m).write(b, tile); },
       .run = [](void* m, const kernel::AnyKernel& k, std::span<const Arg> args) { of<M>(m).run(k, args); },

@@ -27,6 +27,7 @@ class Passing : public MachineFace<Self> {
     base_.modify(k, args);
   }
   void store_hint(index_t depth, const Block& b) { base_.store_hint(depth, b); }
+  void read_hint(const Block& b) { base_.read_hint(b); }
   index_t read_index(Question question, const Arg& word, index_t worst)
     requires DataMachine<Base>
   {

@@ -39,6 +39,7 @@ class Recorder : public MachineFace<Recorder> {
     say("modify");
   }
   void store_hint(index_t depth, const Block& b) { say("store_hint", depth, b.row); }
+  void read_hint(const Block& b) { say("read_hint", b.row, b.col); }
   index_t read_index(Question, const Arg&, index_t) { return say("read_index"), 7; }
   template <class Body>
   void each(index_t n, const Body& body) {
@@ -63,6 +64,7 @@ template <class M>
 void say_everything(M& m) {
   static_assert(DataMachine<M>);
   m.each(2, [&](M& w, index_t) {
+    w.read_hint(kIn);
     const auto loaded = w.load(kIn);
     const auto fresh = w.alloc(kOut);
     w.compute(kernel::Copy{}, fresh, loaded);
@@ -81,8 +83,8 @@ std::vector<std::string> heard_through(const Wrap& wrap) {
 }
 
 TEST(Passing, EveryOperationAndEveryHintReachesTheMachineBehind) {
-  const std::vector<std::string> once{"open",       "read",  "open",   "store_hint 1 1", "run",
-                                      "read_index", "write", "modify", "close",          "close"};
+  const std::vector<std::string> once{"read_hint 5 2", "open",  "read",   "open",  "store_hint 1 1", "run",
+                                      "read_index",    "write", "modify", "close", "close"};
   std::vector<std::string> all = once;
   all.insert(all.end(), once.begin(), once.end());
   EXPECT_EQ(heard_through([](Recorder& r) { say_everything(r); }), all);
@@ -187,6 +189,10 @@ struct NoStoreHint : Whole<NoStoreHint> {
   void store_hint() = delete;
 };
 static_assert(!Machine<NoStoreHint>);
+struct NoReadHint : Whole<NoReadHint> {
+  void read_hint() = delete;
+};
+static_assert(!Machine<NoReadHint>);
 
 // The machines of redblue are whole.
 static_assert(DataMachine<machine::Null> && DataMachine<machine::Counting> && DataMachine<machine::Any>);
