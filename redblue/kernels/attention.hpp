@@ -20,6 +20,16 @@ struct OnlineAttention {
   static constexpr std::array<Layout, 9> layouts{
       S, O, Layout::row_major, Layout::row_major, Q, Layout::key_rows, Layout::value_pairs};  // the others: row_major
 
+  static constexpr Costs costs{.multiplies_bf16 = true,
+                               .packed = Costs::Packed{.argument = 4, .layout = Q, .or_few_rows = true}};
+  /// Where nothing else happens to scores.
+  constexpr std::optional<PairByPair> pair_by_pair(Shape, Shape O_i, Shape, Shape, Shape Q_i, Shape, Shape,
+                                                   Shape bias_ij, Shape slopes) const {
+    const bool plain = exponentiates(score) && drop.share == 0 && modify.idle({0, 0}, bias_ij, slopes);
+    if (!plain || std::max(Q_i.cols, O_i.cols) > PairByPair::kMostWords) return std::nullopt;
+    return PairByPair::attention(Q_i.cols + O_i.cols);
+  }
+
   Scores scores;
   Score score = Score::softmax;
   ModifyScores modify{};

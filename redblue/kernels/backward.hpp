@@ -101,6 +101,21 @@ struct KeyGradients {
   static constexpr Layout Q = Layout::read_only;
   static constexpr Layout K = Layout::key_panels;
   static constexpr Layout V = Layout::key_panels;
+  /// P, dS; Q and dO as rows, and as pairs of them
+  static constexpr std::array<std::size_t, 6> rounds{0, 1, 4, 4, 9, 9};
+  static constexpr Costs costs{.multiplies_bf16 = true,
+                               .rounds = rounds,
+                               .packed = Costs::Packed{.argument = 5, .layout = K, .or_few_rows = false},
+                               .keys_in_lanes = true};
+  /// Where nothing else happens to scores.
+  constexpr std::optional<PairByPair> pair_by_pair(Shape, Shape, Shape, Shape, Shape, Shape K_j, Shape V_j, Shape,
+                                                   Shape, Shape, Shape G_ij, Shape F_ij, Shape bias_ij,
+                                                   Shape slopes) const {
+    const Shape derivative = F_ij.words() > 0 ? F_ij : G_ij;
+    const bool plain =
+        exponentiates(weights.score) && weights.drop.share == 0 && weights.modify.idle(derivative, bias_ij, slopes);
+    return plain ? std::optional(PairByPair::gradients(K_j.cols + V_j.cols)) : std::nullopt;
+  }
 
   Scores scores;
   WeightsOfTile weights{};
@@ -125,6 +140,9 @@ struct GemmOver {
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape C, Shape A, Shape B) { return Gemm::fits(C, A, B); }
   static constexpr index_t macs(Shape C, Shape A, Shape B) { return Gemm::macs(C, A, B); }
+  static constexpr std::array<std::size_t, 2> rounds{1, 2};
+  static constexpr Costs costs{.scores_at = 1, .multiplies_bf16 = true, .rounds = rounds};
+  static constexpr std::optional<PairByPair> pair_by_pair(Shape C, Shape, Shape) { return PairByPair::product(C.cols); }
   static constexpr std::array<std::string_view, 9> parameter_names{"transpose_a", "transpose_b", "first", "lo", "hi",
                                                                    "prefix",      "group",       "row",   "col"};
   auto parameters() { return std::tuple_cat(std::tie(transpose_a, transpose_b, first), parameters_of_place(place)); }

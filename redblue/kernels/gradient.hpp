@@ -12,6 +12,7 @@ struct AddNormalised {
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape f, Shape A, Shape lse) { return f == A && lse.rows == A.rows && lse.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr Costs costs{.lse = LseUse::weights};
   template <class T>
   void run(View<T> f, View<const T> A, View<const T> lse) const {
     for (index_t i = 0; i < A.rows(); ++i) {

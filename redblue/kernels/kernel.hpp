@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <optional>
 #include <span>
 #include <string>
 #include <string_view>
@@ -11,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/kernels/costs.hpp"
+#include "redblue/kernels/pair_by_pair.hpp"
 #include "redblue/language/arg.hpp"
 #include "redblue/language/kernel.hpp"
 #include "redblue/language/layout.hpp"
@@ -62,9 +65,12 @@ struct Kind {
   std::span<const Access> access;
   std::span<const Layout> layouts;
   bool adds;
+  Costs costs;
   bool (*fits)(Args args);
   // The first argument is the kernel.
   index_t (*macs)(const void*, Args args);
+  index_t (*exponentials)(const void*, Args args);
+  std::optional<PairByPair> (*pair_by_pair)(const void*, Args args);
   index_t (*most_passing)(const void*, Args args);
   void (*add_to)(const void*, Tally& tally, Args args);
   void (*run_f32)(const void*, const Implementations<float>& table, std::span<const View<float>> views);
@@ -98,8 +104,11 @@ class AnyKernel {
   bool first() const { return first_; }
   bool adds() const { return kind_.adds; }
   std::span<const Layout> layouts() const { return kind_.layouts; }
+  const Costs& costs() const { return kind_.costs; }
   bool fits(std::span<const Arg> args) const { return kind_.fits(args); }
   index_t macs(std::span<const Arg> args) const { return kind_.macs(kernel_, args); }
+  index_t exponentials(std::span<const Arg> args) const { return kind_.exponentials(kernel_, args); }
+  std::optional<PairByPair> pair_by_pair(std::span<const Arg> args) const { return kind_.pair_by_pair(kernel_, args); }
   index_t most_passing(std::span<const Arg> args) const { return kind_.most_passing(kernel_, args); }
   void add_to(Tally& tally, std::span<const Arg> args) const { kind_.add_to(kernel_, tally, args); }
   void run(const Implementations<float>& table, std::span<const View<float>> views) const {
@@ -234,6 +243,46 @@ constexpr index_t macs(const K& k, std::span<const Arg> args) {
   return spread<arity<K>>([&](const auto&... a) { return k.macs(a.shape()...); }, args);
 }
 inline index_t macs(const AnyKernel& k, std::span<const Arg> args) { return k.macs(args); }
+
+/// What it costs beside multiply-adds.
+template <Kernel K>
+constexpr Costs costs_of(const K&) {
+  if constexpr (requires { K::costs; })
+    return K::costs;
+  else
+    return {};
+}
+inline const Costs& costs_of(const AnyKernel& k) { return k.costs(); }
+
+/// Exponentials of one call. (Plain kernels.)
+template <Kernel K>
+constexpr index_t exponentials(const K& k, std::span<const Arg> args) {
+  return spread<arity<K>>(
+      [&](const auto&... a) -> index_t {
+        if constexpr (requires { k.exponentials(a.shape()...); })
+          return k.exponentials(a.shape()...);
+        else
+          return 0;
+      },
+      args);
+}
+inline index_t exponentials(const AnyKernel& k, std::span<const Arg> args) { return k.exponentials(args); }
+
+/// What a body takes pair by pair, if there is one that may go so.
+template <Kernel K>
+constexpr std::optional<PairByPair> pair_by_pair(const K& k, std::span<const Arg> args) {
+  return spread<arity<K>>(
+      [&](const auto&... a) -> std::optional<PairByPair> {
+        if constexpr (requires { k.pair_by_pair(a.shape()...); })
+          return k.pair_by_pair(a.shape()...);
+        else
+          return std::nullopt;
+      },
+      args);
+}
+inline std::optional<PairByPair> pair_by_pair(const AnyKernel& k, std::span<const Arg> args) {
+  return k.pair_by_pair(args);
+}
 
 /// Adds one call. Streams open when the part that consumes them runs: two that different parts of a composite consume
 /// cost one word at a time, two that one part consumes side by side cost two.

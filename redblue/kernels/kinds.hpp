@@ -43,6 +43,14 @@ constexpr bool adds_of_type() {
     return false;
 }
 
+template <class K>
+constexpr Costs costs_of_type() {
+  if constexpr (requires { K::costs; })
+    return K::costs;
+  else
+    return {};
+}
+
 template <Kernel K>
 struct KindOf {
   using Args = Kind::Args;
@@ -59,6 +67,8 @@ struct KindOf {
     for_parts(of(k), args, [&](const auto& part, Args a) { total += kernel::macs(part, a); });
     return total;
   }
+  static index_t exponentials(const void* k, Args args) { return kernel::exponentials(of(k), args); }
+  static std::optional<PairByPair> pair_by_pair(const void* k, Args args) { return kernel::pair_by_pair(of(k), args); }
   static index_t most_passing(const void* k, Args args) { return kernel::most_passing(of(k), args); }
   static void add_to(const void* k, Tally& tally, Args args) { kernel::add_to(tally, of(k), args); }
   template <class T>
@@ -76,8 +86,11 @@ struct KindOf {
       .access = K::access,
       .layouts = layouts_of_type<K>(),
       .adds = adds_of_type<K>(),
+      .costs = costs_of_type<K>(),
       .fits = fits,
       .macs = macs,
+      .exponentials = exponentials,
+      .pair_by_pair = pair_by_pair,
       .most_passing = most_passing,
       .add_to = add_to,
 #ifdef REDBLUE_PLANS_ONLY  // web pages (cmake/wasm): nothing is run there, and code must be small

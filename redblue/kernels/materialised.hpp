@@ -15,6 +15,9 @@ struct WeightsAccumulate {
     return O.rows == S.rows && S.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols <= 1 && z == lse;
   }
   static constexpr index_t macs(Shape O, Shape, Shape S, Shape, Shape) { return S.words() * O.cols; }
+  constexpr index_t exponentials(Shape, Shape, Shape S, Shape, Shape) const {
+    return exponentiates(score) ? S.words() : 0;
+  }
   static constexpr std::array<std::string_view, 8> parameter_names{"score", "share",     "seed", "head",
                                                                    "group", "first_row", "row",  "col"};
   auto parameters() { return std::tuple_cat(std::tie(score), drop.parameters()); }
@@ -41,6 +44,7 @@ struct NormaliseRows {
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape S, Shape m, Shape l) { return S.rows == m.rows && m == l && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S, Shape, Shape) { return S.words(); }
   static constexpr std::array<std::string_view, 1> parameter_names{"first"};
   auto parameters() { return std::tie(first); }
   bool first = false;
@@ -57,6 +61,7 @@ struct NormaliseAndDrop {
   static constexpr std::array access = NormaliseRows::access;
   static constexpr bool fits(Shape S, Shape m, Shape l) { return NormaliseRows::fits(S, m, l); }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S, Shape, Shape) { return S.words(); }
   static constexpr std::array<std::string_view, 8> parameter_names{"first", "share",     "seed", "head",
                                                                    "group", "first_row", "row",  "col"};
   auto parameters() { return std::tuple_cat(std::tie(first), drop.parameters()); }
@@ -75,6 +80,7 @@ struct BlockSoftmax {
   static constexpr std::array access{Access::update, Access::write};
   static constexpr bool fits(Shape S, Shape ln) { return S.rows == ln.rows && ln.cols == 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S, Shape) { return S.words(); }
   template <class T>
   void run(View<T> S, View<T> ln) const {
     for (index_t i = 0; i < S.rows(); ++i) {
@@ -95,6 +101,7 @@ struct MergeLse {
   static constexpr std::array access{Access::update, Access::update, Access::write};
   static constexpr bool fits(Shape ln, Shape alpha, Shape beta) { return ln == alpha && alpha == beta && ln.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr Costs costs{.lse = LseUse::merges};
   template <class T>
   void run(View<T> ln, View<T> alpha, View<T> beta) const {
     for (index_t i = 0; i < ln.rows(); ++i) {
@@ -149,6 +156,7 @@ struct UnshiftedExp {
   static constexpr std::array access{Access::update};
   static constexpr bool fits(Shape) { return true; }
   static constexpr index_t macs(Shape) { return 0; }
+  static constexpr index_t exponentials(Shape T) { return T.words(); }
   static constexpr std::array<std::string_view, 1> parameter_names{"scale"};
   auto parameters() { return std::tie(scale); }
   double scale = 1;
@@ -191,6 +199,8 @@ struct DivideAccumulate {
     return O.rows == A.rows && A.cols == V.rows && V.cols == O.cols && lse.rows == O.rows && lse.cols == 1;
   }
   static constexpr index_t macs(Shape O, Shape A, Shape, Shape) { return A.words() * O.cols; }
+  static constexpr Costs costs{.lse = LseUse::weights};
+  static constexpr index_t exponentials(Shape, Shape A, Shape, Shape) { return A.words(); }
   template <class T>
   void run(View<T> O, View<const T> A, View<const T> lse, View<const T> V) const {
     add_product(O, V, [&](index_t i, index_t j) { return A(i, j) * std::exp(-lse[i]); });

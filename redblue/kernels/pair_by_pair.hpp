@@ -14,17 +14,17 @@ struct PairByPair {
   double pair;
 
   /// OnlineAttention, of words = d + d_v.
-  static PairByPair attention(index_t words) {
+  static constexpr PairByPair attention(index_t words) {
     const auto w = static_cast<double>(words);
     return {w, 2400 + 6 * w, 75 + 2.2 * w};
   }
   /// KeyGradients, of words = d + d_v.
-  static PairByPair gradients(index_t words) {
+  static constexpr PairByPair gradients(index_t words) {
     const auto w = static_cast<double>(words);
     return {2 * w, 6500 + 8 * w, 110 + 6.5 * w};
   }
   /// GemmOver, of d columns.
-  static PairByPair product(index_t d) {
+  static constexpr PairByPair product(index_t d) {
     const auto w = static_cast<double>(d);
     return {w, 2600, 3.5 * w};
   }

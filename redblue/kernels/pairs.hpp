@@ -98,6 +98,7 @@ struct PairProducts : OnPairs {
   static constexpr std::array access{Access::update, Access::read, Access::read};
   static constexpr bool fits(Shape T, Shape a, Shape b) { return T.cols == 1 && a.cols == 1 && b.cols == 1; }
   constexpr index_t macs(Shape, Shape, Shape) const { return pairs; }
+  static constexpr Costs costs{.finds_pairs = true};
   static constexpr std::array<std::string_view, 12> parameter_names{
       "lo", "hi", "prefix", "group", "row", "col", "rows", "cols", "first", "count", "rows_pass", "pairs"};
   auto parameters() { return std::tuple_cat(parameters_of_box(place, extent), std::tie(rows_pass, pairs)); }

@@ -62,6 +62,7 @@ struct Scores {
     return S.rows == Q.rows && S.cols == K.rows && Q.cols == K.cols;
   }
   static constexpr index_t macs(Shape S, Shape Q, Shape /*K*/) { return S.words() * Q.cols; }
+  static constexpr Costs costs{.scores_at = 0, .hides = true};
   static constexpr std::array<std::string_view, 7> parameter_names{"scale", "lo",  "hi", "prefix",
                                                                    "group", "row", "col"};
   auto parameters() { return std::tuple_cat(std::tie(scale), parameters_of_place(place)); }
@@ -127,6 +128,7 @@ struct StatisticsAdd {
   static constexpr std::array access{Access::update, Access::update, Access::read};
   static constexpr bool fits(Shape m, Shape l, Shape S) { return m == l && m.rows == S.rows && m.cols == 1; }
   static constexpr index_t macs(Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape, Shape, Shape S) { return S.words(); }
   template <class T>
   void run(View<T> m, View<T> l, View<const T> S) const {
     for (index_t r = 0; r < S.rows(); ++r) {
@@ -144,6 +146,7 @@ struct OnlineSoftmax {
     return S.rows == O.rows && m == l && m.rows == S.rows && m.cols == 1;
   }
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S, Shape, Shape, Shape) { return S.words(); }
   template <class T>
   void run(View<T> S, View<T> O, View<T> m, View<T> l) const {
     for (index_t r = 0; r < S.rows(); ++r) {
@@ -165,6 +168,7 @@ struct TileSoftmax {
     return m == l && l == alpha && m.rows == S.rows && m.cols == 1;
   }
   static constexpr index_t macs(Shape, Shape, Shape, Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S, Shape, Shape, Shape) { return S.words(); }
   template <class T>
   void run(View<T> S, View<T> m, View<T> l, View<T> alpha) const {
     for (index_t r = 0; r < S.rows(); ++r) {

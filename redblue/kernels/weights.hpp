@@ -74,6 +74,7 @@ struct Weights {
   static constexpr std::array access{Access::update, Access::read};
   static constexpr bool fits(Shape S, Shape lse) { return lse.rows == S.rows && lse.cols <= 1; }
   static constexpr index_t macs(Shape, Shape) { return 0; }
+  constexpr index_t exponentials(Shape S, Shape) const { return exponentiates(score) ? S.words() : 0; }
   static constexpr std::array<std::string_view, 2> parameter_names{"score", "scale"};
   auto parameters() { return std::tie(score, scale); }
   Score score = Score::softmax;

@@ -18,8 +18,9 @@
 ///   static constexpr std::array parameter_names{...};    // std::string_view each
 ///   auto parameters() { return std::tie(...); }
 ///
-/// and, when it revisits words of slow memory through Machine::update, a member `bool first`: argument 0 is then
-/// written without being read. A composite kernel has, in place of run and macs,
+/// when it takes exponentials, or costs something else beside its multiply-adds, what kernels/costs.hpp lists, and,
+/// when it revisits words of slow memory through Machine::update, a member `bool first`: argument 0 is then written
+/// without being read. A composite kernel has, in place of run and macs,
 ///
 ///   template <class Visit, class A> void parts(const Visit& visit, const A&... args) const;   // visit(part, args...)
 ///

@@ -17,4 +17,7 @@ constexpr std::optional<Score> score_from_name(std::string_view name) {
   return std::nullopt;
 }
 
+/// Does it take the exponential of each score?
+constexpr bool exponentiates(Score s) { return s == Score::softmax || s == Score::sigmoid; }
+
 }  // namespace redblue

@@ -213,7 +213,7 @@ class Modeller {
     std::size_t most = most_operations(problem_);
     if (row.algorithm->traits.only_patterns) most *= kMorePairs;
     for (double left = 1;;) {  // share of one head that is walked
-      model::Timed timed(rates_, problem_.score, most, !part.problem.patterns.empty());
+      model::Timed timed(rates_, most, !part.problem.patterns.empty());
       try {
         machine::Any any(timed);
         run_on(any, part);

@@ -4,11 +4,7 @@
 #include <vector>
 
 #include "redblue/kernels/implementations.hpp"
-#include "redblue/kernels/materialised.hpp"
-#include "redblue/kernels/pair_by_pair.hpp"
-#include "redblue/kernels/pairs.hpp"
 #include "redblue/language/data_machine.hpp"
-#include "redblue/language/score.hpp"
 #include "redblue/planner/time.hpp"
 
 namespace redblue::model {
@@ -21,12 +17,8 @@ class Timed : public MachineFace<Timed> {
   struct TooMany {};
 
   /// `pattern`: is there one?
-  Timed(const Rates& rates, Score score, std::size_t most, bool pattern = false)
-      : rates_(rates),
-        without_bf16_(rates.without_bf16()),
-        exponentiates_(score == Score::softmax || score == Score::sigmoid),
-        most_(most),
-        pattern_(pattern) {}
+  Timed(const Rates& rates, std::size_t most, bool pattern = false)
+      : rates_(rates), without_bf16_(rates.without_bf16()), most_(most), pattern_(pattern) {}
 
   index_t open(SlowArray, Shape s, Layout layout) {
     tiles_.push_back({words_of(s, layout), s.rows, layout});
@@ -54,22 +46,22 @@ class Timed : public MachineFace<Timed> {
     call();
     bool fused = false;
     double seen = 1;  // a composite skips what its mask hides
-    const bool by_parts = !has_fused_implementation(kernel::name_of(k), args);
+    const kernel::Costs& costs = kernel::costs_of(k);
+    const bool by_parts = !runs_as_one_body(costs, args);
+    const Rates& rates = costs.multiplies_bf16 ? rates_ : without_bf16_;
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       fused = !by_parts && kernel::name_of(part) != kernel::name_of(k);
       if (by_parts) pack(a);
       if (by_parts && kernel::macs(part, a) > 0)
         add(time_.pass_s, static_cast<double>(panels(args[0].shape().rows)) * kPartSeconds);
-      if (kernel::name_of(part) == kernel::Scores::name) {
-        const Place place = *kernel::place_of(part);
-        const auto by_pair = fused ? pair_by_pair(k, args) : std::nullopt;
-        const bool keys_in_lanes = kernel::name_of(k) == kernel::KeyGradients::name;
-        const double share = share_seen(place, a[0].shape(), keys_in_lanes, by_pair, true);
-        if (fused) seen = share;
+      if (const kernel::Costs& of_part = kernel::costs_of(part); of_part.scores_at) {
+        const bool skips = fused || !of_part.hides;
+        const Shape S = a[*of_part.scores_at].shape();
+        const double share = share_seen(*kernel::place_of(part), S, costs.keys_in_lanes,
+                                        skips ? pair_by_pair(k, args) : std::nullopt, of_part.hides);
+        if (skips) seen = share;
       }
-      if (kernel::name_of(part) == kernel::GemmOver::name)
-        seen = share_seen(*kernel::place_of(part), a[1].shape(), false, pair_by_pair(k, args), false);
-      add_part(part, a, fused, seen, multiplies_bf16(kernel::name_of(k)) ? rates_ : without_bf16_);
+      add_part(part, a, fused, seen, rates);
     });
     touch(k, args, fused);
   }
@@ -112,13 +104,12 @@ class Timed : public MachineFace<Timed> {
   index_t panel() const { return index_t{kRegisterVectors} * rates_.lanes; }
   /// Implementations of composites take tiles that lie as they like them; the parts do the work for others, such as a
   /// row of pinned queries (machines/ram/arena.hpp).
-  bool has_fused_implementation(std::string_view name, std::span<const Arg> args) const {
-    const auto tile = [&](std::size_t i) { return tiles_[static_cast<std::size_t>(args[i].depth)]; };
-    if (name == kernel::OnlineAttention::name)
-      return tile(4).layout == kernel::OnlineAttention::Q || args[4].shape().rows <= rates_.lanes / 2;
-    if (name == kernel::KeyGradients::name)
-      return tile(5).layout == kernel::KeyGradients::K && args[5].shape().rows == tile(5).rows;
-    return true;
+  bool runs_as_one_body(const kernel::Costs& costs, std::span<const Arg> args) const {
+    if (!costs.packed) return true;
+    const Arg& a = args[costs.packed->argument];
+    const Tile& tile = tiles_[static_cast<std::size_t>(a.depth)];
+    if (costs.packed->or_few_rows && a.shape().rows <= rates_.lanes / 2) return true;
+    return tile.layout == costs.packed->layout && a.shape().rows == tile.rows;
   }
   /// What a part copies into panels of its own, or brings back from them.
   void pack(std::span<const Arg> args) {
@@ -149,7 +140,7 @@ class Timed : public MachineFace<Timed> {
   template <class K>
   void touch(const K& k, std::span<const Arg> args, bool fused) {
     const double passes = fused ? static_cast<double>(panels(args[0].shape().rows)) : 1;
-    if (rates_.multiplies_bf16) round(kernel::name_of(k), args);
+    if (rates_.multiplies_bf16) round(kernel::costs_of(k).rounds, args);
     double streamed = 0;
     for (std::size_t i = 0; i < args.size(); ++i) {
       double words = static_cast<double>(args[i].shape().words());
@@ -181,13 +172,9 @@ class Timed : public MachineFace<Timed> {
     held_ = std::max(held_, resident_ + streamed);
   }
   /// The backward pass holds f32 words, which it rounds for its products: 4 bytes are read, 2 are written.
-  void round(std::string_view name, std::span<const Arg> args) {
+  void round(std::span<const std::size_t> rounded, std::span<const Arg> args) {
     double words = 0;
-    const auto count = [&](std::size_t i) { words += static_cast<double>(args[i].shape().words()); };
-    if (name == kernel::KeyGradients::name)
-      for (const std::size_t i : {0, 1, 4, 4, 9, 9}) count(i);  // P, dS; Q and dO as rows, and as pairs of them
-    else if (name == kernel::GemmOver::name)
-      for (const std::size_t i : {1, 2}) count(i);
+    for (const std::size_t i : rounded) words += static_cast<double>(args[i].shape().words());
     narrow(words);
   }
   /// f32 words become bf16.
@@ -245,23 +232,8 @@ class Timed : public MachineFace<Timed> {
   /// What a body of this kernel takes pair by pair, if it may go so where few pairs exist.
   template <class K>
   ByPair pair_by_pair(const K& k, std::span<const Arg> args) const {
-    const auto cols = [&](std::size_t i) { return args[i].shape().cols; };
-    const std::string_view name = kernel::name_of(k);
     if (rates_.multiplies_bf16 || rates_.isa == Isa::portable) return std::nullopt;
-    if (name == kernel::GemmOver::name) return kernel::PairByPair::product(cols(0));
-    bool softmax = false, changed = false;
-    kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg>) {
-      const std::string_view part_name = kernel::name_of(part);
-      if constexpr (requires { part.scale; })  // of Scores
-        if (part_name == kernel::Scores::name && name == kernel::OnlineAttention::name) changed |= !(part.scale > 0);
-      softmax |= part_name == kernel::OnlineSoftmax::name || (part_name == kernel::Weights::name && exponentiates_);
-      changed |= part_name == kernel::ModifyScores::name || part_name == kernel::Drop::name;
-    });
-    if (!softmax || changed) return std::nullopt;
-    if (name == kernel::OnlineAttention::name && std::max(cols(4), cols(1)) <= kernel::PairByPair::kMostWords)
-      return kernel::PairByPair::attention(cols(4) + cols(1));
-    if (name == kernel::KeyGradients::name) return kernel::PairByPair::gradients(cols(5) + cols(6));
-    return std::nullopt;
+    return kernel::pair_by_pair(k, args);
   }
   /// The pairs of these rows of a tile, which see columns from the first to the last of `envelope`, if they are taken
   /// one by one.
@@ -292,13 +264,13 @@ class Timed : public MachineFace<Timed> {
     macs_ += static_cast<double>(macs);
     const bool plain = !kernel::may_have_implementation(kernel::name_of(k));
     if (macs > 0 && plain)
-      add(time_.compute_s, static_cast<double>(macs) / rates_.portable_macs *
-                               (kernel::name_of(k) == kernel::PairProducts::name ? kPairVisit : 1));
+      add(time_.compute_s,
+          static_cast<double>(macs) / rates_.portable_macs * (kernel::costs_of(k).finds_pairs ? kPairVisit : 1));
     else if (macs > 0)
       add(time_.compute_s,
           product_seconds(rates, out.rows, out.cols, static_cast<double>(macs) / static_cast<double>(out.words()), held,
                           fused ? Lanes::better : Lanes::rows, seen));
-    const index_t exps = exponentials(kernel::name_of(k), args);
+    const index_t exps = kernel::exponentials(k, args);
     if (exps > 0)
       add(time_.exp_s, seen * static_cast<double>(exps) /
                            (plain ? rates_.portable_exps : rates_.exps));  // with its loads and stores, in L1
@@ -307,27 +279,9 @@ class Timed : public MachineFace<Timed> {
     kernel::for_args(k, args, [&](const Arg& a) { words += static_cast<double>(a.shape().words()); });
     add(time_.pass_s, pass_seconds(rates_, words, held));
   }
-  /// The kernels whose implementations multiply bf16 where others multiply f32.
-  static bool multiplies_bf16(std::string_view name) {
-    return name == kernel::OnlineAttention::name || name == kernel::KeyGradients::name ||
-           name == kernel::GemmOver::name;
-  }
-  /// How many exponentials a plain kernel takes.
-  index_t exponentials(std::string_view name, std::span<const Arg> args) const {
-    using namespace kernel;
-    if (name == UnshiftedExp::name) return args[0].shape().words();
-    if (!exponentiates_) return 0;
-    if (name == StatisticsAdd::name || name == WeightsAccumulate::name) return args[2].shape().words();
-    if (name == DivideAccumulate::name) return args[1].shape().words();
-    for (const std::string_view in_place : {OnlineSoftmax::name, TileSoftmax::name, BlockSoftmax::name,
-                                            NormaliseRows::name, NormaliseAndDrop::name, Weights::name})
-      if (name == in_place) return args[0].shape().words();
-    return 0;
-  }
 
   const Rates& rates_;
   Rates without_bf16_;
-  bool exponentiates_;
   std::size_t most_;
   bool pattern_;
   std::size_t operations_ = 0;

@@ -3,8 +3,6 @@
 #include <tuple>
 #include <vector>
 
-#include "redblue/kernels/gradient.hpp"
-#include "redblue/kernels/materialised.hpp"
 #include "redblue/runtime/engine.hpp"
 #include "redblue/verify/verify.hpp"
 
@@ -31,14 +29,19 @@ class Steps : public MachineFace<Steps> {
   template <class K>
   void run(const K& k, std::span<const Arg> args) {
     take(k, args, 0);
-    const std::string_view name = kernel::name_of(k);
-    if (name == kernel::MergeLse::name) {  // of two rounded lse
-      Roundings& ln = of(args[0]);
-      ln.lse = std::max(ln.lse, of(args[1]).lse) + 1;
-      most_.lse = std::max(most_.lse, ln.lse);
+    switch (kernel::costs_of(k).lse) {
+      case kernel::LseUse::none:
+        break;
+      case kernel::LseUse::weights:
+        most_.lse = std::max<index_t>(most_.lse, 1);
+        break;
+      case kernel::LseUse::merges: {
+        Roundings& ln = of(args[0]);
+        ln.lse = std::max(ln.lse, of(args[1]).lse) + 1;
+        most_.lse = std::max(most_.lse, ln.lse);
+        break;
+      }
     }
-    if (name == kernel::DivideAccumulate::name || name == kernel::AddNormalised::name)
-      most_.lse = std::max<index_t>(most_.lse, 1);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {

@@ -5,6 +5,7 @@
 
 #include <random>
 
+#include "redblue/machines/any.hpp"
 #include "redblue/machines/trace.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "redblue/methods/tolerance.hpp"
@@ -48,7 +49,7 @@ Problem small(Operation op) {
 
 /// The schedule's operations on the timing machine.
 model::Timed timed(const plan::Plan& plan, const model::Rates& rates) {
-  model::Timed walk(rates, plan.problem.score, 1'000'000);
+  model::Timed walk(rates, 1'000'000);
   redblue::machine::replay(trace(plan), walk);
   return walk;
 }
@@ -336,11 +337,32 @@ TEST(Timed, SeesEveryExponential) {
   EXPECT_EQ(timed(flash, rates).time().exp_s, 24 * 24);
 }
 
+/// A kernel that is in no list of ours.
+struct TwoExponentials {
+  static constexpr std::string_view name = "two_exponentials";
+  static constexpr std::array access{kernel::Access::update};
+  static constexpr bool fits(Shape) { return true; }
+  static constexpr index_t macs(Shape) { return 0; }
+  static constexpr index_t exponentials(Shape S) { return 2 * S.words(); }
+  template <class T>
+  void run(View<T>) const {}
+};
+
+TEST(Timed, AsksAKernelWhatItCosts) {
+  model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
+  rates.exps = rates.portable_exps = 1;
+  model::Timed walk(rates, 1000);
+  machine::Any any(walk);
+  const auto S = any.alloc(SlowArray::S, {3, 5});
+  any.compute(TwoExponentials{}, S);
+  EXPECT_EQ(walk.time().exp_s, 30);
+}
+
 /// One panel of scores is scratch of a fused body; keys and values stream past and are read once for each panel.
 TEST(Timed, CountsWhatIsHeldAndTouched) {
   const model::Rates rates = model::rates_of(invented(), Isa::avx512, DType::f32);
   const Problem p = problem(96, 64, 8, 8);
-  model::Timed walk(rates, p.score, 1000);
+  model::Timed walk(rates, 1000);
   schedule::FlashForward::run(walk, schedule::ForwardOperands(p.sizes(), 1, 0), {96, 32});
   const double Q = 96 * 8, O = Q, lse = 96, keys_and_values = 32 * 16;
   EXPECT_EQ(walk.held(), Q + O + 2 * lse + 48 * 32 + keys_and_values);
