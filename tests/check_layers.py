@@ -30,8 +30,6 @@ PENDING = {
     ("kernels", "methods"),
     ("language", "masks"),
     ("planner", "methods"),
-    ("planner", "runtime"),
-    ("problem", "bounds"),
     ("problem", "methods"),
     ("schedules", "methods"),
     ("verify", "methods"),

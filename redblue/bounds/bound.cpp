@@ -9,6 +9,7 @@
 #include "redblue/bounds/polynomial.hpp"
 #include "redblue/bounds/projected.hpp"
 #include "redblue/bounds/scores.hpp"
+#include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 
 namespace redblue::bound {
@@ -106,3 +107,9 @@ Bound best(const std::vector<Bound>& bounds) {
 }
 
 }  // namespace redblue::bound
+
+namespace redblue {
+
+bound::AttentionProblem bound_problem(const Problem& p, Words M) { return {p.sizes(), p.instances(), M, p.sources}; }
+
+}  // namespace redblue

@@ -5,6 +5,10 @@
 #include "redblue/problem/operation.hpp"
 #include "redblue/problem/sizes.hpp"
 
+namespace redblue {
+struct Problem;  // redblue/problem/problem.hpp
+}
+
 namespace redblue::bound {
 
 /// A lower bound on reads + writes of every schedule of its class.
@@ -49,3 +53,10 @@ std::vector<Bound> bounds_of(Operation op, const AttentionProblem& x);
 Bound best(const std::vector<Bound>& bounds);
 
 }  // namespace redblue::bound
+
+namespace redblue {
+
+/// The problem as the bounds see it, all instances, under M words.
+bound::AttentionProblem bound_problem(const Problem& problem, Words M);
+
+}  // namespace redblue

@@ -16,9 +16,9 @@
 #include "redblue/masks/patterns.hpp"
 #include "redblue/methods/certificate.hpp"
 #include "redblue/planner/plan_here.hpp"
+#include "redblue/planner/shapes.hpp"
 #include "redblue/runtime/arena_memo.hpp"
 #include "redblue/runtime/run.hpp"
-#include "redblue/runtime/shapes.hpp"
 #include "redblue/runtime/storage_of.hpp"
 #include "redblue/version.hpp"
 

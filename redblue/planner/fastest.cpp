@@ -17,9 +17,10 @@
 #include "redblue/language/error.hpp"
 #include "redblue/language/word_type.hpp"
 #include "redblue/masks/patterns.hpp"
+#include "redblue/planner/run_on.hpp"
+#include "redblue/planner/shapes.hpp"
 #include "redblue/planner/timed.hpp"
 #include "redblue/problem/cores.hpp"
-#include "redblue/runtime/engine.hpp"
 
 namespace redblue {
 

@@ -286,9 +286,9 @@ Sizes Plan::sizes() const { return sizes_of(problem, options); }
 
 bound::AttentionProblem bound_problem(const Problem& problem, const Options& options) {
   validate(options, problem.op);
-  if (!options.memory) return problem.bound_problem(options.M);
+  if (!options.memory) return bound_problem(problem, options.M);
   const ByteMemory& memory = *options.memory;
-  bound::AttentionProblem x = problem.bound_problem(memory.bytes / widths(memory, problem.op).first);
+  bound::AttentionProblem x = bound_problem(problem, memory.bytes / widths(memory, problem.op).first);
   x.bytes = memory.bytes;
   x.fast = memory.fast;
   return x;

@@ -343,8 +343,6 @@ Sizes Problem::sizes() const {
   return s;
 }
 
-bound::AttentionProblem Problem::bound_problem(Words M) const { return {sizes(), instances(), M, sources}; }
-
 bool Problem::forward_first() const { return follows_forward(op) && !forward_given && has_statistics(); }
 
 Problem Problem::forward() const {

@@ -7,7 +7,6 @@
 #include <string_view>
 #include <vector>
 
-#include "redblue/bounds/bound.hpp"
 #include "redblue/masks/order.hpp"
 #include "redblue/problem/operation.hpp"
 #include "redblue/problem/sizes.hpp"
@@ -122,8 +121,7 @@ struct Problem {
   Mask mask() const;
   Modifiers modifiers() const;
   /// Throws Unsupported where the order of a pattern is too much work to find.
-  Sizes sizes() const;                                   ///< of one instance, query heads stacked position-major
-  bound::AttentionProblem bound_problem(Words M) const;  ///< of all instances
+  Sizes sizes() const;  ///< of one instance, query heads stacked position-major
   /// May its queries and keys be taken in another order than they have? And may a planner choose it: has it patterns?
   bool may_move() const;
   bool may_reorder() const { return !patterns.empty() && may_move(); }

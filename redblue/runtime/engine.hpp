@@ -2,9 +2,8 @@
 #include <functional>
 #include <vector>
 
-#include "redblue/machines/any.hpp"
 #include "redblue/machines/ram/ram.hpp"
-#include "redblue/problem/sequences.hpp"
+#include "redblue/planner/run_on.hpp"
 #include "redblue/runtime/run.hpp"
 
 /// Where the chosen schedule of a plan meets a machine.
@@ -27,21 +26,6 @@ const kernel::Implementations<T>& implementations_for(bool bf16) {
   if constexpr (std::same_as<T, float>)
     if (bf16) return kernel::bf16_implementations(best_isa());
   return kernel::implementations<T>(best_isa());
-}
-
-/// The chosen row with its tiles on any machine, once for each of these instances.
-inline void run_on(machine::Any& m, const plan::Plan& plan, const plan::Instances& instances) {
-  plan.row().algorithm->run(m, instances, plan.row().tiling);
-}
-/// Once for each batch and key-value head.
-inline void run_on(machine::Any& m, const plan::Plan& plan) { run_on(m, plan, plan.instances()); }
-
-/// One of the plan's instances; where batches differ, one of each. Others differ only in where their arrays begin.
-inline plan::Instances unlike_instances(const plan::Plan& plan) {
-  plan::Instances x = plan.instances();
-  x.count = batches_of(x.sizes);
-  x.sizes.modifiers.kv_heads = 1;
-  return x;
 }
 
 /// The chosen row, without a forward plan before it: counted, and run on the caller's memory.

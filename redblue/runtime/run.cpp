@@ -18,7 +18,7 @@
 #include "redblue/runtime/arena_memo.hpp"
 #include "redblue/runtime/memory.hpp"
 #include "redblue/runtime/overlap.hpp"
-#include "redblue/runtime/shapes.hpp"
+#include "redblue/planner/shapes.hpp"
 #include "redblue/runtime/storage_of.hpp"
 
 namespace redblue {

@@ -15,6 +15,7 @@
 #include "redblue/language/dtype.hpp"
 #include "redblue/language/error.hpp"
 #include "redblue/planner/planner.hpp"
+#include "redblue/planner/shapes.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/threads/pool.hpp"
 
@@ -157,16 +158,6 @@ Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
 Tensors tensors_of(const ScoresInputs& inputs, const ScoresOutputs& outputs);
-
-/// The name of an array's tensor in files and messages: q, lse, dq, a1.
-std::string tensor_name(SlowArray array);
-/// The arrays that an operation reads, without those that are not given (Problem::forward_given, Problem::sources) or
-/// that have no words.
-std::vector<SlowArray> inputs_of(const Problem& problem);
-/// The arrays it writes.
-std::vector<SlowArray> outputs_of(const Problem& problem);
-/// [batch, heads, rows, columns] of such an array.
-std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 
 struct RunOptions {
   /// f32 or f64: the type of a word in fast memory. bf16 is for forward, and for backward of the exact softmax without

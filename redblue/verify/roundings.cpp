@@ -3,7 +3,7 @@
 #include <tuple>
 #include <vector>
 
-#include "redblue/runtime/engine.hpp"
+#include "redblue/planner/run_on.hpp"
 #include "redblue/verify/verify.hpp"
 
 namespace redblue {

@@ -29,7 +29,7 @@ Problem of(Operation op, index_t n_q, index_t n_k, index_t d, index_t d_v) {
   p.d_in = 1;
   return p;
 }
-AttentionProblem square(Operation op, index_t n, index_t d, Words M) { return of(op, n, n, d, d).bound_problem(M); }
+AttentionProblem square(Operation op, index_t n, index_t d, Words M) { return bound_problem(of(op, n, n, d, d), M); }
 
 const Bound& named(const std::vector<Bound>& bounds, std::string_view name) {
   for (const Bound& b : bounds)
@@ -127,14 +127,14 @@ TEST(BackwardBounds, OnlyProvedOnesAreTheBoundOfAProblem) {
   // So is the shared line.
   Problem p = of(Operation::forward_x, 4096, 4096, 64, 64);
   p.sources = Sources::shared;
-  const auto forward = bounds_of(Operation::forward_x, p.bound_problem(1024));
+  const auto forward = bounds_of(Operation::forward_x, bound_problem(p, 1024));
   EXPECT_GT(named(forward, "shared").words, 10 * named(forward, "trivial").words);
   EXPECT_EQ(bound::best(forward).name, "trivial");
 }
 
 RC_GTEST_PROP(BackwardBounds, TheBestIsTheLargestProvedOneThatHolds, ()) {
   for (const Operation op : kOperations) {
-    const auto bounds = bounds_of(op, any_problem(op).bound_problem(*rc::gen::inRange(1, 100000)));
+    const auto bounds = bounds_of(op, bound_problem(any_problem(op), *rc::gen::inRange(1, 100000)));
     const Bound best = bound::best(bounds);
     RC_ASSERT(best.holds && best.status == "proved");
     for (const Bound& b : bounds) {
@@ -241,7 +241,7 @@ Words needed_words(Operation op, const AttentionProblem& x) {
 
 RC_GTEST_PROP(BackwardBounds, TrivialCountsNoWordThatIsNotNeeded, ()) {
   for (const Operation op : kOperations) {
-    const AttentionProblem x = any_problem(op, 40).bound_problem(100);
+    const AttentionProblem x = bound_problem(any_problem(op, 40), 100);
     const Words trivial = bounds_of(op, x).front().words, needed = needed_words(op, x);
     RC_LOG() << "trivial " << trivial.str() << ", needed " << needed.str() << '\n';
     RC_ASSERT(trivial <= needed);
@@ -252,7 +252,7 @@ RC_GTEST_PROP(BackwardBounds, TrivialCountsEveryNeededWordOfSoftmax, ()) {
   for (const Operation op : kOperations) {
     Problem p = any_problem(op, 40);
     p.score = Score::softmax;
-    const AttentionProblem x = p.bound_problem(100);
+    const AttentionProblem x = bound_problem(p, 100);
     RC_ASSERT(bounds_of(op, x).front().words == needed_words(op, x));
   }
 }
@@ -275,7 +275,7 @@ long double best_start(long double most, long double width, long double N, long 
 }
 
 RC_GTEST_PROP(BackwardBounds, BPrimeIsTheBestOfItsLines, ()) {
-  const AttentionProblem x = any_problem(Operation::backward).bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(any_problem(Operation::backward), *rc::gen::inRange(1, 100000));
   const long double N = static_cast<long double>(pairs_one_by_one(x)), M = x.M.to_long_double();
   long double line = 0;
   for (int k = 1; k <= 199; ++k) {
@@ -289,7 +289,7 @@ RC_GTEST_PROP(BackwardBounds, BPrimeIsTheBestOfItsLines, ()) {
 }
 
 RC_GTEST_PROP(BackwardBounds, BDoublePrimeIsTheValueOfItsK, ()) {
-  const AttentionProblem x = any_problem(Operation::backward).bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(any_problem(Operation::backward), *rc::gen::inRange(1, 100000));
   const long double d = static_cast<long double>(x.d), v = static_cast<long double>(x.d_v);
   const Bound b = bound::b_double_prime(x);
   RC_ASSERT(b.holds == (x.d_v <= 2 * x.d));
@@ -301,7 +301,7 @@ RC_GTEST_PROP(BackwardBounds, BDoublePrimeIsTheValueOfItsK, ()) {
 
 TEST(BackwardBounds, KOfBDoublePrimeChangesAtTheSquareRootOfTwo) {
   const auto words = [](index_t d_v) {
-    return bound::b_double_prime(of(Operation::backward, 100000, 100000, 5, d_v).bound_problem(100000)).words;
+    return bound::b_double_prime(bound_problem(of(Operation::backward, 100000, 100000, 5, d_v), 100000)).words;
   };
   // N K / M for M >= 1.5 K: K = (10 + 7)(10 + 14) = 408 at d_v = 7, 11.66 * 40 = 466.3 at d_v = 8.
   EXPECT_EQ(words(7), Words(100000) * 408);
@@ -329,7 +329,7 @@ int128 exact_b14(const AttentionProblem& x, int128 N) {
 RC_GTEST_PROP(BackwardBounds, B14IsTheExactIntegerOfItsStatement, ()) {
   Problem p = any_problem(Operation::backward);
   if (*rc::gen::arbitrary<bool>()) p.d_v = p.d;
-  const AttentionProblem x = p.bound_problem(*rc::gen::inRange(1, 2000));
+  const AttentionProblem x = bound_problem(p, *rc::gen::inRange(1, 2000));
   if (x.score == Score::identity) return;
   const int128 exact = exact_b14(x, pairs_one_by_one(x));
   const Bound b = bound::b14(x);
@@ -344,7 +344,7 @@ TEST(BackwardBounds, B14IsExactToRoundingOnLongProblems) {
       for (const index_t M : {index_t{1000}, index_t{300'000}, index_t{1} << 30}) {
         Problem p = of(Operation::backward, n, n, d, d_v);
         p.batch = 3;
-        const AttentionProblem x = p.bound_problem(M);
+        const AttentionProblem x = bound_problem(p, M);
         const int128 exact = exact_b14(x, int128(3) * n * n), ours = bound::b14(x).words.value();
         EXPECT_LE(ours, exact) << n << ' ' << d << ' ' << d_v << ' ' << M;
         EXPECT_GE(ours, exact - 1 - (exact >> 55)) << n << ' ' << d << ' ' << d_v << ' ' << M;
@@ -370,7 +370,7 @@ TEST(BackwardBounds, TwoPassesAreOptimalOnLongProblems) {
 TEST(BackwardBounds, ConditionsEndWhereTheStatementsSay) {
   const auto holds = [](index_t d_v, std::string_view name) {
     const auto bounds =
-        bounds_of(Operation::backward, of(Operation::backward, 1 << 20, 1 << 20, 64, d_v).bound_problem(1 << 19));
+        bounds_of(Operation::backward, bound_problem(of(Operation::backward, 1 << 20, 1 << 20, 64, d_v), 1 << 19));
     const Bound& b = named(bounds, name);
     EXPECT_EQ(b.holds, b.words > 0) << name << ' ' << d_v;
     return b.holds;
@@ -388,9 +388,9 @@ TEST(BackwardBounds, ConditionsEndWhereTheStatementsSay) {
 
 TEST(BackwardBounds, MasksLeaveFewerPairsAndOnlyTheRatioTable) {
   Problem p = of(Operation::backward, 1 << 20, 1 << 20, 64, 64);
-  const auto full = bounds_of(Operation::backward, p.bound_problem(1 << 19));
+  const auto full = bounds_of(Operation::backward, bound_problem(p, 1 << 19));
   p.causal = true;
-  const AttentionProblem x = p.bound_problem(1 << 19);
+  const AttentionProblem x = bound_problem(p, 1 << 19);
   const auto masked = bounds_of(Operation::backward, x);
   for (std::size_t i = 1; i < full.size(); ++i) {
     EXPECT_GT(masked[i].words, 0) << masked[i].name;
@@ -404,11 +404,11 @@ TEST(BackwardBounds, RowsThatSeeOneKeyAddNoPair) {
   for (const Operation op : {Operation::forward, Operation::backward, Operation::gradient_x, Operation::backward_x}) {
     Problem p = of(op, 100000, 100000, 64, 64);
     p.window_left = p.window_right = 0;  // query i sees key i alone
-    AttentionProblem x = p.bound_problem(100);
+    AttentionProblem x = bound_problem(p, 100);
     x.bytes = 100;
     for (const Bound& b : bounds_of(op, x)) EXPECT_EQ(b.words > 0, b.name == "trivial") << name_of(op) << ' ' << b.name;
     p.window_left = 1;  // all but the first see two
-    EXPECT_EQ(bound::scored_pairs(p.bound_problem(100)), 2 * 99999);
+    EXPECT_EQ(bound::scored_pairs(bound_problem(p, 100)), 2 * 99999);
   }
 }
 
@@ -417,7 +417,7 @@ TEST(BackwardBounds, RowsThatSeeOneKeyAddNoPair) {
 RC_GTEST_PROP(GradientBounds, GIsTheValueOfItsK, ()) {
   Problem p = any_problem(*rc::gen::element(Operation::gradient_x, Operation::backward_x));
   if (p.score == Score::identity) p.score = Score::softmax;
-  const AttentionProblem x = p.bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(p, *rc::gen::inRange(1, 100000));
   const long double d = static_cast<long double>(p.d), side = d + static_cast<long double>(std::min(p.d, p.d_v));
   const long double K = p.sources == Sources::distinct ? side * side
                         : p.sources == Sources::shared ? d * side
@@ -429,7 +429,7 @@ RC_GTEST_PROP(GradientBounds, GIsTheValueOfItsK, ()) {
 
 RC_GTEST_PROP(GradientBounds, GPrimeAndGStarAreTheBestOfTheirLines, ()) {
   Problem p = any_problem(Operation::gradient_x);
-  const AttentionProblem x = p.bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(p, *rc::gen::inRange(1, 100000));
   const long double d = static_cast<long double>(p.d), v = static_cast<long double>(p.d_v), M = x.M.to_long_double(),
                     N = static_cast<long double>(pairs_one_by_one(x)), Sm = std::sqrt(2.0L) * d + v;
   const bool distinct = p.sources == Sources::distinct && p.n_k >= 2;
@@ -446,7 +446,7 @@ TEST(GradientBounds, SourcesDecideTheConstant) {
   const auto words = [](Sources s) {
     Problem p = of(Operation::gradient_x, 100000, 100000, 10, 10);
     p.sources = s;
-    return named(bounds_of(p.op, p.bound_problem(100000)), "g").words;
+    return named(bounds_of(p.op, bound_problem(p, 100000)), "g").words;
   };
   EXPECT_EQ(words(Sources::distinct), Words(100000) * 400);  // N K / M
   EXPECT_EQ(words(Sources::shared), Words(100000) * 200);
@@ -455,7 +455,7 @@ TEST(GradientBounds, SourcesDecideTheConstant) {
 
 RC_GTEST_PROP(GradientBounds, TheSharedLineHoldsForOneSourceOfKeysAndValuesAlone, ()) {
   Problem p = any_problem(Operation::forward_x);
-  const AttentionProblem x = p.bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(p, *rc::gen::inRange(1, 100000));
   const Bound b = bound::shared_source(x);
   RC_ASSERT(b.holds == (p.sources == Sources::shared && p.n_k >= 2));
   const long double most = std::sqrt(2.0L) * static_cast<long double>(p.d), M = x.M.to_long_double(),

@@ -19,7 +19,7 @@ namespace {
 using bound::AttentionProblem;
 using bound::forward_bounds;
 
-AttentionProblem square(index_t n, index_t d, index_t M) { return problem(n, n, d, d).bound_problem(M); }
+AttentionProblem square(index_t n, index_t d, index_t M) { return bound_problem(problem(n, n, d, d), M); }
 
 /// Words that some output needs, one by one.
 index_t words_one_by_one(const AttentionProblem& x) {
@@ -98,13 +98,13 @@ RC_GTEST_PROP(Bounds, NeverAboveASchedule, ()) {
 }
 
 RC_GTEST_PROP(Bounds, CountPairsAndNeededWordsAsTheirStatementsDo, ()) {
-  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(any_problem(), *rc::gen::inRange(1, 100000));
   RC_ASSERT(bound::scored_pairs(x) == Words(pairs_one_by_one(x)));
   RC_ASSERT(bound::trivial(x).words == Words(words_one_by_one(x)));
 }
 
 RC_GTEST_PROP(Bounds, GIsNeverAboveTheOthers, ()) {
-  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(any_problem(), *rc::gen::inRange(1, 100000));
   RC_ASSERT(bound::g(x).words <= std::max(bound::trivial(x).words, bound::f_prime(x).words));
 }
 
@@ -119,7 +119,7 @@ RC_GTEST_PROP(Bounds, ValueIsTheBestGainOfItsGrid, ()) {
 }
 
 RC_GTEST_PROP(Bounds, FPrimeIsTheLargerOfItsTwoLines, ()) {
-  const AttentionProblem x = any_problem().bound_problem(*rc::gen::inRange(1, 100000));
+  const AttentionProblem x = bound_problem(any_problem(), *rc::gen::inRange(1, 100000));
   const long double N = static_cast<long double>(pairs_one_by_one(x)), M = x.M.to_long_double(), root = std::sqrt(M),
                     c = 1 - 1 / (2 * M);
   const long double d = static_cast<long double>(x.d), sum = d + static_cast<long double>(x.d_v),
@@ -134,7 +134,7 @@ TEST(Bounds, OneKeyNeedsNoScores) {
   for (const bool lse : {false, true}) {
     Problem p = problem(1000, 1, 64, 32);
     p.lse_required = lse;
-    const auto bounds = forward_bounds(p.bound_problem(8));
+    const auto bounds = forward_bounds(bound_problem(p, 8));
     EXPECT_EQ(bounds[0].words, Words(32 + 1000 * 32 + (lse ? 1000 : 0)));  // the value, the outputs
     for (std::size_t i = 1; i < bounds.size(); ++i) EXPECT_EQ(bounds[i].words, 0) << bounds[i].name;
   }
@@ -144,7 +144,7 @@ TEST(Bounds, NoVisibleKeyLeavesTheOutputsAlone) {
   Problem p = problem(1000, 50, 64, 32);
   p.causal = true;
   p.causal_offset = -1000;
-  const auto bounds = forward_bounds(p.bound_problem(8));
+  const auto bounds = forward_bounds(bound_problem(p, 8));
   EXPECT_EQ(bounds[0].words, Words(1000 * 32));
   for (std::size_t i = 1; i < bounds.size(); ++i) EXPECT_EQ(bounds[i].words, 0) << bounds[i].name;
 }

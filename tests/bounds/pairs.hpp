@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "redblue/bounds/bound.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
 

@@ -74,7 +74,7 @@ TEST(PolynomialPlans, ReproduceTheTable) {
 TEST(PolynomialPlans, HaveTheBoundOfTheirClass) {
   for (const StateRow& line : kTable) {
     SCOPED_TRACE(testing::Message() << "d " << line.d << " degree " << line.degree << " M " << line.M);
-    const auto bounds = bound::bounds_of(Operation::forward, problem_of(line).bound_problem(line.M));
+    const auto bounds = bound::bounds_of(Operation::forward, bound_problem(problem_of(line), line.M));
     ASSERT_EQ(bounds.size(), 2U);
     EXPECT_EQ(bounds[1].status, "restricted");
     EXPECT_EQ(std::max(bounds[0].words, bounds[1].words), line.bound);
@@ -103,16 +103,16 @@ TEST(PolynomialPlans, OfHybridsHaveTheTrivialBound) {
   Problem p = problem_of(kTable[11]);
   for (const char* how : {"2:3,centred,exact-keys=16", "2:3,rows", "2:3,exact-keys=16,no-exact-rows"}) {
     p.approximate(how);
-    const auto bounds = bound::bounds_of(Operation::forward, p.bound_problem(1024));
+    const auto bounds = bound::bounds_of(Operation::forward, bound_problem(p, 1024));
     ASSERT_EQ(bounds.size(), 1U) << how;
     EXPECT_EQ(bounds[0].name, "trivial");
   }
   p.approximate("2:3,cluster=8,no-exact-rows");
-  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 1U);
+  EXPECT_EQ(bound::bounds_of(Operation::forward, bound_problem(p, 1024)).size(), 1U);
   p.approximate("2:3,gaussian,no-exact-rows");
-  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 2U);
+  EXPECT_EQ(bound::bounds_of(Operation::forward, bound_problem(p, 1024)).size(), 2U);
   p.approximate("2:3,centred,no-exact-rows");
-  EXPECT_EQ(bound::bounds_of(Operation::forward, p.bound_problem(1024)).size(), 2U);
+  EXPECT_EQ(bound::bounds_of(Operation::forward, bound_problem(p, 1024)).size(), 2U);
 }
 
 /// What answers with the same error bound stands in one plan, and nothing else.
