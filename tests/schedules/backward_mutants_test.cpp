@@ -1,131 +1,214 @@
 #include <gtest/gtest.h>
 
 #include "redblue/machines/ram/ram.hpp"
+#include "redblue/schedules/backward/fused_key_outer.hpp"
+#include "redblue/schedules/backward/fused_query_outer.hpp"
+#include "redblue/schedules/backward/grouped_key_outer.hpp"
+#include "redblue/schedules/backward/materialised.hpp"
 #include "redblue/schedules/describe.hpp"
+#include "redblue/schedules/gradient/query_outer.hpp"
 #include "redblue/verify/arrays.hpp"
-#include "schedules/mutants/backward.hpp"
 #include "schedules/mutants/rings.hpp"
-#include "verdict.hpp"
 
 namespace redblue::test {
 
-using mutants::BlindSlip;
-using mutants::GradientSlip;
-using mutants::GroupSlip;
-using mutants::KeySlip;
-using mutants::PhaseSlip;
-using mutants::QuerySlip;
+using namespace mutants;
+using namespace schedule;
 
 namespace {
 
 Mask causal(index_t offset) { return {.hi = offset + 1}; }
 Sizes masked_gradient() { return {7, 9, 3, 2, causal(2), false}; }
 Sizes plain_gradient() { return {7, 9, 3, 2, {}, false}; }
+/// Queries leave before others enter, and rings wrap.
+Sizes window() { return {9, 9, 3, 2, {.lo = -2, .hi = 3}, true}; }
 
-std::string verdict(KeySlip slip) {
-  const schedule::FusedKeyOuterBackward::Tiling t{2, 2};
-  return test::verdict<schedule::FusedKeyOuterBackward>(
-      masked_gradient(), t,
-      [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedKeys::run(m, x, t, slip); });
-}
-/// Groups of 1, 1 and 3 blocks.
-std::string verdict(GroupSlip slip) {
-  const Sizes shape{9, 9, 3, 2, causal(0), false};
-  const schedule::GroupedKeyOuterBackward::Tiling t{{2, 2}, 3};
-  return test::verdict<schedule::GroupedKeyOuterBackward>(
-      shape, t, [&](auto& m, const schedule::BackwardOperands& x) { mutants::GroupedKeys::run(m, x, t, slip); });
-}
-std::string verdict(QuerySlip slip) {
-  const schedule::FusedQueryOuterBackward::Tiling t{3, 1};
-  return test::verdict<schedule::FusedQueryOuterBackward>(
-      masked_gradient(), t,
-      [&](auto& m, const schedule::BackwardOperands& x) { mutants::FusedQueries::run(m, x, t, slip); });
-}
-const schedule::MaterialisedBackward::Tiling kPhases{{0, 3, 2}, {1, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
-std::string verdict(PhaseSlip slip) {
-  return test::verdict<schedule::MaterialisedBackward>(
-      plain_gradient(), kPhases,
-      [&](auto& m, const schedule::BackwardOperands& x) { mutants::Materialised::run(m, x, kPhases, slip); });
-}
-std::string verdict(BlindSlip slip) {
-  return test::verdict<schedule::MaterialisedBackward>(
-      plain_gradient(), kPhases,
-      [&](auto& m, const schedule::BackwardOperands& x) { mutants::BlindMaterialised::run(m, x, kPhases, slip); });
-}
-std::string verdict(GradientSlip slip) {
-  const mutants::GradientRows::S::Tiling t{{3, 2}, {2, 2}, {3, 1}, {}};
-  return test::verdict<mutants::GradientRows::S>(
-      masked_gradient(), t,
-      [&](auto& m, const schedule::GradientXOperands& x) { mutants::GradientRows::run(m, x, t, slip); });
-}
+const MaterialisedBackward::Tiling kPhases{{0, 3, 2}, {1, 2, 1}, {2, 2}, {3, 2}, {4, 1}};
+/// The phase of `materialised` that forms dS.
+const Is forms_dS = touches(D) && !stores(D);
 
-/// `none` passes, every other slip up to `last` does not.
-template <class Slip>
-void expect_caught_up_to(Slip last) {
-  EXPECT_EQ(verdict(Slip::none), "");
-  for (int slip = 1; slip <= static_cast<int>(last); ++slip)
-    EXPECT_NE(verdict(static_cast<Slip>(slip)), "") << "slip number " << slip;
+Trace dS_before_dV(const Trace& right) {
+  std::vector<Operations> phases = phases_of(right);
+  const auto begin = std::ranges::find_if(phases, [](const auto& p) { return has(p, stores(dV)); });
+  std::stable_partition(begin, phases.end(), [](const auto& p) { return has(p, forms_dS); });
+  return joined(right, phases);
 }
 
 }  // namespace
 
-TEST(BackwardMutants, OfFusedKeyOuterAreCaught) { expect_caught_up_to(KeySlip::stores_dV_for_every_query); }
-
-TEST(BackwardMutants, OfGroupedKeyOuterAreCaught) {
-  expect_caught_up_to(GroupSlip::sums_rows_of_the_first_group_alone);
+TEST(BackwardMutants, OfFusedKeyOuterAreCaught) {
+  using S = FusedKeyOuterBackward;
+  const S::Tiling t{2, 2};
+  const Sizes x = masked_gradient();
+  Sizes fewer_queries = x, fewer_keys = x;
+  fewer_queries.n_q -= 1;
+  fewer_keys.n_k -= t.Bc;
+  const Trace right = recorded<S>(x, t);
+  const Is step = computes<kernel::Scores>(), gradients = computes<kernel::ValueGradients>(),
+           update = computes<kernel::GemmOver>();
+  const auto two_products = [](const Operation& op, index_t) {
+    Operations products{op, op};
+    const Arg dP = op.args[0], dV_j = op.args[1], weights = op.args[2], V_j = op.args[3], dO_i = op.args[4];
+    products[0].kernel = kernel::Gemm{false, true};
+    products[0].args = {dP, dO_i, V_j};
+    products[1].kernel = kernel::Gemm{true, false};
+    products[1].args = {dV_j, weights, dO_i};
+    return products;
+  };
+  expect_caught<S>(x, t,
+                   {{"forgets D", without_phases(right, stores(D))},
+                    {"forms D after the pass", phases_last(right, stores(D))},
+                    {"reloads keys for every query", again(right, loads(K), step)},
+                    {"loads dO instead of streaming", resident(right, gradients, dO)},
+                    {"streams dO once for dP and once for dV", replaced(right, all(gradients), two_products)},
+                    {"loads lse for every key", again(right, loads(lse), step)},
+                    {"reads dQ before it is written", with(right, update, &kernel::GemmOver::first, false)},
+                    {"forgets what dQ was", with(right, update, &kernel::GemmOver::first, true)},
+                    {"stores dQ into Q", mixed_up(right, update, dQ, Q)},
+                    {"allocates scores too early", with_room_throughout(right, t.br * t.Bc)},
+                    {"keeps scores for all queries", with_room(right, gradients, 2 * (x.n_q - t.br) * t.Bc)},
+                    {"skips the initialisation of dK", without(right, all(computes<kernel::Zero>(dK)))},
+                    {"skips the initialisation of dP", without(right, all(computes<kernel::Zero>(P)))},
+                    {"visits queries that see nothing", recorded<S>(plain_gradient(), t)},
+                    {"misses the last query", recorded<S>(fewer_queries, t)},
+                    {"misses the last block of keys", recorded<S>(fewer_keys, t)},
+                    {"forgets to store the last dK", without(right, last(stores(dK)))},
+                    {"stores dV for every query", early(right, stores(dV), gradients)}});
 }
 
-TEST(BackwardMutants, OfFusedQueryOuterAreCaught) { expect_caught_up_to(QuerySlip::forgets_the_last_dQ); }
+/// Groups of 1, 1 and 3 blocks.
+TEST(BackwardMutants, OfGroupedKeyOuterAreCaught) {
+  using S = GroupedKeyOuterBackward;
+  const S::Tiling t{{2, 2}, 3};
+  const Sizes x{9, 9, 3, 2, causal(0), false};
+  const Trace right = recorded<S>(x, t);
+  const auto add = computes<kernel::Add>();
+  const auto to_one_dQ = [&](Operation& op) {
+    op.args[0].block.array = dQ;
+    op.args[0].block.row %= x.n_q;
+  };
+  expect_caught<S>(x, t,
+                   {{"lets all groups revisit one dQ", changed(right, all(computes<kernel::GemmOver>(dQg)), to_one_dQ)},
+                    {"reads a copy before it is written",
+                     with(right, computes<kernel::GemmOver>(dQg), &kernel::GemmOver::first, false)},
+                    {"forgets the first read of dQ in the sum", without(right, all(loads(dQ)))},
+                    {"adds rows that a copy does not have",
+                     also(right, first(add), [&](Operation& op) { op.args[1].block.row += x.n_q; })},
+                    {"forgets the last copy", without(right, all(add && touches(dQg, x.n_q)))},
+                    {"sums before the groups", phases_first(right, loads(dQ))},
+                    {"sums rows of the first group alone",
+                     also(right, first(loads(dQ)), [](Operation& op) { op.args[1].block.row = 0; })}});
+}
 
-TEST(BackwardMutants, OfMaterialisedAreCaught) { expect_caught_up_to(PhaseSlip::stores_dK_into_dV); }
+TEST(BackwardMutants, OfFusedQueryOuterAreCaught) {
+  using S = FusedQueryOuterBackward;
+  const S::Tiling t{3, 1};
+  const Sizes x = masked_gradient();
+  const Trace right = recorded<S>(x, t);
+  const Is step = computes<kernel::Scores>(), of_dV = computes<kernel::GemmOver>(dV),
+           of_dK = computes<kernel::GemmOver>(dK);
+  expect_caught<S>(x, t,
+                   {{"takes the first block first", phases_reversed(right)},
+                    {"reads dK before it is written", with(right, of_dK, &kernel::GemmOver::first, false)},
+                    {"forgets what dV was", with(right, of_dV, &kernel::GemmOver::first, true)},
+                    {"forgets dK", without(right, all(of_dK))},
+                    {"reloads queries for every key", again(right, loads(Q), step)},
+                    {"loads values instead of streaming", resident(right, anything(), V)},
+                    {"forms D for every key", again(right, computes<kernel::RowDots>(), step)},
+                    {"loads O", resident(right, anything(), O)},
+                    {"keeps scores as a square tile", with_room(right, step, 2 * t.Br * (x.n_k - t.bc))},
+                    {"visits invisible keys", recorded<S>(plain_gradient(), t)},
+                    {"stores dQ for every key", early(right, stores(dQ), of_dK)},
+                    {"forgets the last dQ", without(right, last(stores(dQ)))}});
+}
+
+/// Its six phases, left out, repeated or out of order.
+TEST(BackwardMutants, OfMaterialisedAreCaught) {
+  using S = MaterialisedBackward;
+  const Trace right = recorded<S>(plain_gradient(), kPhases);
+  const Is forms_P = touches(lse);
+  const auto untransposed = [](const Trace& phase) {
+    return changed(phase, all(touches(P)), [](Operation& op) {
+      for (Arg& a : op.args)
+        if (a.block.array == P) std::swap(a.block.row, a.block.col);
+    });
+  };
+  expect_caught<S>(
+      plain_gradient(), kPhases,
+      {{"forgets D", without_phases(right, stores(D))},
+       {"forms D too late", phases_last(right, stores(D))},
+       {"forms dV before the probabilities", phases_first(right, stores(dV))},
+       {"forms dS before the probabilities", phases_first(right, forms_dS)},
+       {"forms the probabilities twice", phases_twice(right, forms_P)},
+       {"forms dS twice", phases_twice(right, forms_dS)},
+       {"forgets to transpose P", in_phases(right, stores(dK), untransposed)},
+       {"multiplies dV by O", in_phases(right, stores(dV), [](auto& p) { return mixed_up(p, anything(), dO, O); })},
+       {"forgets dK", without_phases(right, stores(dK))},
+       {"stores dK into dV", mixed_up(right, anything(), dK, dV)}});
+}
 
 TEST(BackwardMutants, OfTheQueryOuterGradientAreCaught) {
-  expect_caught_up_to(GradientSlip::streams_A1_word_by_word_twice);
+  using S = QueryOuterGradient<RowsGo::into_slow_g>;
+  const S::Tiling t{{3, 2}, {2, 2}, {3, 1}, {}};
+  const Sizes x = masked_gradient();
+  const Trace right = recorded<S>(x, t);
+  const auto update = computes<kernel::GemmOver>();
+  expect_caught<S>(
+      x, t,
+      {{"forgets what g was", with(right, update, &kernel::GemmOver::first, true)},
+       {"reads g before it is written", with(right, update, &kernel::GemmOver::first, false)},
+       {"forms the values too late", phases_last(right, stores(h))},
+       {"projects queries again", phases_twice(right, stores(A1X))},
+       {"loads A1 before the pass", with_room(right, computes<kernel::ScoreGradient>(), t.queries.Br * x.d)},
+       {"streams A1 twice", twice(right, all(loads(A1)))}});
 }
 
-/// What no check without data can see, the dense reference does.
+/// What moves the same words in as many tiles, of words that all have been written, no check without data can see: the
+/// dense reference does.
 TEST(BackwardMutants, ThatOnlyNumbersCanTellAreCaughtByNumbers) {
-  using enum BlindSlip;
-  for (const BlindSlip slip : {none, forms_dS_before_dV, forgets_D_in_dS, forgets_the_scale}) {
-    EXPECT_EQ(verdict(slip), "") << static_cast<int>(slip);
-    const plan::Schedule right = describe<schedule::MaterialisedBackward>();
-    claims::Arrays<double> a(right, plain_gradient(), schedule::tile_sizes_of(kPhases));
-    machine::Ram<double> ram(schedule::MaterialisedBackward::footprint(plain_gradient(), kPhases).to_index(), a.slow());
-    const schedule::BackwardOperands x(plain_gradient(), *a.problem.scale);
-    mutants::BlindMaterialised::run(ram, x, kPhases, slip);
+  using S = MaterialisedBackward;
+  const Sizes x = plain_gradient();
+  claims::Arrays<double> a(describe<S>(), x, tile_sizes_of(kPhases));
+  const S::Operands operands(x, *a.problem.scale);
+  Trace right;
+  machine::Null null;
+  machine::Traced<machine::Null> traced(null, right);
+  S::run(traced, operands, kPhases);
+  using Gradient = kernel::ScoreGradient;
+  const Mutant list[] = {{"none", right},
+                         {"forms dS before dV", dS_before_dV(right)},
+                         {"forgets D in dS", with(right, anything(), &Gradient::score, Score::identity)},
+                         {"forgets the scale", with(right, anything(), &Gradient::scale, 1.0)}};
+  for (const auto& [slip, run] : list) {
+    EXPECT_EQ(verdict_of<S>(x, kPhases, run), "") << slip;
+    machine::Ram<double> ram(S::footprint(x, kPhases).to_index(), a.slow());
+    machine::detail::play(run, ram);
     const auto wanted = a.wanted();
     double gap = 0;
-    for (const SlowArray output : schedule::BackwardOperands::outputs)
+    for (const SlowArray output : S::Operands::outputs)
       gap = std::max(gap, claims::largest_gap(a.words.at(output), wanted.at(output).words));
-    if (slip == none)
+    if (slip == "none")
       EXPECT_LT(gap, 1e-13);
     else
-      EXPECT_GT(gap, 1e-2) << static_cast<int>(slip);
+      EXPECT_GT(gap, 1e-2) << slip;
   }
 }
 
-/// Windows in which queries leave before others enter, and rings that wrap.
 TEST(BackwardMutants, OfRingQueriesAreCaught) {
-  const schedule::RingQueriesBackward::Tiling t{1, 1};
-  for (int slip = 0; slip <= static_cast<int>(mutants::RingQueriesSlip::lets_queries_enter_with_the_next_keys);
-       ++slip) {
-    const std::string found = test::verdict<schedule::RingQueriesBackward>(
-        Sizes{9, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
-          mutants::RingQueries::run(m, x, t, static_cast<mutants::RingQueriesSlip>(slip));
-        });
-    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
-  }
+  const RingQueriesBackward::Tiling t{1, 1};
+  expect_caught<RingQueriesBackward>(window(), t, slips_in_ring_queries(window(), t));
 }
 
+/// The first pass has the larger footprint.
 TEST(BackwardMutants, OfRingTwoPassAreCaught) {
-  const schedule::RingTwoPassBackward::Tiling t{2, 1};
-  for (int slip = 0; slip <= static_cast<int>(mutants::RingTwoPassSlip::keeps_dQ_resident); ++slip) {
-    const std::string found = test::verdict<schedule::RingTwoPassBackward>(
-        Sizes{9, 9, 3, 2, {.lo = -2, .hi = 3}, true}, t, [&](auto& m, const schedule::BackwardOperands& x) {
-          mutants::RingTwoPass::run(m, x, t, static_cast<mutants::RingTwoPassSlip>(slip));
-        });
-    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
-  }
+  using S = RingTwoPassBackward;
+  const S::Tiling t{2, 1};
+  const Sizes x = window();
+  std::vector<Mutant> slips = slips_in_ring_two_pass(x, t);
+  const Trace right = recorded<S>(x, t);
+  slips.push_back({"loads queries whole", with_room(right, computes<kernel::Gemm>(P), t.Br * (x.d - t.bd))});
+  slips.push_back({"keeps dQ resident", with_room_throughout(right, x.n_q * x.d)});
+  expect_caught<S>(x, t, slips);
 }
 
 }  // namespace redblue::test

@@ -1,15 +1,16 @@
 #include <gtest/gtest.h>
 
+#include "redblue/methods/schedules/polynomial.hpp"
+#include "redblue/methods/schedules/polynomial_backward.hpp"
+#include "redblue/methods/schedules/polynomial_tiled.hpp"
 #include "redblue/schedules/describe.hpp"
 #include "redblue/verify/claims.hpp"
-#include "schedules/mutants/polynomial.hpp"
 #include "schedules/mutants/polynomial_rows.hpp"
-#include "verdict.hpp"
+#include "schedules/mutants/slips.hpp"
 
 namespace redblue::test {
 
-using schedule::BackwardOperands;
-using schedule::ForwardOperands;
+using namespace mutants;
 
 namespace {
 
@@ -29,86 +30,89 @@ bool is_found() {
   }
   return false;
 }
-template <mutants::RowSlip slip>
-bool is_caught() {
-  return is_found<mutants::SlippingRows<slip>>();
+template <class S, RowSlip... slips>
+void expect_found() {
+  const auto expect = [](bool found, RowSlip slip) { EXPECT_TRUE(found) << "slip number " << static_cast<int>(slip); };
+  (expect(is_found<WithSlip<S, slips>>(), slips), ...);
 }
 
 }  // namespace
 
 /// What these do wrong shows in what a run with numbers decides, or in its numbers.
 TEST(PolynomialMutants, OfPolynomialRowsAreCaught) {
-  using enum mutants::RowSlip;
-  EXPECT_FALSE(is_caught<none>());
-  EXPECT_TRUE(is_caught<keeps_rows_at_the_cap>());
-  EXPECT_TRUE(is_caught<forgets_the_longest>());
-  EXPECT_TRUE(is_caught<keeps_the_first>());
-  EXPECT_TRUE(is_caught<takes_the_sum_for_the_mean>());
-  EXPECT_TRUE(is_caught<takes_places_for_ids>());
-  EXPECT_TRUE(is_caught<keeps_the_state>());
-  EXPECT_TRUE(is_caught<halves_the_steps>());
+  using enum RowSlip;
+  using S = schedule::PolynomialRowsForward;
+  EXPECT_FALSE((is_found<WithSlip<S, none>>()));
+  expect_found<S, keeps_rows_at_the_cap, forgets_the_longest, keeps_the_first, takes_the_sum_for_the_mean,
+               takes_places_for_ids, halves_the_steps>();
+  EXPECT_TRUE(is_found<KeepsTheState>());
 }
 
 /// In what this one does by itself, and in what a mean does wrong. (Wrong places would be no places of a sort's runs.)
 TEST(PolynomialMutants, OfPolynomialClustersAreCaught) {
-  using enum mutants::RowSlip;
-  EXPECT_FALSE(is_found<mutants::SlippingClusters<none>>());
-  EXPECT_TRUE(is_found<mutants::SlippingClusters<adds_no_exact_weights>>());
-  EXPECT_TRUE(is_found<mutants::SlippingClusters<forgets_the_unit>>());
-  EXPECT_TRUE(is_found<mutants::SlippingClusters<takes_the_sum_for_the_mean>>());
+  using enum RowSlip;
+  using S = schedule::PolynomialClustersForward;
+  EXPECT_FALSE((is_found<WithSlip<S, none>>()));
+  expect_found<S, adds_no_exact_weights, forgets_the_unit, takes_the_sum_for_the_mean>();
 }
 
-/// In what this one does by itself; the rest is what the test above holds.
+/// In what this one does by itself, where exact keys pass; the rest is what the first of these tests holds.
 TEST(PolynomialMutants, OfPolynomialPairsAreCaught) {
-  using enum mutants::RowSlip;
-  EXPECT_TRUE(is_found<mutants::SlippingPairs<keeps_the_first>>());
-  EXPECT_TRUE(is_found<mutants::SlippingPairs<takes_the_sum_for_the_mean>>());
-  EXPECT_TRUE(is_found<mutants::SlippingPairs<takes_places_for_ids>>());
+  using enum RowSlip;
+  expect_found<schedule::PolynomialPairsForward, keeps_the_first, takes_the_sum_for_the_mean, takes_places_for_ids>();
+}
+
+/// Slips that a schedule with one group of monomials has, too.
+std::vector<Mutant> slips_in_passes(const Trace& right) {
+  const auto begin_with_partial_outputs = [](const Operation& op, index_t) {
+    return Operations{{.kind = Operation::Kind::run, .args = {op.args[1], op.args[0]}, .kernel = kernel::Add{}}, op};
+  };
+  std::vector<Operations> passes = phases_of(right);
+  while (!has(passes.back(), stores(O))) passes.pop_back();
+  passes.pop_back();
+  return {{"reads coordinates that the group does not have", twice(right, all(touches(K)))},
+          {"forgets the row sums", without(right, all(computes<kernel::Zero>(den)))},
+          {"adds to the first group partial outputs that nobody wrote",
+           replaced(right, first(stores(O)), begin_with_partial_outputs)},
+          {"keeps the stack", with_room(right, computes<kernel::ApplyMonomials>(), 1)},
+          {"misses the last group", joined(right, passes)},
+          {"passes the values twice", twice(right, all(touches(V)))}};
 }
 
 TEST(PolynomialMutants, OfTiledAreCaught) {
-  using Tiled = schedule::PolynomialTiledForward;
-  const Tiled::Tiling t{2, 1, 16};
-  for (int slip = 0; slip <= static_cast<int>(mutants::PolynomialSlip::passes_the_values_twice); ++slip) {
-    const std::string found = test::verdict<Tiled>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
-      mutants::PolynomialTiledRows::run(m, x, t, static_cast<mutants::PolynomialSlip>(slip));
-    });
-    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
-  }
+  using S = schedule::PolynomialTiledForward;
+  const S::Tiling t{2, 1, 16};
+  const Trace right = recorded<S>(polynomial_sizes(), t);
+  std::vector<Mutant> slips = slips_in_passes(right);
+  slips.push_back({"drops partial outputs", without(right, all(computes<kernel::Add>() && touches(O)))});
+  slips.push_back({"forgets den for the other columns", without(right, last(stores(den)))});
+  expect_caught<S>(polynomial_sizes(), t, slips);
 }
 
-/// The same passes with one group of all monomials and all columns are the schedule whose state is resident.
 TEST(PolynomialMutants, OfPolynomialAreCaught) {
   using S = schedule::PolynomialForward;
-  const S::Tiling t{};
-  using enum mutants::PolynomialSlip;
-  for (const mutants::PolynomialSlip slip : {none, reads_all_coordinates, forgets_the_row_sums, adds_to_the_first_group,
-                                             keeps_the_stack, misses_the_last_group, passes_the_values_twice}) {
-    const std::string found = test::verdict<S>(polynomial_sizes(), t, [&](auto& m, const ForwardOperands& x) {
-      mutants::PolynomialTiledRows::run(m, x, {5, 3, 1000}, slip);
-    });
-    EXPECT_EQ(found.empty(), slip == none) << "slip number " << static_cast<int>(slip) << ": " << found;
-  }
+  expect_caught<S>(polynomial_sizes(), {}, slips_in_passes(recorded<S>(polynomial_sizes(), {})));
 }
 
 TEST(PolynomialMutants, OfPolynomialBackwardAreCaught) {
   using S = schedule::PolynomialBackward;
-  for (int slip = 0; slip <= static_cast<int>(mutants::PolynomialBackwardSlip::reads_the_keys_a_third_time); ++slip) {
-    const std::string found =
-        test::verdict<S>(polynomial_sizes({.hi = 3}), S::Tiling{}, [&](auto& m, const BackwardOperands& x) {
-          mutants::PolynomialGradient::run(m, x, static_cast<mutants::PolynomialBackwardSlip>(slip));
-        });
-    EXPECT_EQ(found.empty(), slip == 0) << "slip number " << slip << ": " << found;
-  }
+  const Sizes x = polynomial_sizes({.hi = 3});
+  const Trace right = recorded<S>(x, {});
+  const index_t state = schedule::all_monomials(x).rows * (x.d_v + 1);
+  const auto both_states = [&](const Trace& phase) { return with_room_throughout(phase, state); };
+  expect_caught<S>(
+      x, {},
+      {{"forms the state of the gradient first", in_phases(right, stores(dNum), both_states)},
+       {"takes dO for dNum", changed(right, all(loads(dNum)), [](Operation& op) { op.args[1].block.array = dO; })},
+       {"forgets dDen", without(right, all(stores(dDen)))},
+       {"reads the keys a third time", twice(right, last(touches(K)))}});
 }
 
+/// It spills what this one keeps.
 TEST(PolynomialMutants, OfTwoStatesAreCaught) {
-  using S = schedule::PolynomialTwoStateBackward;
   const Sizes x = polynomial_sizes();
-  EXPECT_EQ(test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { S::run(m, o, {}); }), "");
-  EXPECT_NE(
-      test::verdict<S>(x, {}, [&](auto& m, const BackwardOperands& o) { schedule::PolynomialBackward::run(m, o, {}); }),
-      "");  // spills what this one keeps
+  expect_caught<schedule::PolynomialTwoStateBackward>(x, {},
+                                                      {{"spills", recorded<schedule::PolynomialBackward>(x, {})}});
 }
 
 }  // namespace redblue::test

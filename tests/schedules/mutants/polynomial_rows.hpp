@@ -18,7 +18,6 @@ enum class RowSlip {
   keeps_the_first,        ///< keys, not the longest
   takes_the_sum_for_the_mean,
   takes_places_for_ids,   ///< of the list
-  keeps_the_state,        ///< beside the rows that are exact
   adds_no_exact_weights,  ///< of pairs that meet: the state has them all the same
   forgets_the_unit,       ///< of polynomials beside exact weights
   halves_the_steps,       ///< of spreads
@@ -57,46 +56,29 @@ class Slipping : public machine::Passing<Slipping<Base, slip>, Base> {
   }
 };
 
-template <RowSlip slip>
-struct SlippingRows : PolynomialRowsForward {
-  static constexpr std::string_view name = "slipping_rows";
+/// The schedule S on such a machine.
+template <class S, RowSlip slip>
+struct WithSlip : S {
+  static constexpr std::string_view name = "with_a_slip";
 
   template <DataMachine M>
-  static void run(M& m, const ForwardOperands& x, Tiling t) {
+  static void run(M& m, const ForwardOperands& x, typename S::Tiling t) {
     Slipping<M, slip> slipping(m);
-    if constexpr (slip == RowSlip::keeps_the_state) {
-      std::vector<index_t> listed;
-      const RowState<M> state(m, x.shape, exact_keys(x.shape));
-      rows_after_keys(m, x, state, t.bc, listed);
-      for (index_t i = 0; i < std::ssize(listed); i += t.Br)
-        exact_rows(m, x, {i, std::min<index_t>(std::ssize(listed), i + t.Br)}, listed, t.Br, t.Bc);
-    } else {
-      PolynomialRowsForward::run(slipping, x, t);
-    }
+    S::run(slipping, x, t);
   }
 };
 
-/// The same slips where exact keys pass instead of being kept.
-template <RowSlip slip>
-struct SlippingPairs : PolynomialPairsForward {
-  static constexpr std::string_view name = "slipping_pairs";
+/// PolynomialRowsForward with its state beside the rows that are exact.
+struct KeepsTheState : PolynomialRowsForward {
+  static constexpr std::string_view name = "keeps_the_state";
 
   template <DataMachine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    Slipping<M, slip> slipping(m);
-    PolynomialPairsForward::run(slipping, x, t);
-  }
-};
-
-/// And where pairs of a cluster have exact weights.
-template <RowSlip slip>
-struct SlippingClusters : PolynomialClustersForward {
-  static constexpr std::string_view name = "slipping_clusters";
-
-  template <DataMachine M>
-  static void run(M& m, const ForwardOperands& x, Tiling t) {
-    Slipping<M, slip> slipping(m);
-    PolynomialClustersForward::run(slipping, x, t);
+    std::vector<index_t> listed;
+    const RowState<M> state(m, x.shape, exact_keys(x.shape));
+    rows_after_keys(m, x, state, t.bc, listed);
+    for (index_t i = 0; i < std::ssize(listed); i += t.Br)
+      exact_rows(m, x, {i, std::min<index_t>(std::ssize(listed), i + t.Br)}, listed, t.Br, t.Bc);
   }
 };
 
