@@ -28,7 +28,7 @@ def random_case(index):
     n, d = rng.choice([(6, 4), (24, 12), (24, 12), (120, 24)])
     n_q, n_k = rng.randint(1, n), rng.randint(1, n)
     kv_heads, group, batch = (rng.randint(1, 3) for _ in range(3)) if rng.random() < 0.4 else (1, 1, 1)
-    p = Problem(n_q, n_k, rng.randint(1, d), rng.randint(1, d), None, kv_heads * group, kv_heads, batch)
+    p = Problem(n_q, n_k, rng.randint(1, d), rng.randint(1, d), kv_heads * group, kv_heads, batch)
     largest = 2 * max(p.rows, p.n_k) * (p.d + p.d_v + 3)
     return p, round(3 * (largest / 3) ** rng.random())
 

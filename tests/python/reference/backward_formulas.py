@@ -1,14 +1,13 @@
 """Exact integer I/O and footprint of every backward algorithm, as functions of the problem and the tiling.
 
-The names are those of the theory: e1..e6 give dQ, dK, dV (a mask is possible for e3 and grouped_key_outer); alg1, alg6, alg9, r6, r9a..r9f
-and shared_backward give g = dL/dX of O = softmax(A1 X A2^T) A3 Y. A tile is a pair of sizes, (rows, None) a panel of
-rows.
+The names are those of the theory: e1..e6 and grouped_key_outer give dQ, dK, dV; alg1, alg6, alg9, r6, r9a..r9f and
+shared_backward give g = dL/dX of O = softmax(A1 X A2^T) A3 Y. A tile is a pair of sizes, (rows, None) a panel of rows.
 """
 
-from itertools import accumulate, pairwise
+from itertools import pairwise
 
 from reference import formulas
-from reference.formulas import Cost, ceil_div, gemm, key_visits, largest_block, total
+from reference.formulas import Cost, ceil_div, gemm, key_visits, total
 
 
 def stored_product(m, k, n, tile):
@@ -58,40 +57,14 @@ def e2(p, Br):
 def query_pass(p, Br):
     """Pass 1 of e3, per copy: dQ and D."""
 
-    def words(rows, kappa):
-        return rows * (2 * p.d + p.d_v + 4) + (p.d + 1 if kappa > 0 else 1)
-
     reads = p.rows * (p.d + 2 * p.d_v + 1) + key_visits(p, Br) * (p.d + p.d_v)
-    return Cost(reads, p.rows * (p.d + 1), largest_block(p, Br, words))
-
-
-def rows_that_see(p, key):
-    if p.offset is None:
-        return p.rows
-    return p.rows - min(p.rows, p.group * max(0, key - p.offset))
-
-
-def key_blocks(p, Bc, first=0, end=None):
-    """(keys, rows that see the first of them) per block of these keys. Without a mask all blocks are alike."""
-    end = p.n_k if end is None else end
-    for j in range(first, end, Bc):
-        yield min(Bc, end - j), rows_that_see(p, j)
+    return Cost(reads, p.rows * (p.d + 1), min(Br, p.rows) * (2 * p.d + p.d_v + 4) + p.d + 1)
 
 
 def key_pass(p, Bc):
     """Pass 2 of e3, per copy: dK and dV."""
-    if p.offset is not None:
-        return pass_over(p, list(key_blocks(p, Bc)))
     width = p.d + p.d_v
     visits, most = ceil_div(p.n_k, Bc) * p.rows, min(Bc, p.n_k) * (2 * width + 2) + p.d + 3
-    return Cost(p.n_k * width + visits * (width + 2), p.n_k * width, most)
-
-
-def pass_over(p, blocks):
-    """The same over given key blocks."""
-    width = p.d + p.d_v
-    visits = sum(rows for _, rows in blocks)
-    most = max(keys * (2 * width + 2) + (p.d + 3 if rows > 0 else 0) for keys, rows in blocks)
     return Cost(p.n_k * width + visits * (width + 2), p.n_k * width, most)
 
 
@@ -100,33 +73,25 @@ def e3(p, Br, Bc):
 
 
 def key_groups(p, Bc, G):
-    """The key blocks, (keys, rows that see the first of them), of G groups, cut where the visible pairs before come
-    nearest to g/G of all: at whole blocks, or under a mask at any multiple of min(Bc, 16) keys. A list may be empty,
-    the first is not."""
-    unit = Bc if p.offset is None else min(Bc, 16)
-    cuts = [*range(0, p.n_k, unit), p.n_k]
-    before = list(accumulate((rows_that_see(p, key) for key in range(p.n_k)), initial=0))
+    """Key blocks in each of G groups, cut where the keys before come nearest to g/G of all. A group may be empty, the
+    first is not."""
+    cuts = [*range(0, p.n_k, Bc), p.n_k]
     starts = [0]
     for g in range(1, G):
-        reached = (a for a, b in pairwise(cuts[1:]) if G * (before[a] + before[b]) >= 2 * g * before[-1])
+        reached = (a for a, b in pairwise(cuts[1:]) if G * (a + b) >= 2 * g * p.n_k)
         starts.append(next(reached, p.n_k))
-    return [list(key_blocks(p, Bc, *ends)) for ends in zip(starts, [*starts[1:], p.n_k])]
+    return [ceil_div(end - start, Bc) for start, end in pairwise([*starts, p.n_k])]
 
 
 def grouped_key_outer(p, Bc, G):
     """e1 on every group: the first revisits dQ, each other one a copy, which is read once more and added to dQ."""
     groups = key_groups(p, Bc, G)
-    reads = writes = 0
-    for group in groups:
-        visits = [rows for _, rows in group]
-        reads += sum(visits[1:])
-        writes += sum(visits)
-    later = [group[0][1] for group in groups[1:] if group]
-    summed = max(later, default=0)
-    reads += sum(later) + summed
-    writes += summed + p.rows - groups[0][0][1]  # a row that sees nothing is written once
+    copies = sum(blocks > 0 for blocks in groups[1:])
+    summed = p.rows if copies else 0
+    reads = (sum(groups) - 1) * p.rows + summed
+    writes = sum(groups) * p.rows + summed
     sums = Cost(reads * p.d, writes * p.d, min(Bc, summed) * p.d + 1 if summed > 0 else 0)
-    return one_after_the_other(p, row_products(p), pass_over(p, sum(groups, [])), sums)
+    return one_after_the_other(p, row_products(p), key_pass(p, Bc), sums)
 
 
 def e4(p, Bc, t):

@@ -7,16 +7,11 @@ from math import ceil, isqrt
 from reference import backward_formulas as formulas
 from reference import search
 from reference.formulas import ceil_div, gemm
-from reference.search import Plan, ceil_sqrt, cheapest_phase, grid, row_sizes, sizes, value
+from reference.search import Plan, ceil_sqrt, cheapest_phase, grid, pairs, sizes, value
 
 
 def cheapest(p, M, schedule, tilings):
     return search.cheapest(p, M, schedule, tilings, formulas)
-
-
-def columns(p):
-    """Key blocks: as for the rows, every size counts under a mask."""
-    return sizes(p.n_k) if p.offset is None else range(1, p.n_k + 1)
 
 
 def product(M, m, k, n):
@@ -46,7 +41,7 @@ def e1(p, M):
 
 
 def grouped_key_outer(p, M):
-    """Without a mask only. The number of groups follows from the shape, a block stays within what is one's share."""
+    """The number of groups follows from the shape, a block stays within what is one's share."""
     G = min(8, max(1, p.n_k // 256))
     share = ceil_div(p.n_k, G)
     fits = [Bc for Bc in sizes(share) if formulas.key_pass(p, Bc).footprint <= M]
@@ -67,11 +62,11 @@ def cheapest_block(M, choices, cost):
 
 
 def query_block(p, M):
-    return cheapest_block(M, row_sizes(p), lambda Br: formulas.query_pass(p, Br))
+    return cheapest_block(M, sizes(p.rows), lambda Br: formulas.query_pass(p, Br))
 
 
 def key_block(p, M):
-    return cheapest_block(M, columns(p), lambda Bc: formulas.key_pass(p, Bc))
+    return cheapest_block(M, sizes(p.n_k), lambda Bc: formulas.key_pass(p, Bc))
 
 
 def e3(p, M):
@@ -165,45 +160,19 @@ def shared_backward(p, M):
     return with_phases(p, M, "shared_backward", tiles, Br=sizes(p.rows))
 
 
-def projected(p, M):
-    """Cheapest over the forward algorithms."""
-    tiles = projections(p, M)
-    if None in tiles.values():
-        return None
-    tilings = (dict(**tiles, schedule=plan.schedule, tiling=plan.tiling) for plan in search.plans(p, M).values())
-    return cheapest(p, M, "projected", tilings)
-
-
 BACKWARD = (e1, e2, e3, e4, e5, e6, grouped_key_outer)
 GRADIENT_X = (r6, r9a, r9b, r9c, r9d, r9e, r9f)
 
 
 def plans(p, M, searches=BACKWARD):
-    """Cheapest plan of every schedule that supports the problem and fits, by name."""
-    if p.offset is not None:
-        searches = [find for find in searches if find is e3]
+    """Cheapest plan of every schedule that fits, by name."""
     found = [find(p, M) for find in searches]
     return {plan.schedule: plan for plan in found if plan}
 
 
-def best(p, M, searches=BACKWARD):
-    return min(plans(p, M, searches).values(), key=lambda plan: (plan.cost.io, plan.cost.writes), default=None)
-
-
-def pairs(p):
-    """Scores that must be formed."""
-    if p.offset is None:
-        return p.copies * p.rows * p.n_k if p.n_k >= 2 else 0
-    return search.pairs(p)
-
-
 def rows_and_keys(p):
-    """(rows that see a key, rows that see two or more, keys that such a row sees)."""
-    if p.offset is None:
-        return (p.rows, p.rows, p.n_k) if p.n_k >= 2 else (p.rows * p.n_k, 0, 0)
-    per_row = search.visible_per_row(p)
-    forming = [kappa for kappa in per_row if kappa >= 2]
-    return sum(kappa >= 1 for kappa in per_row), len(forming), max(forming, default=0)
+    """(rows, rows that see two keys or more, keys that such a row sees)."""
+    return (p.rows, p.rows, p.n_k) if p.n_k >= 2 else (p.rows, 0, 0)
 
 
 def trivial(p):
@@ -221,7 +190,7 @@ def trivial_gradient_x(p, shared=False):
 
 
 def trivial_layer(p, shared=False):
-    """Inputs and output of O = softmax(A1 X A2^T) A3 Y without a mask; the only line proved for it."""
+    """Inputs and output of O = softmax(A1 X A2^T) A3 Y; the only line proved for it."""
     if p.n_k == 1:
         return p.copies * (p.d + p.d * p.d_v + p.rows * p.d_v)
     inputs = p.rows * p.d + (1 if shared else 2) * p.n_k * p.d + p.d**2 + p.d * p.d_v
@@ -273,20 +242,14 @@ def b14_line(p, M, k5, h, outputs):
     return ceil_div(2 * k5 * (pairs(p) - M), 100000 * (2 * M + h + 1)) - p.copies * outputs
 
 
-def theorem_b14(p, M, outputs="dQ dK dV"):
-    """Theorem B14 for all outputs or a subset of them, None where it does not apply. Its second line knows no masks."""
+def theorem_b14(p, M):
+    """Theorem B14, None where it does not apply."""
     d, d_v, width = p.d, p.d_v, p.d + p.d_v
-    if not d <= 8 * d_v <= 8 * d or outputs in ("dK", "dQ dK") and d != d_v:
+    if not d <= 8 * d_v <= 8 * d:
         return None
-    k5, words = {
-        "dQ dK dV": (100000 * width * (4 * d + 3 * d_v) - 13 * d**2, p.rows * d + p.n_k * width),
-        "dQ": (100000 * (2 * d + d_v) * width - 5 * d**2, p.rows * d),
-        "dK dV": (200000 * width**2 - 8 * d**2, p.n_k * width),
-        "dK": (599995 * d**2, p.n_k * d),
-        "dQ dK": (1199990 * d**2, (p.rows + p.n_k) * d),
-    }[outputs]
+    k5, words = 100000 * width * (4 * d + 3 * d_v) - 13 * d**2, p.rows * d + p.n_k * width
     lines = [b14_line(p, M, k5, ceil_div(4 * k5, 300000), words)]
-    if outputs == "dQ dK dV" and d == d_v and p.offset is None:
+    if d == d_v:
         k5 = 1389600 * d**2
         lines.append(b14_line(p, M, k5, ceil_div(10 * k5, 900000), words))
     return max(lines)
@@ -337,21 +300,6 @@ def positive(lines):
     return {name: max(0, words) for name, words in lines.items() if words is not None}
 
 
-def bounds(p, M):
-    """Every proved lower bound for dQ, dK, dV in words, by theorem, none below zero."""
-    return positive({
-        "trivial": trivial(p),
-        "B'": theorem_b1(p, M),
-        "B''": theorem_b2(p, M),
-        "B14": theorem_b14(p, M),
-    })
-
-
 def gradient_x_bounds(p, M, shared=False):
     """Every proved lower bound for g = dL/dX."""
     return positive({"trivial": trivial_gradient_x(p, shared), "g": theorem_gradient_x(p, M, shared)})
-
-
-def bound(lines):
-    """(theorem, words) of the largest bound."""
-    return max(lines.items(), key=lambda line: line[1])

@@ -10,18 +10,13 @@ def ceil_div(a, b):
 
 @dataclass(frozen=True)
 class Problem:
-    """Forward attention. offset = None: dense; otherwise query i sees keys j <= i + offset (causal:
-    offset = n_k - n_q).
-
-    The query heads that share one key/value head form one problem whose rows are stacked position-major, so that the
-    offset still cuts a staircase; batch * kv_heads such problems run one after the other.
-    """
+    """Attention without a mask. The query heads that share one key/value head form one problem, whose rows are all of
+    theirs; batch * kv_heads such problems run one after the other."""
 
     n_q: int
     n_k: int
     d: int
     d_v: int
-    offset: int | None = None
     heads: int = 1
     kv_heads: int = 1
     batch: int = 1
@@ -37,11 +32,6 @@ class Problem:
     @property
     def copies(self):
         return self.batch * self.kv_heads
-
-    def visible(self, row):
-        if self.offset is None:
-            return self.n_k
-        return min(self.n_k, max(0, row // self.group + 1 + self.offset))
 
 
 class Cost(NamedTuple):
@@ -77,24 +67,8 @@ def naive(p, b1, b2, b3, b4, rho):
     return total(p, scores + rho * N + values, 2 * N + p.rows * p.d_v, footprint)
 
 
-def query_blocks(p, Br):
-    """(rows, kappa) per query block: kappa is what its last row sees, as visibility never decreases."""
-    for i in range(0, p.rows, Br):
-        end = min(i + Br, p.rows)
-        yield end - i, p.visible(end - 1)
-
-
 def key_visits(p, Br):
-    if p.offset is None:
-        return ceil_div(p.rows, Br) * p.n_k
-    return sum(kappa for _, kappa in query_blocks(p, Br))
-
-
-def largest_block(p, Br, words):
-    """Largest words(rows, kappa) over the query blocks; the first block decides where there is no mask."""
-    if p.offset is None:
-        return words(min(Br, p.rows), p.n_k)
-    return max(words(rows, kappa) for rows, kappa in query_blocks(p, Br))
+    return ceil_div(p.rows, Br) * p.n_k
 
 
 def flash(p, Br, Bc=1):
@@ -104,7 +78,7 @@ def flash(p, Br, Bc=1):
 def column_split(p, Br, Bc, h):
     width = ceil_div(p.d_v, h)
     reads = h * p.rows * p.d + (h * p.d + p.d_v) * key_visits(p, Br)
-    footprint = largest_block(p, Br, lambda rows, kappa: rows * (p.d + width + 2 + min(Bc, p.n_k)) + (kappa > 0))
+    footprint = min(Br, p.rows) * (p.d + width + 2 + min(Bc, p.n_k)) + 1
     return total(p, reads, p.rows * (p.d_v + 1), footprint)
 
 
@@ -119,11 +93,10 @@ def split_keys(p, Br, Bc, G):
 
 
 def flash_tiled(p, Br, Bc):
-    def words(rows, kappa):
-        return rows * (p.d + p.d_v + 2) + min(Bc, kappa) * (rows + max(p.d, p.d_v))
-
+    rows = min(Br, p.rows)
+    footprint = rows * (p.d + p.d_v + 2) + min(Bc, p.n_k) * (rows + max(p.d, p.d_v))
     reads = p.rows * p.d + (p.d + p.d_v) * key_visits(p, Br)
-    return total(p, reads, p.rows * (p.d_v + 1), largest_block(p, Br, words))
+    return total(p, reads, p.rows * (p.d_v + 1), footprint)
 
 
 def flash_pinned(p, Br, rho):

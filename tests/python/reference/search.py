@@ -20,16 +20,11 @@ class Plan(NamedTuple):
 
 @lru_cache(maxsize=None)
 def sizes(n):
-    """Tile sizes to try for a dimension n. Costs without a mask depend on ceil(n / b) only and footprints grow with b,
+    """Tile sizes to try for a dimension n. Costs depend on ceil(n / b) only and footprints grow with b,
     so for large n the smallest b of each ceiling is enough."""
     if n <= SMALL:
         return list(range(1, n + 1))
     return sorted({ceil_div(n, t) for t in range(1, n + 1)})
-
-
-def row_sizes(p):
-    """Under a mask the visited keys depend on where the blocks end: every size counts."""
-    return sizes(p.rows) if p.offset is None else range(1, p.rows + 1)
 
 
 def cheapest(p, M, schedule, tilings, source=formulas):
@@ -70,11 +65,11 @@ def naive(p, M):
 
 def flash(p, M):
     # Bc = 1: the I/O does not depend on Bc, the footprint grows with it.
-    return cheapest(p, M, "flash", (dict(Br=Br, Bc=1) for Br in row_sizes(p)))
+    return cheapest(p, M, "flash", (dict(Br=Br, Bc=1) for Br in sizes(p.rows)))
 
 
 def column_split(p, M):
-    tilings = (dict(Br=Br, Bc=1, h=h) for h in range(2, p.d_v + 1) for Br in row_sizes(p))
+    tilings = (dict(Br=Br, Bc=1, h=h) for h in range(2, p.d_v + 1) for Br in sizes(p.rows))
     return cheapest(p, M, "column_split", tilings)
 
 
@@ -82,13 +77,13 @@ def split_keys(p, M):
     """As flash; the number of groups follows from the shape."""
     G = max(1, p.n_k // (128 * max(p.rows, 16)))
     G = ceil_div(p.n_k, ceil_div(p.n_k, G))
-    return cheapest(p, M, "split_keys", (dict(Br=Br, Bc=1, G=G) for Br in row_sizes(p)))
+    return cheapest(p, M, "split_keys", (dict(Br=Br, Bc=1, G=G) for Br in sizes(p.rows)))
 
 
 def flash_tiled(p, M, min_Bc=1):
     # As for flash, a larger Bc than asked for only takes words.
     Bc = min(min_Bc, p.n_k)
-    return cheapest(p, M, "flash_tiled", (dict(Br=Br, Bc=Bc) for Br in row_sizes(p)))
+    return cheapest(p, M, "flash_tiled", (dict(Br=Br, Bc=Bc) for Br in sizes(p.rows)))
 
 
 def flash_pinned(p, M):
@@ -129,13 +124,12 @@ def score_tiles(p, M):
     return cheapest(p, M, "score_tiles", (dict(a=a, b=b) for a, b in grid(sizes(p.rows), sizes(p.n_k))))
 
 
-MASKABLE = (flash, flash_tiled, column_split, split_keys)
-STABLE = (*MASKABLE, naive, flash_pinned, key_outer, small_cache, score_tiles)
+STABLE = (flash, flash_tiled, column_split, split_keys, naive, flash_pinned, key_outer, small_cache, score_tiles)
 
 
 def plans(p, M):
-    """Cheapest plan of every stable algorithm that supports the problem and fits, by name."""
-    found = [search(p, M) for search in (STABLE if p.offset is None else MASKABLE)]
+    """Cheapest plan of every stable algorithm that fits, by name."""
+    found = [search(p, M) for search in STABLE]
     return {plan.schedule: plan for plan in found if plan}
 
 
@@ -149,22 +143,15 @@ def ceil_sqrt(x):
     return root if root * root >= x else root + 1
 
 
-def visible_per_row(p):
-    return [p.visible(row) for row in range(p.rows)]
-
-
 def pairs(p):
     """Scores that must be formed: a row with a single key has P = 1 whatever its score is."""
-    return p.copies * sum(kappa for kappa in visible_per_row(p) if kappa >= 2)
+    return p.copies * p.rows * p.n_k if p.n_k >= 2 else 0
 
 
 def trivial(p):
     """Inputs that matter and outputs, without the lse."""
-    per_row = visible_per_row(p)
-    most = max(per_row)
-    forming = [kappa for kappa in per_row if kappa >= 2]
-    inputs = len(forming) * p.d + max(forming, default=0) * p.d + most * p.d_v
-    return p.copies * (inputs + p.rows * p.d_v)
+    scored = (p.rows + p.n_k) * p.d if p.n_k >= 2 else 0
+    return p.copies * (scored + p.n_k * p.d_v + p.rows * p.d_v)
 
 
 def theorem_f1(p, M):
@@ -205,8 +192,3 @@ def bounds(p, M):
     """Every lower bound in words, by theorem, none below zero."""
     lines = {"trivial": trivial(p), "F'": theorem_f1(p, M), "F''": theorem_f2(p, M), "G": theorem_g(p, M)}
     return {name: max(0, words) for name, words in lines.items()}
-
-
-def bound(p, M):
-    """(theorem, words) of the largest bound."""
-    return max(bounds(p, M).items(), key=lambda line: line[1])
