@@ -12,7 +12,7 @@ using testing::AllOf;
 using testing::Contains;
 using testing::HasSubstr;
 
-const Args kSmall = {"--n", "100", "--d", "8", "--M", "200"};
+const Args kSmall = "--n 100 --d 8 --M 200"_args;
 
 /// Every field that is documented is there.
 void expect_fields(const Json& j, const std::set<std::string>& documented) {
@@ -25,8 +25,7 @@ const std::set<std::string> kBound = {"words", "theorem", "class", "status", "co
 const std::set<std::string> kCounts = {"reads", "writes", "io", "peak", "flops", "per_array"};
 
 TEST(Cli, PlanPrintsItsSchema) {
-  const Finished f =
-      Workplace().run(Args{"plan", "--op", "forward", "--n", "4096", "--d", "64", "--M", "16384", "--json"});
+  const Finished f = Workplace().run("plan --op forward --n 4096 --d 64 --M 16384 --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_EQ(f.err, "");
   const Json j = f.json();
@@ -52,43 +51,16 @@ TEST(Cli, PlanPrintsItsSchema) {
 }
 
 TEST(Cli, PlanPrintsATable) {
-  const Finished f = Workplace().run(Args{"plan", "--n", "4096", "--d", "64", "--M", "16384"});
+  const Finished f = Workplace().run("plan --n 4096 --d 64 --M 16384"_args);
   EXPECT_EQ(f.exit_code, 0);
   EXPECT_THAT(f.out, AllOf(HasSubstr("* flash"), HasSubstr("17829888"), HasSubstr("16760832"), HasSubstr("1.064")));
 }
 
 TEST(Cli, PlanTakesEveryOption) {
-  const Finished f = Workplace().run({"plan",
-                                      "--nq",
-                                      "60",
-                                      "--nk",
-                                      "90",
-                                      "--d",
-                                      "16",
-                                      "--dv",
-                                      "24",
-                                      "--heads",
-                                      "6",
-                                      "--kv-heads",
-                                      "2",
-                                      "--batch",
-                                      "3",
-                                      "--M",
-                                      "3000",
-                                      "--reserve",
-                                      "2",
-                                      "--double-buffer",
-                                      "--multiple",
-                                      "q=16,k=8,f=4",
-                                      "--width",
-                                      "Q=2,K=1,V=1",
-                                      "--write-cost",
-                                      "2.5",
-                                      "--no-workspace",
-                                      "--lse",
-                                      "--dtype",
-                                      "bf16",
-                                      "--json"});
+  const Finished f = Workplace().run(
+      "plan --nq 60 --nk 90 --d 16 --dv 24 --heads 6 --kv-heads 2 --batch 3 --M 3000 --reserve "
+      "2 --double-buffer --multiple q=16,k=8,f=4 --width Q=2,K=1,V=1 --write-cost 2.5 "
+      "--no-workspace --lse --dtype bf16 --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json j = f.json();
   const Json& p = j["problem"];
@@ -112,24 +84,24 @@ TEST(Cli, PlanTakesEveryOption) {
 TEST(Cli, PlanKnowsCausalOffsets) {
   const Workplace w;
   const auto offset = [&](const Args& more) {
-    return w.run(Args{"plan", "--nq", "50", "--nk", "80", "--d", "8", "--M", "500", "--json"} + more).json()["problem"];
+    return w.run("plan --nq 50 --nk 80 --d 8 --M 500 --json"_args + more).json()["problem"];
   };
   EXPECT_FALSE(offset({}).contains("causal_offset"));
-  EXPECT_EQ(offset({"--causal"})["causal_offset"], 30);
-  EXPECT_EQ(offset({"--causal", "--causal-offset", "0"})["causal_offset"], 0);
-  EXPECT_EQ(offset({"--causal", "--causal-offset", "-7"})["causal_offset"], -7);
-  EXPECT_EQ(offset({"--causal", "--causal-offset", "-7"})["causal"], true);
+  EXPECT_EQ(offset("--causal"_args)["causal_offset"], 30);
+  EXPECT_EQ(offset("--causal --causal-offset 0"_args)["causal_offset"], 0);
+  EXPECT_EQ(offset("--causal --causal-offset -7"_args)["causal_offset"], -7);
+  EXPECT_EQ(offset("--causal --causal-offset -7"_args)["causal"], true);
 }
 
 TEST(Cli, NumbersBeyond64BitsAreExact) {
-  const Finished f = Workplace().run({"plan", "--n", "1099511627776", "--d", "64", "--M", "16384", "--json"});
+  const Finished f = Workplace().run("plan --n 1099511627776 --d 64 --M 16384 --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   // n^2 words of scores and more: 2^80 = 1208925819614629174706176, digit by digit in the text.
   EXPECT_THAT(f.out, HasSubstr("\"workspace\": 1208925819614629174706176"));
 }
 
 TEST(Cli, BoundPrintsItsSchema) {
-  const Finished f = Workplace().run({"bound", "--n", "4096", "--d", "64", "--M", "16384", "--json"});
+  const Finished f = Workplace().run("bound --n 4096 --d 64 --M 16384 --json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json j = f.json();
   EXPECT_EQ(j["schema"], "redblue.bound/1");
@@ -137,7 +109,7 @@ TEST(Cli, BoundPrintsItsSchema) {
   EXPECT_EQ(j["bound"]["words"], 16760832);
   ASSERT_EQ(j["bounds"].size(), 4U);
   for (const Json& b : j["bounds"]) expect_fields(b, kBound);
-  const Finished text = Workplace().run({"bound", "--n", "4096", "--d", "64", "--M", "16384"});
+  const Finished text = Workplace().run("bound --n 4096 --d 64 --M 16384"_args);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, AllOf(HasSubstr("* F'"), HasSubstr("16760832"), HasSubstr("proved")));
 }
@@ -157,7 +129,7 @@ TEST(Cli, CountEqualsTheFormulaForEverySchedule) {
     EXPECT_EQ(j["equal"], true);
     EXPECT_GE(j["counted"]["io"], j["bound"]["words"]);
   }
-  const Finished text = w.run(Args{"count"} + kSmall);
+  const Finished text = w.run("count"_args + kSmall);
   EXPECT_EQ(text.exit_code, 0);
   EXPECT_THAT(text.out, HasSubstr("counted = formula"));
 }
@@ -179,9 +151,9 @@ TEST(Cli, PlanFormatsHoldTheForwardPassThatComesFirst) {
 /// It has arrays that the gradients have not, and they take bytes, too.
 TEST(Cli, PlansInBytesHoldTheForwardPassThatComesFirst) {
   const Workplace w;
-  for (const Args& bytes : {Args{"--memory", "8KiB"}, Args{"--memory", "8KiB", "--width", "dQ=8"},
-                            Args{"--M", "1000", "--width", "dQ=8"}, Args{"--M", "1000", "--dtype", "bf16"}}) {
-    const Args gradients = {"plan", "--op", "backward", "--n", "100", "--d", "8", "--with-forward", "--json"};
+  for (const Args& bytes : {"--memory 8KiB"_args, "--memory 8KiB --width dQ=8"_args, "--M 1000 --width dQ=8"_args,
+                            "--M 1000 --dtype bf16"_args}) {
+    const Args gradients = "plan --op backward --n 100 --d 8 --with-forward --json"_args;
     const Finished f = w.run(gradients + bytes);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const Json forward = f.json()["forward"];
@@ -191,26 +163,26 @@ TEST(Cli, PlansInBytesHoldTheForwardPassThatComesFirst) {
 
 TEST(Cli, ExplainPrintsTheLoopNest) {
   const Workplace w;
-  const Args scratchpad = {"--n",        "2048",       "--d",       "128",        "--heads", "32",
-                           "--kv-heads", "8",          "--causal",  "--dtype",    "bf16",    "--memory",
-                           "64KiB",      "--multiple", "q=16,k=16", "--schedule", "flash"};
-  const Finished f = w.run(Args{"explain"} + scratchpad);
+  const Args scratchpad =
+      "--n 2048 --d 128 --heads 32 --kv-heads 8 --causal --dtype bf16 --memory 64KiB --multiple "
+      "q=16,k=16 --schedule flash"_args;
+  const Finished f = w.run("explain"_args + scratchpad);
   EXPECT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, AllOf(HasSubstr("flash Br=64 Bc=16"), HasSubstr("load q = Q[64 j : +64, :] (64 x 128)"),
                            HasSubstr("for l from 0 on, 1 + j rounds:"), HasSubstr("K[16 l : +16, :]")));
-  const Finished ragged = w.run({"explain", "--op", "backward", "--nq", "11", "--nk", "9", "--d", "3", "--dv", "5",
-                                 "--M", "65", "--schedule", "fused_query_outer"});
+  const Finished ragged =
+      w.run("explain --op backward --nq 11 --nk 9 --d 3 --dv 5 --M 65 --schedule fused_query_outer"_args);
   EXPECT_THAT(ragged.out, HasSubstr("load q = Q[8 - 4 j : +4, :] (first 3 x 3, then 4 x 3)"));
-  EXPECT_THAT(w.run({"explain", "--n", "10", "--d", "3", "--M", "60", "--schedule", "flash_pinned"}).out,
+  EXPECT_THAT(w.run("explain --n 10 --d 3 --M 60 --schedule flash_pinned"_args).out,
               HasSubstr("compute scores(s, q, k[l, :])"));
-  const Json counted = w.run(Args{"count", "--json"} + scratchpad).json();
+  const Json counted = w.run("count --json"_args + scratchpad).json();
   const std::string words = std::to_string(counted["counted"]["io"].get<index_t>());
   for (const char* line : {"sum of these lines", "formula and footprint"})
     EXPECT_THAT(f.out, testing::ContainsRegex(std::string("\n") + line + " +" + words));
 
-  const Args gradients = {"explain", "--op", "backward", "--n", "100", "--d", "8", "--M", "1000", "--with-forward"};
+  const Args gradients = "explain --op backward --n 100 --d 8 --M 1000 --with-forward"_args;
   EXPECT_THAT(w.run(gradients).out, AllOf(HasSubstr("store lse["), HasSubstr("store dQ[")));
-  const Json j = w.run(gradients + Args{"--json"}).json();
+  const Json j = w.run(gradients + "--json"_args).json();
   EXPECT_EQ(j["schema"], "redblue.explain/1");
   EXPECT_EQ(j["lines"][0]["kind"], "loop");
   EXPECT_EQ(j["forward"][0]["kind"], "loop");
@@ -218,16 +190,16 @@ TEST(Cli, ExplainPrintsTheLoopNest) {
 
 TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
   const Workplace w;
-  const Args count = {"count", "--n", "8000", "--d", "64", "--M", "1000", "--schedule", "flash"};
+  const Args count = "count --n 8000 --d 64 --M 1000 --schedule flash"_args;
   const Finished often = w.run(count, "export REDBLUE_PROGRESS_SECONDS=0.0005;");
   EXPECT_EQ(often.exit_code, 0);
   EXPECT_THAT(often.err, testing::StartsWith("redblue: counting "));
   EXPECT_THAT(often.err, HasSubstr(" words for 0 s so far\n"));
-  EXPECT_EQ(w.run({"count", "--n", "60", "--d", "64", "--M", "1000"}).err, "");
+  EXPECT_EQ(w.run("count --n 60 --d 64 --M 1000"_args).err, "");
 
   const Problem p = problem(500, 500, 32, 32);
   w.safetensors("x.safetensors", p, generate(p));
-  const Args run = {"run", "--M", "1000", "--input", "x.safetensors", "--output", "y.safetensors"};
+  const Args run = "run --M 1000 --input x.safetensors --output y.safetensors"_args;
   EXPECT_THAT(w.run(run, "export REDBLUE_PROGRESS_SECONDS=0.0001;").err, HasSubstr(" % after 0 s\n"));
   EXPECT_EQ(w.run(run).err, "");
 
@@ -238,8 +210,8 @@ TEST(Cli, LongWorkSaysSoWhereThereIsNoTerminal) {
 
 TEST(Cli, TraceListsEveryOperation) {
   const Workplace w;
-  const Args args = {"trace", "--n", "3", "--d", "2", "--M", "24", "--schedule", "flash"};
-  const Finished text = w.run(args), json = w.run(args + Args{"--json"});
+  const Args args = "trace --n 3 --d 2 --M 24 --schedule flash"_args;
+  const Finished text = w.run(args), json = w.run(args + "--json"_args);
   ASSERT_EQ(text.exit_code, 0) << text.err;
   EXPECT_THAT(text.out, testing::StartsWith("# redblue.trace/2\n"));
   const Json j = json.json();
@@ -276,7 +248,7 @@ TEST(Cli, MemoryIsTakenInBytesAndUnits) {
     ASSERT_EQ(f.exit_code, 0) << f.err;
     EXPECT_EQ(f.json()["M"], c.words) << c.memory << " of " << c.dtype;
   }
-  const Args half = {"--n", "16", "--d", "8", "--dtype", "bf16", "--memory", "64KiB", "--json"};
+  const Args half = "--n 16 --d 8 --dtype bf16 --memory 64KiB --json"_args;
   for (const char* compute : {"bf16", "f32", "f64"})
     for (const char* command : {"plan", "bound", "count", "trace"}) {
       const Finished f = w.run(Args{command} + half + Args{"--compute-dtype", compute});
@@ -287,8 +259,7 @@ TEST(Cli, MemoryIsTakenInBytesAndUnits) {
 
 TEST(Cli, PlansInFormatsToPaste) {
   const Workplace w;
-  const Args problem = {"plan", "--n",      "8192",  "--d",        "128",      "--dtype",
-                        "bf16", "--memory", "64KiB", "--multiple", "q=16,k=16"};
+  const Args problem = "plan --n 8192 --d 128 --dtype bf16 --memory 64KiB --multiple q=16,k=16"_args;
   const auto in = [&](const std::string& format) { return w.run(problem + Args{"--format", format}); };
   const Json json = in("json").json(), chosen = json["plans"][0];
   EXPECT_EQ(json["chosen"], 0);
@@ -306,7 +277,7 @@ TEST(Cli, PlansInFormatsToPaste) {
   EXPECT_EQ(static_cast<std::size_t>(std::count(csv.begin(), csv.end(), '\n')), json["plans"].size() + 1);
   EXPECT_THAT(markdown, HasSubstr("| **" + chosen["schedule"].get<std::string>() + "** |"));
   EXPECT_THAT(in("table").out, AllOf(HasSubstr("for comparison:\n  saha_ye"), HasSubstr("* ")));
-  EXPECT_EQ(w.run(problem + Args{"--json", "--format", "csv"}).exit_code, 2);
+  EXPECT_EQ(w.run(problem + "--json --format csv"_args).exit_code, 2);
   EXPECT_EQ(in("xml").exit_code, 2);
 }
 
@@ -322,18 +293,18 @@ TEST(Cli, HeadersHoldTheMask) {
     return HasSubstr("#define REDBLUE_FORWARD_" + name + " " + std::to_string(value) + "\n");
   };
   EXPECT_THAT(header({}), AllOf(says("CAUSAL", 0), Not(HasSubstr("MASK")), Not(HasSubstr("WINDOW"))));
-  EXPECT_THAT(header({"--causal", "--window", "8,2"}),
+  EXPECT_THAT(header("--causal --window 8,2"_args),
               AllOf(says("CAUSAL", 1), says("CAUSAL_OFFSET", 0), says("MASK_LO", -8), says("MASK_HI", 1),
                     HasSubstr("i + MASK_LO <= j < i + MASK_HI")));
-  EXPECT_THAT(header({"--causal", "--seqlens", "30,34"}),
+  EXPECT_THAT(header("--causal --seqlens 30,34"_args),
               AllOf(says("SEQUENCES", 2), says("CAUSAL", 1), Not(HasSubstr("define REDBLUE_FORWARD_CAUSAL_OFFSET")),
                     HasSubstr("in each sequence query i stands at key i + its keys - its queries")));
-  EXPECT_THAT(header({"--window", "5,1", "--causal-offset", "2", "--prefix", "3", "--seqlens", "30,34"}),
+  EXPECT_THAT(header("--window 5,1 --causal-offset 2 --prefix 3 --seqlens 30,34"_args),
               AllOf(says("CAUSAL", 0), says("CAUSAL_OFFSET", 2), says("WINDOW_LEFT", 5), says("WINDOW_RIGHT", 1),
                     says("PREFIX", 3)));
-  EXPECT_THAT(header({"--causal", "--window", "8,0", "--dilation", "4"}),
+  EXPECT_THAT(header("--causal --window 8,0 --dilation 4"_args),
               AllOf(says("PATTERNS", 1), says("CAUSAL", 1), HasSubstr("the keys that its pattern has")));
-  EXPECT_THAT(header({"--causal", "--window", "512,0", "--dilation", "4"}, "1048576"),
+  EXPECT_THAT(header("--causal --window 512,0 --dilation 4"_args, "1048576"),
               AllOf(says("CAUSAL", 1), says("WINDOW_LEFT", 512), says("WINDOW_RIGHT", 0), says("DILATION", 4),
                     HasSubstr("in steps of DILATION keys"), Not(HasSubstr("PATTERNS"))));
 }
@@ -347,11 +318,11 @@ TEST(Cli, PlansStateIndexWords) {
   for (const unsigned row : rows)
     for (unsigned j = 0; j < 6; ++j) seen.push_back(row >> j & 1);
   file::write_npy(w / "mask.npy", file::c_order_tensor(DType::boolean, {4, 6}, seen.data()));
-  const Args sizes{"--nq", "4", "--nk", "6", "--d", "3", "--M", "200", "--order", "natural"};
-  const Args of_mask = Args{"plan", "--mask", "mask.npy"} + sizes, of_rule = Args{"plan", "--strided", "2"} + sizes;
-  const Json with_mask = w.run(of_mask + Args{"--json"}).json();
+  const Args sizes = "--nq 4 --nk 6 --d 3 --M 200 --order natural"_args;
+  const Args of_mask = "plan --mask mask.npy"_args + sizes, of_rule = "plan --strided 2"_args + sizes;
+  const Json with_mask = w.run(of_mask + "--json"_args).json();
   for (const Json& row : with_mask["plans"]) EXPECT_GT(row["index_words"], row["index_footprint"]) << row;
-  const Json flash = w.run(of_mask + Args{"--schedule", "flash", "--json"}).json()["plans"][0];
+  const Json flash = w.run(of_mask + "--schedule flash --json"_args).json()["plans"][0];
   EXPECT_EQ(flash["index_words"], 1 + 2 * 6 + 12);  // one block: keys, and pairs
   EXPECT_EQ(flash["index_footprint"], 3);           // queries 0, 2 and 3 see key 0
   const auto in = [&](const Args& problem, const std::string& format) {
@@ -363,7 +334,7 @@ TEST(Cli, PlansStateIndexWords) {
   EXPECT_THAT(in(of_mask, "markdown"), AllOf(HasSubstr("| index words | resident |\n"), HasSubstr(" | 25 | 3 |\n")));
   EXPECT_THAT(in(of_mask, "c-header"),
               AllOf(HasSubstr("_INDEX_WORDS_READ 25LL\n"), HasSubstr("_INDEX_WORDS_RESIDENT 3LL\n")));
-  const Json with_rule = w.run(of_rule + Args{"--json"}).json();
+  const Json with_rule = w.run(of_rule + "--json"_args).json();
   for (const Json& row : with_rule["plans"]) EXPECT_TRUE(row["index_words"] == 0 && row["index_footprint"] == 0) << row;
   for (const char* format : {"table", "csv", "markdown", "c-header"}) {
     EXPECT_THAT(in(of_rule, format), testing::Not(testing::HasSubstr("index")));
@@ -373,11 +344,11 @@ TEST(Cli, PlansStateIndexWords) {
 
 TEST(Cli, CountsFastMemoryInBytes) {
   const Workplace w;
-  const Args scratchpad = {"--n",   "700",     "--d",      "40",    "--dtype",         "bf16",  "--memory",
-                           "16KiB", "--width", "scores=2", "--pad", "rows=64,after=4", "--json"};
+  const Args scratchpad =
+      "--n 700 --d 40 --dtype bf16 --memory 16KiB --width scores=2 --pad rows=64,after=4 --json"_args;
   for (const char* op : {"forward", "backward", "gradient-x"}) {
     const Args problem = Args{"--op", op} + scratchpad;
-    const Finished plan = w.run(Args{"plan"} + problem), count = w.run(Args{"count"} + problem);
+    const Finished plan = w.run("plan"_args + problem), count = w.run("count"_args + problem);
     ASSERT_EQ(plan.exit_code, 0) << plan.err;
     ASSERT_EQ(count.exit_code, 0) << count.err;
     const Json chosen = plan.json()["plans"][plan.json()["chosen"].get<std::size_t>()], counted = count.json();
@@ -387,7 +358,7 @@ TEST(Cli, CountsFastMemoryInBytes) {
     EXPECT_EQ(counted["counted"]["io"], chosen["io"]);
     EXPECT_TRUE(counted["equal"]);
   }
-  const Finished table = w.run({"plan", "--n", "64", "--d", "8", "--memory", "4KiB", "--dtype", "bf16"});
+  const Finished table = w.run("plan --n 64 --d 8 --memory 4KiB --dtype bf16"_args);
   EXPECT_THAT(table.out, testing::HasSubstr("2 per word of Q K V; 4 per word of O lse"));
   EXPECT_THAT(table.out, testing::HasSubstr("bytes moved by"));
 }

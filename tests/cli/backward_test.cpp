@@ -208,7 +208,7 @@ TEST(CliGradient, RunKeepsTheElementTypeOfItsInputs) {
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
       Stock w(sample(op), dtype);
       w.save();
-      const Finished f = w.run(w.command(kSafetensorsFiles + Args{"--json"}));
+      const Finished f = w.run(w.command(kSafetensorsFiles + "--json"_args));
       ASSERT_EQ(f.exit_code, 0) << op_name(op) << ": " << f.err;
       const bool wide = dtype == DType::f64;
       EXPECT_EQ(f.json()["compute_dtype"], wide ? "f64" : "f32");
@@ -242,8 +242,7 @@ TEST(CliGradient, RunTakesAndGivesAnyNames) {
     for (const SlowArray a : outputs_of(w.p))
       if (!w.arrays.contains(a)) rename(a, "grad=");
     w.save({}, names);
-    const Finished f =
-        w.run(w.command(Args{"--input", "x.safetensors", "--output", "z.safetensors", "--verify"} + options));
+    const Finished f = w.run(w.command("--input x.safetensors --output z.safetensors --verify"_args + options));
     ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
     const file::Safetensors y = file::read_safetensors(w / "y.safetensors"),
                             z = file::read_safetensors(w / "z.safetensors");
@@ -257,13 +256,13 @@ TEST(CliGradient, RunComputesTheForwardPassWhereItIsNotGiven) {
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x}) {
     Stock w(sample(op), DType::f64);
     w.save();
-    const Finished given = w.run(w.command(kSafetensorsFiles + Args{"--json"}));
+    const Finished given = w.run(w.command(kSafetensorsFiles + "--json"_args));
     ASSERT_EQ(given.exit_code, 0) << given.err;
     const file::Safetensors y = file::read_safetensors(w / "y.safetensors");
     std::map<SlowArray, std::vector<double>> expected;
     for (const SlowArray a : outputs_of(w.p)) expected[a] = numbers(y.tensor(tensor_name(a)));
     w.save({O, lse});
-    const Finished alone = w.run(w.command(kSafetensorsFiles + Args{"--json", "--verify"}));
+    const Finished alone = w.run(w.command(kSafetensorsFiles + "--json --verify"_args));
     ASSERT_EQ(alone.exit_code, 0) << alone.err;
     const Json j = alone.json();
     EXPECT_EQ(j["problem"]["forward_given"], false);
@@ -280,7 +279,7 @@ TEST(CliGradient, RunComputesTheForwardPassWhereItIsNotGiven) {
     }
     // .npy files too.
     Stock n(sample(op));
-    EXPECT_EQ(n.run(n.command(n.save_npy(4, {O, lse}) + Args{"--verify"})).exit_code, 0);
+    EXPECT_EQ(n.run(n.command(n.save_npy(4, {O, lse}) + "--verify"_args)).exit_code, 0);
   }
 }
 
@@ -294,7 +293,7 @@ TEST(CliGradient, RunReadsOneTensorOfSharedSources) {
       EXPECT_FALSE(w.arrays.contains(A3));
       w.save();
       const Args option = {"--sources", std::string(name_of(sources))};
-      const Finished f = w.run(w.command(kSafetensorsFiles + option + Args{"--verify", "--json"}));
+      const Finished f = w.run(w.command(kSafetensorsFiles + option + "--verify --json"_args));
       ASSERT_EQ(f.exit_code, 0) << op_name(op) << f.err << f.out;
       EXPECT_EQ(f.json()["problem"]["sources"], name_of(sources));
       // Without the option the others are missing.
@@ -323,8 +322,8 @@ TEST(CliGradient, VerifySaysWhatItCompared) {
   for (const Operation op : kGradients) {
     Stock w(sample(op));
     w.save();
-    const Args args = w.command(kSafetensorsFiles + Args{"--verify"});
-    const Finished json = w.run(args + Args{"--json"}), text = w.run(args), quiet = w.run(args + Args{"--quiet"});
+    const Args args = w.command(kSafetensorsFiles + "--verify"_args);
+    const Finished json = w.run(args + "--json"_args), text = w.run(args), quiet = w.run(args + "--quiet"_args);
     ASSERT_EQ(json.exit_code, 0) << json.err;
     EXPECT_EQ(json.err, "");
     const Json v = json.json()["verify"];
@@ -352,8 +351,8 @@ TEST(CliGradient, VerifyFailsWhereTheGivenForwardPassIsWrong) {
       w.save();
       // That cannot be seen without --verify, and the answer is written either way.
       EXPECT_EQ(w.run(w.command(kSafetensorsFiles)).exit_code, 0);
-      const Args args = w.command(kSafetensorsFiles + Args{"--verify"});
-      const Finished json = w.run(args + Args{"--json"}), text = w.run(args);
+      const Args args = w.command(kSafetensorsFiles + "--verify"_args);
+      const Finished json = w.run(args + "--json"_args), text = w.run(args);
       EXPECT_EQ(json.exit_code, 1) << op_name(op);
       EXPECT_EQ(text.exit_code, 1);
       EXPECT_THAT(text.out, HasSubstr("WRONG"));
@@ -369,7 +368,7 @@ TEST(CliGradient, VerifyReportsNaN) {
     Stock w(sample(op));
     w.nudge(dO, std::numeric_limits<double>::quiet_NaN());
     w.save();
-    const Finished f = w.run(w.command(kSafetensorsFiles + Args{"--verify", "--json"}));
+    const Finished f = w.run(w.command(kSafetensorsFiles + "--verify --json"_args));
     EXPECT_EQ(f.exit_code, 1);
     const Json v = f.json()["verify"];
     EXPECT_EQ(v["nan_inputs"]["do"], 1);
@@ -486,7 +485,7 @@ TEST(CliGradient, RefusesOutputsThatAreInputsOrCannotBeWritten) {
     if (outputs_of(w.p).size() > 1)
       expect_refused(w, with(tensor_name(outputs_of(w.p).front()) + ".npy"), {"same file"});
     w.save();
-    expect_refused(w, w.command({"--input", "x.safetensors", "--output", "x.safetensors"}), {"also an input"});
+    expect_refused(w, w.command("--input x.safetensors --output x.safetensors"_args), {"also an input"});
   }
 }
 
@@ -496,14 +495,14 @@ TEST(CliGradient, KeepsTheOldOutputsWhenItRefuses) {
     w.save();
     file::write_text(w / "y.safetensors", "old");
     expect_refused(w, w.command(kSafetensorsFiles, "1"), {"M = 1 words is too small", "needs M >= "});
-    expect_refused(w, w.command(kSafetensorsFiles + Args{"--schedule", "no_such"}), {"no_such"});
+    expect_refused(w, w.command(kSafetensorsFiles + "--schedule no_such"_args), {"no_such"});
     EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
   }
 }
 
-const Args kSizes = {"--nq", "60", "--nk", "50", "--d", "8", "--dv", "6"};
+const Args kSizes = "--nq 60 --nk 50 --d 8 --dv 6"_args;
 Args sizes_of(Operation op, const Args& more = {}) {
-  return Args{"--op", op_name(op)} + kSizes + (op == Operation::backward_w ? Args{"--d-in", "16"} : Args{}) + more;
+  return Args{"--op", op_name(op)} + kSizes + (op == Operation::backward_w ? "--d-in 16"_args : Args{}) + more;
 }
 
 TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
@@ -511,8 +510,8 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
   for (const Operation op : kNew) {
     SCOPED_TRACE(op_name(op));
     const Args sizes = sizes_of(op, {"--M", "700"});
-    const Finished plan = w.run(Args{"plan", "--json"} + sizes), bound = w.run(Args{"bound", "--json"} + sizes),
-                   count = w.run(Args{"count", "--json"} + sizes), trace = w.run(Args{"trace", "--json"} + sizes);
+    const Finished plan = w.run("plan --json"_args + sizes), bound = w.run("bound --json"_args + sizes),
+                   count = w.run("count --json"_args + sizes), trace = w.run("trace --json"_args + sizes);
     for (const Finished* f : {&plan, &bound, &count, &trace}) ASSERT_EQ(f->exit_code, 0) << f->err;
     const std::set<std::string> problem = {"op", "batch", "heads",  "kv_heads", "n_q",   "n_k",
                                            "d",  "d_v",   "causal", "scale",    "score", "lse_required"};
@@ -573,7 +572,7 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
     for (const SlowArray a : outputs_of(p))
       EXPECT_THAT(operations, testing::AnyOf(HasSubstr("write " + std::string(name_of(a)) + "#0"),
                                              HasSubstr(std::string(name_of(a)) + "#0")));
-    const Finished text = w.run(Args{"trace"} + sizes);
+    const Finished text = w.run("trace"_args + sizes);
     EXPECT_EQ(text.out, "# redblue.trace/2\n" + operations);
     for (const char* command : {"plan", "bound", "count"}) {
       const Finished table = w.run(Args{command} + sizes);
@@ -588,19 +587,18 @@ TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
   for (const Operation op : kNew)
     for (const std::string_view name : cases(plan::Registry::built_in().names(op))) {
       const Args heads = {"--batch", "2", "--heads", "2", "--M", "20000", "--schedule", std::string(name), "--json"};
-      Args args = Args{"count"} + sizes_of(op, heads);
-      if (name.starts_with("shared_source")) args = args + Args{"--sources", "shared"};
-      if (name.starts_with("sparse")) args = args + Args{"--window", "3,3", "--globals", "2"};
+      Args args = "count"_args + sizes_of(op, heads);
+      if (name.starts_with("shared_source")) args = args + "--sources shared"_args;
+      if (name.starts_with("sparse")) args = args + "--window 3,3 --globals 2"_args;
       if (name == "algorithm_9") {
         *(std::find(args.begin(), args.end(), "--nk") + 1) = "60";
         *(std::find(args.begin(), args.end(), "--dv") + 1) = "8";
       }
       Finished f = w.run(args);
       // Some are for linear attention.
-      if (f.exit_code == 2 && f.err.find("identity") != std::string::npos)
-        f = w.run(args + Args{"--score", "identity"});
+      if (f.exit_code == 2 && f.err.find("identity") != std::string::npos) f = w.run(args + "--score identity"_args);
       if (f.exit_code == 2 && f.err.find("approximation") != std::string::npos)
-        f = w.run(args + Args{"--approximate", "2:1"});
+        f = w.run(args + "--approximate 2:1"_args);
       ASSERT_EQ(f.exit_code, 0) << op_name(op) << ", " << name << ": " << f.err;
       const Json j = f.json();
       EXPECT_EQ(j["schedule"], name);
@@ -619,7 +617,7 @@ TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
 
 TEST(CliGradient, SchedulesGoByTheirLabelsToo) {
   const Workplace w;
-  const Json plans = w.run(Args{"plan", "--json"} + sizes_of(Operation::backward, {"--M", "700"})).json()["plans"];
+  const Json plans = w.run("plan --json"_args + sizes_of(Operation::backward, {"--M", "700"})).json()["plans"];
   EXPECT_GE(plans.size(), 6U);
   for (const Json& row : plans) {
     const std::string label = row.value("label", row["schedule"].get<std::string>());
@@ -639,7 +637,7 @@ TEST(CliGradient, PrintedAlgorithmsAreListedAndNeverChosen) {
   const std::set<std::string> printed = {"algorithm_1", "algorithm_6", "algorithm_9"};
   for (const char* M : {"100", "1024", "4096", "16384", "100000", "10000000"}) {
     const Args args = {"--op", "gradient-x", "--n", "512", "--d", "64", "--M", M};
-    const Finished f = w.run(Args{"plan", "--json"} + args);
+    const Finished f = w.run("plan --json"_args + args);
     if (f.exit_code != 0) continue;  // algorithm_9 alone is no plan
     const Json j = f.json();
     bool ninth = false;
@@ -656,9 +654,9 @@ TEST(CliGradient, PrintedAlgorithmsAreListedAndNeverChosen) {
     EXPECT_FALSE(printed.contains(j["plans"][j["chosen"].get<std::size_t>()]["schedule"]));
   }
   // Whoever asks for it gets it, with a word on what it needs.
-  const Args ninth = {"--op", "gradient-x", "--n", "512", "--d", "64", "--M", "4096", "--schedule", "algorithm_9"};
-  const Finished json = w.run(Args{"count", "--json"} + ninth), text = w.run(Args{"count"} + ninth),
-                 table = w.run(Args{"plan"} + ninth);
+  const Args ninth = "--op gradient-x --n 512 --d 64 --M 4096 --schedule algorithm_9"_args;
+  const Finished json = w.run("count --json"_args + ninth), text = w.run("count"_args + ninth),
+                 table = w.run("plan"_args + ninth);
   ASSERT_EQ(json.exit_code, 0) << json.err;
   EXPECT_EQ(json.json()["fits"], false);
   EXPECT_GT(json.json()["counted"]["peak"], 4096);
@@ -671,12 +669,12 @@ TEST(CliGradient, WithForwardTheWordsOfTheForwardPassAreIncluded) {
   const Workplace w;
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x}) {
     SCOPED_TRACE(op_name(op));
-    const Args more = {"--batch", "2", "--heads", "2", "--M", "500", "--json"};
+    const Args more = "--batch 2 --heads 2 --M 500 --json"_args;
     const Operation before = op == Operation::backward ? Operation::forward : Operation::forward_x;
-    const Json with = w.run(Args{"count", "--with-forward"} + sizes_of(op, more)).json(),
-               alone = w.run(Args{"count"} + sizes_of(op, more)).json(),
-               forward = w.run(Args{"count", "--lse"} + sizes_of(before, more)).json(),
-               plan = w.run(Args{"plan", "--with-forward"} + sizes_of(op, more)).json();
+    const Json with = w.run("count --with-forward"_args + sizes_of(op, more)).json(),
+               alone = w.run("count"_args + sizes_of(op, more)).json(),
+               forward = w.run("count --lse"_args + sizes_of(before, more)).json(),
+               plan = w.run("plan --with-forward"_args + sizes_of(op, more)).json();
     EXPECT_EQ(with["schedule"], alone["schedule"]);
     EXPECT_EQ(with["forward"]["schedule"], forward["schedule"]);
     EXPECT_EQ(with["equal"], true);
@@ -691,14 +689,14 @@ TEST(CliGradient, WithForwardTheWordsOfTheForwardPassAreIncluded) {
     const double words = plan["bound"]["words"].get<double>();
     EXPECT_NEAR(with["ratio"].get<double>(), with["counted"]["io"].get<double>() / words, 1e-9);
   }
-  expect_refused(w, Args{"plan", "--with-forward", "--M", "500"} + sizes_of(Operation::backward_w),
+  expect_refused(w, "plan --with-forward --M 500"_args + sizes_of(Operation::backward_w),
                  {"backward-w needs O and lse"});
 }
 
 TEST(CliGradient, TooSmallMListsTheSmallestOfEverySchedule) {
   const Workplace w;
   for (const Operation op : kNew) {
-    const Finished f = w.run(Args{"plan", "--M", "1"} + sizes_of(op));
+    const Finished f = w.run("plan --M 1"_args + sizes_of(op));
     EXPECT_EQ(f.exit_code, 2);
     const std::string sentence = "the smallest that works is ";
     const std::size_t at = f.err.find(sentence);
@@ -712,18 +710,18 @@ TEST(CliGradient, TooSmallMListsTheSmallestOfEverySchedule) {
 TEST(CliGradient, RefusesProblemsThatMakeNoSense) {
   const Workplace w;
   const auto refused = [&](const Args& args, const std::vector<std::string>& says) {
-    expect_refused(w, Args{"plan", "--M", "1000"} + args, says);
+    expect_refused(w, "plan --M 1000"_args + args, says);
   };
-  refused({"--op", "gradient-x", "--nq", "4", "--nk", "5", "--d", "3", "--sources", "self"}, {"n_q = 4", "n_k = 5"});
-  refused({"--op", "backward", "--n", "4", "--d", "3", "--sources", "shared"}, {"sources = shared", "backward"});
-  refused({"--op", "gradient-x", "--n", "4", "--d", "3", "--heads", "4", "--kv-heads", "2"}, {"kv_heads = 2"});
-  refused({"--op", "backward-w", "--n", "4", "--d", "3"}, {"d_in"});
-  refused({"--op", "gradient-x", "--n", "4", "--d", "3", "--schedule", "shared_source"}, {"A2 = A3"});
-  refused({"--op", "gradient-x", "--nq", "4", "--nk", "5", "--d", "3", "--schedule", "algorithm_9"}, {"algorithm_9"});
-  refused({"--op", "gradient-x", "--n", "4", "--d", "3", "--causal", "--schedule", "algorithm_6"}, {"mask"});
-  refused({"--op", "gradient-x", "--n", "4", "--d", "3", "--schedule", "e1"}, {"e1", "9R-a"});
-  refused({"--op", "backward", "--n", "4", "--d", "3", "--width", "A1=2"}, {"A1"});
-  refused({"--op", "backward", "--n", "4", "--d", "3", "--no-workspace", "--schedule", "e5"}, {"workspace"});
+  refused("--op gradient-x --nq 4 --nk 5 --d 3 --sources self"_args, {"n_q = 4", "n_k = 5"});
+  refused("--op backward --n 4 --d 3 --sources shared"_args, {"sources = shared", "backward"});
+  refused("--op gradient-x --n 4 --d 3 --heads 4 --kv-heads 2"_args, {"kv_heads = 2"});
+  refused("--op backward-w --n 4 --d 3"_args, {"d_in"});
+  refused("--op gradient-x --n 4 --d 3 --schedule shared_source"_args, {"A2 = A3"});
+  refused("--op gradient-x --nq 4 --nk 5 --d 3 --schedule algorithm_9"_args, {"algorithm_9"});
+  refused("--op gradient-x --n 4 --d 3 --causal --schedule algorithm_6"_args, {"mask"});
+  refused("--op gradient-x --n 4 --d 3 --schedule e1"_args, {"e1", "9R-a"});
+  refused("--op backward --n 4 --d 3 --width A1=2"_args, {"A1"});
+  refused("--op backward --n 4 --d 3 --no-workspace --schedule e5"_args, {"workspace"});
 }
 
 }  // namespace

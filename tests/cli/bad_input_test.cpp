@@ -44,105 +44,102 @@ struct Stocked : Workplace {
 
 TEST(Cli, RefusesLengthsThatDoNotAddUp) {
   const Workplace w;
-  const auto plan = [](const Args& more) { return Args{"plan", "--d", "8", "--M", "1000"} + more; };
-  expect_refused(w, {plan({"--n", "8", "--seqlens", "3,3"}),
-                     {"cu_seqlens_q ends with 6", "8 queries", "the program's --seqlens)"}});
-  expect_refused(w, {plan({"--nq", "6", "--nk", "8", "--seqlens", "3,3"}), {"ends with 6", "8 keys", "--seqlens-k"}});
-  expect_refused(w, {plan({"--n", "8", "--seqlens", "0,3,8"}), {"ends with 11", "these lengths look cumulative"}});
+  const auto plan = [](const Args& more) { return "plan --d 8 --M 1000"_args + more; };
+  expect_refused(
+      w, {plan("--n 8 --seqlens 3,3"_args), {"cu_seqlens_q ends with 6", "8 queries", "the program's --seqlens)"}});
+  expect_refused(w, {plan("--nq 6 --nk 8 --seqlens 3,3"_args), {"ends with 6", "8 keys", "--seqlens-k"}});
+  expect_refused(w, {plan("--n 8 --seqlens 0,3,8"_args), {"ends with 11", "these lengths look cumulative"}});
 }
 
 TEST(Cli, RefusesSizesThatAreNone) {
   const Workplace w;
-  const auto plan = [](const Args& more) { return Args{"plan", "--M", "1000"} + more; };
+  const auto plan = [](const Args& more) { return "plan --M 1000"_args + more; };
   for (const Bad& bad : {
-           Bad{plan({"--n", "0", "--d", "8"}), {"n_q = 0", "from 1 to 2^48"}},
-           Bad{plan({"--n", "-4", "--d", "8"}), {"n_q = -4"}},
-           Bad{plan({"--nq", "4", "--nk", "0", "--d", "8"}), {"n_k = 0"}},
-           Bad{plan({"--n", "4", "--d", "0"}), {"d = 0"}},
-           Bad{plan({"--n", "4", "--d", "8", "--dv", "-1"}), {"d_v = -1"}},
-           Bad{plan({"--n", "4", "--d", "8", "--batch", "0"}), {"batch = 0"}},
-           Bad{plan({"--n", "4", "--d", "8", "--heads", "0"}), {"heads = 0"}},
-           Bad{plan({"--n", "4", "--d", "8", "--heads", "4", "--kv-heads", "3"}), {"heads = 4", "kv_heads = 3"}},
-           Bad{plan({"--n", "9999999999999999", "--d", "8"}), {"n_q = 9999999999999999"}},
-           Bad{plan({"--n", "281474976710656", "--d", "281474976710656", "--heads", "281474976710656", "--kv-heads",
-                     "1"}),
+           Bad{plan("--n 0 --d 8"_args), {"n_q = 0", "from 1 to 2^48"}},
+           Bad{plan("--n -4 --d 8"_args), {"n_q = -4"}},
+           Bad{plan("--nq 4 --nk 0 --d 8"_args), {"n_k = 0"}},
+           Bad{plan("--n 4 --d 0"_args), {"d = 0"}},
+           Bad{plan("--n 4 --d 8 --dv -1"_args), {"d_v = -1"}},
+           Bad{plan("--n 4 --d 8 --batch 0"_args), {"batch = 0"}},
+           Bad{plan("--n 4 --d 8 --heads 0"_args), {"heads = 0"}},
+           Bad{plan("--n 4 --d 8 --heads 4 --kv-heads 3"_args), {"heads = 4", "kv_heads = 3"}},
+           Bad{plan("--n 9999999999999999 --d 8"_args), {"n_q = 9999999999999999"}},
+           Bad{plan("--n 281474976710656 --d 281474976710656 --heads 281474976710656 --kv-heads 1"_args),
                {"too large", "281474976710656"}},
-           Bad{plan({"--n", "281474976710656", "--d", "281474976710656", "--batch", "281474976710656"}), {"overflow"}},
-           Bad{plan({"--n", "4", "--d", "8", "--causal", "--causal-offset", "999999999999999"}),
-               {"causal_offset = 999999999999999"}},
-           Bad{plan({"--d", "8"}), {"queries", "--n"}},
-           Bad{plan({"--nq", "8", "--d", "8"}), {"keys", "--nk"}},
-           Bad{plan({"--n", "8"}), {"--d"}},
-           Bad{plan({"--n", "eight", "--d", "8"}), {"--n", "eight"}},
-           Bad{plan({"--n", "1e6", "--d", "8"}), {"--n", "1e6"}},
-           Bad{plan({"--n", "99999999999999999999999", "--d", "8"}), {"--n", "99999999999999999999999"}},
+           Bad{plan("--n 281474976710656 --d 281474976710656 --batch 281474976710656"_args), {"overflow"}},
+           Bad{plan("--n 4 --d 8 --causal --causal-offset 999999999999999"_args), {"causal_offset = 999999999999999"}},
+           Bad{plan("--d 8"_args), {"queries", "--n"}},
+           Bad{plan("--nq 8 --d 8"_args), {"keys", "--nk"}},
+           Bad{plan("--n 8"_args), {"--d"}},
+           Bad{plan("--n eight --d 8"_args), {"--n", "eight"}},
+           Bad{plan("--n 1e6 --d 8"_args), {"--n", "1e6"}},
+           Bad{plan("--n 99999999999999999999999 --d 8"_args), {"--n", "99999999999999999999999"}},
        })
     expect_refused(w, bad);
 }
 
 TEST(Cli, RefusesOptionsThatMakeNoSense) {
   const Workplace w;
-  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8", "--M", "1000"} + more; };
+  const auto plan = [](const Args& more) { return "plan --n 100 --d 8 --M 1000"_args + more; };
   for (const Bad& bad : {
            Bad{{}, {"a command is missing"}},
-           Bad{{"explode"}, {"explode"}},
-           Bad{plan({"--explode"}), {"--explode"}},
-           Bad{plan({"--op", "sideways"}), {"--op sideways", "forward", "gradient-x"}},
-           Bad{plan({"--score", "max"}), {"--score max", "sigmoid"}},
-           Bad{plan({"--sources", "self"}), {"sources = self", "forward"}},
-           Bad{plan({"--op", "gradient-x", "--kv-heads", "2", "--heads", "4"}), {"kv_heads = 2"}},
-           Bad{plan({"--op", "backward-w"}), {"d_in"}},
-           Bad{plan({"--op", "backward", "--schedule", "flash"}), {"'flash'", "two_pass"}},
-           Bad{plan({"--schedule", "fast"}), {"'fast'", "flash_pinned", "score_tiles"}},
-           Bad{plan({"--dtype", "f8"}), {"--dtype f8", "bf16"}},
-           Bad{plan({"--reserve", "-2"}), {"reserve = -2"}},
-           Bad{plan({"--multiple", "q=0"}), {"--multiple", "q=0"}},
-           Bad{plan({"--multiple", "x=4"}), {"--multiple", "x=4", "q, k, f"}},
-           Bad{plan({"--multiple", "16"}), {"--multiple", "'16'"}},
-           Bad{plan({"--multiple", "q=4,"}), {"--multiple", "q=4,"}},
-           Bad{plan({"--multiple", "q=4,q=8"}), {"--multiple", "q is given twice"}},
-           Bad{plan({"--reserve", "010"}), {"--reserve", "010"}},
-           Bad{plan({"--width", "Q=0"}), {"--width", "Q=0"}},
-           Bad{plan({"--width", "P=2"}), {"--width", "P=2", "lse"}},
-           Bad{plan({"--write-cost", "-1"}), {"write cost = -1"}},
-           Bad{plan({"--write-cost", "nan"}), {"write cost = nan"}},
-           Bad{plan({"--causal", "--schedule", "saha_ye"}), {"saha_ye", "mask"}},
-           Bad{plan({"--window", "5"}), {"--window 5", "512,0"}},
-           Bad{plan({"--window", "a,b"}), {"--window a,b", "LEFT,RIGHT"}},
-           Bad{plan({"--window", "-2,0"}), {"--window -2,0", "-1 for no edge"}},
-           Bad{plan({"--window", "3,0,1"}), {"--window 3,0,1"}},
-           Bad{plan({"--window", "99999999999999999999,0"}), {"--window 99999999999999999999,0"}},
-           Bad{plan({"--window", "300000000000000,0"}), {"window_left = 300000000000000", "0 to 2^48"}},
-           Bad{plan({"--prefix", "3"}), {"--prefix 3", "--causal"}},
-           Bad{plan({"--prefix", "101", "--causal"}), {"prefix = 101", "n_k = 100"}},
-           Bad{plan({"--prefix", "3", "--window", "4,-1"}), {"prefix = 3", "window_right"}},
-           Bad{plan({"--causal", "--causal-offset", "middle"}), {"--causal-offset middle", "top-left"}},
-           Bad{plan({"--causal-offset", "3"}), {"--causal-offset 3", "--causal"}},
-           Bad{{"plan", "--n", "100", "--d", "8", "--dv", "1", "--M", "1000", "--schedule", "column_split"},
-               {"column_split", "no tiling"}},
-           Bad{plan({"--no-workspace", "--schedule", "naive"}), {"naive", "workspace"}},
-           Bad{{"trace", "--n", "100", "--d", "8", "--M", "1000", "--most", "-1"}, {"--most"}},
+           Bad{"explode"_args, {"explode"}},
+           Bad{plan("--explode"_args), {"--explode"}},
+           Bad{plan("--op sideways"_args), {"--op sideways", "forward", "gradient-x"}},
+           Bad{plan("--score max"_args), {"--score max", "sigmoid"}},
+           Bad{plan("--sources self"_args), {"sources = self", "forward"}},
+           Bad{plan("--op gradient-x --kv-heads 2 --heads 4"_args), {"kv_heads = 2"}},
+           Bad{plan("--op backward-w"_args), {"d_in"}},
+           Bad{plan("--op backward --schedule flash"_args), {"'flash'", "two_pass"}},
+           Bad{plan("--schedule fast"_args), {"'fast'", "flash_pinned", "score_tiles"}},
+           Bad{plan("--dtype f8"_args), {"--dtype f8", "bf16"}},
+           Bad{plan("--reserve -2"_args), {"reserve = -2"}},
+           Bad{plan("--multiple q=0"_args), {"--multiple", "q=0"}},
+           Bad{plan("--multiple x=4"_args), {"--multiple", "x=4", "q, k, f"}},
+           Bad{plan("--multiple 16"_args), {"--multiple", "'16'"}},
+           Bad{plan("--multiple q=4,"_args), {"--multiple", "q=4,"}},
+           Bad{plan("--multiple q=4,q=8"_args), {"--multiple", "q is given twice"}},
+           Bad{plan("--reserve 010"_args), {"--reserve", "010"}},
+           Bad{plan("--width Q=0"_args), {"--width", "Q=0"}},
+           Bad{plan("--width P=2"_args), {"--width", "P=2", "lse"}},
+           Bad{plan("--write-cost -1"_args), {"write cost = -1"}},
+           Bad{plan("--write-cost nan"_args), {"write cost = nan"}},
+           Bad{plan("--causal --schedule saha_ye"_args), {"saha_ye", "mask"}},
+           Bad{plan("--window 5"_args), {"--window 5", "512,0"}},
+           Bad{plan("--window a,b"_args), {"--window a,b", "LEFT,RIGHT"}},
+           Bad{plan("--window -2,0"_args), {"--window -2,0", "-1 for no edge"}},
+           Bad{plan("--window 3,0,1"_args), {"--window 3,0,1"}},
+           Bad{plan("--window 99999999999999999999,0"_args), {"--window 99999999999999999999,0"}},
+           Bad{plan("--window 300000000000000,0"_args), {"window_left = 300000000000000", "0 to 2^48"}},
+           Bad{plan("--prefix 3"_args), {"--prefix 3", "--causal"}},
+           Bad{plan("--prefix 101 --causal"_args), {"prefix = 101", "n_k = 100"}},
+           Bad{plan("--prefix 3 --window 4,-1"_args), {"prefix = 3", "window_right"}},
+           Bad{plan("--causal --causal-offset middle"_args), {"--causal-offset middle", "top-left"}},
+           Bad{plan("--causal-offset 3"_args), {"--causal-offset 3", "--causal"}},
+           Bad{"plan --n 100 --d 8 --dv 1 --M 1000 --schedule column_split"_args, {"column_split", "no tiling"}},
+           Bad{plan("--no-workspace --schedule naive"_args), {"naive", "workspace"}},
+           Bad{"trace --n 100 --d 8 --M 1000 --most -1"_args, {"--most"}},
        })
     expect_refused(w, bad);
 }
 
 TEST(Cli, RefusesOptionsThatWouldNotCount) {
   const Workplace w;
-  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8", "--M", "200"} + more; };
+  const auto plan = [](const Args& more) { return "plan --n 100 --d 8 --M 200"_args + more; };
   for (const Bad& bad : {
-           Bad{plan({"--d-in", "8"}), {"--d-in 8", "backward-w", "--op forward"}},
-           Bad{plan({"--with-forward"}), {"--with-forward", "gradients", "--op forward"}},
-           Bad{plan({"--op", "backward", "--lse"}), {"--lse", "--op backward"}},
-           Bad{plan({"--causal-offset", "3"}), {"--causal-offset 3", "--causal"}},
-           Bad{plan({"--objective", "time", "--write-cost", "2"}), {"--write-cost 2", "--objective words"}},
-           Bad{{"trace", "--n", "4", "--d", "2", "--M", "50", "--most", "0"}, {"--most", "0: give a number above 0"}},
+           Bad{plan("--d-in 8"_args), {"--d-in 8", "backward-w", "--op forward"}},
+           Bad{plan("--with-forward"_args), {"--with-forward", "gradients", "--op forward"}},
+           Bad{plan("--op backward --lse"_args), {"--lse", "--op backward"}},
+           Bad{plan("--causal-offset 3"_args), {"--causal-offset 3", "--causal"}},
+           Bad{plan("--objective time --write-cost 2"_args), {"--write-cost 2", "--objective words"}},
+           Bad{"trace --n 4 --d 2 --M 50 --most 0"_args, {"--most", "0: give a number above 0"}},
        })
     expect_refused(w, bad);
 }
 
 TEST(Cli, NeedsNoHomeDirectory) {
   const Workplace w;
-  const Args plan = {"plan", "--n", "100", "--d", "8", "--M", "200"};
+  const Args plan = "plan --n 100 --d 8 --M 200"_args;
   // A loop of links can be searched by nobody, whoever runs the tests.
   const std::string loop = "ln -s loop loop && HOME=\"$PWD/loop\" XDG_CONFIG_HOME=";
   for (const std::string& home : {std::string("HOME= XDG_CONFIG_HOME="), loop}) {
@@ -153,31 +150,31 @@ TEST(Cli, NeedsNoHomeDirectory) {
 
 TEST(Cli, RefusesMemoryThatMakesNoSense) {
   const Workplace w;
-  const auto plan = [](const Args& more) { return Args{"plan", "--n", "100", "--d", "8"} + more; };
+  const auto plan = [](const Args& more) { return "plan --n 100 --d 8"_args + more; };
   for (const Bad& bad : {
-           Bad{plan({"--M", "100", "--memory", "64KiB"}), {"--M", "--memory"}},
-           Bad{plan({"--M", "0"}), {"M = 0"}},
-           Bad{plan({"--M", "-7"}), {"M = -7"}},
-           Bad{plan({"--M", "64KiB"}), {"--M", "64KiB"}},
-           Bad{plan({"--memory", "64XB"}), {"--memory 64XB", "1.5MiB"}},
-           Bad{plan({"--memory", "-64KiB"}), {"--memory -64KiB"}},
-           Bad{plan({"--memory", "0"}), {"--memory 0"}},
-           Bad{plan({"--memory", "1e300"}), {"--memory 1e300"}},
-           Bad{plan({"--memory", "nan"}), {"--memory nan"}},
-           Bad{plan({"--memory", "3"}), {"fast memory of 3 bytes holds no word of 4"}},
-           Bad{plan({"--M", "99999999999999999999"}), {"--M", "99999999999999999999", "64 bits"}},
-           Bad{plan({"--M", "0x10"}), {"--M", "0x10"}},
-           Bad{{"bound", "--n", "8", "--d", "8", "--M", "0"}, {"M = 0"}},
-           Bad{plan({"--M", "64", "--accumulate", "f32"}), {"--accumulate f32 is for --memory"}},
-           Bad{plan({"--M", "64", "--pad", "rows=4"}), {"--pad rows=4 is for --memory"}},
-           Bad{plan({"--M", "64", "--width", "scores=2"}), {"--width", "scores=2", "lse"}},
-           Bad{{"bound", "--n", "8", "--d", "8", "--M", "9", "--pad", "rows=4"}, {"--pad rows=4 is for --memory"}},
-           Bad{plan({"--memory", "64KiB", "--accumulate", "f31"}), {"--accumulate f31", "bf16"}},
-           Bad{plan({"--memory", "64KiB", "--pad", "cols=4"}), {"--pad", "cols=4", "rows"}},
-           Bad{plan({"--memory", "64KiB", "--pad", "rows=0"}), {"--pad", "rows=0", "at least 1"}},
-           Bad{plan({"--memory", "64KiB", "--pad", "rows=5000"}), {"--pad rows=5000", "4096"}},
-           Bad{plan({"--memory", "64KiB", "--width", "scores=65"}), {"--width scores=65", "64"}},
-           Bad{plan({"--memory", "50", "--dtype", "bf16", "--schedule", "flash"}), {"50 bytes", "smallest that works"}},
+           Bad{plan("--M 100 --memory 64KiB"_args), {"--M", "--memory"}},
+           Bad{plan("--M 0"_args), {"M = 0"}},
+           Bad{plan("--M -7"_args), {"M = -7"}},
+           Bad{plan("--M 64KiB"_args), {"--M", "64KiB"}},
+           Bad{plan("--memory 64XB"_args), {"--memory 64XB", "1.5MiB"}},
+           Bad{plan("--memory -64KiB"_args), {"--memory -64KiB"}},
+           Bad{plan("--memory 0"_args), {"--memory 0"}},
+           Bad{plan("--memory 1e300"_args), {"--memory 1e300"}},
+           Bad{plan("--memory nan"_args), {"--memory nan"}},
+           Bad{plan("--memory 3"_args), {"fast memory of 3 bytes holds no word of 4"}},
+           Bad{plan("--M 99999999999999999999"_args), {"--M", "99999999999999999999", "64 bits"}},
+           Bad{plan("--M 0x10"_args), {"--M", "0x10"}},
+           Bad{"bound --n 8 --d 8 --M 0"_args, {"M = 0"}},
+           Bad{plan("--M 64 --accumulate f32"_args), {"--accumulate f32 is for --memory"}},
+           Bad{plan("--M 64 --pad rows=4"_args), {"--pad rows=4 is for --memory"}},
+           Bad{plan("--M 64 --width scores=2"_args), {"--width", "scores=2", "lse"}},
+           Bad{"bound --n 8 --d 8 --M 9 --pad rows=4"_args, {"--pad rows=4 is for --memory"}},
+           Bad{plan("--memory 64KiB --accumulate f31"_args), {"--accumulate f31", "bf16"}},
+           Bad{plan("--memory 64KiB --pad cols=4"_args), {"--pad", "cols=4", "rows"}},
+           Bad{plan("--memory 64KiB --pad rows=0"_args), {"--pad", "rows=0", "at least 1"}},
+           Bad{plan("--memory 64KiB --pad rows=5000"_args), {"--pad rows=5000", "4096"}},
+           Bad{plan("--memory 64KiB --width scores=65"_args), {"--width scores=65", "64"}},
+           Bad{plan("--memory 50 --dtype bf16 --schedule flash"_args), {"50 bytes", "smallest that works"}},
        })
     expect_refused(w, bad);
 }
@@ -191,50 +188,48 @@ TEST(Cli, TooSmallMListsTheSmallestOfEverySchedule) {
     expect_refused(w, bad);
   }
   const Stocked s;
-  expect_refused(s, {Args{"run", "--M", "2"} + kNpyFiles, {"M = 2 words is too small", "flash: needs M >= "}});
-  expect_refused(s, {Args{"run", "--memory", "40B", "--schedule", "flash"} + kNpyFiles,
-                     {"M = 10 words is too small", "flash: needs M >= 11"}});
+  expect_refused(s, {"run --M 2"_args + kNpyFiles, {"M = 2 words is too small", "flash: needs M >= "}});
+  expect_refused(
+      s, {"run --memory 40B --schedule flash"_args + kNpyFiles, {"M = 10 words is too small", "flash: needs M >= 11"}});
 }
 
 TEST(Cli, RefusesIncompleteOrMixedFiles) {
   const Stocked w;
-  const Args run = {"run", "--M", "100"};
+  const Args run = "run --M 100"_args;
   for (const Bad& bad : {
            Bad{run, {"files are missing"}},
-           Bad{run + Args{"--input", "x.safetensors"}, {"--output"}},
-           Bad{run + Args{"--output", "y.safetensors"}, {"--input"}},
-           Bad{run + Args{"--q", "q.npy", "--k", "k.npy", "--o", "o.npy"}, {"--v"}},
-           Bad{run + Args{"--q", "q.npy", "--k", "k.npy", "--v", "v.npy"}, {"--o"}},
-           Bad{run + kSafetensorsFiles + Args{"--q", "q.npy"}, {"not both"}},
-           Bad{run + kSafetensorsFiles + Args{"--name", "q"}, {"--name q"}},
-           Bad{run + kSafetensorsFiles + Args{"--name", "x=q"}, {"--name x=q", "lse"}},
-           Bad{run + kSafetensorsFiles + Args{"--name", "q=q", "--name", "q=k"}, {"--name q=k", "already"}},
-           Bad{run + kNpyFiles + Args{"--name", "q=q"}, {"--name q=q", ".npy"}},
-           Bad{run + kSafetensorsFiles + Args{"--name", "q=nowhere"}, {"nowhere", "it has k, q, v"}},
-           Bad{run + kSafetensorsFiles + Args{"--name", "o=same", "--name", "lse=same"}, {"same"}},
-           Bad{run + kNpyFiles + Args{"--compute-dtype", "f16"}, {"compute type f16", "f32, f64, or bf16"}},
-           Bad{run + kNpyFiles + Args{"--compute-dtype", "bf16", "--verify"}, {"--verify", "bf16", "f32"}},
-           Bad{run + kNpyFiles + Args{"--compute-dtype", "int"}, {"--compute-dtype int"}},
-           Bad{run + kNpyFiles + Args{"--scale", "nan"}, {"scale = nan"}},
-           Bad{run + kNpyFiles + Args{"--scale", "big"}, {"--scale", "big"}},
-           Bad{run + kNpyFiles + Args{"--width", "Q=2"}, {"--width"}},
-           Bad{run + kNpyFiles + Args{"--op", "backward"}, {"files are missing", "--dq"}},
-           Bad{run + kNpyFiles + Args{"--dq", "dq.npy"}, {"--dq dq.npy", "forward"}},
-           Bad{run + kSafetensorsFiles + Args{"--op", "backward"}, {"do", "it has k, q, v"}},
-           Bad{run + kSafetensorsFiles + Args{"--op", "gradient-x"}, {"a1", "it has k, q, v"}},
-           Bad{{"run", "--M", "100", "--input", "absent.safetensors", "--output", "y.safetensors"},
-               {"absent.safetensors"}},
-           Bad{{"run", "--M", "100", "--input", "q.npy", "--output", "y.safetensors"},
+           Bad{run + "--input x.safetensors"_args, {"--output"}},
+           Bad{run + "--output y.safetensors"_args, {"--input"}},
+           Bad{run + "--q q.npy --k k.npy --o o.npy"_args, {"--v"}},
+           Bad{run + "--q q.npy --k k.npy --v v.npy"_args, {"--o"}},
+           Bad{run + kSafetensorsFiles + "--q q.npy"_args, {"not both"}},
+           Bad{run + kSafetensorsFiles + "--name q"_args, {"--name q"}},
+           Bad{run + kSafetensorsFiles + "--name x=q"_args, {"--name x=q", "lse"}},
+           Bad{run + kSafetensorsFiles + "--name q=q --name q=k"_args, {"--name q=k", "already"}},
+           Bad{run + kNpyFiles + "--name q=q"_args, {"--name q=q", ".npy"}},
+           Bad{run + kSafetensorsFiles + "--name q=nowhere"_args, {"nowhere", "it has k, q, v"}},
+           Bad{run + kSafetensorsFiles + "--name o=same --name lse=same"_args, {"same"}},
+           Bad{run + kNpyFiles + "--compute-dtype f16"_args, {"compute type f16", "f32, f64, or bf16"}},
+           Bad{run + kNpyFiles + "--compute-dtype bf16 --verify"_args, {"--verify", "bf16", "f32"}},
+           Bad{run + kNpyFiles + "--compute-dtype int"_args, {"--compute-dtype int"}},
+           Bad{run + kNpyFiles + "--scale nan"_args, {"scale = nan"}},
+           Bad{run + kNpyFiles + "--scale big"_args, {"--scale", "big"}},
+           Bad{run + kNpyFiles + "--width Q=2"_args, {"--width"}},
+           Bad{run + kNpyFiles + "--op backward"_args, {"files are missing", "--dq"}},
+           Bad{run + kNpyFiles + "--dq dq.npy"_args, {"--dq dq.npy", "forward"}},
+           Bad{run + kSafetensorsFiles + "--op backward"_args, {"do", "it has k, q, v"}},
+           Bad{run + kSafetensorsFiles + "--op gradient-x"_args, {"a1", "it has k, q, v"}},
+           Bad{"run --M 100 --input absent.safetensors --output y.safetensors"_args, {"absent.safetensors"}},
+           Bad{"run --M 100 --input q.npy --output y.safetensors"_args,
                {"--input q.npy", "safetensors", "--q --k --v"}},
-           Bad{{"run", "--M", "100", "--input", "qkv.safetensors", "--output", "y.npy"},
-               {"--output y.npy", "--o --lse"}},
-           Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--lse", "l.npy"},
+           Bad{"run --M 100 --input qkv.safetensors --output y.npy"_args, {"--output y.npy", "--o --lse"}},
+           Bad{"run --M 100 --q q.npy --k k.npy --v v.npy --lse l.npy"_args,
                {"files are missing: --o; --op forward writes o, and lse where"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", ""}, {"--o is empty"}},
            Bad{{"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", std::string(300, 'o')},
                {"at most 255 bytes"}},
-           Bad{run + kNpyFiles + Args{"--quiet", "--json"}, {"--quiet and --json"}},
-           Bad{run + kNpyFiles + Args{"--causal-offset", "1"}, {"--causal-offset 1", "--causal"}},
+           Bad{run + kNpyFiles + "--quiet --json"_args, {"--quiet and --json"}},
+           Bad{run + kNpyFiles + "--causal-offset 1"_args, {"--causal-offset 1", "--causal"}},
        })
     expect_refused(w, bad);
 }
@@ -264,7 +259,7 @@ TEST(Cli, RefusesShapesThatDisagree) {
     w.zeros("q.npy", c.q);
     w.zeros("k.npy", c.k);
     w.zeros("v.npy", c.v);
-    expect_refused(w, {Args{"run", "--M", "100"} + kNpyFiles, c.says});
+    expect_refused(w, {"run --M 100"_args + kNpyFiles, c.says});
   }
 }
 
@@ -287,8 +282,8 @@ TEST(Cli, RefusesBrokenFiles) {
   for (const auto& c : cases) {
     const Stocked w;
     file::write_text(w / c.file, c.spoil(file::read_text(w / c.file)));
-    expect_refused(
-        w, {Args{"run", "--M", "100"} + (c.file == std::string("k.npy") ? kNpyFiles : kSafetensorsFiles), {c.what}});
+    expect_refused(w,
+                   {"run --M 100"_args + (c.file == std::string("k.npy") ? kNpyFiles : kSafetensorsFiles), {c.what}});
   }
 }
 
@@ -304,8 +299,8 @@ TEST(Cli, RefusesOutputThatIsAlsoInput) {
   for (const char* o : {"q.npy", "./v.npy", "sub/../k.npy", "soft.npy", "hard.npy"})
     expect_refused(w, {with_o(o), {o, "also an input"}});
   expect_refused(w, {with_o(w / "q.npy"), {"also an input"}});
-  expect_refused(w, {with_o("o.npy") + Args{"--lse", "v.npy"}, {"v.npy", "also an input"}});
-  expect_refused(w, {with_o("o.npy") + Args{"--lse", "sub/../o.npy"}, {"--o and --lse"}});
+  expect_refused(w, {with_o("o.npy") + "--lse v.npy"_args, {"v.npy", "also an input"}});
+  expect_refused(w, {with_o("o.npy") + "--lse sub/../o.npy"_args, {"--o and --lse"}});
   expect_refused(w, {{"run", "--M", "100", "--input", "x.safetensors", "--output", "x.safetensors"},
                      {"x.safetensors", "also an input"}});
   EXPECT_EQ(file::read_text(w / "q.npy"), before);
@@ -320,7 +315,7 @@ TEST(Cli, RefusesPlacesThatCannotBeWritten) {
   for (const char* o : {"no/such/place/o.npy", "q.npy/o.npy", "/proc/o.npy", "sub", "sub/", "/dev/full", ""})
     expect_refused(w, {with_o(o), {o}});
   // The second output is as good a reason as the first, and the first does not stay behind.
-  expect_refused(w, {with_o("o.npy") + Args{"--lse", "no/such/place/lse.npy"}, {"no/such/place"}});
+  expect_refused(w, {with_o("o.npy") + "--lse no/such/place/lse.npy"_args, {"no/such/place"}});
   if (geteuid() == 0) return;  // root writes where it likes
   chmod((w / "sub").c_str(), 0555);
   expect_refused(w, {with_o("sub/o.npy"), {"sub/o.npy"}});
@@ -335,8 +330,7 @@ TEST(Cli, KeepsTheOldOutputWhenTheDiskIsFull) {
   file::write_text(w / "y.safetensors", "old");
   // No file may grow beyond 8 blocks of 512 bytes; the outputs are larger.
   for (const Args& files : {kNpyFiles, kSafetensorsFiles})
-    expect_refused(w, {Args{"run", "--M", "1000"} + files, {files[0] == "--q" ? "o.npy" : "y.safetensors"}},
-                   "ulimit -f 8;");
+    expect_refused(w, {"run --M 1000"_args + files, {files[0] == "--q" ? "o.npy" : "y.safetensors"}}, "ulimit -f 8;");
   EXPECT_EQ(file::read_text(w / "o.npy"), "old");
   EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
 }
@@ -349,8 +343,8 @@ TEST(Cli, NoticesAFullDiskBeforeItPlans) {
   // No schedule fits in one word: a run that gets as far as its plan says that.
   for (const Args& files : {kNpyFiles, kSafetensorsFiles}) {
     const std::string output = files[0] == "--q" ? "o.npy" : "y.safetensors";
-    expect_refused(w, {Args{"run", "--M", "1"} + files, {"cannot reserve", output}}, "ulimit -f 8;");
-    expect_refused(w, {Args{"run", "--M", "1"} + files, {"M = 1 words is too small"}});
+    expect_refused(w, {"run --M 1"_args + files, {"cannot reserve", output}}, "ulimit -f 8;");
+    expect_refused(w, {"run --M 1"_args + files, {"M = 1 words is too small"}});
   }
 }
 
@@ -417,23 +411,23 @@ TEST(Cli, KeepsItsFilesWhenTheReportCannotBeWritten) {
 
 TEST(Cli, SaysInOneLineWhatIsWrongWithACommandLine) {
   const Workplace w;
-  const Args plan = {"plan", "--n", "64", "--d", "8", "--M", "512"};
+  const Args plan = "plan --n 64 --d 8 --M 512"_args;
   const std::vector<std::pair<Args, std::string>> wrong = {
       {{}, "a command is missing: choose from plan, "},
       {{"frob", "--x"}, "frob is no command: choose from plan, "},
-      {plan + Args{"count"}, "count is a second command"},
-      {plan + Args{"--n", "3"}, "--n is given more than once"},
-      {plan + Args{"--bogus", "3"}, "--bogus 3 does not go with redblue plan (redblue plan --help"},
-      {plan + Args{"--n-k", "3"}, "--n-k 3 does not go with redblue plan: did you mean --nk?"},
-      {plan + Args{"--kv_heads", "3"}, "--kv_heads 3 does not go with redblue plan: did you mean --kv-heads?"},
-      {plan + Args{"--objectve=time"}, "--objectve=time does not go with redblue plan: did you mean --objective?"},
-      {plan + Args{"--write-cost", "x"}, "--write-cost x: give a number"},
+      {plan + "count"_args, "count is a second command"},
+      {plan + "--n 3"_args, "--n is given more than once"},
+      {plan + "--bogus 3"_args, "--bogus 3 does not go with redblue plan (redblue plan --help"},
+      {plan + "--n-k 3"_args, "--n-k 3 does not go with redblue plan: did you mean --nk?"},
+      {plan + "--kv_heads 3"_args, "--kv_heads 3 does not go with redblue plan: did you mean --kv-heads?"},
+      {plan + "--objectve=time"_args, "--objectve=time does not go with redblue plan: did you mean --objective?"},
+      {plan + "--write-cost x"_args, "--write-cost x: give a number"},
       {plan + Args{"--write-cost", ""}, "--write-cost is empty"},
       {plan + Args{"--schedule", ""}, "--schedule is empty"},
-      {plan + Args{"--format", "yaml"}, "--format yaml: choose from table, json, csv"},
-      {plan + Args{"--width", "Q=9223372036854775807"}, "a word takes 1 to 64 bytes"},
-      {plan + Args{"--reserve", "511"}, "M = 512 words is too small; the smallest that works is 514: "},
-      {plan + Args{"--nq", "3", "--nk", "5"}, "--n 64 beside --nq 3 and --nk 5"},
+      {plan + "--format yaml"_args, "--format yaml: choose from table, json, csv"},
+      {plan + "--width Q=9223372036854775807"_args, "a word takes 1 to 64 bytes"},
+      {plan + "--reserve 511"_args, "M = 512 words is too small; the smallest that works is 514: "},
+      {plan + "--nq 3 --nk 5"_args, "--n 64 beside --nq 3 and --nk 5"},
       {{"plan", "--n", "4"}, "--d is missing"},
       {{"plan", "--d"}, "--d needs a value"},
       {{"run", "--scale", ""}, "--scale is empty"},

@@ -12,7 +12,7 @@ using testing::DoubleNear;
 using testing::HasSubstr;
 
 /// Short: nothing here asks how long it took.
-const Args kOnce = {"--repetitions", "1", "--min-time", "0", "--threads", "1"};
+const Args kOnce = "--repetitions 1 --min-time 0 --threads 1"_args;
 
 /// The flops that an entry's rate and time speak of.
 double flops(const Json& entry) {
@@ -21,9 +21,10 @@ double flops(const Json& entry) {
 }
 
 TEST(CliBench, PrintsTheLayoutOfGoogleBenchmark) {
-  const Finished f = Workplace().run({"bench", "--n", "16,24", "--d", "4,8", "--heads", "2", "--M", "500", "--threads",
-                                      "1", "--repetitions", "3", "--min-time", "0", "--json"},
-                                     "REDBLUE_ISA=portable");
+  const Finished f = Workplace().run(
+      "bench --n 16,24 --d 4,8 --heads 2 --M 500 --threads 1 --repetitions 3 --min-time 0 "
+      "--json"_args,
+      "REDBLUE_ISA=portable");
   ASSERT_EQ(f.exit_code, 0) << f.err;
   const Json j = f.json(), &context = j["context"], &list = j["benchmarks"];
   expect_fields(context, {"date", "host_name", "num_cpus", "mhz_per_cpu", "caches", "load_avg", "library_version",
@@ -66,8 +67,8 @@ TEST(CliBench, WordsAreThoseOfTheCountingMachine) {
   for (const char* op : {"forward", "backward"}) {
     const Args problem = {"--op", op,        "--nq", "20",         "--nk", "28",       "--d", "8",   "--dv",
                           "6",    "--heads", "4",    "--kv-heads", "2",    "--causal", "--M", "400", "--json"};
-    const Json counted = w.run(Args{"count"} + problem).json();
-    const Finished f = w.run(Args{"bench", "--objective", "words", "--dtype", "bf16"} + problem + kOnce);
+    const Json counted = w.run("count"_args + problem).json();
+    const Finished f = w.run("bench --objective words --dtype bf16"_args + problem + kOnce);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const Json entry = f.json()["benchmarks"][0];
     EXPECT_EQ(entry["words"], counted["counted"]["io"]);
@@ -88,7 +89,7 @@ TEST(CliBench, WordsAreThoseOfTheCountingMachine) {
 TEST(CliBench, FlopsAreThoseOfVisiblePairsAndTwoAndAHalfTimesBackward) {
   const Workplace w;
   const auto measured = [&](const Args& more) {
-    const Finished f = w.run(Args{"bench", "--n", "16", "--d", "8", "--M", "500", "--json"} + more + kOnce);
+    const Finished f = w.run("bench --n 16 --d 8 --M 500 --json"_args + more + kOnce);
     EXPECT_EQ(f.exit_code, 0) << f.err;
     return flops(f.json()["benchmarks"][0]);
   };
@@ -102,8 +103,7 @@ TEST(CliBench, FlopsAreThoseOfVisiblePairsAndTwoAndAHalfTimesBackward) {
 }
 
 TEST(CliBench, PrintsATableWithTheScheduleThatWasAskedFor) {
-  const Finished f =
-      Workplace().run(Args{"bench", "--n", "16", "--d", "8,16", "--dtype", "f64", "--schedule", "key_outer"} + kOnce);
+  const Finished f = Workplace().run("bench --n 16 --d 8,16 --dtype f64 --schedule key_outer"_args + kOnce);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, AllOf(HasSubstr("GFLOP/s"), HasSubstr("of peak"), HasSubstr("words"), HasSubstr("key_outer Bc=")));
 }
@@ -128,7 +128,7 @@ TEST(CliBench, RefusesWhatItCannotTime) {
       {{"--n", "16,0"}, "n_q = 0"},
   };
   for (const auto& c : cases) {
-    Args args = {"bench", "--M", "500", "--n", "16", "--d", "8"};
+    Args args = "bench --M 500 --n 16 --d 8"_args;
     for (std::size_t i = 0; i < c.args.size(); i += 2)
       if (const auto given = std::find(args.begin(), args.end(), c.args[i]); given != args.end())
         *(given + 1) = c.args[i + 1];
@@ -142,7 +142,7 @@ TEST(CliBench, RefusesWhatItCannotTime) {
 }
 
 TEST(CliBench, HelpNamesWhatItTakes) {
-  const Finished f = Workplace().run({"bench", "--help"});
+  const Finished f = Workplace().run("bench --help"_args);
   EXPECT_THAT(f.out, AllOf(HasSubstr("operation: forward, backward\n"), testing::Not(HasSubstr("gradient-x"))));
 }
 
@@ -150,13 +150,13 @@ TEST(CliBench, HelpNamesWhatItTakes) {
 TEST(CliBench, WordsOfFastMemoryAreThoseOfTheArithmetic) {
   const Workplace w;
   const auto M = [&](const Args& more) {
-    const Finished f = w.run(Args{"bench", "--n", "16", "--d", "8", "--objective", "words", "--json"} + more + kOnce);
+    const Finished f = w.run("bench --n 16 --d 8 --objective words --json"_args + more + kOnce);
     EXPECT_EQ(f.exit_code, 0) << f.err;
     return f.json()["benchmarks"][0]["M"].get<std::int64_t>();
   };
-  const Args bf16 = {"--dtype", "bf16", "--compute-dtype", "bf16"};
+  const Args bf16 = "--dtype bf16 --compute-dtype bf16"_args;
   EXPECT_EQ(M({"--memory", "768KiB"}), 196608);
-  EXPECT_EQ(M(bf16 + Args{"--memory", "768KiB"}), 196608);
+  EXPECT_EQ(M(bf16 + "--memory 768KiB"_args), 196608);
   EXPECT_EQ(M({"--memory", "768KiB", "--dtype", "f64"}), 98304);
   EXPECT_EQ(M(bf16), M({}));
 }

@@ -5,8 +5,10 @@
 
 #include <cstdlib>
 #include <filesystem>
+#include <iterator>
 #include <nlohmann/json.hpp>
 #include <set>
+#include <sstream>
 #include <string>
 #include <vector>
 
@@ -108,6 +110,11 @@ inline void expect_fields(const Json& j, const std::set<std::string>& documented
   for (const std::string& name : documented) EXPECT_TRUE(j.contains(name)) << name << " is missing in " << j.dump();
 }
 
+/// The words of a command line.
+inline Args operator""_args(const char* line, std::size_t size) {
+  std::istringstream words(std::string(line, size));
+  return {std::istream_iterator<std::string>(words), {}};
+}
 /// args with more behind.
 inline Args operator+(Args args, const Args& more) {
   args.insert(args.end(), more.begin(), more.end());

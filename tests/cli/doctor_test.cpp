@@ -7,7 +7,7 @@ using testing::HasSubstr;
 
 TEST(CliDoctor, WritesAFileAndATable) {
   const Workplace w;
-  const Finished f = w.run({"doctor", "--output", "here.json"});
+  const Finished f = w.run("doctor --output here.json"_args);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, HasSubstr("portable"));
   EXPECT_THAT(f.out, HasSubstr("written to here.json"));
@@ -16,7 +16,7 @@ TEST(CliDoctor, WritesAFileAndATable) {
 
 TEST(CliDoctor, DefaultPlaceAndJson) {
   const Workplace w;
-  const Finished f = w.run({"doctor", "--json"}, "XDG_CONFIG_HOME=$PWD/config");
+  const Finished f = w.run("doctor --json"_args, "XDG_CONFIG_HOME=$PWD/config");
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_EQ(file::read_text(w / "config/redblue/hardware.json"), f.out);
 }

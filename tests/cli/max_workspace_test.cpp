@@ -90,7 +90,7 @@ TEST(Cli, MaxWorkspaceIsKeptByEverySchedule) {
         EXPECT_EQ(half.exit_code, 2);
         EXPECT_THAT(half.err, AnyOf(HasSubstr("bytes beside inputs and outputs"), HasSubstr("cannot start thread 2")));
 
-        const Finished refused = job.w.run(args + Args{"--max-workspace", "1KiB"}, no_limit(threads));
+        const Finished refused = job.w.run(args + "--max-workspace 1KiB"_args, no_limit(threads));
         EXPECT_EQ(refused.exit_code, 2);
         EXPECT_THAT(refused.err, AllOf(HasSubstr(std::string(schedule) + ": takes "), HasSubstr("the cap of 1024")));
         const Finished one_less =
@@ -105,11 +105,11 @@ TEST(Cli, MaxWorkspaceIsKeptByEverySchedule) {
 
 /// Where scores in slow memory move the fewest words, a cap makes the planner take a schedule without them.
 TEST(Cli, MaxWorkspaceMakesThePlannerTakeAnother) {
-  const Args plan = {"plan", "--n", "4096", "--d", "256", "--M", "4096", "--json"};
+  const Args plan = "plan --n 4096 --d 256 --M 4096 --json"_args;
   const Json free = Workplace().run(plan).json();
   const auto chosen = [](const Json& j) { return j["plans"][j["chosen"].get<std::size_t>()]; };
   ASSERT_GT(chosen(free)["workspace"].get<index_t>(), 1 << 20);
-  const Json capped = Workplace().run(plan + Args{"--max-workspace", "1MiB"}).json();
+  const Json capped = Workplace().run(plan + "--max-workspace 1MiB"_args).json();
   EXPECT_EQ(chosen(capped)["workspace"].get<index_t>(), 0);
   EXPECT_EQ(capped["options"]["max_workspace"], 1 << 20);
   bool found = false;
@@ -123,8 +123,8 @@ TEST(Cli, MaxWorkspaceMakesThePlannerTakeAnother) {
 }
 
 TEST(Cli, MaxWorkspaceThatNothingKeepsNamesTheSmallest) {
-  const Args plan = {"plan", "--n", "512", "--d", "64", "--M", "16384"};
-  const Finished f = Workplace().run(plan + Args{"--max-workspace", "1KiB"});
+  const Args plan = "plan --n 512 --d 64 --M 16384"_args;
+  const Finished f = Workplace().run(plan + "--max-workspace 1KiB"_args);
   EXPECT_EQ(f.exit_code, 2);
   EXPECT_THAT(f.err, AllOf(HasSubstr("a cap of 1024 bytes is too small"), HasSubstr("the smallest that works")));
   const std::string after = "the smallest that works for M = 16384 words is ";

@@ -12,14 +12,14 @@ using testing::HasSubstr;
 
 std::string machine(const std::string& name) { return redblue::test::in_sources("/tests/data/" + name + ".json"); }
 
-const Args kBackward = {"plan", "--op", "backward", "--n", "2048", "--d", "64", "--M", "30000", "--objective", "time"};
+const Args kBackward = "plan --op backward --n 2048 --d 64 --M 30000 --objective time"_args;
 
 TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
   const Workplace w;
   const std::string home = "XDG_CONFIG_HOME=\"$PWD\"";  // no hardware file yet
-  const Args sizes = {"--n", "512", "--d", "64"};
+  const Args sizes = "--n 512 --d 64"_args;
   const auto bytes_of = [](const Finished& f) { return f.json()["options"]["memory"]["bytes"].get<std::int64_t>(); };
-  const Finished reported = w.run(Args{"plan", "--json"} + sizes, home);
+  const Finished reported = w.run("plan --json"_args + sizes, home);
   ASSERT_EQ(reported.exit_code, 0) << reported.err;
   EXPECT_THAT(reported.err, HasSubstr("neither --M nor --memory is given: fast memory is the L"));
   EXPECT_THAT(reported.err, HasSubstr(std::to_string(bytes_of(reported)) + " bytes (as the system reports it)"));
@@ -29,7 +29,7 @@ TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
     EXPECT_THAT(f.err, HasSubstr("neither --M nor --memory is given"));
   }
   for (const char* name : {"q.npy", "k.npy", "v.npy"}) w.zeros(name, {4, 3});
-  const Args run = {"run", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy", "--json"};
+  const Args run = "run --q q.npy --k k.npy --v v.npy --o o.npy --json"_args;
   const Finished first = w.run(run, home), second = w.run(run, home);
   EXPECT_EQ(first.exit_code, 0) << first.err;
   EXPECT_THAT(first.err, HasSubstr("measuring this machine, for plans of least time, once, into "));
@@ -44,13 +44,13 @@ TEST(CliObjective, TakesThisMachineWhereNoFastMemoryIsGiven) {
   EXPECT_THAT(homeless.err, HasSubstr("without HOME the result is not kept"));
   EXPECT_FALSE(homeless.json()["modelled_time"].is_null());
 
-  const Args bench = {"bench", "--n", "64", "--d", "8", "--min-time", "0", "--repetitions", "1", "--json"};
-  const Finished timed = w.run(bench, home), words = w.run(bench + Args{"--M", "1000"}, home);
+  const Args bench = "bench --n 64 --d 8 --min-time 0 --repetitions 1 --json"_args;
+  const Finished timed = w.run(bench, home), words = w.run(bench + "--M 1000"_args, home);
   EXPECT_EQ(timed.exit_code, 0) << timed.err;
   EXPECT_NE(timed.json()["benchmarks"][0]["M"], 1000);
   EXPECT_EQ(words.json()["benchmarks"][0]["M"], 1000);
-  EXPECT_THAT(w.run(bench + Args{"--objective", "words"}, home).err, HasSubstr("measured by redblue doctor"));
-  EXPECT_THAT(w.run(Args{"plan"} + sizes, home).err, HasSubstr("measured by redblue doctor"));
+  EXPECT_THAT(w.run(bench + "--objective words"_args, home).err, HasSubstr("measured by redblue doctor"));
+  EXPECT_THAT(w.run("plan"_args + sizes, home).err, HasSubstr("measured by redblue doctor"));
 }
 
 TEST(CliObjective, AnotherMachineIsAnotherChoice) {
@@ -83,11 +83,11 @@ TEST(CliObjective, MemoryMayBeLeftOut) {
   const Args sizes = {"plan",  "--n", "512", "--d", "64", "--objective", "time", "--machine", machine("hardware"),
                       "--json"};
   EXPECT_EQ(w.run(sizes).json()["M"], 524288);
-  EXPECT_EQ(w.run(sizes + Args{"--dtype", "f64"}).json()["M"], 262144);
-  EXPECT_EQ(w.run(sizes + Args{"--memory", "64KiB"}).json()["M"], 16384);
+  EXPECT_EQ(w.run(sizes + "--dtype f64"_args).json()["M"], 262144);
+  EXPECT_EQ(w.run(sizes + "--memory 64KiB"_args).json()["M"], 16384);
   const Json M = w.run(sizes).json()["M"];
-  EXPECT_EQ(w.run(sizes + Args{"--dtype", "bf16"}).json()["M"], M);
-  EXPECT_EQ(w.run(sizes + Args{"--dtype", "bf16", "--compute-dtype", "bf16"}).json()["M"], M);
+  EXPECT_EQ(w.run(sizes + "--dtype bf16"_args).json()["M"], M);
+  EXPECT_EQ(w.run(sizes + "--dtype bf16 --compute-dtype bf16"_args).json()["M"], M);
 }
 
 /// The arithmetic of a plan is that of a run on files of this type.
@@ -110,8 +110,8 @@ TEST(CliObjective, TheFileOfTheDoctorIsTheDefault) {
   const Workplace w;
   std::filesystem::create_directories(w / "config/redblue");
   std::filesystem::copy_file(machine("hardware"), w / "config/redblue/hardware.json");
-  const Finished f = w.run({"plan", "--n", "256", "--d", "32", "--objective", "time"},
-                           "XDG_CONFIG_HOME=$PWD/config REDBLUE_ISA=portable");
+  const Finished f =
+      w.run("plan --n 256 --d 32 --objective time"_args, "XDG_CONFIG_HOME=$PWD/config REDBLUE_ISA=portable");
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_THAT(f.out, HasSubstr("an invented server, one socket, portable f32, 1 thread, M = "));
 }
@@ -121,10 +121,10 @@ TEST(CliObjective, CountsAndRunsThePlan) {
   const Problem p = problem(64, 64, 16, 16);
   w.inputs(p, generate(p), 2);
   const Args time = {"--objective", "time", "--machine", machine("hardware"), "--json"};
-  const Finished counted = w.run(Args{"count", "--n", "64", "--d", "16"} + time);
+  const Finished counted = w.run("count --n 64 --d 16"_args + time);
   EXPECT_EQ(counted.exit_code, 0) << counted.err;
   EXPECT_EQ(counted.json()["equal"], true);
-  const Finished ran = w.run(Args{"run", "--verify"} + kNpyFiles + time);
+  const Finished ran = w.run("run --verify"_args + kNpyFiles + time);
   EXPECT_EQ(ran.exit_code, 0) << ran.err;
   EXPECT_GT(ran.json()["modelled_time"]["total_s"], 0);
 }
@@ -132,7 +132,7 @@ TEST(CliObjective, CountsAndRunsThePlan) {
 TEST(CliObjective, RefusesWhatMakesNoSense) {
   const Workplace w;
   std::ofstream(w / "bad.json") << "{\"schema\": \"redblue.hardware/1\", \"cpu\": 3}";
-  const Args plan = {"plan", "--n", "64", "--d", "16"};
+  const Args plan = "plan --n 64 --d 16"_args;
   const std::pair<Args, std::string> bad[] = {
       {{"--objective", "beauty", "--M", "1000"}, "--objective beauty: choose from words, time"},
       {{"--M", "1000", "--machine", machine("hardware")}, "is for --objective time"},

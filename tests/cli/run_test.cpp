@@ -31,7 +31,7 @@ TEST(Cli, RunSolvesNpyFilesOfEveryRank) {
     const Data x = generate(p);
     const Workplace w;
     w.inputs(p, x, rank);
-    const Finished f = w.run(Args{"run", "--M", "200"} + kNpyFiles);
+    const Finished f = w.run("run --M 200"_args + kNpyFiles);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
     std::vector<index_t> shape = {p.batch, p.heads, p.n_q, p.d_v};
@@ -50,7 +50,7 @@ TEST(Cli, RunWorksInDoubleWhereTheInputsAre) {
   const Data x = generate(p);
   const Workplace w;
   w.inputs(p, x, 4, DType::f64);
-  const Finished f = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+  const Finished f = w.run("run --M 200 --verify --json"_args + kNpyFiles);
   ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
   EXPECT_EQ(f.json()["compute_dtype"], "f64");
   const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
@@ -68,9 +68,8 @@ TEST(Cli, RunTakesMaskAndScale) {
     const Data x = generate(p);
     const Workplace w;
     w.inputs(p, x, 2);
-    const Args mask = offset ? Args{"--causal", "--causal-offset", std::to_string(*offset)} : Args{"--causal"};
-    const Finished f =
-        w.run(Args{"run", "--M", "200", "--scale", "-0.25", "--compute-dtype", "f64"} + mask + kNpyFiles);
+    const Args mask = offset ? Args{"--causal", "--causal-offset", std::to_string(*offset)} : "--causal"_args;
+    const Finished f = w.run("run --M 200 --scale -0.25 --compute-dtype f64"_args + mask + kNpyFiles);
     ASSERT_EQ(f.exit_code, 0) << f.err;
     const Result ours = result(file::read_npy(w / "o.npy"), file::read_npy(w / "lse.npy")),
                  truth = truth_of(p, x.q, x.k, x.v);
@@ -84,7 +83,7 @@ TEST(Cli, RunSolvesSafetensorsUnderAnyNames) {
   const Workplace w;
   w.safetensors("x.safetensors", p, x);
   w.safetensors("named.safetensors", p, x, {"query", "layer.0/key", "v=v"});
-  ASSERT_EQ(w.run(Args{"run", "--M", "200"} + kSafetensorsFiles).exit_code, 0);
+  ASSERT_EQ(w.run("run --M 200"_args + kSafetensorsFiles).exit_code, 0);
   const Finished f =
       w.run({"run", "--M", "200", "--input", "named.safetensors", "--output", "z.safetensors", "--name", "q=query",
              "--name", "k=layer.0/key", "--name", "v=v=v", "--name", "o=out", "--name", "lse=log sum"});
@@ -103,7 +102,7 @@ TEST(Cli, RunPrintsItsSchema) {
   const Problem p = grouped();
   const Workplace w;
   w.inputs(p, generate(p));
-  const Finished f = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+  const Finished f = w.run("run --M 200 --verify --json"_args + kNpyFiles);
   ASSERT_EQ(f.exit_code, 0) << f.err;
   EXPECT_EQ(f.err, "");  // no progress bar where there is no terminal
   const Json j = f.json();
@@ -122,11 +121,11 @@ TEST(Cli, RunShowsWordsFormulaBoundAndRatio) {
   const Problem p = grouped();
   const Workplace w;
   w.inputs(p, generate(p));
-  const Finished f = w.run(Args{"run", "--M", "200", "--verify"} + kNpyFiles);
+  const Finished f = w.run("run --M 200 --verify"_args + kNpyFiles);
   EXPECT_EQ(f.exit_code, 0);
   EXPECT_THAT(f.out, AllOf(HasSubstr("moved"), HasSubstr("formula"), HasSubstr("bound"), HasSubstr("ratio"),
                            HasSubstr("verify o"), HasSubstr("ok")));
-  const Finished quiet = w.run(Args{"run", "--M", "200", "--verify", "--quiet"} + kNpyFiles);
+  const Finished quiet = w.run("run --M 200 --verify --quiet"_args + kNpyFiles);
   EXPECT_EQ(quiet.exit_code, 0);
   EXPECT_EQ(quiet.out + quiet.err, "");
 }
@@ -135,13 +134,13 @@ TEST(Cli, RunGivesTheSameFilesWithAnyNumberOfThreads) {
   const Problem p = grouped();
   const Workplace w;
   w.inputs(p, generate(p));
-  const Args args = Args{"run", "--M", "200", "--json"} + kNpyFiles;
-  const Finished one = w.run(args + Args{"--threads", "1"});
+  const Args args = "run --M 200 --json"_args + kNpyFiles;
+  const Finished one = w.run(args + "--threads 1"_args);
   ASSERT_EQ(one.exit_code, 0) << one.err;
   const std::string o = file::read_text(w / "o.npy"), lse = file::read_text(w / "lse.npy");
   EXPECT_EQ(one.json()["threads"], 1);
   EXPECT_EQ(one.json()["most_words_per_thread"], one.json()["moved"]["io"]);
-  const Finished five = w.run(args + Args{"--threads", "5"}, "export REDBLUE_THREADS=5;");
+  const Finished five = w.run(args + "--threads 5"_args, "export REDBLUE_THREADS=5;");
   ASSERT_EQ(five.exit_code, 0) << five.err;
   EXPECT_EQ(five.json()["threads"], 5);
   EXPECT_EQ(five.json()["moved"], one.json()["moved"]);
@@ -153,7 +152,7 @@ TEST(Cli, RunSaysWhatIsWrongWithANumberOfThreads) {
   const Problem p = grouped();
   const Workplace w;
   w.inputs(p, generate(p));
-  const Args args = Args{"run", "--M", "200"} + kNpyFiles;
+  const Args args = "run --M 200"_args + kNpyFiles;
   const auto expect = [&](const Args& more, const std::string& before, const std::vector<std::string>& said) {
     const Finished f = w.run(args + more, before);
     EXPECT_EQ(f.exit_code, 2);
@@ -188,10 +187,10 @@ TEST(Cli, VerifyReportsNaN) {
     const Workplace w;
     w.inputs(p, x);
     // NaN is an answer, and written; that it came in is what --verify has to say.
-    EXPECT_EQ(w.run(Args{"run", "--M", "200"} + kNpyFiles).exit_code, 0);
+    EXPECT_EQ(w.run("run --M 200"_args + kNpyFiles).exit_code, 0);
     EXPECT_TRUE(w.files().contains("o.npy"));
-    const Finished text = w.run(Args{"run", "--M", "200", "--verify"} + kNpyFiles),
-                   json = w.run(Args{"run", "--M", "200", "--verify", "--json"} + kNpyFiles);
+    const Finished text = w.run("run --M 200 --verify"_args + kNpyFiles),
+                   json = w.run("run --M 200 --verify --json"_args + kNpyFiles);
     EXPECT_EQ(text.exit_code, 1);
     EXPECT_THAT(text.out, AllOf(HasSubstr("NaN in the inputs"), HasSubstr(std::string(spoilt) + " 1")));
     EXPECT_EQ(json.exit_code, 1);
@@ -206,7 +205,7 @@ TEST(Cli, VerifyCatchesAnUnstableSchedule) {
   const Problem p = problem(8, 30, 8, 8);
   const Workplace w;
   w.inputs(p, generate(p, Kind::huge_logits), 2);
-  const Finished f = w.run(Args{"run", "--M", "200", "--schedule", "saha_ye", "--verify"} + kNpyFiles);
+  const Finished f = w.run("run --M 200 --schedule saha_ye --verify"_args + kNpyFiles);
   EXPECT_EQ(f.exit_code, 1);
   EXPECT_THAT(f.out, HasSubstr("WRONG"));
 }
@@ -262,7 +261,7 @@ TEST(Cli, WarnsOfNaNInInputs) {
   const Workplace w;
   std::vector<double> values(12, 0.5);
   for (const char* name : {"q.npy", "k.npy", "v.npy"}) w.npy(name, {4, 3}, values);
-  const Args run = {"run", "--M", "100", "--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy"};
+  const Args run = "run --M 100 --q q.npy --k k.npy --v v.npy --o o.npy"_args;
   EXPECT_EQ(w.run(run).err, "");
   values[7] = std::nan("");
   for (const DType dtype : {DType::f32, DType::f64}) {
@@ -270,7 +269,7 @@ TEST(Cli, WarnsOfNaNInInputs) {
     const Finished f = w.run(run);
     EXPECT_EQ(f.exit_code, 0);
     EXPECT_EQ(f.err, "redblue: k has a NaN at [0, 0, 2, 1]: so has every output that depends on it\n");
-    EXPECT_EQ(w.run(run + Args{"--quiet"}).err, "");
+    EXPECT_EQ(w.run(run + "--quiet"_args).err, "");
   }
 }
 

@@ -23,7 +23,7 @@ struct Small : Workplace {
   }
 };
 
-const Args kPlan{"plan", "--n", "512", "--d", "8"};
+const Args kPlan = "plan --n 512 --d 8"_args;
 
 TEST(Tolerance, TakesTheLeastDegreeAndCertifiesIt) {
   const Small w;
@@ -82,7 +82,7 @@ struct Uneven : Workplace {
 TEST(Tolerance, TakesAPolynomialForEachRow) {
   const Uneven w;
   const Args asked{"--tolerance", "1e-2", "--certificate", w / "c.json"};
-  const Finished f = w.run(w.run_of(asked + Args{"--json", "--verify"}));
+  const Finished f = w.run(w.run_of(asked + "--json --verify"_args));
   ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
   const auto report = f.json();
   EXPECT_EQ(report["schedule"], "polynomial_rows");
@@ -95,7 +95,7 @@ TEST(Tolerance, TakesAPolynomialForEachRow) {
   EXPECT_TRUE(certificate["verify"]["ok"]);
   EXPECT_EQ(certificate["per_head"][0]["exact_rows"], report["decisions"]["worst"]);
   EXPECT_GT(report["decisions"]["worst"], 0);
-  const Finished text = w.run(w.run_of(asked + Args{"--verify"}));
+  const Finished text = w.run(w.run_of(asked + "--verify"_args));
   EXPECT_THAT(text.out, AllOf(HasSubstr("a polynomial of degree"), HasSubstr("exact attention for"),
                               HasSubstr("no polynomial of degree 12 or less proves it for all of them"),
                               HasSubstr("rows exact at most, of the others each weight within")));
@@ -161,8 +161,7 @@ TEST(Tolerance, GoesWithAScheduleByName) {
   const Finished by_rows = rows.run(rows.run_of({"--tolerance", "1e-2", "--schedule", "polynomial_rows"}));
   EXPECT_EQ(by_rows.exit_code, 0) << by_rows.err;
   EXPECT_THAT(by_rows.out, HasSubstr("a polynomial of degree"));
-  const Finished plan =
-      w.run(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "1", "--schedule", "polynomial"});
+  const Finished plan = w.run(kPlan + "--M 1000 --tolerance 0.1 --range 1 --schedule polynomial"_args);
   EXPECT_EQ(plan.exit_code, 0) << plan.err;
 }
 
@@ -214,20 +213,20 @@ TEST(Tolerance, SaysWhyAttentionIsExact) {
     EXPECT_EQ(f.exit_code, 0) << f.err;
     return f.out;
   };
-  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-6", "--range", "1"}),
+  EXPECT_THAT(plan("--M 1000 --tolerance 1e-6 --range 1"_args),
               AllOf(HasSubstr("exact attention is cheaper: it moves"),
                     HasSubstr("the polynomial of degree 7, the least"), HasSubstr("does not fit in fast memory")));
-  EXPECT_THAT(plan({"--M", "1000000", "--tolerance", "1e-2", "--range", "1"}),
+  EXPECT_THAT(plan("--M 1000000 --tolerance 1e-2 --range 1"_args),
               AllOf(HasSubstr("exact attention is as cheap"), HasSubstr("neither moves a word more than once")));
-  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "50"}),
+  EXPECT_THAT(plan("--M 1000 --tolerance 1e-2 --range 50"_args),
               AllOf(HasSubstr("no polynomial of degree 12 or less proves"), HasSubstr("for scores up to 50"),
                     HasSubstr("degree 12 would for scores up to 8.")));
-  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-18", "--range", "1"}), HasSubstr("not precise enough"));
-  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "1", "--window", "9,0"}),
+  EXPECT_THAT(plan("--M 1000 --tolerance 1e-18 --range 1"_args), HasSubstr("not precise enough"));
+  EXPECT_THAT(plan("--M 1000 --tolerance 1e-2 --range 1 --window 9,0"_args),
               AllOf(HasSubstr("does not run here"), HasSubstr("needs every query to see keys from the first on")));
-  EXPECT_THAT(plan({"--M", "1000", "--tolerance", "1e-2", "--range", "1", "--softcap", "9"}),
+  EXPECT_THAT(plan("--M 1000 --tolerance 1e-2 --range 1 --softcap 9"_args),
               AllOf(HasSubstr("does not run here"), HasSubstr("softcap")));
-  const Finished f = w.run(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "1", "--json"});
+  const Finished f = w.run(kPlan + "--M 1000 --tolerance 0.1 --range 1 --json"_args);
   EXPECT_EQ(f.json()["tolerance"]["method"], "polynomial");
   EXPECT_EQ(f.json()["tolerance"]["degree"], 2);
 }
@@ -254,9 +253,9 @@ TEST(Tolerance, RefusesWhatCannotBeProved) {
   expect_refused(w.run_of({"--tolerance", "0.1", "--certificate", w / "no/c.json"}), "no/c.json");
   expect_refused(w.run_of({"--tolerance", "0.1", "--op", "backward"}), "for --op forward");
   expect_refused(w.run_of({"--tolerance", "0.1", "--compute-dtype", "bf16"}), "f32 or f64");
-  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1"}, "--tolerance and --range: give both");
-  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "-1"}, "--range -1");
-  expect_refused(kPlan + Args{"--M", "1000", "--tolerance", "0.1", "--range", "nan"}, "--range nan");
+  expect_refused(kPlan + "--M 1000 --tolerance 0.1"_args, "--tolerance and --range: give both");
+  expect_refused(kPlan + "--M 1000 --tolerance 0.1 --range -1"_args, "--range -1");
+  expect_refused(kPlan + "--M 1000 --tolerance 0.1 --range nan"_args, "--range nan");
 }
 
 TEST(Tolerance, RefusesNumbersThatAreNone) {
