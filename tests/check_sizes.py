@@ -28,7 +28,6 @@ EXCEPTIONS = {
     "tests/planner/fastest_test.cpp": 674,
     "tests/planner/pattern_test.cpp": 620,
     "tests/planner/planner_test.cpp": 625,
-    "tests/python/reference/backward_simulator.py": 640,
     "tests/python/test_package.py": 1275,
     "tests/python/test_patterns.py": 1530,
     "tests/python/test_torch.py": 1012,
