@@ -71,9 +71,9 @@ def check_in_browser(site, pages):
     with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server, tempfile.TemporaryDirectory() as profile:
         threading.Thread(target=server.serve_forever, daemon=True).start()
         address = f"http://127.0.0.1:{server.server_port}/check.html"
-        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0", f"--user-data-dir={profile}"]
+        options = ["--headless", "--no-sandbox", "--disable-gpu", "--remote-debugging-port=0"]
         silent = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-        browser = subprocess.Popen(["chromium", *options, address], **silent)
+        browser = subprocess.Popen(["chromium", *options, f"--user-data-dir={profile}", address], **silent)
         done = found.wait(timeout=300)
         browser.terminate()
         browser.wait()

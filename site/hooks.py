@@ -44,11 +44,30 @@ def on_page_markdown(markdown, page, files, **_):
     return PATHS.sub(link, markdown)
 
 
+def pieces(formula):
+    """A long formula, cut before its relations, sums, differences and bracketed factors: browsers break no line inside
+    MathML."""
+    if len(formula) <= 20:
+        return [formula]
+    depth, cuts = 0, [0]
+    for token in re.finditer(r"\\[A-Za-z]+|.", formula):
+        if depth == 0 and token[0] == "(" and formula[token.start() - 1 : token.start()] in (")", "/"):
+            cuts.append(token.start())
+        depth += (token[0] in "([{" or token[0] == r"\lbrace") - (token[0] in ")]}" or token[0] == r"\rbrace")
+        operator = token[0] in (r"\le", r"\ge", r"\ll", r"\coloneqq", "<", ">", "=", "+", "-")
+        if depth == 0 and operator and formula[token.start() - 1 : token.start()] == " ":
+            cuts.append(token.start())
+    return [("{}" if i else "") + formula[i:j] for i, j in zip(cuts, [*cuts[1:], None])]
+
+
 def on_page_content(content, **_):
     """Formulas become MathML. In cells of tables a `\\|` in code becomes the bar that it stands for, and names wrap."""
 
     def maths(match):
-        return convert(html.unescape(match[2]), display="block" if match[1] == "div" else "inline")
+        formula = html.unescape(match[2]).replace(":=", r"\coloneqq")
+        if match[1] == "div":
+            return f'<div class="maths">{convert(formula, display="block")}</div>'
+        return "<wbr>".join(map(convert, pieces(formula)))
 
     def code(match):
         return BREAK.sub(r"\g<0><wbr>", match[0].replace("\\|", "|"))
