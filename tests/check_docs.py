@@ -192,6 +192,16 @@ def check_sentences(file):
         yield f"{file.relative_to(ROOT)}:{line}: '{words} ..': begin with the subject, in common words"
 
 
+def check_formulas(file):
+    """Formulas stand between dollars, and each dollar has its partner; headings, which are addresses, are left out."""
+    blank = lambda m: re.sub(r"[^\n]", "", m[0])
+    text = re.sub(r"^```[\s\S]*?^```|`[^`\n]*`|^#.*$|\]\([^)]*\)", blank, read(file), flags=re.MULTILINE)
+    text = re.sub(r"\$\$[\s\S]*?\$\$|\$[^$]*\$", blank, text)
+    for found in re.finditer(r"[<>]=|:=|\bsqrt\b|\bSUM\b|\^|\b[A-Za-z]_[a-z]\b|\$", text):
+        line = text.count("\n", 0, found.start()) + 1
+        yield f"{file.relative_to(ROOT)}:{line}: '{found[0]}' outside of $...$"
+
+
 def main():
     skip = {"build", ".git", "node_modules"}
     documents = [f for f in sorted(ROOT.rglob("*.md")) if not skip & set(f.relative_to(ROOT).parts)]
@@ -201,6 +211,8 @@ def main():
         wrong += [*check_links(file), *check_quotes(file)]
         if file.name not in NOT_WRAPPED:
             wrong += [*check_width(file), *check_sentences(file)]
+    for file in [THEOREMS, *sorted(ROOT.glob("docs/proofs/*.md"))]:
+        wrong += check_formulas(file)
     for file in sorted(f for f in ROOT.rglob("*") if f.suffix in TEXT and not skip & set(f.relative_to(ROOT).parts)):
         if file != Path(__file__).resolve():
             wrong += check_riddles(file)
