@@ -38,7 +38,8 @@ FRAGMENT = re.compile(
 )
 SENTENCE = re.compile(r"(?:^|\n\s*\n|\n\s*(?:[-*+]|\d+\.)\s+|[.!?][*)]*\s+)(?=[A-Z])")
 RIDDLES_OF_DOCUMENTS = re.compile(
-    r"that\s+nobody\s+gave|is\s+not\s+a\s+number\s+is\s+not|hides\s+what\s+is\s+not\s+there|what\s+the\s+others\s+have",
+    r"that\s+nobody\s+gave|is\s+not\s+a\s+number\s+is\s+not|hides?\s+what\s+is\s+not\s+there"
+    r"|what\s+the\s+others\s+have",
     re.IGNORECASE,
 )
 TEXT = {".md", ".hpp", ".cpp", ".h", ".c", ".py", ".sh", ".cmake", ".txt"}
