@@ -2,4 +2,5 @@
 /// Describe a problem, plan it, count it, run it: where most programs begin.
 #include "redblue/planner/planner.hpp"
 #include "redblue/problem/problem.hpp"
+#include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/run.hpp"

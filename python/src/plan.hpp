@@ -4,9 +4,8 @@
 #include <string>
 #include <tuple>
 
-#include "redblue/planner/widths.hpp"
-#include "redblue/runtime/arena_memo.hpp"
-#include "redblue/runtime/run.hpp"
+#include "redblue/attention.hpp"
+#include "redblue/plan.hpp"
 
 namespace redblue::python {
 
@@ -31,7 +30,7 @@ struct NamedPlan {
   DType compute = DType::f32, tensors = DType::f32;
   int threads = 0;
   Wishes wishes{};
-  mutable ArenaMemo memo{};
+  mutable RunMemo memo{};
 };
 
 /// What a plan is made for, beside the problem.

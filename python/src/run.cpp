@@ -93,8 +93,7 @@ Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed, std::func
   options.pool = &pool_of(p.threads);
   if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
   if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
-  ArenaMemo memo;
-  return redblue::run(reseeded(p.plan, seed), tensors, options, memo);
+  return redblue::run(reseeded(p.plan, seed), tensors, options);
 }
 
 nb::object run(const NamedPlan& p, nb::handle arrays, bool tokens_first, index_t seed, bool measure) {

@@ -17,7 +17,7 @@
 #include "redblue/methods/certificate.hpp"
 #include "redblue/planner/plan_here.hpp"
 #include "redblue/planner/shapes.hpp"
-#include "redblue/runtime/arena_memo.hpp"
+#include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/run.hpp"
 #include "redblue/runtime/storage_of.hpp"
 #include "redblue/version.hpp"
@@ -30,7 +30,7 @@ struct redblue_plan {
   plan::Plan plan;
   DType compute, dtype;
   int threads;
-  mutable ArenaMemo memo;
+  mutable RunMemo memo;
   // Strings that end in a null byte, as C wants them.
   std::string schedule, forward_schedule, theorem, tiling;
   std::vector<std::pair<schedule::CoreShape, std::string>> own_tilings;

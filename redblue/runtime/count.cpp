@@ -1,13 +1,14 @@
 #include "redblue/machines/counting.hpp"
 #include "redblue/machines/trace.hpp"
-#include "redblue/runtime/engine.hpp"
+#include "redblue/planner/run_on.hpp"
+#include "redblue/runtime/backend.hpp"
 
 namespace redblue {
 
-Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then) {
-  Measured m = count_row(plan, now_and_then);
+Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then, const Backend* backend) {
+  Measured m = (backend != nullptr ? *backend : ram_backend()).count(plan, now_and_then);
   if (!plan.forward) return m;
-  const Measured before = count(*plan.forward, now_and_then);
+  const Measured before = count(*plan.forward, now_and_then, backend);
   m.io = before.io + m.io;
   m.peak = std::max(before.peak, m.peak);
   m.peak_bytes = std::max(before.peak_bytes, m.peak_bytes);

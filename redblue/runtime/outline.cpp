@@ -1,6 +1,7 @@
 #include "redblue/machines/outline.hpp"
 
-#include "redblue/runtime/engine.hpp"
+#include "redblue/planner/run_on.hpp"
+#include "redblue/runtime/run.hpp"
 
 namespace redblue {
 

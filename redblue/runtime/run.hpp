@@ -159,6 +159,8 @@ Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs)
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
 Tensors tensors_of(const ScoresInputs& inputs, const ScoresOutputs& outputs);
 
+class Backend;  // redblue/runtime/backend.hpp
+
 struct RunOptions {
   /// f32 or f64: the type of a word in fast memory. bf16 is for forward, and for backward of the exact softmax without
   /// modifiers, with bf16 inputs (o and lse may have other types): where the processor can, it multiplies bf16, weights
@@ -175,6 +177,7 @@ struct RunOptions {
   /// Gradients whose forward pass runs first (Problem::forward_first): where its o and lse are left, beside the
   /// gradients. What has no data is not kept. The gradients are the same to the last bit. Other runs refuse it.
   Outputs forward{};
+  const Backend* backend = nullptr;  ///< where the plan is carried out; null: ram_backend()
 };
 
 /// What a run or a count measured. Words are summed over all batches and heads.
@@ -227,8 +230,9 @@ Measured run(const plan::Plan& plan, const In& inputs, const typename In::Output
 }
 
 /// Runs the chosen row, after the forward plan if there is one, on the counting machine: exact words without data.
-/// `now_and_then` is called many times a second; what it throws ends the count.
-Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then = {});
+/// `now_and_then` is called many times a second; what it throws ends the count. `backend` counts; null: ram_backend().
+Measured count(const plan::Plan& plan, const std::function<void()>& now_and_then = {},
+               const Backend* backend = nullptr);
 
 /// The loop nest of the chosen row, with the words of every line, without that of a forward plan before it: found by
 /// running the schedule without data. Words are those of all batches and heads; what is resident is in bytes where the

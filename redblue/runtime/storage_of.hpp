@@ -4,6 +4,9 @@
 
 namespace redblue {
 
+/// Has the caller given it? (A size can be asked for before there is data.)
+inline bool is_given(const Tensor& t) { return t.shape[0] > 0; }
+
 /// Where a tensor lies, for a machine. `group` query heads share one instance (1 for what belongs to keys).
 inline machine::Storage storage_of(const Tensor& t, index_t kv_heads, index_t group, bool writable) {
   machine::Storage s;

@@ -4,7 +4,7 @@
 
 #include "redblue/machines/ram/sizing.hpp"
 #include "redblue/planner/planner.hpp"
-#include "redblue/runtime/engine.hpp"
+#include "redblue/runtime/ram/resources.hpp"
 #include "runtime/problems.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"

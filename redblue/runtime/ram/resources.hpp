@@ -6,10 +6,9 @@
 #include "redblue/planner/run_on.hpp"
 #include "redblue/runtime/run.hpp"
 
-/// Where the chosen schedule of a plan meets a machine.
+/// What a run in the caller's memory has at hand.
 namespace redblue {
 
-/// What a run has at hand.
 template <class T>
 struct Resources {
   std::vector<machine::SlowMemory> slow;        ///< the caller's arrays and workspace: see machine::Ram
@@ -28,8 +27,7 @@ const kernel::Implementations<T>& implementations_for(bool bf16) {
   return kernel::implementations<T>(best_isa());
 }
 
-/// The chosen row, without a forward plan before it: counted, and run on the caller's memory.
-Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_then);
+/// Runs the chosen row, without a forward plan before it.
 template <class T>
 Measured run_row(const plan::Plan& plan, Resources<T>&& with);
 

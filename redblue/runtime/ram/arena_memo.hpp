@@ -7,20 +7,15 @@
 
 #include "redblue/machines/ram/sizing.hpp"
 #include "redblue/problem/cores.hpp"
-#include "redblue/runtime/engine.hpp"
+#include "redblue/runtime/backend.hpp"
 #include "redblue/runtime/fewer_tiles.hpp"
+#include "redblue/runtime/ram/resources.hpp"
 
 namespace redblue {
 
-/// How to find out what the arena of a worker takes.
-enum class Walk {
-  whole,  ///< through all operations, some 15 ns each: what a run then takes, whatever its loops are
-  some,   ///< of a long walk only a part, with the same tiles: for plans that are weighed (fewer_tiles.hpp)
-};
-
 /// What the arena of a worker takes for a plan, and for the forward plan before it, remembered from run to run: to find
 /// out takes a walk through the operations. Any number of threads may use it at once.
-class ArenaMemo {
+class ArenaMemo : public Backend::Memo {
  public:
   /// Bytes beside inputs and outputs that were enough for the runs so far; 0: there was none.
   index_t bytes() const { return bytes_; }
@@ -136,9 +131,5 @@ class ArenaMemo {
   std::mutex mutex_;
   std::vector<std::pair<Key, machine::ArenaWords>> known_;
 };
-
-/// run_bytes and run of attention.hpp; the memo is of this plan alone.
-Words run_bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo);
-Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo);
 
 }  // namespace redblue

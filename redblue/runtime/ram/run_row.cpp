@@ -1,58 +1,12 @@
-#include "redblue/runtime/engine.hpp"
-
 #include "redblue/machines/counting.hpp"
 #include "redblue/machines/observed.hpp"
-#include "redblue/machines/weighed.hpp"
+#include "redblue/machines/ram/ram.hpp"
+#include "redblue/planner/run_on.hpp"
+#include "redblue/runtime/measured.hpp"
+#include "redblue/runtime/ram/resources.hpp"
 #include "redblue/threads/subnormals.hpp"
 
 namespace redblue {
-
-namespace {
-
-template <class M>
-Measured measured(const M& counter) {
-  Measured m;
-  m.io = counter.io();
-  m.peak = counter.peak();
-  m.flops = Words(2) * counter.macs();
-  m.threads = counter.workers();
-  m.decisions = counter.decisions();
-  for (int i = 0; i < m.threads; ++i)
-    m.most_per_thread = std::max(m.most_per_thread, Words(counter.of_worker(i).words()));
-  return m;
-}
-
-template <class M>
-void run_behind_any(M& m, const plan::Plan& plan) {
-  machine::Any any(m);
-  run_on(any, plan);
-}
-
-}  // namespace
-
-Measured count_row(const plan::Plan& plan, const std::function<void()>& now_and_then) {
-  machine::Counting counting;
-  const auto walk = [&]<class M>(M& counter) {
-    const auto behind_any = [&](auto& machine) {
-      machine::Any any(machine);
-      run_on(any, plan, plan.counted());
-    };
-    if (!now_and_then) return behind_any(counter);
-    const typename machine::Observed<M>::Callback report = [&](const M&) { now_and_then(); };
-    machine::Observed observed(counter, report);
-    behind_any(observed);
-  };
-  if (!plan.options.memory) {
-    walk(counting);
-    return measured(counting);
-  }
-  const plan::Instances x = plan.counted();
-  machine::Weighed weighed(counting, x.sizes.fast);
-  walk(weighed);
-  Measured m = measured(counting);
-  m.peak_bytes = weighed.peak();
-  return m;
-}
 
 template <class T>
 Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
@@ -69,7 +23,8 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
         with.report(w.worker(), w.of_worker(w.worker()).words());
       };
     machine::Observed observed(counted, report);
-    run_behind_any(observed, plan);
+    machine::Any any(observed);
+    run_on(any, plan);
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();

@@ -1,0 +1,301 @@
+#include "redblue/runtime/backend.hpp"
+
+#include <fmt/format.h>
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <new>
+
+#include "redblue/hardware/physical_memory.hpp"
+#include "redblue/planner/shapes.hpp"
+#include "redblue/runtime/ram/arena_memo.hpp"
+#include "redblue/runtime/ram/converted.hpp"
+#include "redblue/runtime/ram/reordered.hpp"
+#include "redblue/runtime/ram/resources.hpp"
+#include "redblue/runtime/ram/stack.hpp"
+#include "redblue/runtime/storage_of.hpp"
+
+namespace redblue {
+
+namespace {
+
+/// How many of the pool's threads a run takes.
+int workers_of(const plan::Plan& plan, int threads, const ThreadPool& pool) {
+  if (threads < 0) throw InvalidProblem(fmt::format("threads = {}: give a number from 1 on, or 0 for all", threads));
+  if (threads > 0) return std::min(threads, pool.size());
+  // To wake a thread that sleeps takes about 10 us, in which one that is awake does this much at 200 GFLOP/s.
+  constexpr index_t kFlopsPerThread = 2'000'000;
+  return static_cast<int>(std::clamp(plan.row().flops / kFlopsPerThread, Words(1), Words(pool.size())).to_index());
+}
+
+/// Adds up what the workers have moved, and tells the caller how far the run is, from one thread at a time.
+class ProgressReport {
+ public:
+  ProgressReport(const std::function<void(double)>& tell, int workers, Words before, Words in_all)
+      : tell_(tell), moved_(static_cast<std::size_t>(workers)), before_(before), in_all_(in_all) {}
+
+  void operator()(int worker, index_t words) {
+    moved_[static_cast<std::size_t>(worker)] = words;
+    const std::unique_lock lock(telling_, std::try_to_lock);
+    if (!lock) return;  // somebody tells already
+    Words sum = before_;
+    for (const auto& m : moved_) sum += m.load();
+    tell_(sum.to_double() / in_all_.to_double());
+  }
+
+ private:
+  const std::function<void(double)>& tell_;
+  std::vector<std::atomic<index_t>> moved_;
+  Words before_, in_all_;
+  std::mutex telling_;
+};
+
+/// How far to go to find out what a run takes.
+struct Effort {
+  Words enough;  ///< no walk where more bytes than this are taken already
+  Walk walk;
+};
+
+/// Takes from `stack` all that a run takes beside inputs and outputs, and calls execute(plan, resources, converted,
+/// reordered) where something is to be run: for the forward pass, if one comes first, and for the chosen row, if there
+/// is one. To learn the size only, pass a stack without memory. Returns whether that was all: false if it stopped at
+/// `effort.enough`.
+template <class T, class Execute>
+bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options, const Effort& effort, Stack& stack,
+             ArenaMemo& memo, const Execute& execute) {
+  const Problem& p = plan.problem;
+  const auto own = [&](const std::array<index_t, 4>& shape, std::string_view what) {
+    return Tensor(stack.take<T>(Words(shape[0]) * shape[1] * shape[2] * shape[3], what), kDTypeOf<T>, shape);
+  };
+  Converted converted;
+  if (p.forward_first()) {
+    const Problem f = p.forward();
+    for (const SlowArray a : {SlowArray::O, SlowArray::lse})
+      if (const Tensor kept = tensors[a]; !is_given(kept) || kept.dtype != kDTypeOf<T>) {
+        tensors[a] = own(shape_of(f, a), a == SlowArray::O ? "the output of the forward pass" : "lse");
+        if (is_given(kept)) converted.add(tensors[a], kept);
+      }
+    if (plan.forward) {
+      const Words used = stack.used();
+      if (!lay_out<T>(*plan.forward, tensors, options, effort, stack, memo, execute)) return false;
+      stack.release(used);
+    }
+  }
+  if (plan.rows.empty()) return true;
+
+  const plan::Row& row = plan.row();
+  Resources<T> with;
+  with.pool = options.pool == nullptr ? &default_pool() : options.pool;
+  const int workers = workers_of(plan, options.threads, *with.pool);
+  with.bf16 = options.compute == DType::bf16;
+  with.slow.resize(1);
+  const auto place = [&](SlowArray a, const Tensor& t, bool writable) {
+    const bool grouped = t.shape[1] != p.instances() / p.batch;
+    with.slow.front()[index_of(a)] = is_of_modifiers(a)
+                                         ? storage_of_modifier(t, p, writable)
+                                         : storage_of(t, p.instances() / p.batch, grouped ? p.group() : 1, writable);
+  };
+  if (p.sources == Sources::self) tensors[SlowArray::A2] = tensors[SlowArray::A1];
+  if (p.sources != Sources::distinct) tensors[SlowArray::A3] = tensors[SlowArray::A2];
+  const Shapes shapes(p);
+  const auto outputs = shapes.outputs();
+  Reordered reordered(p, shapes.sizes().sequences);
+  for (std::size_t i = 0; i < kSlowArrays; ++i) {
+    const auto a = static_cast<SlowArray>(i);
+    const Tensor& t = tensors[a];
+    const bool moves = is_given(t) && reordered.moves(a);
+    if (std::find(outputs.begin(), outputs.end(), a) == outputs.end()) {
+      if (!is_given(t)) continue;
+      Tensor copy = t;
+      if (moves) {
+        const Words words = Words(t.shape[0]) * t.shape[1] * t.shape[2] * t.shape[3];
+        const Words whole = (words * size_of(t.dtype) + sizeof(T) - 1) / sizeof(T);
+        copy =
+            Tensor(stack.take<T>(whole, "an input in the order of the pattern", redblue::name_of(a)), t.dtype, t.shape);
+        reordered.gather_later(a, t, copy);
+      }
+      place(a, copy, false);
+    } else if (moves) {
+      const Tensor copy = own(t.shape, "an output in the order of the pattern");
+      reordered.scatter_later(a, copy, t);
+      place(a, copy, true);
+    } else if (!is_given(t)) {
+      place(a, own(shapes[a], "lse"), true);  // the caller does not ask for it
+    } else if (t.dtype != kDTypeOf<T> &&
+               (row.algorithm->traits.rewrites_outputs || a == SlowArray::lse || is_of_modifiers(a))) {
+      // Every schedule that reads lse back does so to compute with it.
+      const Tensor wide = own(t.shape, "an output in the compute type");
+      converted.add(wide, t);
+      place(a, wide, true);
+    } else {
+      place(a, t, true);
+    }
+  }
+  const auto workspace = row.algorithm->workspace(shapes.sizes(), row.tiling);
+  // A workspace for each instance under way.
+  const index_t sets = workspace.empty() ? 1 : std::min<index_t>(workers, p.instances());
+  for (index_t more = 1; more < sets; ++more) with.slow.push_back(with.slow.front());
+  for (const Workspace& m : workspace)
+    for (machine::SlowMemory& set : with.slow)
+      set[index_of(m.array)] = machine::Storage::matrix(
+          stack.take<T>(m.words(), "workspace", redblue::name_of(m.array)), {m.shape.rows, m.row_stride});
+  with.words = row.footprint.to_index();
+  if (stack.bytes() > effort.enough) return false;
+  const machine::ArenaWords words = memo.words<T>(plan, with.slow.front(), with.bf16, effort.walk);
+  with.arenas.resize(static_cast<std::size_t>(workers));
+  for (machine::ArenaMemory<T>& arena : with.arenas) {
+    arena.tiles = stack.take_span<T>(words.tiles, "fast memory");
+    for (std::size_t i = 0; i < words.staging.size(); ++i)
+      arena.staging[i] = stack.take_span<T>(words.staging[i], "a staging buffer");
+  }
+  execute(plan, with, converted, reordered);
+  return true;
+}
+
+/// What a run takes beside inputs and outputs.
+struct Need {
+  Words bytes;
+  Stack::Largest most;
+  bool all;  ///< false: it takes at least this, which is more than the machine has and more than the caller gave
+
+  /// "this run takes B bytes beside inputs and outputs, b of them for workspace S"
+  std::string account() const {
+    return fmt::format("this run takes {}{} bytes beside inputs and outputs, {} of them for {}{}{}",
+                       all ? "" : "at least ", bytes.str(), most.bytes.str(), most.what, most.array.empty() ? "" : " ",
+                       most.array);
+  }
+};
+
+template <class T>
+Need need_of(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
+             Walk walk = Walk::whole) {
+  Stack stack;
+  const Effort effort{std::max(physical_memory(), Words(options.memory.size())), walk};
+  const bool all = lay_out<T>(plan, tensors, options, effort, stack, memo, [](const auto&...) {});
+  return {stack.bytes(), stack.largest(), all};
+}
+
+/// All of it from the system.
+std::unique_ptr<std::byte[]> allocate(const Need& need) {
+  const Words have = physical_memory();
+  const auto refusal = [&] {
+    return MemoryError(fmt::format("{}, and this machine has {}: choose fewer threads, a schedule without workspace, a "
+                                   "smaller fast memory, or a smaller problem",
+                                   need.account(), have.str()),
+                       need.bytes, have);
+  };
+  if (need.bytes > have) throw refusal();
+  try {
+    return std::make_unique_for_overwrite<std::byte[]>(static_cast<std::size_t>(need.bytes.to_index()));
+  } catch (const std::bad_alloc&) {
+    throw refusal();
+  }
+}
+
+/// Runs in this memory, and adds up what is measured. Returns false where the schedule takes more than these bytes of
+/// it: then it has not begun.
+template <class T>
+bool run_in_memory(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo,
+                   std::span<std::byte> memory, Words bytes, Measured& all) {
+  Stack stack(memory);
+  bool fits = true;
+  const auto execute = [&](const plan::Plan& part, Resources<T>& with, const Converted& converted,
+                           const Reordered& reordered) {
+    fits = fits && stack.bytes() <= bytes;
+    if (!fits) return;
+    std::optional<ProgressReport> report;
+    if (options.progress) {
+      report.emplace(options.progress, static_cast<int>(with.arenas.size()), all.io.total(), plan.io().total());
+      with.report = std::ref(*report);
+    }
+    ThreadPool& pool = *with.pool;
+    const auto workers = static_cast<int>(with.arenas.size());
+    reordered.gather(pool, workers);
+    const Measured m = run_row<T>(part, std::move(with));
+    reordered.scatter<T>(pool, workers);
+    converted.finish<T>(pool, workers);
+    all.io = all.io + m.io;
+    all.peak = std::max(all.peak, m.peak);
+    all.flops += m.flops;
+    all.staging_words = std::max(all.staging_words, m.staging_words);
+    all.padding_words = std::max(all.padding_words, m.padding_words);
+    all.converted_words += converted.words();
+    all.decisions += m.decisions;
+    all.kernels = m.kernels;
+    all.threads = std::max(all.threads, m.threads);
+    all.most_per_thread += m.most_per_thread;
+    if (options.progress) options.progress(all.io.total().to_double() / plan.io().total().to_double());
+  };
+  fits = lay_out<T>(plan, tensors, options, {bytes, Walk::whole}, stack, memo, execute) && fits;
+  all.bytes = stack.bytes();
+  return fits;
+}
+
+template <class T>
+Measured run_in(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, ArenaMemo& memo) {
+  Measured all;
+  // What was enough for runs before it is enough for most runs. Whether it is, is seen when this one is laid out.
+  const index_t enough = memo.bytes();
+  if (enough > 0 && plan.forward == nullptr && options.memory.data() == nullptr && !plan.options.cap) {
+    const auto size = static_cast<std::size_t>(enough);
+    const std::unique_ptr<std::byte[]> own(new (std::nothrow) std::byte[size]);
+    if (own != nullptr && run_in_memory<T>(plan, tensors, options, memo, {own.get(), size}, enough, all)) return all;
+  }
+  const Need need = need_of<T>(plan, tensors, options, memo);
+  if (plan.options.cap && need.bytes > plan.options.cap->most)
+    throw MemoryError(fmt::format("{}, and the plan was made for at most {}: plan for these tensors, or with a larger "
+                                  "cap",
+                                  need.account(), plan.options.cap->most.str()),
+                      need.bytes, plan.options.cap->most);
+  std::unique_ptr<std::byte[]> own;
+  std::span<std::byte> memory = options.memory;
+  if (memory.data() == nullptr) {
+    own = allocate(need);
+    memory = {own.get(), static_cast<std::size_t>(need.bytes.to_index())};
+    memo.remember(need.bytes.to_index());
+  } else if (need.bytes > memory.size()) {
+    throw MemoryError(fmt::format("{}, and the memory given is {}", need.account(), memory.size()), need.bytes,
+                      memory.size());
+  }
+  run_in_memory<T>(plan, tensors, options, memo, memory, need.bytes, all);
+  return all;
+}
+
+/// f(null pointer of the type of a word in fast memory)
+template <class F>
+decltype(auto) with_compute(DType compute, const F& f) {
+  if (compute == DType::f64) return f(static_cast<double*>(nullptr));
+  return f(static_cast<float*>(nullptr));
+}
+
+/// The caller's memory, and the cores of this processor.
+class RamBackend : public Backend {
+ public:
+  std::string_view name() const override { return "ram"; }
+  std::unique_ptr<Memo> new_memo() const override { return std::make_unique<ArenaMemo>(); }
+  void require(const Problem& problem, const Tensors& tensors, const RunOptions& options) const override {
+    require_arithmetic(options.compute, problem, tensors);
+  }
+  Words bytes(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo,
+              Walk walk) const override {
+    return with_compute(options.compute, [&]<class T>(T*) {
+      return need_of<T>(plan, tensors, options, static_cast<ArenaMemo&>(memo), walk).bytes;
+    });
+  }
+  Measured run(const plan::Plan& plan, const Tensors& tensors, const RunOptions& options, Memo& memo) const override {
+    return with_compute(options.compute,
+                        [&]<class T>(T*) { return run_in<T>(plan, tensors, options, static_cast<ArenaMemo&>(memo)); });
+  }
+};
+
+}  // namespace
+
+const Backend& ram_backend() {
+  static const RamBackend ram;
+  return ram;
+}
+
+}  // namespace redblue
