@@ -1,5 +1,6 @@
 #!/usr/bin/env python3
-"""Includes go down only: fails when a file includes a header of a room above its own, or lies in a folder that is no room."""
+"""Includes go down only: fails when a file includes a header of a room above its own, or lies in a folder that is no
+room, or when the Python extension or an example includes what is not of the public face."""
 
 import re
 import sys
@@ -59,12 +60,26 @@ def faults_of(path):
     return faults
 
 
+# What stands outside of redblue/ as a user's program does: it includes the public face alone, redblue/NAME.hpp.
+OUTSIDE = ["python/src", "examples"]
+
+
+def private_includes_of(path):
+    """Headers of rooms that a file outside includes."""
+    names = INCLUDE.findall((ROOT / path).read_text(encoding="utf-8"))
+    return [f"{path}: {name} is not of the public face (redblue/*.hpp)" for name in names if re.match(r"redblue/.+/", name)]
+
+
 def main():
     files = sorted(p.relative_to(ROOT) for p in (ROOT / "redblue").rglob("*") if p.suffix in (".hpp", ".cpp", ".h"))
     wrong = [fault for path in files for fault in faults_of(path)]
     wrong += [f"{name}/: the sources are in redblue/" for name in ("include", "src") if (ROOT / name).exists()]
-    print("\n".join(wrong) if wrong else f"{len(files)} files keep to their rooms")
-    return 1 if wrong or not files else 0
+    outside = [
+        p.relative_to(ROOT) for folder in OUTSIDE for p in (ROOT / folder).iterdir() if p.suffix in (".hpp", ".cpp", ".c")
+    ]
+    wrong += [fault for path in sorted(outside) for fault in private_includes_of(path)]
+    print("\n".join(wrong) if wrong else f"{len(files)} files keep to their rooms, {len(outside)} to the public face")
+    return 1 if wrong or not files or not outside else 0
 
 
 if __name__ == "__main__":

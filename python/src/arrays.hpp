@@ -5,7 +5,7 @@
 #include <cstddef>
 #include <string_view>
 
-#include "redblue/runtime/run.hpp"
+#include "redblue/attention.hpp"
 
 /// Python's arrays as tensors [batch, heads, sequence, features].
 namespace redblue::python {

@@ -6,7 +6,7 @@
 
 #include <utility>
 
-#include "redblue/methods/tolerance.hpp"
+#include "redblue/tolerance.hpp"
 #include "run.hpp"
 
 namespace redblue::python {

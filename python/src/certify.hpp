@@ -1,7 +1,7 @@
 #pragma once
 #include "module.hpp"
 #include "plan.hpp"
-#include "redblue/methods/certificate.hpp"
+#include "redblue/certificate.hpp"
 
 /// What is proved of polynomial attention on Python's arrays.
 namespace redblue::python {

@@ -3,7 +3,7 @@
 #include <string>
 #include <string_view>
 
-#include "redblue/bounds/bound.hpp"
+#include "redblue/bounds.hpp"
 
 namespace redblue::python {
 

@@ -2,8 +2,8 @@
 #include <optional>
 #include <vector>
 
-#include "redblue/masks/mask.hpp"
-#include "redblue/runtime/run.hpp"
+#include "redblue/attention.hpp"
+#include "redblue/problem.hpp"
 
 /// Masks given as a bias: of each query the keys that it sees, where they are one interval.
 namespace redblue::python {

@@ -8,11 +8,10 @@
 
 #include "dlpack.hpp"
 #include "plan.hpp"
-#include "redblue/hardware/hardware.hpp"
-#include "redblue/hardware/isa.hpp"
-#include "redblue/language/error.hpp"
-#include "redblue/planner/time.hpp"
-#include "redblue/threads/pool.hpp"
+#include "redblue/fastest.hpp"
+#include "redblue/hardware.hpp"
+#include "redblue/problem.hpp"
+#include "redblue/threads.hpp"
 #include "redblue/version.hpp"
 #include "regimes.hpp"
 

@@ -1,7 +1,7 @@
 #pragma once
 #include <nanobind/nanobind.h>
 
-#include "redblue/language/words.hpp"
+#include "redblue/problem.hpp"
 
 /// The parts of the extension module redblue._core.
 namespace redblue::python {

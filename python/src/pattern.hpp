@@ -1,7 +1,7 @@
 #pragma once
 #include <memory>
 
-#include "redblue/masks/pattern.hpp"
+#include "redblue/patterns.hpp"
 
 namespace redblue::python {
 

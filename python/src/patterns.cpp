@@ -1,4 +1,4 @@
-#include "redblue/masks/patterns.hpp"
+#include "redblue/patterns.hpp"
 
 #include <fmt/format.h>
 #include <nanobind/ndarray.h>
@@ -12,7 +12,7 @@
 
 #include "module.hpp"
 #include "pattern.hpp"
-#include "redblue/language/error.hpp"
+#include "redblue/problem.hpp"
 
 namespace redblue::python {
 

@@ -19,7 +19,7 @@
 #include <vector>
 
 #include "pattern.hpp"
-#include "redblue/language/error.hpp"
+#include "redblue/problem.hpp"
 
 namespace redblue::python {
 

@@ -17,8 +17,8 @@
 #include "describe.hpp"
 #include "module.hpp"
 #include "pickling.hpp"
-#include "redblue/language/word_type.hpp"
-#include "redblue/planner/plan_here.hpp"
+#include "redblue/fastest.hpp"
+#include "redblue/plan.hpp"
 #include "run.hpp"
 
 namespace redblue::python {

@@ -6,7 +6,7 @@
 #include <atomic>
 
 #include "plan.hpp"
-#include "redblue/language/error.hpp"
+#include "redblue/problem.hpp"
 
 namespace redblue::python {
 

@@ -1,4 +1,4 @@
-#include "redblue/problem/problem.hpp"
+#include "redblue/problem.hpp"
 
 #include <fmt/format.h>
 #include <nanobind/stl/array.h>
@@ -9,7 +9,6 @@
 
 #include "module.hpp"
 #include "pattern.hpp"
-#include "redblue/language/error.hpp"
 
 namespace redblue::python {
 

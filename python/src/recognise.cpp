@@ -12,7 +12,7 @@
 #include "intervals.hpp"
 #include "module.hpp"
 #include "pattern.hpp"
-#include "redblue/problem/sequences.hpp"
+#include "redblue/problem.hpp"
 
 namespace redblue::python {
 

@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "describe.hpp"
-#include "redblue/planner/regimes.hpp"
+#include "redblue/plan.hpp"
 
 namespace redblue::python {
 

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "module.hpp"
-#include "redblue/language/error.hpp"
+#include "redblue/problem.hpp"
 #include "run.hpp"
 #include "xla_abi.hpp"
 
