@@ -15,7 +15,6 @@ EXCEPTIONS = {
     "python/redblue/torch.py": 636,
     "redblue/c_api/c_api.cpp": 822,
     "redblue/planner/fastest.cpp": 710,
-    "redblue/runtime/run.cpp": 552,
     "redblue/verify/verify.cpp": 605,
     "redblue/verify/claims.cpp": 509,
     "redblue/kernels/simd/online_attention.hpp": 717,
