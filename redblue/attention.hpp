@@ -3,4 +3,5 @@
 #include "redblue/planner/planner.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/runtime/backend.hpp"
+#include "redblue/runtime/partial.hpp"
 #include "redblue/runtime/run.hpp"

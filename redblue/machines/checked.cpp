@@ -32,9 +32,9 @@ std::string_view name_of(Layout l) { return kLayoutNames[static_cast<std::size_t
 
 }  // namespace
 
-void Referee::declare(const SlowMatrix& m, bool input, bool must_be_written) {
+void Referee::declare(const SlowMatrix& m, bool input, bool must_be_written, bool known) {
   slow_[{m.array, m.instance}] = {m.shape, input, !input && must_be_written,
-                                  std::vector<bool>(static_cast<std::size_t>(m.shape.words()), input)};
+                                  std::vector<bool>(static_cast<std::size_t>(m.shape.words()), input || known)};
 }
 
 Referee::Matrix& Referee::matrix(const Block& b) {

@@ -20,6 +20,8 @@ class Referee {
   explicit Referee(Words M) : M_(M) {}
   void input(const SlowMatrix& m) { declare(m, true); }
   void output(const SlowMatrix& m) { declare(m, false); }
+  /// An output that is given: read, and written where it changes.
+  void given_output(const SlowMatrix& m) { declare(m, false, false, true); }
   void workspace(const SlowMatrix& m) { declare(m, false, false); }
 
   void open(index_t depth, Shape s, Layout layout = Layout::row_major);
@@ -47,7 +49,7 @@ class Referee {
   };
   using Key = std::pair<SlowArray, index_t>;
 
-  void declare(const SlowMatrix& m, bool input, bool must_be_written = true);
+  void declare(const SlowMatrix& m, bool input, bool must_be_written = true, bool known = false);
   Matrix& matrix(const Block& b);
   Resident& resident(const Arg& tile);
   void require_known(const Arg& a, std::string_view who);

@@ -20,7 +20,7 @@ bool has_words(Shape s) { return s.rows > 0 && s.cols > 0; }
 /// Rows of these belong to queries: grouped heads have their own.
 bool belongs_to_queries(SlowArray a) {
   return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ ||
-         is_of_pairs(a);
+         a == SlowArray::Og || a == SlowArray::lse_g || is_of_pairs(a);
 }
 
 }  // namespace
@@ -34,6 +34,11 @@ std::string tensor_name(SlowArray a) {
 std::vector<SlowArray> inputs_of(const Problem& p) { return Shapes(p).inputs(); }
 
 std::vector<SlowArray> outputs_of(const Problem& p) { return Shapes(p).outputs(); }
+
+bool adds_to(const Problem& p, SlowArray a) {
+  const auto outputs = plan::outputs_of(p.op);
+  return (p.accumulate || p.op == Operation::merge) && std::ranges::find(outputs, a) != outputs.end();
+}
 
 Shapes::Shapes(const Problem& p) : problem_(p), sizes_(p.sizes()), matrices_(plan::matrices_of(p.op, sizes_)) {}
 

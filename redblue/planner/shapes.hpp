@@ -16,6 +16,8 @@ std::string tensor_name(SlowArray array);
 std::vector<SlowArray> inputs_of(const Problem& problem);
 /// The arrays it writes.
 std::vector<SlowArray> outputs_of(const Problem& problem);
+/// Is it an output that is given, and read as well (Problem::accumulate)?
+bool adds_to(const Problem& problem, SlowArray array);
 /// [batch, heads, rows, columns] of such an array.
 std::array<index_t, 4> shape_of(const Problem& problem, SlowArray array);
 

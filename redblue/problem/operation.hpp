@@ -16,6 +16,7 @@ namespace redblue {
 ///   WV
 ///   scores      Q, K -> S, the scores with all that the problem does to them before the softmax; -inf where hidden
 ///   weights     Q, K, lse -> P = exp(S - lse); 0 where hidden
+///   merge       Og, lse_g -> O, lse, which are given: attention to two sets of keys becomes attention to both
 enum class Operation : std::uint8_t {
   forward,
   backward,
@@ -24,10 +25,11 @@ enum class Operation : std::uint8_t {
   backward_x,
   backward_w,
   scores,
-  weights
+  weights,
+  merge
 };
-inline constexpr std::array<std::string_view, 8> kOperationNames = {
-    "forward", "backward", "forward-x", "gradient-x", "backward-x", "backward-w", "scores", "weights"};
+inline constexpr std::array<std::string_view, 9> kOperationNames = {
+    "forward", "backward", "forward-x", "gradient-x", "backward-x", "backward-w", "scores", "weights", "merge"};
 
 constexpr std::string_view name_of(Operation o) { return kOperationNames[static_cast<std::size_t>(o)]; }
 constexpr std::optional<Operation> operation_from_name(std::string_view name) {
@@ -36,14 +38,16 @@ constexpr std::optional<Operation> operation_from_name(std::string_view name) {
   return std::nullopt;
 }
 /// Are O and lse what it computes?
-constexpr bool is_forward(Operation o) { return o == Operation::forward || o == Operation::forward_x; }
+constexpr bool is_forward(Operation o) {
+  return o == Operation::forward || o == Operation::forward_x || o == Operation::merge;
+}
 /// Is what it computes a matrix with a word for each query and key?
 constexpr bool is_of_pairs(Operation o) { return o == Operation::scores || o == Operation::weights; }
 /// Does it need O and lse of a forward pass?
 constexpr bool follows_forward(Operation o) { return !is_forward(o) && !is_of_pairs(o); }
 /// Are Q, K, V products of A1, A2, A3 and weights?
 constexpr bool is_projected(Operation o) {
-  return o != Operation::forward && o != Operation::backward && !is_of_pairs(o);
+  return o != Operation::forward && o != Operation::backward && o != Operation::merge && !is_of_pairs(o);
 }
 
 /// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.

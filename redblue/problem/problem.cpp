@@ -59,6 +59,7 @@ void Problem::validate() const {
   require_modifiers();
   require_approximation();
   require_method();
+  require_accumulate();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
       throw InvalidProblem(
@@ -275,6 +276,27 @@ void Problem::require_method() const {
                       scale_or_default()));
 }
 
+void Problem::require_accumulate() const {
+  const bool merges = op == Operation::merge;
+  if (!accumulate && !merges) return;
+  const auto require = [&](bool right, std::string_view what) {
+    if (!right) throw InvalidProblem(fmt::format("{}: {}", merges ? "operation merge" : "accumulate", what));
+  };
+  require(merges || op == Operation::forward || op == Operation::backward,
+          fmt::format("operation {} does not add to given outputs; forward and backward do", name_of(op)));
+  require(method_kind() == MethodKind::exact, "it is for exact attention, not for approximations");
+  require(forward_given, "a part of the keys needs the o and lse of all keys; give both");
+  require(!sinks,
+          "a sink is one more key, which belongs to one part: leave sinks out, and merge the state o = 0, lse = "
+          "sink");
+  require(dropout == 0, "dropout depends on the number of a key among all keys, which a part does not know");
+  require(!bias_gradient, "dBias has its own columns for each part and is not added to; leave bias_gradient out");
+  if (!merges) return;
+  require(score == Score::softmax, fmt::format("score {} has no lse; its outputs are added", name_of(score)));
+  require(!modifiers().any() && !masked() && !several() && patterns.empty(),
+          "two states meet row by row; it knows no mask, no sequences and no modifiers");
+}
+
 Modifiers Problem::modifiers() const {
   Modifiers m;
   m.softcap = softcap;
@@ -337,7 +359,8 @@ Sizes Problem::sizes() const {
   s.polynomial = approximation;
   s.row_polynomials = row_polynomials;
   s.method = fitted(method, n_k);
-  s.lse_required = lse_required && s.statistics() > 0;
+  s.accumulate = accumulate || op == Operation::merge;
+  s.lse_required = (lse_required || s.accumulate) && s.statistics() > 0;
   s.d_in = d_in;
   s.modifiers = modifiers();
   return s;
@@ -350,7 +373,7 @@ Problem Problem::forward() const {
   p.op = op == Operation::backward ? Operation::forward : Operation::forward_x;  // backward_w: validate() refuses
   p.lse_required = true;
   p.forward_given = true;
-  p.bias_gradient = p.sinks_gradient = false;
+  p.bias_gradient = p.sinks_gradient = p.accumulate = false;
   p.scale = scale_or_default();
   return p;
 }

@@ -93,6 +93,10 @@ struct Problem {
   index_t seed = 0;             ///< of dropout, from 0 to 2^53: which weights depends on it and on their place only
   bool forward_given = true;    ///< gradients: O and lse are inputs; false: a forward plan runs first and is counted
   index_t d_in = 0;             ///< backward_w: columns of A1, A2, A3
+  /// forward: o and lse hold what attention to other keys gave, and become what attention to these and those gives;
+  /// rows that see no key keep theirs. backward: dq, dk and dv hold gradients, to which those of these keys are added,
+  /// from o and lse of all keys. Exact attention, without sinks, dropout and bias_gradient. merge always does so.
+  bool accumulate = false;
 
   /// Throws InvalidProblem naming the offending size, its value and what would work.
   void validate() const;
@@ -132,6 +136,7 @@ struct Problem {
 
  private:
   void require_modifiers() const;
+  void require_accumulate() const;
   void require_approximation() const;
   void require_method() const;
   void require_sequences() const;

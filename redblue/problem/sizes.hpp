@@ -47,7 +47,8 @@ struct Sizes {
   std::shared_ptr<const Polynomial> polynomial{};
   /// Beside it: each row has its own. Null: one for all rows.
   std::shared_ptr<const RowPolynomials> row_polynomials{};
-  Method method{};  ///< in place of exact attention
+  Method method{};          ///< in place of exact attention
+  bool accumulate = false;  ///< outputs are given and added to: docs/algorithms/accumulating.md
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }

@@ -28,11 +28,23 @@ void require_bf16(const Problem& p, const Tensors& tensors) {
                       tensor_name(a)));
 }
 
+/// Sums that go on from run to run.
+void require_accumulators(DType compute, const Problem& p, const Tensors& tensors) {
+  const DType word = compute == DType::f64 ? DType::f64 : DType::f32;
+  for (const SlowArray a : outputs_of(p))
+    if (adds_to(p, a) && tensors[a].dtype != word)
+      throw Unsupported(
+          fmt::format("{} is {}: parts are added in the type of the arithmetic, {}, for another type would round each "
+                      "of them; convert the sum at the end",
+                      tensor_name(a), name_of(tensors[a].dtype), name_of(word)));
+}
+
 }  // namespace
 
 void require_arithmetic(DType compute, const Problem& p, const Tensors& tensors) {
   if (compute == DType::f16) throw Unsupported("compute type f16: arithmetic is f32, f64, or bf16 with sums in f32");
   if (compute == DType::bf16) require_bf16(p, tensors);
+  if (p.accumulate || p.op == Operation::merge) require_accumulators(compute, p, tensors);
   if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.softcap)))
     throw InvalidProblem(fmt::format("softcap = {} is beyond f32: leave it out, or compute in f64", p.softcap));
   if (compute != DType::f64 && !std::isfinite(static_cast<float>(p.scale_or_default())))

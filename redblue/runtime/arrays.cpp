@@ -13,8 +13,8 @@ Tensors contiguous_tensors(const Problem& p, DType dtype) {
   for (const auto& list : {shapes.inputs(), shapes.outputs()})
     for (const SlowArray a : list)
       if (a != SlowArray::lse)
-        tensors[a] = Tensor(nullptr, dtype, shapes[a]);
-      else if (!is_forward(p.op) || p.lse_required)
+        tensors[a] = Tensor(nullptr, adds_to(p, a) ? word_of(dtype) : dtype, shapes[a]);
+      else if (!is_forward(p.op) || p.lse_required || adds_to(p, a))
         tensors[a] = Tensor(nullptr, word_of(dtype), shapes[a]);
   return tensors;
 }

@@ -48,7 +48,7 @@ void require_shapes(const Shapes& shapes, const std::vector<SlowArray>& arrays, 
   const Problem& p = shapes.problem();
   for (const SlowArray a : arrays) {
     const Tensor& t = tensors[a];
-    if (a == SlowArray::lse && is_forward(p.op) && t.data == nullptr) continue;  // not wanted
+    if (a == SlowArray::lse && is_forward(p.op) && !adds_to(p, a) && t.data == nullptr) continue;  // not wanted
     auto wanted = shapes[a];
     if ((a == SlowArray::slopes || a == SlowArray::sinks) && t.shape[0] == p.batch) wanted[0] = p.batch;
     if (t.dtype == DType::boolean && a != SlowArray::bias)
@@ -73,7 +73,7 @@ Tensors checked(const plan::Plan& plan, const Tensors& tensors, const RunOptions
           fmt::format("tensor {} is a view of const words: an output must be writable", tensor_name(a)));
   require_no_overlap(all, inputs, outputs, options.memory);
   Tensors mine = used(all, inputs, outputs);
-  if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) &&
+  if (is_forward(plan.problem.op) && is_given(mine[SlowArray::lse]) && !adds_to(plan.problem, SlowArray::lse) &&
       plan.row().io.writes[index_of(SlowArray::lse)] == 0)
     throw InvalidProblem(
         fmt::format("schedule {} writes no lse for this plan: set lse_required in the problem, or ask for none",
@@ -97,6 +97,13 @@ Tensors tensors_of(const Inputs& in, const Outputs& out) {
   t[SlowArray::sinks] = in.sinks;
   t[SlowArray::O] = out.o;
   t[SlowArray::lse] = out.lse;
+  return t;
+}
+
+Tensors tensors_of(const MergeInputs& in, const Outputs& out) {
+  Tensors t = tensors_of(Inputs{}, out);
+  t[SlowArray::Og] = in.o;
+  t[SlowArray::lse_g] = in.lse;
   return t;
 }
 

@@ -99,6 +99,12 @@ struct Outputs {
   Tensor o, lse;
 };
 
+/// Operation::merge: o and lse of one set of keys. They are merged into the Outputs, those of another set.
+struct MergeInputs {
+  using Outputs = redblue::Outputs;
+  Tensor o, lse;
+};
+
 struct BackwardOutputs;
 struct GradientXOutputs;
 struct ScoresOutputs;
@@ -155,6 +161,7 @@ class Tensors {
 
 /// Inputs and outputs in one list.
 Tensors tensors_of(const Inputs& inputs, const Outputs& outputs);
+Tensors tensors_of(const MergeInputs& inputs, const Outputs& outputs);
 Tensors tensors_of(const BackwardInputs& inputs, const BackwardOutputs& outputs);
 Tensors tensors_of(const GradientXInputs& inputs, const GradientXOutputs& outputs);
 Tensors tensors_of(const ScoresInputs& inputs, const ScoresOutputs& outputs);

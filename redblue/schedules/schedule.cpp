@@ -10,6 +10,7 @@
 #include "redblue/schedules/forward/operands.hpp"
 #include "redblue/schedules/gradient/operands.hpp"
 #include "redblue/schedules/matrices.hpp"
+#include "redblue/schedules/merge/operands.hpp"
 #include "redblue/schedules/parts/workspace.hpp"
 #include "redblue/schedules/projected/operands.hpp"
 #include "redblue/schedules/scores/operands.hpp"
@@ -60,6 +61,8 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   if (x.row_polynomials != nullptr && !traits.by_rows) return "knows one polynomial for all rows";
   if (x.row_polynomials == nullptr && traits.by_rows) return "is for a polynomial of each row (row_polynomials)";
   if (traits.shared_source && problem.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
+  if (x.accumulate && !traits.accumulates)
+    return problem.op == Operation::backward ? "adds to no given gradients" : "does not continue a given o and lse";
   if (const auto why = unsupported(x)) return std::string(*why);
   return std::nullopt;
 }
@@ -86,6 +89,8 @@ decltype(auto) with_operands(Operation op, const F& f) {
       return f(static_cast<schedule::ScoresOperands*>(nullptr));
     case Operation::weights:
       return f(static_cast<schedule::WeightsOperands*>(nullptr));
+    case Operation::merge:
+      return f(static_cast<schedule::MergeOperands*>(nullptr));
   }
   throw std::logic_error("an operation without operands");
 }

@@ -8,7 +8,7 @@
 
 #include "redblue/machines/ram/storage.hpp"
 #include "redblue/schedules/schedule.hpp"
-#include "redblue/verify/oracle/dense.hpp"
+#include "redblue/verify/oracle/accumulated.hpp"
 
 /// The arrays of one instance of a problem, in slow memory of their own.
 namespace redblue::claims {
@@ -99,6 +99,7 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.dropout = m.dropout;
   p.seed = static_cast<index_t>(m.seed);
   p.lse_required = x.lse_required;
+  p.accumulate = x.accumulate;
   if (s.traits.shared_source) p.sources = Sources::shared;
   return p;
 }
@@ -109,8 +110,8 @@ struct Arrays {
   Sizes sizes;
   std::map<SlowArray, std::vector<T>> words;
 
-  /// Inputs N(0, 1), then changed by change(arrays); O and lse as a forward pass leaves them; what was never written is
-  /// NaN.
+  /// Inputs and given outputs N(0, 1), the latter with rows that nothing was added to, then changed by change(arrays);
+  /// O and lse as a forward pass leaves them; what was never written is NaN.
   template <class Change>
   Arrays(const plan::Schedule& s, const Sizes& x, const plan::Tiling& t, const Change& change, unsigned seed = 1)
       : problem(problem_of(s, x)), sizes(x) {
@@ -119,10 +120,13 @@ struct Arrays {
     for (const SlowArray a : plan::inputs_of(problem.op))
       for (T& word : fresh(a, shape_of(a).words())) word = static_cast<T>(normal(random));
     for (const SlowArray a : plan::outputs_of(problem.op)) fresh(a, shape_of(a).words());
+    if (x.accumulate) fill_given([&] { return static_cast<T>(normal(random)); });
     workspace_ = s.workspace(x, t);
     for (const Workspace& m : workspace_) fresh(m.array, m.words());
     change(*this);
     if (problem.sources != Sources::distinct) words[SlowArray::A3] = words[SlowArray::A2];
+    if (x.accumulate)
+      for (const SlowArray a : plan::outputs_of(problem.op)) given_[a] = matrix<long double>(a);
     const auto set = [&](SlowArray a, const oracle::Matrix<long double>& m) {
       std::transform(words[a].begin(), words[a].end(), m.words.begin(), words[a].begin(),
                      [](T, long double v) { return static_cast<T>(v); });
@@ -162,9 +166,9 @@ struct Arrays {
     return {problem, std::move(in)};
   }
   /// What the outputs should be, in exact arithmetic as far as long double has it.
-  oracle::Matrices<long double> wanted() const { return outputs(dense<long double>(false)); }
+  oracle::Matrices<long double> wanted() const { return outputs<long double>(false); }
   /// What plain arithmetic in T makes of it.
-  oracle::Matrices<T> naive() const { return outputs(dense<T>(true)); }
+  oracle::Matrices<T> naive() const { return outputs<T>(true); }
 
   bool same_bits(const Arrays& other) const {
     return std::all_of(words.begin(), words.end(), [&](const auto& entry) {
@@ -174,6 +178,15 @@ struct Arrays {
   }
 
  private:
+  template <class R>
+  oracle::Matrices<R> outputs(bool given) const {
+    if (problem.op == Operation::merge)
+      return oracle::accumulated<R>(
+          problem.op, given_,
+          {{SlowArray::O, matrix<R>(SlowArray::Og)}, {SlowArray::lse, matrix<R>(SlowArray::lse_g)}});
+    const oracle::Matrices<R> part = outputs(dense<R>(given));
+    return sizes.accumulate ? oracle::accumulated<R>(problem.op, given_, part) : part;
+  }
   /// Of an oracle, which gives the terms of a dBias that all keys share: here they are added up.
   template <class R>
   oracle::Matrices<R> outputs(const oracle::Dense<R>& x) const {
@@ -187,6 +200,17 @@ struct Arrays {
     all[SlowArray::dBias] = std::move(sums);
     return all;
   }
+  /// Given outputs. Every fourth row has met no key yet.
+  template <class Next>
+  void fill_given(const Next& next) {
+    for (const SlowArray a : plan::outputs_of(problem.op))
+      for (T& word : words[a]) word = next();
+    if (!words.contains(SlowArray::lse) || words[SlowArray::lse].empty() || follows_forward(problem.op)) return;
+    for (index_t i = 0; i < sizes.n_q; i += 4) {
+      words[SlowArray::lse][static_cast<std::size_t>(i)] = kernel::kMinusInf<T>;
+      std::fill_n(words[SlowArray::O].begin() + i * sizes.d_v, sizes.d_v, T(0));
+    }
+  }
   std::vector<T>& fresh(SlowArray a, Words count) {
     auto& v = words[a];
     v.assign(static_cast<std::size_t>(count.to_index()), std::numeric_limits<T>::quiet_NaN());
@@ -194,6 +218,7 @@ struct Arrays {
   }
 
   std::vector<Workspace> workspace_;
+  oracle::Matrices<long double> given_;  ///< outputs as they were
 };
 
 /// The largest absolute difference; infinity where NaN or infinities disagree.

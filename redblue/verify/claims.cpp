@@ -84,7 +84,7 @@ void require_counts(const M& m, const Schedule& s, const Sizes& x, const Tiling&
 
 /// An output that it reads again must be held in the arithmetic type; lse always is.
 void require_it_says_that_it_rewrites(const Schedule& s, const Sizes& x, const Tiling& t) {
-  if (s.traits.rewrites_outputs) return;
+  if (s.traits.rewrites_outputs || x.accumulate) return;  // given ones have the arithmetic type
   const Io io = s.io(x, t);
   for (const SlowArray a : plan::outputs_of(s.operation))
     if (a != SlowArray::lse && !is_of_modifiers(a) && io.reads[index_of(a)] > 0)
@@ -146,7 +146,10 @@ void footprint_is_exact(const Schedule& s, const Sizes& x, const Tiling& t) {
 machine::Referee referee_for(const Schedule& s, const Sizes& x, const Tiling& t) {
   machine::Referee r(s.footprint(x, t));
   for (const SlowArray a : plan::inputs_of(s.operation)) r.input(plan::matrix_of(s.operation, x, a));
-  for (const SlowArray a : plan::outputs_of(s.operation)) r.output(plan::matrix_of(s.operation, x, a));
+  for (const SlowArray a : plan::outputs_of(s.operation)) {
+    const SlowMatrix output = plan::matrix_of(s.operation, x, a);
+    x.accumulate ? r.given_output(output) : r.output(output);
+  }
   for (const SlowMatrix& m : s.workspace(x, t)) r.workspace(m);
   return r;
 }
@@ -284,7 +287,7 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
       for (const Slip slip : {skipped, repeated})
         if (passes(slip, k)) fail("{} {} could be {}", what, k, slip == skipped ? "left out" : "done twice");
   };
-  if (loads + stores + updates == 0) fail("it moves nothing");
+  if (loads + stores + updates == 0 && !x.accumulate) fail("it moves nothing");  // given outputs may stay as they are
   require_caught("load", loads, skips_a_load, loads_twice);
   require_caught("store", stores, skips_a_store, stores_twice);
   require_caught("update", updates, skips_an_update, updates_twice);
@@ -305,6 +308,7 @@ std::string text_of(const Sizes& x) {
                         rows->centred ? "centred" : "not centred", rows->exact_keys, rows->cluster, rows->seed,
                         rows->exact_rows ? "exact rows" : "no exact rows");
   if (kind_of(x.method) != MethodKind::exact) text += ' ' + text_of(x.method);
+  if (x.accumulate) text += " accumulate";
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.sequences != nullptr)
     for (const Sequence& one : x.sequences->list) {
@@ -395,6 +399,12 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.bias_gradient = false;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers.softcap = c.sizes.modifiers.dropout = 0;
   if (!can_solve(s, c.sizes)) c.sizes.modifiers = {};
+  c.sizes.accumulate = s.operation == Operation::merge || (s.traits.accumulates && random(0, 2) == 0);
+  if (c.sizes.accumulate) {  // as Problem::validate says
+    Modifiers& m = c.sizes.modifiers;
+    m.bias_gradient = m.bias_gradient_of_rows = m.sinks = m.sinks_gradient = false;
+    m.dropout = 0;
+  }
   if (!can_solve(s, c.sizes) && !s.traits.only_patterns) {
     c.sizes.sequences = nullptr;
     c.sizes.mask.lo = -Mask::kFar;

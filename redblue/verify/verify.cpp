@@ -7,9 +7,9 @@
 #include <limits>
 #include <random>
 
-#include "redblue/machines/ram/storage.hpp"
 #include "redblue/runtime/storage_of.hpp"
 #include "redblue/threads/subnormals.hpp"
+#include "redblue/verify/comparison.hpp"
 #include "redblue/verify/most.hpp"
 #include "redblue/verify/oracle/dense.hpp"
 
@@ -17,99 +17,8 @@ namespace redblue {
 
 namespace {
 
+using namespace comparison;
 using oracle::Dense;
-using oracle::Matrices;
-using oracle::Matrix;
-
-template <class T, class U>
-Matrix<T> converted(const Matrix<U>& m) {
-  Matrix<T> r;
-  r.shape = m.shape;
-  r.words.assign(m.words.begin(), m.words.end());
-  return r;
-}
-
-/// Of one instance; dBias with an entry for each of the bias, as the oracle has it.
-Matrix<double> gathered(const Problem& p, const Tensors& tensors, SlowArray a, index_t instance) {
-  const Tensor& t = tensors[a];
-  Matrix<double> m(plan::matrix_of(p.op, p.sizes(), a == SlowArray::dBias ? SlowArray::bias : a).shape);
-  const index_t kv_heads = p.instances() / p.batch, group = t.shape[1] / kv_heads;
-  const machine::Storage storage =
-      is_of_modifiers(a) ? storage_of_modifier(t, p, false) : storage_of(t, kv_heads, group, false);
-  machine::gather<double>(storage, {a, instance, 0, 0, m.shape}, m.words.data(), m.shape.cols);
-  return m;
-}
-
-index_t count_nan(const std::vector<double>& x) {
-  return std::count_if(x.begin(), x.end(), [](double v) { return std::isnan(v); });
-}
-
-/// How finely numbers of a type are rounded: half the distance of those next to 1, and the distance of those next to 0.
-struct Precision {
-  double eps, least_step;
-};
-Precision precision_of(DType t) {
-  switch (t) {
-    case DType::f64:
-      return {0x1p-53, 0x1p-1074};
-    case DType::f32:
-      return {0x1p-24, 0x1p-149};
-    case DType::f16:
-      return {0x1p-11, 0x1p-24};
-    case DType::bf16:
-      return {0x1p-8, 0x1p-133};
-    case DType::boolean:
-      return {0, 0};
-  }
-  return {1, 1};
-}
-double eps_of(DType t) { return precision_of(t).eps; }
-
-/// Gathers absolute errors, less a step of an output's type, which it may be rounded by; made relative at the end.
-struct Comparison {
-  double step = 0;  ///< Precision::least_step
-  Deviation d{};
-  double largest = 0;
-  index_t nan_outputs = 0;
-  index_t compared = 0;
-
-  template <class T, class Wide>
-  void add(const Matrix<Wide>& oracle, const Matrix<double>& ours, const Matrix<T>& naive) {
-    for (std::size_t i = 0; i < ours.words.size(); ++i)
-      add(static_cast<double>(oracle.words[i]), ours.words[i], static_cast<double>(naive.words[i]));
-  }
-  void add(double oracle, double ours, double naive) {
-    nan_outputs += std::isnan(ours) ? 1 : 0;
-    if (std::isnan(oracle) != std::isnan(ours)) ++d.nan_mismatches;
-    if (std::isnan(oracle) || std::isnan(ours)) return;
-    ++compared;
-    if (std::isinf(oracle) || std::isinf(ours)) {
-      if (oracle != ours) d.error = std::numeric_limits<double>::infinity();
-      return;
-    }
-    largest = std::max(largest, std::abs(oracle));
-    d.error = std::max(d.error, std::abs(oracle - ours) - step);
-    if (!std::isnan(naive)) d.naive_error = std::max(d.naive_error, std::abs(oracle - naive));
-  }
-  /// Two runs in the compute type are not equally wrong: `times` the error of the naive one is allowed.
-  Deviation finish(double roundings, double times = 2) {
-    if (compared == 0) d.error = std::numeric_limits<double>::infinity();  // all of it NaN
-    if (largest > 0) {
-      d.error /= largest;
-      d.naive_error /= largest;
-    }
-    d.tolerance = times * d.naive_error + roundings;
-    return d;
-  }
-};
-
-template <class T>
-double largest_of(const std::vector<T>& x) {
-  double largest = 0;
-  for (const T& e : x)
-    if (std::isfinite(e)) largest = std::max(largest, std::abs(static_cast<double>(e)));
-  return largest;
-}
 
 /// The given O and lse against those of the oracle, row by row: a row of lse may be off by the roundings of numbers of
 /// its own size and of its scores, a row of O by what that does to weights. Errors are kept in units of what is
@@ -585,6 +494,8 @@ bool Verification::ok() const {
 }
 
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings) {
+  if (problem.accumulate || problem.op == Operation::merge)
+    throw InvalidProblem("verify: the run has added to outputs that were given; give a copy of what they were, too");
   require_shapes(problem, inputs_of(problem), tensors);
   require_shapes(problem, outputs_of(problem), tensors);
   if (compute != DType::f32 && compute != DType::f64)

@@ -77,6 +77,9 @@ Roundings roundings_of(const plan::Plan& plan);
 /// terms, or longer blocks if the plan makes longer chains of additions: give roundings_of(plan) for the outputs of a
 /// plan. Throws Unsupported unless `compute` is f32 or f64.
 Verification verify(const Problem& problem, const Tensors& tensors, DType compute, const Roundings& roundings = {});
+/// The same of a run that added to given outputs (Problem::accumulate, merge): `before` has them as they were.
+Verification verify(const Problem& problem, const Tensors& tensors, const Tensors& before, DType compute,
+                    const Roundings& roundings = {});
 Verification verify(const Problem& problem, const Inputs& inputs, const Outputs& outputs, DType compute,
                     const Roundings& roundings = {});
 template <class In>

@@ -120,6 +120,7 @@ bool lay_out(const plan::Plan& plan, Tensors tensors, const RunOptions& options,
       place(a, copy, false);
     } else if (moves) {
       const Tensor copy = own(t.shape, "an output in the order of the pattern");
+      if (adds_to(p, a)) reordered.gather_later(a, t, copy);  // of the same type
       reordered.scatter_later(a, copy, t);
       place(a, copy, true);
     } else if (!is_given(t)) {

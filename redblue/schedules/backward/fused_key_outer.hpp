@@ -8,14 +8,20 @@ namespace redblue::schedule {
 /// memory. FlashAttention's order (Dao et al. 2022, arXiv 2205.14135, Algorithm 4) with one statistic per row.
 ///   reads 2 n_q d_v + n_k (d + d_v) + B(Bc) (d + d_v + 2) + (B(Bc) - n_q) d
 ///   writes n_q + B(Bc) d + n_k (d + d_v)   footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read.
 /// B(Bc) = SUM_J rho_J: queries that see a block of keys; without a mask ceil(n_k/Bc) n_q. Leading 16 n^2 d^2/M.
 struct FusedKeyOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_key_outer";
   static constexpr std::string_view label = "e1";
   static constexpr std::string_view idea = "keeping keys and values resident and revisiting dQ";
-  static constexpr Traits traits{
-      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{.masks = true,
+                                 .patterns = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .rewrites_outputs = true,
+                                 .accumulates = true,
+                                 .products = 5};
   static constexpr std::array workspace{SlowArray::D};
 
   using Tiling = KeyPass;
@@ -36,9 +42,11 @@ struct FusedKeyOuterBackward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_rows(t.Bc);
+    const Io rest = output_dots_io(x) + key_pass_io(x, key_visits(x, t.Bc));
+    if (x.accumulate) return rest + Io().read(SlowArray::dQ, visits * x.d).write(SlowArray::dQ, visits * x.d);
     Words hidden;
     for_rows_without_keys(x.pairs(), [&](Range rows) { hidden += rows.size(); });
-    return output_dots_io(x) + key_pass_io(x, key_visits(x, t.Bc)) +
+    return rest +
            Io().read(SlowArray::dQ, (visits + hidden - x.n_q) * x.d).write(SlowArray::dQ, (visits + hidden) * x.d);
   }
   static Words macs(const Sizes& x, Tiling t) {
@@ -51,12 +59,12 @@ struct FusedKeyOuterBackward : Defaults {
     output_dots(m, x, [&](const Sizes& s) { return footprint(s, t); });
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.key_blocks(t.Bc);
-    for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
+    if (!x.shape.accumulate) for_rows_without_keys(pairs, [&](Range I) { m.update(kernel::ZeroOver{}, x.dQ.rows(I)); });
     for (index_t j = 0; j < blocks.count(); ++j) {
       const Range J = blocks(j);
       key_pass(m, x, J, t.br, [&](auto& w, Range I, const Arg& dS_ij, const auto& K_j) {
         for_first_visits(pairs, I, J, 0, [&](Range part, bool first) {
-          add_query_gradients(w, x, {I, J}, part, first, x.dQ.rows(part), dS_ij, K_j);
+          add_query_gradients(w, x, {I, J}, part, first && !x.shape.accumulate, x.dQ.rows(part), dS_ij, K_j);
         });
       });
     }

@@ -7,14 +7,20 @@ namespace redblue::schedule {
 /// memory. The last block of queries goes first: unless the mask has a left edge it sees every key.
 ///   reads n_q (d + 2 d_v + 1) + (2 A(Br) - n_k) (d + d_v)   writes A(Br) (d + d_v) + n_q d
 ///   footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read.
 /// A(Br) = SUM_I kappa_I: keys that the blocks see; without a mask ceil(n_q/Br) n_k. Leading 18 n^2 d^2/M.
 struct FusedQueryOuterBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "fused_query_outer";
   static constexpr std::string_view label = "e2";
   static constexpr std::string_view idea = "keeping queries resident and revisiting dK and dV";
-  static constexpr Traits traits{
-      .masks = true, .hides = true, .modifiers = true, .any_score = true, .rewrites_outputs = true, .products = 5};
+  static constexpr Traits traits{.masks = true,
+                                 .hides = true,
+                                 .modifiers = true,
+                                 .any_score = true,
+                                 .rewrites_outputs = true,
+                                 .accumulates = true,
+                                 .products = 5};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = QueryPass;
@@ -41,8 +47,8 @@ struct FusedQueryOuterBackward : Defaults {
   static Phase pass(const Sizes& x, QueryPass t) { return query_pass_phase(x, t, revisited(x)); }
   static Io io(const Sizes& x, Tiling t) {
     const Words visits = x.pairs().visited_keys(t.Br);
-    return query_pass_io(x, t.Br) + gradients_io(x, visits - x.n_k, visits) +
-           Io().write(SlowArray::dQ, Words(x.n_q) * x.d);
+    return query_pass_io(x, t.Br) + gradients_io(x, x.accumulate ? visits : visits - x.n_k, visits) +
+           given_query_gradients_io(x) + Io().write(SlowArray::dQ, Words(x.n_q) * x.d);
   }
   static Io gradients_io(const Sizes& x, Words reads, Words writes) {
     return Io()
@@ -60,12 +66,13 @@ struct FusedQueryOuterBackward : Defaults {
     const Pairs pairs = x.shape.pairs();
     const Blocks blocks = pairs.row_blocks(t.Br);
     const auto pass = keys_from_slow_memory(x);
-    index_t seen = x.shape.n_k;  // keys from here on have been visited
+    const bool given = x.shape.accumulate;
+    index_t seen = given ? 0 : x.shape.n_k;  // keys from here on have gradients
     for (index_t i = blocks.count() - 1; i >= 0; --i) {
       const Range I = blocks(i);
-      const auto dQ_i = m.alloc(x.dQ.rows(I)), Q_i = m.load(x.Q.rows(I)), dO_i = m.load(x.dO.rows(I)),
-                 lse_i = m.load(x.lse.rows(I)), D_i = m.alloc(x.D.rows(I));
-      m.compute(kernel::Zero{}, dQ_i);
+      const auto dQ_i = begin_gradient(m, x.shape, x.dQ.rows(I)), Q_i = m.load(x.Q.rows(I)),
+                 dO_i = m.load(x.dO.rows(I)), lse_i = m.load(x.lse.rows(I)), D_i = m.alloc(x.D.rows(I));
+      begin_from_zero(m, x.shape, dQ_i);
       query_pass(m, x, QueryTiles{I, dQ_i.arg(), Q_i.arg(), dO_i.arg(), lse_i.arg(), D_i.arg(), x.O.rows(I)}, t.bc,
                  pass, [&](Range J, const Arg& P_ij, const Arg& dS_ij) {
                    const index_t again = std::clamp(seen, J.begin, J.end);
@@ -82,7 +89,7 @@ struct FusedQueryOuterBackward : Defaults {
                    }
                  });
       m.store(dQ_i, x.dQ.rows(I));
-      seen = pairs.keys_of(I).begin;
+      if (!given) seen = pairs.keys_of(I).begin;
     }
   }
 };

@@ -57,6 +57,24 @@ struct BackwardOperands : ModifierOperands {
   }
 };
 
+/// A gradient that stays resident while its terms are added begins as 0, or as what is given.
+template <class W>
+Tile<W> begin_gradient(W& w, const Sizes& x, const Block& b) {
+  return x.accumulate ? w.load(b) : w.alloc(b);
+}
+template <class W, class Gradient>
+void begin_from_zero(W& w, const Sizes& x, const Gradient& gradient) {
+  if (!x.accumulate) w.compute(kernel::Zero{}, gradient);
+}
+/// What is read of given gradients of queries, and of keys, each word once.
+inline Io given_query_gradients_io(const Sizes& x) {
+  return x.accumulate ? Io().read(SlowArray::dQ, Words(x.n_q) * x.d) : Io();
+}
+inline Io given_key_gradients_io(const Sizes& x) {
+  if (!x.accumulate) return {};
+  return Io().read(SlowArray::dK, Words(x.n_k) * x.d).read(SlowArray::dV, Words(x.n_k) * x.d_v);
+}
+
 /// D = rowsum(dO o O), a pass of its own over blocks of rows: both stream side by side.
 ///   reads 2 n_q d_v   writes n_q   footprint rows + 2
 inline Io output_dots_io(const Sizes& x) {

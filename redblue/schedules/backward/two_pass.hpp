@@ -12,13 +12,14 @@ namespace redblue::schedule {
 ///           footprint Br (2 d + d_v + 2 + 2 bc) + bc d + 1
 ///   pass 2  reads n_k (d + d_v) + B(Bc) (d + d_v + 2)      writes n_k (d + d_v)
 ///           footprint Bc (2 d + 2 d_v + 2 br) + br (d + 2) + 1
-/// Leading 14 n^2 d^2/M.
+/// Given gradients (Sizes::accumulate) are n_q d + n_k (d + d_v) words more to read. Leading 14 n^2 d^2/M.
 struct TwoPassBackward : Defaults {
   using Operands = BackwardOperands;
   static constexpr std::string_view name = "two_pass";
   static constexpr std::string_view label = "e3";
   static constexpr std::string_view idea = "one pass for dQ, one for dK and dV, scores computed twice";
-  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true, .any_score = true, .products = 7};
+  static constexpr Traits traits{
+      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .accumulates = true, .products = 7};
   static constexpr std::array workspace{SlowArray::D};
 
   struct Tiling {
@@ -49,7 +50,7 @@ struct TwoPassBackward : Defaults {
   static Words footprint(const Sizes& x, Tiling t) { return footprint_of(phases(x, t)); }
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling t) {
-    return query_pass_io(x, t.queries.Br) + key_pass_io(x, key_visits(x, t.keys.Bc)) +
+    return query_pass_io(x, t.queries.Br) + key_pass_io(x, key_visits(x, t.keys.Bc)) + given_query_gradients_io(x) +
            Io().write(SlowArray::dQ, Words(x.n_q) * x.d).write(SlowArray::D, x.row_statistics());
   }
   static Words macs(const Sizes& x, Tiling t) {
@@ -65,9 +66,9 @@ struct TwoPassBackward : Defaults {
     const Blocks rows = x.shape.pairs().row_blocks(t.queries.Br), keys = x.shape.pairs().key_blocks(t.keys.Bc);
     m.each(rows.count(), [&]<class W>(W& w, index_t i) {
       const Range I = rows(i);
-      const auto dQ_i = w.alloc(x.dQ.rows(I)), Q_i = w.load(x.Q.rows(I)), dO_i = w.load(x.dO.rows(I)),
-                 lse_i = w.load(x.lse.rows(I)), D_i = w.alloc(x.D.rows(I));
-      w.compute(kernel::Zero{}, dQ_i);
+      const auto dQ_i = begin_gradient(w, x.shape, x.dQ.rows(I)), Q_i = w.load(x.Q.rows(I)),
+                 dO_i = w.load(x.dO.rows(I)), lse_i = w.load(x.lse.rows(I)), D_i = w.alloc(x.D.rows(I));
+      begin_from_zero(w, x.shape, dQ_i);
       query_pass(w, x, QueryTiles{I, dQ_i.arg(), Q_i.arg(), dO_i.arg(), lse_i.arg(), D_i.arg(), x.O.rows(I)},
                  t.queries.bc, keys_from_slow_memory(x));
       w.store(D_i, x.D.rows(I));

@@ -11,7 +11,8 @@ struct ColumnSplitForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "column_split";
   static constexpr std::string_view idea = "keeping queries resident for one group of value columns at a time";
-  static constexpr Traits traits{.masks = true, .patterns = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{
+      .masks = true, .patterns = true, .modifiers = true, .any_score = true, .accumulates = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -75,7 +76,7 @@ struct ColumnSplitForward : Defaults {
       ForwardOperands part = x;
       part.V = x.V.columns(V_g.col, V_g.shape.cols);
       part.O = x.O.columns(V_g.col, V_g.shape.cols);
-      part.store_lse = g == 0;
+      part.store_lse = g == (x.shape.accumulate ? groups.cols() - 1 : 0);  // each pass begins with a given one
       FlashForward::run(m, part, {t.Br, t.Bc});
     }
   }

@@ -17,7 +17,8 @@ struct FlashPinnedForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_pinned";
   static constexpr std::string_view idea = "keeping queries and some keys resident";
-  static constexpr Traits traits{.masks = true, .patterns = true, .intervals = true, .modifiers = true};
+  static constexpr Traits traits{
+      .masks = true, .patterns = true, .intervals = true, .modifiers = true, .accumulates = true};
   static constexpr std::array<SlowArray, 0> workspace{};
   static constexpr bool counts_bias = true;
 
@@ -77,7 +78,8 @@ struct FlashPinnedForward : Defaults {
     // A word that streams past costs one key at most.
     const auto with = [&](index_t rho, Words word) { return limits.fit(tiles(x, {Br, rho, Bc}, rho) + word, word); };
     const index_t useful = std::min(x.n_k, ceil_div(x.pairs().most_kept(Br), Bc) * Bc);
-    const index_t most = largest_tile(useful, Bc, [&](index_t rho) { return with(rho, passing_modifiers(x)); });
+    const index_t most =
+        largest_tile(useful, Bc, [&](index_t rho) { return with(rho, FlashForward::passing_beside_keys(x)); });
     if (fits(x, limits, {Br, most, Bc})) return most;
     return largest_tile(useful, Bc, [&](index_t rho) { return with(rho, FlashForward::passing(x)); });
   }
@@ -137,7 +139,7 @@ struct FlashPinnedForward : Defaults {
   /// A word that streams past, if any does.
   static Words passing(const Sizes& x, Tiling t) {
     const bool streams = moves(x) ? kept_keys(x, t).streams() : t.rho < x.n_k;
-    return streams ? FlashForward::passing(x) : passing_modifiers(x);
+    return streams ? FlashForward::passing(x) : FlashForward::passing_beside_keys(x);
   }
   /// The next one.
   static Words prefetch(const Sizes& x, Tiling t) { return passing(x, t); }

@@ -16,7 +16,7 @@ struct FlashTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "flash_tiled";
   static constexpr std::string_view idea = "keeping blocks of queries, keys and values resident";
-  static constexpr Traits traits{.masks = true, .modifiers = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .accumulates = true};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -45,7 +45,7 @@ struct FlashTiledForward : Defaults {
     return query_blocks_footprint(x, t.Br, [&](index_t rows, index_t kappa) {
       const index_t keys = std::min(t.Bc, kappa);
       const Words step = x.tile(SlowArray::S, rows, keys) + std::max(block(x, keys), passing_bias(x, 0));
-      return row_tiles(x, rows) + slopes_tile(x) + passing_sink(x, step);
+      return row_tiles(x, rows) + slopes_tile(x) + std::max(passing_sink(x, step), passing_given(x));
     });
   }
   /// Q_i, O_i, m_i and l_i.
@@ -68,10 +68,13 @@ struct FlashTiledForward : Defaults {
     m.each(blocks.count(), [&](auto& w, index_t i) {
       const Range I = blocks(i), keys = pairs.keys_of(I);
       const auto Q_i = w.load(x.Q.rows(I));
-      const auto O_i = w.alloc(x.O.rows(I));
+      const auto O_i = x.shape.accumulate ? w.load(x.O.rows(I)) : w.alloc(x.O.rows(I));
       const auto m_i = w.alloc(x.lse.rows(I)), l_i = w.alloc(x.lse.rows(I));
       const Slopes slopes(w, x);
-      w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
+      if (x.shape.accumulate)
+        begin_with_given(w, x, I, m_i, l_i);
+      else
+        w.compute(kernel::SoftmaxInit{}, O_i, m_i, l_i);
       begin_with_sinks(w, x, I.begin, m_i, l_i);
       for (index_t j = keys.begin; j < keys.end; j += t.Bc) {
         const Range J{j, std::min(j + t.Bc, keys.end)};

@@ -14,7 +14,7 @@ struct SplitKeysForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "split_keys";
   static constexpr std::string_view idea = "splitting the keys into groups and merging what they give";
-  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true};
+  static constexpr Traits traits{.masks = true, .modifiers = true, .any_score = true, .accumulates = true};
   static constexpr std::array workspace{SlowArray::Og, SlowArray::lse_g};
 
   struct Tiling {

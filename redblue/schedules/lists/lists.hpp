@@ -9,6 +9,7 @@ void add_backward(Registry& registry);
 void add_gradient(Registry& registry);
 void add_projected(Registry& registry);
 void add_scores(Registry& registry);
+void add_merge(Registry& registry);
 void add_approximate(Registry& registry);
 
 }  // namespace redblue::plan

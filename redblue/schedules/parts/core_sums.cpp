@@ -181,7 +181,7 @@ IndexWords index_of_cores(const Sizes& x, bool hides, FunctionRef<IndexWords(con
 
 void for_hidden(const Sizes& x, const CoreRules& rules, index_t instance, index_t batch,
                 FunctionRef<void(const SlowMatrix&, Range)> f) {
-  if (is_plain(x)) return;
+  if (is_plain(x) || x.accumulate) return;  // given outputs stay as they are
   const CoreList cores = cores_of(x, batch, rules.cut);
   for (const SlowMatrix& m : rules.outputs(x, instance)) {
     if (!rules.writes(x, m.array)) continue;

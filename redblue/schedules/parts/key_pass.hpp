@@ -77,6 +77,7 @@ inline Io revisited_queries_io(const Sizes& x) {
 inline Io key_pass_io(const Sizes& x, const KeyVisits& v) {
   const Words visits = v.queries;
   return modifiers_io(x, v.pairs, x.n_k, v.blocks) + bias_gradient_io(x, v.pairs, x.n_k, visits) +
+         given_key_gradients_io(x) +
          Io().read(SlowArray::K, Words(x.n_k) * x.d)
              .read(SlowArray::V, Words(x.n_k) * x.d_v)
              .write(SlowArray::dK, Words(x.n_k) * x.d)
@@ -109,13 +110,13 @@ struct KeyTiles {
       : keys(J),
         K(w.load(x.K.rows(J), layout)),
         V(w.load(x.V.rows(J), layout)),
-        dK(w.alloc(x.dK.rows(J))),
-        dV(w.alloc(x.dV.rows(J))),
+        dK(begin_gradient(w, x.shape, x.dK.rows(J))),
+        dV(begin_gradient(w, x.shape, x.dV.rows(J))),
         bias(w.load(x.shared_bias(J))),
         dBias(w.load(x.shared_gradient(x.dBias, J))),
         slopes(w, x) {
-    w.compute(kernel::Zero{}, dK);
-    w.compute(kernel::Zero{}, dV);
+    begin_from_zero(w, x.shape, dK);
+    begin_from_zero(w, x.shape, dV);
   }
   KeyArgs args() const { return {keys, K.arg(), V.arg(), dK.arg(), dV.arg(), bias.arg(), dBias.arg(), slopes.arg()}; }
   void store(W& w, const BackwardOperands& x) const {

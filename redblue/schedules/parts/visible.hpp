@@ -21,6 +21,16 @@ inline Arg part_of(Arg T, const Box& box, Range rows, Range keys) {
   return T;
 }
 
+/// What is read of given outputs, in each of `passes` passes over the queries those of lse.
+inline Io given_outputs_io(const Sizes& x, Words passes = 1) {
+  if (!x.accumulate) return {};
+  return Io().read(SlowArray::O, Words(x.n_q) * x.d_v).read(SlowArray::lse, passes * x.row_statistics());
+}
+/// A word of the given lse, which passes before the keys do.
+inline Words passing_given(const Sizes& x) {
+  return x.accumulate && x.statistics() > 0 ? x.word(SlowArray::lse) : Words(0);
+}
+
 /// The words that such a schedule moves when all its blocks together visit `visits` keys in each of `passes` passes
 /// over the queries. A value is visited in one pass only. The bias passes whole, for blocks of Br queries.
 struct QueryPasses {
@@ -28,7 +38,7 @@ struct QueryPasses {
   Words blocks, sinks;  ///< how often slopes are loaded, and sinks pass
 };
 inline Io query_outer_io(const Sizes& x, const QueryPasses& v, Words visits, Words passes = 1) {
-  return modifiers_io(x, v.pairs, v.keys, v.blocks) + sinks_io(x, v.sinks) +
+  return modifiers_io(x, v.pairs, v.keys, v.blocks) + sinks_io(x, v.sinks) + given_outputs_io(x, passes) +
          Io().read(SlowArray::Q, passes * x.n_q * x.d)
              .read(SlowArray::K, passes * visits * x.d)
              .read(SlowArray::V, visits * x.d_v)
