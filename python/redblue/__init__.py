@@ -20,6 +20,7 @@ from ._compare import Comparison, compare
 from ._core import version as __version__
 from ._errors import CapacityError, Error, FileError, InvalidProblem, NotEnoughMemory, Unsupported
 from ._kvcache import flash_attn_with_kvcache
+from ._partial import attention_partial, attention_partial_backward, merge
 from ._plan import Plan, bound, certify, count, explain, plan
 from ._regimes import regimes
 from ._scores import scores, weights
@@ -55,6 +56,8 @@ __all__ = [
     "__version__",
     "attention",
     "attention_backward",
+    "attention_partial",
+    "attention_partial_backward",
     "bound",
     "certify",
     "compare",
@@ -66,6 +69,7 @@ __all__ = [
     "flash_attn_qkvpacked_func",
     "flash_attn_varlen_func",
     "flash_attn_with_kvcache",
+    "merge",
     "patterns",
     "plan",
     "regimes",

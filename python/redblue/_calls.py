@@ -113,13 +113,16 @@ def checked(op: str, types: tuple, shapes: tuple, s: Settings) -> tuple[Sizes, A
 
 def plan_of(op: str, types: tuple, shapes: tuple, dense: bool, s: Settings, gradients: tuple) -> Call:
     """`dense`: are the arrays of bf16, and do the features of q, k and v lie side by side? `gradients` of op "backward": are lse
-    and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of "scores" and "weights": nothing; v is k."""
+    and o given, are those of bias and sinks wanted? Of "forward": is lse wanted? Of both also: are outputs given and added to? False where that is
+    missing. Of "scores" and "weights": nothing; v is k."""
     q, k, v = shapes
     x, problem, empty = checked(op, types, shapes, s)
     if op == "forward":
         problem.lse_required = flag("return_lse", gradients[0])
+        problem.accumulate = len(gradients) > 1 and gradients[1]
     elif op == "backward":
-        problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients
+        problem.forward_given, problem.bias_gradient, problem.sinks_gradient = gradients[:3]
+        problem.accumulate = len(gradients) > 3 and gradients[3]
     wanted = wanted_of(s, types[0], arithmetic(op, types[0], dense, s, gradients))
     lse_shape = (x.batch, x.heads, x.n_q)[-(len(q) - 1) :] if len(q) > 2 else (x.n_q,)
     return Call(

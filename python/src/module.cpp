@@ -92,4 +92,5 @@ NB_MODULE(_core, m) {
   python::add_plan(m);
   python::add_regimes(m);
   python::add_xla(m);
+  python::add_merge(m);
 }

@@ -30,7 +30,7 @@ auto numbers_of(auto& p) {
   return std::tie(p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v, p.causal, p.causal_offset, p.window_left,
                   p.window_right, p.prefix, p.dilation, p.scale, p.lse_required, p.cu_seqlens_q, p.cu_seqlens_k,
                   p.seqused_q, p.seqused_k, p.softcap, p.bias, p.bias_gradient, p.alibi, p.sinks, p.sinks_gradient,
-                  p.dropout, p.seed, p.forward_given);
+                  p.dropout, p.seed, p.forward_given, p.accumulate);
 }
 template <class... T>
 std::tuple<T...> copies(const std::tuple<T&...>& references);

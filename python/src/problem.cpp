@@ -67,6 +67,7 @@ void add_problem(nb::module_& m) {
       .def_rw("dropout", &Problem::dropout)
       .def_rw("seed", &Problem::seed)
       .def_rw("forward_given", &Problem::forward_given)
+      .def_rw("accumulate", &Problem::accumulate)
       .def("set_order",
            [](Problem& p, const std::string& name) { p.order = named(pattern_order_from_name(name), "order", name); })
       .def("set_patterns", &set_patterns)
