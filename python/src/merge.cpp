@@ -1,7 +1,7 @@
 #include <fmt/format.h>
 
 #include "module.hpp"
-#include "redblue/runtime/partial.hpp"
+#include "redblue/attention.hpp"
 #include "run.hpp"
 
 namespace redblue::python {
