@@ -1,26 +1,20 @@
 """The command line plans, counts and bounds random problems without a mask exactly as the reference does. Masks:
 test_masks.py.
-
-REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
 """
 
-import json
-import os
 import random
-import subprocess
 
 import pytest
 
+from program import SEED, answered, asked, needs_program
 from reference import formulas, search
 from reference.formulas import Problem
 
-CLI = os.environ.get("REDBLUE_CLI")
-SEED = int(os.environ.get("REDBLUE_SEED", "1"))
 BOUNDS = {"trivial", "F'", "F''", "G"}
 # Smallest key block of interest on a GPU (fewer if there are fewer keys): such a plan must be offered where it fits.
 GPU_BLOCK = 16
 
-pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+pytestmark = needs_program
 
 
 def random_case(index):
@@ -39,22 +33,6 @@ def table_cases():
 
 
 RANDOM = [pytest.param(*random_case(index), id=f"seed={SEED}-{index}") for index in range(300)]
-
-
-def call(command, p, M):
-    options = {"op": "forward", "nq": p.n_q, "nk": p.n_k, "d": p.d, "dv": p.d_v, "M": M}
-    if (p.heads, p.kv_heads, p.batch) != (1, 1, 1):
-        options |= {"heads": p.heads, "kv-heads": p.kv_heads, "batch": p.batch}
-    arguments = [word for name, word in options.items() for word in (f"--{name}", str(word))]
-    return subprocess.run([CLI, command, *arguments, "--json"], capture_output=True, text=True, timeout=60)
-
-
-def answer(command, p, M):
-    done = call(command, p, M)
-    assert done.returncode == 0, f"{done.args} failed: {done.stderr}"
-    reply = json.loads(done.stdout)
-    assert reply["schema"] == f"redblue.{command}/1"
-    return reply
 
 
 def reference_tiling(schedule, tiling, p, M):
@@ -92,9 +70,9 @@ def check_plan(plan, p, M):
 def test_plan(p, M):
     least = search.plans(p, M)
     if not least:
-        assert call("plan", p, M).returncode != 0, "nothing fits, yet the program plans"
+        assert asked("plan", "forward", p, M).returncode != 0, "nothing fits, yet the program plans"
         return
-    reply = answer("plan", p, M)
+    reply = answered("plan", "forward", p, M)
     plans = {plan["schedule"]: plan for plan in reply["plans"]}
     assert len(plans) == len(reply["plans"]), "one row per schedule"
     for schedule, plan in plans.items():
@@ -122,11 +100,11 @@ def test_plan(p, M):
 @pytest.mark.parametrize("p, M", RANDOM)
 def test_count(p, M):
     if not search.plans(p, M):
-        assert call("count", p, M).returncode != 0, "nothing fits, yet the program counts"
+        assert asked("count", "forward", p, M).returncode != 0, "nothing fits, yet the program counts"
         return
-    planned = answer("plan", p, M)
+    planned = answered("plan", "forward", p, M)
     chosen = planned["plans"][planned["chosen"]]
-    reply = answer("count", p, M)
+    reply = answered("count", "forward", p, M)
     assert reply["schedule"] == chosen["schedule"]
     assert reply["counted"] == reply["formula"]
     if not hasattr(formulas, chosen["schedule"]):

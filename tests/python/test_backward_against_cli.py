@@ -1,22 +1,17 @@
 """The command line plans, counts and bounds gradients, and attention from A1, A2, A3, X, Y, as the reference does.
-
-REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
 """
 
 import json
-import os
 import random
-import subprocess
 
 import pytest
 
+from program import SEED, answered, asked, needs_program
 from reference import backward_formulas as formulas
 from reference import backward_search as search
 from reference import search as forward_search
 from reference.formulas import Problem
 
-CLI = os.environ.get("REDBLUE_CLI")
-SEED = int(os.environ.get("REDBLUE_SEED", "1"))
 # (name of the program, name of the reference): where the papers have a name, the program prints it.
 BACKWARD = {name: name for name in ("e1", "e2", "e3", "e4", "e5", "e6", "grouped_key_outer")}
 GRADIENT_X = {"6R": "r6", "algorithm_1": "alg1", "algorithm_6": "alg6", "algorithm_9": "alg9"}
@@ -44,7 +39,7 @@ STREAMED = {
     "shared_backward": {"bc"}, "shared_forward": {"Bc"},
 }  # fmt: skip
 
-pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+pytestmark = needs_program
 
 
 def sizes(rng):
@@ -87,22 +82,6 @@ TABLES = [
 RANDOM_BACKWARD = cases(backward_case, 300)
 RANDOM_GRADIENT_X = cases(lambda index: layer_case("gradient-x", index), 200)
 RANDOM_FORWARD_X = cases(lambda index: layer_case("forward-x", index), 100)
-
-
-def call(command, operation, p, M, *more):
-    options = {"op": operation, "nq": p.n_q, "nk": p.n_k, "d": p.d, "dv": p.d_v, "M": M}
-    if (p.heads, p.kv_heads, p.batch) != (1, 1, 1):
-        options |= {"heads": p.heads, "kv-heads": p.kv_heads, "batch": p.batch}
-    arguments = [word for name, word in options.items() for word in (f"--{name}", str(word))]
-    return subprocess.run([CLI, command, *arguments, *more, "--json"], capture_output=True, text=True, timeout=60)
-
-
-def answer(command, *arguments):
-    done = call(command, *arguments)
-    assert done.returncode == 0, f"{done.args} failed: {done.stderr}"
-    reply = json.loads(done.stdout)
-    assert reply["schema"] == f"redblue.{command}/1"
-    return reply
 
 
 def name_of(plan):
@@ -183,7 +162,7 @@ def check_bounds(reply, lines, proved):
 
 def check_count(operation, p, M, plan, *more):
     """The counting machine moves the words of the formula, which are those of the plan, array by array."""
-    reply = answer("count", operation, p, M, "--schedule", plan["schedule"], *more)
+    reply = answered("count", operation, p, M, "--schedule", plan["schedule"], *more)
     assert reply["equal"] is True
     counted = reply["counted"]
     assert counted == reply["formula"]
@@ -199,7 +178,7 @@ def check_count(operation, p, M, plan, *more):
 @pytest.mark.parametrize("p, M", [*RANDOM_BACKWARD, *TABLES])
 def test_backward_plan(p, M):
     least = search.plans(p, M)
-    done = call("plan", "backward", p, M)
+    done = asked("plan", "backward", p, M)
     if done.returncode != 0:
         assert not least, f"{least} fits, yet {done.stderr}"
         return
@@ -223,7 +202,7 @@ def test_backward_plan(p, M):
 
 @pytest.mark.parametrize("p, M", RANDOM_BACKWARD)
 def test_backward_count(p, M):
-    done = call("plan", "backward", p, M)
+    done = asked("plan", "backward", p, M)
     plans = json.loads(done.stdout)["plans"] if done.returncode == 0 else []
     for plan in plans:
         assert plan["footprint"] <= M
@@ -241,7 +220,7 @@ def gradient_x_plans(p, M, sources):
 
 def check_gradient_x(p, M, sources):
     least = gradient_x_plans(p, M, sources)
-    done = call("plan", "gradient-x", p, M, "--sources", sources)
+    done = asked("plan", "gradient-x", p, M, "--sources", sources)
     if done.returncode != 0:
         assert not least, f"{least} fits, yet {done.stderr}"
         return None
@@ -288,7 +267,7 @@ def test_gradient_x_plan_of_shared_sources(p, M):
 
 @pytest.mark.parametrize("p, M", RANDOM_GRADIENT_X)
 def test_gradient_x_count(p, M):
-    done = call("plan", "gradient-x", p, M, "--sources", "shared")
+    done = asked("plan", "gradient-x", p, M, "--sources", "shared")
     plans = json.loads(done.stdout)["plans"] if done.returncode == 0 else []
     for plan in plans:
         arrays = check_count("gradient-x", p, M, plan, "--sources", "shared")
@@ -338,7 +317,7 @@ def forward_x_cost(p, plan):
 @pytest.mark.parametrize("p, M", [*RANDOM_FORWARD_X, *TABLES[::5]])
 def test_forward_x_plan_and_count(p, M, sources):
     least = forward_x_plans(p, M, sources)
-    done = call("plan", "forward-x", p, M, "--sources", sources)
+    done = asked("plan", "forward-x", p, M, "--sources", sources)
     if done.returncode != 0:
         assert not least, f"{least} fits, yet {done.stderr}"
         return
@@ -361,7 +340,7 @@ def test_forward_x_plan_and_count(p, M, sources):
 
 @pytest.mark.parametrize("p, M", [*RANDOM_FORWARD_X, *TABLES])
 def test_forward_x_bound_of_shared_sources(p, M):
-    reply = answer("bound", "forward-x", p, M, "--sources", "shared")
+    reply = answered("bound", "forward-x", p, M, "--sources", "shared")
     [line] = [bound for bound in reply["bounds"] if bound["theorem"] == "shared"]
     assert line["status"] == "restricted"
     if line["holds"]:

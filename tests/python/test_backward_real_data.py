@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from schedules import CLI, schedules_of
+from program import CLI, needs_program, schedules_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
@@ -23,7 +23,7 @@ SOME_HEADS = [0, 1, 2, 7]  # head 2 of layer 0 has the largest scores by far
 EPS = 2.0**-24
 
 pytestmark = [
-    pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests"),
+    needs_program,
     pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there"),
 ]
 

@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import redblue_c as rb
+from dense import Attention, causal
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 pytestmark = pytest.mark.skipif(not rb.LIBRARY, reason="set REDBLUE_C_LIBRARY to libredblue_c.so to run these tests")
@@ -90,29 +91,9 @@ every_case = pytest.mark.parametrize("case", CASES.values(), ids=CASES.keys())
 
 
 def attention(case, q, k, v):
-    """o, lse and the probabilities, in fp64."""
-    group = case.heads // case.kv_heads
-    q, k, v = rb.numbers(q), np.repeat(rb.numbers(k), group, 1), np.repeat(rb.numbers(v), group, 1)
-    s = (case.scale if case.scale is not None else case.d**-0.5) * q @ k.swapaxes(-1, -2)
-    if case.causal:
-        offset = case.offset if case.offset is not None else case.n_k - case.n_q
-        s = np.where(np.arange(case.n_k) <= np.arange(case.n_q)[:, None] + offset, s, -np.inf)
-    with np.errstate(divide="ignore"):
-        largest = np.where(np.isinf(s.max(-1, keepdims=True)), 0, s.max(-1, keepdims=True))
-        total = np.exp(s - largest).sum(-1, keepdims=True)
-        lse = largest + np.log(total)
-    p = np.where(total > 0, np.exp(s - largest) / np.where(total > 0, total, 1), 0)
-    return p @ v, lse, p
-
-
-def gradients(case, q, k, v, o, p, d_o):
-    group = case.heads // case.kv_heads
-    scale = case.scale if case.scale is not None else case.d**-0.5
-    q, d_o = rb.numbers(q), rb.numbers(d_o)
-    k, v = np.repeat(rb.numbers(k), group, 1), np.repeat(rb.numbers(v), group, 1)
-    ds = scale * p * (d_o @ v.swapaxes(-1, -2) - (d_o * o).sum(-1, keepdims=True))
-    over_group = lambda x: x.reshape(case.batch, case.kv_heads, group, *x.shape[2:]).sum(2)
-    return ds @ k, over_group(ds.swapaxes(-1, -2) @ q), over_group(p.swapaxes(-1, -2) @ d_o)
+    """What the definition has for these arrays."""
+    keep = causal(case.n_q, case.n_k, case.offset) if case.causal else True
+    return Attention(rb.numbers(q), rb.numbers(k), rb.numbers(v), keep, scale=case.scale)
 
 
 def assert_close(ours, truth, case, factor):
@@ -143,9 +124,9 @@ class Forward:
         return self.o.copy(), self.lse.copy()
 
     def check(self):
-        o, lse, _ = attention(self.case, self.q, self.k, self.v)
-        assert_close(self.o, o, self.case, 40)
-        assert_close(self.lse, lse, dataclasses.replace(self.case, dtype=self.lse.dtype.name), 40)
+        true = attention(self.case, self.q, self.k, self.v)
+        assert_close(self.o, true.o, self.case, 40)
+        assert_close(self.lse[..., 0], true.lse, dataclasses.replace(self.case, dtype=self.lse.dtype.name), 40)
 
 
 class Backward:
@@ -153,9 +134,9 @@ class Backward:
         forward = Forward(case)
         self.case, self.q, self.k, self.v = case, forward.q, forward.k, forward.v
         self.d_o = case.random(4, case.heads, case.n_q, case.d_v)
-        o, lse, self.p = attention(case, self.q, self.k, self.v)
-        self.o, self.lse = forward.o, lse.astype(forward.lse.dtype)
-        self.o[...] = rb.to_bf16(o) if case.dtype == "bf16" else o
+        self.true = attention(case, self.q, self.k, self.v)
+        self.o, self.lse = forward.o, self.true.lse[..., None].astype(forward.lse.dtype)
+        self.o[...] = rb.to_bf16(self.true.o) if case.dtype == "bf16" else self.true.o
         self.dq = case.empty(case.heads, case.n_q, case.d)
         self.dk = case.empty(case.kv_heads, case.n_k, case.d)
         self.dv = case.empty(case.kv_heads, case.n_k, case.d_v)
@@ -169,9 +150,9 @@ class Backward:
         return self.dq.copy(), self.dk.copy(), self.dv.copy()
 
     def check(self):
-        truth = gradients(self.case, self.q, self.k, self.v, rb.numbers(self.o), self.p, self.d_o)
-        for ours, exact in zip([self.dq, self.dk, self.dv], truth):
-            assert_close(ours, exact, self.case, 200)
+        truth = self.true.gradients(rb.numbers(self.d_o), rb.numbers(self.o))
+        for name in ("dq", "dk", "dv"):
+            assert_close(getattr(self, name), truth[name], self.case, 200)
 
 
 class Scores:
@@ -180,8 +161,8 @@ class Scores:
     def __init__(self, case, operation=rb.SCORES):
         forward = Forward(case)
         self.case, self.operation, self.q, self.k, self.v = case, operation, forward.q, forward.k, forward.v
-        _, self.lse, self.p = attention(case, self.q, self.k, self.v)
-        self.lse = self.lse.astype(forward.lse.dtype)
+        true = attention(case, self.q, self.k, self.v)
+        self.p, self.lse = true.p, true.lse[..., None].astype(forward.lse.dtype)
         self.s = case.empty(case.heads, case.n_q, case.n_k)
         self.plan = rb.Plan(case.problem(operation), case.options())
         names = ["q", "k", "s"] + (["lse"] if operation == rb.WEIGHTS else [])

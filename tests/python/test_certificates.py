@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from schedules import CLI
+from program import CLI, needs_program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
@@ -24,7 +24,7 @@ script = importlib.util.module_from_spec(spec)
 sys.path.insert(0, str(SCRIPT.parent))  # its other files
 spec.loader.exec_module(script)
 
-pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+pytestmark = needs_program
 
 
 def certified(folder, tensors, tolerance, *options, M="700", verified=True, approximate="3:1"):

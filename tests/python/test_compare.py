@@ -9,14 +9,12 @@ import subprocess
 
 import numpy as np
 import pytest
+
+from program import CLI, redblue
 from safetensors.numpy import save_file
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
-
-
-def redblue(*arguments):
-    return subprocess.run([os.environ["REDBLUE_CLI"], *map(str, arguments)], capture_output=True, text=True)
 
 
 def compared(*arguments):
@@ -270,7 +268,7 @@ def test_what_takes_far_more_work_than_exact_attention_runs_only_by_its_name(tmp
     lines = csv.DictReader(io.StringIO(redblue("compare", *flags, "--format", "csv").stdout))
     assert [row["refused"] for row in lines if row["setting"] == left_out["setting"]] == [left_out["refused"]]
     with pytest.raises(subprocess.TimeoutExpired):  # it runs
-        subprocess.run([os.environ["REDBLUE_CLI"], "compare", *map(str, flags), "--approximate", "4:1"], capture_output=True, timeout=2)
+        subprocess.run([CLI, "compare", *map(str, flags), "--approximate", "4:1"], capture_output=True, timeout=2)
 
 
 def test_seeds_out_of_range_are_refused(tensors):

@@ -1,23 +1,10 @@
 """Dilated windows that are taken by residues: `dilation` of a problem, and --dilation where a pattern would be too large."""
 
-import json
-import os
-import subprocess
-
 import numpy as np
 import pytest
 
 import redblue
-
-CLI = os.environ.get("REDBLUE_CLI")
-SEED = int(os.environ.get("REDBLUE_SEED", "1"))
-by_program = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
-
-
-def answer(*command):
-    done = subprocess.run([CLI, *(str(word) for word in command), "--json"], capture_output=True, text=True, timeout=120)
-    assert done.returncode == 0, (done.args, done.stderr)
-    return json.loads(done.stdout)
+from program import SEED, answer, needs_program
 
 
 def pairs(n_q, n_k, step, left, right, causal, offset):
@@ -84,7 +71,7 @@ def test_words_are_counted_and_those_of_a_plain_window_for_each_residue(index, o
     assert plan.io == step * redblue.plan(**sizes, n=each, window=(left, 0)).io
 
 
-@by_program
+@needs_program
 @pytest.mark.slow
 def test_the_program_takes_large_dilated_windows_by_residues():
     plan = answer("plan", "--n", 1 << 20, "--d", 64, "--M", 16384, "--window", "512,0", "--dilation", 4)
@@ -105,7 +92,7 @@ def test_the_program_takes_large_dilated_windows_by_residues():
     assert answer(*group)["problem"]["patterns"]
 
 
-@by_program
+@needs_program
 def test_a_large_dilated_window_runs(tmp_path):
     rng = np.random.default_rng(SEED)
     n, step = 4160, 2

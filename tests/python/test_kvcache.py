@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 
 import redblue
+from dense import alibi, at, attention
 
 pytestmark = pytest.mark.usefixtures("hardware")
 B, N_Q, N_CACHE, HEADS, KV_HEADS, D = 3, 4, 11, 4, 2, 8
@@ -16,22 +17,12 @@ def rng():
 
 def dense(q, k, v, length, causal=False, window=(-1, -1), softcap=0.0, slopes=None, scale=None):
     """(o, lse) of one sequence, q [n_q, heads, d], the first keys of its cache, in fp64."""
-    q, k, v = (x.astype(np.float64).swapaxes(0, 1) for x in (q, k[:length], v[:length]))
-    k, v = (np.repeat(x, len(q) // len(x), 0) for x in (k, v))
-    s = q @ k.swapaxes(1, 2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if softcap:
-        s = softcap * np.tanh(s / softcap)
-    at = np.arange(q.shape[1])[:, None] + length - q.shape[1]
-    j = np.arange(length)
-    if slopes is not None:
-        s = s - slopes[:, None, None] * abs(at - j)
+    position, j = at(len(q), length), np.arange(length)
     left, right = window
-    hidden = (j > at if causal else False) | (j < at - left if left >= 0 else False) | (j > at + right if right >= 0 else False)
-    p = np.exp(np.where(hidden, -np.inf, s))
-    l = p.sum(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        lse = np.log(l[..., 0])
-    return (np.divide(p, l, out=np.zeros_like(p), where=l > 0) @ v).swapaxes(0, 1), lse
+    keep = ~((j > position) & causal) & ((j >= position - left) | (left < 0)) & ((j <= position + right) | (right < 0))
+    bias = 0.0 if slopes is None else alibi(len(q), length, slopes)
+    o, lse = attention(*(x.swapaxes(0, 1) for x in (q, k[:length], v[:length])), keep, bias=bias, softcap=softcap, scale=scale)
+    return o.swapaxes(0, 1), lse
 
 
 def caches(rng, n_new):

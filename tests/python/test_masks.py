@@ -6,17 +6,14 @@ REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems 
 """
 
 import json
-import os
 import random
-import subprocess
 from itertools import product
 
 import pytest
 
-CLI = os.environ.get("REDBLUE_CLI")
-SEED = int(os.environ.get("REDBLUE_SEED", "1"))
+from program import SEED, needs_program, redblue
 
-pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
+pytestmark = needs_program
 
 
 def c(a, b):
@@ -277,9 +274,8 @@ def test_plan(operation, index):
         options["window"] = f"{-1 if left is None else left},{-1 if right is None else right}"
     if prefix:
         options["prefix"] = prefix
-    arguments = [word for name, word in options.items() for word in (f"--{name}", str(word))]
-    done = subprocess.run([CLI, "plan", *arguments, *(["--causal"] if causal else []), "--json"], capture_output=True,
-                          text=True, timeout=60)
+    arguments = [word for name, word in options.items() for word in (f"--{name}", word)]
+    done = redblue("plan", *arguments, *(["--causal"] if causal else []), "--json")
     lo = None if left is None else offset - left
     hi = offset + 1 if causal else None if right is None else offset + right + 1
     pieces, rows, keys = pieces_of(n_q, n_k, lo, hi, prefix, group)

@@ -1,13 +1,14 @@
 """Bias, ALiBi, softcap, sinks and dropout of `redblue run`, against numpy written from docs/semantics.md alone."""
 
-import json
-import os
-import subprocess
-
 import numpy as np
 import pytest
 
-CLI = os.environ["REDBLUE_CLI"]
+from dense import Attention, alibi_of, at
+from dense import causal as causal_mask
+from program import answer, did, needs_program, ran, redblue, refused
+
+pytestmark = needs_program
+
 
 
 def philox(counter, key):
@@ -32,72 +33,26 @@ def kept(shape, share, seed):
     return np.where(word >= int(share * 2**32), 1 / (1 - share), 0.0)
 
 
-class Attention:
-    """Forward and backward of one problem in fp64."""
-
-    def __init__(self, x, causal, softcap, alibi, dropout, seed, left=None):
-        q, k, v = (x[n].astype(np.float64) for n in "qkv")
-        batch, heads, n_q, d = q.shape
-        n_k, group = k.shape[2], heads // k.shape[1]
-        self.q, self.group, self.scale = q, group, 1 / np.sqrt(d)
-        self.k, self.v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-        i, j = np.arange(n_q)[:, None] + n_k - n_q, np.arange(n_k)
-        s = np.einsum("bhid,bhjd->bhij", q, self.k) * self.scale
-        self.slope = 1.0
-        if softcap:
-            t = np.tanh(s / softcap)
-            s, self.slope = softcap * t, 1 - t * t
-        if "bias" in x:
-            s = s + x["bias"].astype(np.float64)
-        if alibi:
-            s = s - (2.0 ** (-8 * np.arange(1, heads + 1) / heads))[:, None, None] * np.abs(i - j)
-        if causal:
-            s = np.where(j <= i, s, -np.inf)
-        if left is not None:
-            s = np.where(j >= i - left, s, -np.inf)
-        self.sinks = x["sinks"].astype(np.float64)[:, None] if "sinks" in x else np.full((heads, 1), -np.inf)
-        top = np.maximum(s.max(-1), self.sinks)
-        safe = np.where(np.isfinite(top), top, 0)
-        total = np.exp(s - safe[..., None]).sum(-1) + np.exp(self.sinks - safe)
-        with np.errstate(divide="ignore"):
-            self.lse = np.where(np.isfinite(top), safe + np.log(total), -np.inf)
-        shift = np.where(np.isfinite(self.lse), self.lse, 0)
-        self.p = np.exp(s - shift[..., None])
-        self.z = kept(s.shape, dropout, seed) if dropout else 1.0
-        self.o = (self.p * self.z) @ self.v
-
-    def gradients(self, do):
-        def of_group(g):
-            batch, heads, n, d = g.shape
-            return g.reshape(batch, heads // self.group, self.group, n, d).sum(2)
-
-        D = (do * self.o).sum(-1)
-        ds = self.p * (self.z * (do @ self.v.swapaxes(-1, -2)) - D[..., None])
-        raw = ds * self.slope * self.scale
-        shift = np.where(np.isfinite(self.lse), self.lse, 0)  # no sink, no key: D = 0
-        return {
-            "dq": raw @ self.k,
-            "dk": of_group(raw.swapaxes(-1, -2) @ self.q),
-            "dv": of_group((self.p * self.z).swapaxes(-1, -2) @ do),
-            "dbias": ds,
-            "dsinks": -(np.exp(np.minimum(0, self.sinks - shift)) * D).sum((0, 2)),
-        }
-
-
 def summed_to(gradient, shape):
     """The gradient of what was broadcast."""
     shape = (1,) * (4 - len(shape)) + tuple(shape)
     return gradient.sum(tuple(a for a in range(4) if shape[a] == 1 < gradient.shape[a]), keepdims=True)
 
 
+def attention(x, causal, softcap, with_alibi, dropout, seed, left=None):
+    """Of a problem that is run with these options."""
+    (batch, heads, n_q, _), n_k = x["q"].shape, x["k"].shape[2]
+    keep = causal_mask(n_q, n_k) if causal else np.ones((n_q, n_k), bool)
+    if left is not None:
+        keep = keep & (np.arange(n_k) >= at(n_q, n_k) - left)
+    bias = x.get("bias", 0.0) + (alibi_of(heads, n_q, n_k) if with_alibi else 0.0)
+    z = kept((batch, heads, n_q, n_k), dropout, seed) if dropout else 1.0
+    return Attention(x["q"], x["k"], x["v"], keep, bias=bias, softcap=softcap, sinks=x.get("sinks"), kept=z)
+
+
 def run_and_report(tmp_path, x, *options):
     np.savez(tmp_path / "x.npz", **x)
-    command = [CLI, "run", "--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--json", "--layout", "bhnd"]
-    command += options
-    done = subprocess.run([str(c) for c in command], capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    report = json.loads(done.stdout)
-    assert report["moved"]["per_array"] == report["formula"]["per_array"]
+    report = ran("--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz", "--layout", "bhnd", *options)
     return np.load(tmp_path / "y.npz"), report
 
 
@@ -129,13 +84,13 @@ def test_equals_numpy(tmp_path, seed):
     options = ["--M", 3000, *(["--causal"] if causal else []), *(["--alibi"] if alibi else [])]
     options += ["--softcap", softcap] if softcap else []
     options += ["--dropout", dropout, "--seed", seed] if dropout else []
-    wanted = Attention(x, causal, softcap, alibi, dropout, seed)
+    wanted = attention(x, causal, softcap, alibi, dropout, seed)
     y = run(tmp_path, x, *options)
     close(y["o"], wanted.o)
     close(y["lse"], wanted.lse)
 
     x["do"] = normal(batch, heads, n_q, d_v)
-    gradients = wanted.gradients(x["do"].astype(np.float64))
+    gradients = wanted.gradients(x["do"])
     options += ["--bias-gradient"] if "bias" in x else []
     options += ["--sinks-gradient"] if "sinks" in x else []
     y = run(tmp_path, x, "--op", "backward", *options)
@@ -148,21 +103,17 @@ def test_equals_numpy(tmp_path, seed):
 def test_a_number_that_is_0_to_a_computer_is_refused():
     sizes = ["plan", "--n", "8", "--d", "4", "--M", "100"]
     for option in ("--dropout", "--softcap"):
-        done = subprocess.run([CLI, *sizes, option, "1e-400"], capture_output=True, text=True)
-        assert done.returncode == 2 and f"{option} 1e-400: this number is too small" in done.stderr, done.stderr
+        assert f"{option} 1e-400: this number is too small" in refused(".", *sizes, option, "1e-400")
     for zero in ("0", "0.0", "0e-400"):
-        subprocess.run([CLI, *sizes, "--dropout", zero], check=True, capture_output=True)
+        did(*sizes, "--dropout", zero)
 
 
 def test_plans_take_the_shape_of_a_bias_from_its_file(tmp_path):
     np.save(tmp_path / "b.npy", np.zeros((6, 9), np.float16))
     np.save(tmp_path / "five.npy", np.zeros((1, 1, 1, 6, 9)))
-    command = [CLI, "plan", "--nq", "6", "--nk", "9", "--heads", "2", "--d", "4", "--M", "200", "--json", "--bias"]
-    of_file, of_shape, refused = (
-        subprocess.run([*command, x], capture_output=True, text=True) for x in (tmp_path / "b.npy", "1,1,6,9", tmp_path / "five.npy")
-    )
-    assert of_file.returncode == 0 and json.loads(of_file.stdout) == json.loads(of_shape.stdout)
-    assert refused.returncode == 2 and "[1, 1, 1, 6, 9]: give batch,heads,n_q,n_k" in refused.stderr
+    command = ["plan", "--nq", 6, "--nk", 9, "--heads", 2, "--d", 4, "--M", 200, "--bias"]
+    assert answer(*command, tmp_path / "b.npy") == answer(*command, "1,1,6,9")
+    assert "[1, 1, 1, 6, 9]: give batch,heads,n_q,n_k" in refused(tmp_path, *command, tmp_path / "five.npy")
 
 
 def test_a_mask_of_bool_keeps_where_it_is_true(tmp_path):
@@ -178,11 +129,9 @@ def test_a_mask_of_bool_has_no_gradient(tmp_path):
     draw = np.random.default_rng(1)
     x = {n: draw.normal(size=(1, 1, 6, 4)).astype(np.float32) for n in ("q", "k", "v", "do")}
     np.savez(tmp_path / "x.npz", **x, bias=np.ones((1, 1, 6, 6), bool))
-    command = [CLI, "run", "--op", "backward", "--with-forward", "--bias-gradient", "--M", "1000"]
     files = ["--input", tmp_path / "x.npz", "--output", tmp_path / "y.npz"]
-    done = subprocess.run([*command, *files], capture_output=True, text=True)
-    assert done.returncode == 2 and "bias is of bool and has no gradient" in done.stderr, done.stderr
-    assert not (tmp_path / "y.npz").exists()
+    command = ["run", "--op", "backward", "--with-forward", "--bias-gradient", "--M", 1000]
+    assert "bias is of bool and has no gradient" in refused(tmp_path, *command, *files)
 
 
 class Boxes:
@@ -254,11 +203,11 @@ def test_a_schedule_equals_numpy_and_its_words_are_those_of_its_boxes(tmp_path, 
     options += ["--alibi"] if alibi else []
     options += ["--softcap", softcap] if softcap else []
     options += ["--dropout", dropout, "--seed", seed] if dropout else []
-    wanted = Attention(x, causal, softcap, alibi, dropout, seed, left)
+    wanted = attention(x, causal, softcap, alibi, dropout, seed, left)
     boxes = Boxes(n, group, causal, left)
     if schedule == "ring":
         x |= {"do": normal(batch, heads, n, d_v), "o": wanted.o.astype(np.float32), "lse": wanted.lse.astype(np.float32)}
-        gradients = wanted.gradients(x["do"].astype(np.float64))
+        gradients = wanted.gradients(x["do"])
         options += ["--op", "backward", "--bias-gradient", *(["--sinks-gradient"] if "sinks" in x else [])]
         y, report = run_and_report(tmp_path, x, *options)
         for name in ("dq", "dk", "dv", *(["dsinks"] if "sinks" in x else [])):
@@ -300,7 +249,7 @@ def test_verify_accepts_a_gradient_that_is_0_but_for_roundings(tmp_path, index):
     rng = np.random.default_rng(index)
     x = {name: rng.normal(size=(2, 2, 40, 8)) for name in ("q", "k", "v", "do")}
     x["bias"] = rng.normal(size=(1, 2, 1, 1) if index % 2 else (1, 2, 40, 1))
-    command = lambda *words: subprocess.run([CLI, "run", "--M", "2000", "--layout", "bhnd", *map(str, words)], check=True)
+    command = lambda *words: did("run", "--M", 2000, "--layout", "bhnd", *words)
     np.savez(tmp_path / "x.npz", **x)
     command("--input", tmp_path / "x.npz", "--output", tmp_path / "o.npz")
     o = np.load(tmp_path / "o.npz")
@@ -323,7 +272,7 @@ def test_modifiers_may_be_files_beside_the_input(tmp_path):
     def command(input, output, *names):
         files = [w for name in names for w in (f"--{name}", tmp_path / f"{name}.npy")]
         words = ["--M", "500", "--layout", "bhnd", "--input", tmp_path / input, "--output", tmp_path / output, *files]
-        return subprocess.run([CLI, "run", *map(str, words)], capture_output=True, text=True)
+        return redblue("run", *words)
 
     assert command("all.npz", "a.npz").returncode == command("x.npz", "b.npz", *more).returncode == 0
     assert np.array_equal(np.load(tmp_path / "a.npz")["o"], np.load(tmp_path / "b.npz")["o"])

@@ -22,6 +22,8 @@ import numpy as np
 import pytest
 
 import redblue
+from dense import attention as reference
+from dense import causal
 from redblue import _calls
 
 pytestmark = pytest.mark.usefixtures("hardware")
@@ -33,25 +35,6 @@ def arrays(rng, *shapes, dtype=np.float32):
     return [rng.standard_normal(shape).astype(dtype) for shape in shapes]
 
 
-def reference(q, k, v, keep=None, bias=0.0, softcap=0.0, scale=None):
-    """(o, lse) in fp64, the whole matrix of scores at once."""
-    q, k, v = (x.astype(np.float64) for x in (q, k, v))
-    group = q.shape[-3] // k.shape[-3]
-    k, v = np.repeat(k, group, -3), np.repeat(v, group, -3)
-    s = q @ k.swapaxes(-1, -2) * (q.shape[-1] ** -0.5 if scale is None else scale)
-    if softcap:
-        s = softcap * np.tanh(s / softcap)
-    s = s + bias
-    if keep is not None:
-        s = np.where(keep, s, -np.inf)
-    m = s.max(-1, keepdims=True)
-    p = np.exp(s - np.where(np.isfinite(m), m, 0))
-    l = p.sum(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        lse = (np.where(np.isfinite(m), m, 0) + np.log(l))[..., 0]
-    return np.divide(p, l, out=np.zeros_like(p), where=l > 0) @ v, lse
-
-
 @pytest.fixture
 def rng():
     return np.random.default_rng(7)
@@ -60,10 +43,6 @@ def rng():
 @pytest.fixture
 def qkv(rng):
     return arrays(rng, (2, 4, 19, 8), (2, 2, 23, 8), (2, 2, 23, 6))
-
-
-def causal(n_q, n_k, offset):
-    return np.arange(n_k) <= np.arange(n_q)[:, None] + offset
 
 
 @pytest.mark.parametrize("dtype", ["float64", "float32", "float16", "bfloat16"])

@@ -1,14 +1,11 @@
 """Masks that are no interval: which pairs each option shows, the exact words of every plan, and the numbers of runs,
 against numpy. The counts here walk boolean matrices as the theory notes 2g say (sF1, sF2, sB, sE4, sE5, sE6), and share
 nothing with the program.
-
-REDBLUE_CLI is the program to test; REDBLUE_SEED (default 1) picks the problems and shows in the name of every test.
 """
 
 import json
 import os
 import re
-import subprocess
 from collections import Counter
 from itertools import product
 from pathlib import Path
@@ -17,28 +14,12 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-CLI = os.environ.get("REDBLUE_CLI")
-SEED = int(os.environ.get("REDBLUE_SEED", "1"))
+from dense import Attention, alibi_of, at
+from program import SEED, answer, needs_program, ran, redblue, refused
 
-pytestmark = pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests")
-
-
-def redblue(*command):
-    return subprocess.run([CLI, *(str(word) for word in command)], capture_output=True, text=True, timeout=120)
-
-
-def answer(*command):
-    done = redblue(*command, "--json")
-    assert done.returncode == 0, (done.args, done.stderr)
-    return json.loads(done.stdout)
-
+pytestmark = needs_program
 
 # Which pairs a pattern has
-
-
-def at(n_q, n_k, offset=None):
-    """Positions of the queries, as a column."""
-    return np.arange(n_q)[:, None] + (n_k - n_q if offset is None else offset)
 
 
 def window(p, n_k, left, right, step=1):
@@ -990,9 +971,7 @@ def run(tmp_path, *options, op="backward", suffix="npz"):
     """Outputs of a forward and a backward run on x in tmp_path."""
     out = tmp_path / f"y.{suffix}"
     extra = ["--with-forward"] if op == "backward" else []
-    report = answer("run", "--op", op, *extra, "--input", tmp_path / f"x.{suffix}", "--output", out, "--layout", "bhnd",
-                    *options)
-    assert report["moved"]["per_array"] == report["formula"]["per_array"], options
+    ran("--op", op, *extra, "--input", tmp_path / f"x.{suffix}", "--output", out, "--layout", "bhnd", *options)
     return dict(np.load(out)) if suffix == "npz" else load_file(out)
 
 
@@ -1075,30 +1054,12 @@ def test_only_index_words_differ(tmp_path):
 
 
 def dense(x, mask, softcap=0.0, bias=0.0, alibi=False):
-    """O, lse and the gradients in fp64; mask broadcasts to [batch, heads, n_q, n_k]."""
-    q, k, v, do = (x[name].astype(np.float64) for name in ("q", "k", "v", "do"))
-    batch, heads, n_q, d = q.shape
-    group, n_k = heads // k.shape[1], k.shape[2]
-    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-    s, slope = q @ k.swapaxes(2, 3) / np.sqrt(d), 1.0
-    if softcap:
-        t = np.tanh(s / softcap)
-        s, slope = softcap * t, 1 - t * t
-    s = s + bias
+    """O, lse and the gradients; mask broadcasts to [batch, heads, n_q, n_k]."""
+    _, heads, n_q, _ = x["q"].shape
     if alibi:
-        s = s - (2.0 ** (-8 * np.arange(1, heads + 1) / heads))[:, None, None] * abs(at(n_q, n_k) - np.arange(n_k))
-    s = np.where(mask, s, -np.inf)
-    top = s.max(-1, keepdims=True)
-    e = np.exp(s - np.where(np.isfinite(top), top, 0))
-    total = e.sum(-1, keepdims=True)
-    with np.errstate(divide="ignore"):
-        lse = (np.log(total) + np.where(np.isfinite(top), top, 0))[..., 0]
-    p = e / np.where(total, total, 1)
-    o = p @ v
-    ds = p * (do @ v.swapaxes(2, 3) - (do * o).sum(-1, keepdims=True)) * slope / np.sqrt(d)
-    of_group = lambda g: g.reshape(batch, heads // group, group, *g.shape[2:]).sum(2)
-    dk, dv = of_group(ds.swapaxes(2, 3) @ q), of_group(p.swapaxes(2, 3) @ do)
-    return {"o": o, "lse": lse, "dq": ds @ k, "dk": dk, "dv": dv}
+        bias = bias + alibi_of(heads, n_q, x["k"].shape[2])
+    a = Attention(x["q"], x["k"], x["v"], mask, bias=bias, softcap=softcap)
+    return {"o": a.o, "lse": a.lse, **{name: a.gradients(x["do"])[name] for name in ("dq", "dk", "dv")}}
 
 
 def close(got, want, tolerance):
@@ -1246,16 +1207,6 @@ def test_words_with_a_bias(tmp_path):
 
 
 # Bad input
-
-
-def refused(directory, *command):
-    """One clear sentence, exit code 2, and no new file."""
-    before = set(os.listdir(directory))
-    done = redblue(*command)
-    assert done.returncode == 2 and done.stdout == "", done
-    assert done.stderr.startswith("redblue: ") and done.stderr.count("\n") == 1, done.stderr
-    assert set(os.listdir(directory)) == before
-    return done.stderr
 
 
 SMALL = ["--nq", 3, "--nk", 4, "--d", 2, "--M", 100]

@@ -13,14 +13,14 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file, save_file
 
-from schedules import CLI, schedules_of
+from program import CLI, needs_program, schedules_of
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = pathlib.Path(os.environ.get("REDBLUE_DATA", ROOT.parent / "shared" / "data"))
 SCHEDULES = schedules_of("forward")
 
 pytestmark = [
-    pytest.mark.skipif(not CLI, reason="set REDBLUE_CLI to the redblue program to run these tests"),
+    needs_program,
     pytest.mark.skipif(not DATA.is_dir(), reason=f"{DATA} is not there"),
 ]
 

@@ -3,14 +3,10 @@
 import csv
 import io
 import json
-import os
-import subprocess
 
 import pytest
 
-
-def redblue(*arguments):
-    return subprocess.run([os.environ["REDBLUE_CLI"], *map(str, arguments)], capture_output=True, text=True)
+from program import redblue
 
 
 def regimes(*arguments):

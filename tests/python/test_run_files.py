@@ -1,7 +1,6 @@
 """`redblue run` and `redblue info` on files that numpy writes: .npz, every layout, forward and gradients in one run."""
 
 import json
-import os
 import shlex
 import subprocess
 import zipfile
@@ -10,28 +9,20 @@ from itertools import product
 import numpy as np
 import pytest
 
-CLI = os.environ["REDBLUE_CLI"]
+import dense
+import program
+from program import CLI, needs_program
+
+pytestmark = needs_program
 BHND = "bhnd"
 
 
-def run(directory, *args):
-    return subprocess.run([CLI, *args], cwd=directory, capture_output=True, text=True, timeout=120)
+def refused(directory, *command):
+    return program.refused(directory, *command, cwd=directory)
 
 
-def refused(directory, *args):
-    """One clear sentence, exit code 2, and no new file."""
-    before = set(os.listdir(directory))
-    done = run(directory, *args)
-    assert done.returncode == 2 and done.stdout == "", done
-    assert done.stderr.startswith("redblue: ") and done.stderr.count("\n") == 1, done.stderr
-    assert set(os.listdir(directory)) == before
-    return done.stderr
-
-
-def did(directory, *args):
-    done = run(directory, *args)
-    assert done.returncode == 0, done.stderr
-    return done
+def did(directory, *command):
+    return program.redblue(*command, cwd=directory, check=True)
 
 
 def in_layout(x, layout):
@@ -55,14 +46,8 @@ def tensors(batch=2, heads=4, kv_heads=2, n_q=10, n_k=15, d=8, dtype="f4"):
 
 
 def attention(x):
-    """In f64: o and lse."""
-    q, k, v = (x[name].astype("f8") for name in "qkv")
-    group = q.shape[1] // k.shape[1]
-    k, v = np.repeat(k, group, 1), np.repeat(v, group, 1)
-    s = q @ k.swapaxes(2, 3) / np.sqrt(q.shape[3])
-    top = s.max(-1, keepdims=True)
-    e = np.exp(s - top)
-    return (e / e.sum(-1, keepdims=True)) @ v, np.log(e.sum(-1)) + top[..., 0]
+    """o and lse."""
+    return dense.attention(x["q"], x["k"], x["v"])
 
 
 @pytest.mark.parametrize("save, dtype", list(product((np.savez, np.savez_compressed), ("f4", "f8", "f2"))))
