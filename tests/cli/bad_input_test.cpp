@@ -14,24 +14,6 @@ namespace {
 using testing::AllOf;
 using testing::HasSubstr;
 
-/// A bad command line and what its message must say.
-struct Bad {
-  Args args;
-  std::vector<std::string> says;
-};
-
-void expect_refused(const Workplace& w, const Bad& bad, const std::string& before = "") {
-  std::string line;
-  for (const std::string& a : bad.args) line += a + " ";
-  SCOPED_TRACE(line);
-  const auto files = w.files();
-  const Finished f = w.run(bad.args, before);
-  EXPECT_EQ(f.exit_code, 2) << f.err;
-  EXPECT_EQ(f.out, "");
-  for (const std::string& text : bad.says) EXPECT_THAT(f.err, HasSubstr(text));
-  EXPECT_EQ(w.files(), files) << "a file was left behind";
-}
-
 Problem small() { return problem(5, 7, 4, 3); }
 
 /// A workplace with good inputs, as .npy and as safetensors.

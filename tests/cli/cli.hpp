@@ -121,6 +121,24 @@ inline Args operator+(Args args, const Args& more) {
   return args;
 }
 
+/// A bad command line and what its message must say.
+struct Bad {
+  Args args;
+  std::vector<std::string> says;
+};
+/// Refused with exit code 2, all of these words, and no file that was not there.
+inline void expect_refused(const Workplace& w, const Bad& bad, const std::string& before = "") {
+  std::string line;
+  for (const std::string& a : bad.args) line += a + " ";
+  SCOPED_TRACE(line);
+  const auto files = w.files();
+  const Finished f = w.run(bad.args, before);
+  EXPECT_EQ(f.exit_code, 2) << f.err;
+  EXPECT_EQ(f.out, "");
+  for (const std::string& text : bad.says) EXPECT_THAT(f.err, testing::HasSubstr(text));
+  EXPECT_EQ(w.files(), files) << "a file was left behind";
+}
+
 inline const Args kNpyFiles = {"--q", "q.npy", "--k", "k.npy", "--v", "v.npy", "--o", "o.npy", "--lse", "lse.npy"};
 inline const Args kSafetensorsFiles = {"--input", "x.safetensors", "--output", "y.safetensors"};
 

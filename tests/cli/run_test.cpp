@@ -23,42 +23,6 @@ Problem grouped() {
 
 Result result(const file::Tensor& o, const file::Tensor& lse) { return {numbers(o), numbers(lse)}; }
 
-TEST(Cli, RunSolvesNpyFilesOfEveryRank) {
-  for (const std::size_t rank : {2U, 3U, 4U}) {
-    Problem p = grouped();
-    if (rank < 4) p.batch = 1;
-    if (rank < 3) p.heads = 1, p.kv_heads = 1;
-    const Data x = generate(p);
-    const Workplace w;
-    w.inputs(p, x, rank);
-    const Finished f = w.run("run --M 200"_args + kNpyFiles);
-    ASSERT_EQ(f.exit_code, 0) << f.err;
-    const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
-    std::vector<index_t> shape = {p.batch, p.heads, p.n_q, p.d_v};
-    shape.erase(shape.begin(), shape.end() - static_cast<std::ptrdiff_t>(rank));
-    EXPECT_EQ(o.shape(), shape);
-    shape.pop_back();
-    EXPECT_EQ(lse.shape(), shape);
-    EXPECT_EQ(o.dtype(), DType::f32);
-    EXPECT_TRUE(close(result(o, lse), truth_of(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v), eps_of(DType::f32)));
-    EXPECT_EQ(w.files(), (std::set<std::string>{"q.npy", "k.npy", "v.npy", "o.npy", "lse.npy"}));
-  }
-}
-
-TEST(Cli, RunWorksInDoubleWhereTheInputsAre) {
-  const Problem p = grouped();
-  const Data x = generate(p);
-  const Workplace w;
-  w.inputs(p, x, 4, DType::f64);
-  const Finished f = w.run("run --M 200 --verify --json"_args + kNpyFiles);
-  ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
-  EXPECT_EQ(f.json()["compute_dtype"], "f64");
-  const file::Tensor o = file::read_npy(w / "o.npy"), lse = file::read_npy(w / "lse.npy");
-  EXPECT_EQ(o.dtype(), DType::f64);
-  const Result truth = truth_of(p, x.q, x.k, x.v);
-  EXPECT_TRUE(close(result(o, lse), truth, truth, eps_of(DType::f64)));
-}
-
 TEST(Cli, RunTakesMaskAndScale) {
   Problem p = problem(9, 12, 6, 5);
   p.causal = true;
@@ -75,27 +39,6 @@ TEST(Cli, RunTakesMaskAndScale) {
                  truth = truth_of(p, x.q, x.k, x.v);
     EXPECT_TRUE(close(ours, truth, truth, eps_of(DType::f32)));
   }
-}
-
-TEST(Cli, RunSolvesSafetensorsUnderAnyNames) {
-  const Problem p = grouped();
-  const Data x = generate(p);
-  const Workplace w;
-  w.safetensors("x.safetensors", p, x);
-  w.safetensors("named.safetensors", p, x, {"query", "layer.0/key", "v=v"});
-  ASSERT_EQ(w.run("run --M 200"_args + kSafetensorsFiles).exit_code, 0);
-  const Finished f =
-      w.run({"run", "--M", "200", "--input", "named.safetensors", "--output", "z.safetensors", "--name", "q=query",
-             "--name", "k=layer.0/key", "--name", "v=v=v", "--name", "o=out", "--name", "lse=log sum"});
-  ASSERT_EQ(f.exit_code, 0) << f.err;
-  const file::Safetensors y = file::read_safetensors(w / "y.safetensors"),
-                          z = file::read_safetensors(w / "z.safetensors");
-  EXPECT_EQ(y.names(), (std::vector<std::string>{"lse", "o"}));
-  EXPECT_EQ(z.names(), (std::vector<std::string>{"log sum", "out"}));
-  EXPECT_EQ(numbers(y.tensor("o")), numbers(z.tensor("out")));
-  EXPECT_EQ(numbers(y.tensor("lse")), numbers(z.tensor("log sum")));
-  EXPECT_TRUE(close(result(y.tensor("o"), y.tensor("lse")), truth_of(p, x.q, x.k, x.v), attend<float>(p, x.q, x.k, x.v),
-                    eps_of(DType::f32)));
 }
 
 TEST(Cli, RunPrintsItsSchema) {

@@ -10,7 +10,8 @@
 #include "support/cases.hpp"
 #include "support/schedules.hpp"
 
-/// Gradients, and attention of A1 X, A2, A3 Y, by the program: files in, files out, words and bounds in JSON.
+/// Attention, gradients, and attention of A1 X, A2, A3 Y, by the program: files in, files out, words and bounds in
+/// JSON.
 namespace redblue::test {
 namespace {
 
@@ -22,16 +23,18 @@ constexpr Operation kGradients[] = {Operation::backward, Operation::gradient_x, 
                                     Operation::backward_w};
 constexpr Operation kNew[] = {Operation::forward_x, Operation::backward, Operation::gradient_x, Operation::backward_x,
                               Operation::backward_w};
+constexpr Operation kAll[] = {Operation::forward,    Operation::forward_x,  Operation::backward,
+                              Operation::gradient_x, Operation::backward_x, Operation::backward_w};
 
 Problem sample(Operation op, index_t batch = 2, index_t heads = 4) {
   Problem p = problem(9, 11, 6, 5);
   p.op = op;
   p.batch = batch;
   p.heads = heads;
-  if (op == Operation::backward) p.kv_heads = heads > 1 ? heads / 2 : heads;
+  if (!is_projected(op)) p.kv_heads = heads > 1 ? heads / 2 : heads;
   if (op == Operation::backward_w) p.d_in = 7;
   if (is_projected(op)) p.scale = 0.1;
-  p.lse_required = op == Operation::forward_x;
+  p.lse_required = !follows_forward(op);
   return p;
 }
 std::string op_name(Operation op) { return std::string(name_of(op)); }
@@ -178,8 +181,8 @@ std::vector<double> widened(const file::Tensor& t) {
   return x;
 }
 
-TEST(CliGradient, RunSolvesNpyFilesOfEveryRank) {
-  for (const Operation op : kNew)
+TEST(CliOperations, RunSolvesNpyFilesOfEveryRank) {
+  for (const Operation op : kAll)
     for (const std::size_t rank : {2U, 3U, 4U}) {
       Stock w(sample(op, rank < 4 ? 1 : 2, rank < 3 ? 1 : 4));
       const Args files = w.save_npy(rank);
@@ -203,8 +206,8 @@ TEST(CliGradient, RunSolvesNpyFilesOfEveryRank) {
     }
 }
 
-TEST(CliGradient, RunKeepsTheElementTypeOfItsInputs) {
-  for (const Operation op : kNew)
+TEST(CliOperations, RunKeepsTheElementTypeOfItsInputs) {
+  for (const Operation op : kAll)
     for (const DType dtype : {DType::f16, DType::bf16, DType::f32, DType::f64}) {
       Stock w(sample(op), dtype);
       w.save();
@@ -227,8 +230,8 @@ TEST(CliGradient, RunKeepsTheElementTypeOfItsInputs) {
     }
 }
 
-TEST(CliGradient, RunTakesAndGivesAnyNames) {
-  for (const Operation op : kNew) {
+TEST(CliOperations, RunTakesAndGivesAnyNames) {
+  for (const Operation op : kAll) {
     Stock w(sample(op));
     w.save();
     ASSERT_EQ(w.run(w.command(kSafetensorsFiles)).exit_code, 0);
@@ -240,7 +243,7 @@ TEST(CliGradient, RunTakesAndGivesAnyNames) {
     };
     for (const auto& [a, array] : w.arrays) rename(a, "layer.0/");
     for (const SlowArray a : outputs_of(w.p))
-      if (!w.arrays.contains(a)) rename(a, "grad=");
+      if (!w.arrays.contains(a)) rename(a, "of = ");
     w.save({}, names);
     const Finished f = w.run(w.command("--input x.safetensors --output z.safetensors --verify"_args + options));
     ASSERT_EQ(f.exit_code, 0) << f.err << f.out;
@@ -252,7 +255,7 @@ TEST(CliGradient, RunTakesAndGivesAnyNames) {
   }
 }
 
-TEST(CliGradient, RunComputesTheForwardPassWhereItIsNotGiven) {
+TEST(CliOperations, RunComputesTheForwardPassWhereItIsNotGiven) {
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x}) {
     Stock w(sample(op), DType::f64);
     w.save();
@@ -283,7 +286,7 @@ TEST(CliGradient, RunComputesTheForwardPassWhereItIsNotGiven) {
   }
 }
 
-TEST(CliGradient, RunReadsOneTensorOfSharedSources) {
+TEST(CliOperations, RunReadsOneTensorOfSharedSources) {
   for (const Operation op : {Operation::forward_x, Operation::gradient_x, Operation::backward_x, Operation::backward_w})
     for (const Sources sources : {Sources::shared, Sources::self}) {
       Problem p = sample(op);
@@ -303,7 +306,7 @@ TEST(CliGradient, RunReadsOneTensorOfSharedSources) {
     }
 }
 
-TEST(CliGradient, RunTakesOtherScoreFunctionsWithoutAForwardPass) {
+TEST(CliOperations, RunTakesOtherScoreFunctionsWithoutAForwardPass) {
   for (const char* score : {"sigmoid", "relu", "identity"})
     for (const Operation op : kGradients) {
       Problem p = sample(op);
@@ -318,7 +321,7 @@ TEST(CliGradient, RunTakesOtherScoreFunctionsWithoutAForwardPass) {
     }
 }
 
-TEST(CliGradient, VerifySaysWhatItCompared) {
+TEST(CliOperations, VerifySaysWhatItCompared) {
   for (const Operation op : kGradients) {
     Stock w(sample(op));
     w.save();
@@ -343,7 +346,7 @@ TEST(CliGradient, VerifySaysWhatItCompared) {
   }
 }
 
-TEST(CliGradient, VerifyFailsWhereTheGivenForwardPassIsWrong) {
+TEST(CliOperations, VerifyFailsWhereTheGivenForwardPassIsWrong) {
   for (const Operation op : kGradients)
     for (const SlowArray spoilt : {lse, O}) {
       Stock w(sample(op));
@@ -363,7 +366,7 @@ TEST(CliGradient, VerifyFailsWhereTheGivenForwardPassIsWrong) {
     }
 }
 
-TEST(CliGradient, VerifyReportsNaN) {
+TEST(CliOperations, VerifyReportsNaN) {
   for (const Operation op : kGradients) {
     Stock w(sample(op));
     w.nudge(dO, std::numeric_limits<double>::quiet_NaN());
@@ -376,55 +379,42 @@ TEST(CliGradient, VerifyReportsNaN) {
   }
 }
 
-/// Refused with exit code 2, all of these words, and no file that was not there.
-void expect_refused(const Workplace& w, const Args& args, const std::vector<std::string>& says) {
-  std::string line;
-  for (const std::string& a : args) line += a + " ";
-  SCOPED_TRACE(line);
-  const auto files = w.files();
-  const Finished f = w.run(args);
-  EXPECT_EQ(f.exit_code, 2) << f.out;
-  EXPECT_EQ(f.out, "");
-  for (const std::string& text : says) EXPECT_THAT(f.err, HasSubstr(text));
-  EXPECT_EQ(w.files(), files) << "a file was left behind";
-}
-
-TEST(CliGradient, RefusesHalfAForwardPass) {
+TEST(CliOperations, RefusesHalfAForwardPass) {
   for (const Operation op : kGradients) {
     Stock w(sample(op));
     w.save({O});
-    expect_refused(w, w.command(kSafetensorsFiles), {"lse is given and o is not", "neither"});
+    expect_refused(w, {w.command(kSafetensorsFiles), {"lse is given and o is not", "neither"}});
     w.save({lse});
-    expect_refused(w, w.command(kSafetensorsFiles), {"o is given and lse is not", "neither"});
+    expect_refused(w, {w.command(kSafetensorsFiles), {"o is given and lse is not", "neither"}});
     const Args npy = w.save_npy(4, {O});
-    expect_refused(w, w.command(npy), {"lse is given and o is not"});
+    expect_refused(w, {w.command(npy), {"lse is given and o is not"}});
   }
   Stock w(sample(Operation::backward_w));
   w.save({O, lse});
-  expect_refused(w, w.command(kSafetensorsFiles), {"backward-w needs O and lse", "run operation forward"});
+  expect_refused(w, {w.command(kSafetensorsFiles), {"backward-w needs O and lse", "run operation forward"}});
 }
 
-TEST(CliGradient, RefusesMissingTensors) {
+TEST(CliOperations, RefusesMissingTensors) {
   for (const Operation op : cases<Operation>({std::begin(kNew), std::end(kNew)})) {
     Stock w(sample(op));
     for (const auto& [a, array] : w.arrays) {
       if (a == O || a == lse) continue;
       w.save({a});
-      expect_refused(w, w.command(kSafetensorsFiles), {"x.safetensors", tensor_name(a)});
+      expect_refused(w, {w.command(kSafetensorsFiles), {"x.safetensors", tensor_name(a)}});
     }
     for (const auto& [a, array] : w.arrays) {
       if (a == O || a == lse) continue;
       const Args npy = w.save_npy(4, {a});
-      expect_refused(w, w.command(npy), {"--" + tensor_name(a)});
+      expect_refused(w, {w.command(npy), {"--" + tensor_name(a)}});
     }
     Args without_outputs;
     for (const auto& [a, array] : w.arrays)
       without_outputs = without_outputs + Args{"--" + tensor_name(a), tensor_name(a) + ".npy"};
-    expect_refused(w, w.command(without_outputs), {"files are missing", "--" + tensor_name(outputs_of(w.p).front())});
+    expect_refused(w, {w.command(without_outputs), {"files are missing", "--" + tensor_name(outputs_of(w.p).front())}});
   }
 }
 
-TEST(CliGradient, RefusesShapesThatDisagree) {
+TEST(CliOperations, RefusesShapesThatDisagree) {
   for (const Operation op : kNew) {
     const Problem p = sample(op);
     // The sizes come from some; the others must agree with them.
@@ -466,11 +456,11 @@ TEST(CliGradient, RefusesShapesThatDisagree) {
     Args files;
     for (const SlowArray a : inputs_of(p)) files = files + Args{"--" + tensor_name(a), tensor_name(a) + ".npy"};
     for (const SlowArray a : outputs_of(p)) files = files + Args{"--" + tensor_name(a), tensor_name(a) + "-out.npy"};
-    expect_refused(w, w.command(files), {tensor_name(first) + " [", tensor_name(last) + " [9, 5]", "dimensions"});
+    expect_refused(w, {w.command(files), {tensor_name(first) + " [", tensor_name(last) + " [9, 5]", "dimensions"}});
   }
 }
 
-TEST(CliGradient, RefusesOutputsThatAreInputsOrCannotBeWritten) {
+TEST(CliOperations, RefusesOutputsThatAreInputsOrCannotBeWritten) {
   for (const Operation op : kNew) {
     Stock w(sample(op));
     const Args npy = w.save_npy(4);
@@ -480,22 +470,22 @@ TEST(CliGradient, RefusesOutputsThatAreInputsOrCannotBeWritten) {
       *(std::find(args.begin(), args.end(), output) + 1) = path;
       return w.command(args);
     };
-    expect_refused(w, with(input + ".npy"), {input + ".npy", "also an input"});
-    expect_refused(w, with("no/such/place.npy"), {"no/such/place.npy"});
+    expect_refused(w, {with(input + ".npy"), {input + ".npy", "also an input"}});
+    expect_refused(w, {with("no/such/place.npy"), {"no/such/place.npy"}});
     if (outputs_of(w.p).size() > 1)
-      expect_refused(w, with(tensor_name(outputs_of(w.p).front()) + ".npy"), {"same file"});
+      expect_refused(w, {with(tensor_name(outputs_of(w.p).front()) + ".npy"), {"same file"}});
     w.save();
-    expect_refused(w, w.command("--input x.safetensors --output x.safetensors"_args), {"also an input"});
+    expect_refused(w, {w.command("--input x.safetensors --output x.safetensors"_args), {"also an input"}});
   }
 }
 
-TEST(CliGradient, KeepsTheOldOutputsWhenItRefuses) {
+TEST(CliOperations, KeepsTheOldOutputsWhenItRefuses) {
   for (const Operation op : kNew) {
     Stock w(sample(op));
     w.save();
     file::write_text(w / "y.safetensors", "old");
-    expect_refused(w, w.command(kSafetensorsFiles, "1"), {"M = 1 words is too small", "needs M >= "});
-    expect_refused(w, w.command(kSafetensorsFiles + "--schedule no_such"_args), {"no_such"});
+    expect_refused(w, {w.command(kSafetensorsFiles, "1"), {"M = 1 words is too small", "needs M >= "}});
+    expect_refused(w, {w.command(kSafetensorsFiles + "--schedule no_such"_args), {"no_such"}});
     EXPECT_EQ(file::read_text(w / "y.safetensors"), "old");
   }
 }
@@ -505,7 +495,7 @@ Args sizes_of(Operation op, const Args& more = {}) {
   return Args{"--op", op_name(op)} + kSizes + (op == Operation::backward_w ? "--d-in 16"_args : Args{}) + more;
 }
 
-TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
+TEST(CliOperations, PlanBoundCountAndTracePrintTheirSchemas) {
   const Workplace w;
   for (const Operation op : kNew) {
     SCOPED_TRACE(op_name(op));
@@ -582,10 +572,11 @@ TEST(CliGradient, PlanBoundCountAndTracePrintTheirSchemas) {
   }
 }
 
-TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
+TEST(CliOperations, CountEqualsTheFormulaForEverySchedule) {
   const Workplace w;
-  for (const Operation op : kNew)
-    for (const std::string_view name : cases(plan::Registry::built_in().names(op))) {
+  for (const Operation op : kAll)
+    for (const std::string_view name :
+         cases(op == Operation::forward ? softmax_schedules() : plan::Registry::built_in().names(op))) {
       const Args heads = {"--batch", "2", "--heads", "2", "--M", "20000", "--schedule", std::string(name), "--json"};
       Args args = "count"_args + sizes_of(op, heads);
       if (name.starts_with("shared_source")) args = args + "--sources shared"_args;
@@ -615,7 +606,7 @@ TEST(CliGradient, CountEqualsTheFormulaForEverySchedule) {
     }
 }
 
-TEST(CliGradient, SchedulesGoByTheirLabelsToo) {
+TEST(CliOperations, SchedulesGoByTheirLabelsToo) {
   const Workplace w;
   const Json plans = w.run("plan --json"_args + sizes_of(Operation::backward, {"--M", "700"})).json()["plans"];
   EXPECT_GE(plans.size(), 6U);
@@ -632,7 +623,7 @@ TEST(CliGradient, SchedulesGoByTheirLabelsToo) {
   }
 }
 
-TEST(CliGradient, PrintedAlgorithmsAreListedAndNeverChosen) {
+TEST(CliOperations, PrintedAlgorithmsAreListedAndNeverChosen) {
   const Workplace w;
   const std::set<std::string> printed = {"algorithm_1", "algorithm_6", "algorithm_9"};
   for (const char* M : {"100", "1024", "4096", "16384", "100000", "10000000"}) {
@@ -665,7 +656,7 @@ TEST(CliGradient, PrintedAlgorithmsAreListedAndNeverChosen) {
   EXPECT_THAT(table.out, HasSubstr("needs 2.57 M"));
 }
 
-TEST(CliGradient, WithForwardTheWordsOfTheForwardPassAreIncluded) {
+TEST(CliOperations, WithForwardTheWordsOfTheForwardPassAreIncluded) {
   const Workplace w;
   for (const Operation op : {Operation::backward, Operation::gradient_x, Operation::backward_x}) {
     SCOPED_TRACE(op_name(op));
@@ -689,11 +680,11 @@ TEST(CliGradient, WithForwardTheWordsOfTheForwardPassAreIncluded) {
     const double words = plan["bound"]["words"].get<double>();
     EXPECT_NEAR(with["ratio"].get<double>(), with["counted"]["io"].get<double>() / words, 1e-9);
   }
-  expect_refused(w, "plan --with-forward --M 500"_args + sizes_of(Operation::backward_w),
-                 {"backward-w needs O and lse"});
+  expect_refused(
+      w, {"plan --with-forward --M 500"_args + sizes_of(Operation::backward_w), {"backward-w needs O and lse"}});
 }
 
-TEST(CliGradient, TooSmallMListsTheSmallestOfEverySchedule) {
+TEST(CliOperations, TooSmallMListsTheSmallestOfEverySchedule) {
   const Workplace w;
   for (const Operation op : kNew) {
     const Finished f = w.run("plan --M 1"_args + sizes_of(op));
@@ -707,10 +698,10 @@ TEST(CliGradient, TooSmallMListsTheSmallestOfEverySchedule) {
   }
 }
 
-TEST(CliGradient, RefusesProblemsThatMakeNoSense) {
+TEST(CliOperations, RefusesProblemsThatMakeNoSense) {
   const Workplace w;
   const auto refused = [&](const Args& args, const std::vector<std::string>& says) {
-    expect_refused(w, "plan --M 1000"_args + args, says);
+    expect_refused(w, {"plan --M 1000"_args + args, says});
   };
   refused("--op gradient-x --nq 4 --nk 5 --d 3 --sources self"_args, {"n_q = 4", "n_k = 5"});
   refused("--op backward --n 4 --d 3 --sources shared"_args, {"sources = shared", "backward"});
