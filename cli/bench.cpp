@@ -86,7 +86,8 @@ class Bench {
   }
   DType type_of_products() const {
     if (options_.compute != DType::bf16) return options_.compute;
-    return isa_from_name(cell_.measured.kernels).value_or(Isa::portable) >= Isa::avx512_bf16 ? DType::bf16 : DType::f32;
+    const Isa isa = isa_from_name(cell_.measured.kernels).value_or(Isa::portable);
+    return facts_of(isa).multiplies_bf16 ? DType::bf16 : DType::f32;
   }
   Repetition time(int iterations) {
     const auto start = std::chrono::steady_clock::now();

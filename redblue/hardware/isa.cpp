@@ -61,7 +61,7 @@ Isa isa_asked_for(std::string_view name) {
   if (name.empty()) {
     Isa largest = Isa::portable;
     for (const Isa isa : kIsas)
-      if (is_available(isa)) largest = isa;
+      if (is_available(isa) && includes(isa, largest)) largest = isa;
     return largest;
   }
   const auto isa = isa_from_name(name);

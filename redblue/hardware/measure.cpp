@@ -110,12 +110,12 @@ class Buffer {
   void* data_;
 };
 
-/// The loops of instruction sets up to this one. Linux is not asked for tiles unless they are among them.
+/// The loops of the instruction sets that this one includes. Linux is not asked for tiles unless they are among them.
 std::vector<const Loops*> available_loops([[maybe_unused]] Isa most = Isa::amx_bf16) {
   std::vector<const Loops*> list = {&kPortableF32, &kPortableF64};
 #if defined(__x86_64__)
   for (const Loops* l : {&kAvx2F32, &kAvx2F64, &kAvx512F32, &kAvx512F64, &kAvx512Bf16, &kAmxBf16})
-    if (l->isa <= most && is_available(l->isa)) list.push_back(l);
+    if (includes(most, l->isa) && is_available(l->isa)) list.push_back(l);
 #endif
   return list;
 }
@@ -231,7 +231,7 @@ double sample_clock() { return hardware::Stopwatch().sample(hardware::kAdditions
 double sample_peak(Isa isa, DType dtype) {
   const auto loops = hardware::available_loops(isa);
   const auto found = std::find_if(loops.rbegin(), loops.rend(),
-                                  [&](const hardware::Loops* l) { return l->dtype == dtype && l->isa <= isa; });
+                                  [&](const hardware::Loops* l) { return l->dtype == dtype && includes(isa, l->isa); });
   if (!is_available(isa) || found == loops.rend())
     throw Unsupported(fmt::format("the peak of {} with {} cannot be measured here", name_of(dtype), name_of(isa)));
   return hardware::Stopwatch().sample(hardware::flops_per_step(**found), (*found)->multiply_add);
@@ -243,7 +243,7 @@ Hardware with_new_peaks(Hardware h) {
   const Isa best = best_isa();
   Stopwatch watch;
   for (const Isa isa : kIsas)
-    if (isa <= best && std::ranges::none_of(h.peaks, [&](const Peak& p) { return p.isa == isa; }))
+    if (includes(best, isa) && std::ranges::none_of(h.peaks, [&](const Peak& p) { return p.isa == isa; }))
       for (const Loops* l : available_loops(best))
         if (l->isa == isa) {
           h.peaks.push_back(measure_peak(watch, *l, h.clock));

@@ -14,7 +14,7 @@ namespace {
 template <class T>
 const Implementations<T>& choose(Isa isa, const Implementations<T>& avx2, const Implementations<T>& avx512) {
   static constexpr Implementations<T> portable;
-  return isa == Isa::portable ? portable : isa == Isa::avx2 ? avx2 : avx512;
+  return includes(isa, Isa::avx512) ? avx512 : includes(isa, Isa::avx2) ? avx2 : portable;
 }
 
 const Implementations<float>& fused_bf16() {

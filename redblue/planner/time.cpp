@@ -66,14 +66,14 @@ double Rates::seconds_per_byte(double bytes, std::size_t first) const {
 
 Isa largest_isa(const Hardware& hardware) {
   Isa largest = Isa::portable;
-  for (const Peak& p : hardware.peaks) largest = std::max(largest, p.isa);
+  for (const Peak& p : hardware.peaks) largest = includes(p.isa, largest) ? p.isa : largest;
   return largest;
 }
 
 Rates rates_of(const Hardware& hardware, Isa isa, DType dtype) {
   const auto find = [&](const auto& get, DType type) -> decltype(get(isa, type)) {
-    for (int i = static_cast<int>(isa); i >= 0; --i)
-      if (const auto* found = get(static_cast<Isa>(i), type)) return found;
+    for (std::optional<Isa> i = isa; i; i = next_smaller(*i))
+      if (const auto* found = get(*i, type)) return found;
     return nullptr;
   };
   const auto peak = [&](Isa i, DType t) { return hardware.peak(i, t); };

@@ -28,7 +28,7 @@ Measured run_row(const plan::Plan& plan, Resources<T>&& with) {
     m = measured(counted);
     m.staging_words = ram.staging_words();
     m.padding_words = ram.padding_words();
-    m.kernels = implementations.bf16 ? name_of(implementations.isa) : name_of(std::min(best_isa(), Isa::avx512));
+    m.kernels = name_of(implementations.bf16 ? implementations.isa : without_bf16(best_isa()));
   };
   // Certificates of approximations are proved for arithmetic with subnormal numbers.
   const bool exact = plan.problem.method_kind() == MethodKind::exact;
