@@ -2,7 +2,10 @@
 #include <array>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string_view>
+
+#include "redblue/language/slow_matrix.hpp"
 
 namespace redblue {
 
@@ -28,27 +31,68 @@ enum class Operation : std::uint8_t {
   weights,
   merge
 };
-inline constexpr std::array<std::string_view, 9> kOperationNames = {
-    "forward", "backward", "forward-x", "gradient-x", "backward-x", "backward-w", "scores", "weights", "merge"};
 
-constexpr std::string_view name_of(Operation o) { return kOperationNames[static_cast<std::size_t>(o)]; }
+/// What an operation is. Each field of each is said in the table: none has a default.
+struct OperationFacts {
+  Operation operation;
+  std::string_view name;
+  bool forward;                              ///< are O and lse what it computes?
+  bool follows;                              ///< does it need O and lse of a forward pass?
+  bool of_pairs;                             ///< is what it computes a matrix with a word for each query and key?
+  bool projected;                            ///< are Q, K, V products of A1, A2, A3 and weights?
+  std::span<const SlowArray> reads, writes;  ///< in the order in which a run asks for tensors
+};
+
+namespace detail {
+template <SlowArray... A>
+inline constexpr std::array<SlowArray, sizeof...(A)> kArrays{A...};
+constexpr auto operation_facts() {
+  using enum SlowArray;
+  constexpr bool yes = true, no = false;
+  // clang-format off
+  return std::to_array<OperationFacts>({
+      //                                    forward follows of_pairs projected
+      {Operation::forward,    "forward",    yes, no,  no,  no,
+       kArrays<Q, K, V, bias, slopes, sinks>, kArrays<O, lse>},
+      {Operation::backward,   "backward",   no,  yes, no,  no,
+       kArrays<Q, K, V, O, lse, dO, bias, slopes, sinks>, kArrays<dQ, dK, dV, dBias, dSinks>},
+      {Operation::forward_x,  "forward-x",  yes, no,  no,  yes, kArrays<A1, A2, A3, X, Y>, kArrays<O, lse>},
+      {Operation::gradient_x, "gradient-x", no,  yes, no,  yes, kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<g>},
+      {Operation::backward_x, "backward-x", no,  yes, no,  yes,
+       kArrays<A1, A2, A3, X, Y, O, lse, dO>, kArrays<dX, dY, dA1, dA2, dA3>},
+      {Operation::backward_w, "backward-w", no,  yes, no,  yes,
+       kArrays<A1, A2, A3, WQ, WK, WV, O, lse, dO>, kArrays<dWQ, dWK, dWV, dA1, dA2, dA3>},
+      {Operation::scores,     "scores",     no,  no,  yes, no,  kArrays<Q, K, bias, slopes>, kArrays<S>},
+      {Operation::weights,    "weights",    no,  no,  yes, no,  kArrays<Q, K, lse, bias, slopes>, kArrays<P>},
+      {Operation::merge,      "merge",      yes, no,  no,  no,  kArrays<Og, lse_g>, kArrays<O, lse>},
+  });
+  // clang-format on
+}
+}  // namespace detail
+inline constexpr auto kOperations = detail::operation_facts();
+static_assert([] {
+  for (std::size_t i = 0; i < kOperations.size(); ++i)
+    if (static_cast<std::size_t>(kOperations[i].operation) != i) return false;
+  return true;
+}());
+
+inline constexpr auto kOperationNames = [] {
+  std::array<std::string_view, kOperations.size()> names;
+  for (std::size_t i = 0; i < names.size(); ++i) names[i] = kOperations[i].name;
+  return names;
+}();
+
+constexpr const OperationFacts& facts_of(Operation o) { return kOperations[static_cast<std::size_t>(o)]; }
+constexpr std::string_view name_of(Operation o) { return facts_of(o).name; }
 constexpr std::optional<Operation> operation_from_name(std::string_view name) {
-  for (std::size_t i = 0; i < kOperationNames.size(); ++i)
-    if (kOperationNames[i] == name) return static_cast<Operation>(i);
+  for (const OperationFacts& o : kOperations)
+    if (o.name == name) return o.operation;
   return std::nullopt;
 }
-/// Are O and lse what it computes?
-constexpr bool is_forward(Operation o) {
-  return o == Operation::forward || o == Operation::forward_x || o == Operation::merge;
-}
-/// Is what it computes a matrix with a word for each query and key?
-constexpr bool is_of_pairs(Operation o) { return o == Operation::scores || o == Operation::weights; }
-/// Does it need O and lse of a forward pass?
-constexpr bool follows_forward(Operation o) { return !is_forward(o) && !is_of_pairs(o); }
-/// Are Q, K, V products of A1, A2, A3 and weights?
-constexpr bool is_projected(Operation o) {
-  return o != Operation::forward && o != Operation::backward && o != Operation::merge && !is_of_pairs(o);
-}
+constexpr bool is_forward(Operation o) { return facts_of(o).forward; }
+constexpr bool is_of_pairs(Operation o) { return facts_of(o).of_pairs; }
+constexpr bool follows_forward(Operation o) { return facts_of(o).follows; }
+constexpr bool is_projected(Operation o) { return facts_of(o).projected; }
 
 /// Which of A1, A2, A3 are one and the same array. Bounds depend on it; of the schedules only shared_source uses it.
 enum class Sources : std::uint8_t {

@@ -97,12 +97,8 @@ decltype(auto) with_operands(Operation op, const F& f) {
 
 }  // namespace
 
-std::span<const SlowArray> inputs_of(Operation op) {
-  return with_operands(op, []<class X>(X*) -> std::span<const SlowArray> { return X::inputs; });
-}
-std::span<const SlowArray> outputs_of(Operation op) {
-  return with_operands(op, []<class X>(X*) -> std::span<const SlowArray> { return X::outputs; });
-}
+std::span<const SlowArray> inputs_of(Operation op) { return facts_of(op).reads; }
+std::span<const SlowArray> outputs_of(Operation op) { return facts_of(op).writes; }
 std::vector<SlowArray> arrays_of(Operation op) {
   std::vector<SlowArray> list;
   with_operands(op, [&]<class X>(X*) {

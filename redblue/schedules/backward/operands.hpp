@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/kernels/backward.hpp"
 #include "redblue/language/machine.hpp"
 #include "redblue/problem/operation.hpp"
@@ -17,9 +19,8 @@ namespace redblue::schedule {
 /// read.
 struct BackwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::backward;
-  static constexpr std::array inputs{SlowArray::Q,  SlowArray::K,    SlowArray::V,      SlowArray::O,    SlowArray::lse,
-                                     SlowArray::dO, SlowArray::bias, SlowArray::slopes, SlowArray::sinks};
-  static constexpr std::array outputs{SlowArray::dQ, SlowArray::dK, SlowArray::dV, SlowArray::dBias, SlowArray::dSinks};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
   Sizes shape;
   double scale = 1;

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/slow_matrix.hpp"
 #include "redblue/methods/schedules/parts/coreset_blocks.hpp"
@@ -19,9 +21,8 @@ namespace redblue::schedule {
 /// place of all.
 struct ForwardOperands : ModifierOperands {
   static constexpr Operation operation = Operation::forward;
-  static constexpr std::array inputs{SlowArray::Q,    SlowArray::K,      SlowArray::V,
-                                     SlowArray::bias, SlowArray::slopes, SlowArray::sinks};
-  static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
   Sizes shape;
   double scale = 1;

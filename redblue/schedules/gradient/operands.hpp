@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/schedules/backward/operands.hpp"
 #include "redblue/schedules/parts/projections.hpp"
 #include "redblue/schedules/parts/visible.hpp"
@@ -12,9 +14,8 @@ namespace redblue::schedule {
 /// workspace that only schedules which declare it touch. Q, K and V are what plain attention calls S, A2 and h.
 struct GradientXOperands {
   static constexpr Operation operation = Operation::gradient_x;
-  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::X,
-                                     SlowArray::Y,  SlowArray::O,  SlowArray::lse, SlowArray::dO};
-  static constexpr std::array outputs{SlowArray::g};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
   Sizes shape;
   double scale = 1;

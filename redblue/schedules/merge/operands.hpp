@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/language/slow_matrix.hpp"
 #include "redblue/problem/operation.hpp"
 #include "redblue/problem/sizes.hpp"
@@ -9,8 +11,8 @@ namespace redblue::schedule {
 /// like them, what attention to another set gave: they become what attention to both gives.
 struct MergeOperands {
   static constexpr Operation operation = Operation::merge;
-  static constexpr std::array inputs{SlowArray::Og, SlowArray::lse_g};
-  static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
 
   Sizes shape;
   double scale = 1;

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/schedules/backward/operands.hpp"
 #include "redblue/schedules/forward/operands.hpp"
 #include "redblue/schedules/parts/projections.hpp"
@@ -12,8 +14,8 @@ namespace redblue::schedule {
 /// ForwardOperands. The rest is workspace that only schedules which declare it touch.
 struct ForwardXOperands {
   static constexpr Operation operation = Operation::forward_x;
-  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3, SlowArray::X, SlowArray::Y};
-  static constexpr std::array outputs{SlowArray::O, SlowArray::lse};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
   static constexpr std::string_view prefix = "xy_";
   static constexpr std::array names = kProjected;
   static constexpr std::array workspace{SlowArray::A1X, SlowArray::h};
@@ -66,9 +68,8 @@ struct ForwardXOperands {
 ///   writes n_q d + n_k d_v + those of S + d^2 + n_q d + d d_v + n_k d
 struct BackwardXOperands {
   static constexpr Operation operation = Operation::backward_x;
-  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::X,
-                                     SlowArray::Y,  SlowArray::O,  SlowArray::lse, SlowArray::dO};
-  static constexpr std::array outputs{SlowArray::dX, SlowArray::dY, SlowArray::dA1, SlowArray::dA2, SlowArray::dA3};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
   static constexpr std::string_view prefix = "xy_";
   static constexpr std::array names = std::array{kProjected[0],
                                                  kProjected[1],
@@ -143,10 +144,8 @@ struct BackwardXOperands {
 ///   writes n_q d + n_k (d + d_v) + those of S + d_in (2 d + d_v) + (n_q + 2 n_k) d_in
 struct BackwardWOperands {
   static constexpr Operation operation = Operation::backward_w;
-  static constexpr std::array inputs{SlowArray::A1, SlowArray::A2, SlowArray::A3,  SlowArray::WQ, SlowArray::WK,
-                                     SlowArray::WV, SlowArray::O,  SlowArray::lse, SlowArray::dO};
-  static constexpr std::array outputs{SlowArray::dWQ, SlowArray::dWK, SlowArray::dWV,
-                                      SlowArray::dA1, SlowArray::dA2, SlowArray::dA3};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
   static constexpr std::string_view prefix = "qkv_";
   static constexpr std::array<Renaming, 0> names{};
   static constexpr std::array workspace{SlowArray::Q,  SlowArray::K,  SlowArray::V,

@@ -1,4 +1,6 @@
 #pragma once
+#include <span>
+
 #include "redblue/kernels/backward.hpp"
 #include "redblue/language/slow_matrix.hpp"
 #include "redblue/problem/operation.hpp"
@@ -27,8 +29,8 @@ struct PairOperands : ModifierOperands {
 /// S, the scores before the softmax: scale Q K^T with all modifiers of scores, -inf for hidden pairs.
 struct ScoresOperands : PairOperands {
   static constexpr Operation operation = Operation::scores;
-  static constexpr std::array inputs{SlowArray::Q, SlowArray::K, SlowArray::bias, SlowArray::slopes};
-  static constexpr std::array outputs{SlowArray::S};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
   using Hidden = kernel::NoKeysOver;  ///< writes what hidden pairs hold
 
   SlowMatrix lse, S;  ///< lse has no words here
@@ -45,8 +47,8 @@ struct ScoresOperands : PairOperands {
 /// pairs.
 struct WeightsOperands : PairOperands {
   static constexpr Operation operation = Operation::weights;
-  static constexpr std::array inputs{SlowArray::Q, SlowArray::K, SlowArray::lse, SlowArray::bias, SlowArray::slopes};
-  static constexpr std::array outputs{SlowArray::P};
+  static constexpr std::span<const SlowArray> inputs = facts_of(operation).reads;
+  static constexpr std::span<const SlowArray> outputs = facts_of(operation).writes;
   using Hidden = kernel::ZeroOver;
 
   SlowMatrix lse, P;
