@@ -18,6 +18,7 @@
 #include "redblue/language/kernel.hpp"
 #include "redblue/language/layout.hpp"
 #include "redblue/language/view.hpp"
+#include "redblue/masks/mask.hpp"
 
 /// Questions to any kernel: plain, composite, or of a type that is not known. language/kernel.hpp says what a kernel
 /// is.

@@ -1,6 +1,5 @@
 #pragma once
 #include <array>
-#include <initializer_list>
 #include <utility>
 
 #include "redblue/language/slow_matrix.hpp"
@@ -22,14 +21,7 @@ struct Residence {
   /// Gives all scores the width of S, all statistics that of lse, and the parts of an output its width: a schedule
   /// keeps them in each other's place.
   constexpr void alike() {
-    using enum SlowArray;
-    const auto all = [&](SlowArray of, std::initializer_list<SlowArray> list) {
-      for (const SlowArray a : list) width[index_of(a)] = width[index_of(of)];
-    };
-    all(S, {P, A, f, q, p, P_b, dS_b});
-    all(lse, {D, lse_g, slopes, sinks, dSinks});
-    all(O, {Og, den, dNum, dDen});
-    all(dQ, {dQg});
+    for (std::size_t a = 0; a < kSlowArrays; ++a) width[a] = width[index_of(kArrayFacts[a].as_wide_as)];
   }
   /// Is every size the number of words?
   constexpr bool words() const { return *this == Residence{}; }

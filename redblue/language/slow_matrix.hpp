@@ -1,76 +1,139 @@
 #pragma once
+#include <algorithm>
 #include <array>
 #include <cstddef>
+#include <cstdint>
 #include <string_view>
 
-#include "redblue/masks/mask.hpp"
+#include "redblue/language/range.hpp"
 
 namespace redblue {
 
-/// The arrays in slow memory. A schedule names them; a machine that computes knows where they lie.
-/// docs/notation.md says what each one holds.
-enum class SlowArray : std::uint8_t {
-  // clang-format off
-  Q, K, V, O, lse, S,         // forward; S: scores
-  dO, dQ, dK, dV, D, P,       // backward; P: probabilities, later dS
-  A1, A2, A3, X, Y, A1X, h,   // the papers' parametrisation; A1X = A1 X, h = A3 Y
-  A, f, q, p, T, U, dU, g,    // its gradient
-  dX, dY, dA1, dA2, dA3, dh,  // gradients of everything else
-  WQ, WK, WV, dWQ, dWK, dWV,  // projections to one head
-  Z, G,                       // states of linear attention
-  Og, lse_g, dQg,             // of one group of keys
-  P_b, dS_b,                  // of the keys that each query sees, one below the other
-  bias, slopes, sinks,        // modifiers of scores (masks/modifiers.hpp)
-  dBias, dSinks,              // their gradients
-  den, dNum, dDen,            // of polynomial attention: row sums of weights; gradients of O before division, and of den
-  ids,                        // numbers of rows, chosen for the data, or of what each row takes
-  hash_q, hash_k, order_q, order_k, runs,  // of hashing methods: what rows are sorted by, sorted rows, pairs under way
-  K_few, V_few, w_few,        // few keys, values and weights in place of all
-};
-inline constexpr auto kSlowArrayNames = std::to_array<std::string_view>({
-    "Q", "K", "V", "O", "lse", "S",
-    "dO", "dQ", "dK", "dV", "D", "P",
-    "A1", "A2", "A3", "X", "Y", "A1X", "h",
-    "A", "f", "q", "p", "T", "U", "dU", "g",
-    "dX", "dY", "dA1", "dA2", "dA3", "dh",
-    "WQ", "WK", "WV", "dWQ", "dWK", "dWV",
-    "Z", "G",
-    "Og", "lse_g", "dQg",
-    "P_b", "dS_b",
-    "bias", "slopes", "sinks",
-    "dBias", "dSinks",
-    "den", "dNum", "dDen",
-    "ids",
-    "hash_q", "hash_k", "order_q", "order_k", "runs",
-    "K_few", "V_few", "w_few",
-});
-// clang-format on
-inline constexpr std::size_t kSlowArrays = kSlowArrayNames.size();
-static_assert(kSlowArrays == static_cast<std::size_t>(SlowArray::w_few) + 1);
-
-constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
-constexpr std::string_view name_of(SlowArray a) { return kSlowArrayNames[index_of(a)]; }
-
 /// What the rows of an array go along.
 enum class Side : std::uint8_t { queries, keys, neither };
-constexpr Side side_of(SlowArray a) {
-  using enum SlowArray;
-  for (const SlowArray key : {K, V, dK, dV, A2, A3, h, dA2, dA3, dh, hash_k, order_k})
-    if (a == key) return Side::keys;
-  for (const SlowArray shared :
-       {X, Y, T, g, dX, dY, WQ, WK, WV, dWQ, dWK, dWV, Z, G, bias, slopes, sinks, dBias, dSinks, K_few, V_few, w_few})
-    if (a == shared) return Side::neither;
-  return Side::queries;
-}
+/// What its words are.
+enum class Form : std::uint8_t {
+  rows,      ///< features, statistics or sums; anything but the following
+  pairs,     ///< one for each pair of a query and a key
+  scores,    ///< likewise, in an array that an operation may be asked for
+  modifier,  ///< what acts on scores beside scale and mask (masks/modifiers.hpp), or its gradient
+};
 
-/// Is it an array of what acts on scores beside scale and mask (masks/modifiers.hpp), or the gradient of one?
-constexpr bool is_of_modifiers(SlowArray a) {
-  using enum SlowArray;
-  return a == bias || a == slopes || a == sinks || a == dBias || a == dSinks;
-}
+/// The arrays in slow memory, one a line: the name, what its rows go along, what its words are, and the array whose
+/// words it has the width of in fast memory (Residence::alike). Everything else that is said of an array is read here.
+/// A schedule names them; a machine that computes knows where they lie. docs/notation.md says what each one holds.
+// clang-format off
+#define REDBLUE_SLOW_ARRAYS(ARRAY) \
+  /* of forward passes; S: scores */                                                             \
+  ARRAY(Q, queries, rows, Q)                                                                     \
+  ARRAY(K, keys, rows, K)                                                                        \
+  ARRAY(V, keys, rows, V)                                                                        \
+  ARRAY(O, queries, rows, O)                                                                     \
+  ARRAY(lse, queries, rows, lse)                                                                 \
+  ARRAY(S, queries, scores, S)                                                                   \
+  /* of backward passes; P: probabilities, later dS */                                           \
+  ARRAY(dO, queries, rows, dO)                                                                   \
+  ARRAY(dQ, queries, rows, dQ)                                                                   \
+  ARRAY(dK, keys, rows, dK)                                                                      \
+  ARRAY(dV, keys, rows, dV)                                                                      \
+  ARRAY(D, queries, rows, lse)                                                                   \
+  ARRAY(P, queries, scores, S)                                                                   \
+  /* of the papers' parametrisation; A1X = A1 X, h = A3 Y */                                     \
+  ARRAY(A1, queries, rows, A1)                                                                   \
+  ARRAY(A2, keys, rows, A2)                                                                      \
+  ARRAY(A3, keys, rows, A3)                                                                      \
+  ARRAY(X, neither, rows, X)                                                                     \
+  ARRAY(Y, neither, rows, Y)                                                                     \
+  ARRAY(A1X, queries, rows, A1X)                                                                 \
+  ARRAY(h, keys, rows, h)                                                                        \
+  /* of its gradient */                                                                          \
+  ARRAY(A, queries, pairs, S)                                                                    \
+  ARRAY(f, queries, pairs, S)                                                                    \
+  ARRAY(q, queries, pairs, S)                                                                    \
+  ARRAY(p, queries, pairs, S)                                                                    \
+  ARRAY(T, neither, rows, T)                                                                     \
+  ARRAY(U, queries, rows, U)                                                                     \
+  ARRAY(dU, queries, rows, dU)                                                                   \
+  ARRAY(g, neither, rows, g)                                                                     \
+  /* gradients of everything else */                                                             \
+  ARRAY(dX, neither, rows, dX)                                                                   \
+  ARRAY(dY, neither, rows, dY)                                                                   \
+  ARRAY(dA1, queries, rows, dA1)                                                                 \
+  ARRAY(dA2, keys, rows, dA2)                                                                    \
+  ARRAY(dA3, keys, rows, dA3)                                                                    \
+  ARRAY(dh, keys, rows, dh)                                                                      \
+  /* projections to one head */                                                                  \
+  ARRAY(WQ, neither, rows, WQ)                                                                   \
+  ARRAY(WK, neither, rows, WK)                                                                   \
+  ARRAY(WV, neither, rows, WV)                                                                   \
+  ARRAY(dWQ, neither, rows, dWQ)                                                                 \
+  ARRAY(dWK, neither, rows, dWK)                                                                 \
+  ARRAY(dWV, neither, rows, dWV)                                                                 \
+  /* states of linear attention */                                                               \
+  ARRAY(Z, neither, rows, Z)                                                                     \
+  ARRAY(G, neither, rows, G)                                                                     \
+  /* of one group of keys */                                                                     \
+  ARRAY(Og, queries, rows, O)                                                                    \
+  ARRAY(lse_g, queries, rows, lse)                                                               \
+  ARRAY(dQg, queries, rows, dQ)                                                                  \
+  /* of the keys that each query sees, one below the other */                                    \
+  ARRAY(P_b, queries, rows, S)                                                                   \
+  ARRAY(dS_b, queries, rows, S)                                                                  \
+  /* modifiers of scores (masks/modifiers.hpp), and their gradients */                           \
+  ARRAY(bias, neither, modifier, bias)                                                           \
+  ARRAY(slopes, neither, modifier, lse)                                                          \
+  ARRAY(sinks, neither, modifier, lse)                                                           \
+  ARRAY(dBias, neither, modifier, dBias)                                                         \
+  ARRAY(dSinks, neither, modifier, lse)                                                          \
+  /* of polynomial attention: row sums of weights; gradients of O before division, and of den */ \
+  ARRAY(den, queries, rows, O)                                                                   \
+  ARRAY(dNum, queries, rows, O)                                                                  \
+  ARRAY(dDen, queries, rows, O)                                                                  \
+  /* numbers of rows, chosen for the data, or of what each row takes */                          \
+  ARRAY(ids, queries, rows, ids)                                                                 \
+  /* of hashing methods: what rows are sorted by, sorted rows, pairs under way */                \
+  ARRAY(hash_q, queries, rows, hash_q)                                                           \
+  ARRAY(hash_k, keys, rows, hash_k)                                                              \
+  ARRAY(order_q, queries, rows, order_q)                                                         \
+  ARRAY(order_k, keys, rows, order_k)                                                            \
+  ARRAY(runs, queries, rows, runs)                                                               \
+  /* few keys, values and weights in place of all */                                             \
+  ARRAY(K_few, neither, rows, K_few)                                                             \
+  ARRAY(V_few, neither, rows, V_few)                                                             \
+  ARRAY(w_few, neither, rows, w_few)
+// clang-format on
 
+#define REDBLUE_ARRAY(name, side, form, as_wide_as) name,
+enum class SlowArray : std::uint8_t { REDBLUE_SLOW_ARRAYS(REDBLUE_ARRAY) };
+#undef REDBLUE_ARRAY
+
+struct ArrayFacts {
+  std::string_view name;
+  Side side;
+  Form form;
+  SlowArray as_wide_as;
+};
+#define REDBLUE_ARRAY(name, side, form, as_wide_as) {#name, Side::side, Form::form, SlowArray::as_wide_as},
+inline constexpr auto kArrayFacts = std::to_array<ArrayFacts>({REDBLUE_SLOW_ARRAYS(REDBLUE_ARRAY)});
+#undef REDBLUE_ARRAY
+#undef REDBLUE_SLOW_ARRAYS
+inline constexpr std::size_t kSlowArrays = kArrayFacts.size();
+
+constexpr std::size_t index_of(SlowArray a) { return static_cast<std::size_t>(a); }
+constexpr const ArrayFacts& facts_of(SlowArray a) { return kArrayFacts[index_of(a)]; }
+constexpr std::string_view name_of(SlowArray a) { return facts_of(a).name; }
+inline constexpr auto kSlowArrayNames = [] {
+  std::array<std::string_view, kSlowArrays> names;
+  for (std::size_t i = 0; i < kSlowArrays; ++i) names[i] = kArrayFacts[i].name;
+  return names;
+}();
+
+constexpr Side side_of(SlowArray a) { return facts_of(a).side; }
+constexpr bool is_of_modifiers(SlowArray a) { return facts_of(a).form == Form::modifier; }
 /// Is it a matrix over pairs of queries and keys that an operation may be asked for?
-constexpr bool is_of_pairs(SlowArray a) { return a == SlowArray::S || a == SlowArray::P; }
+constexpr bool is_of_pairs(SlowArray a) { return facts_of(a).form == Form::scores; }
+/// Has it a word for each pair?
+constexpr bool is_quadratic(SlowArray a) { return is_of_pairs(a) || facts_of(a).form == Form::pairs; }
 
 /// A rectangle of one array in slow memory, without data: counting needs none.
 struct Block {

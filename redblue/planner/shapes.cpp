@@ -17,12 +17,6 @@ bool is_copy(const Problem& p, SlowArray a) {
 /// Without a product: sizes may be larger than any memory.
 bool has_words(Shape s) { return s.rows > 0 && s.cols > 0; }
 
-/// Rows of these belong to queries: grouped heads have their own.
-bool belongs_to_queries(SlowArray a) {
-  return a == SlowArray::Q || a == SlowArray::O || a == SlowArray::lse || a == SlowArray::dO || a == SlowArray::dQ ||
-         a == SlowArray::Og || a == SlowArray::lse_g || is_of_pairs(a);
-}
-
 }  // namespace
 
 std::string tensor_name(SlowArray a) {
@@ -71,7 +65,7 @@ std::array<index_t, 4> Shapes::operator[](SlowArray array) const {
   if (array == SlowArray::bias || array == SlowArray::dBias) return p.bias.value_or(std::array<index_t, 4>{});
   if (array == SlowArray::slopes || array == SlowArray::sinks || array == SlowArray::dSinks) return {1, p.heads, 1, 1};
   const Shape s = matrix(array);
-  if (belongs_to_queries(array)) return {p.batch, p.heads, s.rows / p.group(), s.cols};
+  if (side_of(array) == Side::queries) return {p.batch, p.heads, s.rows / p.group(), s.cols};
   return {p.batch, p.kv_heads.value_or(p.heads), s.rows, s.cols};
 }
 

@@ -29,8 +29,7 @@ std::string text_of(const Tiling& tiling) {
 }
 
 bool Schedule::has_quadratic_workspace() const {
-  using enum SlowArray;
-  return std::ranges::find_first_of(workspace_arrays, std::array{S, P, A, f, q, p}) != workspace_arrays.end();
+  return std::ranges::any_of(workspace_arrays, is_quadratic);
 }
 
 const schedule::TileSizeRange& Schedule::tile_size(std::string_view tile_size_name) const {
