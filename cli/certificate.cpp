@@ -6,12 +6,6 @@
 
 namespace redblue::cli {
 
-void require_tolerance(double tolerance) {
-  if (!(tolerance > 0 && tolerance < 1))
-    throw InvalidProblem(fmt::format("--tolerance {}: give a number above 0 and below 1, as in 1e-3{}", tolerance,
-                                     tolerance == 0 ? "; attention without --tolerance is exact" : ""));
-}
-
 namespace {
 
 std::string method_of(bool polynomial, bool by_rows) {

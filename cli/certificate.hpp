@@ -9,8 +9,6 @@
 
 namespace redblue::cli {
 
-/// Throws InvalidProblem unless the tolerance is a number above 0.
-void require_tolerance(double tolerance);
 Json to_json(const Decision& d);
 
 /// The file that scripts/check_certificate.py checks again: docs/certificates.md has its fields.

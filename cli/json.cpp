@@ -2,6 +2,8 @@
 
 #include <fmt/core.h>
 
+#include "approximations.hpp"
+
 namespace redblue::cli {
 
 Json to_json(const Problem& p) {
@@ -17,17 +19,7 @@ Json to_json(const Problem& p) {
          {"scale", p.scale_or_default()},
          {"lse_required", p.lse_required},
          {"score", std::string(name_of(p.score))}};
-  if (p.approximation != nullptr)
-    j["approximation"] = {{"degree", p.approximation->degree()},    {"fit", std::string(name_of(p.approximation->fit))},
-                          {"range", p.approximation->range},        {"coefficients", p.approximation->c},
-                          {"weight_error", p.approximation->error}, {"output_error", p.approximation->output_error()}};
-  if (const auto& rows = p.row_polynomials; rows != nullptr)
-    j["approximation"]["rows"] = {{"centred", rows->centred},
-                                  {"exact_keys", rows->exact_keys},
-                                  {"exact_rows", rows->exact_rows},
-                                  {"cluster", rows->cluster},
-                                  {"seed", rows->seed}};
-  if (kind_of(p.method) != MethodKind::exact) j["method"] = text_of(fitted(p.method, p.n_k));
+  add_approximation(j, p);
   if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
   if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
   if (follows_forward(p.op)) j["forward_given"] = p.forward_given;

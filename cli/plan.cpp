@@ -4,7 +4,7 @@
 #include <memory>
 #include <set>
 
-#include "certificate.hpp"
+#include "approximations.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "options.hpp"
@@ -54,17 +54,7 @@ void print_bytes(const plan::Plan& plan) {
 }
 
 std::string title(const Problem& p) {
-  if (p.approximation != nullptr) {
-    const RowPolynomials* rows = p.row_polynomials.get();
-    const std::string by_rows = rows == nullptr     ? ""
-                                : rows->cluster > 0 ? fmt::format(", by rows, exact in clusters of {} keys (seed {})",
-                                                                  rows->cluster, rows->seed)
-                                                    : ", by rows";
-    return fmt::format("{} polynomial attention of degree {}, {}{}", name_of(p.op), p.approximation->degree(),
-                       name_of(p.approximation->fit), by_rows);
-  }
-  if (p.method_kind() != MethodKind::exact)
-    return fmt::format("{} {}", name_of(p.op), text_of(fitted(p.method, p.n_k)));
+  if (p.approximation != nullptr) return fmt::format("{} {}", name_of(p.op), p.approximation->title(p.n_k));
   const std::string score = p.score == Score::softmax ? "attention" : fmt::format("{} attention", name_of(p.score));
   const std::string sources = p.sources == Sources::distinct ? "" : fmt::format(", sources {}", name_of(p.sources));
   return fmt::format("{} {}{}", name_of(p.op), score, sources);
@@ -74,19 +64,6 @@ std::string title(const Problem& p) {
 double times_too_large(const plan::Plan& plan, const plan::Row& r) {
   if (plan.options.memory) return r.footprint_bytes->to_double() / plan.options.memory->bytes.to_double();
   return r.footprint.to_double() / plan.options.M.to_double();
-}
-
-/// What is proved where each row has its polynomial.
-void print_rows(const RowPolynomials& rows) {
-  const Polynomial& last = *rows.whole_range();
-  if (rows.proves())
-    fmt::print("proved for any scores, rows beyond {} are exact: each entry of O within {:.3g} max|V|\n\n", last.range,
-               last.output_error());
-  else if (rows.by_spread())
-    fmt::print("nothing is proved of a gaussian fit; rows whose scores spread beyond {} {}\n\n", last.range,
-               rows.exact_rows ? "are exact" : "take the polynomial of that spread");
-  else
-    fmt::print("nothing is proved: rows beyond {} take the polynomial of that range\n\n", last.range);
 }
 
 /// Why a row may stand here for comparison only.
@@ -123,13 +100,7 @@ void print_table(const plan::Plan& plan) {
   fmt::print("{}: batch {}, heads {} ({} key-value), n_q {}, n_k {}, d {}, d_v {}{}; {}\n", title(p), p.batch, p.heads,
              p.kv_heads.value_or(p.heads), p.n_q, p.n_k, p.d, p.d_v, mask_text(p), memory_text(plan));
   fmt::print("bound: {} words (theorem {})\n\n", plan.bound.words.str(), plan.bound.name);
-  if (p.row_polynomials != nullptr)
-    print_rows(*p.row_polynomials);
-  else if (const auto& a = p.approximation; a != nullptr)
-    fmt::print(
-        "proved for scores from {} to {}: each weight within {:.3g} of itself{}\n\n", -a->range, a->range, a->error,
-        is_forward(p.op) ? fmt::format(", each entry of O within {:.3g} max|V| of exact attention", a->output_error())
-                         : "");
+  print_what_is_proved(p);
   if (plan.forward) {
     const plan::Row& f = plan.forward->row();
     const std::string index = has_index_words(plan) ? fmt::format(", index words {} (resident {})", f.index.reads.str(),
@@ -183,8 +154,8 @@ struct PlanFlags {
         .type_name("EPS");
     command.option("--range", range, "no |scale q.k| is larger").type_name("B");
   }
-  /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decision`.
-  plan::Plan plan(std::optional<Decision>& decision) const {
+  /// The plan of exact attention, or of the polynomial that --tolerance finds; what was decided goes to `decided`.
+  plan::Plan plan(std::optional<PlanWithin>& decided) const {
     if (tolerance.has_value() != range.has_value())
       throw InvalidProblem("--tolerance and --range: give both; redblue run takes the range from its files");
     if (!tolerance) return problem.plan();
@@ -192,19 +163,18 @@ struct PlanFlags {
     if (!(*range > 0)) throw InvalidProblem(fmt::format("--range {}: give a number above 0", *range));
     Problem kind;
     problem.operation.apply_to(kind);
-    if (kind.method_kind() != MethodKind::exact)
+    if (kind.approximation != nullptr)
       throw InvalidProblem("--tolerance and --approximate: give one of them; --tolerance finds the degree");
     if (kind.op != Operation::forward)
       throw InvalidProblem(fmt::format("--tolerance is for --op forward: nothing is proved of {}", name_of(kind.op)));
-    std::optional<plan::Plan> exact, made;
-    decision = decide(
-        *tolerance, *range, least_polynomial(*range, *tolerance), [&] { return exact.emplace(problem.plan()); },
-        [&](const std::shared_ptr<const Polynomial>& p) {
+    decided = plan_within(
+        *tolerance, *range, [&] { return problem.plan(); },
+        [&](const std::string& text) {
           ProblemOptions approximate = problem;
-          approximate.operation.approximate = fmt::format("{}:{}", p->degree(), p->range);
-          return made.emplace(approximate.plan());
+          approximate.operation.approximate = text;
+          return approximate.plan();
         });
-    return decision->polynomial != nullptr ? std::move(*made) : std::move(*exact);
+    return decided->plan;
   }
 };
 
@@ -229,11 +199,11 @@ void add_plan(Program& program) {
     if (json && flags->format && *flags->format != "json")
       throw InvalidProblem(fmt::format("--json and --format {}: give one of them", *flags->format));
     const std::string format = flags->format.value_or(json ? "json" : "table");
-    std::optional<Decision> decision;
-    const plan::Plan plan = flags->plan(decision);
+    std::optional<PlanWithin> decided;
+    const plan::Plan plan = flags->plan(decided);
     if (format == "json") {
       Json j = to_json(plan);
-      if (decision) j["tolerance"] = to_json(*decision);
+      if (decided) j["tolerance"] = decided->json;
       print(j);
     } else if (format == "csv")
       print_csv(plan);
@@ -243,7 +213,7 @@ void add_plan(Program& program) {
       print_c_header(plan);
     else
       print_table(plan);
-    if (decision && format == "table") fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
+    if (decided && format == "table") fmt::print("tolerance {:g}: {}\n", *flags->tolerance, decided->reason);
     return 0;
   });
 }

@@ -6,7 +6,7 @@
 #include <cmath>
 #include <memory>
 
-#include "certificate.hpp"
+#include "approximations.hpp"
 #include "commands.hpp"
 #include "json.hpp"
 #include "nan.hpp"
@@ -187,33 +187,6 @@ void print_text(const plan::Plan& plan, const Measured& m, double seconds, const
                m.staging_words.str(), m.converted_words.str());
 }
 
-/// What is proved of a run: nothing, unless --tolerance or --certificate asks.
-struct Proof {
-  std::optional<Decision> decision;
-  std::optional<Certificate> certificate;
-  std::optional<MeasuredError> measured;
-
-  /// After a verification; its errors are of polynomial attention only.
-  void compare(const std::optional<Verification>& v) {
-    if (certificate && v && v->nearness) measured = measured_error(*certificate, *v->nearness);
-  }
-  bool ok() const { return !measured || measured->ok; }
-  void add_to(Json& j, const Problem& p) const {
-    if (decision) j["tolerance"] = to_json(*decision);
-    if (decision && decision->polynomial != nullptr)
-      j["tolerance"]["proved_of_numbers"] = certificate->output_error() + certificate->rounding();
-    if (certificate)
-      j["certificate"] = to_json(*certificate, p, decision ? std::optional(decision->tolerance) : std::nullopt);
-    if (measured) j["certificate"]["verify"] = to_json(*measured);
-  }
-  void print() const {
-    if (decision) fmt::print("tolerance {:g}: {}\n", decision->tolerance, decision->reason);
-    if (certificate && !certificate->polynomial.c.empty())
-      cli::print_text(*certificate, decision ? std::optional(decision->tolerance) : std::nullopt);
-    if (measured) cli::print_text(*measured);
-  }
-};
-
 void print_report(const RunFlags& flags, const std::string& layout, const plan::Plan& plan, const Measured& measured,
                   double seconds, const std::optional<Verification>& verification, const Proof& proof, DType compute) {
   const plan::Row& row = plan.row();
@@ -268,33 +241,6 @@ std::vector<double> alibi_slopes(index_t heads) {
   const std::vector<double> rest = powers(2 * below, 2, heads - below);
   slopes.insert(slopes.end(), rest.begin(), rest.end());
   return slopes;
-}
-
-/// Settles --tolerance: sets the approximation of a problem, or leaves it exact. `plan` makes the plan of a problem.
-Proof proved(const RunFlags& flags, Problem& problem, const Tensors& t, DType compute,
-             const std::function<plan::Plan(const Problem&)>& plan) {
-  Proof proof;
-  if (!flags.tolerance && !flags.certificate) return proof;
-  const Inputs inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]};
-  try {
-    proof.certificate = norms_of(problem, inputs, compute);
-  } catch (const InvalidProblem& e) {
-    throw InvalidProblem(
-        fmt::format("{}; attention without --tolerance and --certificate takes such numbers", e.what()));
-  }
-  if (flags.tolerance) {
-    Problem approximate = problem;
-    approximate.lse_required = flags.files.npy.at("lse").has_value();
-    const Decision& d = proof.decision.emplace(decide_with_rows(
-        approximate, *proof.certificate, inputs, *flags.tolerance, [&] { return plan(problem); }, plan));
-    if (d.polynomial != nullptr) {
-      problem = approximate;
-      problem.approximation = d.polynomial;
-      problem.row_polynomials = d.rows;
-    }
-  }
-  if (problem.approximation != nullptr) proof.certificate = certify(problem, inputs, compute);
-  return proof;
 }
 
 /// Throws InvalidProblem where --tolerance or --certificate do not go with the rest.
@@ -389,8 +335,10 @@ int run_command(const RunFlags& flags) {
     return objective.plan(p, flags.planner.options(t, options), flags.memory, options.compute, dtype,
                           options.threads > 0 ? options.threads : default_pool().size());
   };
-  Proof proof = proved(flags, problem, tensors, options.compute,
-                       [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
+  Proof proof;
+  if (flags.tolerance || flags.certificate)
+    proof.settle(flags.tolerance, flags.files.npy.at("lse").has_value(), problem, tensors, options.compute,
+                 [&](const Problem& p) { return plan_of(p, contiguous_tensors(p, dtype)); });
   OutputFiles outputs(flags.files, problem, dtype, loaded.any_f64() ? DType::f64 : DType::f32, loaded.layout());
   outputs.add_to(tensors, options);
   std::optional<file::AtomicFile> certificate;
@@ -411,7 +359,7 @@ int run_command(const RunFlags& flags) {
   const std::optional<std::string> lost = not_finite(problem, tensors);
   outputs.commit();
   if (certificate) {
-    certificate->write(to_json(*proof.certificate, problem, flags.tolerance).dump(1) + "\n");
+    certificate->write(proof.certificate(problem, flags.tolerance).dump(1) + "\n");
     certificate->commit();
   }
 

@@ -2,5 +2,4 @@
 /// Choose schedule and tiles for the fewest words or bytes, and tables of regimes.
 #include "redblue/language/word_type.hpp"
 #include "redblue/planner/planner.hpp"
-#include "redblue/planner/regimes.hpp"
 #include "redblue/planner/widths.hpp"

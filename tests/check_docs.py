@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Fails when documentation names what does not exist.
 
-docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/bounds/; `Class::member` and
+docs/theorems.md: every `path` exists; `bound::name` is declared under redblue/bounds/ or in redblue/methods/; `Class::member` and
 `function` stand in a file that the same row names; `Suite.Name` is a test; no cell of the columns in REQUIRED is empty.
 Any *.md: a relative link leads to a file, and its #anchor to a heading; a block of code under <!-- file: PATH --> is
 that file, word for word; no line is longer than COLUMNS, but those that cannot be broken.
@@ -78,7 +78,7 @@ def check_reference(ref, files, known_tests):
         return None if ref in known_tests else f"no such test: {ref}"
     if re.fullmatch(r"\w+(::\w+)*", ref):
         if ref.startswith("bound::"):
-            text = "".join(read(f) for f in (ROOT / "redblue/bounds").glob("*.hpp"))
+            text = "".join(read(f) for d in ("bounds", "methods") for f in (ROOT / "redblue" / d).glob("*.hpp"))
             return None if re.search(rf"\b{ref.removeprefix('bound::')}\s*\(", text) else f"no such bound: {ref}"
         if any(names_member(read(f), ref) for f in files):
             return None

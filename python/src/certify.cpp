@@ -75,8 +75,7 @@ nb::tuple within(const NamedPlan& exact, nb::handle arrays, bool tokens_first, c
             problem, norms_of(problem, x, proved_arithmetic(exact), {}, now_and_then), x, tolerance,
             [&] { return exact.plan; }, [&](const Problem& p) { return plan_of(p)->plan; }, now_and_then);
         Problem chosen = problem;
-        chosen.approximation = d.polynomial;
-        chosen.row_polynomials = d.rows;
+        chosen.approximation = d.approximation();
         std::shared_ptr<NamedPlan> taken = d.polynomial != nullptr ? plan_of(chosen) : nullptr;
         return std::pair(std::move(d), std::move(taken));
       });

@@ -1,7 +1,10 @@
 #pragma once
 #include "module.hpp"
 #include "plan.hpp"
-#include "redblue/certificate.hpp"
+
+namespace redblue {
+struct Certificate;
+}  // namespace redblue
 
 /// What is proved of polynomial attention on Python's arrays.
 namespace redblue::python {

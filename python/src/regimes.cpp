@@ -3,7 +3,7 @@
 #include <nanobind/stl/string.h>
 
 #include "describe.hpp"
-#include "redblue/plan.hpp"
+#include "redblue/compare.hpp"
 
 namespace redblue::python {
 

@@ -6,7 +6,6 @@
 
 #include "redblue/bounds/backward.hpp"
 #include "redblue/bounds/forward.hpp"
-#include "redblue/bounds/polynomial.hpp"
 #include "redblue/bounds/projected.hpp"
 #include "redblue/bounds/rounding.hpp"
 #include "redblue/bounds/scores.hpp"
@@ -53,8 +52,7 @@ Bound merge_bound(const AttentionProblem& x) {
 
 std::vector<Bound> without_dropout(Operation op, const AttentionProblem& x) {
   if (op == Operation::merge) return {merge_bound(x)};
-  if (x.polynomial != nullptr) return polynomial_bounds(op, x);
-  if (x.method_kind() != MethodKind::exact) return {trivial(x)};  // what is proved of exact attention is not of these
+  if (x.approximation != nullptr) return x.approximation->bounds(op, x);
   if (op == Operation::forward) return forward_bounds(x);
   if (op == Operation::backward) return backward_bounds(x);
   if (is_of_pairs(op)) return scores_bounds(op, x);

@@ -13,37 +13,17 @@ namespace {
 
 constexpr std::string_view kTrees = "standard summation trees, strict red-blue pebbling, recomputation included";
 
-}  // namespace
-
-namespace {
-
-/// Reformer's keys are its queries, and K is not read. A row weighs itself only where it sees nothing else: of two rows
-/// either has the value of the other, and under a causal mask nothing need read the last value.
-Words inputs_of_reformer(const AttentionProblem& x, const Need& need) {
-  const Words rows = x.n_q < 3 ? Words(0) : std::max(need.scored_rows, need.scored_keys);
-  const Words unread = x.mask.full() ? Words(0) : std::min(need.keys, Words(x.instances));
-  return rows * x.d + (need.keys - unread) * x.d_v;
-}
-
-/// The keys that are drawn, their values, and the queries; a single key has weight 1 whatever its score.
-Words inputs_of_sample(const AttentionProblem& x, const Need& need) {
-  const index_t drawn = std::get<UniformSample>(x.method).keys;
-  const Words keys = Words(x.instances) * drawn;
-  return drawn > 1 ? (need.scored_rows + keys) * x.d + keys * x.d_v : keys * x.d_v;
-}
-
 Words inputs(const AttentionProblem& x) {
   const Need need = need_of(x);
-  if (x.method_kind() == MethodKind::reformer) return inputs_of_reformer(x, need);
-  if (x.method_kind() == MethodKind::uniform_sample) return inputs_of_sample(x, need);
   return (need.scored_rows + need.scored_keys) * x.d + need.keys * x.d_v;
 }
 
 }  // namespace
 
-Bound trivial(const AttentionProblem& x) {
+Bound trivial(const AttentionProblem& x) { return trivial(x, inputs(x)); }
+Bound trivial(const AttentionProblem& x, Words inputs) {
   const Words outputs = Words(x.n_q) * x.d_v + (x.lse_required ? x.n_q : 0);
-  return {inputs(x) + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
+  return {inputs + Words(x.instances) * outputs, "trivial", kAny, "proved", "none", true};
 }
 
 Bound f_prime(const AttentionProblem& x) {

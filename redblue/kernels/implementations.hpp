@@ -7,18 +7,10 @@
 #include "redblue/kernels/materialised.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/language/dtype.hpp"
-#include "redblue/methods/kernels/feature_maps.hpp"
-#include "redblue/methods/kernels/landmarks.hpp"
-#include "redblue/methods/kernels/polynomial_weights.hpp"
-#include "redblue/methods/kernels/sorting.hpp"
 
 /// Faster implementations of kernels: one table per instruction set and word type, chosen at run time. The portable
 /// body defines what a kernel does; docs/kernels.md says how the others are built.
 namespace redblue::kernel {
-
-/// Runs k on these views. Returns false, and leaves them as they are, if it cannot handle their shapes or strides.
-template <class T, class K>
-using Implementation = bool (*)(const K& k, std::span<const View<T>> views);
 
 namespace detail {
 template <class T, class K>
@@ -26,15 +18,13 @@ struct Slot {
   Implementation<T, K> body = nullptr;
 };
 template <class T, class... K>
-struct Slots : Slot<T, K>... {
-  static constexpr bool holds(std::string_view name) { return ((name == K::name) || ...); }
-};
-/// The kernels that may have a faster body.
+struct Slots : Slot<T, K>... {};
+/// The kernels of this room that may have a faster body. Another brings its own, as a static member
+/// `template <class T> Implementation<T, K> implementation(Isa)`.
 template <class T>
-using AllSlots = Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores,
-                       OnlineSoftmax, Weights, WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots,
-                       AddMonomials, ApplyMonomials, PolynomialAttention, DivideRows, AddElu, ApplyElu, RandomFeatures,
-                       RescaleRows, RescaleState, SoftmaxRows, PseudoInverseStep, UnitScores>;
+using AllSlots =
+    Slots<T, OnlineAttention, SoftmaxInit, SoftmaxFinish, KeyGradients, Gemm, GemmOver, Scores, OnlineSoftmax, Weights,
+          WeightsAccumulate, BlockSoftmax, ScoreGradient, ValueGradients, RowDots, DivideRows>;
 }  // namespace detail
 
 /// Rows of f16 or bf16 words, side by side, to T and back, rounded to nearest even. Null: word by word.
@@ -79,6 +69,8 @@ struct Implementations : ImplementationTraits, private detail::AllSlots<T> {
   constexpr Implementation<T, K> body() const {
     if constexpr (std::is_base_of_v<detail::Slot<T, K>, Implementations>)
       return detail::Slot<T, K>::body;
+    else if constexpr (requires { K::template implementation<T>(isa); })
+      return K::template implementation<T>(isa);
     else
       return nullptr;
   }
@@ -88,8 +80,15 @@ struct Implementations : ImplementationTraits, private detail::AllSlots<T> {
   }
 };
 
-/// May the kernel of this name have a faster body?
-constexpr bool may_have_implementation(std::string_view name) { return detail::AllSlots<float>::holds(name); }
+/// May the kernel have a faster body?
+template <Kernel K>
+inline constexpr bool kMayHaveImplementation = std::is_base_of_v<detail::Slot<float, K>, detail::AllSlots<float>> ||
+                                               requires { K::template implementation<float>(Isa::portable); };
+template <Kernel K>
+constexpr bool may_have_implementation(const K&) {
+  return kMayHaveImplementation<K>;
+}
+inline bool may_have_implementation(const AnyKernel& k) { return k.kind().implementations; }
 
 /// The table for an instruction set that this machine can run.
 template <class T>

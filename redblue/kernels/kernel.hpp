@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstddef>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <span>
 #include <string>
@@ -58,6 +59,10 @@ struct Tally {
 
 class AnyKernel;
 
+/// Runs k on these views. Returns false, and leaves them as they are, if it cannot handle their shapes or strides.
+template <class T, class K>
+using Implementation = bool (*)(const K& k, std::span<const View<T>> views);
+
 /// What is known of a type of kernels: the answers of AnyKernel. kinds.hpp makes them.
 struct Kind {
   using Args = std::span<const Arg>;
@@ -78,6 +83,16 @@ struct Kind {
   void (*run_f64)(const void*, const Implementations<double>& table, std::span<const View<double>> views);
   std::vector<double> (*parameters)(const void*);
   const Place* (*place)(const void*);
+  // What traces ask of plain kernels.
+  std::span<const std::string_view> parameter_names;
+  bool updates;          ///< has it a member `first`, so that Machine::update takes it?
+  bool implementations;  ///< may it have a faster body?
+  std::shared_ptr<void> (*copy)(const void*);
+  /// With these parameters, in the order of their names; null if a value is not of its parameter's type.
+  std::shared_ptr<void> (*make)(std::span<const double> values);
+  bool (*first)(const void*);               ///< first_of()
+  bool (*may_run)(const void*, Args args);  ///< with its parameters on these arguments: more than fits()
+  bool (*can_drop)(const void*);            ///< does its dropout, if it has any, drop a share of weights at a place?
   void (*parts)(const void*, const VisitPart& visit, Args args);
 };
 template <Kernel K>
@@ -99,6 +114,7 @@ class AnyKernel {
   using VisitPart = Kind::VisitPart;
   template <Kernel K>
   explicit AnyKernel(const K& k) : kind_(kind_of<K>()), kernel_(&k), first_(first_of(k)) {}
+  AnyKernel(const Kind& kind, const void* kernel, bool first) : kind_(kind), kernel_(kernel), first_(first) {}
 
   std::string_view name() const { return kind_.name; }
   std::span<const Access> access() const { return kind_.access; }
@@ -120,6 +136,10 @@ class AnyKernel {
   }
   std::vector<double> parameters() const { return kind_.parameters(kernel_); }
   const Place* place() const { return kind_.place(kernel_); }
+  const Kind& kind() const { return kind_; }
+  std::shared_ptr<void> copy() const { return kind_.copy(kernel_); }
+  bool may_run(std::span<const Arg> args) const { return kind_.may_run(kernel_, args); }
+  bool can_drop() const { return kind_.can_drop(kernel_); }
   void parts(const VisitPart& visit, std::span<const Arg> args) const { kind_.parts(kernel_, visit, args); }
 
  private:

@@ -1,24 +1,7 @@
 #include "redblue/kernels/kinds.hpp"
 
-namespace redblue::kernel {
+namespace redblue::kernel::detail {
 
-namespace detail {
+constinit const std::array<Kind, std::tuple_size_v<Listed>> kKinds = kinds_of(static_cast<Listed*>(nullptr));
 
-namespace {
-
-template <class... K>
-constexpr std::array<Kind, sizeof...(K)> kinds(std::tuple<K...>*) {
-  return {KindOf<K>::kind...};
-}
-
-}  // namespace
-
-constinit const std::array<Kind, kListed> kKinds = kinds(static_cast<Listed*>(nullptr));
-
-}  // namespace detail
-
-AnyKernel erase(const AnyPlainKernel& kernel) {
-  return std::visit([](const auto& k) { return AnyKernel(k); }, kernel);
-}
-
-}  // namespace redblue::kernel
+}  // namespace redblue::kernel::detail

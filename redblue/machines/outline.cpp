@@ -279,16 +279,10 @@ void multiply(Lines& lines, Words times) {
 }
 
 std::vector<std::pair<std::string, double>> named_parameters(const kernel::AnyKernel& k) {
-  return std::visit(
-      [](const auto& plain) {
-        std::vector<std::pair<std::string, double>> list;
-        if constexpr (requires { plain.parameter_names; }) {
-          const auto values = kernel::parameters_of(plain);
-          for (std::size_t i = 0; i < values.size(); ++i) list.emplace_back(plain.parameter_names[i], values[i]);
-        }
-        return list;
-      },
-      kernel::to_plain(k));
+  std::vector<std::pair<std::string, double>> list;
+  const std::vector<double> values = k.parameters();
+  for (std::size_t i = 0; i < values.size(); ++i) list.emplace_back(k.kind().parameter_names[i], values[i]);
+  return list;
 }
 
 }  // namespace

@@ -27,15 +27,6 @@ std::string to_text(const Arg& a) {
 
 using Patterns = std::span<const std::shared_ptr<const Pattern>>;
 
-/// Where a kernel's mask is, null if it has none.
-template <class K>
-const Pattern** pattern_of(K& k) {
-  if constexpr (requires { k.place; })
-    return &k.place.mask.pattern;
-  else
-    return nullptr;
-}
-
 /// "pattern 0 4x6 0:2=0:3,5:6 2:4=1:2": of two groups of rows the keys that they see.
 std::string to_text(const Pattern& pattern, std::size_t number) {
   std::string text = fmt::format("pattern {} {}x{}", number, pattern.n_q(), pattern.n_k());
@@ -47,30 +38,18 @@ std::string to_text(const Pattern& pattern, std::size_t number) {
   return text;
 }
 
-std::string to_text(const kernel::AnyPlainKernel& kernel, Patterns patterns) {
-  return std::visit(
-      [&](auto k) {
-        std::string text(k.name);
-        if constexpr (requires { k.parameter_names; }) {
-          const auto values = kernel::parameters_of(k);
-          for (std::size_t i = 0; i < values.size(); ++i)
-            text += fmt::format("{}{}={}", i == 0 ? "(" : ",", k.parameter_names[i], values[i]);
-          const Pattern** pattern = pattern_of(k);
-          for (std::size_t i = 0; i < patterns.size(); ++i)
-            if (pattern != nullptr && *pattern == patterns[i].get()) text += fmt::format(",pattern={}", i);
-          text += ")";
-        }
-        return text;
-      },
-      kernel);
-}
-
-template <class K>
-std::vector<std::string_view> parameter_names_of(const K&) {
-  if constexpr (requires { K::parameter_names; })
-    return {K::parameter_names.begin(), K::parameter_names.end()};
-  else
-    return {};
+std::string to_text(const kernel::PlainKernel& kernel, Patterns patterns) {
+  const kernel::AnyKernel k = kernel.any();
+  std::string text(k.name());
+  const auto names = kernel.parameter_names();
+  if (names.empty()) return text;
+  const std::vector<double> values = k.parameters();
+  for (std::size_t i = 0; i < values.size(); ++i)
+    text += fmt::format("{}{}={}", i == 0 ? "(" : ",", names[i], values[i]);
+  for (std::size_t i = 0; i < patterns.size(); ++i)
+    if (const Place* place = k.place(); place != nullptr && place->mask.pattern == patterns[i].get())
+      text += fmt::format(",pattern={}", i);
+  return text + ")";
 }
 
 /// What is left of one line. Every take_ throws when the line does not go on that way.
@@ -174,7 +153,7 @@ class Line {
     if (rows.size() != s.rows) refuse("its rows are not all there");
     return std::make_shared<const Pattern>(std::move(rows), s.cols);
   }
-  kernel::AnyPlainKernel kernel(Patterns patterns) {
+  kernel::PlainKernel kernel(Patterns patterns) {
     const std::string_view name_token = name();
     std::vector<double> values;
     std::vector<std::string_view> names;
@@ -196,13 +175,11 @@ class Line {
     }
     auto k = kernel::make_plain(name_token, values);
     if (!k) fail(fmt::format("a known kernel with its parameters, each of its type, not '{}',", name_token));
-    const auto known = std::visit([](const auto& plain) { return parameter_names_of(plain); }, *k);
-    if (names != known) fail(fmt::format("the parameters {} of '{}'", fmt::join(known, ", "), name_token));
-    if (pattern != nullptr) {
-      const Pattern** here = std::visit([](auto& plain) { return pattern_of(plain); }, *k);
-      if (here == nullptr) refuse(fmt::format("'{}' has no place in a pattern", name_token));
-      *here = pattern;
-    }
+    const auto known = k->parameter_names();
+    if (!std::ranges::equal(names, known))
+      fail(fmt::format("the parameters {} of '{}'", fmt::join(known, ", "), name_token));
+    if (pattern != nullptr && !k->set_pattern(pattern))
+      refuse(fmt::format("'{}' has no place in a pattern", name_token));
     return *k;
   }
 

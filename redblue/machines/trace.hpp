@@ -19,7 +19,7 @@ struct Operation {
   Layout layout{};    ///< open
   std::vector<Arg>
       args;  ///< read: tile, block; write: block, tile; run, modify: the arguments; decide, index: the word
-  kernel::AnyPlainKernel kernel{};  ///< run, modify
+  kernel::PlainKernel kernel{};  ///< run, modify
 };
 
 /// The operations of one run of a schedule: composites as their parts, tiles named by their depth.
@@ -91,14 +91,14 @@ class Traced : public Passing<Traced<Base>, Base> {
   void run(const K& k, std::span<const Arg> args) {
     kernel::for_parts(k, args, [&](const auto& part, std::span<const Arg> a) {
       trace_.keep(kernel::place_of(part));
-      add({.kind = Operation::Kind::run, .args = {a.begin(), a.end()}, .kernel = kernel::to_plain(part)});
+      add({.kind = Operation::Kind::run, .args = {a.begin(), a.end()}, .kernel = kernel::PlainKernel(part)});
     });
     Passes::run(k, args);
   }
   template <class K>
   void modify(const K& k, std::span<const Arg> args) {
     trace_.keep(kernel::place_of(k));
-    add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::to_plain(k)});
+    add({.kind = Operation::Kind::modify, .args = {args.begin(), args.end()}, .kernel = kernel::PlainKernel(k)});
     Passes::modify(k, args);
   }
   index_t read_index(Question question, const Arg& word, index_t worst)
@@ -144,10 +144,10 @@ void play(const Trace& trace, M& m) {
         m.write(op.args[0].block, op.args[1]);
         break;
       case Operation::Kind::run:
-        m.run(kernel::erase(op.kernel), op.args);
+        m.run(op.kernel.any(), op.args);
         break;
       case Operation::Kind::modify:
-        m.modify(kernel::erase(op.kernel), op.args);
+        m.modify(op.kernel.any(), op.args);
         break;
       case Operation::Kind::step:
         break;

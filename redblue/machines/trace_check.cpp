@@ -30,80 +30,44 @@ std::string fault_of(index_t row, index_t col, Shape s) {
 bool is_inside(const Block& b, Shape s) { return b.row + b.shape.rows <= s.rows && b.col + b.shape.cols <= s.cols; }
 
 /// Can the kernel count in 63 bits with arguments of at most these words, rows and columns?
-template <class K>
-bool can_count(const K& k, Words words, index_t longest) {
+bool can_count(const kernel::AnyKernel& k, Words words, index_t longest) {
   if (!is_counted(Words(2) * words * longest)) return false;  // multiply-adds
-  if constexpr (requires { k.place; }) {
-    const Mask& mask = k.place.mask;
+  if (const Place* place = k.place(); place != nullptr) {
+    const Mask& mask = place->mask;
     const auto size = [](index_t x) { return std::max(Words(x), Words(0) - x); };
-    const Words reach = Words(std::max(k.place.row, k.place.col)) + longest + size(mask.lo) + size(mask.hi) + 2;
+    const Words reach = Words(std::max(place->row, place->col)) + longest + size(mask.lo) + size(mask.hi) + 2;
     return is_counted(Words(4) * reach * mask.group);
   }
   return true;
 }
 
-/// Are share and places of dropout, where a kernel has it, those of weights?
-bool is_dropout(double share, std::initializer_list<index_t> places) {
-  return share >= 0 && share < 1 && std::ranges::all_of(places, [](index_t p) { return p >= 0; });
-}
-bool can_drop(const kernel::Drop& d) {
-  return is_dropout(d.share, {d.head, d.first_row, d.row, d.col}) && d.group >= 1;
-}
-bool can_drop(const kernel::DropOfPairs& d) { return is_dropout(d.share, {d.head, d.first_row, d.first_col}); }
-template <class K>
-bool can_drop(const K& k) {
-  if constexpr (requires { k.terms.drop; })
-    return can_drop(k.terms.drop);
-  else if constexpr (requires { k.drop; })
-    return can_drop(k.drop);
-  else
-    return true;
-}
-
-template <class K>
-std::string fault_of(const K& k, const Operation& op) {
+std::string fault_of(const kernel::AnyKernel& k, const Operation& op) {
   const auto& args = op.args;
   const bool modifies = op.kind == Kind::modify;
-  if (args.size() != kernel::arity<K>)
-    return fmt::format("{} takes {} arguments and is given {}", K::name, kernel::arity<K>, args.size());
-  if (modifies && !requires { k.first; }) return fmt::format("{} is not a kernel for updates", K::name);
+  if (args.size() != k.access().size())
+    return fmt::format("{} takes {} arguments and is given {}", k.name(), k.access().size(), args.size());
+  if (modifies && !k.kind().updates) return fmt::format("{} is not a kernel for updates", k.name());
   Words words = 0;
   index_t longest = 0;
   for (std::size_t i = 0; i < args.size(); ++i) {
     const bool is_stream = args[i].kind == Arg::Kind::stream;
     if (modifies && i == 0 && !is_stream) return "an update begins with a block of slow memory";
-    if (!(modifies && i == 0) && is_stream && K::access[i] != Access::read)
-      return fmt::format("{} writes its argument {}: only an argument that it reads may be streamed", K::name, i + 1);
+    if (!(modifies && i == 0) && is_stream && k.access()[i] != Access::read)
+      return fmt::format("{} writes its argument {}: only an argument that it reads may be streamed", k.name(), i + 1);
     words = std::max(words, Words(args[i].shape().words()));
     longest = std::max({longest, args[i].shape().rows, args[i].shape().cols});
   }
-  if constexpr (requires { k.place; })
-    if (const Mask& m = k.place.mask; m.group < 1 || m.group >= Mask::kFar || k.place.row < 0 ||
-                                      k.place.row >= Mask::kFar || k.place.col < 0 || k.place.col >= Mask::kFar ||
-                                      m.prefix < 0 || m.prefix >= Mask::kFar || m.lo >= Mask::kFar ||
-                                      m.hi <= -Mask::kFar)
+  if (const Place* place = k.place(); place != nullptr)
+    if (const Mask& m = place->mask;
+        m.group < 1 || m.group >= Mask::kFar || place->row < 0 || place->row >= Mask::kFar || place->col < 0 ||
+        place->col >= Mask::kFar || m.prefix < 0 || m.prefix >= Mask::kFar || m.lo >= Mask::kFar || m.hi <= -Mask::kFar)
       return fmt::format(
           "{} has lo = {}, hi = {}, prefix = {}, group = {}, row = {}, col = {}: give a group of 1 or more, "
           "a place and a prefix from 0 on, and edges of which lo may be -inf and hi inf",
-          K::name, m.lo, m.hi, m.prefix, m.group, k.place.row, k.place.col);
-  if (!can_drop(k)) return fmt::format("{} drops a share of 0 or more and less than 1, at places from 0 on", K::name);
+          k.name(), m.lo, m.hi, m.prefix, m.group, place->row, place->col);
+  if (!k.can_drop()) return fmt::format("{} drops a share of 0 or more and less than 1, at places from 0 on", k.name());
   if (!can_count(k, words, longest)) return "its counts exceed 63 bits";
-  bool fits = kernel::fits(k, args);
-  if constexpr (requires { k.transpose_a; }) {  // fits() knows shapes only: some choice of transposes makes them agree
-    const auto op_of = [](bool transpose, Shape s) { return transpose ? Shape{s.cols, s.rows} : s; };
-    const Shape C = args[0].shape(), A = op_of(k.transpose_a, args[1].shape()),
-                B = op_of(k.transpose_b, args[2].shape());
-    fits = fits && A.rows == C.rows && A.cols == B.rows && B.cols == C.cols;
-  }
-  if constexpr (requires { &K::fits_pattern; })
-    fits =
-        fits && kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_pattern(a.shape()...); }, args);
-  if constexpr (requires { &K::fits_monomials; })
-    fits = fits &&
-           kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_monomials(a.shape()...); }, args);
-  if constexpr (requires { &K::fits_place; })
-    fits = fits && kernel::spread<kernel::arity<K>>([&](const auto&... a) { return k.fits_place(a.shape()...); }, args);
-  return fits ? std::string() : fmt::format("the shapes given to {} do not go together", K::name);
+  return k.may_run(args) ? std::string() : fmt::format("the shapes given to {} do not go together", k.name());
 }
 
 /// What came before an operation: the tiles that are there, and counts.
@@ -155,8 +119,7 @@ class Before {
   void count(const Operation& op) {
     for (const Arg& a : op.args)
       if (a.kind == Arg::Kind::stream) moved_ += Words(2) * a.shape().words();  // an update reads and writes
-    if (op.kind == Kind::run || op.kind == Kind::modify)
-      macs_ += std::visit([&](const auto& k) { return kernel::macs(k, op.args); }, op.kernel);
+    if (op.kind == Kind::run || op.kind == Kind::modify) macs_ += op.kernel.any().macs(op.args);
   }
 
   const std::map<std::pair<SlowArray, index_t>, Shape>* arrays_;
@@ -195,8 +158,7 @@ std::string detail::fault_of(const Operation& op) {
     if (op.args.size() != 1 || op.args[0].kind != Arg::Kind::tile || op.args[0].shape() != Shape{1, 1})
       return "one word of a tile is needed";
   }
-  if (op.kind == Kind::run || op.kind == Kind::modify)
-    return std::visit([&](const auto& k) { return machine::fault_of(k, op); }, op.kernel);
+  if (op.kind == Kind::run || op.kind == Kind::modify) return machine::fault_of(op.kernel.any(), op);
   return {};
 }
 

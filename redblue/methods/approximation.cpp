@@ -7,10 +7,10 @@
 #include <vector>
 
 #include "redblue/language/error.hpp"
-#include "redblue/methods/schedules/parts/polynomial_groups.hpp"
-#include "redblue/problem/problem.hpp"
+#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/kernels/polynomial.hpp"
 
-/// From "performer:256,seed=7" to a method.
+/// From "performer:256,seed=7" to an approximation, and back.
 namespace redblue {
 
 namespace {
@@ -170,28 +170,18 @@ RowOptions row_options_from(Parts words, Fit fit, std::string_view text) {
 
 }  // namespace
 
-void Problem::approximate(std::string_view text) {
-  approximation = nullptr;
-  row_polynomials = nullptr;
-  method = {};
+AnyApproximation approximation_from(std::string_view text) {
   Parts words(text);
   const auto degree = number<index_t>(words.name());
-  if (!degree) {
-    method = method_from(words, text);
-    return;
-  }
+  if (!degree) return approximate_by(method_from(words, text));
   constexpr index_t kMost = kernel::Monomials::kMostDegree;
   if (*degree < 1 || *degree > kMost)
     throw InvalidProblem(
         fmt::format("approximation {}: degree = {} of a polynomial: give 1 to {}", text, *degree, kMost));
   const auto range = words.size<double>();
   const Fit fit = fit_from(words);
-  if (!words.has_words() && fit != Fit::gaussian) {
-    approximation = approximate_exp(*degree, range, fit);
-    return;
-  }
-  row_polynomials = polynomials_of_rows(*degree, range, row_options_from(words, fit, text));
-  approximation = row_polynomials->whole_range();
+  if (!words.has_words() && fit != Fit::gaussian) return approximate_exp(*degree, range, fit);
+  return polynomials_of_rows(*degree, range, row_options_from(words, fit, text));
 }
 
 namespace {
@@ -224,16 +214,17 @@ struct TextOf {
 
 }  // namespace
 
-std::string Problem::approximate_text() const {
-  if (approximation == nullptr) return std::visit(TextOf{}, fitted(method, n_k));
-  std::string text = fmt::format("{}:{}", approximation->degree(), approximation->range);
-  if (approximation->fit != Fit::minimax) text += fmt::format(",{}", name_of(approximation->fit));
-  if (row_polynomials == nullptr) return text;
-  const RowOptions& how = *row_polynomials;
-  text += fmt::format(",rows{}", how.centred ? ",centred" : "");
-  text += how.cluster > 0 ? fmt::format(",cluster={},seed={}", how.cluster, how.seed)
-                          : fmt::format(",exact-keys={}", how.exact_keys);
-  return text + (how.exact_rows ? "" : ",no-exact-rows");
+std::string PublishedMethod::text(index_t n_k) const { return std::visit(TextOf{}, redblue::fitted(method, n_k)); }
+
+std::string Polynomial::text(index_t) const {
+  return fmt::format("{}:{}{}", degree(), range, fit == Fit::minimax ? "" : fmt::format(",{}", name_of(fit)));
+}
+
+std::string RowPolynomials::text(index_t n_k) const {
+  return fmt::format(
+      "{},rows{}{}{}", last().text(n_k), centred ? ",centred" : "",
+      cluster > 0 ? fmt::format(",cluster={},seed={}", cluster, seed) : fmt::format(",exact-keys={}", exact_keys),
+      exact_rows ? "" : ",no-exact-rows");
 }
 
 }  // namespace redblue

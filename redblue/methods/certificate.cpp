@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/proof.hpp"
 
 namespace redblue {
@@ -104,7 +105,7 @@ void Certificate::prove(const Polynomial& p) {
 
 Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored,
                      const std::function<void()>& now_and_then) {
-  if (p.method_kind() != MethodKind::exact && p.approximation == nullptr)
+  if (p.approximation != nullptr && polynomial_of(p) == nullptr)
     throw Unsupported(
         fmt::format("nothing is proved of {}: certificates are of polynomials", name_of(p.method_kind())));
   if (!is_forward(p.op) || p.op != Operation::forward)
@@ -157,15 +158,16 @@ Certificate norms_of(const Problem& p, const Inputs& inputs, DType compute, std:
 
 Certificate certify(const Problem& p, const Inputs& inputs, DType compute, std::optional<DType> stored,
                     const std::function<void()>& now_and_then) {
-  if (p.method_kind() == MethodKind::exact)
+  if (p.approximation == nullptr)
     throw InvalidProblem("a certificate: the problem has no approximation, and exact attention no error to prove");
-  if (p.row_polynomials != nullptr)
-    if (const auto why = p.row_polynomials->uncertified()) throw Unsupported(fmt::format("a certificate: {}", *why));
+  const auto rows = shared_row_polynomials_of(p.approximation);
+  if (rows != nullptr)
+    if (const auto why = rows->uncertified()) throw Unsupported(fmt::format("a certificate: {}", *why));
   Certificate c = norms_of(p, inputs, compute, stored, now_and_then);
-  if (p.row_polynomials != nullptr)
-    c.prove(p.row_polynomials, lengths_of(p, inputs, now_and_then));
+  if (rows != nullptr)
+    c.prove(rows, lengths_of(p, inputs, now_and_then));
   else
-    c.prove(*p.approximation);
+    c.prove(*polynomial_of(p));
   return c;
 }
 

@@ -9,7 +9,8 @@
 
 #include "redblue/machines/ram/storage.hpp"
 #include "redblue/masks/patterns.hpp"
-#include "redblue/planner/regimes.hpp"
+#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/regimes.hpp"
 #include "redblue/verify/most.hpp"
 
 namespace redblue {
@@ -111,22 +112,24 @@ std::function<Problem(index_t)> reseeded(const Problem& p) {
     else
       return requires { method.seed; };
   };
-  if (const auto& rows = p.row_polynomials; rows != nullptr && rows->cluster > 0)
+  if (const auto rows = shared_row_polynomials_of(p.approximation); rows != nullptr && rows->cluster > 0)
     return [p, rows](index_t later) {
       RowOptions how = *rows;
       how.seed += later;
       Problem again = p;
-      again.row_polynomials = polynomials_of_rows(rows->degree(), rows->range(), how);
+      again.approximation = polynomials_of_rows(rows->degree(), rows->range(), how);
       return again;
     };
-  if (!std::visit(draws, p.method)) return {};
+  if (!std::visit(draws, method_of(p))) return {};
   return [p](index_t later) {
     Problem again = p;
+    Method method = method_of(p);
     std::visit(
-        [later](auto& method) {
-          if constexpr (requires { method.seed; }) method.seed += later;
+        [later](auto& m) {
+          if constexpr (requires { m.seed; }) m.seed += later;
         },
-        again.method);
+        method);
+    again.approximation = approximate_by(method);
     again.validate();
     return again;
   };
@@ -158,10 +161,12 @@ void require_little_work(const Contender& c, const plan::Plan& plan, Words exact
                   multiply_adds, times, c.setting));
 }
 
-/// The names of contenders(), in the order of MethodKind.
-constexpr std::array<const char*, 11> kNames{"exact",     "polynomial",     "linear", "performer",
-                                             "linformer", "nystroemformer", "smyrf",  "hyper_attention",
-                                             "reformer",  "coreset",        "sample"};
+/// What contenders() call a problem that asks for a polynomial, or for a method by its place in Method.
+std::string short_name(const Problem& p) {
+  constexpr std::array<const char*, 10> kNames{"exact", "linear",          "performer", "linformer", "nystroemformer",
+                                               "smyrf", "hyper_attention", "reformer",  "coreset",   "sample"};
+  return polynomial_of(p) != nullptr ? "polynomial" : kNames.at(method_of(p).index());
+}
 
 }  // namespace
 
@@ -171,7 +176,7 @@ std::vector<Contender> contenders(const Problem& problem, const std::vector<std:
   for (const std::string& text : methods) {
     Contender& c = list.emplace_back("", "--approximate " + text, problem);
     c.problem.approximate(text);
-    c.method = kNames.at(static_cast<std::size_t>(c.problem.method_kind()));
+    c.method = short_name(c.problem);
     try {
       c.problem.validate();
     } catch (const InvalidProblem& e) {
@@ -294,8 +299,8 @@ Comparisons compare(const std::vector<Contender>& contenders, const Inputs& inpu
         std::nth_element(seconds.begin(), seconds.begin() + static_cast<std::ptrdiff_t>(seconds.size() / 2),
                          seconds.end());
         row.seconds = seconds[seconds.size() / 2];
-        const auto& rows = c.problem.row_polynomials;
-        const bool certified = c.problem.approximation != nullptr && (rows == nullptr || !rows->uncertified());
+        const RowPolynomials* rows = row_polynomials_of(c.problem);
+        const bool certified = polynomial_of(c.problem) != nullptr && (rows == nullptr || !rows->uncertified());
         if (certified && options.run.compute != DType::bf16)
           row.certificate = certify(c.problem, inputs, options.run.compute);
         row.heads = o.errors(wanted, row.certificate);

@@ -5,6 +5,9 @@
 #include <algorithm>
 
 #include "redblue/language/error.hpp"
+#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/schedules/parts/coreset_blocks.hpp"
+#include "redblue/problem/problem.hpp"
 
 namespace redblue {
 
@@ -121,6 +124,39 @@ void require_sound(const Method& m, index_t n_q, index_t n_k) {
                           require_seed(s.seed);
                         }},
              m);
+}
+
+AnyApproximation PublishedMethod::fitted(index_t n_k) const {
+  const Method m = redblue::fitted(method, n_k);
+  return m == method ? nullptr : approximate_by(m);
+}
+
+void PublishedMethod::require_sound(const Problem& p) const {
+  const auto require = [&](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem(fmt::format("method: {}: {}", name_of(kind()), text));
+  };
+  require(p.op == Operation::forward, fmt::format("operation {} has none: it is for forward", name_of(p.op)));
+  require(p.score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(p.score)));
+  require(!p.modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  redblue::require_sound(redblue::fitted(method, p.n_k), p.n_q, p.n_k);
+  require(!p.scale || kind() != methods::linear_attention,
+          fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
+                      "leave it out, or multiply q by a number of your own",
+                      p.scale.value_or(0)));
+  require(p.scale_or_default() > 0 || kind() != methods::performer,
+          fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
+                      p.scale_or_default()));
+}
+
+MethodWorkspace PublishedMethod::workspace(const Sizes& x) const {
+  return std::visit(
+      Overloaded{[](const Smyrf& m) { return MethodWorkspace{m.rounds + 1, m.rounds}; },
+                 [](const HyperAttention&) { return MethodWorkspace{1, 1}; },
+                 [](const Reformer& m) { return MethodWorkspace{m.rounds, m.rounds}; },
+                 [](const Linformer& m) { return MethodWorkspace{.few_rows = m.rank}; },
+                 [&](const Coreset&) { return MethodWorkspace{.few_rows = schedule::CoresetBlocks(x).core()}; },
+                 [](const auto&) { return MethodWorkspace(); }},
+      method);
 }
 
 }  // namespace redblue

@@ -7,28 +7,11 @@
 #include <variant>
 
 #include "redblue/language/types.hpp"
+#include "redblue/methods/kinds.hpp"
 
-/// What an answer stands for: exact attention, a polynomial in place of e^z (methods/polynomial.hpp), or one of the
-/// published methods below. They are counted like exact attention; of their errors nothing is proved.
+/// The published methods that may stand in place of exact attention. They are counted like exact attention; of their
+/// errors nothing is proved.
 namespace redblue {
-
-enum class MethodKind : std::uint8_t {
-  exact,
-  polynomial,
-  linear_attention,
-  performer,
-  linformer,
-  nystroemformer,
-  smyrf,
-  hyper_attention,
-  reformer,
-  coreset,
-  uniform_sample
-};
-inline constexpr auto kMethodNames = std::to_array<std::string_view>(
-    {"exact", "polynomial", "linear attention", "Performer", "Linformer", "Nystroemformer", "SMYRF", "HyperAttention",
-     "Reformer", "coreset", "uniform sample"});
-constexpr std::string_view name_of(MethodKind k) { return kMethodNames[static_cast<std::size_t>(k)]; }
 
 /// A number of keys that nobody gave: 64, or all where they are fewer (fitted()).
 inline constexpr index_t kAsFits = std::numeric_limits<index_t>::min();
@@ -127,12 +110,16 @@ struct UniformSample {
   friend bool operator==(const UniformSample&, const UniformSample&) = default;
 };
 
-/// In place of exact attention; the first: none of them. In the order of MethodKind, without the polynomial.
+/// In place of exact attention; the first: none of them. In the order of kind_of().
 using Method = std::variant<std::monostate, LinearAttention, Performer, Linformer, Nystroemformer, Smyrf,
                             HyperAttention, Reformer, Coreset, UniformSample>;
 
-constexpr MethodKind kind_of(const Method& m) {
-  return m.index() == 0 ? MethodKind::exact : static_cast<MethodKind>(m.index() + 1);
+constexpr const MethodKind& kind_of(const Method& m) {
+  using namespace methods;
+  constexpr std::array kKinds{
+      &MethodKind::exact, &linear_attention, &performer, &linformer,     &nystroemformer, &smyrf,
+      &hyper_attention,   &reformer,         &coreset,   &uniform_sample};
+  return *kKinds[m.index()];
 }
 /// "Performer, 256 features, seed 7"
 std::string text_of(const Method& m);

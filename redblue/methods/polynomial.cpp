@@ -1,5 +1,3 @@
-#include "redblue/methods/polynomial.hpp"
-
 #include <fmt/format.h>
 
 #include <algorithm>
@@ -8,6 +6,8 @@
 #include <numbers>
 
 #include "redblue/language/error.hpp"
+#include "redblue/methods/row_polynomials.hpp"
+#include "redblue/problem/problem.hpp"
 
 namespace redblue {
 
@@ -292,6 +292,49 @@ Words binomial(Words n, index_t k) {
   if (k < 0 || n < k) return 0;
   for (index_t i = 1; i <= k; ++i) result = result * (n - k + i) / i;  // C(n - k + i, i), a whole number
   return result;
+}
+
+std::string Polynomial::title(index_t) const {
+  return fmt::format("polynomial attention of degree {}, {}", degree(), name_of(fit));
+}
+
+double Polynomial::terms(index_t d) const { return monomials(d, degree()).to_double(); }
+
+namespace {
+
+/// What all polynomials in place of e^z ask of a problem.
+void require_softmax(const Problem& p, const Polynomial& polynomial, bool proved) {
+  const auto require = [](bool right, const std::string& text) {
+    if (!right) throw InvalidProblem("approximation: " + text);
+  };
+  require(p.op == Operation::forward || p.op == Operation::backward,
+          fmt::format("there is none of operation {}, only of forward and backward", name_of(p.op)));
+  require(p.score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(p.score)));
+  require(!p.modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
+  require(polynomial.degree() >= 1 && (polynomial.error < 1 || !proved),
+          fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
+                      polynomial.degree(), polynomial.error));
+}
+
+}  // namespace
+
+void Polynomial::require_sound(const Problem& problem) const { require_softmax(problem, *this, true); }
+
+void RowPolynomials::require_sound(const Problem& problem) const {
+  if (problem.op != Operation::forward)
+    throw InvalidProblem(fmt::format("approximation: polynomials of each row are for the forward pass, not for {}",
+                                     name_of(problem.op)));
+  if (cluster > 0 && cluster >= problem.n_k)
+    throw InvalidProblem(
+        fmt::format("cluster = {}: with one cluster of all {} keys every pair is exact; give fewer keys, or leave the "
+                    "approximation out",
+                    cluster, problem.n_k));
+  require_softmax(problem, last(), proves());
+}
+
+std::string RowPolynomials::title(index_t n_k) const {
+  return fmt::format("{}, by rows{}", last().title(n_k),
+                     cluster > 0 ? fmt::format(", exact in clusters of {} keys (seed {})", cluster, seed) : "");
 }
 
 }  // namespace redblue

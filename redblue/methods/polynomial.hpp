@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "redblue/language/words.hpp"
+#include "redblue/methods/kinds.hpp"
 
 /// Polynomials near e^z, for attention whose weights are p(z) in place of e^z. p(scale q.k) is a sum over monomials of
 /// q times monomials of k, so that keys and values become a state whose size does not depend on their number.
@@ -32,7 +33,9 @@ inline constexpr std::array<std::string_view, 4> kFitNames = {"taylor", "chebysh
 constexpr std::string_view name_of(Fit fit) { return kFitNames[static_cast<std::size_t>(fit)]; }
 
 /// p(z) = SUM_l c[l] z^l, for |z| <= range.
-struct Polynomial {
+struct Polynomial : Approximation {
+  Polynomial() : Approximation(methods::polynomial) {}
+
   static constexpr index_t kMostDegree = 32;
 
   std::vector<double> c;  ///< c[l] is the factor of z^l
@@ -58,7 +61,20 @@ struct Polynomial {
   }
   /// How far an entry of O may be from exact attention, in units of the largest |V|. It holds where no |z| exceeds the
   /// range, and the error is below 1.
-  double output_error() const { return 2 * moved_share(error); }
+  double output_error() const override { return 2 * moved_share(error); }
+  std::optional<double> weight_error() const override { return error; }
+  double score_range() const override { return range; }
+
+  std::string text(index_t n_k) const override;
+  std::string title(index_t n_k) const override;
+  bool same(const Approximation& other) const override { return this == &other; }
+  void require_sound(const Problem& problem) const override;
+  std::vector<bound::Bound> bounds(Operation op, const bound::AttentionProblem& x) const override;
+  double terms(index_t d) const override;
+  std::shared_ptr<const oracle::ApproximateRows<float>> rows(const oracle::Instance<float>& x) const override;
+  std::shared_ptr<const oracle::ApproximateRows<double>> rows(const oracle::Instance<double>& x) const override;
+  std::shared_ptr<const oracle::ApproximateRows<long double>> rows(
+      const oracle::Instance<long double>& x) const override;
 };
 
 /// A bound on max |p(z) e^-z - 1| over |z| <= range for the polynomial with these coefficients. It is no maximum over

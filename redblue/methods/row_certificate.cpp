@@ -147,7 +147,7 @@ RowLengths lengths_of(const Problem& p, const Inputs& inputs, const std::functio
 
 void Certificate::prove(std::shared_ptr<const RowPolynomials> p, const RowLengths& lengths) {
   rows = std::move(p);
-  polynomial = *rows->whole_range();
+  polynomial = rows->last();
   index_t last = 0;
   for (std::size_t k = 0; k < heads.size(); ++k) {
     HeadCertificate& h = heads[k];

@@ -26,7 +26,7 @@ struct RowOptions {
 };
 
 /// A grid of polynomials: number k is for radii, or spreads, from step() k to step() (k + 1).
-class RowPolynomials : public RowOptions {
+class RowPolynomials : public RowOptions, public Approximation {
  public:
   /// Throws what approximate_exp(degree, range, fit) throws, where something is proved.
   RowPolynomials(index_t degree, double range, const RowOptions& how);
@@ -37,15 +37,34 @@ class RowPolynomials : public RowOptions {
   double step() const { return range() / static_cast<double>(steps()); }
   bool by_spread() const { return fit == Fit::gaussian; }
   /// Why nothing is proved of the error; nothing where something is.
-  std::optional<std::string_view> unproved() const;
+  std::optional<std::string_view> unproved() const override;
   bool proves() const { return !unproved(); }
   /// Why there is no certificate; nothing where there is one.
   std::optional<std::string_view> uncertified() const;
   /// Polynomial k is near e^(z - u) for this u.
   double log_unit(index_t k) const;
-  /// The last of the grid: Problem::approximation.
-  std::shared_ptr<const Polynomial> whole_range() const { return {grid_, &grid_->back()}; }
+  /// The polynomial of the whole range.
+  const Polynomial& last() const { return grid_->back(); }
   const Polynomial& operator[](index_t k) const { return (*grid_)[static_cast<std::size_t>(k)]; }
+
+  std::optional<double> weight_error() const override { return last().error; }
+  double output_error() const override { return last().output_error(); }
+  double score_range() const override { return range(); }
+  std::string text(index_t n_k) const override;
+  std::string title(index_t n_k) const override;
+  bool same(const Approximation& other) const override { return this == &other; }
+  void require_sound(const Problem& problem) const override;
+  MethodWorkspace workspace(const Sizes&) const override {
+    return cluster > 0 ? MethodWorkspace{2, 1} : MethodWorkspace();  // one round of SMYRF
+  }
+  std::vector<bound::Bound> bounds(Operation op, const bound::AttentionProblem& x) const override;
+  double terms(index_t d) const override { return last().terms(d); }
+  bool has_edges() const override { return true; }
+  bool amplifies_roundings() const override { return !proves(); }
+  std::shared_ptr<const oracle::ApproximateRows<float>> rows(const oracle::Instance<float>& x) const override;
+  std::shared_ptr<const oracle::ApproximateRows<double>> rows(const oracle::Instance<double>& x) const override;
+  std::shared_ptr<const oracle::ApproximateRows<long double>> rows(
+      const oracle::Instance<long double>& x) const override;
 
  private:
   std::shared_ptr<const std::vector<Polynomial>> grid_;

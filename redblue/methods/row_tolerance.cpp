@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <cmath>
 
+#include "redblue/methods/regimes.hpp"
 #include "redblue/methods/row_radii.hpp"
-#include "redblue/planner/regimes.hpp"
 
 namespace redblue {
 
@@ -147,10 +147,10 @@ RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms,
     if (fast > 0 && x.state > fast) continue;
     if (++tried > kTried) break;
     Problem p = problem;
-    p.row_polynomials = polynomials_of_rows(x.degree, x.range, x.how);
-    p.approximation = p.row_polynomials->whole_range();
+    const auto rows = polynomials_of_rows(x.degree, x.range, x.how);
+    p.approximation = rows;
     Certificate c = norms;
-    c.prove(p.row_polynomials, lengths);
+    c.prove(rows, lengths);
     if (!(c.output_error() <= tolerance) || !std::isfinite(c.rounding())) continue;
     std::optional<Words> words;
     try {
@@ -162,7 +162,7 @@ RowAnswer fewest_words_by_rows(const Problem& problem, const Certificate& norms,
       break;
     }
     if (below && *words >= *below) continue;
-    best = {p.row_polynomials, *words, c.exact_rows()};
+    best = {rows, *words, c.exact_rows()};
     below = words;
   }
   return best;

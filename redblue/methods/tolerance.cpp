@@ -4,9 +4,10 @@
 
 #include <cmath>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
+#include "redblue/methods/regimes.hpp"
 #include "redblue/methods/row_tolerance.hpp"
-#include "redblue/planner/regimes.hpp"
 
 namespace redblue {
 
@@ -58,7 +59,7 @@ bool is_less(const Price& a, const Price& b) {
 /// Why the plan of a polynomial moves no fewer words than exact attention.
 std::string why_no_fewer(const plan::Plan& plan) {
   if (plan.row().schedule == "polynomial") return "neither moves a word more than once";
-  const Words rows = monomials(plan.problem.d, plan.problem.approximation->degree());
+  const Words rows = monomials(plan.problem.d, polynomial_of(plan.problem)->degree());
   return fmt::format("the state of that polynomial, {} words, does not fit in fast memory",
                      (rows * (Words(plan.problem.d_v) + 1)).str());
 }
@@ -145,7 +146,7 @@ void look_at_rows(Decision& d, const std::optional<Price>& exact, const Problem&
       problem.batch * problem.heads * problem.n_q, d.tolerance, answer.words.str(), before,
       d.polynomial_words ? fmt::format(", which moves {}", d.polynomial_words->str()) : "");
   d.rows = answer.rows;
-  d.polynomial = rows.whole_range();
+  d.polynomial = std::make_shared<const Polynomial>(rows.last());
   d.row_words = answer.words;
 }
 

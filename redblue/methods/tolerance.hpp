@@ -13,7 +13,7 @@ namespace redblue {
 struct Decision {
   double tolerance = 0;
   std::shared_ptr<const Polynomial> polynomial;  ///< null: exact attention
-  std::shared_ptr<const RowPolynomials> rows;    ///< beside it: each row has its polynomial
+  std::shared_ptr<const RowPolynomials> rows;    ///< in its place: each row has its polynomial, this one the last
   std::optional<index_t> degree;                 ///< the least of one polynomial for all rows that proves the tolerance
   std::optional<Words> exact_words;              ///< without those that write lse; nothing where it does not run
   std::optional<Words> polynomial_words;         ///< of that degree
@@ -22,6 +22,9 @@ struct Decision {
   std::optional<Words> row_words;                           ///< of `rows`, on the data at hand, at most
   Words M;                                                  ///< fast memory of the plans that were made; 0: none was
   std::string reason;
+
+  /// For Problem::approximation.
+  AnyApproximation approximation() const { return rows != nullptr ? AnyApproximation(rows) : polynomial; }
 };
 
 /// Plans are compared by what they were made for: words, words at a price, or modelled time.

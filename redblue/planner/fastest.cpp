@@ -456,7 +456,7 @@ std::vector<plan::Options> candidates(const Problem& problem, const plan::Option
       o.multiple.key = k;
       // States of monomials in tiles: few coordinates and columns at a time move few words, many fill vectors.
       for (const index_t f : {1, 16, 64}) {
-        if (f > 1 && problem.approximation == nullptr) continue;
+        if (f > 1 && (problem.approximation == nullptr || problem.approximation->terms(problem.d) == 0)) continue;
         o.multiple.feature = std::lcm(options.multiple.feature, f);
         list.push_back(o);
       }

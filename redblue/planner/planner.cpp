@@ -137,7 +137,7 @@ Row row_of(const Plan& plan, std::shared_ptr<const Schedule> schedule, const Til
   row.workspace = s.workspace_words(x, tiling);
   row.flops = Words(plan.problem.instances() / batches_of(x)) * 2 * s.macs(x, tiling);
   row.cost = limits.price.of(row.io);
-  if (x.polynomial != nullptr) row.weight_error = x.polynomial->error;
+  if (x.approximation != nullptr) row.weight_error = x.approximation->weight_error().value_or(0);
   if (has_widths(plan.options)) {
     Words bytes;
     for (std::size_t a = 0; a < kSlowArrays; ++a) bytes += plan.options.width[a] * (row.io.reads[a] + row.io.writes[a]);
@@ -176,7 +176,7 @@ void consider(Plan& plan, const std::shared_ptr<const Schedule>& schedule, const
   if (s.traits.only_patterns && !has_pattern(x) && o.schedule.empty()) return;
   if (s.traits.only_score && x.score != *s.traits.only_score && o.schedule.empty()) return;  // computes something else
   if (x.method_kind() != s.traits.method && o.schedule.empty()) return;                      // likewise
-  if ((x.row_polynomials != nullptr) != s.traits.by_rows && o.schedule.empty()) return;
+  if (x.by_rows() != s.traits.by_rows && o.schedule.empty()) return;
   if (const auto why = obstacle(s, plan, x)) {
     plan.refused.push_back({s.name, *why, std::nullopt});
     return;

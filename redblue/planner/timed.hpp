@@ -262,7 +262,7 @@ class Timed : public MachineFace<Timed> {
     const double held = static_cast<double>(fused ? panel_words(args[0]) : out.words()) * rates_.word_bytes;
     const index_t macs = kernel::macs(k, args);
     macs_ += static_cast<double>(macs);
-    const bool plain = !kernel::may_have_implementation(kernel::name_of(k));
+    const bool plain = !kernel::may_have_implementation(k);
     if (macs > 0 && plain)
       add(time_.compute_s,
           static_cast<double>(macs) / rates_.portable_macs * (kernel::costs_of(k).finds_pairs ? kPairVisit : 1));

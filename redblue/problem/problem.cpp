@@ -58,7 +58,6 @@ void Problem::validate() const {
   require_dilation();
   require_modifiers();
   require_approximation();
-  require_method();
   require_accumulate();
   if (is_projected(op)) {
     if (kv_heads && *kv_heads != heads)
@@ -228,52 +227,13 @@ void Problem::require_modifiers() const {
 }
 
 void Problem::require_approximation() const {
-  if (row_polynomials != nullptr && (approximation == nullptr || op != Operation::forward))
-    throw InvalidProblem(
-        "row_polynomials: they are for the forward pass, beside an approximation of their degree and range");
-  if (row_polynomials != nullptr &&
-      (row_polynomials->range() != approximation->range || row_polynomials->degree() != approximation->degree() ||
-       row_polynomials->fit != approximation->fit))
-    throw InvalidProblem(fmt::format(
-        "row_polynomials: {} ones of degree {} up to {}, and the approximation is a {} one of degree {} up to {}",
-        name_of(row_polynomials->fit), row_polynomials->degree(), row_polynomials->range(), name_of(approximation->fit),
-        approximation->degree(), approximation->range));
-  if (approximation == nullptr) return;
-  const auto require = [](bool right, const std::string& text) {
-    if (!right) throw InvalidProblem("approximation: " + text);
-  };
-  require(op == Operation::forward || op == Operation::backward,
-          fmt::format("there is none of operation {}, only of forward and backward", name_of(op)));
-  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
-  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
-  if (row_polynomials != nullptr && row_polynomials->cluster > 0 && row_polynomials->cluster >= n_k)
-    throw InvalidProblem(
-        fmt::format("cluster = {}: with one cluster of all {} keys every pair is exact; give fewer keys, or leave the "
-                    "approximation out",
-                    row_polynomials->cluster, n_k));
-  const bool proved = row_polynomials == nullptr || row_polynomials->proves();
-  require(approximation->degree() >= 1 && (approximation->error < 1 || !proved),
-          fmt::format("a polynomial of degree {} whose proved relative error is {:.3g}: it must be below 1",
-                      approximation->degree(), approximation->error));
+  if (approximation != nullptr) approximation->require_sound(*this);
 }
 
-void Problem::require_method() const {
-  if (kind_of(method) == MethodKind::exact) return;
-  const auto require = [&](bool right, const std::string& text) {
-    if (!right) throw InvalidProblem(fmt::format("method: {}: {}", name_of(kind_of(method)), text));
-  };
-  require(approximation == nullptr, "there is a polynomial (approximation), too; give one of both");
-  require(op == Operation::forward, fmt::format("operation {} has none: it is for forward", name_of(op)));
-  require(score == Score::softmax, fmt::format("it is for the softmax, not for score {}", name_of(score)));
-  require(!modifiers().any(), "it knows no bias, softcap, ALiBi, sinks or dropout");
-  require_sound(fitted(method, n_k), n_q, n_k);
-  require(!scale || kind_of(method) != MethodKind::linear_attention,
-          fmt::format("scale = {}: its feature map takes q and k as they are, so that a scale would change nothing; "
-                      "leave it out, or multiply q by a number of your own",
-                      scale.value_or(0)));
-  require(scale_or_default() > 0 || kind_of(method) != MethodKind::performer,
-          fmt::format("scale = {}: its features are of q and k times sqrt(scale); give a positive one",
-                      scale_or_default()));
+void Problem::approximate(std::string_view text) { approximation = approximation_from(text); }
+
+std::string Problem::approximate_text() const {
+  return approximation == nullptr ? std::string() : approximation->text(n_k);
 }
 
 void Problem::require_accumulate() const {
@@ -356,9 +316,8 @@ Sizes Problem::sizes() const {
   s.mask = mask();
   s.sequences = sequences(s.mask);
   s.score = score;
-  s.polynomial = approximation;
-  s.row_polynomials = row_polynomials;
-  s.method = fitted(method, n_k);
+  s.approximation = approximation == nullptr ? nullptr : approximation->fitted(n_k);
+  if (s.approximation == nullptr) s.approximation = approximation;
   s.accumulate = accumulate || op == Operation::merge;
   s.lse_required = (lse_required || s.accumulate) && s.statistics() > 0;
   s.d_in = d_in;

@@ -60,16 +60,12 @@ struct Problem {
   std::optional<double> scale{};  ///< default 1 / sqrt(d); 1 where scores are A1 X A2^T
   bool lse_required = false;      ///< count lse in the bound, and make naive write it (all others do anyway)
   Score score = Score::softmax;   ///< other score functions have no lse
-  /// Attention with this polynomial in place of e^z: O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k.
-  /// approximate_exp(degree, range) makes it. Null: exact attention. A plan of such a problem has schedules for it
-  /// only, and no lse; Polynomial::error says what is proved of the answer.
-  std::shared_ptr<const Polynomial> approximation{};
-  /// Beside it, polynomials_of_rows(degree, range, how): each row has a polynomial of its own, for how far its own
-  /// scores can go. Rows beyond the range of the approximation may be exact. Forward, without masks.
-  std::shared_ptr<const RowPolynomials> row_polynomials{};
-  /// Attention by one of the published methods of methods/method.hpp, of whose errors nothing is proved. Forward only,
-  /// no lse; not together with a polynomial.
-  Method method{};
+  /// In place of exact attention; null: none. approximate() makes it of a text. approximate_exp(degree, range) is a
+  /// polynomial in place of e^z, O = SUM_j p(z_ij) v_j / SUM_j p(z_ij), z = scale q.k; polynomials_of_rows(degree,
+  /// range, how) gives each row a polynomial for how far its own scores can go; approximate_by(Performer{256}) is one
+  /// of the published methods of methods/method.hpp, of whose errors nothing is proved. A plan of such a problem has
+  /// schedules for it only, and no lse.
+  AnyApproximation approximation{};
   Sources sources = Sources::distinct;  ///< are A1, A2, A3 one array? (where Q, K, V are projected)
   /// Packed sequences: sequence s has the queries cu_seqlens_q[s] to cu_seqlens_q[s + 1] - 1, the keys of cu_seqlens_k
   /// likewise, and sees nothing else. Both go from 0 to n_q (n_k); where n_q = n_k one list will do for both.
@@ -105,15 +101,15 @@ struct Problem {
   index_t instances() const { return batch * kv_heads.value_or(heads); }  ///< independent problems
   double scale_or_default() const;
   /// Has it row statistics, lse, and D of gradients?
-  bool has_statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact; }
-  MethodKind method_kind() const { return approximation != nullptr ? MethodKind::polynomial : kind_of(method); }
-  /// Sets approximation or method from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1),
+  bool has_statistics() const { return score == Score::softmax && approximation == nullptr; }
+  const MethodKind& method_kind() const { return kind_of(approximation); }
+  /// Sets the approximation from a text: "2:1.0" (a polynomial of degree 2 for scores from -1 to 1),
   /// "2:1.0,taylor", "linear", "performer:256,seed=7", "linformer:64,signs,seed=7", "nystroem:64,iterations=6",
   /// "smyrf:rounds=4,cluster=64", "hyper:block=64,samples=64", "reformer:rounds=4,chunk=64,buckets=16",
   /// "coreset:block=128,rank=32,tau=balanced,carried,seed=7", "sample:64,seed=7"; of each row of scores a polynomial of
   /// its own: "2:3,centred,exact-keys=16", "2:1,gaussian", "2:1.5,gaussian,cluster=64". Throws InvalidProblem.
   void approximate(std::string_view text);
-  /// A text that approximate() reads as this method or polynomial; empty for exact attention.
+  /// A text that approximate() reads as this approximation; empty for exact attention.
   std::string approximate_text() const;
   bool masked() const { return causal || window_left || window_right || dilation > 1; }
   /// Has it packed or padded sequences? Causal offset, window and prefix are then counted from the first query and key
@@ -138,7 +134,6 @@ struct Problem {
   void require_modifiers() const;
   void require_accumulate() const;
   void require_approximation() const;
-  void require_method() const;
   void require_sequences() const;
   void require_patterns() const;
   void require_order() const;

@@ -7,9 +7,7 @@
 #include "redblue/language/score.hpp"
 #include "redblue/masks/modifiers.hpp"
 #include "redblue/masks/visible.hpp"
-#include "redblue/methods/method.hpp"
-#include "redblue/methods/polynomial.hpp"
-#include "redblue/methods/row_polynomials.hpp"
+#include "redblue/problem/approximation.hpp"
 
 namespace redblue {
 
@@ -42,13 +40,9 @@ struct Sizes {
   std::shared_ptr<const Pattern> hiding{};
   /// What mask.intervals points at.
   std::shared_ptr<const Pattern> intervals{};
-  index_t pair0 = 0;  ///< of a part of a problem: the pairs of patterns before it, of the same batch
-  /// In place of e^z in the softmax; null: exact attention.
-  std::shared_ptr<const Polynomial> polynomial{};
-  /// Beside it: each row has its own. Null: one for all rows.
-  std::shared_ptr<const RowPolynomials> row_polynomials{};
-  Method method{};          ///< in place of exact attention
-  bool accumulate = false;  ///< outputs are given and added to: docs/algorithms/accumulating.md
+  index_t pair0 = 0;                 ///< of a part of a problem: the pairs of patterns before it, of the same batch
+  AnyApproximation approximation{};  ///< in place of exact attention; null: none
+  bool accumulate = false;           ///< outputs are given and added to: docs/algorithms/accumulating.md
 
   /// What a tile of rows x cols of this kind of words takes in fast memory, and a word that streams past.
   Words tile(SlowArray a, Words rows, Words cols) const { return fast.tile(a, rows, cols); }
@@ -72,12 +66,14 @@ struct Sizes {
   }
   /// The pairs of a query and a key that it sees; n_q n_k without a mask.
   Words nnz() const { return mask.full() ? Words(n_q) * n_k : pairs().count(); }
-  MethodKind method_kind() const { return polynomial != nullptr ? MethodKind::polynomial : kind_of(method); }
+  const MethodKind& method_kind() const { return kind_of(approximation); }
+  /// Has it an approximation with numbers of its own for each row?
+  bool by_rows() const { return approximation != nullptr && approximation->by_rows(); }
   /// Words of a row's statistic (lse, D): 1 for the exact softmax, else 0.
-  index_t statistics() const { return score == Score::softmax && method_kind() == MethodKind::exact ? 1 : 0; }
+  index_t statistics() const { return score == Score::softmax && approximation == nullptr ? 1 : 0; }
   Words row_statistics() const { return Words(n_q) * statistics(); }
 
-  /// Sequences, patterns and polynomials are the same where they are the same object.
+  /// Sequences and patterns are the same where they are the same object.
   friend bool operator==(const Sizes&, const Sizes&) = default;
 };
 

@@ -53,12 +53,9 @@ std::optional<std::string> Schedule::obstacle(const Problem& problem, const Size
   if (x.score != Score::softmax && !traits.any_score) return "knows no score function but softmax";
   if (traits.only_score && x.score != *traits.only_score)
     return fmt::format("is for the score function {} only", name_of(*traits.only_score));
-  if (traits.method != x.method_kind())
-    return traits.method == MethodKind::exact        ? "is for exact attention"
-           : traits.method == MethodKind::polynomial ? "is for a polynomial in place of e^z (approximation)"
-                                                     : fmt::format("is for {} (method)", name_of(traits.method));
-  if (x.row_polynomials != nullptr && !traits.by_rows) return "knows one polynomial for all rows";
-  if (x.row_polynomials == nullptr && traits.by_rows) return "is for a polynomial of each row (row_polynomials)";
+  if (traits.method != x.method_kind()) return fmt::format("is for {}", traits.method.called);
+  if (x.by_rows() && !traits.by_rows) return "knows one polynomial for all rows";
+  if (!x.by_rows() && traits.by_rows) return "is for a polynomial of each row (row_polynomials)";
   if (traits.shared_source && problem.sources == Sources::distinct) return "needs A2 = A3 (sources shared or self)";
   if (x.accumulate && !traits.accumulates)
     return problem.op == Operation::backward ? "adds to no given gradients" : "does not continue a given o and lse";

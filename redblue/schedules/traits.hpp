@@ -31,7 +31,7 @@ struct Traits {
   bool shared_source = false;     ///< for A2 = A3 only
   std::optional<Score> only_score{};      ///< for this score function only
   MethodKind method = MethodKind::exact;  ///< what it computes: others than exact attention for problems that ask
-  bool by_rows = false;  ///< with a polynomial of its own for each row (Problem::row_polynomials), and only then
+  bool by_rows = false;  ///< with numbers of its own for each row (Approximation::by_rows), and only then
   int products = 0;      ///< n_q x n_k products of attention (backward: 5, or 7 in two passes); 0: not said
 };
 

@@ -84,10 +84,8 @@ inline Problem problem_of(const plan::Schedule& s, const Sizes& x) {
   p.prefix = mask.prefix;
   p.scale = is_projected(s.operation) ? 0.15 : 0.7;
   p.score = x.score;
-  p.approximation = x.polynomial;
-  p.row_polynomials = x.row_polynomials;
-  p.method = x.method;
-  if (p.approximation != nullptr) p.scale = 0.05;  // so that scores stay in its range
+  p.approximation = x.approximation;
+  if (p.approximation != nullptr && p.approximation->score_range() > 0) p.scale = 0.05;  // so that scores stay in it
   const Modifiers& m = x.modifiers;
   p.softcap = m.softcap;
   if (m.bias == Modifiers::Bias::of_keys) p.bias = {1, 1, 1, x.n_k};

@@ -172,64 +172,10 @@ std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& siz
   return std::nullopt;
 }
 
-/// Near e^z on |z| <= halves / 2, kept: it takes milliseconds to make, a case less.
-std::shared_ptr<const Polynomial> polynomial_near_exp(index_t degree, index_t halves) {
-  static std::mutex mutex;
-  static std::map<std::pair<index_t, index_t>, std::shared_ptr<const Polynomial>> made;
-  const std::lock_guard lock(mutex);
-  std::shared_ptr<const Polynomial>& p = made[{degree, halves}];
-  if (p == nullptr) p = approximate_exp(degree, static_cast<double>(halves) / 2);
-  return p;
-}
-
-void ask_for(MethodKind kind, Sizes& x, const Draw& draw) {
-  if (kind != MethodKind::exact) x.score = Score::softmax;
-  const auto seed = [&] { return draw(0, 1000); };
-  switch (kind) {
-    case MethodKind::exact:
-      break;
-    case MethodKind::polynomial: {
-      index_t degree = draw(1, 4);
-      while (monomials(x.d, degree) > 60) --degree;  // each may be a pass of its own, and a trace has an end
-      x.polynomial = polynomial_near_exp(degree, draw(2, 4));
-      break;
-    }
-    case MethodKind::linear_attention:
-      x.method = LinearAttention{};
-      break;
-    case MethodKind::performer:
-      x.method = Performer{draw(1, 12), seed()};
-      break;
-    case MethodKind::linformer:
-      x.method = Linformer{draw(1, x.n_k), draw(0, 1) == 1, seed()};
-      break;
-    case MethodKind::nystroemformer:
-      x.method = Nystroemformer{draw(1, std::min(x.n_q, x.n_k)), draw(1, 6)};
-      break;
-    case MethodKind::smyrf:
-      x.method = Smyrf{draw(1, 3), draw(1, x.n_k), seed()};
-      break;
-    case MethodKind::hyper_attention:
-      x.method = HyperAttention{draw(1, x.n_k), draw(0, x.n_k), draw(1, 4), seed()};
-      break;
-    case MethodKind::reformer:
-      x.n_k = x.n_q = x.n_q / x.mask.group;
-      x.mask = {};
-      if (draw(0, 1) == 1) x.mask.hi = 1;
-      x.sequences = nullptr;
-      x.method = Reformer{draw(1, 3), draw(1, x.n_k), 2 * draw(1, 4), seed()};
-      break;
-    case MethodKind::coreset: {
-      Coreset c{.block = draw(1, x.n_k), .balanced = draw(0, 1) == 1, .carried = draw(0, 1) == 1};
-      c.rank = draw(1, c.carried ? x.n_k : c.block);
-      c.seed = seed();
-      x.method = c;
-      break;
-    }
-    case MethodKind::uniform_sample:
-      x.method = UniformSample{draw(1, x.n_k), seed()};
-      break;
-  }
+void ask_for(const plan::Schedule& s, Sizes& x, const Draw& draw) {
+  if (s.traits.method.ask == nullptr) return;
+  x.score = Score::softmax;
+  s.traits.method.ask(x, draw, s.traits.by_rows, [&](const Sizes& sizes) { return can_solve(s, sizes); });
 }
 
 bool can_solve(const plan::Schedule& s, const Sizes& x) {

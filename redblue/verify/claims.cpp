@@ -184,7 +184,7 @@ void require_its_rows_are_exact(const Schedule& s, const Sizes& x, const Tiling&
 }
 void equals_dense_attention(const Schedule& s, const Sizes& x, const Tiling& t) {
   require_dense_numbers(ran<double>(s, x, t), 1e-11);
-  if (x.row_polynomials != nullptr) require_its_rows_are_exact(s, x, t);
+  if (x.by_rows()) require_its_rows_are_exact(s, x, t);
   require_dense_numbers(ran<float>(s, x, t), 1e-3);
 }
 
@@ -301,13 +301,7 @@ void can_skip_or_repeat_nothing(const Schedule& s, const Sizes& x, const Tiling&
 std::string text_of(const Sizes& x) {
   std::string text =
       fmt::format("n_q {} n_k {} d {} d_v {} d_in {} {}", x.n_q, x.n_k, x.d, x.d_v, x.d_in, name_of(x.score));
-  if (x.polynomial != nullptr)
-    text += fmt::format(" polynomial of degree {} on {}", x.polynomial->degree(), x.polynomial->range);
-  if (const auto& rows = x.row_polynomials; rows != nullptr)
-    text += fmt::format(" of each row ({}, {}, {} exact keys, clusters of {}, seed {}, {})", name_of(rows->fit),
-                        rows->centred ? "centred" : "not centred", rows->exact_keys, rows->cluster, rows->seed,
-                        rows->exact_rows ? "exact rows" : "no exact rows");
-  if (kind_of(x.method) != MethodKind::exact) text += ' ' + text_of(x.method);
+  if (x.approximation != nullptr) text += ' ' + x.approximation->title(x.n_k) + ' ' + x.approximation->text(x.n_k);
   if (x.accumulate) text += " accumulate";
   if (!x.mask.full()) text += fmt::format(" mask lo {} hi {} prefix {}", x.mask.lo, x.mask.hi, x.mask.prefix);
   if (x.sequences != nullptr)
@@ -360,33 +354,11 @@ Outcome try_on(const Schedule& s, std::size_t claim, unsigned seed, index_t shar
     m.bias_gradient = false;
     m.bias_gradient_of_rows = true;  // as Problem::modifiers has it
   }
-  ask_for(s.traits.method, c.sizes, draw);
+  ask_for(s, c.sizes, draw);
   if (is_projected(s.operation) && c.sizes.sequences != nullptr) {  // as Problem::sequences says
     Sequences all = *c.sizes.sequences;
     close_gaps(all.list, c.sizes.n_q / c.sizes.mask.group, c.sizes.n_k);
     c.sizes.sequences = std::make_shared<const Sequences>(std::move(all));
-  }
-  if (s.traits.by_rows) {  // radii are about d times the scale of problem_of: some rows are beyond the range
-    const double range = random(0, 1) == 1 ? 1.0 : 0.25;  // few ranges: a grid of polynomials takes a tenth of a second
-    RowOptions how{random(0, 1) == 1, std::max<index_t>(0, random(-4, 6)), random(0, 3) > 0};
-    const index_t degree = c.sizes.polynomial->degree();
-    if (degree == 2 && random(0, 2) == 0) {  // sums of weights of other degrees may come near 0
-      how.centred = true;
-      how.fit = Fit::gaussian;
-    }
-    if (random(0, 1) == 1) how.exact_keys = 0, how.cluster = random(1, 6), how.seed = random(0, 1000);
-    c.sizes.row_polynomials = polynomials_of_rows(degree, how.fit == Fit::gaussian ? range / 4 : range, how);
-    if (!can_solve(s, c.sizes)) {  // of a schedule without clusters, or for nothing else
-      how.exact_keys = how.cluster > 0 ? std::max<index_t>(1, random(-4, 6)) : 0;
-      how.cluster = how.cluster > 0 ? 0 : random(1, 6);
-      c.sizes.row_polynomials = polynomials_of_rows(degree, c.sizes.row_polynomials->range(), how);
-    }
-    if (!can_solve(s, c.sizes)) {  // of a schedule without anything exact
-      how.exact_keys = how.cluster = 0;
-      how.exact_rows = false;
-      c.sizes.row_polynomials = polynomials_of_rows(degree, c.sizes.row_polynomials->range(), how);
-    }
-    c.sizes.polynomial = c.sizes.row_polynomials->whole_range();
   }
   if (is_of_pairs(s.operation)) {  // as Problem::modifiers says
     c.sizes.modifiers.sinks = false;

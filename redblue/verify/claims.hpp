@@ -21,7 +21,7 @@ class Broken : public Error {
 };
 
 /// Draws a whole number from `least` to `most`.
-using Draw = std::function<index_t(index_t least, index_t most)>;
+using Draw = MethodKind::Draw;
 
 /// A problem so small that every word of it can be looked at, with ragged edges more often than not, and limits under
 /// which a schedule is to choose a tiling.
@@ -36,8 +36,8 @@ Residence any_residence(const Draw& draw);
 std::shared_ptr<const Sequences> uneven_intervals(const Sizes& sizes, const Draw& draw);
 /// Any tiling that the schedule may run with on these sizes; none if 100 draws found none.
 std::optional<plan::Tiling> any_tiling(const plan::Schedule& s, const Sizes& sizes, const Draw& draw);
-/// Makes of it a problem that asks for a method of this kind, its numbers at random.
-void ask_for(MethodKind kind, Sizes& sizes, const Draw& draw);
+/// Makes of it a problem that asks for the method of the schedule, its numbers at random.
+void ask_for(const plan::Schedule& s, Sizes& sizes, const Draw& draw);
 /// Can the schedule solve a problem of these sizes? (A schedule for A2 = A3 gets such arrays.)
 bool can_solve(const plan::Schedule& s, const Sizes& sizes);
 

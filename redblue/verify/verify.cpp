@@ -250,15 +250,16 @@ struct Monomials {
   template <class Wide>
   void add(const Problem& p, const Dense<Wide>& ours, const Matrices<Wide>& in) {
     largest_v = std::max(largest_v, largest_of(in.at(SlowArray::V).words));
-    if (p.approximation == nullptr) return;
+    if (p.approximation == nullptr || p.approximation->terms(p.d) == 0) return;
     factor = std::max(factor, static_cast<double>(ours.monomial_magnitude()));
     if (is_forward(p.op)) return;
     for (const auto& [a, m] : ours.gradient_magnitudes()) gradients[a] = std::max(gradients[a], largest_of(m.words));
   }
   /// What roundings of the sums over monomials may add to the relative error of an output, each of them one of `eps`.
   double rounding(const Problem& p, SlowArray a, double largest, double eps) const {
-    if (p.approximation == nullptr || !(largest > 0)) return 0;
-    const double steps = 4 + std::sqrt(redblue::monomials(p.d, p.approximation->degree()).to_double());
+    const double summed = p.approximation == nullptr ? 0 : p.approximation->terms(p.d);
+    if (summed == 0 || !(largest > 0)) return 0;
+    const double steps = 4 + std::sqrt(summed);
     const double terms = a == SlowArray::O ? largest_v : gradients.contains(a) ? gradients.at(a) : 0;
     return steps * eps * factor * terms / largest;
   }
@@ -273,8 +274,6 @@ void add_nearness(Nearness& n, const Problem& p, const Tensors& tensors, const D
   if (!is_forward(p.op)) return;
   Problem exact = p;
   exact.approximation = nullptr;
-  exact.row_polynomials = nullptr;
-  exact.method = {};
   const Matrix<Wide> wanted = Dense<Wide>(exact, in, oracle::kBlock, instance).forward().at(SlowArray::O);
   const Matrix<double> o = gathered(p, tensors, SlowArray::O, instance);
   const index_t group = p.group();  // rows of one position: the query heads of a group
@@ -314,8 +313,7 @@ void take_nearer_sides(Dense<Wide> truth, const Matrix<double>& ours, double eps
 /// The iteration of Nystroemformer, the triangular system of a coreset, and polynomials beyond their range, make
 /// roundings large: errors of two runs are then further apart.
 bool amplifies_roundings(const Problem& p) {
-  return kind_of(p.method) == MethodKind::nystroemformer || kind_of(p.method) == MethodKind::coreset ||
-         (p.row_polynomials != nullptr && !p.row_polynomials->proves());
+  return p.approximation != nullptr && p.approximation->amplifies_roundings();
 }
 
 /// T is the compute type, Wide that of the oracle: one must be wider than the other, or plain attention in T would err
@@ -352,13 +350,13 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       narrow[a] = converted<T>(m);
     }
     const Dense<Wide> truth(p, wide, oracle::kBlock, h);
-    if (p.method_kind() != MethodKind::exact) {
+    if (p.approximation != nullptr) {
       add_nearness(nearness, p, tensors, truth, wide, h);
       monomials.add(p, truth, wide);
     }
     const Dense<T> naive(p, narrow, block, h);
     Matrices<Wide> forward = truth.forward();
-    if (p.row_polynomials != nullptr || kind_of(p.method) == MethodKind::coreset)
+    if (p.approximation != nullptr && p.approximation->has_edges())
       take_nearer_sides(truth, gathered(p, tensors, SlowArray::O, h), eps_of(compute), forward.at(SlowArray::O));
     for (const Wide& x : (is_of_pairs(p.op) ? wide : forward)[SlowArray::lse].words)
       if (std::isfinite(x)) largest_lse = std::max(largest_lse, std::abs(static_cast<double>(x)));
@@ -447,16 +445,12 @@ Verification verify_in(const Problem& p, const Tensors& tensors, DType compute, 
       d.tolerance = rounding;
     }
   }
-  if (p.method_kind() != MethodKind::exact) {
-    if (p.approximation != nullptr) {
-      nearness.range = p.approximation->range;
-      if (p.row_polynomials != nullptr) {
-        const auto why_not = p.row_polynomials->unproved();
-        nearness.by_rows = !why_not;
-        nearness.unproved = why_not.value_or("");
-      }
-      nearness.proved = p.approximation->output_error();
-    }
+  if (const auto& approximation = p.approximation; approximation != nullptr) {
+    nearness.range = approximation->score_range();
+    nearness.proved = approximation->output_error();
+    const auto why_not = approximation->unproved();
+    nearness.by_rows = approximation->by_rows() && !why_not;
+    nearness.unproved = why_not.value_or("");
     if (monomials.largest_v > 0) nearness.distance /= monomials.largest_v;
     v.nearness = nearness;
   }

@@ -5,6 +5,7 @@
 #include <cstdlib>
 #include <map>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
 #include "runtime/drawn.hpp"
 #include "support/cases.hpp"
@@ -32,7 +33,7 @@ DrawnCase drawn_case(DrawOfCase& draw) {
   p.approximation = drawn_polynomial(draw);
   DrawnCase c = drawn_tensors(draw, p);
   // The range comes near that of the polynomial, or a little beyond; keys are as large as they may be, or tiny.
-  const double range = p.approximation->range * draw.real(0.3, draw.one_in(8) ? 1.3 : 0.999);
+  const double range = polynomial_of(p)->range * draw.real(0.3, draw.one_in(8) ? 1.3 : 0.999);
   const double most = c.type == DType::f16 ? 12 : 40;
   scale_scores(draw, c, range, most);
   scale_values(draw, c, most);
@@ -55,7 +56,7 @@ struct HeldTotals {
 void expect_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const Doubles& v, const Doubles& o,
                   const HeadCertificate& h, HeldTotals& totals) {
   const Problem& p = c.p;
-  const Polynomial& polynomial = *p.approximation;
+  const Polynomial& polynomial = *polynomial_of(p);
   const index_t kv = p.kv_heads.value_or(p.heads);
   const index_t of_q = (h.batch * p.heads + h.head) * p.n_q, of_k = (h.batch * kv + h.head / p.group()) * p.n_k;
   const double* const V = v.data() + of_k * p.d_v;

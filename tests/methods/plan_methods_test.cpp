@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "redblue/language/error.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/planner/planner.hpp"
 
 /// Plans of published approximations: words and footprints against the figures that are known for them.
@@ -118,7 +120,7 @@ TEST(MethodPlans, TextsAreReadAsTheyWereWritten) {
 TEST(MethodPlans, StandApartFromExactOnes) {
   const Problem p = head("performer:64");
   Problem exact = p;
-  exact.method = {};
+  exact.approximation = nullptr;
   EXPECT_EQ(plan::make_plan(p, {.M = 65536}).bound.name, "trivial");
   for (const plan::Row& r : plan::make_plan(exact, {.M = 65536}).rows)
     EXPECT_EQ(r.algorithm->traits.method, MethodKind::exact) << r.schedule;
@@ -127,33 +129,33 @@ TEST(MethodPlans, StandApartFromExactOnes) {
 }
 
 TEST(MethodPlans, ReadMethodsFromTexts) {
-  EXPECT_EQ(head("linear").method, Method(LinearAttention{}));
-  EXPECT_EQ(head("performer:256,seed=7").method, Method(Performer{256, 7}));
-  EXPECT_EQ(head("linformer:64").method, Method(Linformer{64, false, 0}));
-  EXPECT_EQ(head("linformer:64,signs,seed=7").method, Method(Linformer{64, true, 7}));
-  EXPECT_EQ(head("linformer:64,seed=7,signs").method, Method(Linformer{64, true, 7}));
-  EXPECT_EQ(head("nystroem:64").method, Method(Nystroemformer{64, 6}));
-  EXPECT_EQ(head("nystroem:64,iterations=20").method, Method(Nystroemformer{64, 20}));
-  EXPECT_EQ(head("coreset:block=64,rank=8").method, Method((Coreset{64, 8, false, false, 0})));
-  EXPECT_EQ(head("coreset:rank=8,seed=7,carried,block=64,tau=balanced").method,
+  EXPECT_EQ(method_of(head("linear")), Method(LinearAttention{}));
+  EXPECT_EQ(method_of(head("performer:256,seed=7")), Method(Performer{256, 7}));
+  EXPECT_EQ(method_of(head("linformer:64")), Method(Linformer{64, false, 0}));
+  EXPECT_EQ(method_of(head("linformer:64,signs,seed=7")), Method(Linformer{64, true, 7}));
+  EXPECT_EQ(method_of(head("linformer:64,seed=7,signs")), Method(Linformer{64, true, 7}));
+  EXPECT_EQ(method_of(head("nystroem:64")), Method(Nystroemformer{64, 6}));
+  EXPECT_EQ(method_of(head("nystroem:64,iterations=20")), Method(Nystroemformer{64, 20}));
+  EXPECT_EQ(method_of(head("coreset:block=64,rank=8")), Method((Coreset{64, 8, false, false, 0})));
+  EXPECT_EQ(method_of(head("coreset:rank=8,seed=7,carried,block=64,tau=balanced")),
             Method((Coreset{64, 8, true, true, 7})));
-  EXPECT_EQ(head("coreset:block=64,rank=8,tau=1").method, Method((Coreset{64, 8, false, false, 0})));
-  EXPECT_EQ(head("2:1.0").approximation->degree(), 2);
+  EXPECT_EQ(method_of(head("coreset:block=64,rank=8,tau=1")), Method((Coreset{64, 8, false, false, 0})));
+  EXPECT_EQ(polynomial_of(head("2:1.0"))->degree(), 2);
   for (const Fit fit : {Fit::taylor, Fit::chebyshev, Fit::minimax})
     for (const char* rows : {"", ",rows", ",exact-keys=3"}) {
       const Problem p = head("4:0.5," + std::string(name_of(fit)) + rows);
-      EXPECT_EQ(p.approximation->c, near_exp(fit, 4, 0.5).c);
-      EXPECT_EQ(p.approximation->error, near_exp(fit, 4, 0.5).error);
-      if (p.row_polynomials != nullptr) {
-        EXPECT_EQ((*p.row_polynomials)[31].c, near_exp(fit, 4, 0.25).c);
+      EXPECT_EQ(polynomial_of(p)->c, near_exp(fit, 4, 0.5).c);
+      EXPECT_EQ(polynomial_of(p)->error, near_exp(fit, 4, 0.5).error);
+      if (p.approximation->by_rows()) {
+        EXPECT_EQ((*row_polynomials_of(p))[31].c, near_exp(fit, 4, 0.25).c);
       }
     }
   const Problem spread = head("2:0.5,gaussian");
-  EXPECT_TRUE(spread.row_polynomials->by_spread() && spread.row_polynomials->centred);
-  EXPECT_TRUE(spread.row_polynomials->exact_rows && !spread.row_polynomials->proves());
-  EXPECT_EQ(head("2:3,cluster=16,seed=4").row_polynomials->cluster, 16);
-  EXPECT_EQ(head("sample:64,seed=7").method, Method(UniformSample{64, 7}));
-  EXPECT_EQ(head("4:0.5").approximation->c, near_exp(Fit::minimax, 4, 0.5).c);
+  EXPECT_TRUE(row_polynomials_of(spread)->by_spread() && row_polynomials_of(spread)->centred);
+  EXPECT_TRUE(row_polynomials_of(spread)->exact_rows && !row_polynomials_of(spread)->proves());
+  EXPECT_EQ(row_polynomials_of(head("2:3,cluster=16,seed=4"))->cluster, 16);
+  EXPECT_EQ(method_of(head("sample:64,seed=7")), Method(UniformSample{64, 7}));
+  EXPECT_EQ(polynomial_of(head("4:0.5"))->c, near_exp(Fit::minimax, 4, 0.5).c);
   for (const std::string_view wrong : {"",
                                        "2",
                                        "2:",
@@ -252,9 +254,6 @@ TEST(MethodPlans, RefuseWhatTheyCannotDo) {
   p = head("linear");
   p.window_left = 3;
   refused(p, "from the first on");
-  p = head("linear");
-  p.approximation = approximate_exp(2, 1);
-  refused(p, "give one of both");
 }
 
 }  // namespace redblue::test

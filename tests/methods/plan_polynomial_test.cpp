@@ -1,7 +1,8 @@
 #include <gtest/gtest.h>
 
-#include "redblue/bounds/polynomial.hpp"
 #include "redblue/language/error.hpp"
+#include "redblue/methods/approximations.hpp"
+#include "redblue/methods/bounds.hpp"
 #include "redblue/methods/schedules/polynomial_rows_tiled.hpp"
 #include "redblue/methods/schedules/polynomial_tiled.hpp"
 #include "redblue/planner/planner.hpp"
@@ -122,8 +123,8 @@ TEST(PolynomialPlans, StandApartFromExactOnes) {
     p.op = op;
     const plan::Plan approximate = plan::make_plan(p, {.M = 65536});
     for (const plan::Row& r : approximate.rows) {
-      EXPECT_EQ(r.algorithm->traits.method, MethodKind::polynomial) << r.schedule;
-      EXPECT_EQ(r.weight_error, p.approximation->error);
+      EXPECT_EQ(r.algorithm->traits.method, methods::polynomial) << r.schedule;
+      EXPECT_EQ(r.weight_error, polynomial_of(p)->error);
     }
     Problem exact = p;
     exact.approximation = nullptr;
@@ -182,8 +183,7 @@ TEST(PolynomialPlans, ByPairsHaveTheWordsOfTheirPage) {
   for (const bool centred : {false, true}) {
     Problem p = problem_of(kTable[1]);
     const Words n = p.n_q, d = p.d, H = 4096, M = 16384, r = 153, g = 2, cen = centred ? 1 : 0;
-    p.row_polynomials = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = H.to_index()});
-    p.approximation = p.row_polynomials->whole_range();
+    p.approximation = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = H.to_index()});
     const plan::Plan plan = plan::make_plan(p, {.M = M});
     const plan::Row& row = plan.row();
     ASSERT_EQ(row.schedule, "polynomial_pairs") << "4096 keys and values are 131072 words";
@@ -210,8 +210,7 @@ TEST(PolynomialPlans, ByRowsUnderACausalMaskHaveTheWordsOfTheirPage) {
     p.n_q = p.n_k = 512;
     p.d = p.d_v = 32;
     p.causal = true;
-    p.row_polynomials = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = 16});
-    p.approximation = p.row_polynomials->whole_range();
+    p.approximation = polynomials_of_rows(2, 1, {.centred = centred, .exact_keys = 16});
     const plan::Plan plan = plan::make_plan(p, {.M = 22964});
     const plan::Row& row = plan.row();
     ASSERT_EQ(row.schedule, "polynomial_rows");

@@ -4,6 +4,7 @@
 #include <cmath>
 #include <cstdlib>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
 #include "runtime/drawn.hpp"
 #include "support/cases.hpp"
@@ -22,8 +23,7 @@ Problem problem_of_rows(DrawOfCase& draw) {
   // A grid of polynomials takes 64 fits: cases share them.
   const auto [degree, range] = draw.of(std::array{std::pair{1, 0.4}, std::pair{2, 1.0}, std::pair{3, 2.5}});
   if (degree < 3 && draw.one_in(4)) how.fit = draw.of(std::array{Fit::taylor, Fit::chebyshev});  // off by less than 1
-  p.row_polynomials = polynomials_of_rows(degree, range, how);
-  p.approximation = p.row_polynomials->whole_range();
+  p.approximation = polynomials_of_rows(degree, range, how);
   return p;
 }
 
@@ -34,7 +34,7 @@ DrawnCase drawn_row_case(DrawOfCase& draw) {
     const double common = std::exp2(draw.real(-3, 6));
     for (std::size_t e = 0; e < c.k.size(); ++e) c.k[e] += common * c.direction[e % static_cast<std::size_t>(p.d)];
   }
-  const double range = p.approximation->range * std::exp2(draw.real(-1, 5)), most = c.type == DType::f16 ? 12 : 30;
+  const double range = polynomial_of(p)->range * std::exp2(draw.real(-1, 5)), most = c.type == DType::f16 ? 12 : 30;
   scale_scores(draw, c, range, most);
   if (draw.one_in(2))  // from rows that are far within the range to some beyond it
     for (std::size_t e = 0; e < c.q.size(); ++e) c.q[e] *= std::exp2(-static_cast<double>(e / p.d % 5));
@@ -61,7 +61,7 @@ struct WideKeys {
   Real longest = 0;
 
   WideKeys(const Problem& p, const double* k, index_t seen) {
-    const RowPolynomials& how = *p.row_polynomials;
+    const RowPolynomials& how = *row_polynomials_of(p);
     const auto d = static_cast<std::size_t>(p.d), all = static_cast<std::size_t>(count_seen(p, p.n_q - 1)),
                n = static_cast<std::size_t>(seen);
     keys.reserve(all);
@@ -93,7 +93,7 @@ struct WideKeys {
 void expect_head_holds(const DrawnCase& c, const Doubles& q, const Doubles& k, const Doubles& v, const Doubles& o,
                        const HeadCertificate& h, RowTotals& totals) {
   const Problem& p = c.p;
-  const RowPolynomials& fits = *p.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(p);
   const index_t kv = p.kv_heads.value_or(p.heads);
   const index_t of_q = (h.batch * p.heads + h.head) * p.n_q, of_k = (h.batch * kv + h.head / p.group()) * p.n_k;
   const double* const V = v.data() + of_k * p.d_v;

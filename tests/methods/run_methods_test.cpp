@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/runtime/run.hpp"
 #include "redblue/verify/verify.hpp"
 #include "runtime/filled.hpp"

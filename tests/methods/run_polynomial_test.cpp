@@ -1,6 +1,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "redblue/language/error.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/certificate.hpp"
 #include "redblue/runtime/run.hpp"
 #include "redblue/verify/verify.hpp"
@@ -24,7 +26,7 @@ void check(const Problem& p, int threads) {
     for (const plan::Plan& plan : plans_of(p, s->name))
       for (const DType type : {DType::f64, DType::f32, DType::bf16}) {
         SCOPED_TRACE(std::string(s->name) + " " + std::string(name_of(type)));
-        EXPECT_EQ(s->traits.method, MethodKind::polynomial);
+        EXPECT_EQ(s->traits.method, methods::polynomial);
         Filled filled(p, type, Strides::bhsd);
         RunOptions options;
         options.compute = type == DType::f64 ? DType::f64 : DType::f32;
@@ -74,8 +76,7 @@ TEST(PolynomialRuns, ByRowsAreAsProved) {
       for (const DType type : {DType::f64, DType::f32}) {
         Problem p = shape;
         if (p.causal && how.fit == Fit::gaussian) continue;  // RefuseAGaussianFitUnderAMask
-        p.row_polynomials = polynomials_of_rows(2, 2, how);
-        p.approximation = p.row_polynomials->whole_range();
+        p.approximation = polynomials_of_rows(2, 2, how);
         const plan::Plan plan = plan::make_plan(p, {.M = 450});
         EXPECT_EQ(plan.row().schedule, "polynomial_rows");
         const Measured most = count(plan);

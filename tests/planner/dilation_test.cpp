@@ -6,6 +6,7 @@
 #include "redblue/masks/patterns.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "support/approximations.hpp"
 
 /// Dilated windows that are taken by residues, against n_q x n_k entries, one by one.
 namespace redblue::test {
@@ -138,8 +139,9 @@ TEST(Dilation, IsRefusedWhereQueriesAndKeysMustStay) {
   EXPECT_THAT(refusal([](Problem& p) { p.alibi = true; }), contains("ALiBi"));
   EXPECT_THAT(refusal([](Problem& p) { p.dropout = 0.5; }), contains("give the window as a pattern"));
   EXPECT_THAT(refusal([](Problem& p) { p.op = Operation::scores; }), contains("operation scores"));
-  EXPECT_THAT(refusal([](Problem& p) { p.approximate("2:1"); }), contains("approximations"));
-  EXPECT_THAT(refusal([](Problem& p) { p.approximate("linear"); }), contains("approximations"));
+  for (const char* approximation : {"2:1", "linear"})
+    if (has_approximations())
+      EXPECT_THAT(refusal([&](Problem& p) { p.approximate(approximation); }), contains("approximations"));
   EXPECT_THAT(refusal([](Problem& p) { p.dilation = 0; }), contains("dilation = 0"));
   EXPECT_THAT(
       refusal([](Problem& p) { p.patterns = {std::make_shared<const RunLists>(patterns::window({9, 7}, 1, 1))}; }),

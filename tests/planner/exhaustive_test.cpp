@@ -253,12 +253,7 @@ class ChooseTiling : public testing::TestWithParam<Registered> {
         x.mask = {.group = x.mask.group};
         if (x.sequences->list.size() > 1) continue;  // each part may have tiles of its own
       }
-      claims::ask_for(s.traits.method, x, draw);
-      if (s.traits.by_rows) {
-        RowOptions how{draw(0, 1) == 1, draw(0, 3), draw(0, 3) > 0};
-        if (s.name == "polynomial_clusters") how.exact_keys = 0, how.cluster = draw(1, 6);
-        x.row_polynomials = polynomials_of_rows(x.polynomial->degree(), 1, how);
-      }
+      claims::ask_for(s, x, draw);
       if (!claims::can_solve(s, x)) x.mask = {}, x.sequences = nullptr;
       if (draw(0, 2) == 0 || !claims::can_solve(s, x)) x.score = s.traits.only_score.value_or(Score::sigmoid);
       if (!claims::can_solve(s, x)) x.score = Score::softmax;

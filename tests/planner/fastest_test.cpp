@@ -8,7 +8,6 @@
 #include "redblue/machines/any.hpp"
 #include "redblue/machines/trace.hpp"
 #include "redblue/masks/patterns.hpp"
-#include "redblue/methods/tolerance.hpp"
 #include "redblue/planner/timed.hpp"
 #include "redblue/runtime/run.hpp"
 #include "redblue/schedules/forward/flash.hpp"
@@ -126,40 +125,6 @@ TEST(Fastest, PlansPatternsUnderMasksInEveryOrder) {
     const plan::Plan plan = make_fastest_plan(p, with_M(k % 2 == 0 ? 3000 : 300'000), {.hardware = invented()});
     EXPECT_GT(plan.row().time->compute_s, 0) << k;
   }
-}
-
-/// A polynomial and exact attention are compared by what the plans were made for.
-TEST(Fastest, ToleranceComparesTimeWherePlansAreOfLeastTime) {
-  const double range = 1, tolerance = 1e-2;
-  const auto decided = [&](index_t n, index_t d, double write_cost, bool by_time) {
-    Problem exact = of(Operation::forward, n, d);
-    plan::Options o = with_M(16384);
-    o.write_cost = write_cost;
-    const auto planned = [&](const Problem& p) {
-      return by_time ? make_fastest_plan(p, o, {.hardware = invented()}) : plan::make_plan(p, o);
-    };
-    Problem approximate = exact;
-    const Decision decision = decide(
-        tolerance, range, least_polynomial(range, tolerance), [&] { return planned(exact); },
-        [&](const std::shared_ptr<const Polynomial>& polynomial) {
-          approximate.approximation = polynomial;
-          return planned(approximate);
-        });
-    const plan::Row one = planned(exact).row(), other = planned(approximate).row();
-    const bool less = by_time ? other.time->total_s < one.time->total_s : other.cost < one.cost;
-    EXPECT_EQ(decision.polynomial != nullptr, less) << decision.reason;
-    EXPECT_EQ(decision.exact_seconds.has_value(), by_time);
-    EXPECT_THAT(decision.reason, HasSubstr(by_time ? "ms of modelled time" : write_cost != 1 ? "write cost" : "words"));
-    return decision;
-  };
-  // Words alone would take the polynomial: the plan of least time moves more words than it must.
-  const Decision by_time = decided(4096, 32, 1, true);
-  EXPECT_EQ(by_time.polynomial, nullptr);
-  EXPECT_LT(*by_time.polynomial_words, *by_time.exact_words);
-  EXPECT_NE(decided(4096, 8, 1, true).polynomial, nullptr);
-  const Decision priced = decided(25000, 64, 10, false);
-  EXPECT_EQ(priced.polynomial, nullptr);
-  EXPECT_LT(*priced.polynomial_words, *priced.exact_words);
 }
 
 /// What is walked has pairs, though most queries see nothing, or the first head sees one key.
@@ -435,21 +400,6 @@ TEST(FastestPlan, KeepsToTheMultiplesAskedFor) {
   o.multiple = {32, 8, 1};
   const plan::Plan plan = make_fastest_plan(of(Operation::forward, 2048, 64), o, {invented()});
   for (const schedule::TileSize& k : row_of(plan, "flash").tiling) EXPECT_EQ(k.value % (k.name == "Br" ? 32 : 8), 0);
-}
-
-/// States of monomials are tried with tiles of 16 and 64 features, too.
-TEST(FastestPlan, OfApproximationsKeepsToTheMultiplesAskedFor) {
-  Problem p = of(Operation::forward, 4096, 96);
-  p.approximate("2:1");
-  for (const index_t features : {3, 5, 24}) {
-    plan::Options o = with_M(50'000, "polynomial_tiled");
-    o.multiple.feature = features;
-    const plan::Plan plan = make_fastest_plan(p, o, {invented()});
-    for (const schedule::TileSize& k : plan.row().tiling) {
-      const bool of_features = k.name == "s" || k.name == "values";
-      EXPECT_TRUE(!of_features || k.value % features == 0 || k.value == 96) << k.name << " = " << k.value;
-    }
-  }
 }
 
 TEST(FastestPlan, LargeProblemsAreWalkedInPart) {

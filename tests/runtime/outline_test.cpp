@@ -11,6 +11,7 @@
 #include "redblue/machines/trace.hpp"
 #include "redblue/masks/patterns.hpp"
 #include "redblue/runtime/run.hpp"
+#include "support/approximations.hpp"
 #include "support/cases.hpp"
 #include "support/generators.hpp"
 
@@ -124,14 +125,14 @@ std::vector<Problem> problems() {
     list.push_back(pattern);
     if (op != Operation::forward && op != Operation::backward) continue;
     list.push_back(of(op, windowed(problem(40, 40, 4, 4), 5, 4)));
+    if (!has_approximations()) continue;
     Problem approximate = of(op, problem(9, 8, 4, 4));
     approximate.lse_required = false;
-    approximate.approximation = approximate_exp(2, 1);
+    approximate.approximate("2:1");
     list.push_back(approximate);
     if (op != Operation::forward) continue;
     Problem by_rows = approximate;
-    by_rows.row_polynomials = polynomials_of_rows(2, 1, {.centred = true, .exact_keys = 2});
-    by_rows.approximation = by_rows.row_polynomials->whole_range();
+    by_rows.approximate("2:1,centred,exact-keys=2");
     list.push_back(by_rows);
     for (const std::string_view method :
          {"linear", "performer:6", "linformer:3", "linformer:8,signs", "nystroem:3", "smyrf:rounds=2,cluster=3",

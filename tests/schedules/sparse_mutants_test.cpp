@@ -113,14 +113,8 @@ struct KeyOuterOfMasks : FusedKeyOuterBackward {
 /// Does an operation have a kernel at this place?
 Is is_at(const std::function<bool(const Place&)>& fits) {
   return [=](const Operation& op) {
-    return std::visit(
-        [&](const auto& k) {
-          if constexpr (requires { k.place; })
-            return fits(k.place);
-          else
-            return false;
-        },
-        op.kernel);
+    const Place* place = op.kernel.place();
+    return place != nullptr && fits(*place);
   };
 }
 /// Is this row of the array copied?
@@ -266,7 +260,7 @@ TEST(SparseMutants, OfSparseValuesAreCaught) {
   const auto in_the_pass = [&](const auto& slip) { return in_phases(right, stores(dV), slip); };
   const auto in_two_passes = [&](const Operation& op, index_t) {
     Operation again = op;
-    const auto& k = std::get<kernel::PairValueGradients>(op.kernel);
+    const auto& k = *op.kernel.get_if<kernel::PairValueGradients>();
     again.kernel = kernel::PairAccumulate{k.place, 0, op.args[3].shape().rows, true};
     again.args = {op.args[1], op.args[2], op.args[4]};
     return Operations{op, again};

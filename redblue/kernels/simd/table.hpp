@@ -5,9 +5,6 @@
 #include "redblue/kernels/simd/row_dots.hpp"
 #include "redblue/kernels/simd/rows.hpp"
 #include "redblue/kernels/simd/words16.hpp"
-#include "redblue/methods/kernels/simd/feature_maps.hpp"
-#include "redblue/methods/kernels/simd/monomials.hpp"
-#include "redblue/methods/kernels/simd/polynomial_attention.hpp"
 
 /// The implementations of one instruction set, from its vectors.
 namespace redblue::kernel::simd {
@@ -62,18 +59,7 @@ constexpr Implementations<typename V::T> table(Isa isa) {
   b.template set<BlockSoftmax>(block_softmax_implementation<V>);
   b.template set<ScoreGradient>(score_gradient_implementation<V>);
   b.template set<RowDots>(row_dots<V>);
-  b.template set<AddMonomials>(add_monomials_implementation<V>);
-  b.template set<ApplyMonomials>(apply_monomials_implementation<V>);
-  b.template set<PolynomialAttention>(polynomial_attention_implementation<V>);
   b.template set<DivideRows>(divide_rows<V>);
-  b.template set<AddElu>(add_elu_implementation<V>);
-  b.template set<ApplyElu>(apply_elu_implementation<V>);
-  b.template set<RandomFeatures>(random_features_implementation<V>);
-  b.template set<RescaleRows>(rescale_rows_implementation<V>);
-  b.template set<RescaleState>(rescale_state_implementation<V>);
-  b.template set<SoftmaxRows>(softmax_rows_implementation<V>);
-  b.template set<PseudoInverseStep>(pseudo_inverse_step_implementation<V>);
-  b.template set<UnitScores>(unit_scores_implementation<V>);
   b.pack_queries = pack<V>;
   b.pack = pack<V>;
   b.unpack = unpack<V>;

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/methods/random_features.hpp"
 
@@ -27,6 +28,8 @@ struct AddElu {
     if (z.words() == 0) return;
     for (index_t t = 0; t < K.cols(); ++t) z[t] += sum_of<T>(K.rows(), [&](index_t j) { return phi(t, j); });
   }
+  template <class T>
+  static Implementation<T, AddElu> implementation(Isa isa);
 };
 
 /// num <- num + phi(Q) Z, den <- den + phi(Q) z, if they are wanted.
@@ -45,6 +48,8 @@ struct ApplyElu {
     if (z.words() == 0) return;
     for (index_t i = 0; i < Q.rows(); ++i) den[i] += sum_of<T>(Q.cols(), [&](index_t t) { return phi(i, t) * z[t]; });
   }
+  template <class T>
+  static Implementation<T, ApplyElu> implementation(Isa isa);
 };
 
 /// P_ia <- omega_a.x_i, less |x_i|^2/2 for keys, with x_i = sqrt(scale) X_i: the logarithms of random features `first`
@@ -77,6 +82,8 @@ struct RandomFeatures {
         P(i, a) = root * dot(x, X.col_stride, omega->template row<T>(first_feature + a), 1, X.cols()) - less;
     }
   }
+  template <class T>
+  static Implementation<T, RandomFeatures> implementation(Isa isa);
 };
 
 /// T <- -inf
@@ -112,6 +119,8 @@ struct RescaleState {
     for (index_t i = 0; i < P.rows(); ++i)
       for (index_t a = 0; a < P.cols(); ++a) P(i, a) = exp_shifted(P(i, a), c[0]);
   }
+  template <class T>
+  static Implementation<T, RescaleState> implementation(Isa isa);
 };
 
 /// m <- the largest of m and of P, row by row; rows of num and den rescaled to it; P <- exp(P - m).
@@ -132,6 +141,8 @@ struct RescaleRows {
       for (index_t a = 0; a < P.cols(); ++a) P(i, a) = exp_shifted(P(i, a), m[i]);
     }
   }
+  template <class T>
+  static Implementation<T, RescaleRows> implementation(Isa isa);
 };
 
 /// z <- z + column sums of P.

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/methods/random_features.hpp"
 
@@ -59,6 +60,8 @@ struct SoftmaxRows {
       for (index_t j = 0; j < S.cols(); ++j) S(i, j) /= sum;
     }
   }
+  template <class T>
+  static Implementation<T, SoftmaxRows> implementation(Isa isa);
 };
 
 /// Z <- A^T / (|A|_1 |A|_inf), where the iteration for the pseudo-inverse of A begins.
@@ -105,6 +108,8 @@ struct PseudoInverseStep {
       for (index_t i = 0; i < n; ++i) N(i, a) = u[i] / 4;
     }
   }
+  template <class T>
+  static Implementation<T, PseudoInverseStep> implementation(Isa isa);
 };
 
 /// B <- Z B, a column at a time. Of B the leading rows count, as many as Z has columns.

@@ -3,6 +3,7 @@
 #include <array>
 #include <tuple>
 
+#include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/dense.hpp"
 #include "redblue/methods/polynomial.hpp"
 
@@ -136,6 +137,8 @@ struct AddMonomials : Monomials {
         if (z.words() > 0) z[a] += u.words() > 0 ? x * u[i] : x;
       });
   }
+  template <class T>
+  static Implementation<T, AddMonomials> implementation(Isa isa);
 };
 
 /// O_i <- O_i + SUM_a x_i^a Z_a, den_i <- den_i + SUM_a x_i^a z_a, the monomials of weighted ones times w_a.
@@ -162,6 +165,8 @@ struct ApplyMonomials : Monomials {
         if (z.words() > 0) den[i] += x * z[a];
       });
   }
+  template <class T>
+  static Implementation<T, ApplyMonomials> implementation(Isa isa);
 };
 
 /// dX_i <- dX_i + SUM_a (Z_a . U_i + z_a u_i) d(x_i^a)/dx_i, u being 1 where it has no words; the monomials of weighted

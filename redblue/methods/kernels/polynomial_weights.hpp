@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
 
@@ -55,6 +56,8 @@ struct PolynomialAttention {
     visit(weights, S_ij, den_i);
     visit(Gemm{}, num_i, S_ij, V_j);
   }
+  template <class T>
+  static Implementation<T, PolynomialAttention> implementation(Isa isa);
 };
 
 }  // namespace redblue::kernel

@@ -1,6 +1,7 @@
 #pragma once
 #include <utility>
 
+#include "redblue/hardware/isa.hpp"
 #include "redblue/kernels/softmax.hpp"
 #include "redblue/methods/hashing.hpp"
 #include "redblue/methods/random_features.hpp"
@@ -275,6 +276,8 @@ struct UnitScores {
       for (index_t i = 0; i < Q.rows(); ++i) S(i, j) = factor * dot(&Q(i, 0), Q.col_stride, k, K.col_stride, Q.cols());
     }
   }
+  template <class T>
+  static Implementation<T, UnitScores> implementation(Isa isa);
 };
 
 /// S <- `own` where query and key have one position; -inf, if causal, where the key comes later.

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/coreset_block.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
@@ -20,12 +21,12 @@ struct CoresetForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "coreset";
   static constexpr std::string_view idea = "keeping few weighted keys resident in place of all";
-  static constexpr Traits traits{.method = MethodKind::coreset};
+  static constexpr Traits traits{.method = methods::coreset};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;
 
-  static bool balanced(const Sizes& x) { return std::get<Coreset>(x.method).balanced; }
+  static bool balanced(const Sizes& x) { return std::get<Coreset>(method_of(x)).balanced; }
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     constexpr index_t kMostKeys = 1 << 24;  // a word of fast memory that is an f32 has their numbers
     const CoresetBlocks blocks(x);

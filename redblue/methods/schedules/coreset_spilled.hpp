@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/parts/coreset_block.hpp"
 #include "redblue/schedules/parts/limits.hpp"
@@ -15,13 +16,13 @@ struct CoresetSpilledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "coreset_spilled";
   static constexpr std::string_view idea = "leaving few weighted keys in slow memory in place of all";
-  static constexpr Traits traits{.method = MethodKind::coreset};
+  static constexpr Traits traits{.method = methods::coreset};
   static constexpr std::array workspace{SlowArray::K_few, SlowArray::V_few, SlowArray::w_few};
 
   using Tiling = FewRowsTiling;
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (std::get<Coreset>(x.method).carried) return "is for separate blocks: leave out carried";
+    if (std::get<Coreset>(method_of(x)).carried) return "is for separate blocks: leave out carried";
     return CoresetForward::unsupported(x);
   }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return CoresetForward::smallest(x, m); }

@@ -2,6 +2,7 @@
 #include <cmath>
 #include <vector>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/clusters.hpp"
 #include "redblue/methods/schedules/parts/counting_sort.hpp"
 
@@ -20,7 +21,7 @@ struct HyperAttentionForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "hyper_attention";
   static constexpr std::string_view idea = "sorting queries and keys into blocks, and sampling keys for the rest";
-  static constexpr Traits traits{.method = MethodKind::hyper_attention};
+  static constexpr Traits traits{.method = methods::hyper_attention};
   static constexpr std::array workspace{SlowArray::hash_q, SlowArray::hash_k, SlowArray::order_q, SlowArray::order_k};
 
   struct Tiling {
@@ -37,7 +38,7 @@ struct HyperAttentionForward : Defaults {
     ClusterTiling of_blocks() const { return {Br, Bc, keep}; }
   };
 
-  static const HyperAttention& method(const Sizes& x) { return std::get<HyperAttention>(x.method); }
+  static const HyperAttention& method(const Sizes& x) { return std::get<HyperAttention>(method_of(x)); }
   static Clusters blocks(const Sizes& x) { return clusters_of(x, method(x).block); }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return sorts_rows_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
@@ -13,12 +14,12 @@ struct LinformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linformer";
   static constexpr std::string_view idea = "keeping keys and values projected to few rows resident";
-  static constexpr Traits traits{.method = MethodKind::linformer};
+  static constexpr Traits traits{.method = methods::linformer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;
 
-  static index_t rank(const Sizes& x) { return std::get<Linformer>(x.method).rank; }
+  static index_t rank(const Sizes& x) { return std::get<Linformer>(method_of(x)).rank; }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 1}; }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     return few_rows_tiling<LinformerForward>(x, limits, rank(x));
@@ -35,14 +36,14 @@ struct LinformerForward : Defaults {
   static Words prefetch(const Sizes& x, Tiling t) { return prefetch_of(phases(x, t)); }
   static Io io(const Sizes& x, Tiling) { return one_pass_io(x); }
   static Words macs(const Sizes& x, Tiling) {
-    const index_t per_key = std::get<Linformer>(x.method).random_signs ? rank(x) : 1;
+    const index_t per_key = std::get<Linformer>(method_of(x)).random_signs ? rank(x) : 1;
     return (Words(x.n_k) * per_key + Words(x.n_q) * rank(x)) * (Words(x.d) + x.d_v);
   }
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
     const Sizes& s = x.shape;
-    const Linformer& l = std::get<Linformer>(s.method);
+    const Linformer& l = std::get<Linformer>(method_of(s));
     const auto keys = m.alloc(SlowArray::Z, {l.rank, s.d}), values = m.alloc(SlowArray::Z, {l.rank, s.d_v});
     const kernel::ProjectRows project{s.n_k, 0, l.random_signs, l.seed};
     m.compute(kernel::Zero{}, keys);

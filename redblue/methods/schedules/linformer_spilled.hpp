@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/linformer.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"
@@ -15,7 +16,7 @@ struct LinformerSpilledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "linformer_spilled";
   static constexpr std::string_view idea = "leaving keys and values projected to few rows in slow memory";
-  static constexpr Traits traits{.method = MethodKind::linformer};
+  static constexpr Traits traits{.method = methods::linformer};
   static constexpr std::array workspace{SlowArray::K_few, SlowArray::V_few};
 
   struct Tiling : FewRowsTiling {
@@ -26,7 +27,7 @@ struct LinformerSpilledForward : Defaults {
     }
   };
 
-  static index_t rank(const Sizes& x) { return std::get<Linformer>(x.method).rank; }
+  static index_t rank(const Sizes& x) { return std::get<Linformer>(method_of(x)).rank; }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {{smallest_tile(x.n_q, m.query), 1}, 1}; }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     const auto fits = [&](const Tiling& t) { return schedule::fits<LinformerSpilledForward>(x, t, limits); };
@@ -59,7 +60,7 @@ struct LinformerSpilledForward : Defaults {
   /// few <- E all
   template <class M>
   static void project(M& m, const ForwardOperands& x, const SlowMatrix& all, const SlowMatrix& few, index_t w) {
-    const Linformer& l = std::get<Linformer>(x.shape.method);
+    const Linformer& l = std::get<Linformer>(method_of(x.shape));
     const Blocks columns{all.shape.cols, w};
     m.each(columns.count(), [&](auto& worker, index_t i) {
       const auto part = worker.alloc(SlowArray::Z, {l.rank, columns(i).size()});

@@ -1,3 +1,5 @@
+#include "redblue/methods/built_in.hpp"
+#include "redblue/methods/kernels/list.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/coreset_spilled.hpp"
 #include "redblue/methods/schedules/hyper_attention.hpp"
@@ -19,7 +21,6 @@
 #include "redblue/methods/schedules/smyrf.hpp"
 #include "redblue/methods/schedules/uniform_sample.hpp"
 #include "redblue/schedules/describe.hpp"
-#include "redblue/schedules/lists/lists.hpp"
 
 namespace redblue::plan {
 

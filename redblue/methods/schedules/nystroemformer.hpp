@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
@@ -14,7 +15,7 @@ struct NystroemformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "nystroemformer";
   static constexpr std::string_view idea = "keeping landmarks and what becomes of them resident";
-  static constexpr Traits traits{.method = MethodKind::nystroemformer};
+  static constexpr Traits traits{.method = methods::nystroemformer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -26,7 +27,7 @@ struct NystroemformerForward : Defaults {
     }
   };
 
-  static index_t landmarks(const Sizes& x) { return std::get<Nystroemformer>(x.method).landmarks; }
+  static index_t landmarks(const Sizes& x) { return std::get<Nystroemformer>(method_of(x)).landmarks; }
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     if (x.mask.group > 1) return "takes means of queries: each head needs keys and values of its own";
     return std::nullopt;
@@ -66,7 +67,7 @@ struct NystroemformerForward : Defaults {
   static Words macs(const Sizes& x, Tiling) {
     const Words L = landmarks(x), rows = Words(x.n_q) + x.n_k;
     return rows * x.d + L * (rows + L) * (Words(x.d) + x.d_v) +
-           6 * Words(std::get<Nystroemformer>(x.method).iterations) * L * L * L;
+           6 * Words(std::get<Nystroemformer>(method_of(x)).iterations) * L * L * L;
   }
 
   template <Machine M>
@@ -82,7 +83,7 @@ struct NystroemformerForward : Defaults {
       const Arg A = R.cols(L);
       std::array<Arg, 2> inverse{Z.arg(), N.arg()};
       m.compute(kernel::PseudoInverseStart{}, inverse[0], A);
-      for (index_t k = 0; k < std::get<Nystroemformer>(s.method).iterations; ++k) {
+      for (index_t k = 0; k < std::get<Nystroemformer>(method_of(s)).iterations; ++k) {
         m.compute(kernel::PseudoInverseStep{}, inverse[1], c, u, A, inverse[0]);
         std::swap(inverse[0], inverse[1]);
       }

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/feature_state.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
@@ -13,7 +14,7 @@ struct PerformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "performer";
   static constexpr std::string_view idea = "keeping the state of all random features resident";
-  static constexpr Traits traits{.masks = true, .method = MethodKind::performer};
+  static constexpr Traits traits{.masks = true, .method = methods::performer};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   struct Tiling {
@@ -27,7 +28,7 @@ struct PerformerForward : Defaults {
     }
   };
 
-  static index_t features(const Sizes& x) { return std::get<Performer>(x.method).features; }
+  static index_t features(const Sizes& x) { return std::get<Performer>(method_of(x)).features; }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return state_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), 1};

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/feature_state.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
 
@@ -18,7 +19,7 @@ struct PerformerTiledForward : Defaults {
   static constexpr std::string_view name = "performer_tiled";
   static constexpr std::string_view idea =
       "forming the state of random features in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.rewrites_outputs = true, .method = MethodKind::performer};
+  static constexpr Traits traits{.rewrites_outputs = true, .method = methods::performer};
   static constexpr std::array workspace{SlowArray::den, SlowArray::ids};
 
   struct Tiling {
@@ -36,7 +37,7 @@ struct PerformerTiledForward : Defaults {
     }
   };
 
-  static index_t features(const Sizes& x) { return std::get<Performer>(x.method).features; }
+  static index_t features(const Sizes& x) { return std::get<Performer>(method_of(x)).features; }
   static Tiling smallest(const Sizes& x, const Multiples& m) {
     return {1, 0, smallest_tile(x.n_q, m.query), smallest_tile(x.n_k, m.key), 1};
   }

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_gradients.hpp"
 #include "redblue/schedules/linear/backward.hpp"
 
@@ -12,7 +13,7 @@ struct PolynomialTwoStateBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial_two_states";
   static constexpr std::string_view idea = "keeping the state of all monomials and its gradient resident";
-  static constexpr Traits traits{.method = MethodKind::polynomial};
+  static constexpr Traits traits{.method = methods::polynomial};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = LinearBackward::Tiling;
@@ -41,7 +42,7 @@ struct PolynomialTwoStateBackward : Defaults {
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     const Sizes& s = x.shape;
     const MonomialGroup all = all_monomials(s);
-    const kernel::Monomials w = all.monomials.times(*s.polynomial, x.scale);
+    const kernel::Monomials w = all.monomials.times(*polynomial_of(s), x.scale);
     const Blocks rows = s.pairs().row_blocks(t.br), keys = s.pairs().key_blocks(t.bc);
     const Parts::State<M> dZ(m, SlowArray::G, all, s.d_v), Z(m, SlowArray::Z, all, s.d_v);
     for (index_t j = 0; j < keys.count(); ++j) keys_into_state(m, x, all, {0, s.d_v}, keys(j), Z.Z, Z.z);
@@ -63,7 +64,7 @@ struct PolynomialBackward : Defaults {
   using Parts = PolynomialGradients;
   static constexpr std::string_view name = "polynomial";
   static constexpr std::string_view idea = "keeping one state of monomials at a time resident, and then its gradient";
-  static constexpr Traits traits{.masks = true, .method = MethodKind::polynomial};
+  static constexpr Traits traits{.masks = true, .method = methods::polynomial};
   static constexpr std::array workspace{SlowArray::dNum, SlowArray::dDen};
 
   using Tiling = LinearBackward::Tiling;
@@ -104,7 +105,7 @@ struct PolynomialBackward : Defaults {
   static void run(M& m, const BackwardOperands& x, Tiling t) {
     const Sizes& s = x.shape;
     const MonomialGroup all = all_monomials(s);
-    const kernel::Monomials w = all.monomials.times(*s.polynomial, x.scale);
+    const kernel::Monomials w = all.monomials.times(*polynomial_of(s), x.scale);
     {
       const Parts::State<M> Z(m, SlowArray::Z, all, s.d_v);
       for_queries_after_keys(

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_clusters.hpp"
 #include "redblue/methods/schedules/polynomial_rows.hpp"
 
@@ -20,7 +21,7 @@ struct PolynomialClustersForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_clusters";
   static constexpr std::string_view idea = "exact weights within clusters of sorted rows, a polynomial for other pairs";
-  static constexpr Traits traits{.method = MethodKind::polynomial, .by_rows = true};
+  static constexpr Traits traits{.method = methods::polynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::hash_q,  SlowArray::hash_k, SlowArray::order_q,
                                         SlowArray::order_k, SlowArray::runs,   SlowArray::ids};
 
@@ -44,7 +45,7 @@ struct PolynomialClustersForward : Defaults {
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     if (const auto why = sorts_rows_unsupported(x)) return why;
-    if (x.row_polynomials != nullptr && x.row_polynomials->cluster == 0) return "is for clusters (cluster=N)";
+    if (row_polynomials_of(x) != nullptr && row_polynomials_of(x)->cluster == 0) return "is for clusters (cluster=N)";
     return state_of_monomials_unsupported(x);
   }
   static std::string_view caveat(const Sizes& x, const Tiling& t) { return PolynomialRowsForward::caveat(x, {t.Br}); }
@@ -96,7 +97,7 @@ struct PolynomialClustersForward : Defaults {
   /// The worst of a decision is that its row is listed.
   static Costs decided(const Sizes& x, const Tiling& t, const Decisions& decisions) {
     using A = SlowArray;
-    const RowPolynomials& fits = *x.row_polynomials;
+    const RowPolynomials& fits = *row_polynomials_of(x);
     const index_t h = decisions.worst;
     const Clusters all = exact_clusters(x);
     const Words listed = h, rows = x.n_q, keys = x.n_k, met = cluster_key_visits(all, {t.br, 1, 0});
@@ -121,8 +122,8 @@ struct PolynomialClustersForward : Defaults {
     sort_rows(m, x, clustering(s), t.of_sorts());
     std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
     {
-      const auto mean = m.alloc(SlowArray::K, {s.row_polynomials->centred ? 1 : 0, s.d});
-      if (s.row_polynomials->centred) mean_of_keys(m, x, mean);
+      const auto mean = m.alloc(SlowArray::K, {row_polynomials_of(s)->centred ? 1 : 0, s.d});
+      if (row_polynomials_of(s)->centred) mean_of_keys(m, x, mean);
       const RowState<M> state(m, s, 0);
       keys_by_length(m, x, state, mean, {0, s.n_k}, t.bc);
       const Clusters all = exact_clusters(s);

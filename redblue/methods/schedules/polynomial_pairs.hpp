@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_pairs.hpp"
 #include "redblue/methods/schedules/polynomial_rows.hpp"
 
@@ -19,7 +20,7 @@ struct PolynomialPairsForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_pairs";
   static constexpr std::string_view idea = "exact attention for long keys and queries, a polynomial for other pairs";
-  static constexpr Traits traits{.method = MethodKind::polynomial, .by_rows = true};
+  static constexpr Traits traits{.method = methods::polynomial, .by_rows = true};
   static constexpr std::array workspace{SlowArray::ids};
 
   struct Tiling {
@@ -38,7 +39,8 @@ struct PolynomialPairsForward : Defaults {
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
     if (x.n_q > kMostRows || x.n_k > kMostRows) return "lists rows and keys by a number in a word: 2^24 at most";
-    if (x.row_polynomials != nullptr && x.row_polynomials->exact_keys == 0) return "is for exact keys (exact-keys=H)";
+    if (row_polynomials_of(x) != nullptr && row_polynomials_of(x)->exact_keys == 0)
+      return "is for exact keys (exact-keys=H)";
     return state_of_monomials_unsupported(x);
   }
   static std::string_view caveat(const Sizes& x, const Tiling& t) { return PolynomialRowsForward::caveat(x, {t.Br}); }
@@ -83,7 +85,7 @@ struct PolynomialPairsForward : Defaults {
 
   /// The worst of a decision is that its row is listed.
   static Costs decided(const Sizes& x, Tiling t, const Decisions& decisions) {
-    const RowPolynomials& fits = *x.row_polynomials;
+    const RowPolynomials& fits = *row_polynomials_of(x);
     const index_t h = decisions.worst, kept = exact_keys(x);
     const Words listed = h, rows = x.n_q, keys = x.n_k, others = x.n_k - kept;
     const Words visits =
@@ -104,8 +106,8 @@ struct PolynomialPairsForward : Defaults {
     const Sizes& s = x.shape;
     std::vector<index_t> listed;  // a machine with data reads their numbers from slow memory
     {
-      const auto mean = m.alloc(SlowArray::K, {s.row_polynomials->centred ? 1 : 0, s.d});
-      if (s.row_polynomials->centred) mean_of_keys(m, x, mean);
+      const auto mean = m.alloc(SlowArray::K, {row_polynomials_of(s)->centred ? 1 : 0, s.d});
+      if (row_polynomials_of(s)->centred) mean_of_keys(m, x, mean);
       const auto ids = m.alloc(SlowArray::ids, {exact_keys(s), 1});
       select_longest(m, x, mean, ids);
       const SplitKeys keys = split_keys(m, x, ids);

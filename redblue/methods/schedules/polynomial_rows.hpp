@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 
 namespace redblue::schedule {
@@ -23,7 +24,7 @@ struct PolynomialRowsForward : Defaults {
   static constexpr std::string_view name = "polynomial_rows";
   static constexpr std::string_view idea =
       "a polynomial for the radius or the spread of each row, and exact rows beyond the range";
-  static constexpr Traits traits{.masks = true, .method = MethodKind::polynomial, .by_rows = true};
+  static constexpr Traits traits{.masks = true, .method = methods::polynomial, .by_rows = true};
   static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
   static constexpr std::array workspace{SlowArray::ids};
 
@@ -40,15 +41,15 @@ struct PolynomialRowsForward : Defaults {
 
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     constexpr index_t kMostRows = 1 << 24;  // a word of fast memory that is an f32 has their numbers
-    const bool lists = x.row_polynomials != nullptr && x.row_polynomials->exact_rows;
+    const bool lists = row_polynomials_of(x) != nullptr && row_polynomials_of(x)->exact_rows;
     if (lists && x.n_q > kMostRows) return "lists rows by a number in a word: 2^24 at most";
-    if (x.row_polynomials != nullptr && x.row_polynomials->cluster > 0) return "knows no clusters (cluster=N)";
-    if (x.row_polynomials != nullptr && x.row_polynomials->by_spread() && !x.mask.full())
+    if (row_polynomials_of(x) != nullptr && row_polynomials_of(x)->cluster > 0) return "knows no clusters (cluster=N)";
+    if (row_polynomials_of(x) != nullptr && row_polynomials_of(x)->by_spread() && !x.mask.full())
       return "knows a gaussian fit without a mask only: of the keys that a row sees scores have a mean";
     return state_of_monomials_unsupported(x);
   }
   static std::string_view caveat(const Sizes& x, const Tiling&) {
-    return x.row_polynomials != nullptr && x.row_polynomials->exact_rows
+    return row_polynomials_of(x) != nullptr && row_polynomials_of(x)->exact_rows
                ? "its words are the most that any data cost, with every row exact; a run says what they were"
                : "";
   }
@@ -72,7 +73,7 @@ struct PolynomialRowsForward : Defaults {
   }
 
   /// How many rows data may make it list.
-  static index_t most_listed(const Sizes& x) { return x.row_polynomials->exact_rows ? x.n_q : 0; }
+  static index_t most_listed(const Sizes& x) { return row_polynomials_of(x)->exact_rows ? x.n_q : 0; }
   static Words footprint(const Sizes& x, Tiling t) {
     return std::max(footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, 0)),
                     footprint_of(phases_of_rows(x, t.Br, t.Bc, t.bc, most_listed(x))));
@@ -90,7 +91,7 @@ struct PolynomialRowsForward : Defaults {
 
   /// The worst of a decision is that its row is listed.
   static Costs decided(const Sizes& x, Tiling t, const Decisions& decisions) {
-    const RowPolynomials& fits = *x.row_polynomials;
+    const RowPolynomials& fits = *row_polynomials_of(x);
     const index_t h = decisions.worst, kept = exact_keys(x);
     const MetAsScores met(x, t.Br, decisions);
     const Words listed = h, rows = x.n_q, keys = x.n_k;

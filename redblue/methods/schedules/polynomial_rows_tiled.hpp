@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_passes.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 
@@ -18,7 +19,7 @@ struct PolynomialRowsTiledForward : Defaults {
       "a polynomial for the radius or the spread of each row, and a state in tiles, one pass over the rows for each "
       "tile";
   static constexpr Traits traits{
-      .masks = true, .rewrites_outputs = true, .method = MethodKind::polynomial, .by_rows = true};
+      .masks = true, .rewrites_outputs = true, .method = methods::polynomial, .by_rows = true};
   static constexpr bool one_core = true;  // a mask that it knows has one; packed sequences have several
   static constexpr std::array workspace{SlowArray::den, SlowArray::ids};
 
@@ -40,8 +41,8 @@ struct PolynomialRowsTiledForward : Defaults {
     return x.d + x.d_v <= 4096 && !unsupported(x) ? "polynomial state" : "";
   }
   static std::optional<std::string_view> unsupported(const Sizes& x) {
-    if (x.row_polynomials == nullptr) return std::nullopt;  // Schedule::obstacle
-    const RowPolynomials& fits = *x.row_polynomials;
+    if (row_polynomials_of(x) == nullptr) return std::nullopt;  // Schedule::obstacle
+    const RowPolynomials& fits = *row_polynomials_of(x);
     if (fits.cluster > 0) return "knows no clusters: leave out cluster=N";
     if (fits.exact_rows) return "has no exact rows: give no-exact-rows";
     if (fits.exact_keys > 0) return "has no exact keys: leave out exact-keys=N";
@@ -63,15 +64,15 @@ struct PolynomialRowsTiledForward : Defaults {
     return t;
   }
 
-  static Words mean(const Sizes& x) { return x.tile(SlowArray::K, x.row_polynomials->centred ? 1 : 0, x.d); }
+  static Words mean(const Sizes& x) { return x.tile(SlowArray::K, row_polynomials_of(x)->centred ? 1 : 0, x.d); }
   /// Before the passes, beside the mean of the keys: it is formed; keys, and rows, pass to be numbered.
   static std::array<Phase, 3> numbering(const Sizes& x, index_t bc) {
     using A = SlowArray;
-    const bool by_spread = x.row_polynomials->by_spread();
+    const bool by_spread = row_polynomials_of(x)->by_spread();
     const Words word = x.tile(A::den, 1, 1), stack = x.tile(A::den, by_spread ? 2 : 0, 1);
     const Words measures = by_spread ? x.tile(A::Z, monomials(x.d, 2), 1) : word;
     const Words keys = x.tile(A::K, keys_entering(x, bc), x.d), query = x.tile(A::Q, 1, x.d);
-    return {Phase{x.row_polynomials->centred ? x.word(A::K) : Words(0), x.word(A::K)},
+    return {Phase{row_polynomials_of(x)->centred ? x.word(A::K) : Words(0), x.word(A::K)},
             Phase{measures + keys + stack, keys}, Phase{measures + query + word + stack, query}};
   }
   static Words footprint(const Sizes& x, const PolynomialPasses& passes) {
@@ -88,13 +89,13 @@ struct PolynomialRowsTiledForward : Defaults {
   static Io io(const Sizes& x, Tiling t) { return io(x, PolynomialPasses(x, t.tiles())); }
   static Io io(const Sizes& x, const PolynomialPasses& passes) {
     const Words rows = x.n_q, keys = x.n_k;
-    return passes.io(x) + Io().read(SlowArray::K, (x.row_polynomials->centred ? 2 : 1) * keys * x.d)
+    return passes.io(x) + Io().read(SlowArray::K, (row_polynomials_of(x)->centred ? 2 : 1) * keys * x.d)
                               .read(SlowArray::Q, rows * x.d)
                               .read(SlowArray::ids, passes.count() * rows)
                               .write(SlowArray::ids, rows);
   }
   static Words macs(const Sizes& x, Tiling) {
-    const Words squares = x.row_polynomials->by_spread() ? (Words(x.n_k) + x.n_q) * monomials(x.d, 2) : Words(0);
+    const Words squares = row_polynomials_of(x)->by_spread() ? (Words(x.n_k) + x.n_q) * monomials(x.d, 2) : Words(0);
     return polynomial_macs(x) + squares;
   }
   /// What rows take does not change their words.
@@ -102,11 +103,11 @@ struct PolynomialRowsTiledForward : Defaults {
 
   template <DataMachine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const bool centred = x.shape.row_polynomials->centred;
+    const bool centred = row_polynomials_of(x.shape)->centred;
     const auto mean = m.alloc(SlowArray::K, {centred ? 1 : 0, x.shape.d});
     if (centred) mean_of_keys(m, x, mean);
     number_rows(m, x, mean, t.bc);
-    const RowPolynomials& fits = *x.shape.row_polynomials;
+    const RowPolynomials& fits = *row_polynomials_of(x.shape);
     const auto of_row = [&](Range I) -> const Polynomial& {
       const auto number = m.load(x.ids.rows(I));
       return fits[look_up(m, number, fits.steps() - 1)];
@@ -122,9 +123,9 @@ struct PolynomialRowsTiledForward : Defaults {
   struct Measures {
     Measures(M& m, const Sizes& s)
         : all(all_monomials(s, 2)),
-          Z(m.alloc(SlowArray::Z, {s.row_polynomials->by_spread() ? all.rows : 0, 0})),
+          Z(m.alloc(SlowArray::Z, {row_polynomials_of(s)->by_spread() ? all.rows : 0, 0})),
           z(m.alloc(SlowArray::Z, {Z.shape().rows, 1})),
-          longest(m.alloc(SlowArray::den, {s.row_polynomials->by_spread() ? 0 : 1, 1})) {
+          longest(m.alloc(SlowArray::den, {row_polynomials_of(s)->by_spread() ? 0 : 1, 1})) {
       m.compute(kernel::Zero{}, z);
       m.compute(kernel::Zero{}, longest);
     }
@@ -136,7 +137,7 @@ struct PolynomialRowsTiledForward : Defaults {
   template <class M>
   static void number_rows(M& m, const ForwardOperands& x, const Tile<M>& mean, index_t bc) {
     const Measures<M> measures(m, x.shape);
-    const bool by_spread = x.shape.row_polynomials->by_spread();
+    const bool by_spread = row_polynomials_of(x.shape)->by_spread();
     for_queries_after_keys(
         x.shape, 1, bc,
         [&](Range J) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_passes.hpp"
 
 namespace redblue::schedule {
@@ -15,7 +16,7 @@ struct PolynomialTiledForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "polynomial_tiled";
   static constexpr std::string_view idea = "forming the state of monomials in tiles, one pass over the rows for each";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = MethodKind::polynomial};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::polynomial};
   static constexpr std::array workspace{SlowArray::den};
 
   using Tiling = PolynomialTiles;
@@ -46,7 +47,7 @@ struct PolynomialTiledForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const auto one = [&](Range) -> const Polynomial& { return *x.shape.polynomial; };
+    const auto one = [&](Range) -> const Polynomial& { return *polynomial_of(x.shape); };
     PolynomialPasses(x.shape, t).for_each([&](const MonomialGroup& g, StateColumns c) {
       polynomial_pass(m, x, g, c, t.br, t.bc, one);
     });

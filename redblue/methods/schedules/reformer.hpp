@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/chunks.hpp"
 #include "redblue/methods/schedules/parts/counting_sort.hpp"
 
@@ -16,7 +17,7 @@ struct ReformerForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "reformer";
   static constexpr std::string_view idea = "sorting rows by hash into chunks that attend to themselves and the last";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = MethodKind::reformer};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::reformer};
   static constexpr std::array workspace{SlowArray::hash_q, SlowArray::order_q, SlowArray::den};
   static constexpr bool one_core = true;
 
@@ -32,7 +33,7 @@ struct ReformerForward : Defaults {
     ClusterTiling of_chunks() const { return {Br, Bc, keep}; }
   };
 
-  static const Reformer& method(const Sizes& x) { return std::get<Reformer>(x.method); }
+  static const Reformer& method(const Sizes& x) { return std::get<Reformer>(method_of(x)); }
   static Chunks chunks(const Sizes& x) { return {x.n_q, method(x).chunk, !x.mask.full()}; }
   static std::optional<std::string_view> unsupported(const Sizes& x) {
     const bool causal = x.mask.lo == -Mask::kFar && x.mask.hi == 1 && x.mask.prefix == 0;

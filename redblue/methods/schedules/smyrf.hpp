@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/smyrf_sort.hpp"
 
 namespace redblue::schedule {
@@ -15,7 +16,7 @@ struct SmyrfForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "smyrf";
   static constexpr std::string_view idea = "sorting queries and keys into clusters that attend within";
-  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = MethodKind::smyrf};
+  static constexpr Traits traits{.masks = true, .rewrites_outputs = true, .method = methods::smyrf};
   static constexpr std::array workspace{SlowArray::hash_q,  SlowArray::hash_k, SlowArray::order_q,
                                         SlowArray::order_k, SlowArray::runs,   SlowArray::den};
   static constexpr bool one_core = true;
@@ -37,7 +38,7 @@ struct SmyrfForward : Defaults {
     SortTiling of_sorts() const { return {rho, f}; }
   };
 
-  static const Smyrf& method(const Sizes& x) { return std::get<Smyrf>(x.method); }
+  static const Smyrf& method(const Sizes& x) { return std::get<Smyrf>(method_of(x)); }
   static Clusters clusters(const Sizes& x) { return clusters_of(x, method(x).cluster); }
   static std::optional<std::string_view> unsupported(const Sizes& x) { return sorts_rows_unsupported(x); }
   static Tiling smallest(const Sizes& x, const Multiples& m) {

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/hashing.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
 #include "redblue/schedules/parts/limits.hpp"
@@ -13,12 +14,12 @@ struct UniformSampleForward : Defaults {
   using Operands = ForwardOperands;
   static constexpr std::string_view name = "uniform_sample";
   static constexpr std::string_view idea = "attending to keys drawn at random, which stay resident";
-  static constexpr Traits traits{.method = MethodKind::uniform_sample};
+  static constexpr Traits traits{.method = methods::uniform_sample};
   static constexpr std::array<SlowArray, 0> workspace{};
 
   using Tiling = FewRowsTiling;
 
-  static index_t keys(const Sizes& x) { return std::get<UniformSample>(x.method).keys; }
+  static index_t keys(const Sizes& x) { return std::get<UniformSample>(method_of(x)).keys; }
   static Tiling smallest(const Sizes& x, const Multiples& m) { return {smallest_tile(x.n_q, m.query), 1}; }
   static std::optional<Tiling> choose_tiling(const Sizes& x, const Limits& limits) {
     return few_rows_tiling<UniformSampleForward>(x, limits, keys(x));
@@ -42,7 +43,7 @@ struct UniformSampleForward : Defaults {
 
   template <Machine M>
   static void run(M& m, const ForwardOperands& x, Tiling t) {
-    const UniformSample& u = std::get<UniformSample>(x.shape.method);
+    const UniformSample& u = std::get<UniformSample>(method_of(x.shape));
     const auto K = m.alloc(SlowArray::K, {u.keys, x.shape.d}), V = m.alloc(SlowArray::V, {u.keys, x.shape.d_v});
     index_t row = 0;
     for (const index_t j : random_subset(u.keys, x.shape.n_k, u.seed)) {

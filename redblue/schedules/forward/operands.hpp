@@ -3,7 +3,6 @@
 
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/slow_matrix.hpp"
-#include "redblue/methods/schedules/parts/coreset_blocks.hpp"
 #include "redblue/problem/operation.hpp"
 #include "redblue/problem/sizes.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
@@ -30,6 +29,9 @@ struct ForwardOperands : ModifierOperands {
   bool store_lse = true;  ///< false in all but one pass of a schedule that goes over the queries several times
 
   [[gnu::noinline]] ForwardOperands(const Sizes& s, double scale, index_t instance = 0)
+      : ForwardOperands(s, scale, instance,
+                        s.approximation == nullptr ? MethodWorkspace() : s.approximation->workspace(s)) {}
+  ForwardOperands(const Sizes& s, double scale, index_t instance, const MethodWorkspace& method)
       : ModifierOperands(s, instance),
         shape(s),
         scale(scale),
@@ -44,14 +46,14 @@ struct ForwardOperands : ModifierOperands {
         lse_g{SlowArray::lse_g, lse.shape, instance},
         den{SlowArray::den, {s.n_q, 1}, instance, s.row0},
         ids{SlowArray::ids, {s.n_q, 1}, instance, s.row0},
-        hash_q{SlowArray::hash_q, {s.n_q, hashing(s).words}, instance, s.row0},
-        hash_k{SlowArray::hash_k, {s.n_k, hashing(s).words}, instance, s.key0},
-        order_q{SlowArray::order_q, {s.n_q, hashing(s).rounds}, instance, s.row0},
-        order_k{SlowArray::order_k, {s.n_k, hashing(s).rounds}, instance, s.key0},
+        hash_q{SlowArray::hash_q, {s.n_q, method.hash_words}, instance, s.row0},
+        hash_k{SlowArray::hash_k, {s.n_k, method.hash_words}, instance, s.key0},
+        order_q{SlowArray::order_q, {s.n_q, method.rounds}, instance, s.row0},
+        order_k{SlowArray::order_k, {s.n_k, method.rounds}, instance, s.key0},
         runs{SlowArray::runs, {std::max(s.n_q, s.n_k), 4}, instance},
-        K_few{SlowArray::K_few, {few_rows(s), s.d}, instance},
-        V_few{SlowArray::V_few, {few_rows(s), s.d_v}, instance},
-        w_few{SlowArray::w_few, {few_rows(s), 1}, instance} {}
+        K_few{SlowArray::K_few, {method.few_rows, s.d}, instance},
+        V_few{SlowArray::V_few, {method.few_rows, s.d_v}, instance},
+        w_few{SlowArray::w_few, {method.few_rows, 1}, instance} {}
 
   /// One step of attention on the scores at (row, col); the keys of the next step begin at `next`.
   kernel::OnlineAttention attention_at(index_t row, index_t col, index_t next) const {
@@ -60,24 +62,6 @@ struct ForwardOperands : ModifierOperands {
   }
   index_t instance() const { return Q.instance; }
 
- private:
-  /// Words by which a row is sorted, and sorts.
-  struct Hashing {
-    index_t words = 0, rounds = 0;
-  };
-  static Hashing hashing(const Sizes& s) {
-    if (const auto* m = std::get_if<Smyrf>(&s.method)) return {m->rounds + 1, m->rounds};
-    if (s.row_polynomials != nullptr && s.row_polynomials->cluster > 0) return {2, 1};  // one round of SMYRF
-    if (std::holds_alternative<HyperAttention>(s.method)) return {1, 1};
-    if (const auto* m = std::get_if<Reformer>(&s.method)) return {m->rounds, m->rounds};
-    return {};
-  }
-  static index_t few_rows(const Sizes& s) {
-    if (const auto* m = std::get_if<Linformer>(&s.method)) return m->rank;
-    return std::holds_alternative<Coreset>(s.method) ? CoresetBlocks(s).core() : 0;
-  }
-
- public:
   auto all() const {
     return std::array{Q,     K,   V,   bias,   slopes, sinks,   O,       lse,  S,     Z,     Og,
                       lse_g, den, ids, hash_q, hash_k, order_q, order_k, runs, K_few, V_few, w_few};

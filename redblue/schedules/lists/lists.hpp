@@ -10,6 +10,5 @@ void add_gradient(Registry& registry);
 void add_projected(Registry& registry);
 void add_scores(Registry& registry);
 void add_merge(Registry& registry);
-void add_approximate(Registry& registry);
 
 }  // namespace redblue::plan

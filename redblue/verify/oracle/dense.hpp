@@ -3,16 +3,16 @@
 #include <cmath>
 #include <limits>
 #include <map>
-#include <set>
+#include <memory>
 #include <utility>
 #include <vector>
 
 #include "redblue/language/slow_matrix.hpp"
 #include "redblue/masks/philox.hpp"
-#include "redblue/methods/oracle/methods.hpp"
 #include "redblue/problem/operation.hpp"
 #include "redblue/problem/problem.hpp"
 #include "redblue/problem/sequences.hpp"
+#include "redblue/verify/oracle/approximate_rows.hpp"
 
 /// Plain attention and its gradients, one instance at a time and row by row, in any floating-point type: what the
 /// definition says and nothing else. The only dense reference of the repository: verify() and the tests use it, and
@@ -21,17 +21,6 @@ namespace redblue::oracle {
 
 template <class T>
 using Matrices = std::map<SlowArray, Matrix<T>>;
-
-/// What a query makes of the keys that it sees.
-template <class T>
-struct Row {
-  std::vector<T> p;           ///< weights of the visible keys, before dropout
-  std::vector<index_t> keys;  ///< which these are
-  T lse = -std::numeric_limits<T>::infinity();
-  /// Derivatives of the weights. Of the softmax none: they are p (dP - D). Of a polynomial p: p'(score) over the sum of
-  /// p(score).
-  std::vector<T> slope{};
-};
 
 /// One instance of a problem: its inputs, and from them everything else. Sums are cut into blocks of `block` terms.
 template <class T>
@@ -47,7 +36,6 @@ class Dense {
         sequence_(static_cast<std::size_t>(x_.n_q)),
         place_(static_cast<std::size_t>(x_.n_q)) {
     project();
-    spread();
     if (x_.sequences == nullptr) return;
     order_ = x_.sequences->order_of(instance, modifiers().kv_heads);
     const index_t group = x_.mask.group;
@@ -66,7 +54,6 @@ class Dense {
   void set(SlowArray a, const Matrix<T>& value) {
     in_[a] = value;
     project();
-    spread();
   }
 
   index_t rows() const { return x_.n_q; }
@@ -182,15 +169,15 @@ class Dense {
     return {{SlowArray::dQ, dQ}, {SlowArray::dK, dK}, {SlowArray::dV, dV}, {SlowArray::dBias, dBias}};
   }
 
-  /// Takes all radii of row polynomials, and the draws of a coreset, as this much larger.
+  /// Takes what tells the rows of an approximation apart, and its draws, as this much larger.
   void nudge(T by) {
     nudge_ = by;
     project();
   }
-  /// Of a problem with row polynomials: the rows beyond the range, which are exact.
+  /// Of a problem with an approximation: the rows that are exact all the same.
   index_t exact_rows() const {
     index_t rows = 0;
-    for (index_t i = 0; i < x_.n_q; ++i) rows += is_exact(i) ? 1 : 0;
+    for (index_t i = 0; i < x_.n_q; ++i) rows += approximate_->is_exact(i) ? 1 : 0;
     return rows;
   }
 
@@ -209,32 +196,10 @@ class Dense {
     return most;
   }
 
-  /// Of polynomial attention, the largest over rows of SUM p+(m) / SUM p(s): m is the score of the magnitudes of q and
-  /// k, p+ has the magnitudes of the coefficients. By this factor the terms of the sum over monomials exceed the
-  /// weights.
+  /// The largest ApproximateRows::magnitude of a row.
   T monomial_magnitude() const {
     T most = 0;
-    for (index_t i = 0; i < x_.n_q; ++i) {
-      T terms = 0, weights = 0;
-      if (p_.row_polynomials != nullptr && is_exact(i)) continue;
-      const index_t number = p_.row_polynomials == nullptr ? 0 : number_of_polynomial(i);
-      const Polynomial& p = p_.row_polynomials == nullptr ? *p_.approximation : (*p_.row_polynomials)[number];
-      const T unit = p_.row_polynomials == nullptr ? T(0) : static_cast<T>(p_.row_polynomials->log_unit(number));
-      for (const index_t j : seen(i)) {
-        if (p_.row_polynomials != nullptr && is_exact_pair(i, j)) {
-          weights += std::exp(centred_product_of(i, j) - unit);
-          if (is_far(i, j)) continue;  // it is not in the state
-        } else {
-          weights += p(centred_product_of(i, j));
-        }
-        const T m = std::abs(scale_) *
-                    sum<T>(x_.d, block_, [&](index_t t) { return std::abs(Q_(i, t) * (K_(j, t) - mean(t))); });
-        T all = 0;
-        for (std::size_t l = p.c.size(); l > 0; --l) all = all * m + std::abs(static_cast<T>(p.c[l - 1]));
-        terms += all;
-      }
-      if (weights != T(0)) most = std::max(most, std::abs(terms / weights));
-    }
+    for (index_t i = 0; i < x_.n_q; ++i) most = std::max(most, approximate_->magnitude(i, seen(i)));
     return most;
   }
 
@@ -331,13 +296,7 @@ class Dense {
   /// weights are summed again from lse: from the maximum, equal scores have weights 1, whose sum rounds nowhere.
   Row<T> row(index_t i) const {
     if (p_.score != Score::softmax) return row(i, T(0));
-    if (p_.row_polynomials != nullptr && !is_exact(i)) return row_of_its_polynomial(i);
-    if (p_.approximation != nullptr && p_.row_polynomials == nullptr) return row_of_polynomial(i);
-    if (kind_of(x_.method) != MethodKind::exact) {
-      Row<T> r{{}, seen(i)};
-      r.p = method_(i, r.keys);
-      return r;
-    }
+    if (approximate_ != nullptr && !approximate_->is_exact(i)) return approximate_->row(i, seen(i));
     Row<T> r;
     r.keys = seen(i);
     const std::vector<T> s = scores(i);
@@ -355,105 +314,6 @@ class Dense {
     r.lse = m + std::log(total_from(m));
     const T z = total_from(r.lse);
     for (T& p : r.p) p /= z;
-    return r;
-  }
-  /// What row polynomials need of the keys: the mean of all that a row sees, and of those that a row sees, which are
-  /// the first, those farthest from it, and how far the others are.
-  void spread() {
-    const RowPolynomials* fits = p_.row_polynomials.get();
-    if (fits == nullptr) return;
-    const index_t all = count_seen(x_.n_q - 1);
-    mean_.assign(static_cast<std::size_t>(x_.d), T(0));
-    if (fits->centred && all > 0)
-      for (index_t t = 0; t < x_.d; ++t)
-        mean_[static_cast<std::size_t>(t)] =
-            sum<T>(all, block_, [&](index_t j) { return K_(j, t); }) / static_cast<T>(all);
-    far_up_to_.assign(static_cast<std::size_t>(x_.n_k), x_.n_k);
-    longest_.assign(static_cast<std::size_t>(all) + 1, T(0));
-    std::set<std::pair<T, index_t>> far;  // lengths, and the last key first
-    for (index_t j = 0; j < all; ++j) {
-      const T square = sum<T>(x_.d, block_, [&](index_t t) { return (K_(j, t) - mean(t)) * (K_(j, t) - mean(t)); });
-      far.emplace(std::sqrt(square), -j);
-      T& longest = longest_[static_cast<std::size_t>(j) + 1] = longest_[static_cast<std::size_t>(j)];
-      if (std::ssize(far) <= fits->exact_keys) continue;
-      far_up_to_[static_cast<std::size_t>(-far.begin()->second)] = j;
-      longest = std::max(longest, far.begin()->first);
-      far.erase(far.begin());
-    }
-    if (fits->cluster > 0)
-      clusters_ = {Smyrf{1, fits->cluster, fits->seed}, scale_, Q_, K_, {{0, x_.n_q}, {0, x_.n_k}}, block_, nudge_};
-  }
-  T mean(index_t t) const { return mean_.empty() ? T(0) : mean_[static_cast<std::size_t>(t)]; }
-  T centred_product_of(index_t i, index_t j) const {
-    return scale_ * sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * (K_(j, t) - mean(t)); });
-  }
-  /// What tells rows apart: no score of this row with a key that is not exact exceeds its radius; the spread is the
-  /// root of their mean square.
-  T radius(index_t i) const {
-    if (p_.row_polynomials->by_spread()) return nudge_ * spread_of(i);
-    return nudge_ * std::abs(scale_) * longest_[static_cast<std::size_t>(count_seen(i))] *
-           std::sqrt(sum<T>(x_.d, block_, [&](index_t t) { return Q_(i, t) * Q_(i, t); }));
-  }
-  T spread_of(index_t i) const {
-    std::vector<T> squares;
-    squares.reserve(static_cast<std::size_t>(x_.n_k));
-    for (index_t j = 0; j < x_.n_k; ++j)
-      if (!is_far(i, j)) squares.push_back(centred_product_of(i, j) * centred_product_of(i, j));
-    const auto n = static_cast<index_t>(squares.size());
-    if (n == 0) return 0;
-    return std::sqrt(sum<T>(n, block_, [&](index_t k) { return squares[static_cast<std::size_t>(k)]; }) /
-                     static_cast<T>(n));
-  }
-  /// How many keys row i sees.
-  index_t count_seen(index_t i) const {
-    const Range keys = x_.mask.keys(i, x_.n_k);
-    return keys.size() > 0 ? keys.end : 0;
-  }
-  /// Is key j among the farthest of those that row i sees?
-  bool is_far(index_t i, index_t j) const { return count_seen(i) <= far_up_to_[static_cast<std::size_t>(j)]; }
-  bool is_exact(index_t i) const {
-    return p_.row_polynomials->exact_rows && !(radius(i) <= static_cast<T>(p_.row_polynomials->range()));
-  }
-  /// Of a row that is not exact, has this pair the weight e^z?
-  bool is_exact_pair(index_t i, index_t j) const { return is_far(i, j) || clusters_.meet(i, j); }
-  /// The first of the grid whose range holds the radius; else the last.
-  index_t number_of_polynomial(index_t i) const {
-    const RowPolynomials& fits = *p_.row_polynomials;
-    const T r = radius(i);
-    for (index_t k = 0; k < fits.steps(); ++k)
-      if (r <= static_cast<T>(fits.step()) * static_cast<T>(k + 1)) return k;
-    return fits.steps() - 1;
-  }
-  /// Weights p(s), e^s for the exact keys and for those that the row meets in a cluster, over their sum; s is of the
-  /// centred keys.
-  Row<T> row_of_its_polynomial(index_t i) const {
-    const index_t number = number_of_polynomial(i);
-    const Polynomial& p = (*p_.row_polynomials)[number];
-    const T unit = static_cast<T>(p_.row_polynomials->log_unit(number));
-    Row<T> r;
-    r.keys = seen(i);
-    T m = -std::numeric_limits<T>::infinity();
-    for (const index_t j : r.keys) m = std::max(m, is_exact_pair(i, j) ? centred_product_of(i, j) : unit);
-    for (const index_t j : r.keys) {
-      const T s = centred_product_of(i, j);
-      r.p.push_back(is_exact_pair(i, j) ? std::exp(s - m) : p(s) * std::exp(unit - m));
-    }
-    const T all =
-        sum<T>(static_cast<index_t>(r.p.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
-    for (T& w : r.p) w /= all;
-    return r;
-  }
-  /// Weights p(s) / SUM p(s) for the scores s.
-  Row<T> row_of_polynomial(index_t i) const {
-    const Polynomial& p = *p_.approximation;
-    Row<T> r{scores(i), seen(i)};
-    r.slope = r.p;
-    for (T& s : r.slope) s = p.slope(s);
-    for (T& s : r.p) s = p(s);
-    const T all =
-        sum<T>(static_cast<index_t>(r.p.size()), block_, [&](index_t j) { return r.p[static_cast<std::size_t>(j)]; });
-    for (std::vector<T>* words : {&r.p, &r.slope})
-      for (T& w : *words) w /= all;
     return r;
   }
   /// The same with a given lse: for the softmax exp(s - lse), and 0 where lse = -inf says that the row saw no key.
@@ -497,20 +357,8 @@ class Dense {
       for (index_t t = 0; t < x_.d_v; ++t) o.part(t) += p * V_(j, t);
     }
     std::vector<T> words = o.total();
-    if (kind_of(x_.method) == MethodKind::coreset) clip(words);
+    if (approximate_ != nullptr) approximate_->finish(words, V_);
     return words;
-  }
-  /// Each column within what V has.
-  void clip(std::vector<T>& o) const {
-    for (index_t t = 0; t < x_.d_v; ++t) {
-      T least = V_(0, t), most = least;
-      for (index_t j = 1; j < x_.n_k; ++j) {
-        least = std::min(least, V_(j, t));
-        most = std::max(most, V_(j, t));
-      }
-      T& word = o[static_cast<std::size_t>(t)];
-      word = std::min(std::max(word, least), most);
-    }
   }
 
   /// From the weights of each row and its D = rowsum(dO o O).
@@ -563,19 +411,17 @@ class Dense {
   Matrix<T> times(const Matrix<T>& a, const Matrix<T>& b) const { return product(a, b, block_); }
   void project() {
     set_rows();
-    if (x_.method_kind() > MethodKind::polynomial) method_ = {x_.method, scale_, Q_, K_, core(), block_, nudge_};
-  }
-  /// From the first query that sees a key to the last, and from the first key that a query sees to the last.
-  typename MethodWeights<T>::Core core() const {
-    typename MethodWeights<T>::Core c{{0, 0}, {0, 0}, x_.mask.hi != Mask::kFar};
+    if (x_.approximation == nullptr) return;
+    Instance<T> one{x_, scale_, Q_, K_, block_, {0, 0}, {0, 0}, x_.mask.hi != Mask::kFar, nudge_};
     for (index_t i = 0; i < x_.n_q; ++i) {
       const std::vector<index_t> keys = seen(i);
       if (keys.empty()) continue;
       const Range all{keys.front(), keys.back() + 1};
-      c.keys = c.queries.size() == 0 ? all : Range{std::min(c.keys.begin, all.begin), std::max(c.keys.end, all.end)};
-      c.queries = {c.queries.size() == 0 ? i : c.queries.begin, i + 1};
+      one.keys =
+          one.queries.size() == 0 ? all : Range{std::min(one.keys.begin, all.begin), std::max(one.keys.end, all.end)};
+      one.queries = {one.queries.size() == 0 ? i : one.queries.begin, i + 1};
     }
-    return c;
+    approximate_ = x_.approximation->rows(one);
   }
   void set_rows() {
     if (!is_projected(p_.op)) {
@@ -622,12 +468,8 @@ class Dense {
   std::vector<index_t> place_;             ///< of each query in its sequence
   const Order* order_ = nullptr;
   Matrix<T> Q_, K_, V_;
-  std::vector<T> mean_{};             ///< of the keys; empty where they are not centred
-  std::vector<index_t> far_up_to_{};  ///< a key has an exact weight in rows that see no more keys than this
   T nudge_ = 1;
-  std::vector<T> longest_{};  ///< of the first keys, how far the others are
-  MethodWeights<T> method_;
-  MethodWeights<T> clusters_{};  ///< of row polynomials: where pairs meet that have exact weights
+  std::shared_ptr<const ApproximateRows<T>> approximate_{};  ///< null: exact attention
 };
 
 }  // namespace redblue::oracle

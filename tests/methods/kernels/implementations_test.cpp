@@ -6,6 +6,7 @@
 #include <random>
 
 #include "kernels/tiles.hpp"
+#include "redblue/methods/approximations.hpp"
 
 /// Fast implementations of the kernels of approximate methods against the portable ones: any monomials, ragged blocks
 /// of keys and queries, with and without sums.

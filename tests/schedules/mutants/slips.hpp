@@ -1,7 +1,6 @@
 #pragma once
 #include <functional>
 #include <string_view>
-#include <variant>
 #include <vector>
 
 #include "redblue/machines/trace.hpp"
@@ -69,7 +68,7 @@ template <class Kernel>
 Is computes() {
   return [](const Operation& op) {
     const bool is_kernel = op.kind == Operation::Kind::run || op.kind == Operation::Kind::modify;
-    return is_kernel && std::holds_alternative<Kernel>(op.kernel);
+    return is_kernel && op.kernel.get_if<Kernel>() != nullptr;
   };
 }
 /// Of which the first argument is of this array.
@@ -149,8 +148,11 @@ inline Trace mixed_up(const Trace& trace, const Is& is, SlowArray from, SlowArra
 /// The kernel has another parameter.
 template <class Kernel, class Value>
 Trace with(const Trace& trace, const Is& is, Value Kernel::* parameter, Value value) {
-  return changed(trace, all(computes<Kernel>() && is),
-                 [&](Operation& op) { std::get<Kernel>(op.kernel).*parameter = value; });
+  return changed(trace, all(computes<Kernel>() && is), [&](Operation& op) {
+    Kernel k = *op.kernel.get_if<Kernel>();
+    k.*parameter = value;
+    op.kernel = k;
+  });
 }
 
 /// Before each of these the latest of those, if any, is done again.

@@ -4,6 +4,7 @@
 
 #include "redblue/kernels/gradient.hpp"
 #include "redblue/kernels/materialised.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
 #include "redblue/methods/schedules/parts/coreset_blocks.hpp"
 #include "redblue/methods/schedules/parts/few_rows.hpp"
@@ -32,7 +33,7 @@ template <class M>
 void choose_points(M& m, const ForwardOperands& x, const CoresetBlock& b, index_t j, Range J, const WeightedCore& core,
                    Range points, const Tile<M>& W, const Arg& lengths) {
   const Sizes& s = x.shape;
-  const Coreset& method = std::get<Coreset>(s.method);
+  const Coreset& method = std::get<Coreset>(method_of(s));
   const Arg keys = core.keys(points), beside = core.columns(points, s.d, b.beside(s));
   const index_t fresh = b.points - b.before;  // of the keys that arrive, as many lie among the points
   m.load_into(keys.rows({b.before, b.points}), x.K.rows(J.begin, fresh));
@@ -79,7 +80,7 @@ void add_up_points(M& m, const ForwardOperands& x, const CoresetBlock& b, Range 
 template <class M>
 struct LongestRows {
   LongestRows(M& m, const ForwardOperands& x)
-      : lengths(m.alloc(SlowArray::den, {std::get<Coreset>(x.shape.method).balanced ? 2 : 0, 1})) {
+      : lengths(m.alloc(SlowArray::den, {std::get<Coreset>(method_of(x.shape)).balanced ? 2 : 0, 1})) {
     m.compute(kernel::Zero{}, lengths);
     if (lengths.shape().rows > 0) m.compute(kernel::LongestRow{}, lengths.rows(0, 1), m.stream(x.Q.all()));
   }

@@ -3,6 +3,7 @@
 #include <variant>
 
 #include "redblue/masks/visible.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/method.hpp"
 #include "redblue/problem/sizes.hpp"
 
@@ -22,7 +23,7 @@ struct CoresetBlock {
 class CoresetBlocks {
  public:
   explicit CoresetBlocks(const Sizes& x)
-      : method_(std::get<Coreset>(x.method)), keys_{x.n_k, method_.block, true}, n_k_(x.n_k) {}
+      : method_(std::get<Coreset>(method_of(x))), keys_{x.n_k, method_.block, true}, n_k_(x.n_k) {}
   index_t count() const { return keys_.count(); }
   Range keys(index_t j) const { return keys_(j); }
   CoresetBlock operator()(index_t j) const {

@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/kernels/weights.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/feature_maps.hpp"
 #include "redblue/methods/schedules/parts/state_passes.hpp"
 
@@ -12,7 +13,7 @@ namespace redblue::schedule {
 template <class M, class F>
 void for_logarithms(M& m, const ForwardOperands& x, const Tile<M>& rows, Range features, index_t step, bool of_keys,
                     const F& f) {
-  const Performer& method = std::get<Performer>(x.shape.method);
+  const Performer& method = std::get<Performer>(method_of(x.shape));
   const auto room = m.alloc(SlowArray::S, {rows.shape().rows, step});
   for (index_t a = 0; a < features.size(); a += step) {
     const Arg P = room.cols(std::min(step, features.size() - a));
@@ -24,7 +25,7 @@ void for_logarithms(M& m, const ForwardOperands& x, const Tile<M>& rows, Range f
 /// c <- the largest logarithm of a feature of all keys, which pass bc at a time.
 template <class M>
 void largest_logarithm_of_keys(M& m, const ForwardOperands& x, const Tile<M>& c, index_t bc, index_t step) {
-  const Range features{0, std::get<Performer>(x.shape.method).features};
+  const Range features{0, std::get<Performer>(method_of(x.shape)).features};
   m.compute(kernel::MinusInfinity{}, c);
   for (index_t j = 0; j < x.shape.n_k; j += bc) {
     const auto K_j = m.load(x.K.rows(j, std::min(bc, x.shape.n_k - j))), none = m.alloc(SlowArray::Z, {0, 1});

@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial_weights.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 
@@ -17,7 +18,7 @@ inline index_t keys_of_state(const Sizes& x, index_t br) {
 }
 inline Words chunked_macs(const Sizes& x, index_t br) {
   const Words fresh = x.pairs().pairs_with_fresh_keys(chunk_size(x, br));
-  return (Words(keys_of_state(x, br)) + x.n_q) * monomials(x.d, x.polynomial->degree()) * (Words(x.d_v) + 1) +
+  return (Words(keys_of_state(x, br)) + x.n_q) * monomials(x.d, polynomial_of(x)->degree()) * (Words(x.d_v) + 1) +
          fresh * (Words(x.d) + x.d_v);
 }
 
@@ -34,7 +35,7 @@ inline Phase chunk_phase(const Sizes& x, index_t queries, ChunkKeys keys) {
   const Words own = x.tile(SlowArray::K, keys.entering, x.d) + x.tile(SlowArray::V, keys.entering, x.d_v);
   const Words Q = x.tile(SlowArray::Q, queries, x.d);
   const Words sums = x.tile(SlowArray::O, queries, x.d_v) + x.tile(SlowArray::den, queries, 1);
-  const Words stack = x.tile(SlowArray::den, x.polynomial->degree(), 1),
+  const Words stack = x.tile(SlowArray::den, polynomial_of(x)->degree(), 1),
               scores = x.tile(SlowArray::S, queries, keys.own);
   return {own + Q + sums + std::max(stack, scores), own + Q};
 }
@@ -49,8 +50,8 @@ inline Phase chunked_phase(const Sizes& x, index_t br, index_t bc) {
               first = chunk_phase(x, ragged, pairs.mask.full() ? none : of_begin);
   const Words arriving =
       x.tile(SlowArray::K, keys_entering(x, bc), x.d) + x.tile(SlowArray::V, keys_entering(x, bc), x.d_v);
-  const Words stack = x.tile(SlowArray::den, x.polynomial->degree(), 1);
-  const Words r = monomials(x.d, x.polynomial->degree());
+  const Words stack = x.tile(SlowArray::den, polynomial_of(x)->degree(), 1);
+  const Words r = monomials(x.d, polynomial_of(x)->degree());
   const Words state = x.tile(SlowArray::Z, r, x.d_v) + x.tile(SlowArray::Z, r, 1);
   return {state + std::max({whole.footprint, first.footprint, arriving + stack}),
           std::max({whole.prefetch, first.prefetch, arriving})};
@@ -72,7 +73,7 @@ void chunk_outputs(M& m, const ForwardOperands& x, const kernel::ApplyMonomials&
   if (own > 0) {
     const auto S = m.alloc(SlowArray::S, {I.size(), own});
     const kernel::Scores scores{x.scale, {s.mask, I.begin, J.begin}};
-    m.compute(kernel::PolynomialAttention{scores, kernel::PolynomialWeights{*s.polynomial}}, S, num, den, Q_i,
+    m.compute(kernel::PolynomialAttention{scores, kernel::PolynomialWeights{*polynomial_of(s)}}, S, num, den, Q_i,
               K_j.rows(0, own), V_j.rows(0, own));
   }
   m.compute(kernel::DivideRows{}, num, den);
@@ -87,7 +88,7 @@ index_t chunk(M& m, const ForwardOperands& x, const MonomialGroup& g, Range I, i
   const ChunkKeys keys{pairs.keys_of(I).end - entered, pairs.keys_to_next(I)};
   const Range J{entered, entered + keys.entering};
   const auto K_j = m.load(x.K.rows(J), Layout::read_only), V_j = m.load(x.V.rows(J), Layout::read_only);
-  chunk_outputs(m, x, kernel::ApplyMonomials{g.monomials.times(*x.shape.polynomial, x.scale)}, I, J, keys.own, Z, z,
+  chunk_outputs(m, x, kernel::ApplyMonomials{g.monomials.times(*polynomial_of(x.shape), x.scale)}, I, J, keys.own, Z, z,
                 K_j, V_j);
   if (J.size() > 0 && I.end < x.shape.n_q) {
     const auto stack = m.alloc(SlowArray::den, {g.monomials.degree, 1});

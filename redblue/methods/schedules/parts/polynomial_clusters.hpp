@@ -3,6 +3,7 @@
 #include <utility>
 #include <vector>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 #include "redblue/methods/schedules/parts/smyrf_sort.hpp"
 
@@ -11,15 +12,15 @@
 namespace redblue::schedule {
 
 /// The clusters of a problem, and the one round of SMYRF that makes them.
-inline Smyrf clustering(const Sizes& x) { return {1, x.row_polynomials->cluster, x.row_polynomials->seed}; }
-inline Clusters exact_clusters(const Sizes& x) { return clusters_of(x, x.row_polynomials->cluster); }
+inline Smyrf clustering(const Sizes& x) { return {1, row_polynomials_of(x)->cluster, row_polynomials_of(x)->seed}; }
+inline Clusters exact_clusters(const Sizes& x) { return clusters_of(x, row_polynomials_of(x)->cluster); }
 
 /// The rows of these ranks by the state and the keys of their cluster, which pass one by one. Rows that are beyond the
 /// range are listed; they stay where they are until the others are done, and are not written.
 template <class M>
 void sorted_rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const RowState<M>& state, Range ranks,
                           Range keys, std::vector<index_t>& listed) {
-  const RowPolynomials& fits = *x.shape.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x.shape);
   const index_t rows = ranks.size();
   const auto numbers = m.load(x.order_q.rows(ranks)), Q = m.alloc(SlowArray::Q, {rows, x.shape.d}),
              O = m.alloc(SlowArray::O, {rows, x.shape.d_v}), S = m.alloc(SlowArray::S, {rows, 1});
@@ -63,7 +64,7 @@ void sorted_rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, c
 /// The phases after the sorts, `br` sorted queries at a time; exact_rows not among them.
 inline std::vector<Phase> phases_of_clusters(const Sizes& x, index_t br, index_t bc) {
   using A = SlowArray;
-  const RowPolynomials& fits = *x.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x);
   const index_t g = fits.degree(), entering = std::min(bc, x.n_k);
   const Words r = monomials(x.d, g), stack = x.tile(A::den, g, 1), key = x.tile(A::K, 1, x.d);
   const Words state =

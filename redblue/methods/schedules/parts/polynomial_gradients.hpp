@@ -1,4 +1,5 @@
 #pragma once
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 #include "redblue/schedules/backward/operands.hpp"
 
@@ -10,10 +11,10 @@ namespace redblue::schedule {
 struct PolynomialGradients {
   /// r rows of d_v + 1.
   static Words state(const Sizes& x, SlowArray a) {
-    const Words r = monomials(x.d, x.polynomial->degree());
+    const Words r = monomials(x.d, polynomial_of(x)->degree());
     return x.tile(a, r, x.d_v) + x.tile(a, r, 1);
   }
-  static Words stack(const Sizes& x) { return x.tile(SlowArray::den, x.polynomial->degree(), 1); }
+  static Words stack(const Sizes& x) { return x.tile(SlowArray::den, polynomial_of(x)->degree(), 1); }
   /// Q_i, dO_i, num, den and dQ_i.
   static Words queries(const Sizes& x, index_t br) {
     return x.tile(SlowArray::Q, br, x.d) + x.tile(SlowArray::dO, br, x.d_v) + x.tile(SlowArray::O, br, x.d_v) +
@@ -27,7 +28,7 @@ struct PolynomialGradients {
     return arriving(x, bc) + x.tile(SlowArray::dK, bc, x.d) + x.tile(SlowArray::dV, bc, x.d_v);
   }
   static Words macs(const Sizes& x) {
-    const Words r = monomials(x.d, x.polynomial->degree()), columns = Words(x.d_v) + 1;
+    const Words r = monomials(x.d, polynomial_of(x)->degree()), columns = Words(x.d_v) + 1;
     return r * columns * (2 * Words(x.n_k) + 3 * Words(x.n_q)) + r * x.n_k * x.d_v + Words(x.n_q) * x.d_v;
   }
   static Io io(const Sizes& x) {

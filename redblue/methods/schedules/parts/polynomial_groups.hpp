@@ -4,6 +4,7 @@
 #include <optional>
 #include <vector>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
 #include "redblue/schedules/parts/limits.hpp"
 
@@ -151,10 +152,10 @@ class MonomialGroups {
 
 /// Why no schedule keeps a state of this many monomials, or nothing.
 inline std::optional<std::string_view> state_of_monomials_unsupported(const Sizes& x) {
-  if (x.polynomial == nullptr) return std::nullopt;  // Schedule::obstacle
-  if (x.polynomial->degree() > kernel::Monomials::kMostDegree) return "keeps monomials of degree 12 or less";
+  if (polynomial_of(x) == nullptr) return std::nullopt;  // Schedule::obstacle
+  if (polynomial_of(x)->degree() > kernel::Monomials::kMostDegree) return "keeps monomials of degree 12 or less";
   double log2 = 0;  // of C(d + g, g)
-  for (index_t i = 1; i <= x.polynomial->degree(); ++i)
+  for (index_t i = 1; i <= polynomial_of(x)->degree(); ++i)
     log2 += std::log2((static_cast<double>(x.d) + static_cast<double>(i)) / static_cast<double>(i));
   if (log2 + std::log2(static_cast<double>(x.d_v) + 1) > 60) return "has a state of more than 2^60 words";
   if (!x.mask.from_first_key()) return "needs every query to see keys from the first on";

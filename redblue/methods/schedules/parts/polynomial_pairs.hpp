@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <vector>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_rows.hpp"
 
 /// Polynomial attention with a polynomial for each row, where the keys that have exact weights need not fit in fast
@@ -113,14 +114,14 @@ void rows_by_state(M& m, const ForwardOperands& x, const Tile<M>& mean, const Sp
 /// The phases of `rows` queries at a time; exact_rows not among them.
 inline std::vector<Phase> phases_of_pairs(const Sizes& x, index_t rows, index_t bc) {
   using A = SlowArray;
-  const index_t kept = exact_keys(x), others = x.n_k - kept, g = x.row_polynomials->degree();
+  const index_t kept = exact_keys(x), others = x.n_k - kept, g = row_polynomials_of(x)->degree();
   const index_t entering = std::min(bc, others), passing = std::min(bc, kept), br = std::min(rows, x.n_q);
   const Words word = x.tile(A::den, 1, 1), key = x.tile(A::K, 1, x.d), stack = x.tile(A::den, g, 1);
-  const Words stays = (x.row_polynomials->centred ? key : Words(0)) + x.tile(A::ids, kept, 1);
+  const Words stays = (row_polynomials_of(x)->centred ? key : Words(0)) + x.tile(A::ids, kept, 1);
   const auto pairs = [&](index_t keys) { return x.tile(A::K, keys, x.d) + x.tile(A::V, keys, x.d_v); };
   std::vector<Phase> phases;
   phases.reserve(5);
-  if (x.row_polynomials->centred) phases.push_back({key + x.word(A::K), x.word(A::K)});
+  if (row_polynomials_of(x)->centred) phases.push_back({key + x.word(A::K), x.word(A::K)});
   phases.push_back({stays + x.tile(A::den, kept, 1) + key + word + x.tile(A::ids, 1, 1) +
                         (others > 0 ? x.tile(A::den, 2, 1) : Words(0)),
                     key});

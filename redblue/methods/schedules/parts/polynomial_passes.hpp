@@ -2,6 +2,7 @@
 #include <optional>
 #include <vector>
 
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
 #include "redblue/schedules/parts/one_pass.hpp"
 
@@ -29,7 +30,7 @@ struct PolynomialPasses {
   ColumnBlocks columns;
   MonomialGroups groups;
   PolynomialPasses(const Sizes& x, PolynomialTiles t)
-      : degree(x.polynomial->degree()),
+      : degree(polynomial_of(x)->degree()),
         w(t.w),
         br(t.br),
         bc(t.bc),

@@ -5,6 +5,7 @@
 
 #include "redblue/kernels/attention.hpp"
 #include "redblue/language/data_machine.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/feature_maps.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
 #include "redblue/methods/schedules/parts/polynomial_state.hpp"
@@ -14,7 +15,7 @@
 namespace redblue::schedule {
 
 /// How many keys have exact weights.
-inline index_t exact_keys(const Sizes& s) { return std::min(s.row_polynomials->exact_keys, s.n_k); }
+inline index_t exact_keys(const Sizes& s) { return std::min(row_polynomials_of(s)->exact_keys, s.n_k); }
 
 /// What stays while keys enter and rows read: monomials of the keys (of their difference from the mean, if they are
 /// centred), the length of the longest of them, and the keys that are kept.
@@ -87,7 +88,7 @@ void keys_by_length(M& m, const ForwardOperands& x, const RowState<M>& state, co
 template <class M, class State, class Row, class Word>
 void number_row(M& m, const ForwardOperands& x, const State& state, const Row& Q_i, const Word& number,
                 const Tile<M>& stack) {
-  const RowPolynomials& fits = *x.shape.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x.shape);
   const index_t most = fits.exact_rows ? fits.steps() : fits.steps() - 1;
   if (fits.by_spread()) {
     kernel::Monomials squares = state.all.monomials;
@@ -108,14 +109,14 @@ template <class M, class Row, class Word>
 std::optional<index_t> polynomial_of_row(M& m, const ForwardOperands& x, const RowState<M>& state, const Row& Q_i,
                                          const Word& number, const Tile<M>& stack) {
   number_row(m, x, state, Q_i, number, stack);
-  const RowPolynomials& fits = *x.shape.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x.shape);
   const index_t beyond = fits.steps();
   const index_t k = fits.exact_rows ? decide(m, number, beyond) : look_up(m, number, beyond - 1);
   return k == beyond ? std::nullopt : std::optional(k);
 }
 /// The stack that polynomial_of_row takes.
 inline index_t stack_of_numbers(const Sizes& s) {
-  return s.row_polynomials->by_spread() ? s.row_polynomials->degree() : 0;
+  return row_polynomials_of(s)->by_spread() ? row_polynomials_of(s)->degree() : 0;
 }
 
 /// Row i goes on the list; `number` is a word for it.
@@ -133,15 +134,15 @@ void begin_maximum(M& m, const Sizes& s, index_t k, bool is_empty, const Word& m
   if (is_empty)
     m.compute(kernel::MinusInfinity{}, most);
   else
-    m.compute(kernel::SetTo{s.row_polynomials->log_unit(k)}, most);
+    m.compute(kernel::SetTo{row_polynomials_of(s)->log_unit(k)}, most);
 }
 
 /// num, den += polynomial k of the scores of this query, by the state.
 template <class M, class Sums, class Sum, class Row>
 void read_state(M& m, const ForwardOperands& x, const RowState<M>& state, index_t k, const Sums& num, const Sum& den,
                 const Row& Q_i, const Tile<M>& stack) {
-  m.compute(kernel::ApplyMonomials{state.all.monomials.times((*x.shape.row_polynomials)[k], x.scale)}, num, den, stack,
-            Q_i, state.Z, state.z);
+  m.compute(kernel::ApplyMonomials{state.all.monomials.times((*row_polynomials_of(x.shape))[k], x.scale)}, num, den,
+            stack, Q_i, state.Z, state.z);
 }
 
 /// Row i, which sees the keys that are there, by the state, if its radius or spread is in the range; else it goes on
@@ -183,8 +184,8 @@ void rows_after_keys(M& m, const ForwardOperands& x, const RowState<M>& state, i
   const Sizes& s = x.shape;
   const auto read = [&](Range I) { row_by_state(m, x, state, I.begin, listed); };
   {
-    const auto mean = m.alloc(SlowArray::K, {s.row_polynomials->centred ? 1 : 0, s.d});
-    if (s.row_polynomials->centred) mean_of_keys(m, x, mean);
+    const auto mean = m.alloc(SlowArray::K, {row_polynomials_of(s)->centred ? 1 : 0, s.d});
+    if (row_polynomials_of(s)->centred) mean_of_keys(m, x, mean);
     const auto enter = [&](Range J) { keys_by_length(m, x, state, mean, J, bc); };
     if (!s.mask.full()) return for_queries_after_keys(s, 1, s.n_k, enter, read);
     enter({0, s.n_k});
@@ -262,14 +263,14 @@ inline Phase phase_of_exact_rows(const Sizes& x, index_t Br, index_t Bc, index_t
 
 /// Multiply-adds by which rows find their polynomial.
 inline Words macs_of_numbers(const Sizes& x) {
-  const RowPolynomials& fits = *x.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x);
   return fits.by_spread() ? Words(x.n_q) * monomials(x.d, fits.degree()) : Words(0);
 }
 
 /// The phases, where `h` rows are listed.
 inline std::vector<Phase> phases_of_rows(const Sizes& x, index_t Br, index_t Bc, index_t bc, index_t h) {
   using A = SlowArray;
-  const RowPolynomials& fits = *x.row_polynomials;
+  const RowPolynomials& fits = *row_polynomials_of(x);
   const index_t kept = exact_keys(x), at_first = x.pairs().keys_of({0, 1}).end - kept, g = fits.degree();
   const index_t entering = std::min(bc, std::max(at_first, std::min<index_t>(1, x.n_k - kept)));  // then one at a time
   const Words r = monomials(x.d, g), word = x.tile(A::den, 1, 1), stack = x.tile(A::den, g, 1);

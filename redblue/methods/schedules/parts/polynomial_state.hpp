@@ -1,5 +1,6 @@
 #pragma once
 #include "redblue/language/machine.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/methods/kernels/polynomial.hpp"
 #include "redblue/methods/kernels/row_polynomials.hpp"
 #include "redblue/methods/schedules/parts/polynomial_groups.hpp"
@@ -38,7 +39,7 @@ inline MonomialGroup all_monomials(const Sizes& x, index_t degree) {
   return g;
 }
 
-inline MonomialGroup all_monomials(const Sizes& x) { return all_monomials(x, x.polynomial->degree()); }
+inline MonomialGroup all_monomials(const Sizes& x) { return all_monomials(x, polynomial_of(x)->degree()); }
 
 /// Z += phi(k) (x) (v, 1) over these keys, less their mean if there is one.
 template <class M, class Operands>
@@ -61,7 +62,7 @@ inline Phase polynomial_phase(const Sizes& x, StateColumns c, Words rows, index_
                               index_t keys) {
   const index_t bc = keys_entering(x, keys), br = x.mask.full() ? std::min(queries, x.n_q) : 1;
   const Words state = x.tile(SlowArray::Z, rows, c.values) + x.tile(SlowArray::Z, rows, c.sums);
-  const Words stack = x.tile(SlowArray::den, x.polynomial->degree(), 1);  // what streams past after it is no larger
+  const Words stack = x.tile(SlowArray::den, polynomial_of(x)->degree(), 1);  // what streams past after it is no larger
   const Words K = x.tile(SlowArray::K, bc, coordinates) + x.tile(SlowArray::V, bc, c.values);
   const Words Q = x.tile(SlowArray::Q, br, coordinates);
   const Words sums = x.tile(SlowArray::O, br, c.values) + x.tile(SlowArray::den, br, c.sums);
@@ -69,7 +70,7 @@ inline Phase polynomial_phase(const Sizes& x, StateColumns c, Words rows, index_
   return {state + std::max(K + stack, Q + sums + stack), arriving};
 }
 inline Words polynomial_macs(const Sizes& x) {
-  return (Words(x.n_k) + x.n_q) * monomials(x.d, x.polynomial->degree()) * (Words(x.d_v) + 1);
+  return (Words(x.n_k) + x.n_q) * monomials(x.d, polynomial_of(x)->degree()) * (Words(x.d_v) + 1);
 }
 
 /// One pass of the forward schedules: Z and z of this group and these columns, then the sums of the queries, which take

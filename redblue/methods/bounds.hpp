@@ -11,7 +11,4 @@ namespace redblue::bound {
 /// for itself. Status "restricted".
 Bound polynomial_state(const AttentionProblem& x);
 
-/// The trivial bound of the operation, and for the forward pass the bound above, unless rows or keys may be exact.
-std::vector<Bound> polynomial_bounds(Operation op, const AttentionProblem& x);
-
 }  // namespace redblue::bound

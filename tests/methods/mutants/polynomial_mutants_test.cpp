@@ -1,11 +1,12 @@
 #include <gtest/gtest.h>
 
+#include "methods/mutants/polynomial_rows.hpp"
+#include "redblue/methods/kernels/list.hpp"
 #include "redblue/methods/schedules/polynomial.hpp"
 #include "redblue/methods/schedules/polynomial_backward.hpp"
 #include "redblue/methods/schedules/polynomial_tiled.hpp"
 #include "redblue/schedules/describe.hpp"
 #include "redblue/verify/claims.hpp"
-#include "schedules/mutants/polynomial_rows.hpp"
 #include "schedules/mutants/slips.hpp"
 
 namespace redblue::test {
@@ -16,7 +17,7 @@ namespace {
 
 Sizes polynomial_sizes(Mask mask = {}) {
   Sizes x{7, 9, 5, 3, mask};
-  x.polynomial = approximate_exp(2, 1);
+  x.approximation = approximate_exp(2, 1);
   return x;
 }
 

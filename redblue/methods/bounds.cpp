@@ -1,4 +1,4 @@
-#include "redblue/bounds/polynomial.hpp"
+#include "redblue/methods/bounds.hpp"
 
 #include <algorithm>
 #include <cmath>
@@ -7,6 +7,7 @@
 #include "redblue/bounds/backward.hpp"
 #include "redblue/bounds/forward.hpp"
 #include "redblue/bounds/rounding.hpp"
+#include "redblue/methods/approximations.hpp"
 #include "redblue/problem/sequences.hpp"
 
 namespace redblue::bound {
@@ -51,11 +52,11 @@ Bound polynomial_state(const AttentionProblem& x) {
   constexpr index_t kMostColumns = 4096;  // of d + d_v: beyond, the search over H would take long
   Bound bound{0,   "polynomial state", "one running state of all monomials", "restricted", "forward, d + d_v <= 4096",
               true};
-  if (x.polynomial == nullptr || x.d + x.d_v > kMostColumns) {
+  if (polynomial_of(x) == nullptr || x.d + x.d_v > kMostColumns) {
     bound.holds = false;
     return bound;
   }
-  const index_t g = x.polynomial->degree();
+  const index_t g = polynomial_of(x)->degree();
   const std::vector<Real> H = most_products(x.d, x.d_v, g);
   const Real M = x.M.to_long_double(), state = H.back();  // r d_v
   const Real Phi = phi(H, M, state);
@@ -69,12 +70,45 @@ Bound polynomial_state(const AttentionProblem& x) {
   return bound;
 }
 
-std::vector<Bound> polynomial_bounds(Operation op, const AttentionProblem& x) {
-  if (op == Operation::backward) return {backward_trivial(x)};
-  const RowPolynomials* rows = x.row_polynomials.get();
-  const bool hybrid = rows != nullptr && (rows->exact_rows || rows->exact_keys > 0 || rows->cluster > 0);
-  if (hybrid) return {trivial(x)};  // the state serves some of the pairs only
-  return {trivial(x), polynomial_state(x)};
+namespace {
+
+/// Reformer's keys are its queries, and K is not read. A row weighs itself only where it sees nothing else: of two rows
+/// either has the value of the other, and under a causal mask nothing need read the last value.
+Words inputs_of_reformer(const AttentionProblem& x) {
+  const Need need = need_of(x);
+  const Words rows = x.n_q < 3 ? Words(0) : std::max(need.scored_rows, need.scored_keys);
+  const Words unread = x.mask.full() ? Words(0) : std::min(need.keys, Words(x.instances));
+  return rows * x.d + (need.keys - unread) * x.d_v;
 }
 
+/// The keys that are drawn, their values, and the queries; a single key has weight 1 whatever its score.
+Words inputs_of_sample(const AttentionProblem& x, index_t drawn) {
+  const Words keys = Words(x.instances) * drawn;
+  return drawn > 1 ? (need_of(x).scored_rows + keys) * x.d + keys * x.d_v : keys * x.d_v;
+}
+
+}  // namespace
+
 }  // namespace redblue::bound
+
+namespace redblue {
+
+std::vector<bound::Bound> Polynomial::bounds(Operation op, const bound::AttentionProblem& x) const {
+  if (op == Operation::backward) return {bound::backward_trivial(x)};
+  return {bound::trivial(x), bound::polynomial_state(x)};
+}
+
+std::vector<bound::Bound> RowPolynomials::bounds(Operation op, const bound::AttentionProblem& x) const {
+  if (exact_rows || exact_keys > 0 || cluster > 0) return {bound::trivial(x)};  // the state serves some pairs only
+  return last().bounds(op, x);
+}
+
+/// What is proved of exact attention is not of these.
+std::vector<bound::Bound> PublishedMethod::bounds(Operation, const bound::AttentionProblem& x) const {
+  if (std::holds_alternative<Reformer>(method)) return {bound::trivial(x, bound::inputs_of_reformer(x))};
+  if (const auto* sample = std::get_if<UniformSample>(&method))
+    return {bound::trivial(x, bound::inputs_of_sample(x, sample->keys))};
+  return {bound::trivial(x)};
+}
+
+}  // namespace redblue

@@ -10,7 +10,7 @@
 #include "redblue/methods/hashing.hpp"
 #include "redblue/methods/method.hpp"
 #include "redblue/methods/random_features.hpp"
-#include "redblue/verify/oracle/matrix.hpp"
+#include "redblue/verify/oracle/approximate_rows.hpp"
 
 /// The weights of published approximations (methods/method.hpp), row by row and key by key, so that outputs are sums of
 /// weights times values like those of exact attention. With the random numbers of the schedules, and nothing else of
@@ -20,17 +20,10 @@ namespace redblue::oracle {
 template <class T>
 class MethodWeights {
  public:
-  struct Core {
-    Range queries, keys;
-    bool causal = false;  ///< does a mask hide later keys?
-  };
   MethodWeights() = default;
-  /// `core`: the queries that see a key, and the keys that a query sees. Random numbers of draws, and what counts as
-  /// known, are taken as `nudge` times what they are.
-  MethodWeights(const Method& method, T scale, const Matrix<T>& Q, const Matrix<T>& K, const Core& core, index_t block,
-                T nudge)
-      : method_(method), block_(block), nudge_(nudge), core_(core) {
-    std::visit([&](const auto& m) { prepare(m, scale, Q, K); }, method_);
+  MethodWeights(const Method& method, const Instance<T>& x)
+      : method_(method), block_(x.block), nudge_(x.nudge), core_{x.queries, x.keys, x.causal} {
+    std::visit([&](const auto& m) { prepare(m, x.scale, x.Q, x.K); }, method_);
   }
 
   /// Of query i on these keys, which are all of them where the method knows no mask.
@@ -402,6 +395,11 @@ class MethodWeights {
   T nudge_ = 1;
   bool random_features_ = false;
   Matrix<T> left_, right_;  ///< n_q and n_k rows; weights are products of rows
+  /// The queries that see a key, and the keys that a query sees.
+  struct Core {
+    Range queries, keys;
+    bool causal = false;  ///< does a mask hide later keys?
+  };
   Core core_;
   Matrix<T> scores_, meets_;  ///< of methods that choose pairs: how often each meets
 };

@@ -1,4 +1,4 @@
-#include "redblue/planner/regimes.hpp"
+#include "redblue/methods/regimes.hpp"
 
 #include <fmt/format.h>
 

@@ -1,5 +1,6 @@
 #include <gtest/gtest.h>
 
+#include "redblue/methods/kernels/list.hpp"
 #include "redblue/methods/schedules/coreset.hpp"
 #include "redblue/methods/schedules/hyper_attention.hpp"
 #include "redblue/methods/schedules/linear_attention.hpp"
@@ -22,7 +23,7 @@ namespace {
 
 Sizes sizes_for(const Method& method, index_t n_q = 7, index_t n_k = 9) {
   Sizes x{n_q, n_k, 5, 3};
-  x.method = method;
+  x.approximation = approximate_by(method);
   return x;
 }
 
