@@ -8,7 +8,7 @@ endif()
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/redblue)
 # The public headers alone: what they take from the rooms is written into them (cmake/PublicHeaders.cmake).
 set(public_headers ${PROJECT_BINARY_DIR}/public)
-install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${public_headers}
+install(CODE "execute_process(COMMAND \"${CMAKE_COMMAND}\" -D SOURCE=${PROJECT_SOURCE_DIR} -D OUT=${public_headers} -D METHODS=${REDBLUE_METHODS}
                                       -P ${PROJECT_SOURCE_DIR}/cmake/PublicHeaders.cmake COMMAND_ERROR_IS_FATAL ANY)")
 install(DIRECTORY ${public_headers}/redblue DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(FILES redblue/c_api/redblue.h DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})

@@ -1,9 +1,12 @@
-# cmake -D SOURCE=.. -D OUT=.. -P PublicHeaders.cmake: writes the public headers to OUT/redblue. The headers of the rooms are
-# not installed: the first public header of this list that needs one has its text, and later ones include that header.
+# cmake -D SOURCE=.. -D OUT=.. -D METHODS=ON -P PublicHeaders.cmake: writes the public headers to OUT/redblue. The headers
+# of the rooms are not installed: the first public header of this list that needs one has its text, and later ones include that header.
 # docs/cpp.md says what each is for. What stands here is all that a program may include.
 cmake_minimum_required(VERSION 3.25)
 set(public_headers version machine problem patterns bounds schedule schedules machines hardware threads plan attention
-                   fastest files verify claims certificate tolerance compare)
+                   fastest files verify claims)
+if(METHODS)
+  list(APPEND public_headers approximations certificate tolerance compare)
+endif()
 
 function(read_header path text includes)
   file(READ ${SOURCE}/redblue/${path} whole)

@@ -14,7 +14,9 @@
 #include "redblue.h"
 #include "redblue/language/word_type.hpp"
 #include "redblue/masks/patterns.hpp"
+#ifndef REDBLUE_NO_METHODS
 #include "redblue/methods/certificate.hpp"
+#endif
 #include "redblue/planner/plan_here.hpp"
 #include "redblue/planner/shapes.hpp"
 #include "redblue/runtime/backend.hpp"
@@ -466,6 +468,7 @@ redblue_problem problem_given(const redblue_problem* problem) {
                "redblue_problem");
 }
 
+#ifndef REDBLUE_NO_METHODS
 /// f(inputs, arithmetic, type of o) of the tensors of a forward problem.
 template <class F>
 Certificate with_tensors(const Problem& p, const redblue_forward_tensors* tensors, redblue_dtype compute, const F& f) {
@@ -476,6 +479,7 @@ Certificate with_tensors(const Problem& p, const redblue_forward_tensors* tensor
   return f(Inputs{t[SlowArray::Q], t[SlowArray::K], t[SlowArray::V]}, dtype_of_numbers(compute, "compute"),
            t[SlowArray::O].dtype);
 }
+#endif
 
 redblue_plan_options options_given(const redblue_plan_options* options) {
   return given(options, redblue_plan_options REDBLUE_PLAN_OPTIONS_INIT, {kFirstOptions}, "redblue_plan_options");
@@ -771,6 +775,7 @@ redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward
                                 const redblue_run_options* options) {
   return execute(plan, tensors, Operation::backward, options);
 }
+#ifndef REDBLUE_NO_METHODS
 redblue_status redblue_certify(const redblue_problem* problem, const redblue_forward_tensors* tensors,
                                redblue_dtype compute, redblue_certificate* certificate) {
   return guarded([&] {
@@ -813,6 +818,21 @@ redblue_status redblue_least_degree(const redblue_problem* problem, const redblu
     *range = least->range;
   });
 }
+#else
+namespace {
+redblue_status no_approximations() {
+  return guarded([] { throw Unsupported("this build has no approximations (-DREDBLUE_METHODS=OFF)"); });
+}
+}  // namespace
+redblue_status redblue_certify(const redblue_problem*, const redblue_forward_tensors*, redblue_dtype,
+                               redblue_certificate*) {
+  return no_approximations();
+}
+redblue_status redblue_least_degree(const redblue_problem*, const redblue_forward_tensors*, redblue_dtype, double,
+                                    int64_t*, double*) {
+  return no_approximations();
+}
+#endif
 
 redblue_status redblue_scores(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                               const redblue_run_options* options) {

@@ -111,6 +111,12 @@ static redblue_backward_tensors backward_tensors(void) {
   return t;
 }
 
+/* Has this build approximations? (-DREDBLUE_METHODS=OFF leaves them out.) */
+static int has_approximations(void) {
+  redblue_certificate c = REDBLUE_CERTIFICATE_INIT;
+  return redblue_certify(NULL, NULL, REDBLUE_F32, &c) != REDBLUE_UNSUPPORTED;
+}
+
 static void test_results(void) {
   redblue_plan *forward = plan_of(REDBLUE_FORWARD), *backward = plan_of(REDBLUE_BACKWARD);
   const redblue_forward_tensors f = forward_tensors();
@@ -687,9 +693,13 @@ static void test_wrong_problems(void) {
   WRONG_PROBLEM(p.sequences = 2, REDBLUE_INVALID_ARGUMENT, "sequences = 2: cu_seqlens_q and cu_seqlens_k are NULL");
   WRONG_PROBLEM(p.cu_seqlens_q = falls, REDBLUE_INVALID_ARGUMENT, "sequences = 0: give their number");
   WRONG_PROBLEM(p.approximate_range = 2, REDBLUE_INVALID_ARGUMENT, "approximate_degree = 0: give a degree");
-  WRONG_PROBLEM(p.approximate_degree = 2, REDBLUE_INVALID_ARGUMENT, "range = 0 of a polynomial");
-  WRONG_PROBLEM((p.approximate_degree = -1, p.approximate_range = 1), REDBLUE_INVALID_ARGUMENT, "degree = -1");
-  WRONG_PROBLEM((p.approximate_degree = 1, p.approximate_range = 9), REDBLUE_INVALID_ARGUMENT, "give a higher degree");
+  if (has_approximations()) {
+    WRONG_PROBLEM(p.approximate_degree = 2, REDBLUE_INVALID_ARGUMENT, "range = 0 of a polynomial");
+    WRONG_PROBLEM((p.approximate_degree = -1, p.approximate_range = 1), REDBLUE_INVALID_ARGUMENT, "degree = -1");
+    WRONG_PROBLEM((p.approximate_degree = 1, p.approximate_range = 9), REDBLUE_INVALID_ARGUMENT, "give a higher degree");
+  } else {
+    WRONG_PROBLEM(p.approximate = "linear", REDBLUE_UNSUPPORTED, "no approximations");
+  }
   WRONG_PROBLEM((p.causal = 1, p.prefix = 1000000), REDBLUE_INVALID_ARGUMENT, "prefix = 1000000");
 
   redblue_plan_options x = options;
@@ -771,6 +781,10 @@ static void test_certificates(void) {
   redblue_forward_tensors t = forward_tensors();
   t.lse.data = NULL;
   redblue_certificate c = REDBLUE_CERTIFICATE_INIT;
+  if (!has_approximations()) {
+    REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "no approximations");
+    return;
+  }
   REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_INVALID_ARGUMENT, "approximate_degree = 0");
   int64_t degree_before = 0;
   for (int digits = 1; digits <= 4; ++digits) {

@@ -1,0 +1,24 @@
+#include "certify.hpp"
+#include "compare.hpp"
+#include "redblue/machine.hpp"
+#include "regimes.hpp"
+
+/// In place of certify.cpp, compare.cpp and regimes.cpp where approximations are left out (-DREDBLUE_METHODS=OFF).
+namespace redblue::python {
+
+namespace {
+
+[[noreturn]] void refuse() { throw Unsupported("this build has no approximations (-DREDBLUE_METHODS=OFF)"); }
+
+}  // namespace
+
+nb::dict certificate(const NamedPlan&, nb::handle, bool) { refuse(); }
+nb::tuple within(const NamedPlan&, nb::handle, bool, const Wanted&, double) { refuse(); }
+nb::tuple plan_within(const Problem&, const Wanted&, double, double) { refuse(); }
+nb::dict compare(const Problem&, nb::handle, bool, const Wanted&, const std::optional<std::vector<std::string>>&,
+                 index_t, index_t) {
+  refuse();
+}
+void add_regimes(nb::module_&) {}
+
+}  // namespace redblue::python

@@ -1,0 +1,31 @@
+#include <fmt/format.h>
+
+#include <array>
+
+#include "redblue/kernels/kinds.hpp"
+#include "redblue/language/error.hpp"
+#include "redblue/problem/approximation.hpp"
+#include "redblue/schedules/lists/lists.hpp"
+
+/// In place of all other files of this folder where approximations are left out (-DREDBLUE_METHODS=OFF).
+namespace redblue {
+
+AnyApproximation approximation_from(std::string_view text) {
+  throw Unsupported(fmt::format("approximation {}: this build has no approximations (-DREDBLUE_METHODS=OFF)", text));
+}
+
+const plan::Registry& plan::Registry::built_in() {
+  static const Registry registry = [] {
+    Registry r;
+    for (const auto add : {add_forward, add_backward, add_gradient, add_projected, add_scores, add_merge}) add(r);
+    return r;
+  }();
+  return registry;
+}
+
+std::span<const std::span<const kernel::Kind>> kernel::built_in_kinds() {
+  static const std::array<std::span<const Kind>, 1> lists{detail::kKinds};
+  return lists;
+}
+
+}  // namespace redblue
