@@ -8,6 +8,7 @@
 #include <tuple>
 
 #include "redblue/language/error.hpp"
+#include "redblue/planner/options.hpp"
 #include "redblue/problem/cores.hpp"
 #include "redblue/schedules/parts/modifiers.hpp"
 
@@ -39,13 +40,11 @@ void validate(const Options& o, Operation op) {
       throw InvalidProblem(fmt::format("fast memory of {} bytes holds no word of {}", o.memory->bytes.str(), least));
   }
   if (!o.memory && o.M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", o.M.str()));
-  if (o.reserve < 0) throw InvalidProblem(fmt::format("reserve = {}: give 0 or more words", o.reserve.str()));
+  option::require_allowed(plan_options(), o);
   require_positive("multiple of queries", o.multiple.query);
   require_positive("multiple of keys", o.multiple.key);
   require_positive("multiple of features", o.multiple.feature);
   if (o.cap && o.cap->most < 1) throw InvalidProblem(fmt::format("cap = {}: give 1 byte or more", o.cap->most.str()));
-  if (!(o.write_cost >= 0 && o.write_cost <= 1e6))
-    throw InvalidProblem(fmt::format("write cost = {}: give a number from 0 to 1000000", o.write_cost));
   if (o.tiling && o.schedule.empty()) throw InvalidProblem("a tiling is of one schedule: give its name, too");
   const bool words = std::all_of(o.width.begin(), o.width.end(), [](index_t w) { return w == 0; });
   for (const SlowArray a : arrays_of(op))

@@ -10,7 +10,7 @@
 
 #include "redblue/hardware/physical_memory.hpp"
 #include "redblue/language/error.hpp"
-#include "redblue/problem/problem.hpp"
+#include "redblue/problem/options.hpp"
 #include "redblue/problem/sequences.hpp"
 
 /// The sequences of a problem: what sequences, a dilation and patterns become.
@@ -138,6 +138,23 @@ bool Patterns::large() const {
   return std::ranges::any_of(list_, [](const auto& lists) { return too_large_to_search(*lists); });
 }
 
+namespace {
+
+/// Appends the value of an option, so that unequal values make unequal texts.
+template <class T>
+void add_text(const T& x, std::string& to) {
+  if constexpr (requires { name_of(x); })
+    to += fmt::format(" {}", name_of(x));
+  else if constexpr (requires { x.has_value(); })
+    to += x ? fmt::format(" {}", *x) : " -";
+  else if constexpr (requires { x.begin(); })
+    to += fmt::format(" {}", fmt::join(x, ","));
+  else
+    to += fmt::format(" {}", x);
+}
+
+}  // namespace
+
 /// Where patterns and masks together make one mask, that is `whole`, and there are no sequences.
 std::shared_ptr<const Sequences> Problem::sequences(Mask& whole) const {
   if (patterns.empty()) {
@@ -156,12 +173,10 @@ std::shared_ptr<const Sequences> Problem::sequences(Mask& whole) const {
       closed.orders = {std::make_shared<const Order>(chained(*closed.orders.front(), *closing))};
     return std::make_shared<const Sequences>(std::move(closed));
   }
-  const auto text = [](const std::optional<index_t>& x) { return x ? fmt::format("{}", *x) : std::string("-"); };
-  std::string from = fmt::format("{} {} {} {} {} {} {} {} {} {} {} {} {} {} {} {}", batch, heads, text(kv_heads), n_q,
-                                 n_k, causal, text(causal_offset), text(window_left), text(window_right), prefix,
-                                 may_reorder() + 2 * (alibi ? 1 : 0) + 4 * (is_projected(op) ? 1 : 0), name_of(order),
-                                 fmt::join(cu_seqlens_q, ","), fmt::join(cu_seqlens_k, ","), fmt::join(seqused_q, ","),
-                                 fmt::join(seqused_k, ","));
+  std::string from = fmt::format("{} {}", may_reorder(), is_projected(op));
+  option::for_each(problem_options(), [&](const auto& option) {
+    if (option.about.pairs) add_text(option.of(*this), from);
+  });
   const std::lock_guard lock(patterns.made_->mutex);
   auto& known = patterns.made_->known;
   auto found = known.find(from);

@@ -8,45 +8,33 @@
 #include <utility>
 
 #include "redblue/language/error.hpp"
+#include "redblue/problem/options.hpp"
 
 namespace redblue {
 
-namespace {
-
-constexpr index_t kLargest = index_t{1} << 48;
-
-void require_size(std::string_view name, index_t value) {
-  if (value < 1 || value > kLargest)
-    throw InvalidProblem(fmt::format("{} = {} is not a size: give a whole number from 1 to 2^48", name, value));
+void option::throw_not_allowed(std::string_view name, index_t value, const Allowed& allowed) {
+  throw_not_allowed(name, Words(value), allowed);
+}
+void option::throw_not_allowed(std::string_view name, Words value, const Allowed& allowed) {
+  throw InvalidProblem(fmt::format("{} = {}{}", name, value.str(), allowed.wrong));
+}
+void option::throw_not_allowed(std::string_view name, double value, const Allowed& allowed) {
+  throw InvalidProblem(fmt::format("{} = {}{}", name, value, allowed.wrong));
 }
 
-}  // namespace
-
 void Problem::validate() const {
-  require_size("batch", batch);
-  require_size("heads", heads);
-  require_size("kv_heads", kv_heads.value_or(heads));
-  require_size("n_q", n_q);
-  require_size("n_k", n_k);
-  require_size("d", d);
-  require_size("d_v", d_v);
+  option::require_allowed(problem_options(), *this);
   if (heads % kv_heads.value_or(heads) != 0)
     throw InvalidProblem(fmt::format(
         "heads = {} is not a multiple of kv_heads = {}: each key-value head serves the same number of query heads",
         heads, *kv_heads));
   const auto require_product = [](const char* what, index_t a, index_t b) {
     index_t product = 0;
-    if (__builtin_mul_overflow(a, b, &product) || product > kLargest)
+    if (__builtin_mul_overflow(a, b, &product) || product > kLargestSize)
       throw InvalidProblem(fmt::format("{} = {} x {} is too large: at most 2^48", what, a, b));
   };
   require_product("batch x kv_heads", batch, kv_heads.value_or(heads));
   require_product("n_q x heads / kv_heads", n_q, group());
-  if (causal_offset && (*causal_offset > kLargest || *causal_offset < -kLargest))
-    throw InvalidProblem(fmt::format("causal_offset = {} is out of range: at most 2^48 either way", *causal_offset));
-  for (const auto& [name, keys] : {std::pair("window_left", window_left), std::pair("window_right", window_right)})
-    if (keys && (*keys < 0 || *keys > kLargest))
-      throw InvalidProblem(fmt::format(
-          "{} = {} is no number of keys: give 0 to 2^48, or leave it out for a window without that edge", name, *keys));
   if (prefix < 0 || prefix > n_k)
     throw InvalidProblem(fmt::format("prefix = {} keys of n_k = {}: give a number from 0 to n_k", prefix, n_k));
   if (prefix > 0 && !causal && !window_right)
@@ -68,7 +56,7 @@ void Problem::validate() const {
       throw InvalidProblem(
           fmt::format("n_q = {} and n_k = {}: self-attention has A1 = A2 = A3, so n_q = n_k", n_q, n_k));
     if (op == Operation::backward_w) {
-      require_size("d_in (columns of A1, A2, A3; --d-in)", d_in);
+      if (!kSizes.has(d_in)) option::throw_not_allowed("d_in (columns of A1, A2, A3; --d-in)", d_in, kSizes);
       if (!forward_given && score == Score::softmax)
         throw InvalidProblem(
             "operation backward-w needs O and lse: run operation forward on Q = A1 WQ, K = A2 WK, V = A3 WV first");
@@ -77,7 +65,6 @@ void Problem::validate() const {
     throw InvalidProblem(
         fmt::format("sources = {}: operation {} has no A1, A2, A3; use distinct", name_of(sources), name_of(op)));
   }
-  if (scale && !std::isfinite(*scale)) throw InvalidProblem(fmt::format("scale = {} is not a finite number", *scale));
 }
 
 namespace {
@@ -176,7 +163,6 @@ void Problem::require_order() const {
 
 void Problem::require_dilation() const {
   if (dilation == 1) return;
-  require_size("dilation", dilation);
   const auto refuse = [&](bool wrong, std::string_view what) {
     if (wrong)
       throw InvalidProblem(fmt::format(
@@ -194,11 +180,6 @@ void Problem::require_modifiers() const {
   const auto require = [](bool right, const std::string& text) {
     if (!right) throw InvalidProblem(text);
   };
-  require(softcap >= 0 && std::isfinite(softcap),
-          fmt::format("softcap = {} is no limit for scores: give a number above 0, or 0 for none", softcap));
-  require(dropout >= 0 && dropout < 1,
-          fmt::format("dropout = {} is no share of the weights: give 0 <= share < 1", dropout));
-  require(seed >= 0 && seed <= (index_t{1} << 53), fmt::format("seed = {} is out of range: give 0 to 2^53", seed));
   if (bias) {
     const std::array<index_t, 4> full{batch, heads, n_q, n_k};
     for (std::size_t k = 0; k < 4; ++k)

@@ -575,8 +575,8 @@ TEST(Planner, NamesTheBadSizeOrOption) {
   EXPECT_THAT(having([](Options& o) { o.M = -5; }), HasSubstr("M = -5"));
   EXPECT_THAT(having([](Options& o) { o.reserve = -1; }), HasSubstr("reserve = -1"));
   EXPECT_THAT(having([](Options& o) { o.multiple.key = 0; }), HasSubstr("multiple of keys = 0"));
-  EXPECT_THAT(having([](Options& o) { o.write_cost = std::nan(""); }), HasSubstr("write cost"));
-  EXPECT_THAT(having([](Options& o) { o.write_cost = -1; }), HasSubstr("write cost"));
+  EXPECT_THAT(having([](Options& o) { o.write_cost = std::nan(""); }), HasSubstr("write_cost"));
+  EXPECT_THAT(having([](Options& o) { o.write_cost = -1; }), HasSubstr("write_cost"));
   EXPECT_THAT(having([](Options& o) { o.width = widths({4, 4, -4, 4, 4, 4}); }), HasSubstr("width of V = -4"));
   EXPECT_THAT(having([](Options& o) { o.width = widths({4, 0, 4, 4, 4, 4}); }), HasSubstr("width of K = 0"));
   EXPECT_THAT(having([](Options& o) { o.schedule = "fast"; }),

@@ -1,0 +1,122 @@
+#pragma once
+#include <concepts>
+#include <cstdint>
+#include <optional>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include "redblue/language/types.hpp"
+#include "redblue/language/words.hpp"
+
+/// What an option is: a field of a struct that is described once, in a table. JSON, pickles, the flags of the program,
+/// the structs of C and the keywords of Python are made of the tables redblue/problem/options.hpp and
+/// redblue/planner/options.hpp.
+namespace redblue::option {
+
+/// Which numbers an option may be. Bounds that depend on other options are checked where these are.
+struct Allowed {
+  std::string_view wrong{};  ///< what the error says behind "NAME = VALUE"; empty: any value will do
+  std::optional<index_t> least{}, most{};
+  bool below = false;  ///< below `most`, not up to it
+
+  /// Neither NaN nor an infinity is.
+  template <class T>
+  constexpr bool has(T x) const {
+    if constexpr (std::is_floating_point_v<T>)
+      if (!(x - x == 0)) return false;
+    return !(least && x < static_cast<T>(*least)) &&
+           !(most && (below ? x >= static_cast<T>(*most) : x > static_cast<T>(*most)));
+  }
+};
+
+/// Where the value of an option comes from.
+enum class Source : std::uint8_t {
+  option,   ///< whoever asks gives it, under its name, in Python and in a file alike
+  tensors,  ///< the arrays say it
+  call,     ///< the function that is called says it
+  phrase    ///< it is part of an option that each front end words in its own way, such as window and order
+};
+
+template <class Struct>
+struct About {
+  std::string_view help{};  ///< one line
+  std::string_view flag{};  ///< the program's; of what is true by default it makes false. Empty: it words its own
+  std::string_view unit{};  ///< what --help calls a value; empty: by its type
+  Source source = Source::option;
+  Allowed allowed{};
+  bool pairs = false;  ///< does it say which pairs of a query and a key there are, or in which order they are taken?
+  /// Does it say anything about this problem? By default, where it is not what it is by default.
+  bool (*matters)(const Struct&) = nullptr;
+};
+
+/// Words count among the whole numbers.
+template <class T>
+inline constexpr bool kHasOrder = std::is_same_v<T, index_t> || std::is_same_v<T, double> || std::is_same_v<T, Words>;
+
+template <class T>
+struct NumberIn {
+  using type = T;
+};
+template <class T>
+struct NumberIn<std::optional<T>> {
+  using type = T;
+};
+
+/// `Of` returns the member of this name of a struct, of whatever struct has one, and `Has` the member has_NAME.
+template <class Struct, class Of, class Has>
+struct Option {
+  using Value = std::remove_cvref_t<decltype(std::declval<Of>()(std::declval<Struct&>()))>;
+  using Number = typename NumberIn<Value>::type;
+  static constexpr bool kOptional = !std::is_same_v<Value, Number>;
+
+  std::string_view name;
+  Of of;
+  Has has;
+  About<Struct> about;
+
+  bool matters(const Struct& s) const {
+    if (about.matters != nullptr) return about.matters(s);
+    const Struct by_default;
+    if constexpr (std::equality_comparable<Value>) return of(s) != of(by_default);
+    return true;
+  }
+};
+
+template <class Struct, class Of, class Has>
+constexpr Option<Struct, Of, Has> make(std::string_view name, Of of, Has has, About<Struct> about) {
+  return {name, of, has, about};
+}
+/// The option that is the member `field` of `Struct`.
+#define REDBLUE_OPTION(Struct, field, ...)                            \
+  redblue::option::make<Struct>(                                      \
+      #field, [](auto& s) -> decltype((s.field)) { return s.field; }, \
+      [](auto& s) -> decltype((s.has_##field)) { return s.has_##field; }, redblue::option::About<Struct> __VA_ARGS__)
+
+/// f(option) for each option of a table, in its order.
+template <class Table, class F>
+constexpr void for_each(const Table& table, const F& f) {
+  std::apply([&](const auto&... option) { (f(option), ...); }, table);
+}
+
+/// Throws InvalidProblem with the name, the value and what would work.
+[[noreturn]] void throw_not_allowed(std::string_view name, index_t value, const Allowed& allowed);
+[[noreturn]] void throw_not_allowed(std::string_view name, double value, const Allowed& allowed);
+[[noreturn]] void throw_not_allowed(std::string_view name, Words value, const Allowed& allowed);
+
+/// Throws InvalidProblem unless each number of the struct is one that its option allows.
+template <class Table, class Struct>
+void require_allowed(const Table& table, const Struct& s) {
+  for_each(table, [&](const auto& option) {
+    using O = std::remove_cvref_t<decltype(option)>;
+    if constexpr (kHasOrder<typename O::Number>) {
+      const Allowed& allowed = option.about.allowed;
+      if (allowed.wrong.empty()) return;
+      const std::optional<typename O::Number> value = option.of(s);
+      if (value && !allowed.has(*value)) throw_not_allowed(option.name, *value, allowed);
+    }
+  });
+}
+
+}  // namespace redblue::option
