@@ -18,30 +18,35 @@ int main(void) {
   }
 
   /* 1. A problem and its plan: of least time on this machine; with options.fast_memory_words, of fewest words. */
-  redblue_problem problem = REDBLUE_PROBLEM_INIT;
+  redblue_problem problem;
+  redblue_problem_init(&problem);
   problem.heads = kHeads;
   problem.n_q = problem.n_k = kTokens;
   problem.d = kFeatures;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   redblue_plan* plan = NULL;
   if (redblue_plan_create(&problem, &options, &plan) != REDBLUE_OK) return failed("plan");
 
   /* 2. Tensors: batch, head, token and feature each have a stride. */
-  redblue_forward_tensors tensors = REDBLUE_FORWARD_TENSORS_INIT;
+  redblue_forward_tensors tensors;
+  redblue_forward_tensors_init(&tensors);
   tensors.q.data = q, tensors.k.data = k, tensors.v.data = v, tensors.o.data = o;
   const int64_t strides[4] = {kWords, kFeatures, kHeads * kFeatures, 1};
   for (int i = 0; i < 4; ++i)
     tensors.q.strides[i] = tensors.k.strides[i] = tensors.v.strides[i] = tensors.o.strides[i] = strides[i];
 
   /* 3. Memory for all runs of this plan on such tensors. */
-  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  redblue_run_options run;
+  redblue_run_options_init(&run);
   if (redblue_forward_workspace(plan, &tensors, &run, &run.workspace_size) != REDBLUE_OK) return failed("workspace");
   run.workspace = malloc(run.workspace_size);
 
   /* 4. Run. */
   if (redblue_forward(plan, &tensors, &run) != REDBLUE_OK) return failed("forward");
 
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   redblue_plan_describe(plan, &info);
   printf("%s moved %lld words, %.4f times the bound, in %zu bytes beside q, k, v and o\n", info.schedule,
          (long long)(info.words_read + info.words_written), info.ratio, run.workspace_size);

@@ -4,10 +4,10 @@
  * run takes beside inputs and outputs; redblue_forward runs it on your tensors, in your memory, on your threads.
  * docs/c-api.md has a complete program.
  *
- * Initialise every struct with the macro named after it, which sets struct_size and the defaults. A function returns
- * REDBLUE_OK, or another status after which redblue_last_error() has the message; it throws no exception. A plan never
- * changes after its creation: any number of threads may use it at once. A word is a scalar of the compute type, or of
- * f32 if that type is bf16. */
+ * Call the function named after a struct first, as redblue_problem_init(&problem): it sets struct_size and the
+ * defaults. A function returns REDBLUE_OK, or another status after which redblue_last_error() has the message; it
+ * throws no exception. A plan never changes after its creation: any number of threads may use it at once. A word is a
+ * scalar of the compute type, or of f32 if that type is bf16. */
 #ifndef REDBLUE_H
 #define REDBLUE_H
 
@@ -129,53 +129,10 @@ typedef struct redblue_problem {
   const char* approximate;
   /* Above 1: query i sees only keys whose distance from i + causal_offset is a multiple of it, and the window counts
    * such steps. Each residue of queries and keys is then taken as a sequence of its own. Not with alibi, dropout,
-   * patterns and approximations, nor for REDBLUE_SCORES and REDBLUE_WEIGHTS: redblue_pattern_window serves there. 0: 1.
-   */
+   * patterns and approximations, nor for REDBLUE_SCORES and REDBLUE_WEIGHTS: there a pattern serves that
+   * redblue_pattern_longformer makes with 0 globals and this step. Default 1; 0 means 1, too. */
   int64_t dilation;
 } redblue_problem;
-#define REDBLUE_PROBLEM_INIT \
-  {sizeof(redblue_problem),  \
-   REDBLUE_FORWARD,          \
-   0,                        \
-   1,                        \
-   1,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0.0,                      \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0.0,                      \
-   {0, 0, 0, 0},             \
-   0.0,                      \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   0,                        \
-   NULL,                     \
-   NULL,                     \
-   NULL,                     \
-   NULL,                     \
-   NULL,                     \
-   0,                        \
-   REDBLUE_ORDER_AUTOMATIC,  \
-   0,                        \
-   0.0,                      \
-   NULL,                     \
-   0}
 
 /* Without fast memory the plan has the least modelled time on this machine: it is measured once in a process, in
  * a few seconds, unless `redblue doctor` has left a file or hardware_file names one; fast_memory_words then defaults to
@@ -200,22 +157,6 @@ typedef struct redblue_plan_options {
   int64_t reserve_words;    /* of fast memory to leave free */
   int32_t double_buffer;    /* leave room for second buffers of what the innermost loop brings in */
 } redblue_plan_options;
-#define REDBLUE_PLAN_OPTIONS_INIT \
-  {sizeof(redblue_plan_options),  \
-   0,                             \
-   NULL,                          \
-   REDBLUE_MINIMISE_DEFAULT,      \
-   REDBLUE_F32,                   \
-   REDBLUE_F32,                   \
-   0,                             \
-   0,                             \
-   NULL,                          \
-   0,                             \
-   1,                             \
-   1,                             \
-   1,                             \
-   0,                             \
-   0}
 
 /* A tensor [batch, heads, positions, features]; the plan knows the sizes. Strides are in elements and may be negative;
  * if all four are 0 the tensor is contiguous in this order. data is aligned to its element. */
@@ -229,7 +170,6 @@ typedef struct redblue_tensor {
   redblue_dtype dtype;
   int64_t strides[4];
 } redblue_tensor;
-#define REDBLUE_TENSOR_INIT {NULL, REDBLUE_F32, {0, 0, 0, 0}}
 
 /* q [batch, heads, n_q, d], k [batch, kv_heads, n_k, d], v [batch, kv_heads, n_k, d_v], o [batch, heads, n_q, d_v],
  * lse [batch, heads, n_q, 1]. lse.data NULL: the run writes no lse. An output shares no memory with another tensor. */
@@ -239,16 +179,6 @@ typedef struct redblue_forward_tensors {
   redblue_tensor o, lse;
   redblue_const_tensor bias, slopes, sinks; /* where the problem has them: bias_shape, [1, heads, 1, 1] */
 } redblue_forward_tensors;
-#define REDBLUE_FORWARD_TENSORS_INIT \
-  {sizeof(redblue_forward_tensors),  \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT,              \
-   REDBLUE_TENSOR_INIT}
 
 /* d_o is the given gradient of the loss in o; o and lse come from the forward pass (ignored if forward_missing); dq, dk
  * and dv have the shapes of q, k and v. */
@@ -259,22 +189,6 @@ typedef struct redblue_backward_tensors {
   redblue_const_tensor bias, slopes, sinks;
   redblue_tensor dbias, dsinks; /* shaped like bias and sinks */
 } redblue_backward_tensors;
-#define REDBLUE_BACKWARD_TENSORS_INIT \
-  {sizeof(redblue_backward_tensors),  \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT,               \
-   REDBLUE_TENSOR_INIT}
 
 /* Of REDBLUE_SCORES and REDBLUE_WEIGHTS: s [batch, heads, n_q, n_k] gets the scores with all that the problem does to
  * them, -inf where a query does not see a key, or the weights exp(score - lse), 0 there. lse [batch, heads, n_q, 1] is
@@ -285,14 +199,6 @@ typedef struct redblue_scores_tensors {
   redblue_tensor s;
   redblue_const_tensor bias, slopes;
 } redblue_scores_tensors;
-#define REDBLUE_SCORES_TENSORS_INIT \
-  {sizeof(redblue_scores_tensors),  \
-   REDBLUE_TENSOR_INIT,             \
-   REDBLUE_TENSOR_INIT,             \
-   REDBLUE_TENSOR_INIT,             \
-   REDBLUE_TENSOR_INIT,             \
-   REDBLUE_TENSOR_INIT,             \
-   REDBLUE_TENSOR_INIT}
 
 /* Your threads. `run` calls task(arg, i) once for each i < n and returns when all calls have returned. As many calls as
  * possible should run at the same time, but no call waits for another to start. `size` returns that number. */
@@ -302,7 +208,6 @@ typedef struct redblue_thread_pool {
   int (*size)(void* context);
   void (*run)(void* context, int n, void (*task)(void* arg, int i), void* arg);
 } redblue_thread_pool;
-#define REDBLUE_THREAD_POOL_INIT {sizeof(redblue_thread_pool), NULL, NULL, NULL}
 
 typedef struct redblue_run_options {
   size_t struct_size;
@@ -311,7 +216,6 @@ typedef struct redblue_run_options {
   void* workspace;                 /* shares no memory with any tensor; NULL: the run allocates what it needs */
   size_t workspace_size;           /* bytes; any alignment */
 } redblue_run_options;
-#define REDBLUE_RUN_OPTIONS_INIT {sizeof(redblue_run_options), 0, NULL, NULL, 0}
 
 typedef struct redblue_plan redblue_plan;
 
@@ -338,8 +242,6 @@ typedef struct redblue_plan_info {
    * heads, and the most that are resident at a time. They are not among the words and the footprint above. */
   int64_t index_words_read, index_words_resident;
 } redblue_plan_info;
-#define REDBLUE_PLAN_INFO_INIT \
-  {sizeof(redblue_plan_info), NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0.0, NULL, 0, 0, 0, 0, 0, 0, 0, 0}
 
 /* The tile sizes of packed or padded sequences of one shape. A row at position p of such a sequence sees its keys from
  * p + lo to before p + hi, and the first `prefix`. */
@@ -349,7 +251,65 @@ typedef struct redblue_own_tiling {
   int64_t lo, hi, prefix; /* INT64_MIN, INT64_MAX: this edge hides nothing */
   const char* tiling;     /* as redblue_plan_info.tiling; lives as long as the plan */
 } redblue_own_tiling;
-#define REDBLUE_OWN_TILING_INIT {sizeof(redblue_own_tiling), 0, 0, 0, 0, 0, NULL}
+
+/* What is proved of polynomial attention on given q, k and v, from their norms: docs/certificates.md. Each is the
+ * largest of all heads, rounded up; INFINITY where nothing is proved. */
+typedef struct redblue_certificate {
+  size_t struct_size;
+  double range;        /* no |scale q.k| is larger */
+  double weight_error; /* each weight is within this share of itself */
+  double output_error; /* each entry of o, in exact arithmetic, is within this many max|v| of its head of exact
+                          attention */
+  double rounding;     /* what the roundings of a run may add to that, in max|v| of its head */
+} redblue_certificate;
+
+/* The structs, for redblue_init. */
+typedef int32_t redblue_struct;
+enum {
+  REDBLUE_STRUCT_PROBLEM = 0,
+  REDBLUE_STRUCT_PLAN_OPTIONS = 1,
+  REDBLUE_STRUCT_FORWARD_TENSORS = 2,
+  REDBLUE_STRUCT_BACKWARD_TENSORS = 3,
+  REDBLUE_STRUCT_SCORES_TENSORS = 4,
+  REDBLUE_STRUCT_THREAD_POOL = 5,
+  REDBLUE_STRUCT_RUN_OPTIONS = 6,
+  REDBLUE_STRUCT_PLAN_INFO = 7,
+  REDBLUE_STRUCT_OWN_TILING = 8,
+  REDBLUE_STRUCT_CERTIFICATE = 9
+};
+/* Sets struct_size and the defaults of a struct of this kind, which has `size` bytes in your program: fewer than in the
+ * library where your redblue.h is older. Refuses NULL, another kind, and a size that no version of redblue.h up to the
+ * library's had; functions refuse such a struct, too. This is for languages that read no header. */
+REDBLUE_API redblue_status redblue_init(redblue_struct kind, void* s, size_t size);
+/* The same for C and C++. All fields whose default is nothing else become 0 or NULL. */
+static inline void redblue_problem_init(redblue_problem* s) { redblue_init(REDBLUE_STRUCT_PROBLEM, s, sizeof *s); }
+static inline void redblue_plan_options_init(redblue_plan_options* s) {
+  redblue_init(REDBLUE_STRUCT_PLAN_OPTIONS, s, sizeof *s);
+}
+static inline void redblue_forward_tensors_init(redblue_forward_tensors* s) {
+  redblue_init(REDBLUE_STRUCT_FORWARD_TENSORS, s, sizeof *s);
+}
+static inline void redblue_backward_tensors_init(redblue_backward_tensors* s) {
+  redblue_init(REDBLUE_STRUCT_BACKWARD_TENSORS, s, sizeof *s);
+}
+static inline void redblue_scores_tensors_init(redblue_scores_tensors* s) {
+  redblue_init(REDBLUE_STRUCT_SCORES_TENSORS, s, sizeof *s);
+}
+static inline void redblue_thread_pool_init(redblue_thread_pool* s) {
+  redblue_init(REDBLUE_STRUCT_THREAD_POOL, s, sizeof *s);
+}
+static inline void redblue_run_options_init(redblue_run_options* s) {
+  redblue_init(REDBLUE_STRUCT_RUN_OPTIONS, s, sizeof *s);
+}
+static inline void redblue_plan_info_init(redblue_plan_info* s) {
+  redblue_init(REDBLUE_STRUCT_PLAN_INFO, s, sizeof *s);
+}
+static inline void redblue_own_tiling_init(redblue_own_tiling* s) {
+  redblue_init(REDBLUE_STRUCT_OWN_TILING, s, sizeof *s);
+}
+static inline void redblue_certificate_init(redblue_certificate* s) {
+  redblue_init(REDBLUE_STRUCT_CERTIFICATE, s, sizeof *s);
+}
 
 /* "0.1.0" */
 REDBLUE_API const char* redblue_version(void);
@@ -432,23 +392,12 @@ REDBLUE_API redblue_status redblue_backward_workspace(const redblue_plan* plan, 
 REDBLUE_API redblue_status redblue_scores_workspace(const redblue_plan* plan, const redblue_scores_tensors* tensors,
                                                     const redblue_run_options* options, size_t* bytes);
 
-/* Runs the plan. options NULL: REDBLUE_RUN_OPTIONS_INIT. Outputs are undefined if this fails. The same bits for any
+/* Runs the plan. options NULL: the defaults. Outputs are undefined if this fails. The same bits for any
  * number of threads. */
 REDBLUE_API redblue_status redblue_forward(const redblue_plan* plan, const redblue_forward_tensors* tensors,
                                            const redblue_run_options* options);
 REDBLUE_API redblue_status redblue_backward(const redblue_plan* plan, const redblue_backward_tensors* tensors,
                                             const redblue_run_options* options);
-/* What is proved of polynomial attention on given q, k and v, from their norms: docs/certificates.md. Each is the
- * largest of all heads, rounded up; INFINITY where nothing is proved. */
-typedef struct redblue_certificate {
-  size_t struct_size;
-  double range;        /* no |scale q.k| is larger */
-  double weight_error; /* each weight is within this share of itself */
-  double output_error; /* each entry of o, in exact arithmetic, is within this many max|v| of its head of exact
-                          attention */
-  double rounding;     /* what the roundings of a run may add to that, in max|v| of its head */
-} redblue_certificate;
-#define REDBLUE_CERTIFICATE_INIT {sizeof(redblue_certificate), 0.0, 0.0, 0.0, 0.0}
 
 /* The certificate of a problem with an approximate_degree, or of one that is approximate with polynomials of each row:
  * nothing is proved of other methods, REDBLUE_UNSUPPORTED. compute: the arithmetic of the run, REDBLUE_F32 or

@@ -80,7 +80,8 @@ static int is_close(const float* x, const double* expected, int n) {
 }
 
 static redblue_problem problem_of(redblue_operation operation) {
-  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  redblue_problem p;
+  redblue_problem_init(&p);
   p.operation = operation;
   p.heads = kHeads;
   p.n_q = kQueries, p.n_k = kKeys;
@@ -91,7 +92,8 @@ static redblue_problem problem_of(redblue_operation operation) {
 
 static redblue_plan* plan_of(redblue_operation operation) {
   const redblue_problem p = problem_of(operation);
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 100;
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -99,13 +101,15 @@ static redblue_plan* plan_of(redblue_operation operation) {
 }
 
 static redblue_forward_tensors forward_tensors(void) {
-  redblue_forward_tensors t = REDBLUE_FORWARD_TENSORS_INIT;
+  redblue_forward_tensors t;
+  redblue_forward_tensors_init(&t);
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse;
   return t;
 }
 
 static redblue_backward_tensors backward_tensors(void) {
-  redblue_backward_tensors t = REDBLUE_BACKWARD_TENSORS_INIT;
+  redblue_backward_tensors t;
+  redblue_backward_tensors_init(&t);
   t.q.data = q, t.k.data = k, t.v.data = v, t.o.data = o, t.lse.data = lse, t.d_o.data = d_o;
   t.dq.data = dq, t.dk.data = dk, t.dv.data = dv;
   return t;
@@ -113,7 +117,8 @@ static redblue_backward_tensors backward_tensors(void) {
 
 /* Has this build approximations? (-DREDBLUE_METHODS=OFF leaves them out.) */
 static int has_approximations(void) {
-  redblue_certificate c = REDBLUE_CERTIFICATE_INIT;
+  redblue_certificate c;
+  redblue_certificate_init(&c);
   return redblue_certify(NULL, NULL, REDBLUE_F32, &c) != REDBLUE_UNSUPPORTED;
 }
 
@@ -121,7 +126,8 @@ static void test_results(void) {
   redblue_plan *forward = plan_of(REDBLUE_FORWARD), *backward = plan_of(REDBLUE_BACKWARD);
   const redblue_forward_tensors f = forward_tensors();
   const redblue_backward_tensors b = backward_tensors();
-  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  redblue_run_options run;
+  redblue_run_options_init(&run);
 
   CHECK(redblue_forward(forward, &f, NULL) == REDBLUE_OK);
   CHECK(is_close(o, o_is, kO) && is_close(lse, lse_is, kHeads * kQueries));
@@ -144,7 +150,8 @@ static void test_results(void) {
   CHECK(redblue_backward_workspace(backward, &b, NULL, &bytes) == REDBLUE_OK);
   CHECK(contiguous == bytes);
 
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   CHECK(redblue_plan_describe(backward, &info) == REDBLUE_OK);
   CHECK(strlen(info.schedule) > 0 && strlen(info.reason) > 0 && info.forward_schedule == NULL);
   CHECK(info.words_read + info.words_written >= info.bound_words && info.ratio >= 1);
@@ -156,7 +163,8 @@ static void test_results(void) {
 static void test_sequences(void) {
   const int64_t ends_q[] = {0, 2, 5}, ends_k[] = {0, 4, 7}, used[] = {3, 1};
   redblue_problem all = problem_of(REDBLUE_FORWARD), alone = problem_of(REDBLUE_FORWARD);
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 100;
   all.sequences = 2, all.cu_seqlens_q = ends_q, all.cu_seqlens_k = ends_k, all.seqused_k = used;
   all.heads = alone.heads = 1;
@@ -186,13 +194,16 @@ static void test_own_tilings(void) {
   p.causal = 0;
   p.n_q = p.n_k = 190, p.d = p.d_v = 16;
   p.sequences = 3, p.cu_seqlens_q = p.cu_seqlens_k = ends;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 300;
   options.schedule = "score_tiles";
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
-  redblue_own_tiling own = REDBLUE_OWN_TILING_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
+  redblue_own_tiling own;
+  redblue_own_tiling_init(&own);
   CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strcmp(info.tiling, "a=10 b=25") == 0);
   CHECK(redblue_plan_own_tilings(plan) == 2);
   CHECK(redblue_plan_own_tiling(plan, 0, &own) == REDBLUE_OK && strcmp(own.tiling, "a=8 b=31") == 0);
@@ -207,7 +218,8 @@ static redblue_plan* plan_under(redblue_operation operation, const redblue_patte
   redblue_problem p = problem_of(operation);
   p.causal = 0;
   p.patterns = patterns, p.n_patterns = n, p.order = order;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 60;
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -330,11 +342,14 @@ static void test_window_as_csr(void) {
     redblue_problem p = problem_of(operation);
     p.causal = 0;
     p.has_window_left = p.has_window_right = 1, p.window_left = kLeft, p.window_right = kRight;
-    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    redblue_plan_options options;
+    redblue_plan_options_init(&options);
     options.fast_memory_words = 60;
     redblue_plan* window = NULL;
     CHECK(redblue_plan_create(&p, &options, &window) == REDBLUE_OK);
-    redblue_plan_info a = REDBLUE_PLAN_INFO_INIT, b = REDBLUE_PLAN_INFO_INIT;
+    redblue_plan_info a, b;
+    redblue_plan_info_init(&a);
+    redblue_plan_info_init(&b);
     CHECK(redblue_plan_describe(csr, &a) == REDBLUE_OK && redblue_plan_describe(window, &b) == REDBLUE_OK);
     CHECK(strcmp(a.schedule, b.schedule) == 0 && strcmp(a.tiling, b.tiling) == 0 && strcmp(a.reason, b.reason) == 0);
     CHECK(a.words_read == b.words_read && a.words_written == b.words_written && a.bound_words == b.bound_words);
@@ -357,16 +372,20 @@ static void test_window_as_csr(void) {
 /* What a flash plan of 2 batches and 3 heads says of the index of a pattern of 5 queries and 7 keys. */
 static redblue_plan_info index_of(redblue_pattern* pattern) {
   const redblue_pattern* given[] = {pattern};
-  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  redblue_problem p;
+  redblue_problem_init(&p);
   p.batch = 2, p.heads = p.kv_heads = 3;
   p.n_q = kQueries, p.n_k = kKeys, p.d = p.d_v = 2;
   p.patterns = given, p.n_patterns = 1, p.order = REDBLUE_ORDER_NATURAL;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 100;
   options.schedule = "flash";
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT, old = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info, old;
+  redblue_plan_info_init(&info);
+  redblue_plan_info_init(&old);
   CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
   /* A program from before these fields. */
   old.struct_size = offsetof(redblue_plan_info, index_words_read);
@@ -460,7 +479,8 @@ static void test_wrong_patterns(void) {
   CHECK(both == NULL);
   redblue_pattern_destroy(of_one_query);
   redblue_problem p = problem_of(REDBLUE_FORWARD);
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   redblue_plan* plan = NULL;
   options.fast_memory_words = 100;
 #define WRONG_USE(change, text)                                                      \
@@ -491,7 +511,8 @@ static void test_dilation(void) {
   redblue_problem p = problem_of(REDBLUE_FORWARD);
   p.causal = 0;
   p.has_window_left = p.has_window_right = 1, p.window_left = 1, p.dilation = 2;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 60;
   CHECK(redblue_plan_create(&p, &options, &plans[1]) == REDBLUE_OK);
   static float results[2][kO + kHeads * kQueries];
@@ -518,7 +539,8 @@ static void test_earlier_problems(void) {
     redblue_problem p = problem_of(REDBLUE_FORWARD);
     memset((char*)&p + sizes[i], 0x55, sizeof p - sizes[i]);
     p.struct_size = sizes[i];
-    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    redblue_plan_options options;
+    redblue_plan_options_init(&options);
     options.fast_memory_words = 100;
     redblue_plan* plan = NULL;
     CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -530,17 +552,20 @@ static void test_earlier_problems(void) {
 
 /* Fast memory in bytes: bf16 operands beside f32 accumulators. */
 static void test_bytes(void) {
-  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  redblue_problem p;
+  redblue_problem_init(&p);
   p.n_q = p.n_k = 8192;
   p.d = 128;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_bytes = 65536;
   options.dtype = REDBLUE_BF16;
   options.multiple_of_queries = options.multiple_of_keys = 16;
   options.schedule = "flash_tiled";
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
   CHECK(strcmp(info.tiling, "Br=64 Bc=16") == 0);
   CHECK(info.footprint_bytes == 57856 && info.multiple_of_keys == 16 && info.multiple_of_features == 1);
@@ -550,7 +575,8 @@ static void test_bytes(void) {
   REFUSED(redblue_plan_tile(plan, "br", &Br), REDBLUE_INVALID_ARGUMENT, "flash_tiled has no tile 'br': Br=64 Bc=16");
   REFUSED(redblue_plan_tile(plan, "Br", NULL), REDBLUE_INVALID_ARGUMENT, "size is NULL");
   CHECK(redblue_plan_own_tilings(plan) == 0 && redblue_plan_own_tilings(NULL) == 0);
-  redblue_own_tiling own = REDBLUE_OWN_TILING_INIT;
+  redblue_own_tiling own;
+  redblue_own_tiling_init(&own);
   REFUSED(redblue_plan_own_tiling(plan, 0, &own), REDBLUE_INVALID_ARGUMENT,
           "index = 0: 0 shapes of sequences have tiles of their own, from 0 on");
   redblue_plan_destroy(plan);
@@ -563,13 +589,15 @@ static void test_bytes(void) {
   redblue_plan_destroy(plan);
 
   /* A program from before these fields: its structs end where they begin. */
-  redblue_plan_options old = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options old;
+  redblue_plan_options_init(&old);
   memset((char*)&old + offsetof(redblue_plan_options, fast_memory_bytes), 0x55,
          sizeof old - offsetof(redblue_plan_options, fast_memory_bytes));
   old.struct_size = offsetof(redblue_plan_options, fast_memory_bytes);
   old.fast_memory_words = 1000;
   CHECK(redblue_plan_create(&p, &old, &plan) == REDBLUE_OK);
-  redblue_plan_info first = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info first;
+  redblue_plan_info_init(&first);
   first.struct_size = offsetof(redblue_plan_info, tiling);
   first.footprint_bytes = 77;
   CHECK(redblue_plan_describe(plan, &first) == REDBLUE_OK);
@@ -585,14 +613,17 @@ static void test_bytes(void) {
 
 /* Counts beyond 63 bits are INT64_MAX, and the others stay exact. */
 static void test_huge_problem(void) {
-  redblue_problem p = REDBLUE_PROBLEM_INIT;
+  redblue_problem p;
+  redblue_problem_init(&p);
   p.n_q = p.n_k = (int64_t)1 << 28;
   p.d = 64;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 1 << 20;
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK);
   CHECK(info.flops == INT64_MAX); /* 4 n^2 d = 2^64 */
   CHECK(info.words_read > 0 && info.words_read < INT64_MAX && info.words_written >= p.n_q * p.d);
@@ -615,7 +646,8 @@ static void test_workspace_without_end(void) {
   redblue_plan* plan = plan_of(REDBLUE_FORWARD);
   static float memory[1 << 16];
   redblue_forward_tensors t = forward_tensors();
-  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  redblue_run_options run;
+  redblue_run_options_init(&run);
   run.workspace_size = SIZE_MAX;
   run.workspace = q;
   REFUSED(redblue_forward(plan, &t, &run), REDBLUE_INVALID_ARGUMENT, "the workspace overlaps q in memory");
@@ -641,7 +673,8 @@ static void test_workspace_without_end(void) {
 static void test_forward_that_runs_first(void) {
   redblue_problem p = problem_of(REDBLUE_BACKWARD);
   p.forward_missing = 1;
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 100;
   redblue_plan* plan = NULL;
   CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
@@ -650,14 +683,16 @@ static void test_forward_that_runs_first(void) {
   memset(dk, 0, sizeof dk);
   CHECK(redblue_backward(plan, &b, NULL) == REDBLUE_OK);
   CHECK(is_close(dq, dq_is, kQ) && is_close(dk, dk_is, kK) && is_close(dv, dv_is, kV));
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strlen(info.forward_schedule) > 0);
   redblue_plan_destroy(plan);
 }
 
 static void test_wrong_problems(void) {
   const redblue_problem right = problem_of(REDBLUE_FORWARD);
-  redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+  redblue_plan_options options;
+  redblue_plan_options_init(&options);
   options.fast_memory_words = 100;
   redblue_plan* plan = (redblue_plan*)&options;
   REFUSED(redblue_plan_create(NULL, &options, &plan), REDBLUE_INVALID_ARGUMENT, "redblue_problem is NULL");
@@ -740,7 +775,8 @@ static void test_wrong_runs(void) {
   redblue_plan *forward = plan_of(REDBLUE_FORWARD), *backward = plan_of(REDBLUE_BACKWARD);
   const redblue_forward_tensors right = forward_tensors();
   const redblue_backward_tensors b = backward_tensors();
-  redblue_run_options run = REDBLUE_RUN_OPTIONS_INIT;
+  redblue_run_options run;
+  redblue_run_options_init(&run);
   size_t bytes = 1;
   REFUSED(redblue_forward(NULL, &right, NULL), REDBLUE_INVALID_ARGUMENT, "plan is NULL");
   REFUSED(redblue_forward(forward, NULL, NULL), REDBLUE_INVALID_ARGUMENT, "redblue_forward_tensors is NULL");
@@ -749,7 +785,8 @@ static void test_wrong_runs(void) {
   REFUSED(redblue_forward_workspace(backward, NULL, NULL, &bytes), REDBLUE_INVALID_ARGUMENT, "for backward");
   REFUSED(redblue_forward_workspace(forward, NULL, NULL, NULL), REDBLUE_INVALID_ARGUMENT, "bytes is NULL");
   REFUSED(redblue_plan_describe(forward, NULL), REDBLUE_INVALID_ARGUMENT, "redblue_plan_info is NULL");
-  redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+  redblue_plan_info info;
+  redblue_plan_info_init(&info);
   info.struct_size = 4;
   REFUSED(redblue_plan_describe(forward, &info), REDBLUE_INVALID_ARGUMENT, "struct_size of redblue_plan_info is 4");
 
@@ -780,7 +817,8 @@ static void test_certificates(void) {
   redblue_problem p = problem_of(REDBLUE_FORWARD);
   redblue_forward_tensors t = forward_tensors();
   t.lse.data = NULL;
-  redblue_certificate c = REDBLUE_CERTIFICATE_INIT;
+  redblue_certificate c;
+  redblue_certificate_init(&c);
   if (!has_approximations()) {
     REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "no approximations");
     return;
@@ -797,14 +835,17 @@ static void test_certificates(void) {
     CHECK(c.output_error <= tolerance && c.weight_error < 1 && c.rounding < 1e-3 && c.range <= p.approximate_range);
     redblue_problem less = p;
     --less.approximate_degree;
-    redblue_certificate of_less = REDBLUE_CERTIFICATE_INIT;
+    redblue_certificate of_less;
+    redblue_certificate_init(&of_less);
     CHECK(less.approximate_degree == 0 ||
           (redblue_certify(&less, &t, REDBLUE_F32, &of_less) == REDBLUE_OK && of_less.output_error > tolerance));
-    redblue_plan_options options = REDBLUE_PLAN_OPTIONS_INIT;
+    redblue_plan_options options;
+    redblue_plan_options_init(&options);
     options.fast_memory_words = 4000;
     redblue_plan* plan = NULL;
     CHECK(redblue_plan_create(&p, &options, &plan) == REDBLUE_OK);
-    redblue_plan_info info = REDBLUE_PLAN_INFO_INIT;
+    redblue_plan_info info;
+    redblue_plan_info_init(&info);
     CHECK(redblue_plan_describe(plan, &info) == REDBLUE_OK && strcmp(info.schedule, "polynomial") == 0);
     memset(o, 0, sizeof o);
     CHECK(redblue_forward(plan, &t, NULL) == REDBLUE_OK);
@@ -853,6 +894,37 @@ static void test_certificates(void) {
   REFUSED(redblue_certify(&p, &t, REDBLUE_F32, &c), REDBLUE_UNSUPPORTED, "certificates are of REDBLUE_FORWARD");
 }
 
+int inits_set_struct_sizes(void); /* header.cpp */
+
+static void test_inits(void) {
+  CHECK(inits_set_struct_sizes());
+  redblue_problem p;
+  memset(&p, 0x55, sizeof p);
+  redblue_problem_init(&p);
+  CHECK(p.batch == 1 && p.heads == 1 && p.dilation == 1 && p.kv_heads == 0 && p.n_q == 0 && p.scale == 0 &&
+        !p.has_scale);
+  CHECK(p.operation == REDBLUE_FORWARD && p.patterns == NULL && p.approximate == NULL && p.seed == 0);
+  redblue_plan_options options;
+  memset(&options, 0x55, sizeof options);
+  redblue_plan_options_init(&options);
+  CHECK(options.objective == REDBLUE_MINIMISE_DEFAULT && options.compute == REDBLUE_F32 &&
+        options.dtype == REDBLUE_F32);
+  CHECK(options.multiple_of_queries == 1 && options.multiple_of_keys == 1 && options.multiple_of_features == 1);
+  CHECK(options.schedule == NULL && options.double_buffer == 0 && options.reserve_words == 0);
+  redblue_scores_tensors t;
+  redblue_scores_tensors_init(&t);
+  CHECK(t.s.dtype == REDBLUE_F32 && t.slopes.dtype == REDBLUE_F32 && t.q.data == NULL);
+
+  /* A program from before `dilation`: its struct ends there, and nothing behind it is written. */
+  const size_t earlier = offsetof(redblue_problem, dilation);
+  p.dilation = 77;
+  CHECK(redblue_init(REDBLUE_STRUCT_PROBLEM, &p, earlier) == REDBLUE_OK);
+  CHECK(p.struct_size == earlier && p.batch == 1 && p.dilation == 77);
+  REFUSED(redblue_init(REDBLUE_STRUCT_PROBLEM, &p, 8), REDBLUE_INVALID_ARGUMENT, "redblue_problem has 8 bytes");
+  REFUSED(redblue_init(REDBLUE_STRUCT_PROBLEM, NULL, sizeof p), REDBLUE_INVALID_ARGUMENT, "redblue_problem is NULL");
+  REFUSED(redblue_init(77, &p, sizeof p), REDBLUE_INVALID_ARGUMENT, "kind = 77");
+}
+
 int main(void) {
   unsigned x = 1;
   float* const inputs[] = {q, k, v, d_o};
@@ -867,6 +939,7 @@ int main(void) {
   CHECK(strcmp(redblue_version(), REDBLUE_TEST_VERSION) == 0);
   CHECK(strcmp(redblue_status_string(REDBLUE_OK), "ok") == 0);
   CHECK(strcmp(redblue_status_string(77), "no redblue_status") == 0);
+  test_inits();
   test_results();
   test_sequences();
   test_own_tilings();

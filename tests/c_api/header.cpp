@@ -1,10 +1,23 @@
 #include <redblue.h>
 
-// Every initialiser names every member in order: a compiler that warns of those left out finds the ones forgotten.
-redblue_problem problem = REDBLUE_PROBLEM_INIT;
-redblue_plan_options plan_options = REDBLUE_PLAN_OPTIONS_INIT;
-redblue_forward_tensors forward_tensors = REDBLUE_FORWARD_TENSORS_INIT;
-redblue_backward_tensors backward_tensors = REDBLUE_BACKWARD_TENSORS_INIT;
-redblue_thread_pool thread_pool = REDBLUE_THREAD_POOL_INIT;
-redblue_run_options run_options = REDBLUE_RUN_OPTIONS_INIT;
-redblue_plan_info plan_info = REDBLUE_PLAN_INFO_INIT;
+// redblue.h is C++ of an old standard, too. Called by c_api_test.c.
+extern "C" int inits_set_struct_sizes(void);
+
+namespace {
+
+template <class S>
+bool sets_size(void (*init)(S*)) {
+  S s;
+  init(&s);
+  return s.struct_size == sizeof(S);
+}
+
+}  // namespace
+
+int inits_set_struct_sizes(void) {
+  return sets_size(redblue_problem_init) && sets_size(redblue_plan_options_init) &&
+         sets_size(redblue_forward_tensors_init) && sets_size(redblue_backward_tensors_init) &&
+         sets_size(redblue_scores_tensors_init) && sets_size(redblue_thread_pool_init) &&
+         sets_size(redblue_run_options_init) && sets_size(redblue_plan_info_init) &&
+         sets_size(redblue_own_tiling_init) && sets_size(redblue_certificate_init);
+}

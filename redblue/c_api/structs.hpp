@@ -1,0 +1,38 @@
+#pragma once
+#include "redblue.h"
+#include "redblue/planner/planner.hpp"
+
+/// The structs of redblue.h as the library has them.
+namespace redblue::c_api {
+
+/// A struct with struct_size and its defaults.
+template <class S>
+S defaults();
+
+/// Throws InvalidArgument unless the caller's struct is of this version of redblue.h.
+template <class S>
+const S& checked(const S* s, const char* type);
+
+/// What the caller gives, of an earlier size or of today's; what an earlier version did not know has its default.
+redblue_problem given(const redblue_problem* problem);
+redblue_plan_options given(const redblue_plan_options* options);
+redblue_forward_tensors given(const redblue_forward_tensors* tensors);
+redblue_backward_tensors given(const redblue_backward_tensors* tensors);
+redblue_scores_tensors given(const redblue_scores_tensors* tensors);
+
+DType dtype_of(redblue_dtype t, const char* what);
+/// Only a bias may be a mask.
+DType dtype_of_numbers(redblue_dtype t, const char* what);
+int threads_of(int32_t threads);
+
+Problem problem_of(const redblue_problem& p);
+/// Without the cap.
+plan::Options options_of(const redblue_plan_options& given, const redblue_problem& p, Operation op, DType compute,
+                         DType dtype);
+
+}  // namespace redblue::c_api
+
+struct redblue_pattern {
+  std::shared_ptr<const redblue::RunLists> rows;
+  redblue::index_t n_k = 0;
+};
