@@ -2,50 +2,54 @@
 
 #include <fmt/core.h>
 
+#include <type_traits>
+
 #include "approximations.hpp"
+#include "redblue/planner/options.hpp"
+#include "redblue/problem/options.hpp"
 
 namespace redblue::cli {
 
+namespace {
+
+/// The value of an option.
+template <class T>
+Json value_of(const T& x) {
+  if constexpr (requires { name_of(x); })
+    return std::string(name_of(x));
+  else if constexpr (requires { x.has_value(); })
+    return x ? Json(*x) : Json(nullptr);
+  else if constexpr (std::is_same_v<T, Words>)
+    return to_json(x);
+  else if constexpr (std::is_same_v<T, schedule::Multiples>)
+    return {{"q", x.query}, {"k", x.key}, {"f", x.feature}};
+  else
+    return x;
+}
+
+/// Appends the options of a table that say anything about s; before(NAME) comes before each.
+template <class Table, class S, class Before>
+void add_options(const Table& table, const S& s, Json& j, const Before& before) {
+  option::for_each(table, [&](const auto& o) {
+    before(o.name);
+    if (o.matters(s)) j[std::string(o.name)] = value_of(o.of(s));
+  });
+}
+
+}  // namespace
+
 Json to_json(const Problem& p) {
-  Json j{{"op", std::string(name_of(p.op))},
-         {"batch", p.batch},
-         {"heads", p.heads},
-         {"kv_heads", p.kv_heads.value_or(p.heads)},
-         {"n_q", p.n_q},
-         {"n_k", p.n_k},
-         {"d", p.d},
-         {"d_v", p.d_v},
-         {"causal", p.causal},
-         {"scale", p.scale_or_default()},
-         {"lse_required", p.lse_required},
-         {"score", std::string(name_of(p.score))}};
-  add_approximation(j, p);
-  if (is_projected(p.op)) j["sources"] = std::string(name_of(p.sources));
-  if (p.op == Operation::backward_w) j["d_in"] = p.d_in;
-  if (follows_forward(p.op)) j["forward_given"] = p.forward_given;
-  if (p.bias) j["bias"] = *p.bias;
-  if (p.bias_gradient) j["bias_gradient"] = true;
-  if (p.alibi) j["alibi"] = true;
-  if (p.softcap > 0) j["softcap"] = p.softcap;
-  if (p.sinks) j["sinks"] = true;
-  if (p.sinks_gradient) j["sinks_gradient"] = true;
-  if (p.dropout > 0) j["dropout"] = p.dropout, j["seed"] = p.seed;
-  const bool counts_from_it = p.masked() || p.alibi;
-  if (counts_from_it && p.several())
-    j["causal_offset"] = p.causal_offset ? Json(*p.causal_offset) : Json("bottom-right of each sequence");
-  else if (counts_from_it)
-    j["causal_offset"] = p.causal_offset.value_or(p.n_k - p.n_q);
-  if (p.window_left) j["window_left"] = *p.window_left;
-  if (p.window_right) j["window_right"] = *p.window_right;
-  if (p.prefix > 0) j["prefix"] = p.prefix;
-  if (p.dilation > 1) j["dilation"] = p.dilation;
-  for (const auto& [name, lengths] :
-       {std::pair("cu_seqlens_q", &p.cu_seqlens_q), std::pair("cu_seqlens_k", &p.cu_seqlens_k),
-        std::pair("seqused_q", &p.seqused_q), std::pair("seqused_k", &p.seqused_k)})
-    if (!lengths->empty()) j[name] = *lengths;
-  for (std::size_t k = 0; k < p.patterns.size(); ++k)
-    j["patterns"].push_back({{"pairs", to_json(count_of(p.patterns[k]))}});
-  if (p.may_reorder()) j["order"] = std::string(name_of(p.order));
+  Json j;
+  add_options(problem_options(), p, j, [&](std::string_view name) {
+    if (name == "sources") add_approximation(j, p);
+    if (name == "order")
+      for (std::size_t k = 0; k < p.patterns.size(); ++k)
+        j["patterns"].push_back({{"pairs", to_json(count_of(p.patterns[k]))}});
+  });
+  j["kv_heads"] = p.kv_heads.value_or(p.heads);
+  j["scale"] = p.scale_or_default();
+  if (j.contains("causal_offset") && !p.causal_offset)
+    j["causal_offset"] = p.several() ? Json("bottom-right of each sequence") : Json(p.n_k - p.n_q);
   return j;
 }
 
@@ -128,26 +132,30 @@ Json to_json(const plan::Row& row) {
   return j;
 }
 
-Json to_json(const plan::Options& o) {
-  Json j{{"quadratic_workspace", o.quadratic_workspace},
-         {"reserve", to_json(o.reserve)},
-         {"double_buffer", o.double_buffer},
-         {"multiple", {{"q", o.multiple.query}, {"k", o.multiple.key}, {"f", o.multiple.feature}}},
-         {"write_cost", o.write_cost}};
+namespace {
+
+void add_widths(const plan::Options& o, Json& j) {
   Json widths = Json::object();
   for (std::size_t a = 0; a < kSlowArrays; ++a)
     if (o.width[a] > 0) widths[std::string(kSlowArrayNames[a])] = o.width[a];
   if (!widths.empty()) j["width"] = widths;
-  if (o.memory) {
-    Json resident = Json::object();
-    for (std::size_t a = 0; a < kSlowArrays; ++a)
-      if (o.width[a] > 0) resident[std::string(kSlowArrayNames[a])] = o.memory->fast.width[a];
-    j["memory"] = {{"bytes", to_json(o.memory->bytes)},
-                   {"width", resident},
-                   {"row_multiple", o.memory->fast.row_multiple},
-                   {"row_extra", o.memory->fast.row_extra}};
-  }
-  if (!o.schedule.empty()) j["schedule"] = o.schedule;
+  if (!o.memory) return;
+  Json resident = Json::object();
+  for (std::size_t a = 0; a < kSlowArrays; ++a)
+    if (o.width[a] > 0) resident[std::string(kSlowArrayNames[a])] = o.memory->fast.width[a];
+  j["memory"] = {{"bytes", to_json(o.memory->bytes)},
+                 {"width", resident},
+                 {"row_multiple", o.memory->fast.row_multiple},
+                 {"row_extra", o.memory->fast.row_extra}};
+}
+
+}  // namespace
+
+Json to_json(const plan::Options& o) {
+  Json j;
+  add_options(plan::plan_options(), o, j, [&](std::string_view name) {
+    if (name == "reorder") add_widths(o, j);
+  });
   if (o.cap) j["max_workspace"] = to_json(o.cap->most);
   return j;
 }

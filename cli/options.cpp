@@ -6,6 +6,7 @@
 #include <charconv>
 #include <cmath>
 #include <span>
+#include <utility>
 
 #include "archive.hpp"
 #include "redblue/files/mapped_file.hpp"
@@ -50,8 +51,8 @@ void OperationOptions::apply_to(Problem& p) const {
   if (approximate) p.approximate(*approximate);
 }
 
-void MaskOptions::add_to(const Command& command) {
-  command.flag("--causal", causal, "query i sees keys j <= i + offset");
+void MaskOptions::add_to(const Command& command, ProblemFlags& flags) {
+  flags.add(command, "causal");
   command.option(
       "--causal-offset", causal_offset,
       "offset of --causal, --window and --alibi: a number, bottom-right (n_k - n_q, the default: the last query sees "
@@ -59,8 +60,7 @@ void MaskOptions::add_to(const Command& command) {
   command.option(
       "--window", window,
       "LEFT,RIGHT: query i sees keys i + offset - LEFT <= j <= i + offset + RIGHT; -1: no edge on that side");
-  command.option("--prefix", prefix,
-                 "with --causal or --window: no right edge hides the first PREFIX keys (prefix-LM)");
+  flags.add(command, "prefix");
   sequences.add_to(command);
   pattern.add_to(command);
 }
@@ -155,9 +155,11 @@ void SequenceOptions::apply_to(Problem& p) const {
   if (seqused_k) p.seqused_k = parse_lengths("--seqused-k", *seqused_k);
 }
 
-void MaskOptions::apply_to(Problem& p, bool alibi) const {
+void MaskOptions::apply_to(Problem& p, const ProblemFlags& flags) const {
+  flags.apply_to(p);
+  if (flags.given("seed") && p.dropout == 0)
+    throw InvalidProblem(fmt::format("--seed {} is for --dropout: give that, too", p.seed));
   sequences.apply_to(p);
-  p.causal = causal;
   if (window) {
     const auto comma = window->find(',');
     const auto left = whole_number(window->substr(0, comma)),
@@ -170,7 +172,7 @@ void MaskOptions::apply_to(Problem& p, bool alibi) const {
     if (*right >= 0) p.window_right = right;
   }
   if (causal_offset) {
-    if (!p.masked() && !window && !pattern.stands_at_positions() && !alibi)
+    if (!p.masked() && !window && !pattern.stands_at_positions() && !p.alibi)
       throw InvalidProblem(
           fmt::format("--causal-offset {} is for --causal, --window, --alibi and patterns that look back from a query: "
                       "give one of them, too",
@@ -184,55 +186,30 @@ void MaskOptions::apply_to(Problem& p, bool alibi) const {
             fmt::format("--causal-offset {}: give a whole number, bottom-right or top-left", *causal_offset));
     }
   }
-  if (prefix && !p.masked())
-    throw InvalidProblem(fmt::format("--prefix {} is for --causal or --window: give one of them, too", *prefix));
-  p.prefix = prefix.value_or(0);
+  if (flags.given("prefix") && !p.masked())
+    throw InvalidProblem(fmt::format("--prefix {} is for --causal or --window: give one of them, too", p.prefix));
 }
 
-void ModifierOptions::add_to(const Command& command) {
-  command.option("--softcap", softcap, "scores become X tanh(score / X), before the bias; 0: none").type_name("X");
-  command.flag("--alibi", alibi,
-               "ALiBi: score -= slope |i + offset - j|, a slope for each head, with the offset of --causal-offset");
-  command.option("--dropout", dropout, "share of weights that become 0, at random, from 0 to below 1").type_name("P");
-  command.option("--seed", seed,
-                 "of --dropout, 0 to 2^53: the same weights are dropped forward and backward (default: 0)");
-  command.flag("--bias-gradient", bias_gradient, "--op backward: form dbias, summed over all that share the bias");
-  command.flag("--sinks-gradient", sinks_gradient, "--op backward: form dsinks");
+void add_modifiers(const Command& command, ProblemFlags& flags) {
+  for (const std::string_view name : {"softcap", "alibi", "dropout", "seed", "bias_gradient", "sinks_gradient"})
+    flags.add(command, name);
 }
 
-void ModifierOptions::apply_to(Problem& p) const {
-  p.softcap = softcap;
-  p.dropout = dropout;
-  if (seed && dropout == 0) throw InvalidProblem(fmt::format("--seed {} is for --dropout: give that, too", *seed));
-  p.seed = seed.value_or(0);
-  p.alibi = alibi;
-  p.bias_gradient = bias_gradient;
-  p.sinks_gradient = sinks_gradient;
-}
+namespace {
 
-void ModifierShapes::add_to(const Command& command) {
-  ModifierOptions::add_to(command);
-  command
-      .option("--bias", bias,
-              "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
-              "1,8,512,512; or an .npy file of that shape, or of its last dimensions")
-      .type_name("SHAPE|FILE");
-  command.flag("--sinks", sinks, "each row has one more score, of its head's sink, whose value is 0");
-}
-
-void ModifierShapes::apply_to(Problem& p) const {
-  ModifierOptions::apply_to(p);
-  p.sinks = sinks;
-  if (!bias) return;
+/// The shape of a bias: "1,8,512,512", or that of an .npy file.
+std::array<index_t, 4> bias_shape(const std::string& text) {
   constexpr std::string_view kShape = "batch,heads,n_q,n_k (1 for what all share)";
   std::vector<index_t> shape =
-      bias->ends_with(".npy") ? file::read_npy(*bias).shape() : parse_list("--bias", *bias, kShape);
+      text.ends_with(".npy") ? file::read_npy(text).shape() : parse_list("--bias", text, kShape);
   if (shape.empty() || shape.size() > 4)
-    throw InvalidProblem(fmt::format("--bias {} is [{}]: give {}, or the last of these dimensions", *bias,
+    throw InvalidProblem(fmt::format("--bias {} is [{}]: give {}, or the last of these dimensions", text,
                                      fmt::join(shape, ", "), kShape));
   shape.insert(shape.begin(), 4 - shape.size(), 1);
-  p.bias = {shape[0], shape[1], shape[2], shape[3]};
+  return {shape[0], shape[1], shape[2], shape[3]};
 }
+
+}  // namespace
 
 std::string mask_text(const Problem& p) {
   std::string text = p.causal ? ", causal" : "";
@@ -335,134 +312,6 @@ std::map<std::string, index_t> parse_assignments(const std::string& option, cons
   return result;
 }
 
-void MemoryOptions::add_to(const Command& command) {
-  command.option("--M", M, "fast memory in words").type_name("WORDS");
-  command
-      .option("--memory", memory,
-              "fast memory in bytes: 64KiB, 1.5MiB; inputs take --dtype there, all else --accumulate")
-      .type_name("BYTES");
-}
-
-Words MemoryOptions::words(DType compute) const {
-  const DType word = word_of(compute);
-  if (M.has_value() == memory.has_value())
-    throw InvalidProblem(M ? fmt::format("--M {} and --memory {}: give one of them", *M, *memory)
-                           : "give the size of fast memory, as --M WORDS or as --memory BYTES");
-  if (M && *M < 1) throw InvalidProblem(fmt::format("M = {}: fast memory needs at least one word", *M));
-  if (M) return *M;
-  const Words fit = parse_bytes("--memory", *memory) / Words(size_of(word));
-  if (fit < 1)
-    throw InvalidProblem(
-        fmt::format("--memory {} holds no word of {} ({} bytes)", *memory, name_of(word), size_of(word)));
-  return fit;
-}
-
-Words MemoryOptions::bytes() const {
-  if (M) throw InvalidProblem(fmt::format("--M {} and --memory {}: give one of them", *M, *memory));
-  return parse_bytes("--memory", *memory);
-}
-
-void PlannerOptions::add_to(const Command& command, bool with_width, std::size_t operations) {
-  std::string names;
-  for (std::size_t i = 0; i < operations; ++i)
-    names += fmt::format("{}{}: {}", i == 0 ? "" : "; ", kOperationNames[i],
-                         fmt::join(plan::Registry::built_in().names(static_cast<Operation>(i)), " "));
-  command.option("--schedule", schedule, "plan this one only; " + names).type_name("NAME");
-  command.flag("--no-workspace", no_workspace, "no n x n scores in slow memory");
-  command.option("--reserve", reserve, "words of fast memory to leave free (2: strict Hong-Kung play)")
-      .type_name("WORDS");
-  command.flag("--double-buffer", double_buffer,
-               "leave room for a second buffer of each block that arrives in the innermost loop");
-  command.option("--multiple", multiple, "tile sizes must be multiples: q=16,k=16,f=8 (queries, keys, features)")
-      .type_name("LIST");
-  if (with_width) add_width(command);
-  command
-      .option("--max-workspace", max_workspace,
-              "most memory that a run may take beside inputs and outputs, fast memory included: 64MiB")
-      .type_name("BYTES");
-  command.option("--write-cost", write_cost, "cost of a written word in read words").type_name("X");
-  std::vector<std::string> orders{"auto"};
-  orders.insert(orders.end(), kPatternOrderNames.begin(), kPatternOrderNames.end());
-  command
-      .option(
-          "--order", order,
-          "under a pattern, in which order queries and keys are taken: the one that moves the fewest words (auto), "
-          "natural, rcm (reverse Cuthill-McKee), jaccard (the most alike follow each other) or in-place (natural, and "
-          "those that no pair has are not left out, so that a run copies nothing)")
-      .one_of(orders);
-}
-
-bool PlannerOptions::allows_residues(Operation op) const {
-  const auto named = plan::Registry::built_in().find(op, schedule);
-  return (order == "auto" || order == name_of(PatternOrder::rcm)) && !max_workspace &&
-         !(named != nullptr && named->traits.only_patterns);
-}
-
-void PlannerOptions::apply_to(Problem& p) const {
-  const auto asked = pattern_order_from_name(order);  // nothing: auto
-  if (p.dilation > 1) return;                         // by residues
-  if (asked && asked != PatternOrder::natural && p.patterns.empty())
-    throw InvalidProblem(
-        fmt::format("--order {} is for patterns, such as --globals, --mask or --csr: give one", order));
-  p.order = asked.value_or(PatternOrder::natural);
-}
-
-void PlannerOptions::add_width(const Command& command) {
-  command
-      .option("--width", width,
-              "bytes per word of each array, to minimise bytes: Q=2,K=1,V=1,O=2,lse=4,S=4 (arrays of the "
-              "operation; those not named: --dtype). With --memory, inputs have it in fast memory, too, and "
-              "accumulators=4, scores=4, statistics=4 set it there for all words of a kind")
-      .type_name("LIST");
-}
-
-plan::Options PlannerOptions::options(const Tensors& tensors, const RunOptions& run) const {
-  plan::Options o;
-  o.quadratic_workspace = !no_workspace;
-  o.reserve = reserve;
-  o.double_buffer = double_buffer;
-  for (const auto& [name, value] : parse_assignments("--multiple", multiple, {"q", "k", "f"}))
-    (name == "q" ? o.multiple.query : name == "k" ? o.multiple.key : o.multiple.feature) = value;
-  o.write_cost = write_cost;
-  o.schedule = schedule;
-  o.reorder = order == "auto";
-  if (max_workspace) o.cap = memory_cap(parse_bytes("--max-workspace", *max_workspace), tensors, run);
-  return o;
-}
-
-void ObjectiveOptions::add_to(const Command& command) {
-  command
-      .option(
-          "--objective", objective,
-          "what the plan minimises: words, or time as modelled for this machine (redblue doctor) or --machine. Without "
-          "--M or --memory, words take a core's private cache, time twice that, and a run minimises time")
-      .type_name("NAME");
-  command
-      .option("--machine", machine,
-              "hardware file of the machine whose time is modelled (default: that of this machine)")
-      .type_name("FILE");
-}
-
-plan::Plan ObjectiveOptions::plan(const Problem& p, plan::Options options, const MemoryOptions& memory, DType compute,
-                                  DType dtype, int threads) const {
-  if (!words() && objective != "time")
-    throw InvalidProblem(fmt::format("--objective {}: choose from words, time", *objective));
-  if (words()) {
-    if (machine) throw InvalidProblem(fmt::format("--machine {} is for --objective time", *machine));
-    if (!options.memory)
-      options.M = (memory.given() ? memory : MemoryOptions{std::nullopt, assumed_memory()}).words(compute);
-    return plan::make_plan(p, options);
-  }
-  if (options.write_cost != 1)
-    throw InvalidProblem(fmt::format("--write-cost {} is for --objective words", options.write_cost));
-  if (memory.given()) options.M = memory.words(compute);
-  TimeOptions time;
-  time.dtype = compute;
-  time.tensors = dtype;
-  time.threads = threads;
-  return fastest(p, options, std::move(time));
-}
-
 void ProblemOptions::add_to(const Command& command, bool with_planner) {
   command.option("--n", n, "number of queries and of keys, unless --nq or --nk is given");
   command.option("--nq", n_q, "queries");
@@ -478,17 +327,16 @@ void ProblemOptions::add_to(const Command& command, bool with_planner) {
 
 void ProblemOptions::add_without_sizes(const Command& command, bool with_planner, std::size_t operations) {
   operation.add_to(command, operations);
-  command.option("--heads", heads, "query heads");
-  command.option("--kv-heads", kv_heads, "key-value heads, shared by groups of query heads (default: --heads)");
-  command.option("--batch", batch, "batch size");
-  mask.add_to(command);
-  modifiers.add_to(command);
-  command.flag(
-      "--lse", lse,
-      "lse must be written: the bound counts it, and naive (the only schedule that can leave it out) writes it");
-  command.flag("--with-forward", with_forward,
-               "gradients: O and lse are not given; plan and count a forward pass first");
-  command.option("--d-in", d_in, "backward-w: columns of A1, A2, A3");
+  for (const std::string_view name : {"heads", "kv_heads", "batch"}) flags.add(command, name);
+  mask.add_to(command, flags);
+  add_modifiers(command, flags);
+  command
+      .option("--bias", bias,
+              "shape of a bias that is added to the scores: batch,heads,n_q,n_k, or 1 for a size that all share: "
+              "1,8,512,512; or an .npy file of that shape, or of its last dimensions")
+      .type_name("SHAPE|FILE");
+  for (const std::string_view name : {"sinks", "lse_required", "forward_given", "d_in"}) flags.add(command, name);
+  flags.add_others(command, true);
   command.option("--dtype", dtype, "element type of the arrays: f64 f32 f16 bf16");
   add_compute_dtype(command, compute_dtype);
   memory.add_to(command);
@@ -514,20 +362,18 @@ Problem ProblemOptions::problem() const {
     if (is_given && !serves)
       throw InvalidProblem(fmt::format("{} is for {}, not for --op {}", option, operations, name_of(p.op)));
   };
-  only_for(d_in != 0, fmt::format("--d-in {}", d_in), p.op == Operation::backward_w, "--op backward-w");
-  only_for(with_forward, "--with-forward", follows_forward(p.op), "gradients");
-  only_for(lse, "--lse", is_forward(p.op), "--op forward and forward-x");
-  p.forward_given = !with_forward;
-  p.d_in = d_in;
-  p.batch = batch;
-  p.heads = heads;
-  p.kv_heads = kv_heads;
-  mask.apply_to(p, modifiers.alibi);
+  Problem asked;
+  flags.apply_to(asked);
+  only_for(asked.d_in != 0, fmt::format("--d-in {}", asked.d_in), p.op == Operation::backward_w, "--op backward-w");
+  only_for(flags.given("forward_given"), "--with-forward", follows_forward(p.op), "gradients");
+  only_for(flags.given("lse_required"), "--lse", is_forward(p.op), "--op forward and forward-x");
+  mask.apply_to(p, flags);
+  const bool lse = std::exchange(p.lse_required, false);
   p.n_q = size("queries", n_q, p.cu_seqlens_q);
   p.n_k = size("keys", n_k, p.cu_seqlens_k);
   p.d = d;
   p.d_v = d_v.value_or(d);
-  modifiers.apply_to(p);
+  if (bias) p.bias = bias_shape(*bias);
   p.validate();  // a pattern is made of its numbers
   mask.apply_patterns(p, planner);
   planner.apply_to(p);

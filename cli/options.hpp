@@ -5,6 +5,7 @@
 #include <string_view>
 
 #include "command_line.hpp"
+#include "flags.hpp"
 #include "redblue/planner/widths.hpp"
 #include "redblue/runtime/run.hpp"
 
@@ -41,12 +42,9 @@ struct ResidenceOptions {
 
 /// What the planner may do, and what it must keep to.
 struct PlannerOptions {
-  bool no_workspace = false;
-  index_t reserve = 0;
-  bool double_buffer = false;
+  PlannerFlags flags;
   std::string multiple;  ///< "q=16,k=16,f=8"
   std::string width;     ///< "Q=2,K=1,V=1"
-  double write_cost = 1;
   std::string schedule;
   std::string order = "auto";
   std::optional<std::string> max_workspace;
@@ -127,41 +125,21 @@ struct SequenceOptions {
 /// Which keys a query sees.
 struct MaskOptions {
   PatternOptions pattern;
-  bool causal = false;
   std::optional<std::string> causal_offset, window;
-  std::optional<index_t> prefix;
   SequenceOptions sequences;
 
-  void add_to(const Command& command);
-  /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without. Throws InvalidProblem
-  /// where the options contradict each other, or name a file that cannot be read.
-  void apply_to(Problem& p, bool alibi) const;
+  void add_to(const Command& command, ProblemFlags& flags);
+  /// Sets the mask of a problem, and the offset that ALiBi counts from, with a mask or without, after the flags. Throws
+  /// InvalidProblem where the options contradict each other, or name a file that cannot be read.
+  void apply_to(Problem& p, const ProblemFlags& flags) const;
   /// The same of patterns, once the sizes of the problem are known.
   void apply_patterns(Problem& p, const PlannerOptions& planner) const {
     pattern.apply_to(p, window.has_value(), planner.allows_residues(p.op));
   }
 };
 
-/// What the problem does to scores and weights beside scaling and masking them.
-struct ModifierOptions {
-  double softcap = 0;
-  double dropout = 0;
-  std::optional<index_t> seed;
-  bool alibi = false;
-  bool bias_gradient = false, sinks_gradient = false;
-
-  void add_to(const Command& command);
-  /// Sets softcap, dropout, seed, alibi and the gradients.
-  void apply_to(Problem& p) const;
-};
-/// The same of a problem without tensors.
-struct ModifierShapes : ModifierOptions {
-  std::optional<std::string> bias;  ///< "1,8,512,512"
-  bool sinks = false;
-
-  void add_to(const Command& command);
-  void apply_to(Problem& p) const;
-};
+/// The flags of what the problem does to scores and weights beside scaling and masking them.
+void add_modifiers(const Command& command, ProblemFlags& flags);
 
 /// ", causal, window 512,0, softcap 30" of a problem; empty without a mask and modifiers.
 std::string mask_text(const Problem& p);
@@ -169,15 +147,11 @@ std::string mask_text(const Problem& p);
 /// A problem described by sizes: plan, bound, count, trace.
 struct ProblemOptions {
   OperationOptions operation;
-  std::optional<index_t> n, n_q, n_k, d_v, kv_heads;
+  std::optional<index_t> n, n_q, n_k, d_v;
   index_t d = 0;
-  index_t heads = 1;
-  index_t batch = 1;
+  ProblemFlags flags;
   MaskOptions mask;
-  ModifierShapes modifiers;
-  bool lse = false;
-  bool with_forward = false;
-  index_t d_in = 0;
+  std::optional<std::string> bias;  ///< "1,8,512,512"
   std::string dtype = "f32";
   std::optional<std::string> compute_dtype;
   MemoryOptions memory;

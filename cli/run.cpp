@@ -28,7 +28,7 @@ struct RunFlags {
   PlannerOptions planner;
   ObjectiveOptions objective;
   MaskOptions mask;
-  ModifierOptions modifiers;
+  ProblemFlags flags;
   std::optional<double> scale;
   std::optional<std::string> compute_dtype;
   std::optional<index_t> threads;
@@ -44,8 +44,9 @@ struct RunFlags {
     memory.add_to(command);
     planner.add_to(command, false);  // a run knows the widths of its files
     objective.add_to(command);
-    mask.add_to(command);
-    modifiers.add_to(command);
+    mask.add_to(command, flags);
+    add_modifiers(command, flags);
+    flags.add_others(command, false);
     command.option("--scale", scale, "factor of the scores (default 1 / sqrt(d); 1 with X and Y)");
     add_compute_dtype(command, compute_dtype);
     command.option("--threads", threads,
@@ -284,8 +285,7 @@ int run_command(const RunFlags& flags) {
   if (flags.quiet && flags.json) throw InvalidProblem("--quiet and --json: give one of them");
   if (!flags.quiet) require_standard_output();
   progress_period();  // throws where the environment is wrong
-  flags.mask.apply_to(kind, flags.modifiers.alibi);
-  flags.modifiers.apply_to(kind);
+  flags.mask.apply_to(kind, flags.flags);
   flags.files.add_modifiers_to(kind);
   flags.files.validate(kind);
   kind.scale = flags.scale;
