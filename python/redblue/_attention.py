@@ -13,11 +13,11 @@ import numpy as np
 
 import redblue  # whose attribute `torch` is imported where it is first used
 
-from . import _masks, _threads
+from . import _masks
 from ._arrays import family_of, is_tensor
 from ._calls import Call, call_as_given, call_for, key_as_given, remember
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, Settings, edges_of, flag, listed, offset_of, real, unknown_options, whole
+from ._settings import ARRAYS, OPTIONS, Options, Settings, add_help, settings_of, unknown_options
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -66,81 +66,18 @@ def request(q: Any, k: Any, v: Any, **options: Any) -> Request:
     return request_of(*family_of(q, k, v), **options)
 
 
-# Options not by name alone: each default of a keyword-only argument is looked up at every call.
-def request_of(
-    family: Any,
-    q: Any,
-    k: Any,
-    v: Any,
-    layout: str = "bhsd",
-    causal: bool = False,
-    alignment: Union[str, int] = "bottom-right",
-    window: Optional[Sequence[Optional[int]]] = None,
-    prefix: int = 0,
-    dilation: int = 1,
-    scale: Optional[float] = None,
-    bias: Any = None,
-    alibi_slopes: Any = None,
-    softcap: float = 0.0,
-    sinks: Any = None,
-    dropout: float = 0.0,
-    seed: Optional[int] = None,
-    cu_seqlens_q: Optional[Sequence[int]] = None,
-    cu_seqlens_k: Optional[Sequence[int]] = None,
-    seqused_q: Optional[Sequence[int]] = None,
-    seqused_k: Optional[Sequence[int]] = None,
-    pattern: Any = None,
-    order: Optional[str] = None,
-    approximate: Optional[str] = None,
-    tolerance: Optional[float] = None,
-    compute: Optional[str] = None,
-    M: Optional[int] = None,
-    memory: Optional[int] = None,
-    max_workspace: Optional[int] = None,
-    schedule: Optional[str] = None,
-    threads: Optional[int] = None,
-    **unknown: Any,
-) -> Request:
-    if unknown:
-        raise unknown_options("attention", unknown, Options.__annotations__)
-    if bias is not None or alibi_slopes is not None or sinks is not None:
-        bias, alibi_slopes, sinks = (
-            None if x is None else family.given(x, name)
-            for x, name in ((bias, "bias"), (alibi_slopes, "alibi_slopes"), (sinks, "sinks"))
-        )
+def request_of(family: Any, q: Any, k: Any, v: Any, **options: Any) -> Request:
+    if not OPTIONS.keys() >= options.keys():
+        raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
+    bias, slopes, sinks = (None if options.get(name) is None else family.given(options[name], name) for name in ARRAYS)
+    dropout, seed, tolerance = options.get("dropout", 0.0), options.get("seed"), options.get("tolerance")
     if dropout or seed is not None:
         require_seed(seed, dropout)
     if tolerance is not None:
-        require_tolerance(tolerance, approximate, compute)
-    # Of exact types: an equal value of another type, such as 300.0, would find the plan of 300, and pass or be refused by that.
-    settings = Settings(
-        layout,
-        causal if type(causal) is bool else flag("causal", causal),
-        alignment if isinstance(alignment, str) else offset_of(alignment),  # type: ignore[arg-type]
-        None if window is None else edges_of(window),  # type: ignore[arg-type]
-        prefix if type(prefix) is int else whole("prefix", prefix),
-        dilation if type(dilation) is int else whole("dilation", dilation),
-        scale if scale is None or type(scale) is float else real("scale", scale),
-        softcap if type(softcap) is float else real("softcap", softcap or 0.0),
-        dropout if type(dropout) is float else real("dropout", dropout),
-        () if cu_seqlens_q is None else listed("cu_seqlens_q", cu_seqlens_q),
-        () if cu_seqlens_k is None else listed("cu_seqlens_k", cu_seqlens_k),
-        () if seqused_q is None else listed("seqused_q", seqused_q, 0 in q.shape),
-        () if seqused_k is None else listed("seqused_k", seqused_k, 0 in q.shape),
-        tuple(pattern) if isinstance(pattern, list) else pattern,
-        order,
-        approximate,
-        compute,
-        M if M is None or type(M) is int else whole("M", M),
-        memory if memory is None or type(memory) is int else whole("memory", memory),
-        max_workspace if max_workspace is None or type(max_workspace) is int else whole("max_workspace", max_workspace),
-        schedule,
-        _threads.default_threads() if threads is None else threads if type(threads) is int else whole("threads", threads),
-        None if bias is None else tuple(bias.shape),
-        alibi_slopes is not None,
-        sinks is not None,
-    )
-    return Request(family, q, k, v, bias, alibi_slopes, sinks, settings, int(seed or 0), tolerance)
+        require_tolerance(tolerance, options.get("approximate"), options.get("compute"))
+    of_arrays = {"bias": None if bias is None else tuple(bias.shape), "alibi": slopes is not None, "sinks": sinks is not None}
+    settings = settings_of(options, of_arrays, q)
+    return Request(family, q, k, v, bias, slopes, sinks, settings, int(seed or 0), tolerance)
 
 
 def require_provable(compute: Optional[str]) -> None:
@@ -235,6 +172,9 @@ def attention(q: Any, k: Any, v: Any, *, out: Any = None, return_lse: bool = Fal
     if is_tensor(q):
         return redblue.torch.of_tensors(q, k, v, out, return_lse, options)
     return forward(q, k, v, out, return_lse, options)
+
+
+add_help(attention, OPTIONS)
 
 
 def without_products(r: Request) -> Request:

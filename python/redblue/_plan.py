@@ -12,8 +12,7 @@ from . import _core, _masks
 from ._attention import chosen, gradients_request, request, require_provable, require_seed, require_tolerance
 from ._calls import call_for, make_plan, plan_within
 from ._errors import InvalidProblem
-from ._settings import Options, Settings, Sizes, flag, listed, problem_of, real, unknown_options, wanted_of, whole
-from ._threads import default_threads
+from ._settings import OF_ARRAYS, PLAN_OPTIONS, Options, Settings, Sizes, add_help, converted, problem_of, real, settings_of, unknown_options, wanted_of, whole  # fmt: skip
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -147,33 +146,30 @@ def _problem(
     multiple: Optional[dict] = None,
     width: Optional[dict] = None,
     pad: Optional[dict] = None,
-    double_buffer: bool = False,
-    no_workspace: bool = False,
-    reserve: int = 0,
-    write_cost: float = 1.0,
     **options: Any,
 ) -> tuple[Any, Any]:
     """The problem and what its plan is wanted for."""
     n_q, n_k = (n if x is None else x for x in (n_q, n_k))
     if n_q is None or n_k is None or d is None:
         raise InvalidProblem("n, or n_q and n_k, and d: give the numbers of queries and keys, and that of their features")
-    lists: dict[str, Any] = {
-        name: listed(name, options.pop(name, None)) for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
-    }
+    of_plan = {name: converted(name, options.pop(name)) for name in PLAN_OPTIONS if name in options}
     if (seed := options.pop("seed", None)) is not None:  # no plan depends on it
         require_seed(seed, options.get("dropout", 0.0))
     if unknown := options.keys() - set(Settings._fields):
-        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *Settings._fields))
-    s = Settings(threads=default_threads() if threads is None else threads, **lists, **options)
+        raise unknown_options("a plan", unknown, (*(_problem.__kwdefaults__ or ()), *PLAN_OPTIONS, *Settings._fields))
+    s = settings_of({**options, "threads": threads}, {name: options[name] for name in OF_ARRAYS if name in options})
     x = Sizes(batch, heads, heads if kv_heads is None else kv_heads, n_q, n_k, d, d if d_v is None else d_v)
     problem = problem_of(op, x, s)
     problem.lse_required, problem.forward_given = return_lse, forward_given
     problem.bias_gradient, problem.sinks_gradient = bias_gradient, sinks_gradient
     compute = s.compute or ("f64" if dtype == "f64" else "f32")
     wanted = wanted_of(s, dtype, compute)
-    named = (_named(name, x) for name, x in (("multiple", multiple), ("width", width), ("pad", pad)))
-    flags = flag("double_buffer", double_buffer), flag("no_workspace", no_workspace)
-    wanted.wish((*named, *flags, whole("reserve", reserve), real("write_cost", write_cost)))
+    wanted.multiple, wanted.width, wanted.pad = (
+        _named(name, x) for name, x in (("multiple", multiple), ("width", width), ("pad", pad))
+    )
+    for name, value in of_plan.items():
+        field = PLAN_OPTIONS[name].field
+        setattr(wanted, field, not value if name != field else value)
     return problem, wanted
 
 
@@ -233,8 +229,10 @@ def plan(op: str = "forward", *, tolerance: Optional[float] = None, range: Optio
     return Plan(*plan_within(problem, wanted, *_tolerance(op, tolerance, range, options)))
 
 
+add_help(plan, PLAN_OPTIONS)
+
 #: Options of a plan that no lower bound depends on.
-_OF_PLANS = ("schedule", "multiple", "width", "pad", "double_buffer", "no_workspace", "reserve", "write_cost")
+_OF_PLANS = ("schedule", "multiple", "width", "pad", *PLAN_OPTIONS)
 
 
 def bound(op: str = "forward", *, M: int, **options: Any) -> list[dict]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import collections
 import difflib
 import numbers
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple, Optional, TypedDict, Union
 
 import numpy as np
@@ -12,68 +14,79 @@ import numpy as np
 from . import _core
 from ._arrays import integers
 from ._errors import InvalidProblem
+from ._threads import default_threads
 
 
-class Settings(NamedTuple):
-    """The options of redblue.attention that a plan depends on; see there. A key of the cache of plans."""
+class Option(NamedTuple):
+    """One option of attention."""
 
-    layout: str = "bhsd"
-    causal: bool = False
-    alignment: Union[str, int] = "bottom-right"
-    window: Optional[tuple] = None
-    prefix: int = 0
-    dilation: int = 1
-    scale: Optional[float] = None
-    softcap: float = 0.0
-    dropout: float = 0.0
-    cu_seqlens_q: tuple = ()
-    cu_seqlens_k: tuple = ()
-    seqused_q: tuple = ()
-    seqused_k: tuple = ()
-    pattern: Any = None
-    order: Optional[str] = None
-    approximate: Optional[str] = None
-    compute: Optional[str] = None
-    M: Optional[int] = None
-    memory: Optional[int] = None
-    max_workspace: Optional[int] = None
-    schedule: Optional[str] = None
-    threads: int = 0
-    bias: Optional[tuple] = None  # its shape
-    alibi: bool = False
-    sinks: bool = False
+    name: str
+    type: str  # "bool", "int", "float", "str", "list" of whole numbers, or "object": what each caller has in a form of its own
+    default: Any = None
+    optional: bool = True  # may it be None?
+    planned: bool = True  # does a plan depend on it?
+    array: bool = False
+    field: str = ""  # of what the library makes of it: redblue/problem/options.hpp, redblue/planner/options.hpp
+    help: str = ""  # one line, of the library's table
 
 
-class Options(TypedDict, total=False):
-    """The options of redblue.attention as its caller gives them."""
+def _of_library(table: list) -> dict[str, Option]:
+    """The options of a table of the library that callers give as they are. The flag of the program that turns something off is
+    the keyword for that."""
+    found = {}
+    for field, flag, type_, optional, default, source, help_ in table:
+        off = type_ == "bool" and default
+        name = flag[2:].replace("-", "_") if off else field
+        if source == "option":
+            default = tuple(default) if type_ == "list" else False if off else default
+            found[name] = Option(name, type_, default, optional, field=field, help=help_)
+    return found
 
-    layout: str
-    causal: bool
-    alignment: Union[str, int]
-    window: Optional[Sequence[Optional[int]]]
-    prefix: int
-    dilation: int
-    scale: Optional[float]
-    bias: Any
-    alibi_slopes: Any
-    softcap: float
-    sinks: Any
-    dropout: float
-    seed: Optional[int]
-    cu_seqlens_q: Any
-    cu_seqlens_k: Any
-    seqused_q: Any
-    seqused_k: Any
-    pattern: Any
-    order: Optional[str]
-    approximate: Optional[str]
-    tolerance: Optional[float]
-    compute: Optional[str]
-    M: Optional[int]
-    memory: Optional[int]
-    max_workspace: Optional[int]
-    schedule: Optional[str]
-    threads: Optional[int]
+
+_LIBRARY = _of_library(_core.problem_options())
+#: What redblue.plan takes beside the options of attention.
+PLAN_OPTIONS = _of_library(_core.plan_options())
+#: All options of attention, in the order of its docstring; behind them those of the library's table that stand nowhere here.
+OPTIONS = {
+    o.name: o
+    for o in (
+        Option("layout", "str", "bhsd", optional=False),
+        _LIBRARY["causal"],
+        Option("alignment", "object", "bottom-right"),
+        Option("window", "object"),
+        *(_LIBRARY[name] for name in ("prefix", "dilation", "scale")),
+        Option("bias", "object", planned=False, array=True),
+        Option("alibi_slopes", "object", planned=False, array=True),
+        _LIBRARY["softcap"],
+        Option("sinks", "object", planned=False, array=True),
+        _LIBRARY["dropout"],
+        Option("seed", "object", planned=False),
+        *(_LIBRARY[name] for name in ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")),
+        Option("pattern", "object"),
+        Option("order", "str"),
+        Option("approximate", "str"),
+        Option("tolerance", "float", planned=False),
+        Option("compute", "str"),
+        *(Option(name, "int") for name in ("M", "memory", "max_workspace")),
+        Option("schedule", "str"),
+        Option("threads", "int"),
+        *_LIBRARY.values(),
+    )
+}
+ARRAYS = tuple(o.name for o in OPTIONS.values() if o.array)
+SEQUENCES = tuple(o.name for o in OPTIONS.values() if o.type == "list")
+#: Whether there are slopes and sinks, and the shape of a bias: what a plan depends on of arrays.
+OF_ARRAYS = {"bias": None, "alibi": False, "sinks": False}
+_PLANNED = {o.name: o.default for o in OPTIONS.values() if o.planned} | {"threads": 0}
+
+#: The options of redblue.attention that a plan depends on; see there. A key of the cache of plans.
+Settings = collections.namedtuple("Settings", (*_PLANNED, *OF_ARRAYS), defaults=(*_PLANNED.values(), *OF_ARRAYS.values()))  # type: ignore[misc]
+
+_TYPES = {"bool": bool, "int": int, "float": float, "str": str, "list": Any, "object": Any}
+#: The options of redblue.attention as its caller gives them.
+Options = TypedDict(  # type: ignore[misc]
+    "Options", {o.name: Optional[_TYPES[o.type]] if o.optional else _TYPES[o.type] for o in OPTIONS.values()}, total=False
+)
 
 
 class Sizes(NamedTuple):
@@ -90,6 +103,15 @@ OPERATIONS = ("forward", "backward", "scores", "weights")
 ORDERS = ("natural", "rcm", "jaccard", "in-place")  # of a pattern's queries and keys
 _OFFSETS = {"bottom-right": None, "top-left": 0}
 LAYOUTS = {"bhsd": False, "bshd": True}  # do tokens come first?
+
+
+def add_help(function: Any, options: Iterable[str]) -> None:
+    """Adds to the docstring of `function` what the library's table says of options that it does not name."""
+    doc = function.__doc__ or ""
+    known = {**OPTIONS, **PLAN_OPTIONS}
+    missing = [f"    {name:<15} {known[name].help}\n" for name in options if not re.search(rf"\b{name}\b", doc)]
+    before, returns, after = doc.partition("\n    Returns ")
+    function.__doc__ = before + "".join(missing and ["\n", *missing]) + returns + after
 
 
 def unknown_options(caller: str, unknown: Iterable[str], known: Iterable[str]) -> TypeError:
@@ -195,6 +217,49 @@ def listed(name: str, value: Any, may_be_empty: bool = False) -> tuple[int, ...]
     return found
 
 
+def _of_type(type_: type, judge: Callable[[str, Any], Any], optional: bool) -> Callable[[str, Any], Any]:
+    def convert(name: str, value: Any) -> Any:
+        return value if type(value) is type_ or optional and value is None else judge(name, value)
+
+    return convert
+
+
+_JUDGES: dict[str, tuple] = {"bool": (bool, flag), "int": (int, whole), "float": (float, real)}
+_CONVERT: dict[str, Callable[[str, Any], Any]] = {
+    "alignment": lambda name, value: value if isinstance(value, str) else offset_of(value),
+    "window": lambda name, value: None if value is None else edges_of(value),
+    "softcap": lambda name, value: value if type(value) is float else real(name, value or 0.0),
+    "pattern": lambda name, value: tuple(value) if isinstance(value, list) else value,
+    "threads": lambda name, value: default_threads() if value is None else value if type(value) is int else whole(name, value),
+}
+for _o in (*OPTIONS.values(), *PLAN_OPTIONS.values()):
+    if _o.type == "list":
+        _CONVERT[_o.name] = lambda name, value: () if value is None else listed(name, value)
+    elif _o.type in _JUDGES:
+        _CONVERT.setdefault(_o.name, _of_type(*_JUDGES[_o.type], optional=_o.optional))
+
+
+def converted(name: str, value: Any) -> Any:
+    """An option as a plan depends on it, of an exact type: an equal value of another, such as 300.0, would find the plan of 300,
+    and pass or be refused by that. Texts are judged where they are read."""
+    convert = _CONVERT.get(name)
+    return value if convert is None else convert(name, value)
+
+
+def settings_of(options: Any, of_arrays: dict, q: Any = None) -> Any:
+    """The settings that options of a call make; unknown ones are left out. `q`: where it has no batch, lengths may be those of none."""
+    values = {"threads": None, **{name: x for name, x in options.items() if name in _PLANNED}}
+    for name, x in values.items():
+        if name in _USED and x is not None and q is not None:
+            values[name] = listed(name, x, 0 in q.shape)
+        else:
+            values[name] = converted(name, x)
+    return Settings(**values, **of_arrays)
+
+
+_USED = ("seqused_q", "seqused_k")
+
+
 def patterns_of(pattern: Any) -> list:
     """The patterns that an option `pattern` holds: one, or a list of them."""
     found = list(pattern) if isinstance(pattern, (tuple, list)) else [pattern]
@@ -211,17 +276,12 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     p = _core.Problem()
     p.op = op
     p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v = (whole(*size) for size in x._asdict().items())
-    p.causal = flag("causal", s.causal)
+    for o in _LIBRARY.values():
+        value = getattr(s, o.name)
+        if value is not None:
+            setattr(p, o.field, not value if o.name != o.field else value)
     p.causal_offset = offset_of(s.alignment)
     p.window_left, p.window_right = edges_of(s.window)
-    p.prefix = whole("prefix", s.prefix)
-    p.dilation = whole("dilation", s.dilation)
-    if s.scale is not None:
-        p.scale = real("scale", s.scale)
-    p.softcap = real("softcap", s.softcap or 0)
-    p.dropout = real("dropout", s.dropout)
-    p.cu_seqlens_q, p.cu_seqlens_k = s.cu_seqlens_q, s.cu_seqlens_k
-    p.seqused_q, p.seqused_k = s.seqused_q, s.seqused_k
     if s.bias is not None:
         shape = integers(s.bias, "the shape of bias")
         if len(shape) > 4:
@@ -236,7 +296,7 @@ def problem_of(op: str, x: Sizes, s: Settings) -> Any:
     if s.order is not None:
         if s.order not in ORDERS:
             raise InvalidProblem(f"order = {s.order!r}: give one of {', '.join(ORDERS)}, or None")
-        p.set_order(s.order)
+        p.order = s.order
     if s.approximate is not None:
         p.approximate(_text("approximate", s.approximate))
     return p
@@ -274,7 +334,7 @@ def _require_empty(op: str, x: Sizes, s: Settings) -> None:
         raise InvalidProblem(f"bias is {list(s.bias)}: give what broadcasts to {list(full)} (batch, heads, n_q, n_k)")
     one = Sizes(*(max(size, 1) for size in x))
     one = one._replace(heads=x.heads or one.kv_heads, n_k=x.n_k or max(s.prefix, 1))
-    judged = ("causal", "alignment", "window", "prefix", "dilation", "scale", "softcap", "dropout", "alibi", "sinks")
+    judged = (*(o.name for o in _LIBRARY.values() if o.type != "list"), "alignment", "window", "alibi", "sinks")
     problem_of(op, one, Settings(**{name: getattr(s, name) for name in judged})).validate()
 
 

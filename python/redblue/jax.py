@@ -19,7 +19,7 @@ from ._arrays import NumPy
 from ._attention import Request, of_rows, request_of, require_heads, without_products
 from ._calls import Call, call_for
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Settings
+from ._settings import OPTIONS, Settings
 from ._threads import default_threads
 
 __all__ = ["attention"]
@@ -29,11 +29,8 @@ if not hasattr(jax, "ffi"):
 _TARGET = "redblue_attention"
 jax.ffi.register_ffi_target(_TARGET, _core.xla_handler(), platform="cpu")
 
-_STATIC = (
-    "layout", "causal", "alignment", "window", "prefix", "dilation", "scale", "softcap", "dropout", "cu_seqlens_q",
-    "cu_seqlens_k", "seqused_q", "seqused_k", "pattern", "order", "compute", "M", "memory", "max_workspace", "threads",
-)  # fmt: skip
 _REFUSED = ("out", "approximate", "tolerance", "schedule")
+_STATIC = tuple(o.name for o in OPTIONS.values() if not (o.array or o.name == "seed" or o.name in _REFUSED))
 
 
 class _Traced(NumPy):

@@ -31,7 +31,7 @@ from ._attention import Gradients, attention_backward, forward, request_of, requ
 from ._calls import checked
 from ._core import Pattern, use_openmp
 from ._errors import InvalidProblem, Unsupported
-from ._settings import Options, edges_of, offset_of, patterns_of, real, starts, unknown_options, used
+from ._settings import ARRAYS, OPTIONS, SEQUENCES, Option, edges_of, offset_of, patterns_of, real, starts, unknown_options, used
 from ._shims import require_sdpa
 from ._torch_arrays import Torch, require_dense
 
@@ -40,9 +40,6 @@ __all__ = ["attention", "install", "register_transformers", "scaled_dot_product_
 # A child that came from fork() has none of the threads that torch may have started before.
 if multiprocessing.parent_process() is None:
     use_openmp()
-
-_SEQUENCES = ("cu_seqlens_q", "cu_seqlens_k", "seqused_q", "seqused_k")
-_PLANNING = ("M", "memory", "max_workspace", "threads")
 
 #: Operators take tensors: a pattern passes as a number in one, which no other pattern gets.
 _numbers = itertools.count()
@@ -79,49 +76,47 @@ def _patterns_in(numbers: Optional[Tensor]) -> Optional[Tuple[Pattern, ...]]:
     return found  # type: ignore[return-value]
 
 
-def _options(
-    layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
-    softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
-    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
-) -> dict:  # fmt: skip
-    """Arguments of an operator as options of redblue.attention; `window` has left, right and the dilation."""
-    return {
-        "layout": layout,
-        "causal": causal,
-        "alignment": "bottom-right" if alignment is None else alignment,
-        "window": None if window[:2] == [-1, -1] else tuple(window[:2]),
-        "dilation": window[2],
-        "prefix": prefix,
-        "scale": scale,
-        "softcap": softcap,
-        "dropout": dropout,
-        "seed": None if seed is None else int(seed),
-        "cu_seqlens_q": cu_seqlens_q,
-        "cu_seqlens_k": cu_seqlens_k,
-        "seqused_q": seqused_q,
-        "seqused_k": seqused_k,
-        "order": order,
-        "approximate": approximate,
-        "compute": compute,
-        "pattern": _patterns_in(patterns),
-        **{name: None if value < 0 else value for name, value in zip(_PLANNING, planning)},
-    }
+#: What torch's operators take: tensors, and the options of attention in their order, less those that are of one pass.
+_ARRAYS = ("q", "k", "v", *ARRAYS)
+_OPTIONS = tuple(o for o in OPTIONS.values() if not o.array and o.name not in ("tolerance", "schedule"))
+NAMES = (*_ARRAYS, *(o.name for o in _OPTIONS))
+#: Types in a schema of torch. Lists, seeds and patterns are tensors there, for their values are not known when torch compiles.
+_TYPES = {"bool": "bool", "int": "SymInt", "float": "float", "str": "str", "list": "Tensor?", "object": "Tensor?"}
+_FORMS = {"alignment": "SymInt?", "window": "SymInt[]?"}  # of options that are neither: the offset, and both edges
 
 
-def _forward(
-    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor], sinks: Optional[Tensor],
-    layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
-    softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
-    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
-) -> Tuple[Tensor, Tensor]:  # fmt: skip
-    options = _options(
-        layout, causal, alignment, window, prefix, scale, softcap, dropout, seed, cu_seqlens_q, cu_seqlens_k, seqused_q,
-        seqused_k, planning, order, approximate, compute, patterns,
-    )  # fmt: skip
-    exact = approximate is None  # of an approximation there is no lse
-    o = forward(q, k, v, None, exact, {"bias": bias, "alibi_slopes": slopes, "sinks": sinks, **options})
+def _type_of(o: Option) -> str:
+    found = _FORMS.get(o.name) or _TYPES[o.type]
+    return found + "?" if o.optional and not found.endswith("?") else found
+
+
+_TENSORS = (*_ARRAYS, *(o.name for o in _OPTIONS if _type_of(o) == "Tensor?"))
+_SCHEMA = ", ".join(
+    [f"Tensor {name}" for name in _ARRAYS[:3]]
+    + [f"Tensor? {name}" for name in ARRAYS]
+    + [f"{_type_of(o)} {o.name}" for o in _OPTIONS]
+)
+
+
+def _options(given: dict) -> dict:
+    """Arguments of an operator by name, as options of redblue.attention."""
+    options = {o.name: given[o.name] for o in _OPTIONS}
+    edges, seed = options["window"], options["seed"]
+    options["alignment"] = "bottom-right" if options["alignment"] is None else options["alignment"]
+    options["window"] = None if edges is None else tuple(edges)
+    options["seed"] = None if seed is None else int(seed)
+    options["pattern"] = _patterns_in(options["pattern"])
+    return options
+
+
+def _arrays(given: dict) -> dict:
+    return {name: given[name] for name in ARRAYS}
+
+
+def _forward(*arguments: Any) -> Tuple[Tensor, Tensor]:
+    given = dict(zip(NAMES, arguments))
+    q, exact = given["q"], given["approximate"] is None  # of an approximation there is no lse
+    o = forward(q, given["k"], given["v"], None, exact, {**_arrays(given), **_options(given)})
     return o if exact else (o, q.new_empty(0))
 
 
@@ -134,33 +129,37 @@ class _Shapes(Torch):
         return x
 
 
-def _check(q: Tensor, k: Tensor, v: Tensor, bias: Any, slopes: Any, sinks: Any, *arguments: Any) -> None:
+def _check(given: dict) -> None:
     """Refuses what no plan can be made for. Sizes that are symbols, and lists and patterns, which are tensors here, are seen
     when it runs."""
-    shapes = [tuple(x.shape) for x in (q, k, v, bias, slopes, sinks) if x is not None]
+    shapes = [tuple(given[name].shape) for name in _ARRAYS if given[name] is not None]
     if not all(type(size) is int for shape in shapes for size in shape):
         return
-    without_tensors = [*arguments[:8], *[None] * 5, *arguments[13:-1], None]
-    options = _options(*without_tensors)
+    options = _options({**given, **{name: None for name in (*SEQUENCES, "seed", "pattern")}})
     if options["dropout"]:
         options["seed"] = 0
-    r = request_of(_Shapes, q, k, v, bias=bias, alibi_slopes=slopes, sinks=sinks, **options)
+    q, k, v = (given[name] for name in "qkv")
+    r = request_of(_Shapes, q, k, v, **_arrays(given), **options)
     types = tuple(_Shapes.type_of(x, name) for x, name in ((q, "q"), (k, "k"), (v, "v")))
     x, _, _ = checked("forward", types, tuple(shapes[:3]), r.settings)
     require_heads(r, x.batch, x.heads)
 
 
-_forward_op = torch.library.custom_op("redblue::attention", _forward, mutates_args=(), device_types="cpu")
+_forward_op = torch.library.custom_op(
+    "redblue::attention", _forward, mutates_args=(), device_types="cpu", schema=f"({_SCHEMA}) -> (Tensor, Tensor)"
+)
 
 
 @_forward_op.register_fake
-def _(q, k, v, bias, slopes, sinks, layout, *options):  # type: ignore[no-untyped-def]
-    _check(q, k, v, bias, slopes, sinks, layout, *options)
-    o = q.new_empty((*q.shape[:-1], v.shape[-1]))
-    if options[_vmap.APPROXIMATE - 1] is not None:
+def _(*arguments):  # type: ignore[no-untyped-def]
+    given = dict(zip(NAMES, arguments))
+    _check(given)
+    q = given["q"]
+    o = q.new_empty((*q.shape[:-1], given["v"].shape[-1]))
+    if given["approximate"] is not None:
         return o, q.new_empty(0)
     lse_type = torch.float64 if q.dtype == torch.float64 else torch.float32
-    rows = q.shape[:-1] if layout == "bhsd" else (*q.shape[:-3], q.shape[-2], q.shape[-3])
+    rows = q.shape[:-1] if given["layout"] == "bhsd" else (*q.shape[:-3], q.shape[-2], q.shape[-3])
     return o, q.new_empty(rows, dtype=lse_type)
 
 
@@ -176,24 +175,22 @@ def _gradients_of(
     )  # fmt: skip
 
 
-def _backward(
-    do: Tensor, o: Tensor, lse: Tensor, bias_gradient: bool, sinks_gradient: bool,
-    q: Tensor, k: Tensor, v: Tensor, bias: Optional[Tensor], slopes: Optional[Tensor], sinks: Optional[Tensor],
-    layout: str, causal: bool, alignment: Optional[int], window: List[int], prefix: int, scale: Optional[float],
-    softcap: float, dropout: float, seed: Optional[Tensor], cu_seqlens_q: Optional[Tensor],
-    cu_seqlens_k: Optional[Tensor], seqused_q: Optional[Tensor], seqused_k: Optional[Tensor], planning: List[int],
-    order: Optional[str], approximate: Optional[str], compute: Optional[str], patterns: Optional[Tensor],
-) -> Tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
-    options = _options(
-        layout, causal, alignment, window, prefix, scale, softcap, dropout, seed, cu_seqlens_q, cu_seqlens_k, seqused_q,
-        seqused_k, planning, order, approximate, compute, patterns,
-    )  # fmt: skip
-    lse = None if approximate else lse  # type: ignore[assignment]
-    gradients = _gradients_of(do, q, k, v, o, lse, bias, slopes, sinks, bias_gradient, sinks_gradient, options)
-    return tuple(q.new_empty(0) if g is None else g for g in gradients)  # type: ignore[return-value]
+#: What the operator of gradients takes in front of the arguments of the other.
+_BACKWARD = ("do", "o", "lse", "bias_gradient", "sinks_gradient")
 
 
-_backward_op = torch.library.custom_op("redblue::attention_backward", _backward, mutates_args=(), device_types="cpu")
+def _backward(do: Tensor, o: Tensor, lse: Tensor, bias_gradient: bool, sinks_gradient: bool, *arguments: Any) -> Tuple:
+    given = dict(zip(NAMES, arguments))
+    q, k, v, *arrays = (given[name] for name in _ARRAYS)
+    of_exact = None if given["approximate"] else lse
+    gradients = _gradients_of(do, q, k, v, o, of_exact, *arrays, bias_gradient, sinks_gradient, _options(given))
+    return tuple(q.new_empty(0) if g is None else g for g in gradients)
+
+
+_backward_op = torch.library.custom_op(
+    "redblue::attention_backward", _backward, mutates_args=(), device_types="cpu",
+    schema=f"(Tensor do, Tensor o, Tensor lse, bool bias_gradient, bool sinks_gradient, {_SCHEMA}) -> (Tensor, Tensor, Tensor, Tensor, Tensor)",
+)  # fmt: skip
 
 
 @_backward_op.register_fake
@@ -210,30 +207,28 @@ def _(do, o, lse, bias_gradient, sinks_gradient, q, k, v, bias, slopes, sinks, *
 def _keep(ctx: Any, inputs: Tuple, output: Tuple) -> None:
     ctx.set_materialize_grads(False)
     ctx.mark_non_differentiable(output[1])
-    q, k, v, bias, slopes, sinks, *options = inputs
-    seed, *sequences = options[8:13]
-    ctx.save_for_backward(q, k, v, bias, slopes, sinks, *output, seed, *sequences, options[_vmap.PATTERNS])
-    ctx.options = (*options[:8], options[13 : _vmap.PATTERNS])
-    ctx.patterns = options[_vmap.PATTERNS]  # this very object holds the patterns until the gradients are computed
+    given = dict(zip(NAMES, inputs))
+    ctx.save_for_backward(*(given.pop(name) for name in _TENSORS), *output)
+    ctx.given = given
+    ctx.patterns = inputs[NAMES.index("pattern")]  # this very object holds the patterns until the gradients are computed
 
 
-def _refuse_slopes(needs: Tuple) -> None:
-    if needs[4]:
+def _refuse_slopes(needs: bool) -> None:
+    if needs:
         raise Unsupported("the gradient of alibi_slopes is not computed: give slopes that require none, by .detach()")
 
 
 def _gradients(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
-    q, k, v, bias, slopes, sinks, o, lse, seed, *sequences, patterns = ctx.saved_tensors
-    *options, choices = ctx.options
-    needs = ctx.needs_input_grad
-    _refuse_slopes(needs)
-    none = (None,) * (len(options) + 6 + len(choices))
+    *tensors, o, lse = ctx.saved_tensors
+    given = {**ctx.given, **dict(zip(_TENSORS, tensors))}
+    needs = dict(zip(NAMES, ctx.needs_input_grad))
+    _refuse_slopes(needs["alibi_slopes"])
     if do is None:
-        return (None,) * 6 + none
-    dq, dk, dv, dbias, dsinks = _backward_op(
-        do, o, lse, needs[3], needs[5], q, k, v, bias, slopes, sinks, *options, seed, *sequences, *choices, patterns
-    )
-    return (dq, dk, dv, dbias if needs[3] else None, None, dsinks if needs[5] else None, *none)
+        return (None,) * len(NAMES)
+    wanted = needs["bias"], needs["sinks"]
+    dq, dk, dv, dbias, dsinks = _backward_op(do, o, lse, *wanted, *(given[name] for name in NAMES))
+    found = {"q": dq, "k": dk, "v": dv, "bias": dbias if wanted[0] else None, "sinks": dsinks if wanted[1] else None}
+    return tuple(found.get(name) for name in NAMES)
 
 
 _forward_op.register_autograd(_gradients, setup_context=_keep)
@@ -259,7 +254,7 @@ class RedblueAttention(torch.autograd.Function):
     def backward(ctx: Any, do: Optional[Tensor], _: None) -> Tuple:
         q, k, v, bias, slopes, sinks, o, lse = ctx.saved_tensors
         needs = ctx.needs_input_grad
-        _refuse_slopes(needs)
+        _refuse_slopes(needs[4])
         if do is None:
             return (None,) * 7
         if _way((do, q, k, v, bias, slopes, sinks)) == _DIRECT and not torch._C._functorch.is_legacy_batchedtensor(do):
@@ -281,8 +276,8 @@ def _refuse(ctx: Any, *gradients: Any) -> Tuple:
 _backward_op.register_autograd(_refuse, setup_context=lambda ctx, inputs, output: None)
 
 
-_forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op))
-_backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op))
+_forward_op.register_vmap(functools.partial(_vmap.forward, _forward_op, NAMES))
+_backward_op.register_vmap(functools.partial(_vmap.backward, _backward_op, NAMES))
 
 
 def _products(q: Tuple, k: Tuple, layout: str) -> int:
@@ -291,15 +286,17 @@ def _products(q: Tuple, k: Tuple, layout: str) -> int:
 
 
 @register_flop_formula(torch.ops.redblue.attention)
-def _flops(q, k, v, bias, slopes, sinks, layout, *options, **_):  # type: ignore[no-untyped-def]
+def _flops(*arguments, **_):  # type: ignore[no-untyped-def]
     """As torch counts its own attention: without a look at masks."""
-    return _products(q, k, layout) * (q[-1] + v[-1])
+    given = dict(zip(NAMES, arguments))
+    return _products(given["q"], given["k"], given["layout"]) * (given["q"][-1] + given["v"][-1])
 
 
 @register_flop_formula(torch.ops.redblue.attention_backward)
-def _backward_flops(do, o, lse, of_bias, of_sinks, q, k, v, bias, slopes, sinks, layout, *options, **_):  # type: ignore[no-untyped-def]
+def _backward_flops(*arguments, **_):  # type: ignore[no-untyped-def]
     """Of the scores once more, dP, dV, dQ and dK."""
-    return _products(q, k, layout) * (3 * q[-1] + 2 * v[-1])
+    given = dict(zip((*_BACKWARD, *NAMES), arguments))
+    return _products(given["q"], given["k"], given["layout"]) * (3 * given["q"][-1] + 2 * given["v"][-1])
 
 
 def attention(q: Tensor, k: Tensor, v: Tensor, *, out: Optional[Tensor] = None, return_lse: bool = False, **options: Any) -> Any:
@@ -408,7 +405,7 @@ def _with_gradients(
 
 def _kept(name: str, x: Any) -> Any:
     """An option that stays as it is until the gradients are computed."""
-    if x is not None and name in _SEQUENCES:
+    if x is not None and name in SEQUENCES:
         return integers(x, name)
     if isinstance(x, list):
         return tuple(x)
@@ -421,35 +418,34 @@ def _operator(
 ) -> Tuple:  # fmt: skip
     for name, x in (("q", q), ("k", k), ("v", v), ("bias", bias), ("alibi_slopes", alibi_slopes), ("sinks", sinks)):
         _require_place(name, x, q, q.device)
-    for name in _SEQUENCES:
+    for name in SEQUENCES:
         if isinstance(options.get(name), Tensor):
             _require_place("a list of sequences", options[name], q, torch.device("cpu"))
     _refuse_function_transforms()
     return _forward_op(q, k, v, bias, alibi_slopes, sinks, *_arguments(**options))
 
 
-def _arguments(
-    layout: str = "bhsd", causal: bool = False, alignment: Any = "bottom-right", window: Optional[Tuple[int, int]] = None,
-    prefix: int = 0, dilation: int = 1, scale: Optional[float] = None, softcap: float = 0.0, dropout: float = 0.0, seed: Any = None,
-    cu_seqlens_q: Any = None, cu_seqlens_k: Any = None, seqused_q: Any = None, seqused_k: Any = None,
-    M: Optional[int] = None, memory: Optional[int] = None, max_workspace: Optional[int] = None,
-    threads: Optional[int] = None, pattern: Any = None, order: Optional[str] = None, approximate: Optional[str] = None,
-    compute: Optional[str] = None, tolerance: None = None, schedule: None = None, **unknown: Any,
-) -> Tuple:  # fmt: skip
-    """Options of attention as the arguments of torch's operator redblue::attention."""
-    if unknown:
-        raise unknown_options("attention", unknown, Options.__annotations__)
+def _arguments(**options: Any) -> List[Any]:
+    """Options of attention, in the order of the arguments of torch's operator redblue::attention."""
+    if not OPTIONS.keys() >= options.keys():
+        raise unknown_options("attention", [name for name in options if name not in OPTIONS], OPTIONS)
+    given = {o.name: options.get(o.name, o.default) for o in _OPTIONS}
+    dropout, seed = given["dropout"], given["seed"]
     if dropout and not isinstance(seed, Tensor):
         require_seed(seed, dropout)
-    for name, number in (("scale", scale), ("softcap", softcap), ("dropout", dropout)):
-        if isinstance(number, Tensor):  # the operator would take its value, and no gradient would reach it
-            real(name, number)
-    return (
-        layout, causal, offset_of(alignment), [*(-1 if edge is None else edge for edge in edges_of(window)), dilation], prefix, scale,
-        softcap or 0.0, dropout, *map(_tensor, (seed if dropout else None, cu_seqlens_q, cu_seqlens_k, seqused_q, seqused_k)),
-        [-1 if x is None else x for x in (M, memory, max_workspace, threads)], order, approximate, compute,
-        None if pattern is None else _numbered(pattern),
-    )  # fmt: skip
+    for o in _OPTIONS:
+        if o.type == "float" and isinstance(given[o.name], Tensor):  # the operator would take its value, and no gradient reach it
+            real(o.name, given[o.name])
+    edges = edges_of(given["window"])
+    given.update(
+        alignment=offset_of(given["alignment"]),
+        window=None if edges == (None, None) else [-1 if edge is None else edge for edge in edges],
+        softcap=given["softcap"] or 0.0,
+        seed=_tensor(seed) if dropout else None,
+        pattern=None if given["pattern"] is None else _numbered(given["pattern"]),
+        **{name: _tensor(given[name]) if name in options else None for name in SEQUENCES},
+    )
+    return list(given.values())
 
 
 def _require_place(name: str, x: Any, q: Tensor, device: torch.device) -> None:

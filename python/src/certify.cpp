@@ -14,7 +14,7 @@ namespace redblue::python {
 namespace {
 
 /// bf16 products are no arithmetic that anything is proved of.
-DType proved_arithmetic(const NamedPlan& p) { return p.compute == DType::f64 ? DType::f64 : DType::f32; }
+DType proved_arithmetic(const NamedPlan& p) { return p.wanted.compute == DType::f64 ? DType::f64 : DType::f32; }
 
 /// f(q, k and v, what heeds signals) without the interpreter's lock.
 template <class F>

@@ -125,9 +125,9 @@ nb::dict describe(const bound::Bound& b) {
 
 nb::dict describe(const NamedPlan& p) {
   nb::dict d = describe(p.plan);
-  d["compute"] = text_of(name_of(p.compute));
-  d["tensors"] = text_of(name_of(p.tensors));
-  d["threads"] = p.threads;
+  d["compute"] = text_of(name_of(p.wanted.compute));
+  d["tensors"] = text_of(name_of(p.wanted.tensors));
+  d["threads"] = p.wanted.threads;
   return d;
 }
 

@@ -1,13 +1,8 @@
 #include "pickling.hpp"
 
-#include <fmt/format.h>
-#include <nanobind/stl/array.h>
 #include <nanobind/stl/map.h>
-#include <nanobind/stl/optional.h>
 #include <nanobind/stl/shared_ptr.h>
-#include <nanobind/stl/string.h>
 #include <nanobind/stl/tuple.h>
-#include <nanobind/stl/vector.h>
 
 #include <algorithm>
 #include <map>
@@ -18,23 +13,12 @@
 #include <utility>
 #include <vector>
 
+#include "options.hpp"
 #include "pattern.hpp"
-#include "redblue/problem.hpp"
 
 namespace redblue::python {
 
 namespace {
-
-/// The fields of a problem that are plain numbers.
-auto numbers_of(auto& p) {
-  return std::tie(p.batch, p.heads, p.kv_heads, p.n_q, p.n_k, p.d, p.d_v, p.causal, p.causal_offset, p.window_left,
-                  p.window_right, p.prefix, p.dilation, p.scale, p.lse_required, p.cu_seqlens_q, p.cu_seqlens_k,
-                  p.seqused_q, p.seqused_k, p.softcap, p.bias, p.bias_gradient, p.alibi, p.sinks, p.sinks_gradient,
-                  p.dropout, p.seed, p.forward_given, p.accumulate);
-}
-template <class... T>
-std::tuple<T...> copies(const std::tuple<T&...>& references);
-using Numbers = decltype(copies(numbers_of(std::declval<Problem&>())));
 
 /// Heads with the same pattern share it, in what is pickled, too.
 nb::list patterns_of(const Problem& p) {
@@ -51,7 +35,7 @@ nb::list patterns_of(const Problem& p) {
 }
 
 nb::tuple problem_state(const Problem& p) {
-  return nb::make_tuple(std::string(name_of(p.op)), Numbers(numbers_of(p)), patterns_of(p), p.approximate_text());
+  return nb::make_tuple(values_of(problem_options(), p), patterns_of(p), p.approximate_text());
 }
 
 template <class T>
@@ -61,12 +45,11 @@ T at(const nb::tuple& state, std::size_t i) {
 
 Problem problem_from(const nb::tuple& state) {
   Problem p;
-  p.op = operation_from_name(at<std::string>(state, 0)).value();
-  numbers_of(p) = at<Numbers>(state, 1);
+  set_values(problem_options(), at<nb::dict>(state, 0), p);
   std::vector<std::shared_ptr<const RunLists>> rows;
-  for (const nb::handle pattern : at<nb::list>(state, 2)) rows.push_back(nb::cast<const NamedPattern&>(pattern).rows);
+  for (const nb::handle pattern : at<nb::list>(state, 1)) rows.push_back(nb::cast<const NamedPattern&>(pattern).rows);
   p.patterns = Patterns(std::move(rows));
-  if (const auto text = at<std::string>(state, 3); !text.empty()) p.approximate(text);
+  if (const auto text = at<std::string>(state, 2); !text.empty()) p.approximate(text);
   return p;
 }
 
@@ -108,14 +91,14 @@ nb::tuple choice_of(const plan::Plan& plan) {
 
 plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
   problem.order = pattern_order_from_name(at<std::string>(choice, 0)).value();
-  wanted.schedule = at<std::string>(choice, 1);
-  const auto schedule = plan::Registry::built_in().find(problem.op, wanted.schedule);
+  wanted.options.schedule = at<std::string>(choice, 1);
+  const auto schedule = plan::Registry::built_in().find(problem.op, wanted.options.schedule);
   if (schedule == nullptr)
     throw InvalidProblem(
         fmt::format("the plan's schedule is '{}', which this version of redblue does not have: plan "
                     "again",
-                    wanted.schedule));
-  wanted.tiling = tiling_from(*schedule, at<std::vector<TileSizeState>>(choice, 2));
+                    wanted.options.schedule));
+  wanted.options.tiling = tiling_from(*schedule, at<std::vector<TileSizeState>>(choice, 2));
   plan::Plan plan = plan_for(problem, wanted)->plan;
   if (const auto words = at<std::string>(choice, 3); plan.row().io.total().str() != words)
     throw InvalidProblem(
@@ -125,7 +108,7 @@ plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
   if (problem.forward_first()) {
     const Problem before = problem.forward();
     const auto names = width_names(before.op, true);
-    std::erase_if(wanted.wishes.width, [&](const auto& w) { return std::ranges::find(names, w.first) == names.end(); });
+    std::erase_if(wanted.width, [&](const auto& w) { return std::ranges::find(names, w.first) == names.end(); });
     plan.forward = std::make_shared<const plan::Plan>(plan_from(before, wanted, at<nb::tuple>(choice, 4)));
   }
   return plan;
@@ -136,10 +119,11 @@ plan::Plan plan_from(Problem problem, Wanted wanted, const nb::tuple& choice) {
 nb::tuple plan_state(const NamedPlan& p) {
   const plan::Options& o = p.plan.options;
   const Words fast = o.memory ? o.memory->bytes : o.M;
-  Wishes wishes = p.wishes;
+  const Wanted& w = p.wanted;
   return nb::make_tuple(problem_state(p.plan.problem), integer_of(fast), o.memory.has_value(),
-                        std::string(name_of(p.compute)), std::string(name_of(p.tensors)), p.threads,
-                        Wishes::Values(wishes.fields()), choice_of(p.plan));
+                        std::string(name_of(w.compute)), std::string(name_of(w.tensors)), w.threads,
+                        nb::make_tuple(w.multiple, w.width, w.pad), values_of(plan::plan_options(), w.options),
+                        choice_of(p.plan));
 }
 
 void set_plan_state(NamedPlan& place, const nb::tuple& state) {
@@ -148,10 +132,10 @@ void set_plan_state(NamedPlan& place, const nb::tuple& state) {
   wanted.compute = dtype_from_name(at<std::string>(state, 3)).value();
   wanted.tensors = dtype_from_name(at<std::string>(state, 4)).value();
   wanted.threads = at<int>(state, 5);
-  wanted.reorder = false;
-  wanted.wishes.fields() = at<Wishes::Values>(state, 6);
-  new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 7)),
-                         wanted.compute, wanted.tensors, wanted.threads, wanted.wishes};
+  std::tie(wanted.multiple, wanted.width, wanted.pad) = at<std::tuple<NamedNumbers, Widths, NamedNumbers>>(state, 6);
+  set_values(plan::plan_options(), at<nb::dict>(state, 7), wanted.options);
+  wanted.options.reorder = false;
+  new (&place) NamedPlan{plan_from(problem_from(at<nb::tuple>(state, 0)), wanted, at<nb::tuple>(state, 8)), wanted};
 }
 
 }  // namespace redblue::python

@@ -15,7 +15,7 @@
 #include "certify.hpp"
 #include "compare.hpp"
 #include "describe.hpp"
-#include "module.hpp"
+#include "options.hpp"
 #include "pickling.hpp"
 #include "redblue/fastest.hpp"
 #include "redblue/plan.hpp"
@@ -40,51 +40,42 @@ void require_within(const char* option, const std::map<std::string, index_t>& va
   }
 }
 
-void apply(const Wanted& wanted, const Problem& p, plan::Options& o) {
-  constexpr index_t kMostPadding = 4096, kMostMultiple = index_t{1} << 48;  // as the program; as sizes
-  const Wishes& w = wanted.wishes;
-  require_within("multiple", w.multiple, kMostMultiple, {"q", "k", "f"});
-  require_within("width", w.width, kMostWidth, width_names(p.op, wanted.memory.has_value()));
+/// The options of the plan, without the cap.
+plan::Options options_of(const Wanted& w, const Problem& p) {
+  constexpr index_t kMostPadding = 4096;  // as the program
+  require_within("multiple", w.multiple, kLargestSize, {"q", "k", "f"});
+  require_within("width", w.width, kMostWidth, width_names(p.op, w.memory.has_value()));
   require_within("pad", w.pad, kMostPadding, {"rows", "after"});
+  plan::Options o = w.options;
+  o.M = w.M.value_or(0);
   o.multiple = {value_of(w.multiple, "q", 1), value_of(w.multiple, "k", 1), value_of(w.multiple, "f", 1)};
-  o.double_buffer = w.double_buffer;
-  o.quadratic_workspace = !w.no_workspace;
-  o.reserve = w.reserve;
-  o.write_cost = w.write_cost;
-  const DType word = word_of(wanted.compute);
-  if (wanted.memory) {
-    o.memory = plan::ByteMemory{*wanted.memory, residence_of(p.op, wanted.tensors, word, w.width)};
+  const DType word = word_of(w.compute);
+  if (w.memory) {
+    o.memory = plan::ByteMemory{*w.memory, residence_of(p.op, w.tensors, word, w.width)};
     o.memory->fast.row_multiple = static_cast<std::uint32_t>(value_of(w.pad, "rows", 1));
     o.memory->fast.row_extra = static_cast<std::uint32_t>(value_of(w.pad, "after", 0));
   } else if (!w.pad.empty()) {
     throw InvalidProblem("pad says how rows of tiles lie in fast memory that is given in bytes: give memory, too");
   }
-  if (wanted.M || wanted.memory || !w.width.empty()) set_widths(o, p, wanted.tensors, word, w.width);
-  if (w.write_cost != 1 && !wanted.M && !wanted.memory)
+  if (w.M || w.memory || !w.width.empty()) set_widths(o, p, w.tensors, word, w.width);
+  if (o.write_cost != 1 && !w.M && !w.memory)
     throw InvalidProblem(
-        fmt::format("write_cost = {} is for plans of the fewest words: give M or memory, too", w.write_cost));
+        fmt::format("write_cost = {} is for plans of the fewest words: give M or memory, too", o.write_cost));
+  return o;
 }
 
 }  // namespace
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& p, const Wanted& wanted) {
   auto made = std::make_shared<NamedPlan>();
-  made->compute = wanted.compute;
-  made->tensors = wanted.tensors;
-  made->threads = wanted.threads;
-  made->wishes = wanted.wishes;
+  made->wanted = wanted;
   p.validate();
   const Tensors tensors = contiguous_tensors(p, wanted.tensors);
   require_arithmetic(wanted.compute, p, tensors);
   if (wanted.M && wanted.memory)
     throw InvalidProblem(
         fmt::format("M = {} words and memory = {} bytes: give one of them", *wanted.M, *wanted.memory));
-  plan::Options o;
-  o.M = wanted.M.value_or(0);
-  apply(wanted, p, o);
-  o.schedule = wanted.schedule;
-  o.reorder = wanted.reorder;
-  o.tiling = wanted.tiling;
+  plan::Options o = options_of(wanted, p);
   if (wanted.max_workspace) {
     RunOptions run;
     run.compute = wanted.compute;
@@ -108,23 +99,22 @@ DType dtype_named(const std::string& name) {
 
 void add_plan(nb::module_& m) {
   using namespace nb::literals;
-  nb::class_<Wanted>(m, "Wanted", "What a plan is made for, beside the problem: docs of redblue.plan.")
-      .def(nb::init<>())
+  nb::class_<Wanted> made_for(m, "Wanted", "What a plan is made for, beside the problem: docs of redblue.plan.");
+  made_for.def(nb::init<>())
       .def_rw("M", &Wanted::M, nb::arg().none())
       .def_rw("memory", &Wanted::memory, nb::arg().none())
       .def_rw("max_workspace", &Wanted::max_workspace, nb::arg().none())
-      .def_rw("schedule", &Wanted::schedule)
       .def_rw("threads", &Wanted::threads)
-      .def_rw("reorder", &Wanted::reorder)
-      .def(
-          "wish", [](Wanted& w, const Wishes::Values& values) { w.wishes.fields() = values; }, "values"_a,
-          "Sets multiple, width, pad, double_buffer, no_workspace, reserve, write_cost.")
+      .def_rw("multiple", &Wanted::multiple)
+      .def_rw("width", &Wanted::width)
+      .def_rw("pad", &Wanted::pad)
       .def_prop_rw(
           "compute", [](const Wanted& w) { return std::string(name_of(w.compute)); },
           [](Wanted& w, const std::string& name) { w.compute = dtype_named(name); })
       .def_prop_rw(
           "tensors", [](const Wanted& w) { return std::string(name_of(w.tensors)); },
           [](Wanted& w, const std::string& name) { w.tensors = dtype_named(name); });
+  add_properties(made_for, plan::plan_options(), [](auto& w) -> auto& { return w.options; });
   nb::class_<NamedPlan>(m, "Plan", "A plan of the C++ library, with what its runs remember.")
       .def("run", nb::overload_cast<const NamedPlan&, nb::handle, bool, index_t, bool>(&run), "arrays"_a,
            "tokens_first"_a, "seed"_a, "measure"_a,

@@ -89,8 +89,8 @@ Measured run(const NamedPlan& p, const Tensors& tensors, index_t seed, std::func
   const Problem& problem = p.plan.problem;
   RunOptions options;
   options.progress = std::move(progress);
-  options.compute = p.compute;
-  options.pool = &pool_of(p.threads);
+  options.compute = p.wanted.compute;
+  options.pool = &pool_of(p.wanted.threads);
   if (problem.forward_first()) options.forward = {tensors[SlowArray::O], tensors[SlowArray::lse]};
   if (problem.dropout == 0 || seed == problem.seed) return redblue::run(p.plan, tensors, options, p.memo);
   return redblue::run(reseeded(p.plan, seed), tensors, options);

@@ -59,7 +59,7 @@ Callees& callees() {
 
 void add_callee(const std::string& name, std::shared_ptr<const NamedPlan> plan, bool tokens_first) {
   const Problem& problem = plan->plan.problem;
-  const Tensors tensors = contiguous_tensors(problem, plan->tensors);
+  const Tensors tensors = contiguous_tensors(problem, plan->wanted.tensors);
   Callee callee{.plan = std::move(plan), .tokens_first = tokens_first};
   for (const SlowArray a : kRunArrays)
     if (tensors[a].shape[0] > 0) (is_written(problem, a) ? callee.outputs : callee.inputs).push_back(a);

@@ -141,8 +141,7 @@ def test_a_pattern_that_is_gone_is_refused():
     (q,) = tensors((1, 2, 9, 8))
     numbers = rt._numbered(redblue.patterns.window(9, 9, 1, 1)).clone()  # as compiled code has them
     with pytest.raises(redblue.InvalidProblem, match="deleted"):
-        rt._forward_op(q, q, q, *(None,) * 3, "bhsd", False, None, [-1, -1, 1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4,
-                       None, None, None, numbers)  # fmt: skip
+        rt._forward_op(*(numbers if name == "pattern" else x for name, x in zip(rt.NAMES, (q, q, q, *(None,) * 3, *rt._arguments()))))
 
 
 def test_gradients_are_those_of_the_options_that_the_forward_pass_had():
@@ -174,27 +173,24 @@ def products_of_bf16(monkeypatch):
 
 @pytest.mark.parametrize("case", ["plain", "biased", "packed", "patterned", "approximate", "bf16"])
 def test_opcheck(case, request):
-    none = (None,) * 3
-    pattern = redblue.patterns.window(5, 6, 2, 0)
-    choices = ("natural", None, "f64", rt._numbered(pattern)) if case == "patterned" else (None,) * 4
+    arrays = (None,) * 3
+    q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
+    options = {"causal": True, "alignment": 0, "window": (3, -1), "scale": 0.5, "softcap": 1.0}
     if case == "approximate":
-        choices = (None, "2:0.8", None, None)
-    if case == "packed":
+        options = {"alignment": 0, "scale": 0.5, "approximate": "2:0.8"}
+    elif case == "packed":
         q, k, v = tensors((9, 2, 4), (9, 2, 4), (9, 2, 3))
         ends = torch.tensor([0, 4, 9], dtype=torch.int32)
-        options = ("bshd", True, None, [-1, -1, 1], 0, None, 0.0, 0.0, None, ends, ends, None, None, [-1] * 4, *choices)
-    else:
-        q, k, v = tensors((1, 4, 5, 4), (1, 2, 6, 4), (1, 2, 6, 3))
-        softcap = 0.0 if case == "approximate" else 1.0
-        masks = (False, 0, [-1, -1, 1]) if case == "approximate" else (True, 0, [3, -1, 1])
-        options = ("bhsd", *masks, 0, 0.5, softcap, 0.0, *(None,) * 5, [-1] * 4, *choices)
-        if case == "biased":
-            none = (*tensors((4, 5, 6)), None, *tensors((4,)))
-    if case == "bf16":
+        options = {"layout": "bshd", "causal": True, "cu_seqlens_q": ends, "cu_seqlens_k": ends}
+    elif case == "patterned":
+        options |= {"order": "natural", "compute": "f64", "pattern": redblue.patterns.window(5, 6, 2, 0)}
+    elif case == "biased":
+        arrays = (*tensors((4, 5, 6)), None, *tensors((4,)))
+    elif case == "bf16":
         request.getfixturevalue("products_of_bf16")
         q, k, v = tensors(*[(2, 4, 8, 8)] * 3, dtype=torch.bfloat16)
-        options = ("bhsd", True, 0, [-1, -1, 1], 0, None, 0.0, 0.0, *(None,) * 5, [-1] * 4, *choices)
-    torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *none, *options))
+        options = {"causal": True, "alignment": 0}
+    torch.library.opcheck(torch.ops.redblue.attention.default, (q, k, v, *arrays, *rt._arguments(**options)))
 
 
 def test_gradients_of_bf16_do_not_depend_on_the_strides_of_do(products_of_bf16):
