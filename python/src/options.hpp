@@ -13,9 +13,8 @@
 #include <vector>
 
 #include "module.hpp"
-#include "redblue/language/error.hpp"
-#include "redblue/planner/options.hpp"
-#include "redblue/problem/options.hpp"
+#include "redblue/plan.hpp"
+#include "redblue/problem.hpp"
 
 /// The tables of options (redblue/problem/option.hpp) as Python has them.
 namespace redblue::python {

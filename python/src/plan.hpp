@@ -28,7 +28,7 @@ struct Wanted {
 struct NamedPlan {
   plan::Plan plan;
   Wanted wanted{};
-  mutable ArenaMemo memo{};
+  mutable RunMemo memo{};
 };
 
 std::shared_ptr<NamedPlan> plan_for(const Problem& problem, const Wanted& wanted);
